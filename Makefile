@@ -1,0 +1,32 @@
+# Needs Python 3.11 or newer and make. Everything else goes into .venv.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+.PHONY: run test lint lock clean
+
+$(STAMP): requirements.lock pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed; call make PYTHON=python3.12")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch $@
+
+run: $(STAMP)  ## start the reconciler on the embedded API server with sample slices and claims, show the allocations, end
+	$(BIN)/dra-reconciler demo
+
+test: $(STAMP)  ## the whole test suite
+	$(BIN)/python -m pytest -n auto
+
+lint: $(STAMP)  ## what CI checks besides the tests
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+lock:  ## write requirements.lock afresh from pyproject.toml (needs uv)
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
+	  --extra dev pyproject.toml -o requirements.lock
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis dist

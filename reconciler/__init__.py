@@ -1,0 +1,1 @@
+"""Device allocation for Kubernetes: the controller, the offline command and the embedded API server."""

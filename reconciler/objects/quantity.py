@@ -1,0 +1,146 @@
+"""Kubernetes quantities as exact integers. Never a float.
+
+Source: rules V-7 to V-10. A quantity is held in billionths (nano) beside the suffix family it
+was written in, which decides how it prints.
+"""
+
+import re
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import lru_cache
+from typing import Any
+
+from pydantic import GetCoreSchemaHandler
+from pydantic_core import CoreSchema, core_schema
+
+NANO = 10**9
+INT64_MAX = 2**63 - 1
+MAX_LENGTH = 128
+"""Characters. No quantity needs more, and it bounds the integers that a hostile one makes us build."""
+MAX_EXPONENT = 64
+"""Decimal exponents beyond this are refused: 1e999999999 would be a number of a gigabyte."""
+
+
+class Format(StrEnum):
+    """The suffix family a quantity was written in."""
+
+    BINARY = "BinarySI"
+    DECIMAL = "DecimalSI"
+    EXPONENT = "DecimalExponent"
+
+
+_BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "Ei": 2**60}
+_DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_SHAPE = re.compile(
+    r"(?P<sign>[+-]?)(?P<whole>[0-9]*)(?:\.(?P<part>[0-9]*))?"
+    r"(?P<suffix>[KMGTPE]i|[eE][+-]?[0-9]+|[numkMGTPE]?)",
+    re.ASCII,
+)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Quantity:
+    """An exact amount. Compares and hashes by value; the suffix family only decides how it prints."""
+
+    nanos: int
+    """Billionths."""
+    format: Format = field(default=Format.DECIMAL, compare=False)
+
+    @classmethod
+    def of(cls, whole: int) -> "Quantity":
+        """The plain number `whole`."""
+        return cls(whole * NANO)
+
+    @classmethod
+    def parse(cls, text: str) -> "Quantity":
+        """Read a quantity. Raises ValueError with the reason; finer than a billionth rounds away from zero (V-7)."""
+        return _parse(text)
+
+    @property
+    def integer(self) -> int:
+        """The value rounded away from zero to a whole number (V-9)."""
+        return _divide_away_from_zero(self.nanos, NANO)
+
+    def __add__(self, other: "Quantity") -> "Quantity":
+        return Quantity(self.nanos + other.nanos, self.format)
+
+    def __sub__(self, other: "Quantity") -> "Quantity":
+        return Quantity(self.nanos - other.nanos, self.format)
+
+    def __str__(self) -> str:
+        """Canonical form: the largest suffix of the family that leaves no fraction (V-10)."""
+        if self.nanos == 0:
+            return "0"
+        sign, nanos = ("-", -self.nanos) if self.nanos < 0 else ("", self.nanos)
+        # Binary suffixes cannot express fractions; upstream falls back to decimal ones below 1024.
+        if self.format is Format.BINARY and nanos % NANO == 0 and nanos // NANO >= 1024:
+            whole, suffix = nanos // NANO, ""
+            for name, factor in _BINARY.items():
+                if (nanos // NANO) % factor == 0:
+                    whole, suffix = nanos // NANO // factor, name
+            return f"{sign}{whole}{suffix}"
+        exponent = -9
+        while exponent < 18 and nanos % 1000 == 0:
+            nanos //= 1000
+            exponent += 3
+        if self.format is Format.EXPONENT:
+            return f"{sign}{nanos}e{exponent}" if exponent else f"{sign}{nanos}"
+        return f"{sign}{nanos}{_SUFFIX_OF[exponent]}"
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(
+            _validate, serialization=core_schema.plain_serializer_function_ser_schema(str)
+        )
+
+
+_SUFFIX_OF = {exponent: suffix for suffix, exponent in _DECIMAL.items()}
+
+
+@lru_cache(maxsize=65536)
+def _parse(text: str) -> Quantity:
+    if not isinstance(text, str):
+        raise TypeError(f"a quantity is a string, got {type(text).__name__}")
+    if len(text) > MAX_LENGTH:
+        raise ValueError(f"a quantity of {len(text)} characters; at most {MAX_LENGTH} are read")
+    match = _SHAPE.fullmatch(text)
+    if match is None or not (match["whole"] or match["part"]):
+        raise ValueError(f"{text!r} is not a quantity; write a number with an optional suffix such as 10Gi or 500m")
+    digits = int((match["whole"] or "") + (match["part"] or ""))
+    scale = len(match["part"] or "")
+    suffix = match["suffix"]
+    if suffix in _BINARY:
+        amount, family = digits * NANO * _BINARY[suffix], Format.BINARY
+    elif suffix in _DECIMAL:
+        family = Format.DECIMAL
+        exponent = 9 + _DECIMAL[suffix] - scale
+        scale = max(-exponent, 0)
+        amount = digits * 10 ** max(exponent, 0)
+    else:
+        family = Format.EXPONENT
+        power = int(suffix[1:])
+        if abs(power) > MAX_EXPONENT:
+            raise ValueError(f"{text!r}: an exponent beyond {MAX_EXPONENT} is not read")
+        exponent = 9 + power - scale
+        scale = max(-exponent, 0)
+        amount = digits * 10 ** max(exponent, 0)
+    nanos = _divide_away_from_zero(amount, 10**scale)
+    if family is Format.BINARY:
+        nanos = min(nanos, INT64_MAX * NANO)
+    return Quantity(-nanos if match["sign"] == "-" else nanos, family)
+
+
+def _divide_away_from_zero(amount: int, by: int) -> int:
+    return -(-amount // by) if amount >= 0 else amount // by
+
+
+def _validate(value: Any) -> Quantity:
+    """A quantity in an object: a string, or a plain whole number as YAML writes it."""
+    if isinstance(value, Quantity):
+        return value
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        # 1.5 unquoted is accepted by the API server, but a YAML float has already lost digits.
+        if isinstance(value, float) and not isinstance(value, bool):
+            return _parse(repr(value))
+        raise ValueError(f"a quantity is a string such as 10Gi, got {type(value).__name__}")  # noqa: TRY004 - pydantic wants ValueError
+    return _parse(str(value))
