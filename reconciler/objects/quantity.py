@@ -53,7 +53,10 @@ class Quantity:
 
     @classmethod
     def parse(cls, text: str) -> "Quantity":
-        """Read a quantity. Raises ValueError with the reason; finer than a billionth rounds away from zero (V-7)."""
+        """Read a quantity, rounding what is finer than a billionth away from zero (V-7).
+
+        Raises ValueError with the reason.
+        """
         return _parse(text)
 
     @property
@@ -105,7 +108,9 @@ def _parse(text: str) -> Quantity:
         raise ValueError(f"a quantity of {len(text)} characters; at most {MAX_LENGTH} are read")
     match = _SHAPE.fullmatch(text)
     if match is None or not (match["whole"] or match["part"]):
-        raise ValueError(f"{text!r} is not a quantity; write a number with an optional suffix such as 10Gi or 500m")
+        raise ValueError(
+            f"{text!r} is not a quantity; write a number with an optional suffix such as 10Gi or 500m"
+        )
     digits = int((match["whole"] or "") + (match["part"] or ""))
     scale = len(match["part"] or "")
     suffix = match["suffix"]
@@ -142,5 +147,5 @@ def _validate(value: Any) -> Quantity:
         # 1.5 unquoted is accepted by the API server, but a YAML float has already lost digits.
         if isinstance(value, float) and not isinstance(value, bool):
             return _parse(repr(value))
-        raise ValueError(f"a quantity is a string such as 10Gi, got {type(value).__name__}")  # noqa: TRY004 - pydantic wants ValueError
+        raise ValueError(f"a quantity is a string such as 10Gi, got {type(value).__name__}")
     return _parse(str(value))

@@ -31,7 +31,7 @@ class Semver:
 
     @classmethod
     def parse_leniently(cls, text: str) -> "Semver":
-        """Read a version after dropping one leading `v` and leading zeros and adding missing parts (CEL-16)."""
+        """Read a version that may start with `v`, have leading zeros or lack parts (CEL-16)."""
         match = _SHORT.fullmatch(text) if len(text) <= MAX_LENGTH else None
         if match is None:
             raise ValueError(f"{text[:MAX_LENGTH]!r} is not a version")

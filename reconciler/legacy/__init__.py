@@ -1,0 +1,1 @@
+"""Older API versions and shapes, read into today's objects."""

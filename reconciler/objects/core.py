@@ -1,0 +1,116 @@
+"""Node and Pod, core/v1: the few fields an allocation depends on."""
+
+from typing import Literal
+
+from reconciler.objects.meta import ApiObject
+from reconciler.objects.model import Bool, Int, Map, Model, Str, Tuple
+from reconciler.objects.nodeselector import NodeSelector
+from reconciler.objects.slices import DeviceTaint
+
+GATE = "dra-reconciler.io/allocation"
+"""The scheduling gate of pods whose claims we allocate before kube-scheduler sees them."""
+
+
+class NodeSpec(Model):
+    """Whether pods may come."""
+
+    unschedulable: Bool | None = None
+    taints: Tuple[DeviceTaint] = ()
+
+
+class NodeStatus(Model):
+    """Features a node says it has."""
+
+    declared_features: Tuple[Str] = ()
+
+
+class Node(ApiObject):
+    """A machine, known by its name and labels."""
+
+    kind: Literal["Node"] = "Node"
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+
+class PodSchedulingGate(Model):
+    """A reason why the scheduler does not look at a pod yet."""
+
+    name: Str
+
+
+class PodResourceClaim(Model):
+    """A claim that a pod uses, by name or made from a template."""
+
+    name: Str
+    resource_claim_name: Str | None = None
+    resource_claim_template_name: Str | None = None
+
+
+class NodeAffinity(Model):
+    """Which nodes a pod must run on."""
+
+    required_during_scheduling_ignored_during_execution: NodeSelector | None = None
+
+
+class Affinity(Model):
+    """The part of a pod's affinity that restricts nodes."""
+
+    node_affinity: NodeAffinity | None = None
+
+
+class PodSpec(Model):
+    """What of a pod decides where its claims can be allocated."""
+
+    node_name: Str = ""
+    node_selector: Map[Str] = {}
+    affinity: Affinity | None = None
+    priority: Int | None = None
+    scheduling_gates: Tuple[PodSchedulingGate] = ()
+    resource_claims: Tuple[PodResourceClaim] = ()
+
+
+class PodResourceClaimStatus(Model):
+    """The claim made from a template for one entry of a pod."""
+
+    name: Str
+    resource_claim_name: Str | None = None
+
+
+class PodStatus(Model):
+    """How far a pod is."""
+
+    phase: Str = ""
+    resource_claim_statuses: Tuple[PodResourceClaimStatus] = ()
+
+
+class Pod(ApiObject):
+    """A consumer of claims."""
+
+    kind: Literal["Pod"] = "Pod"
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+    @property
+    def gated(self) -> bool:
+        """Whether the pod waits for us."""
+        return any(gate.name == GATE for gate in self.spec.scheduling_gates)
+
+    @property
+    def finished(self) -> bool:
+        return self.status.phase in ("Succeeded", "Failed")
+
+    def claim_names(self) -> dict[str, str | None]:
+        """Entry of `resourceClaims` -> name of its claim, or None while a template's claim is not made yet.
+
+        An entry whose template needed no claim is left out (SCHED-2).
+        """
+        made = {status.name: status for status in self.status.resource_claim_statuses}
+        names: dict[str, str | None] = {}
+        for entry in self.spec.resource_claims:
+            if entry.resource_claim_name is not None:
+                names[entry.name] = entry.resource_claim_name
+            elif entry.name not in made:
+                names[entry.name] = None
+            elif made[entry.name].resource_claim_name is not None:
+                names[entry.name] = made[entry.name].resource_claim_name
+        return names

@@ -1,0 +1,34 @@
+"""The base of every API object: frozen, camelCase outside, lists and maps that may be null."""
+
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, StrictBool, StrictInt, StrictStr
+from pydantic.alias_generators import to_camel
+
+T = TypeVar("T")
+
+
+class Model(BaseModel):
+    """A frozen API object of which we hold the fields that we read; others are ignored."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", alias_generator=to_camel, populate_by_name=True)
+
+    def to_json(self) -> dict[str, Any]:
+        """The object as the API spells it, without what is unset."""
+        return self.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude_none=True)
+
+
+def _null_is_empty_list(value: Any) -> Any:
+    return () if value is None else value
+
+
+def _null_is_empty_map(value: Any) -> Any:
+    return {} if value is None else value
+
+
+# The API treats null like absent; pydantic would refuse it where a list or a map is declared.
+Tuple = Annotated[tuple[T, ...], BeforeValidator(_null_is_empty_list)]
+Map = Annotated[dict[str, T], BeforeValidator(_null_is_empty_map)]
+Str = StrictStr
+Int = StrictInt
+Bool = StrictBool

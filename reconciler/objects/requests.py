@@ -1,0 +1,109 @@
+"""What a claim asks for: requests, selectors, tolerations, constraints, configuration.
+
+Source: section 2.3 of the rules.
+"""
+
+from typing import Any
+
+from pydantic import Field
+
+from reconciler.objects.model import Bool, Int, Map, Model, Str, Tuple
+from reconciler.objects.quantity import Quantity
+
+EXACT_COUNT = "ExactCount"
+ALL = "All"
+
+
+class CelSelector(Model):
+    """A CEL expression over `device`."""
+
+    expression: Str
+
+
+class DeviceSelector(Model):
+    """A condition on devices. Only CEL exists; None is a kind of selector that we do not know."""
+
+    cel: CelSelector | None = None
+
+
+class DeviceToleration(Model):
+    """Which taints a request puts up with. Source: TNT-2."""
+
+    key: Str = ""
+    operator: Str = "Equal"
+    value: Str = ""
+    effect: Str = ""
+    toleration_seconds: Int | None = None
+
+
+class CapacityRequirements(Model):
+    """Amounts that a device must have, or give, per capacity key."""
+
+    requests: Map[Quantity] = {}
+
+
+class DeviceSubRequest(Model):
+    """Devices of one class: how many, which, tolerating what."""
+
+    name: Str = ""
+    device_class_name: Str = ""
+    selectors: Tuple[DeviceSelector] = ()
+    allocation_mode: Str = EXACT_COUNT
+    count: Int = Field(default=1, ge=0)
+    tolerations: Tuple[DeviceToleration] = ()
+    capacity: CapacityRequirements | None = None
+
+    @property
+    def wanted(self) -> int:
+        """How many devices; the API defaults an absent or zero count to one."""
+        return self.count or 1
+
+
+class ExactDeviceRequest(DeviceSubRequest):
+    """The same, without alternatives; only here may access be administrative."""
+
+    admin_access: Bool | None = None
+
+
+class DeviceRequest(Model):
+    """One named request: either exact, or a list of alternatives of which the first that fits is used."""
+
+    name: Str = Field(min_length=1)
+    exactly: ExactDeviceRequest | None = None
+    first_available: Tuple[DeviceSubRequest] = ()
+
+
+class DeviceConstraint(Model):
+    """An attribute that the devices of some requests must share, or in which all must differ."""
+
+    requests: Tuple[Str] = ()
+    match_attribute: Str | None = None
+    distinct_attribute: Str | None = None
+
+    def applies_to(self, request: str, alternative: str) -> bool:
+        """Whether a result for `request`, or for `request/alternative`, is constrained (CON-1)."""
+        if not self.requests or request in self.requests:
+            return True
+        return bool(alternative) and f"{request}/{alternative}" in self.requests
+
+
+class OpaqueConfig(Model):
+    """Parameters for a driver; passed on, never read."""
+
+    driver: Str = ""
+    parameters: Any = None
+
+
+class DeviceConfig(Model):
+    """Configuration for some requests of a claim, or for all requests of a class."""
+
+    requests: Tuple[Str] = ()
+    opaque: OpaqueConfig | None = None
+
+
+class DeviceClaim(Model):
+    """The `devices` of a claim's spec."""
+
+    requests: Tuple[DeviceRequest] = ()
+    constraints: Tuple[DeviceConstraint] = ()
+    config: Tuple[DeviceConfig] = ()

@@ -1,0 +1,126 @@
+"""ResourceSlice, resource.k8s.io/v1. Source: section 2.1 of the rules."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from reconciler.objects.meta import ApiObject, PoolID
+from reconciler.objects.model import Bool, Int, Map, Model, Str, Tuple
+from reconciler.objects.nodeselector import NodeSelector
+from reconciler.objects.quantity import Quantity
+
+
+class DeviceAttribute(Model):
+    """A typed value. The API wants exactly one field set; none set is an attribute without a value."""
+
+    int_: Int | None = Field(default=None, alias="int")
+    bool_: Bool | None = Field(default=None, alias="bool")
+    string: Str | None = None
+    version: Str | None = None
+    ints: tuple[Int, ...] | None = None
+    bools: tuple[Bool, ...] | None = None
+    strings: tuple[Str, ...] | None = None
+    versions: tuple[Str, ...] | None = None
+
+
+class CapacityRange(Model):
+    """Amounts a request may be rounded to: from `min` in steps to `max`."""
+
+    min: Quantity | None = None
+    max: Quantity | None = None
+    step: Quantity | None = None
+
+
+class CapacityPolicy(Model):
+    """How much of a capacity one share consumes. Source: DEV-5, CAP-3."""
+
+    default: Quantity | None = None
+    valid_values: Tuple[Quantity] = ()
+    valid_range: CapacityRange | None = None
+
+
+class DeviceCapacity(Model):
+    """An amount of something that a device has."""
+
+    value: Quantity
+    request_policy: CapacityPolicy | None = None
+
+
+class Counter(Model):
+    """An amount in a counter set, or drawn from one."""
+
+    value: Quantity
+
+
+class CounterSet(Model):
+    """Counters that the devices of a pool share."""
+
+    name: Str
+    counters: Map[Counter] = {}
+
+
+class CounterConsumption(Model):
+    """What one device draws from one counter set."""
+
+    counter_set: Str
+    counters: Map[Counter] = {}
+    compatibility_groups: Tuple[Str] = ()
+
+
+class DeviceTaint(Model):
+    """A reason not to use a device unless a request tolerates it."""
+
+    key: Str = ""
+    value: Str = ""
+    effect: Str = ""
+    time_added: Str | None = None
+
+
+class Device(Model):
+    """One device of a slice."""
+
+    name: Str
+    attributes: Map[DeviceAttribute] = {}
+    capacity: Map[DeviceCapacity] = {}
+    consumes_counters: Tuple[CounterConsumption] = ()
+    node_name: Str | None = None
+    node_selector: NodeSelector | None = None
+    all_nodes: Bool | None = None
+    taints: Tuple[DeviceTaint] = ()
+    binds_to_node: Bool | None = None
+    binding_conditions: Tuple[Str] = ()
+    binding_failure_conditions: Tuple[Str] = ()
+    allow_multiple_allocations: Bool | None = None
+
+
+class ResourcePool(Model):
+    """Which pool a slice belongs to, and how many slices make that pool complete."""
+
+    name: Str
+    generation: Int = 0
+    resource_slice_count: Int = Field(ge=1)
+
+
+class ResourceSliceSpec(Model):
+    """Devices, or counters, of one pool."""
+
+    driver: Str = Field(min_length=1)
+    pool: ResourcePool
+    node_name: Str | None = None
+    node_selector: NodeSelector | None = None
+    all_nodes: Bool | None = None
+    per_device_node_selection: Bool | None = None
+    devices: Tuple[Device] = ()
+    shared_counters: Tuple[CounterSet] = ()
+    skip_node_operations: Tuple[Str] = ()
+
+
+class ResourceSlice(ApiObject):
+    """Part of a pool, as a driver publishes it."""
+
+    kind: Literal["ResourceSlice"] = "ResourceSlice"
+    spec: ResourceSliceSpec
+
+    @property
+    def pool_id(self) -> PoolID:
+        return PoolID(self.spec.driver, self.spec.pool.name)
