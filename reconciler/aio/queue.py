@@ -1,0 +1,201 @@
+"""A queue of keys: each waits at most once, has one owner at a time, and backs off on its own."""
+
+import asyncio
+import heapq
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Hashable, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+Priority = tuple[Any, ...]
+
+SLACK = 64
+"""Outdated heap entries that are put up with before a heap is built afresh."""
+
+
+class Closed(Exception):
+    """The queue gives out no more keys."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Waiting(Generic[K]):
+    """One key that waits. Replaced, never changed: heaps may still hold its predecessors."""
+
+    key: K
+    priority: Priority
+    order: int
+    due: float
+    """Loop time from which it may be taken; the time of the put when there was no delay."""
+
+
+class Queue(Generic[K]):
+    """Keys to be worked on, the lowest priority tuple first, then first in, first out.
+
+    Priorities of one queue must be comparable with each other. Not for use across threads.
+    """
+
+    def __init__(self, *, base: float, cap: float, random: Callable[[], float]) -> None:
+        """`base` and `cap` bound the back-off in seconds; `random` gives numbers in [0, 1)."""
+        self._base = base
+        self._cap = cap
+        self._random = random
+        self._waiting: dict[K, _Waiting[K]] = {}
+        self._ready: list[tuple[Priority, int, _Waiting[K]]] = []
+        self._later: list[tuple[float, int, _Waiting[K]]] = []
+        self._owned: set[K] = set()
+        self._again: dict[K, tuple[Priority, float]] = {}
+        self._failures: dict[K, int] = {}
+        self._takers: deque[asyncio.Future[None]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+        self._puts = 0
+        self._closed = False
+
+    def __len__(self) -> int:
+        """Keys that wait, due or backing off; owned ones do not count."""
+        return len(self._waiting)
+
+    @property
+    def oldest_age(self) -> float:
+        """Seconds for which the longest-waiting key could have been taken; 0 when none could."""
+        now = asyncio.get_running_loop().time()
+        return max(
+            (now - waiting.due for waiting in self._waiting.values() if waiting.due <= now), default=0.0
+        )
+
+    def put(self, key: K, *, priority: Priority, after: float = 0.0) -> None:
+        """Let a key wait, to be taken after so many seconds. Ignored once the queue is closed.
+
+        A key that waits already keeps its place; the more urgent priority and the earlier time
+        win. A key put during its own turn waits again when that turn ends.
+        """
+        if self._closed:
+            return
+        due = asyncio.get_running_loop().time() + after
+        if key in self._owned:
+            before = self._again.get(key, (priority, due))
+            self._again[key] = (min(before[0], priority), min(before[1], due))
+        else:
+            self._wait(key, priority, due)
+
+    def wake(self, keys: Iterable[K]) -> None:
+        """Let those of the keys that back off be taken now. Their failures still count."""
+        now = asyncio.get_running_loop().time()
+        for key in keys:
+            if key in self._waiting:
+                self._wait(key, self._waiting[key].priority, now)
+            elif key in self._again:
+                priority, due = self._again[key]
+                self._again[key] = (priority, min(due, now))
+
+    def failed(self, key: K) -> float:
+        """Count a failure of the key. Returns the seconds it should wait: doubling, with jitter."""
+        count = self._failures.get(key, 0)
+        self._failures[key] = count + 1
+        # The exponent is capped because 2.0 ** 1024 overflows.
+        full = min(self._cap, self._base * 2.0 ** min(count, 64))
+        return full * (0.5 + self._random() / 2)
+
+    def forget(self, key: K) -> None:
+        """Failures of the key no longer count."""
+        self._failures.pop(key, None)
+
+    @asynccontextmanager
+    async def take(self) -> AsyncIterator[K]:
+        """Wait for a key and own it for the block. Raises Closed when nothing more will come.
+
+        Cancelled while waiting: nothing is taken. Cancelled inside the block: the key is released
+        as if the work were done; whether it must come back is for the caller to decide.
+        """
+        key = await self._next()
+        self._owned.add(key)
+        try:
+            yield key
+        finally:
+            self._owned.discard(key)
+            if key in self._again:
+                priority, due = self._again.pop(key)
+                self._wait(key, priority, due)
+
+    def close(self) -> None:
+        """Take no more puts. Keys that are due are still given out, those that back off are dropped.
+
+        So is a second turn that an owned key has not begun, unless it is due.
+        """
+        self._closed = True
+        self._arm()
+        for taker in self._takers:
+            if not taker.done():
+                taker.set_result(None)
+
+    def _wait(self, key: K, priority: Priority, due: float) -> None:
+        known = self._waiting.get(key)
+        if known is not None:
+            priority, due = min(known.priority, priority), min(known.due, due)
+            if (priority, due) == (known.priority, known.due):
+                return
+        self._puts += 1
+        waiting = _Waiting(key, priority, known.order if known else self._puts, due)
+        self._waiting[key] = waiting
+        heapq.heappush(self._later, (due, waiting.order, waiting))
+        self._arm()
+
+    def _arm(self) -> None:
+        """Move what is due to the ready keys, wake that many takers, and set the timer for the rest."""
+        loop = asyncio.get_running_loop()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._sweep()
+        while self._later and self._later[0][0] <= loop.time():
+            _, order, waiting = heapq.heappop(self._later)
+            if self._current(waiting):
+                heapq.heappush(self._ready, (waiting.priority, order, waiting))
+                self._wake_taker()
+        if self._closed:
+            for _, _, waiting in self._later:
+                if self._current(waiting):
+                    del self._waiting[waiting.key]
+            self._later.clear()
+        elif self._later:
+            self._timer = loop.call_at(self._later[0][0], self._arm)
+
+    def _sweep(self) -> None:
+        """Rebuild heaps that hold mostly replaced entries, so that memory follows the keys."""
+        if len(self._later) + len(self._ready) > 2 * len(self._waiting) + SLACK:
+            self._later = [entry for entry in self._later if self._current(entry[2])]
+            self._ready = [entry for entry in self._ready if self._current(entry[2])]
+            heapq.heapify(self._later)
+            heapq.heapify(self._ready)
+
+    def _current(self, waiting: _Waiting[K]) -> bool:
+        return self._waiting.get(waiting.key) is waiting
+
+    async def _next(self) -> K:
+        while True:
+            while self._ready:
+                _, _, waiting = heapq.heappop(self._ready)
+                if self._current(waiting):
+                    del self._waiting[waiting.key]
+                    return waiting.key
+            if self._closed:
+                raise Closed
+            taker = asyncio.get_running_loop().create_future()
+            self._takers.append(taker)
+            try:
+                await taker
+            except asyncio.CancelledError:
+                if taker.done() and not taker.cancelled():
+                    self._wake_taker()  # the key that this call was told of is for another
+                raise
+            finally:
+                if taker in self._takers:
+                    self._takers.remove(taker)
+
+    def _wake_taker(self) -> None:
+        while self._takers:
+            taker = self._takers.popleft()
+            if not taker.done():
+                taker.set_result(None)
+                return

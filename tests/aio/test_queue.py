@@ -1,0 +1,226 @@
+"""Keys wait once, have one owner, back off, and are never lost. Time is virtual."""
+
+import asyncio
+
+from reconciler.aio.queue import Closed, Queue
+
+HIGH, LOW = (0,), (1,)
+
+
+def make_queue(random=lambda: 1.0) -> Queue[str]:
+    return Queue(base=1.0, cap=60.0, random=random)
+
+
+async def taken(queue: Queue[str]) -> str:
+    async with queue.take() as key:
+        return key
+
+
+async def all_taken(queue: Queue[str]) -> list[str]:
+    return [await taken(queue) for _ in range(len(queue))]
+
+
+async def settle() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def test_keys_come_by_priority_then_in_the_order_of_their_puts():
+    queue = make_queue()
+    for key, priority in [("c", LOW), ("a", LOW), ("z", HIGH), ("b", HIGH)]:
+        queue.put(key, priority=priority)
+    assert await all_taken(queue) == ["z", "b", "c", "a"]
+
+
+async def test_a_key_put_twice_waits_once_with_the_more_urgent_priority():
+    queue = make_queue()
+    for key, priority in [("a", LOW), ("b", LOW), ("c", LOW), ("b", HIGH), ("c", LOW)]:
+        queue.put(key, priority=priority)
+    assert await all_taken(queue) == ["b", "a", "c"]
+    assert len(queue) == 0
+
+
+async def test_a_key_is_owned_by_one_worker_at_a_time():
+    """Two workers on one claim would decide twice from the same picture."""
+    queue = make_queue()
+    owners = most = 0
+
+    async def work() -> None:
+        nonlocal owners, most
+        async with queue.take():
+            owners += 1
+            most = max(most, owners)
+            queue.put("a", priority=LOW)
+            await asyncio.sleep(1)
+            owners -= 1
+
+    queue.put("a", priority=LOW)
+    async with asyncio.TaskGroup() as group:
+        for _ in range(3):
+            group.create_task(work())
+    assert most == 1
+
+
+async def test_a_key_put_during_its_own_turn_gets_another_turn():
+    """An event that arrives while its claim is being reconciled is not lost."""
+    queue = make_queue()
+    queue.put("a", priority=LOW)
+    async with queue.take() as key:
+        queue.put(key, priority=LOW)
+        assert len(queue) == 0
+    assert await taken(queue) == "a"
+
+
+async def test_a_delayed_key_comes_when_its_time_has_come():
+    queue = make_queue()
+    queue.put("a", priority=LOW, after=3600.0)
+    assert await taken(queue) == "a"
+    assert asyncio.get_running_loop().time() == 3600.0
+
+
+async def test_an_earlier_put_brings_a_delayed_key_forward():
+    queue = make_queue()
+    queue.put("a", priority=LOW, after=100.0)
+    queue.put("a", priority=LOW, after=5.0)
+    queue.put("a", priority=LOW, after=50.0)
+    assert await taken(queue) == "a"
+    assert asyncio.get_running_loop().time() == 5.0
+    assert len(queue) == 0
+
+
+async def test_a_waiting_worker_sees_a_key_that_becomes_due_before_the_one_it_waits_for():
+    queue = make_queue()
+    queue.put("late", priority=LOW, after=100.0)
+    taker = asyncio.create_task(taken(queue))
+    await settle()
+    queue.put("soon", priority=LOW, after=1.0)
+    assert await taker == "soon"
+    assert asyncio.get_running_loop().time() == 1.0
+
+
+async def test_woken_keys_are_due_now_and_others_are_not_made_to_wait():
+    queue = make_queue()
+    for key in ("a", "b"):
+        queue.put(key, priority=LOW, after=100.0)
+    queue.wake(["b", "unknown"])
+    assert await taken(queue) == "b"
+    assert asyncio.get_running_loop().time() == 0.0
+    assert len(queue) == 1
+
+
+async def test_waking_an_owned_key_shortens_the_delay_of_its_next_turn():
+    queue = make_queue()
+    queue.put("a", priority=LOW)
+    async with queue.take() as key:
+        queue.put(key, priority=LOW, after=100.0)
+        queue.wake([key])
+    assert await taken(queue) == "a"
+    assert asyncio.get_running_loop().time() == 0.0
+
+
+async def test_back_off_doubles_to_its_cap_and_starts_again_when_forgotten():
+    queue = make_queue()
+    assert [queue.failed("a") for _ in range(8)] == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0]
+    assert queue.failed("b") == 1.0
+    queue.forget("a")
+    assert queue.failed("a") == 1.0
+
+
+async def test_jitter_takes_away_up_to_half_of_the_delay():
+    queue = make_queue(random=lambda: 0.0)
+    assert [queue.failed("a") for _ in range(3)] == [0.5, 1.0, 2.0]
+
+
+async def test_a_thousand_failures_do_not_overflow():
+    queue = make_queue()
+    assert [queue.failed("a") for _ in range(1100)][-1] == 60.0
+
+
+async def test_closing_hands_out_what_is_due_then_ends_every_worker():
+    queue = make_queue()
+    done: list[str] = []
+
+    async def work() -> None:
+        while True:
+            async with queue.take() as key:
+                done.append(key)
+                await asyncio.sleep(1)
+
+    for key in ("a", "b", "c"):
+        queue.put(key, priority=LOW)
+    queue.put("backing off", priority=LOW, after=1000.0)
+    workers = [asyncio.create_task(work()) for _ in range(2)]
+    await settle()
+    queue.close()
+    queue.put("too late", priority=LOW)
+    ends = await asyncio.gather(*workers, return_exceptions=True)
+    assert [type(end) for end in ends] == [Closed, Closed]
+    assert done == ["a", "b", "c"]
+    assert asyncio.get_running_loop().time() == 2.0
+
+
+async def test_closing_wakes_workers_that_wait_for_nothing():
+    queue = make_queue()
+    takers = [asyncio.create_task(taken(queue)) for _ in range(3)]
+    await settle()
+    queue.close()
+    assert [type(answer) for answer in await asyncio.gather(*takers, return_exceptions=True)] == [Closed] * 3
+
+
+async def test_a_worker_cancelled_while_waiting_takes_nothing():
+    queue = make_queue()
+    taker = asyncio.create_task(taken(queue))
+    await settle()
+    taker.cancel()
+    await settle()
+    queue.put("a", priority=LOW)
+    assert await taken(queue) == "a"
+
+
+async def test_a_key_offered_to_a_worker_that_is_cancelled_goes_to_the_next():
+    """Cancelled after the wake-up and before the step that would take the key."""
+    queue = make_queue()
+    first, second = (asyncio.create_task(taken(queue)) for _ in range(2))
+    await settle()
+    queue.put("a", priority=LOW)
+    first.cancel()
+    assert await second == "a"
+    assert first.cancelled()
+
+
+async def test_a_key_is_released_when_its_owner_is_cancelled():
+    queue = make_queue()
+
+    async def work() -> None:
+        async with queue.take() as key:
+            queue.put(key, priority=LOW)
+            await asyncio.sleep(1000)
+
+    queue.put("a", priority=LOW)
+    worker = asyncio.create_task(work())
+    await settle()
+    worker.cancel()
+    assert await taken(queue) == "a"
+
+
+async def test_the_oldest_age_counts_from_when_a_key_could_have_been_taken():
+    queue = make_queue()
+    assert queue.oldest_age == 0.0
+    queue.put("backing off", priority=LOW, after=10.0)
+    queue.put("a", priority=LOW)
+    await asyncio.sleep(4)
+    queue.put("a", priority=HIGH)
+    assert queue.oldest_age == 4.0
+    await taken(queue)
+    assert queue.oldest_age == 0.0
+    await asyncio.sleep(7)
+    assert queue.oldest_age == 1.0
+
+
+async def test_memory_follows_the_keys_that_wait_not_the_wake_ups_they_had():
+    queue = make_queue()
+    for _ in range(1000):
+        queue.put("a", priority=LOW, after=1e6)
+        queue.wake(["a"])
+        await taken(queue)
+    assert len(queue._later) + len(queue._ready) < 200

@@ -1,0 +1,35 @@
+"""An event loop whose clock jumps to the next timer when nothing else can run."""
+
+import asyncio
+import heapq
+from asyncio.events import TimerHandle
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """An hour of back-off takes no time and ends at the exact second. Not for real sockets.
+
+    When every task waits and no timer is left, nothing can ever happen again: the loop raises
+    instead of hanging. Work handed to threads is waited for in real time.
+    """
+
+    _now = 0.0
+    # Private to CPython, the same in 3.11 to 3.14.
+    _ready: list[object]
+    _scheduled: list[TimerHandle]
+    _timer_cancelled_count: int
+    _default_executor: object
+
+    def time(self) -> float:
+        """Seconds since the loop was made."""
+        return self._now
+
+    def _run_once(self) -> None:
+        while self._scheduled and self._scheduled[0].cancelled():
+            # The base class drops these too, but only after the clock would have jumped to them.
+            self._timer_cancelled_count -= 1
+            heapq.heappop(self._scheduled)._scheduled = False  # type: ignore[attr-defined]
+        if not self._ready and self._scheduled:
+            self._now = max(self._now, self._scheduled[0].when())
+        elif not self._ready and self._default_executor is None:
+            raise RuntimeError("deadlock: every task waits and no timer is left")
+        super()._run_once()  # type: ignore[misc]
