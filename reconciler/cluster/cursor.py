@@ -1,0 +1,74 @@
+"""The watch protocol as a small machine without a socket: lines in, changes out, and where to go on."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from reconciler.cluster.decoding import DEEPEST, decode, holds
+from reconciler.cluster.kinds import Resource
+from reconciler.errors import Malformed, Relist, Retry
+from reconciler.objects.changes import Changed, Refused, Removed
+from reconciler.objects.meta import ApiObject, ObjectKey
+
+Decode = Callable[[Mapping[str, Any]], ApiObject]
+"""Raises Malformed for what cannot be read."""
+
+
+@dataclass(slots=True)
+class Cursor:
+    """How far the events of one kind were read. `version` is where the next watch begins."""
+
+    resource: Resource
+    read: Decode
+    version: str
+
+    def feed(self, line: bytes) -> Changed | Removed | Refused | None:
+        """What one line of a watch tells; None for a line that only moves the cursor.
+
+        Raises Relist when the server no longer has what follows the version, and Retry for any
+        other error of the server and for a line that is no event; the cursor then stays where it is.
+        """
+        kind, raw, mark = self._event(line)
+        if kind == "ERROR":
+            message = f"watch of {self.resource.plural}: {raw.get('message') or raw.get('reason') or raw}"
+            raise Relist(message) if raw.get("code") == 410 else Retry(message)
+        self.version = _version(raw) or self.version
+        match kind:
+            case "ADDED" | "MODIFIED":
+                change = interpret(raw, mark, self.resource, self.read)
+                return change if isinstance(change, Refused) else Changed(self.resource.kind, change)
+            case "DELETED":
+                return Removed(self.resource.kind, key_of(raw))
+        return None
+
+    def _event(self, line: bytes) -> tuple[str, dict[str, Any], str | None]:
+        try:
+            event, mark = decode(line)
+        except ValueError as exc:
+            raise Retry(f"watch of {self.resource.plural}: a line is not JSON: {exc}") from exc
+        if not (isinstance(event, dict) and isinstance(event.get("object"), dict)):
+            raise Retry(f"watch of {self.resource.plural}: a line is no event: {line[:80]!r}")
+        return str(event.get("type")), event["object"], mark
+
+
+def interpret(raw: dict[str, Any], mark: str | None, resource: Resource, read: Decode) -> ApiObject | Refused:
+    """The typed object, or why it cannot be read. Items of a listing come without kind and version."""
+    if mark is not None and holds(raw, mark):
+        return Refused(resource.kind, key_of(raw), f"nests more than {DEEPEST} levels")
+    try:
+        return read({"kind": resource.kind, "apiVersion": resource.api_version, **raw})
+    except Malformed as exc:
+        return Refused(resource.kind, key_of(raw), str(exc))
+
+
+def key_of(raw: Mapping[str, Any]) -> ObjectKey:
+    """The key of an object that may be unreadable otherwise."""
+    metadata = raw.get("metadata")
+    if not isinstance(metadata, Mapping):
+        return ObjectKey("", "")
+    return ObjectKey(str(metadata.get("namespace") or ""), str(metadata.get("name") or ""))
+
+
+def _version(raw: Mapping[str, Any]) -> str:
+    metadata = raw.get("metadata")
+    return str(metadata.get("resourceVersion") or "") if isinstance(metadata, Mapping) else ""

@@ -1,0 +1,61 @@
+"""Which version of resource.k8s.io a server serves. The newest that we read is used for everything."""
+
+from reconciler.cluster.client import Client
+from reconciler.cluster.kinds import NODE, PAGE, POD, Resource, Served
+from reconciler.errors import Gone, Rejected
+
+GROUP = "resource.k8s.io"
+
+_CLAIMS = ("v1", "v1beta2", "v1beta1")
+_VERSIONS = {
+    "ResourceSlice": _CLAIMS,
+    "ResourceClaim": _CLAIMS,
+    "DeviceClass": _CLAIMS,
+    "DeviceTaintRule": ("v1", "v1beta2", "v1alpha3"),
+}
+"""Best first. ResourceClaims of v1alpha3 had another shape, which we do not read."""
+
+_OPTIONAL = {"DeviceTaintRule"}
+_SMALL_PAGES = {"ResourceSlice": 50}
+"""A slice holds up to 128 devices: fifty of them take as long to decode as five hundred claims."""
+
+
+async def discover(client: Client) -> Served:
+    """Ask the server once, at start. Raises Rejected when it has no claims or slices that we can read."""
+    offered = {version: await _offered(client, version) for version in await _served_versions(client)}
+    resources = {resource.kind: resource for resource in (NODE, POD)}
+    for kind, versions in _VERSIONS.items():
+        found = [offered[version][kind] for version in versions if kind in offered.get(version, {})]
+        if found:
+            resources[kind] = found[0]
+        elif kind not in _OPTIONAL:
+            raise Rejected(
+                f"the server does not serve {kind} of {GROUP} in any of {', '.join(versions)}; it offers "
+                f"{', '.join(offered) or 'no version at all'}. Is DynamicResourceAllocation enabled?"
+            )
+    return Served(resources)
+
+
+async def _served_versions(client: Client) -> list[str]:
+    try:
+        group = await client.fetch(f"/apis/{GROUP}")
+    except Gone:
+        return []
+    return [entry["version"] for entry in group["versions"]]
+
+
+async def _offered(client: Client, version: str) -> dict[str, Resource]:
+    """What one version serves, by kind; subresources (`resourceclaims/status`) are not kinds."""
+    listing = await client.fetch(f"/apis/{GROUP}/{version}")
+    return {
+        entry["kind"]: Resource(
+            entry["kind"],
+            GROUP,
+            version,
+            entry["name"],
+            namespaced=entry["namespaced"],
+            page=_SMALL_PAGES.get(entry["kind"], PAGE),
+        )
+        for entry in listing["resources"]
+        if "/" not in entry["name"] and "watch" in entry["verbs"]
+    }

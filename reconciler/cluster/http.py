@@ -1,0 +1,145 @@
+"""The transport over HTTP, and how to reach a cluster. Importing this takes 0.6 s: import it late.
+
+The client library is used for credentials and TLS only. Its generated calls, its models and its
+watch are not.
+"""
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+
+import aiohttp
+from kubernetes_asyncio.client import ApiClient
+
+from reconciler.cluster.answers import READS, refusal
+from reconciler.cluster.credentials import configuration_for
+from reconciler.cluster.lines import complete_lines
+from reconciler.cluster.transport import Query, Response
+from reconciler.errors import Rejected, Retry, Undecided
+
+LONGEST_ANSWER = 256 * 2**20
+"""Bytes. A page of 500 objects of half a megabyte, which no cluster has, still passes."""
+LONGEST_LINE = 16 * 2**20
+"""Bytes. etcd holds objects of 1.5 MiB; as JSON they are a few times as large."""
+CONNECT_SECONDS = 10.0
+
+_NEVER_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
+
+
+@asynccontextmanager
+async def connect(
+    *, server: str | None = None, kubeconfig: str | None = None, context: str | None = None
+) -> AsyncIterator["HttpTransport"]:
+    """A transport to a plain URL, to a context of a kubeconfig, or else to the cluster we run in.
+
+    Without arguments the usual places are tried in kubectl's order: KUBECONFIG, ~/.kube/config,
+    the service account. Raises Rejected when none of them says how to reach a server.
+    """
+    configuration = await configuration_for(server=server, kubeconfig=kubeconfig, context=context)
+    async with ApiClient(configuration) as api:
+        yield HttpTransport(api)
+
+
+class HttpTransport:
+    """A `Transport` on the connections of an ApiClient, which verifies TLS as its configuration says."""
+
+    def __init__(self, api: ApiClient) -> None:
+        self._api = api
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Query = (),
+        body: bytes | None = None,
+        content_type: str = "application/json",
+        timeout: float,  # noqa: ASYNC109 - see Transport
+    ) -> Response:
+        """See `Transport.request`."""
+        limits = aiohttp.ClientTimeout(total=timeout, sock_connect=CONNECT_SECONDS)
+        try:
+            async with await self._open(
+                method, path, query, limits, body=body, content_type=content_type
+            ) as response:
+                return Response(response.status, response.headers, await _whole(response))
+        except (aiohttp.ClientError, OSError) as exc:
+            raise _failure(method, path, exc) from exc
+
+    @asynccontextmanager
+    async def stream(self, path: str, *, query: Query, idle: float) -> AsyncIterator[AsyncIterator[bytes]]:
+        """See `Transport.stream`."""
+        limits = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=idle)
+        try:
+            response = await self._open("GET", path, query, limits)
+        except (aiohttp.ClientError, OSError) as exc:
+            raise _failure("GET", path, exc) from exc
+        try:
+            if response.status != 200:
+                raise refusal("GET", path, await self._answer(path, response))
+            async with (
+                aclosing(_chunks(path, response)) as chunks,
+                aclosing(complete_lines(chunks, limit=LONGEST_LINE)) as lines,
+            ):
+                yield lines
+        finally:
+            response.close()  # not released: events of the old watch may still be on their way
+
+    async def _open(
+        self,
+        method: str,
+        path: str,
+        query: Query,
+        limits: aiohttp.ClientTimeout,
+        *,
+        body: bytes | None = None,
+        content_type: str = "application/json",
+    ) -> aiohttp.ClientResponse:
+        headers = {"Accept": "application/json", "Content-Type": content_type, "User-Agent": "dra-reconciler"}
+        await self._api.update_params_for_auth(headers, [], ["BearerToken"])
+        rest = self._api.rest_client
+        return await rest.pool_manager.request(
+            method,
+            f"{self._api.configuration.host}{path}",
+            params=list(query),
+            data=body,
+            headers=headers,
+            timeout=limits,
+            allow_redirects=False,  # a redirect would carry our credentials elsewhere
+            proxy=rest.proxy,
+            proxy_headers=rest.proxy_headers,
+            server_hostname=rest.server_hostname,
+        )
+
+    @staticmethod
+    async def _answer(path: str, response: aiohttp.ClientResponse) -> Response:
+        try:
+            return Response(response.status, response.headers, await _whole(response))
+        except (aiohttp.ClientError, OSError) as exc:
+            raise _failure("GET", path, exc) from exc
+
+
+async def _whole(response: aiohttp.ClientResponse) -> bytes:
+    pieces, size = [], 0
+    async for piece in response.content.iter_any():
+        pieces.append(piece)
+        size += len(piece)
+        if size > LONGEST_ANSWER:
+            response.close()
+            raise Rejected(f"{response.url}: an answer of more than {LONGEST_ANSWER} bytes")
+    return b"".join(pieces)
+
+
+async def _chunks(path: str, response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None]:
+    try:
+        async for chunk in response.content.iter_any():
+            yield chunk
+    except (aiohttp.ClientError, OSError) as exc:
+        raise _failure("GET", path, exc) from exc
+
+
+def _failure(method: str, path: str, exc: Exception) -> Retry:
+    """What a missing answer means. Timeouts are OSErrors, too."""
+    message = f"{method} {path}: {type(exc).__name__}: {exc}".rstrip(": ")
+    if method in READS or isinstance(exc, _NEVER_SENT):
+        return Retry(message)
+    return Undecided(message)

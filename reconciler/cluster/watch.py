@@ -1,0 +1,143 @@
+"""Keep one kind in view for ever: list it, watch from there, list again when the server says so."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import structlog
+
+from reconciler.cluster.client import Client
+from reconciler.cluster.cursor import Cursor, Decode, interpret
+from reconciler.cluster.kinds import Resource
+from reconciler.errors import Gone, Inconsistent, ReconcilerError, Rejected, Relist, Retry
+from reconciler.legacy.reading import read
+from reconciler.objects.changes import Change, Refused, Replaced
+from reconciler.objects.meta import ApiObject
+
+log = structlog.get_logger()
+
+Sink = Callable[[Change], None]
+
+SHORT = 1.0
+"""Seconds. A watch that ends sooner and told nothing counts as a failure, or it would spin."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How patiently a server is watched. Times in seconds."""
+
+    shortest: float = 300.0
+    longest: float = 600.0
+    """A watch is asked to end after a random time between the two, so that watches do not end together."""
+    idle: float = 90.0
+    """Silence after which a watch is given up: servers send a bookmark about every minute."""
+    base: float = 1.0
+    cap: float = 30.0
+    """Back-off after failures: doubling from `base` to `cap`, less up to half of it."""
+
+
+async def follow(
+    client: Client,
+    resource: Resource,
+    *,
+    sink: Sink,
+    random: Callable[[], float],
+    decode: Decode = read,
+    pace: Pace = Pace(),
+) -> None:
+    """Tell the sink everything about one kind, for ever: Replaced first, then each change.
+
+    Replaced comes again whenever the place in the stream of events was lost. Every error of the
+    server, a missing permission included, is logged and tried again; `random` gives numbers in
+    [0, 1). Cancelled: every change that was read has been told. An error of the sink ends the run.
+    """
+    follower = _Follower(client, resource, sink, random, decode, pace)
+    while True:
+        try:
+            await follower.advance()
+        except (Retry, Relist, Rejected, Gone) as exc:
+            await asyncio.sleep(follower.pause(exc))
+
+
+@dataclass(slots=True)
+class _Follower:
+    """The state of one `follow`: where it is, and how often it failed in a row."""
+
+    client: Client
+    resource: Resource
+    sink: Sink
+    random: Callable[[], float]
+    decode: Decode
+    pace: Pace
+    cursor: Cursor | None = None
+    failures: int = 0
+
+    async def advance(self) -> None:
+        """One listing if the place was lost, then one watch until it ends."""
+        if self.cursor is None:
+            self.cursor = await self._list()
+        await self._watch(self.cursor)
+
+    def pause(self, exc: ReconcilerError) -> float:
+        """Note a failure. Returns the seconds to wait before going on."""
+        if isinstance(exc, Relist):
+            self.cursor = None
+        full = min(self.pace.cap, self.pace.base * 2.0 ** min(self.failures, 32))
+        self.failures += 1
+        seconds = full * (0.5 + self.random() / 2)
+        if isinstance(exc, Retry):
+            seconds = max(seconds, exc.after)
+        # A single failure is how watches end in daily life; several in a row are worth a look.
+        say = log.debug if self.failures == 1 and isinstance(exc, Retry | Relist) else log.warning
+        say(
+            "watch interrupted",
+            kind=self.resource.kind,
+            error=str(exc),
+            failures=self.failures,
+            pause=seconds,
+        )
+        return seconds
+
+    async def _list(self) -> Cursor:
+        objects: list[ApiObject] = []
+        refused: list[Refused] = []
+        version = ""
+        async for page in self.client.list_pages(self.resource, limit=self.resource.page):
+            version = page.version
+            for item in page.items:
+                found = interpret(item, page.mark, self.resource, self.decode)
+                refused.append(found) if isinstance(found, Refused) else objects.append(found)
+            await asyncio.sleep(0)  # a page took tens of milliseconds: others first
+        self._tell(Replaced(self.resource.kind, tuple(objects), tuple(refused)))
+        log.debug("listed", kind=self.resource.kind, objects=len(objects), refused=len(refused))
+        return Cursor(self.resource, self.decode, version)
+
+    async def _watch(self, cursor: Cursor) -> None:
+        """One watch, to its end. Raises Retry when it ended at once without telling anything."""
+        before = cursor.version
+        seconds = self.pace.shortest + self.random() * (self.pace.longest - self.pace.shortest)
+        query = [
+            ("resourceVersion", cursor.version),
+            ("allowWatchBookmarks", "true"),
+            ("timeoutSeconds", str(int(seconds))),
+        ]
+        async with self.client.watch(self.resource, query=query, idle=self.pace.idle) as lines:
+            opened = asyncio.get_running_loop().time()
+            try:
+                async for line in lines:
+                    change = cursor.feed(line)
+                    if change is not None:
+                        self._tell(change)
+            finally:
+                lasted = asyncio.get_running_loop().time() - opened
+                if cursor.version != before or lasted >= SHORT:
+                    self.failures = 0
+        if cursor.version == before and lasted < SHORT:
+            raise Retry(f"watch of {self.resource.plural} ended after {lasted:.3f} s without an event")
+
+    def _tell(self, change: Change) -> None:
+        """Hand a change over. The sink's own errors must not pass for errors of the server."""
+        try:
+            self.sink(change)
+        except ReconcilerError as exc:
+            raise Inconsistent(f"a change of {self.resource.kind} was not taken: {exc}") from exc
