@@ -1,0 +1,82 @@
+"""Selecting fields and indexing, on values of any type."""
+
+from typing import Any
+
+from reconciler.cel.device import EMPTY, DeviceView
+from reconciler.cel.errors import CelError
+from reconciler.cel.values import NOTHING, Domains, Option, UInt, Value, map_key, name_of
+
+MISSING: Any = object()
+
+
+def lookup(container: Value, key: Value) -> Value:
+    """The element of a map, list or device, or MISSING. Raises CelError where there are no elements."""
+    kind = type(container)
+    if kind is dict:
+        return container.get(key if type(key) is str else map_key(key), MISSING)
+    if kind is Domains:
+        return container.get(key, EMPTY_MAP) if type(key) is str else MISSING
+    if kind is tuple:
+        return _item(container, key)
+    if kind is DeviceView:
+        return field(container, key)
+    raise CelError(f"no such overload: {name_of(container)} has no elements")
+
+
+EMPTY_MAP: dict[str, Value] = dict(EMPTY)
+
+
+def field(device: DeviceView, name: Value) -> Value:
+    """A field of the device."""
+    match name:
+        case "driver":
+            return device.driver
+        case "attributes":
+            return Domains(device.attributes)
+        case "capacity":
+            return Domains(device.capacity)
+        case "allowMultipleAllocations":
+            return device.shared
+    return MISSING
+
+
+def _item(items: tuple[Value, ...], key: Value) -> Value:
+    if type(key) is UInt:
+        key = key.value
+    elif type(key) is float and key.is_integer():
+        key = int(key)
+    if type(key) is not int:
+        raise CelError(f"a list is indexed by a whole number, not by {name_of(key)}")
+    return items[key] if 0 <= key < len(items) else MISSING
+
+
+def strict(container: Value, key: Value) -> Value:
+    """`container[key]`; missing is an error (CEL-5), and an optional container makes the result optional."""
+    if type(container) is Option:
+        return optional(container, key)
+    found = lookup(container, key)
+    if found is MISSING:
+        what = "index out of bounds" if type(container) is tuple else "no such key"
+        raise CelError(f"{what}: {key.value if type(key) is UInt else key}")
+    return found
+
+
+def optional(container: Value, key: Value) -> Option:
+    """`container[?key]`."""
+    if type(container) is Option:
+        if not container.present:
+            return NOTHING
+        container = container.value
+    found = lookup(container, key)
+    if found is MISSING:
+        return NOTHING
+    return found if type(found) is Option else Option(True, found)
+
+
+def present(container: Value, key: str) -> bool:
+    """`has(container.key)`."""
+    if type(container) is Option:
+        return container.present and present(container.value, key)
+    if type(container) is tuple:
+        raise CelError("no such overload: list has no fields")
+    return lookup(container, key) is not MISSING

@@ -1,0 +1,24 @@
+"""One device as an expression sees it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from reconciler.cel.values import Value
+from reconciler.objects.quantity import Quantity
+
+EMPTY: Mapping[str, Value] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceView:
+    """A device whose attributes and capacity are filed by domain and id; no domain is empty."""
+
+    driver: str
+    attributes: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
+    """Values are int, bool, str, Semver, or tuples of one of them."""
+    capacity: Mapping[str, Mapping[str, Quantity]] = field(default_factory=dict)
+    shared: bool = False
+    """allowMultipleAllocations."""
+    unreadable: str = ""
+    """Why no expression can be evaluated on this device (CEL-6); empty if it can."""

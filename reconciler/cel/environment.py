@@ -1,0 +1,47 @@
+"""What an expression may speak of, and the table of all functions."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from reconciler.cel.functions import Key, Overload
+from reconciler.cel.library import (
+    amounts,
+    formatting,
+    lists,
+    operators,
+    optionals,
+    regexes,
+    standard,
+    strings,
+    times,
+)
+from reconciler.cel.types import BOOL, DEVICE, DYN, Type
+
+_LIBRARIES = (operators, standard, times, strings, formatting, optionals, regexes, lists, amounts)
+
+
+def _functions() -> Mapping[Key, tuple[Overload, ...]]:
+    table: dict[Key, tuple[Overload, ...]] = {}
+    for library in _LIBRARIES:
+        for key, overloads in library.LIBRARY.table.items():
+            table[key] = table.get(key, ()) + tuple(overloads)
+    return MappingProxyType(table)
+
+
+FUNCTIONS = _functions()
+TYPE_NAMES = frozenset(
+    {"bool", "int", "uint", "double", "string", "bytes", "list", "map", "null_type", "type", "optional_type"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """The variables of one kind of expression, and the types its result may have."""
+
+    variables: tuple[tuple[str, Type], ...]
+    results: tuple[Type, ...]
+
+
+DEVICE_SELECTOR = Environment(variables=(("device", DEVICE),), results=(BOOL, DYN))
+"""Selectors of devices: one variable, and yes or no (CEL-1, CEL-7)."""

@@ -1,0 +1,291 @@
+"""The plain evaluator: each node becomes a closure over a frame."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+from reconciler.cel import access
+from reconciler.cel.check import Checked
+from reconciler.cel.comprehensions import comprehension
+from reconciler.cel.device import DeviceView
+from reconciler.cel.environment import TYPE_NAMES
+from reconciler.cel.errors import CelError, Exhausted
+from reconciler.cel.frames import Failed, Frame
+from reconciler.cel.functions import Dispatch
+from reconciler.cel.tree import (
+    Bind,
+    Call,
+    Comprehension,
+    Conditional,
+    Has,
+    Ident,
+    Index,
+    ListOf,
+    Literal,
+    Logic,
+    MapOf,
+    Node,
+    Select,
+)
+from reconciler.cel.values import NAMES, Option, TypeValue, UInt, Value, equal, map_key, name_of
+
+Run = Callable[[Frame], Value]
+Slots = Mapping[str, int]
+
+FOLDING_STEPS = 1000
+"""Steps that computing a constant may take when it is compiled; dearer ones are computed at run time."""
+_NOWHERE = DeviceView(driver="")
+_LIST_STEPS, _MAP_STEPS = 10, 30
+
+
+class Emitter:
+    """Makes closures of the nodes of one checked tree."""
+
+    def __init__(self, checked: Checked) -> None:
+        self._overloads = checked.overloads
+        self._constants: dict[int, Value] = {}
+        self.names = 0
+        """How many slots a frame needs."""
+
+    def emit(self, node: Node, slots: Slots) -> Run:
+        """The closure of a node, where `slots` says which bound name is kept where."""
+        handler = cast("Callable[[Emitter, Any, Slots], Run]", _HANDLERS[type(node)])
+        return handler(self, node, slots)
+
+    def slot(self) -> int:
+        """A place for one more bound name."""
+        self.names += 1
+        return self.names - 1
+
+    def _constant(self, value: Value) -> Run:
+        def run(frame: Frame) -> Value:
+            return value
+
+        self._constants[id(run)] = (run, value)
+        return run
+
+    def _fold(self, run: Run, parts: list[Run]) -> Run:
+        """`run`, computed now if its parts are constants and it neither fails nor takes long."""
+        if not all(id(part) in self._constants for part in parts):
+            return run
+        try:
+            return self._constant(run(Frame(_NOWHERE, 0, FOLDING_STEPS)))
+        except (CelError, Exhausted):
+            return run
+
+    def literal(self, node: Literal, slots: Slots) -> Run:
+        return self._constant(node.value)
+
+    def ident(self, node: Ident, slots: Slots) -> Run:
+        slot = slots.get(node.name)
+        if slot is not None:
+            return _bound(slot)
+        if node.name in TYPE_NAMES:
+            return self._constant(TypeValue(node.name))
+        return lambda frame: frame.device
+
+    def select(self, node: Select, slots: Slots) -> Run:
+        return self._element(self.emit(node.operand, slots), self._constant(node.field), node.optional)
+
+    def index(self, node: Index, slots: Slots) -> Run:
+        return self._element(self.emit(node.operand, slots), self.emit(node.key, slots), node.optional)
+
+    def _element(self, operand: Run, key: Run, optional: bool) -> Run:
+        get = access.optional if optional else access.strict
+
+        def run(frame: Frame) -> Value:
+            frame.charge(1)
+            return get(operand(frame), key(frame))
+
+        return self._fold(run, [operand, key])
+
+    def has(self, node: Has, slots: Slots) -> Run:
+        operand, field = self.emit(node.operand, slots), node.field
+        return lambda frame: access.present(operand(frame), field)
+
+    def call(self, node: Call, slots: Slots) -> Run:
+        arguments = [self.emit(argument, slots) for argument in node.arguments]
+        if node.function in ("_==_", "_!=_"):
+            return self._fold(_equality(arguments[0], arguments[1], node.function == "_==_"), arguments)
+        if node.function == "_in_" and id(arguments[1]) in self._constants:
+            items = self._constants[id(arguments[1])][1]
+            if type(items) is tuple and all(type(item) in _HASHED for item in items):
+                return _in_constant(arguments[0], items)
+        if node.member and node.function in ("or", "orValue"):
+            return _otherwise(arguments[0], arguments[1], node.function == "orValue")
+        return self._fold(_dispatch(Dispatch(node.function, self._overloads[id(node)]), arguments), arguments)
+
+    def logic(self, node: Logic, slots: Slots) -> Run:
+        return _logic([self.emit(term, slots) for term in node.terms], node.ends_on)
+
+    def conditional(self, node: Conditional, slots: Slots) -> Run:
+        test, yes, no = (self.emit(each, slots) for each in (node.test, node.yes, node.no))
+
+        def run(frame: Frame) -> Value:
+            return yes(frame) if truth(test(frame)) else no(frame)
+
+        return run
+
+    def list_of(self, node: ListOf, slots: Slots) -> Run:
+        parts = [self.emit(element.value, slots) for element in node.elements]
+        optional = [element.optional for element in node.elements]
+
+        def run(frame: Frame) -> Value:
+            frame.charge(_LIST_STEPS + len(parts))
+            if not any(optional):
+                return tuple([part(frame) for part in parts])
+            items: list[Value] = []
+            for part, may_lack in zip(parts, optional, strict=True):
+                _add_present(items.append, part(frame), may_lack)
+            return tuple(items)
+
+        return self._fold(run, parts)
+
+    def map_of(self, node: MapOf, slots: Slots) -> Run:
+        entries = [(self.emit(e.key, slots), self.emit(e.value, slots), e.optional) for e in node.entries]
+
+        def run(frame: Frame) -> Value:
+            frame.charge(_MAP_STEPS + len(entries))
+            made: dict[Any, Value] = {}
+            for key_of, value_of, may_lack in entries:
+                key = map_key(key_of(frame))
+                if key in made:
+                    raise CelError(f"duplicate key {key} in a map")
+                _add_present(lambda value, key=key: made.__setitem__(key, value), value_of(frame), may_lack)
+            return made
+
+        return self._fold(run, [part for key, value, _ in entries for part in (key, value)])
+
+    def bind(self, node: Bind, slots: Slots) -> Run:
+        slot = self.slot()
+        initial, body = self.emit(node.initial, slots), self.emit(node.body, {**slots, node.name: slot})
+
+        def run(frame: Frame) -> Value:
+            frame.charge(1)
+            try:
+                frame.slots[slot] = initial(frame)
+            except CelError as exc:
+                frame.slots[slot] = Failed(exc)
+            return body(frame)
+
+        return run
+
+    def comprehension(self, node: Comprehension, slots: Slots) -> Run:
+        over = self.emit(node.over, slots)
+        places = [self.slot() for _ in node.names]
+        inner = {**slots, **dict(zip(node.names, places, strict=True))}
+        where = self.emit(node.where, inner) if node.where is not None else None
+        return comprehension(node.macro, over, places, where, self.emit(node.body, inner))
+
+
+_HANDLERS: Mapping[type[Node], object] = {
+    Literal: Emitter.literal,
+    Ident: Emitter.ident,
+    Select: Emitter.select,
+    Has: Emitter.has,
+    Index: Emitter.index,
+    Call: Emitter.call,
+    Logic: Emitter.logic,
+    Conditional: Emitter.conditional,
+    ListOf: Emitter.list_of,
+    MapOf: Emitter.map_of,
+    Bind: Emitter.bind,
+    Comprehension: Emitter.comprehension,
+}
+
+
+def truth(value: Value) -> bool:
+    """A value that must be a bool."""
+    if value is True or value is False:
+        return bool(value)
+    raise CelError(f"no such overload: {name_of(value)} where bool is needed")
+
+
+def _bound(slot: int) -> Run:
+    def run(frame: Frame) -> Value:
+        frame.charge(1)
+        value = frame.slots[slot]
+        if type(value) is Failed:
+            raise value.error
+        return value
+
+    return run
+
+
+def _equality(left: Run, right: Run, wanted: bool) -> Run:
+    def equals(frame: Frame) -> bool:
+        return equal(frame, left(frame), right(frame))
+
+    def differs(frame: Frame) -> bool:
+        a, b = left(frame), right(frame)
+        try:
+            return not equal(frame, a, b)
+        except CelError:  # never an error: what cannot be compared differs (CEL-9)
+            return True
+
+    return equals if wanted else differs
+
+
+_HASHED = frozenset({str, int, float, bool, UInt})
+
+
+def _in_constant(wanted: Run, items: tuple[Value, ...]) -> Run:
+    """`wanted in [constants]`, a lookup by hash, which a version does not have (CEL-11)."""
+    if not items:
+        return lambda frame: False
+    numbers_and_strings = frozenset(map_key(item) for item in items)
+
+    def run(frame: Frame) -> bool:
+        frame.charge(1)
+        value = wanted(frame)
+        if type(value) in _HASHED:
+            return map_key(value) in numbers_and_strings
+        if NAMES.get(type(value)) == "kubernetes.Semver":
+            raise CelError("a version cannot be looked up in a list of constants")
+        return False
+
+    return run
+
+
+def _otherwise(option: Run, other: Run, unwrap: bool) -> Run:
+    def run(frame: Frame) -> Value:
+        frame.charge(1)
+        found = option(frame)
+        if type(found) is not Option:
+            raise CelError(f"no such overload: {name_of(found)} is not optional")
+        if not found.present:
+            return other(frame)
+        return found.value if unwrap else found
+
+    return run
+
+
+def _dispatch(dispatch: Dispatch, arguments: list[Run]) -> Run:
+    def run(frame: Frame) -> Value:
+        return dispatch(frame, [argument(frame) for argument in arguments])
+
+    return run
+
+
+def _logic(terms: list[Run], ends_on: bool) -> Run:
+    def run(frame: Frame) -> bool:
+        failure: CelError | None = None
+        for term in terms:
+            try:
+                if truth(term(frame)) is ends_on:
+                    return ends_on
+            except CelError as exc:  # absorbed if a later term decides (CEL-8)
+                failure = failure or exc
+        if failure is not None:
+            raise failure
+        return not ends_on
+
+    return run
+
+
+def _add_present(add: Callable[[Value], None], value: Value, may_lack: bool) -> None:
+    if not may_lack:
+        add(value)
+    elif type(value) is not Option:
+        raise CelError(f"no such overload: {name_of(value)} is not optional")
+    elif value.present:
+        add(value.value)

@@ -1,0 +1,32 @@
+"""The state of one evaluation."""
+
+from reconciler.cel.device import DeviceView
+from reconciler.cel.errors import CelError, Exhausted
+from reconciler.cel.limits import COST_LIMIT
+from reconciler.cel.values import Value
+
+
+class Frame:
+    """A device, the values of the bound names, and the steps that are left."""
+
+    __slots__ = ("device", "left", "slots")
+
+    def __init__(self, device: DeviceView, names: int, left: int = COST_LIMIT) -> None:
+        self.device = device
+        self.slots: list[Value] = [None] * names
+        self.left = left
+
+    def charge(self, steps: int) -> None:
+        """Count `steps`. Raises Exhausted when there are none left."""
+        self.left -= steps
+        if self.left < 0:
+            raise Exhausted(f"the evaluation takes more than {COST_LIMIT} steps")
+
+
+class Failed:
+    """A bound name whose value could not be computed: an error wherever it is used, and only there."""
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: CelError) -> None:
+        self.error = error

@@ -1,0 +1,70 @@
+"""The parser: cel-python's packaged grammar text, extended for Kubernetes' dialect.
+
+The package itself is never imported: its environment changes the recursion limit of the process.
+"""
+
+import re
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from lark import Lark
+
+from reconciler.errors import Inconsistent
+
+# Linear patterns that know every escape; an unterminated string must not match at all.
+_ONE_LINE = r"""(?:"(?:[^"\\\n\r]|\\[^\n\r])*"|'(?:[^'\\\n\r]|\\[^\n\r])*')"""
+_RAW_ONE_LINE = r"""[rR](?:"[^"\n\r]*"|'[^'\n\r]*')"""
+_MULTI_LINE = r'''(?:"""(?:[^"\\]|\\[\s\S]|"(?!""))*"""|\'\'\'(?:[^'\\]|\\[\s\S]|'(?!\'\'))*\'\'\')'''
+_RAW_MULTI_LINE = r'''[rR](?:"""(?:[^"]|"(?!""))*"""|\'\'\'(?:[^']|'(?!\'\'))*\'\'\')'''
+
+_REPLACED = {
+    "member": "member : member_dot | member_dot_arg | member_index | member_object | primary"
+    " | member_dot_optional | member_index_optional\n"
+    'member_dot_optional : member ".?" IDENT\n'
+    'member_index_optional : member "[" "?" expr "]"',
+    "exprlist": 'exprlist : element ("," element)* [","]\nelement : expr | "?" expr',
+    "mapinits": 'mapinits : mapinit ("," mapinit)* [","]\nmapinit : expr ":" expr | "?" expr ":" expr',
+    "fieldinits": 'fieldinits : IDENT ":" expr ("," IDENT ":" expr)* [","]',
+    "STRING_LIT": f"STRING_LIT.2 : /{_ONE_LINE}|{_RAW_ONE_LINE}/",
+    "MLSTRING_LIT": f"MLSTRING_LIT.3 : /{_MULTI_LINE}|{_RAW_MULTI_LINE}/",
+    "BYTES_LIT": f"BYTES_LIT.4 : /[bB](?:{_MULTI_LINE}|{_RAW_MULTI_LINE}|{_ONE_LINE}|{_RAW_ONE_LINE})/",
+    "BOOL_LIT": "BOOL_LIT.2 : /(?:true|false)(?![_a-zA-Z0-9])/",
+    "NULL_LIT": "NULL_LIT.2 : /null(?![_a-zA-Z0-9])/",
+}
+_building = Lock()
+
+
+def grammar_text() -> str:
+    """The packaged grammar with our definitions in place of its own."""
+    found = find_spec("celpy")
+    if found is None or found.origin is None:
+        raise Inconsistent("the grammar of cel-python is not installed")
+    text = Path(found.origin).with_name("cel.lark").read_text(encoding="utf-8")
+    for name, definition in _REPLACED.items():
+        text, count = re.subn(
+            rf"^{name}\s*:.*\n(?:[ \t]+\|.*\n)*", lambda _, d=definition: d + "\n", text, flags=re.M
+        )
+        if count != 1:
+            raise Inconsistent(f"the grammar of cel-python defines {name} {count} times, expected once")
+    return text
+
+
+@cache
+def _parser(builder: type) -> Lark:
+    return Lark(
+        grammar_text(),
+        start="expr",
+        parser="lalr",
+        keep_all_tokens=True,
+        maybe_placeholders=False,
+        transformer=builder(),
+    )
+
+
+def parser(builder: type[Any]) -> Lark:
+    """The parser that reduces with the methods of `builder`, built once (it takes 100 ms) and shared by threads."""
+    with _building:
+        return _parser(builder)

@@ -1,0 +1,179 @@
+"""Lists and sets."""
+
+from datetime import timedelta
+
+from reconciler.cel.errors import CelError
+from reconciler.cel.functions import Dispatch, Library
+from reconciler.cel.library.operators import LIBRARY as OPERATORS
+from reconciler.cel.limits import EXACT_INCLUDES
+from reconciler.cel.values import Meter, UInt, Value, name_of, number, same
+
+LIBRARY = Library()
+Items = tuple[Value, ...]
+
+_ORDERED = ("int", "uint", "double", "bool", "string", "bytes", "duration", "timestamp")
+_SUMMED = ("int", "uint", "double", "duration")
+_add = Dispatch("sum", OPERATORS.table["_+_", False])
+
+
+def _length(items: Items, *_: Value) -> int:
+    return len(items)
+
+
+def _comparable(items: Items) -> None:
+    """Raise CelError unless all items are of one ordered type."""
+    kinds = set(map(type, items))
+    if len(kinds) > 1 or (items and name_of(items[0]).startswith(("list", "map", "kubernetes", "null"))):
+        raise CelError("the elements of the list cannot be compared with each other")
+
+
+@LIBRARY.member("isSorted", *(f"list({t}) -> bool" for t in _ORDERED), cost=_length)
+def is_sorted(items: Items) -> bool:
+    """Whether no element is smaller than the one before."""
+    _comparable(items)
+    plain = [number(item) for item in items]
+    return all(a <= b for a, b in zip(plain, plain[1:], strict=False))
+
+
+@LIBRARY.member("sum", *(f"list({t}) -> {t}" for t in _SUMMED), metered=True)
+def total(meter: Meter, items: Items) -> Value:
+    """The sum; of no elements, 0."""
+    result: Value = 0
+    for index, item in enumerate(items):
+        if type(item) not in (int, UInt, float, timedelta):
+            raise CelError(f"no such overload: sum of {name_of(item)}")
+        result = item if index == 0 else _add(meter, [result, item])
+    return result
+
+
+def _extreme(items: Items, largest: bool) -> Value:
+    _comparable(items)
+    if not items:
+        raise CelError("min and max need at least one element")
+    return (max if largest else min)(items, key=number)
+
+
+LIBRARY.member("min", *(f"list({t}) -> {t}" for t in _ORDERED), cost=_length)(
+    lambda items: _extreme(items, False)
+)
+LIBRARY.member("max", *(f"list({t}) -> {t}" for t in _ORDERED), cost=_length)(
+    lambda items: _extreme(items, True)
+)
+
+
+def _position(meter: Meter, items: Items, order: range, wanted: Value) -> int:
+    return next((index for index in order if same(meter, items[index], wanted)), -1)
+
+
+@LIBRARY.member("indexOf", "list(T), T -> int", metered=True)
+def index_of(meter: Meter, items: Items, wanted: Value) -> int:
+    """Where the element first is, or -1."""
+    return _position(meter, items, range(len(items)), wanted)
+
+
+@LIBRARY.member("lastIndexOf", "list(T), T -> int", metered=True)
+def last_index_of(meter: Meter, items: Items, wanted: Value) -> int:
+    """Where the element last is, or -1."""
+    return _position(meter, items, range(len(items) - 1, -1, -1), wanted)
+
+
+@LIBRARY.member("slice", "list(T), int, int -> list(T)", cost=_length)
+def part(items: Items, start: int, end: int) -> Items:
+    """The elements from `start` to before `end`."""
+    if not 0 <= start <= end <= len(items):
+        raise CelError(f"cannot slice({start}, {end}), the list has {len(items)} elements")
+    return items[start:end]
+
+
+@LIBRARY.member(
+    "flatten",
+    "list(list(T)) -> list(T)",
+    "list(dyn) -> list(dyn)",
+    "list(dyn), int -> list(dyn)",
+    metered=True,
+)
+def flatten(meter: Meter, items: Items, depth: int = 1) -> Items:
+    """Lists inside the list replaced by their elements, `depth` levels down."""
+    if depth < 0:
+        raise CelError("flatten takes no negative depth")
+    flat: list[Value] = []
+    for item in items:
+        meter.charge(1)
+        if type(item) is tuple and depth > 0:
+            flat.extend(flatten(meter, item, depth - 1))
+        else:
+            flat.append(item)
+    return tuple(flat)
+
+
+def _sorting(items: Items, *_: Value) -> int:
+    return len(items) * len(items).bit_length()
+
+
+@LIBRARY.member("sort", *(f"list({t}) -> list({t})" for t in _ORDERED), cost=_sorting)
+def sort(items: Items) -> Items:
+    """In ascending order."""
+    _comparable(items)
+    return tuple(sorted(items, key=number))
+
+
+def sort_by(items: Items, keys: Items) -> Items:
+    """The items in ascending order of their keys."""
+    _comparable(keys)
+    order = sorted(range(len(items)), key=lambda index: number(keys[index]))
+    return tuple(items[index] for index in order)
+
+
+@LIBRARY.member("distinct", "list(T) -> list(T)", metered=True)
+def distinct(meter: Meter, items: Items) -> Items:
+    """Each element once, where it first is."""
+    found: list[Value] = []
+    for item in items:
+        if not any(same(meter, item, other) for other in found):
+            found.append(item)
+    return tuple(found)
+
+
+@LIBRARY.member("reverse", "list(T) -> list(T)", cost=_length)
+def reverse(items: Items) -> Items:
+    """From the last to the first."""
+    return items[::-1]
+
+
+@LIBRARY.function("lists.range", "int -> list(int)", cost=lambda count: max(count, 0))
+def numbers(count: int) -> Items:
+    """0, 1, ... before `count`."""
+    return tuple(range(count))
+
+
+@LIBRARY.function("sets.contains", "list(T), list(T) -> bool", metered=True)
+def contains(meter: Meter, items: Items, wanted: Items) -> bool:
+    """Whether every wanted element is there."""
+    return all(any(same(meter, item, want) for item in items) for want in wanted)
+
+
+@LIBRARY.function("sets.equivalent", "list(T), list(T) -> bool", metered=True)
+def equivalent(meter: Meter, left: Items, right: Items) -> bool:
+    """Whether each contains the other."""
+    return contains(meter, left, right) and contains(meter, right, left)
+
+
+@LIBRARY.function("sets.intersects", "list(T), list(T) -> bool", metered=True)
+def intersects(meter: Meter, left: Items, right: Items) -> bool:
+    """Whether some element is in both."""
+    return any(same(meter, a, b) for a in left for b in right)
+
+
+@LIBRARY.member("includes", "dyn, dyn -> bool", metered=True)
+def includes(meter: Meter, target: Value, wanted: Value) -> bool:
+    """Whether a list holds the value or a single value is it (CEL-17)."""
+    if type(target) is not tuple:
+        return same(meter, target, wanted)
+    for index, item in enumerate(target):
+        if index == EXACT_INCLUDES:
+            raise CelError(
+                f"includes looks at no more than {EXACT_INCLUDES} elements of a list, it has {len(target)}"
+            )
+        if same(meter, item, wanted):
+            return True
+    return False

@@ -1,0 +1,51 @@
+"""Regular expressions, in RE2: linear time whatever the pattern."""
+
+from functools import lru_cache
+from typing import Any
+
+import re2
+
+from reconciler.cel.errors import CelError
+from reconciler.cel.functions import Library
+from reconciler.cel.limits import MAX_REGEX_LENGTH, REGEX_MEMORY
+
+LIBRARY = Library()
+
+
+@lru_cache(maxsize=512)
+def compiled(pattern: str) -> Any:
+    """The compiled pattern. Raises CelError."""
+    if len(pattern) > MAX_REGEX_LENGTH:
+        raise CelError(f"a regular expression of {len(pattern)} characters; write at most {MAX_REGEX_LENGTH}")
+    options = re2.Options()
+    options.max_mem = REGEX_MEMORY
+    options.log_errors = False
+    try:
+        return re2.compile(pattern, options)
+    except re2.error as exc:
+        reason = exc.args[0].decode() if isinstance(exc.args[0], bytes) else exc.args[0]
+        raise CelError(f"{pattern!r} is not a regular expression: {reason}") from None
+
+
+def _cost(text: str, pattern: str, *_: int) -> int:
+    return len(text) * (4 + len(pattern)) // 40 + len(pattern) // 10
+
+
+@LIBRARY.member("find", "string, string -> string", cost=_cost)
+def find(text: str, pattern: str) -> str:
+    """The first match, or nothing."""
+    found = compiled(pattern).search(text)
+    return found.group() if found else ""
+
+
+@LIBRARY.member(
+    "findAll", "string, string -> list(string)", "string, string, int -> list(string)", cost=_cost
+)
+def find_all(text: str, pattern: str, most: int = -1) -> tuple[str, ...]:
+    """All matches, or the first `most`; a negative number means all."""
+    found: list[str] = []
+    for match in compiled(pattern).finditer(text):
+        if len(found) == most:
+            break
+        found.append(match.group())
+    return tuple(found)

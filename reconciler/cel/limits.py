@@ -1,0 +1,18 @@
+"""What one expression may cost, so that a hostile one ends in an error."""
+
+MAX_LENGTH = 10 * 1024
+"""Characters; the API server's own bound."""
+MAX_NESTING = 250
+"""Brackets inside brackets, counted before parsing."""
+MAX_DEPTH = 120
+"""Levels of the tree. A level takes up to three interpreter frames, of which there are 1,000 by default."""
+COST_LIMIT = 1_000_000
+"""Steps of one evaluation (CEL-14)."""
+MASK_COST_LIMIT = 20 * COST_LIMIT
+"""Steps of one pass over all devices; beyond it the devices left are errors."""
+MAX_REGEX_LENGTH = 1000
+"""Characters of a pattern."""
+REGEX_MEMORY = 1 << 20
+"""Bytes a compiled pattern may take; the library's default is eight times that."""
+EXACT_INCLUDES = 48
+"""Elements that `includes` looks at (CEL-17)."""

@@ -1,0 +1,92 @@
+"""Reading the text of literals: numbers, strings and their escapes."""
+
+import re
+from collections.abc import Callable
+
+from reconciler.cel.values import INT_MAX, INT_MIN, UINT_MAX, UInt, Value
+
+_ESCAPE = re.compile(
+    r"\\(?:([abfnrtv\"'`?\\])|[xX]([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([0-3][0-7]{2})|([\s\S]))"
+)
+_SIMPLE = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+
+
+def integer(text: str) -> int:
+    """A signed integer. Raises ValueError beyond 64 bits."""
+    value = int(text, 16 if "x" in text else 10)
+    if not INT_MIN <= value <= INT_MAX:
+        raise ValueError("the number does not fit 64 bits")
+    return value
+
+
+def unsigned(text: str) -> UInt:
+    """An unsigned integer. Raises ValueError beyond 64 bits."""
+    value = int(text[:-1], 16 if "x" in text else 10)
+    if not 0 <= value <= UINT_MAX:
+        raise ValueError("the number does not fit 64 unsigned bits")
+    return UInt(value)
+
+
+def string(text: str) -> str:
+    """A quoted string without its quotes and escapes. Raises ValueError with the reason."""
+    raw, body = _unquote(text)
+    return body if raw else _unescape(body, _character)
+
+
+def octets(text: str) -> bytes:
+    r"""A bytes literal: text becomes UTF-8, `\x` and octal escapes are single bytes."""
+    raw, body = _unquote(text[1:])
+    if raw:
+        return body.encode()
+    # Escaped bytes travel through str as surrogates, which UTF-8 text never holds.
+    return _unescape(body, _byte).encode("utf-8", "surrogateescape")
+
+
+def _unquote(text: str) -> tuple[bool, str]:
+    raw = text[0] in "rR"
+    text = text[raw:]
+    width = 3 if text[:3] in ('"""', "'''") else 1
+    return raw, text[width:-width].replace("\r\n", "\n")
+
+
+def _unescape(body: str, number: Callable[[int, bool], str]) -> str:
+    def replace(match: re.Match[str]) -> str:
+        simple, hexadecimal, short, long, octal, unknown = match.groups()
+        if simple:
+            return _SIMPLE.get(simple, simple)
+        if unknown is not None:
+            raise ValueError(f"unknown escape \\{unknown}")
+        if hexadecimal or octal:
+            return number(int(hexadecimal, 16) if hexadecimal else int(octal, 8), True)
+        return number(int(short or long, 16), False)
+
+    return _ESCAPE.sub(replace, body)
+
+
+def _character(code: int, octet: bool) -> str:
+    if code > 0x10FFFF or 0xD800 <= code <= 0xDFFF:
+        raise ValueError(f"U+{code:04X} is not a character")
+    return chr(code)
+
+
+def _byte(code: int, octet: bool) -> str:
+    if not octet:
+        raise ValueError("a bytes literal takes no \\u escape")
+    return chr(code) if code < 0x80 else chr(0xDC00 + code)
+
+
+def literal(kind: str, text: str) -> Value:
+    """The value of a literal token. Raises ValueError with the reason."""
+    return _READERS[kind](text)
+
+
+_READERS: dict[str, Callable[[str], Value]] = {
+    "INT_LIT": integer,
+    "UINT_LIT": unsigned,
+    "FLOAT_LIT": float,
+    "STRING_LIT": string,
+    "MLSTRING_LIT": string,
+    "BYTES_LIT": octets,
+    "BOOL_LIT": "true".__eq__,
+    "NULL_LIT": lambda _: None,
+}

@@ -1,0 +1,105 @@
+"""Selectors: compiled once, then run over columns or on one device."""
+
+from collections import OrderedDict
+from collections.abc import Hashable
+from functools import lru_cache
+from threading import Lock
+
+from reconciler.cel.check import Checked, check
+from reconciler.cel.device import DeviceView
+from reconciler.cel.environment import DEVICE_SELECTOR, Environment
+from reconciler.cel.errors import CelError, CelRefused, Exhausted
+from reconciler.cel.evaluate import Emitter, truth
+from reconciler.cel.frames import Frame
+from reconciler.cel.inlining import inline
+from reconciler.cel.masks import ERROR, YES, Budget, Choice, Junction, Leaf, Negation, Program
+from reconciler.cel.reading import read
+from reconciler.cel.reads import reads
+from reconciler.cel.refusal import Refusal
+from reconciler.cel.rows import Masks, Rows
+from reconciler.cel.tree import Call, Conditional, Logic, Node
+
+__all__ = ["CelError", "CelRefused", "DeviceView", "Masks", "Selector", "compile_selector"]
+
+KEPT_SELECTORS = 4096
+KEPT_MASKS = 8
+"""Versions of the rows whose masks a selector keeps."""
+
+
+class Selector:
+    """A compiled expression. Threads may share it."""
+
+    def __init__(self, expression: str, environment: Environment) -> None:
+        self.expression = expression
+        try:
+            checked = check(inline(read(expression)), environment)
+        except Refusal as refusal:
+            raise refusal.of(expression) from None
+        emitter = Emitter(checked)
+        self._run = emitter.emit(checked.root, {})
+        self._names = emitter.names
+        self._whole = Leaf(self._run, self._names, reads(checked.root))
+        self._program = _program(checked.root, checked)
+        self._kept: OrderedDict[Hashable, Masks] = OrderedDict()
+        self._lock = Lock()
+
+    def masks(self, rows: Rows) -> Masks:
+        """The answers on all devices, kept per version of the rows."""
+        with self._lock:
+            kept = self._kept.get(rows.version)
+            if kept is None:
+                kept = self._kept[rows.version] = self._compute(rows)
+                if len(self._kept) > KEPT_MASKS:
+                    self._kept.popitem(last=False)
+            else:
+                self._kept.move_to_end(rows.version)
+            return kept
+
+    def _compute(self, rows: Rows) -> Masks:
+        try:
+            codes = self._program.run(rows, Budget())
+        except Exhausted:
+            # A part alone costs too much. Whether it would have been reached is for the plain evaluator to say.
+            codes = self._whole.run(rows, Budget(absorbing=True))
+        true, error = codes == YES, codes == ERROR
+        true &= ~rows.unreadable
+        error |= rows.unreadable
+        true.setflags(write=False)
+        error.setflags(write=False)
+        return Masks(true, error)
+
+    def matches(self, device: DeviceView) -> bool:
+        """The answer on one device. Raises CelError."""
+        if device.unreadable:
+            raise CelError(device.unreadable)
+        try:
+            return truth(self._run(Frame(device, self._names)))
+        except Exhausted as exc:
+            raise CelError(str(exc)) from None
+
+    def explain(self, rows: Rows, row: int) -> str:
+        """Why the evaluation fails on a device; empty where it does not."""
+        try:
+            self.matches(rows.device(row))
+        except CelError as exc:
+            return str(exc)
+        return ""
+
+
+def _program(node: Node, checked: Checked) -> Program:
+    match node:
+        case Logic(terms=terms, ends_on=ends_on):
+            return Junction([_program(term, checked) for term in terms], ends_on)
+        case Conditional(test=test, yes=yes, no=no):
+            return Choice(_program(test, checked), _program(yes, checked), _program(no, checked))
+        case Call(function="!_", arguments=(term,)):
+            return Negation(_program(term, checked))
+    emitter = Emitter(checked)
+    run = emitter.emit(node, {})
+    return Leaf(run, emitter.names, reads(node))
+
+
+@lru_cache(maxsize=KEPT_SELECTORS)
+def compile_selector(expression: str) -> Selector:
+    """Compile a device selector, once per text. Raises CelRefused."""
+    return Selector(expression, DEVICE_SELECTOR)

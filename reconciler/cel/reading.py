@@ -1,0 +1,250 @@
+"""From text to tree: limits first, then the parser, whose reductions build the nodes."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from lark import Token
+from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
+
+from reconciler.cel import literals, macros
+from reconciler.cel.errors import CelRefused
+from reconciler.cel.grammar import parser
+from reconciler.cel.limits import MAX_DEPTH, MAX_LENGTH, MAX_NESTING
+from reconciler.cel.refusal import Refusal
+from reconciler.cel.tree import (
+    Call,
+    Conditional,
+    Element,
+    Entry,
+    Ident,
+    Index,
+    ListOf,
+    Literal,
+    Logic,
+    MapOf,
+    Node,
+    Select,
+)
+
+_QUOTED_OR_BRACKET = re.compile(
+    r'"""[\s\S]*?"""|\'\'\'[\s\S]*?\'\'\'|"(?:[^"\\\n]|\\.)*"|\'(?:[^\'\\\n]|\\.)*\'|//.*|[\[({})\]]'
+)
+_KEYWORDS = frozenset({"in", "true", "false", "null"})
+_RESERVED = frozenset(
+    [
+        "as",
+        "break",
+        "const",
+        "continue",
+        "else",
+        "for",
+        "function",
+        "if",
+        "import",
+        "let",
+        "loop",
+        "package",
+        "namespace",
+        "return",
+        "var",
+        "void",
+        "while",
+    ]
+)
+
+
+def read(expression: str) -> Node:
+    """The tree of an expression. Raises CelRefused."""
+    try:
+        _bound(expression)
+        root: Node = parser(Builder).parse(expression)  # type: ignore[assignment]  # the builder's nodes, not lark's
+    except Refusal as refusal:
+        raise refusal.of(expression) from None
+    except UnexpectedInput as exc:
+        raise _syntax_error(expression, exc) from None
+    return root
+
+
+def _bound(expression: str) -> None:
+    """Refuse what is too long or too deep to be parsed safely."""
+    if len(expression) > MAX_LENGTH:
+        raise Refusal(0, f"an expression of {len(expression)} characters", f"write at most {MAX_LENGTH}")
+    depth = 0
+    for match in _QUOTED_OR_BRACKET.finditer(expression):
+        if match[0] in "([{":
+            depth += 1
+        elif match[0] in ")]}":
+            depth -= 1
+        if depth > MAX_NESTING:
+            raise Refusal(match.start(), "too many nested brackets", f"nest at most {MAX_NESTING} levels")
+
+
+def _syntax_error(expression: str, error: UnexpectedInput) -> CelRefused:
+    at = error.pos_in_stream
+    if at is None or (isinstance(error, UnexpectedToken) and error.token.type == "$END"):
+        return CelRefused(
+            expression, len(expression), "syntax error: the expression ends too early", "complete it"
+        )
+    what = repr(expression[at]) if isinstance(error, UnexpectedCharacters) else repr(str(error.token))  # type: ignore[attr-defined]
+    return CelRefused(
+        expression, at, f"syntax error: {what} cannot stand here", "see the CEL language definition"
+    )
+
+
+def _level(at: int, *nodes: Node) -> int:
+    depth = 1 + max((node.depth for node in nodes), default=0)
+    if depth > MAX_DEPTH:
+        raise Refusal(at, "the expression is nested too deeply", f"use at most {MAX_DEPTH} levels")
+    return depth
+
+
+def _call(function: str, token: Token, arguments: Sequence[Node], member: bool = False) -> Node:
+    at = token.start_pos or 0
+    return Call(at, _level(at, *arguments), function, tuple(arguments), member)
+
+
+def _binary(children: list[Any]) -> Node:
+    """`a op b`, where the grammar has paired `a` with `op` in a rule of its own."""
+    if len(children) == 1:
+        return children[0]
+    (left, operator), right = children
+    return _call(f"_{operator}_", operator, (left, right))
+
+
+def _logic(children: list[Any], ends_on: bool) -> Node:
+    if len(children) == 1:
+        return children[0]
+    left, operator, right = children
+    # One node however long the chain: a || b || c ... must not become a tree as deep as it is long.
+    same = isinstance(left, Logic) and left.ends_on is ends_on
+    terms = (*left.terms, right) if same else (left, right)
+    at = operator.start_pos
+    return Logic(at, max(left.depth if same else 0, _level(at, *terms[-2:])), terms, ends_on)
+
+
+def _nodes(children: Sequence[Any]) -> list[Any]:
+    return [child for child in children if not isinstance(child, Token)]
+
+
+def _arguments(children: Sequence[Any]) -> tuple[Node, ...]:
+    """The arguments of a call, which share a rule with the elements of a list."""
+    elements: list[Element] = next((child for child in children if isinstance(child, list)), [])
+    for element in elements:
+        if element.optional:
+            raise Refusal(element.at, "an argument cannot be optional", "drop the question mark")
+    return tuple(element.value for element in elements)
+
+
+def _identifier(token: Token) -> str:
+    if token in _RESERVED or token in _KEYWORDS:
+        raise Refusal(token.start_pos or 0, f"{token!s} is a reserved word", "use another name")
+    return str(token)
+
+
+def _field(token: Token) -> str:
+    if token in _KEYWORDS:
+        raise Refusal(token.start_pos or 0, f"{token!s} is a keyword", f'write ["{token!s}"]')
+    return str(token)
+
+
+class Builder:
+    """Turns each reduction of the parser into a node, so that no deep tree is ever walked to build another."""
+
+    def expr(self, children: list[Any]) -> Node:
+        if len(children) == 1:
+            return children[0]
+        test, mark, yes, _, no = children
+        return Conditional(mark.start_pos, _level(mark.start_pos, test, yes, no), test, yes, no)
+
+    def conditionalor(self, children: list[Any]) -> Node:
+        return _logic(children, True)
+
+    def conditionaland(self, children: list[Any]) -> Node:
+        return _logic(children, False)
+
+    relation = addition = multiplication = staticmethod(_binary)
+    relation_lt = relation_le = relation_gt = relation_ge = relation_eq = relation_ne = relation_in = (
+        staticmethod(tuple)
+    )
+    addition_add = addition_sub = multiplication_mul = multiplication_div = multiplication_mod = staticmethod(
+        tuple
+    )
+    unary_not = unary_neg = staticmethod(lambda children: children[0])
+
+    def unary(self, children: list[Any]) -> Node:
+        if len(children) == 1:
+            return children[0]
+        operator, operand = children
+        return _call(f"{operator}_", operator, (operand,))
+
+    def member(self, children: list[Any]) -> Node:
+        return children[0]
+
+    primary = member
+
+    def member_dot(self, children: list[Any]) -> Node:
+        operand, dot, field = children
+        return Select(field.start_pos, _level(field.start_pos, operand), operand, _field(field), dot == ".?")
+
+    member_dot_optional = member_dot
+
+    def member_dot_arg(self, children: list[Any]) -> Node:
+        target, _, name, *rest = children
+        return macros.member_call(_field(name), name.start_pos, target, _arguments(rest), _level)
+
+    def member_index(self, children: list[Any]) -> Node:
+        operand, bracket = children[:2]
+        key = _nodes(children)[1]
+        optional = isinstance(children[2], Token)
+        return Index(bracket.start_pos, _level(bracket.start_pos, operand, key), operand, key, optional)
+
+    member_index_optional = member_index
+
+    def member_object(self, children: list[Any]) -> Node:
+        raise Refusal(children[1].start_pos, "no message type is declared", "use a map: {'key': value}")
+
+    def fieldinits(self, children: list[Any]) -> list[Any]:
+        return children
+
+    def ident(self, children: list[Any]) -> Node:
+        return Ident(children[-1].start_pos, 1, _identifier(children[-1]))
+
+    dot_ident = ident
+
+    def ident_arg(self, children: list[Any]) -> Node:
+        name = next(child for child in children if isinstance(child, Token) and child != ".")
+        return macros.global_call(_identifier(name), name.start_pos or 0, _arguments(children), _level)
+
+    dot_ident_arg = ident_arg
+
+    def paren_expr(self, children: list[Any]) -> Node:
+        return children[1]
+
+    def list_lit(self, children: list[Any]) -> Node:
+        elements: list[Element] = next((child for child in children if isinstance(child, list)), [])
+        at = children[0].start_pos
+        return ListOf(at, _level(at, *elements), tuple(elements))
+
+    def map_lit(self, children: list[Any]) -> Node:
+        entries: list[Entry] = next((child for child in children if isinstance(child, list)), [])
+        at = children[0].start_pos
+        return MapOf(at, _level(at, *entries), tuple(entries))
+
+    exprlist = mapinits = staticmethod(_nodes)
+
+    def element(self, children: list[Any]) -> Element:
+        value = children[-1]
+        return Element(value.at, value.depth, value, len(children) == 2)
+
+    def mapinit(self, children: list[Any]) -> Entry:
+        key, value = _nodes(children)
+        return Entry(key.at, max(key.depth, value.depth), key, value, isinstance(children[0], Token))
+
+    def literal(self, children: list[Any]) -> Node:
+        (token,) = children
+        try:
+            value = literals.literal(token.type, str(token))
+        except ValueError as exc:
+            raise Refusal(token.start_pos, str(exc), "write the literal differently") from None
+        return Literal(token.start_pos, 1, value)

@@ -1,0 +1,78 @@
+"""Which columns an expression reads, so that it runs once per distinct combination of their values."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from reconciler.cel.tree import Bind, Call, Comprehension, Has, Ident, Index, Literal, Node, Select, children
+
+
+class Part(StrEnum):
+    """The parts of a device."""
+
+    DRIVER = "driver"
+    ATTRIBUTES = "attributes"
+    CAPACITY = "capacity"
+    SHARED = "allowMultipleAllocations"
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A column, or all columns of a domain or of a part where the rest is left out."""
+
+    part: Part
+    domain: str | None = None
+    name: str | None = None
+
+
+EVERYTHING = frozenset(Read(part) for part in Part)
+
+
+def reads(node: Node, hidden: bool = False) -> frozenset[Read]:
+    """What a tree reads of the device; `hidden` where a bound name stands before it."""
+    path = None if hidden else _path(node)
+    if path is not None:
+        root, keys = path
+        return frozenset({_read(root, keys)})
+    if isinstance(node, Ident):
+        return EVERYTHING if node.name == "device" and not hidden else frozenset()
+    found: frozenset[Read] = frozenset()
+    binds = "device" in _names(node)
+    for child in children(node):
+        first = isinstance(node, Bind | Comprehension) and child is next(children(node))
+        found |= reads(child, hidden or (binds and not first))
+    return found
+
+
+def _names(node: Node) -> tuple[str, ...]:
+    match node:
+        case Bind(name=name):
+            return (name,)
+        case Comprehension(names=names):
+            return names
+    return ()
+
+
+def _read(part: Part, keys: tuple[str, ...]) -> Read:
+    if part in (Part.DRIVER, Part.SHARED):
+        return Read(part)
+    return Read(part, *keys[:2])
+
+
+def _path(node: Node) -> tuple[Part, tuple[str, ...]] | None:
+    """`device.part` followed by up to two constant keys; deeper selections read within the value."""
+    match node:
+        case Select(operand=Ident(name="device"), field=field):
+            return Part(field), ()
+        case Select(operand=operand, field=key) | Has(operand=operand, field=key):
+            pass
+        case Call(function="_in_", arguments=(Literal(value=str(key)), operand)):
+            pass
+        case Index(operand=operand, key=Literal(value=str(key))):
+            pass
+        case _:
+            return None
+    below = _path(operand)
+    if below is None:
+        return None
+    part, keys = below
+    return part, (*keys, key)

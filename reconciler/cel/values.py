@@ -1,0 +1,172 @@
+"""Values of the language as Python values, and their equality.
+
+int, float, str, bytes, bool and None stand for themselves; a list is a tuple, a map a dict;
+bool is never an int here.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final, Protocol
+
+from reconciler.cel.errors import CelError
+from reconciler.objects.quantity import Quantity
+from reconciler.objects.semver import Semver
+
+Value = Any
+"""One of the types above, UInt, Option, TypeValue, or an opaque value of a library."""
+
+INT_MIN, INT_MAX, UINT_MAX = -(2**63), 2**63 - 1, 2**64 - 1
+
+
+class Meter(Protocol):
+    """What counts the steps of an evaluation."""
+
+    def charge(self, steps: int) -> None:
+        """Count `steps`. Raises Exhausted when there are none left."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class UInt:
+    """An unsigned integer. Equal to the same number of another numeric type."""
+
+    value: int
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is UInt:
+            return self.value == other.value
+        return type(other) in (int, float) and self.value == other
+
+    def __hash__(self) -> int:
+        return hash(self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """A value that may be absent."""
+
+    present: bool
+    value: Value = None
+
+
+NOTHING: Final = Option(False)
+
+
+@dataclass(frozen=True, slots=True)
+class TypeValue:
+    """A type as a value: what `type(x)` gives."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """A bool as the key of a map: Python's True would meet the key 1."""
+
+    value: bool
+
+
+class Domains(dict[str, Mapping[str, Value]]):
+    """Attributes or capacity by domain. An unknown domain reads as an empty map (CEL-4)."""
+
+
+NAMES: Final[dict[type, str]] = {
+    bool: "bool",
+    int: "int",
+    UInt: "uint",
+    float: "double",
+    str: "string",
+    bytes: "bytes",
+    tuple: "list",
+    dict: "map",
+    Domains: "map",
+    type(None): "null_type",
+    timedelta: "google.protobuf.Duration",
+    datetime: "google.protobuf.Timestamp",
+    Option: "optional_type",
+    TypeValue: "type",
+    Semver: "kubernetes.Semver",
+    Quantity: "kubernetes.Quantity",
+}
+
+
+def name_of(value: Value) -> str:
+    """The name of a value's type, as messages show it."""
+    return NAMES.get(type(value)) or type(value).__name__
+
+
+def number(value: Value) -> Value:
+    """The Python number that compares like a numeric value."""
+    return value.value if type(value) is UInt else value
+
+
+def checked_int(value: int) -> int:
+    """`value`, if 64 bits hold it."""
+    if not INT_MIN <= value <= INT_MAX:
+        raise CelError("integer overflow")
+    return value
+
+
+def checked_uint(value: int) -> UInt:
+    """`value` as an unsigned integer, if 64 bits hold it."""
+    if not 0 <= value <= UINT_MAX:
+        raise CelError("unsigned integer overflow")
+    return UInt(value)
+
+
+def map_key(value: Value) -> Any:
+    """How a value is filed in a map."""
+    kind = type(value)
+    if kind is bool:
+        return Truth(value)
+    if kind in (str, int, UInt):
+        return value
+    if kind is float:
+        return int(value) if value.is_integer() else value
+    raise CelError(f"unsupported key type {name_of(value)}")
+
+
+def key_value(key: Any) -> Value:
+    """The value that was filed under `key`."""
+    return key.value if type(key) is Truth else key
+
+
+_NUMBERS = frozenset({int, float, UInt})
+_OPAQUE = frozenset({Semver, Quantity})
+
+
+def equal(meter: Meter, left: Value, right: Value) -> bool:
+    """Typed equality (CEL-9). Raises CelError where the left side is opaque and the right of another type."""
+    meter.charge(1)
+    kind, other = type(left), type(right)
+    if left is None or right is None:
+        return left is right
+    if kind in _NUMBERS:
+        return other in _NUMBERS and bool(left == right)
+    if kind in _OPAQUE and other is not kind:
+        raise CelError(f"no such overload: {name_of(left)} == {name_of(right)}")
+    if isinstance(left, dict):
+        return isinstance(right, dict) and _equal_maps(meter, left, right)
+    if kind is not other:
+        return False
+    if kind is tuple:
+        return len(left) == len(right) and all(equal(meter, *pair) for pair in zip(left, right, strict=True))
+    if kind is Option:
+        return left.present == right.present and equal(meter, left.value, right.value)
+    if kind is str:
+        meter.charge(min(len(left), len(right)) // 10)
+    return bool(left == right)
+
+
+def _equal_maps(meter: Meter, left: Mapping[Any, Value], right: Mapping[Any, Value]) -> bool:
+    if len(left) != len(right):
+        return False
+    return all(key in right and equal(meter, value, right[key]) for key, value in left.items())
+
+
+def same(meter: Meter, left: Value, right: Value) -> bool:
+    """Equality where an error counts as different: `in` and `includes` (CEL-11, CEL-17)."""
+    try:
+        return equal(meter, left, right)
+    except CelError:
+        return False
