@@ -1,0 +1,121 @@
+"""Get and list: parameters, pages, and the version a list speaks of."""
+
+import base64
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from reconciler.embedded.encoding import encode
+from reconciler.embedded.fields import Cause
+from reconciler.embedded.presenting import View
+from reconciler.embedded.routing import Target
+from reconciler.embedded.selectors import Predicate, everything
+from reconciler.embedded.selectors import parse as parse_selectors
+from reconciler.embedded.shelf import Compacted, Record
+from reconciler.embedded.status import bad_request, expired, invalid, not_found, version_too_large
+from reconciler.embedded.store import Store
+
+_TOKEN = "meta.k8s.io/v1"
+_MATCHES = ("Exact", "NotOlderThan")
+
+
+def selection(target: Target, query: Mapping[str, str]) -> Predicate:
+    """What a request selects: its selectors, and the name where the path has one."""
+    return parse_selectors(
+        target.kind,
+        target.served,
+        labels=query.get("labelSelector", ""),
+        fields=query.get("fieldSelector", ""),
+    )
+
+
+def get(store: Store, target: Target) -> Record:
+    """One object. Raises a 404."""
+    record = store[target.kind].get(target.key)
+    if record is None:
+        raise not_found(target.kind.plural, target.served.group, target.name)
+    return record
+
+
+def version_of(query: Mapping[str, str]) -> int:
+    """The resourceVersion asked for; 0 where any will do. Raises a 400."""
+    text = query.get("resourceVersion", "")
+    if not text:
+        return 0
+    if not text.isdecimal() or len(text) > 20:
+        raise bad_request(f"resourceVersion: Invalid value: {text!r}: not a whole number")
+    return int(text)
+
+
+def list_objects(store: Store, target: Target, query: Mapping[str, str], view: View) -> bytes:
+    """A list or a page of one, as of one version."""
+    shelf, predicate = store[target.kind], selection(target, query)
+    limit = _limit(query)
+    if query.get("continue"):
+        version, after = _read_token(query["continue"])
+    else:
+        version, after = _version_to_list(store, query), ""
+    try:
+        found = (
+            shelf.scan_at(target.prefix, version) if version < store.version else shelf.scan(target.prefix)
+        )
+    except Compacted as exc:
+        raise expired(
+            "The provided continue parameter is too old to display a consistent list result."
+            if after
+            else f"too old resource version: {version}"
+        ) from exc
+    if after:
+        found = [record for record in found if record.key > after]
+    records = [record for record in found if predicate is everything or predicate(record.object)]
+    metadata: dict[str, Any] = {"resourceVersion": str(version)}
+    if limit and len(records) > limit:
+        metadata["continue"] = _token(version, records[limit - 1].key)
+        if predicate is everything:
+            metadata["remainingItemCount"] = len(records) - limit
+        records = records[:limit]
+    return view.listing(records, metadata)
+
+
+def _version_to_list(store: Store, query: Mapping[str, str]) -> int:
+    asked, match = version_of(query), query.get("resourceVersionMatch", "")
+    if match and (not query.get("resourceVersion") or match not in _MATCHES):
+        raise list_options_invalid(
+            "resourceVersionMatch", "needs a resourceVersion, and is Exact or NotOlderThan"
+        )
+    if asked > store.version:
+        raise version_too_large(asked, store.version)
+    if match == "Exact":
+        if not asked:
+            raise list_options_invalid("resourceVersionMatch", "Exact needs a resourceVersion other than 0")
+        return asked
+    return store.version
+
+
+def list_options_invalid(field: str, why: str) -> Exception:
+    """422 for parameters of a list or watch that contradict each other."""
+    return invalid(
+        "ListOptions", "meta.k8s.io", "", [Cause("FieldValueForbidden", f"Forbidden: {why}", field)]
+    )
+
+
+def _limit(query: Mapping[str, str]) -> int:
+    text = query.get("limit", "") or "0"
+    if not text.isdecimal() or len(text) > 18:
+        raise bad_request(f"limit: {text!r} is not a whole number")
+    return int(text)
+
+
+def _token(version: int, key: str) -> str:
+    return base64.urlsafe_b64encode(encode({"v": _TOKEN, "rv": version, "start": key})).decode()
+
+
+def _read_token(text: str) -> tuple[int, str]:
+    try:
+        token = json.loads(base64.urlsafe_b64decode(text))
+        version, after = token["rv"], token["start"]
+        if token["v"] != _TOKEN or type(version) is not int or not isinstance(after, str):
+            raise ValueError(text)
+    except (ValueError, TypeError, KeyError) as exc:
+        raise bad_request("continue key is not valid") from exc
+    return version, after

@@ -1,0 +1,34 @@
+"""Points in time as the API writes them: UTC, whole seconds."""
+
+from datetime import UTC, datetime
+
+
+def timestamp(moment: datetime) -> str:
+    """`moment` in RFC 3339."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def parse_timestamp(text: str) -> datetime:
+    """The moment an object names. Raises ValueError."""
+    return datetime.fromisoformat(text)
+
+
+def age(since: str, now: datetime) -> str:
+    """How long ago, in the short form that tables show."""
+    if not since:
+        return "<unknown>"
+    seconds = max(int((now - parse_timestamp(since)).total_seconds()), 0)
+    minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
+    if seconds < 120:
+        return f"{seconds}s"
+    if minutes < 10:
+        return f"{minutes}m{seconds % 60}s" if seconds % 60 else f"{minutes}m"
+    if minutes < 180:
+        return f"{minutes}m"
+    if hours < 8:
+        return f"{hours}h{minutes % 60}m" if minutes % 60 else f"{hours}h"
+    if hours < 48:
+        return f"{hours}h"
+    if hours < 192:
+        return f"{days}d{hours % 24}h" if hours % 24 else f"{days}d"
+    return f"{days}d"

@@ -1,0 +1,91 @@
+"""Events, config maps, nodes, namespaces and leases: the rules that clients rely on."""
+
+from datetime import datetime
+
+from reconciler.embedded.fields import Cause, Field
+from reconciler.embedded.kinds import Object, Review
+
+MAX_CONFIG_BYTES = 1024 * 1024
+MAX_NOTE = 1024
+
+
+def default_event(obj: Object, now: datetime) -> None:
+    """Both shapes of an event show these fields, empty where nothing was given."""
+    obj.setdefault("involvedObject", {})
+    obj.setdefault("source", {})
+    obj.setdefault("reportingComponent", "")
+    obj.setdefault("reportingInstance", "")
+    for key in ("firstTimestamp", "lastTimestamp", "eventTime"):
+        obj.setdefault(key, None)
+
+
+def check_event(review: Review) -> list[Cause]:
+    """Strict for events.k8s.io, lenient for the older shape, as upstream."""
+    root = Field(review.new)
+    involved = root["involvedObject"]
+    for key in ("kind", "namespace", "name", "uid"):
+        involved[key].text()
+    for key in ("reason", "message", "type", "action", "reportingComponent", "reportingInstance"):
+        root[key].text()
+    if (involved["namespace"].text() or "default") != review.new["metadata"].get("namespace"):
+        involved["namespace"].invalid("does not match event.namespace")
+    if review.served.group == "events.k8s.io" and review.old is None:
+        for key, shown in (
+            ("eventTime", "eventTime"),
+            ("reportingComponent", "reportingController"),
+            ("reportingInstance", "reportingInstance"),
+            ("action", "action"),
+            ("reason", "reason"),
+        ):
+            if not root[key].value:
+                root[shown].required()
+        root["type"].one_of(("Normal", "Warning"))
+        if len(root["message"].text().encode()) > MAX_NOTE:
+            Field(None, "note", root.causes).too_long(MAX_NOTE)
+    return root.causes
+
+
+def check_config_map(review: Review) -> list[Cause]:
+    """Text values, bounded size, and `immutable` honoured."""
+    root = Field(review.new)
+    size = 0
+    for key in ("data", "binaryData"):
+        size += sum(len(name) + len(value.text()) for name, value in root[key].entries())
+    if size > MAX_CONFIG_BYTES:
+        root["data"].too_long(MAX_CONFIG_BYTES)
+    if review.old is not None and review.old.get("immutable"):
+        for key in ("data", "binaryData", "immutable"):
+            if root[key].value != review.old.get(key):
+                root[key].forbidden("field is immutable when `immutable` is set")
+    return root.causes
+
+
+def check_lease(review: Review) -> list[Cause]:
+    """Durations are positive, transitions never negative."""
+    root = Field(review.new)
+    spec = root["spec"]
+    spec["holderIdentity"].text()
+    if spec["leaseDurationSeconds"].present and spec["leaseDurationSeconds"].integer() <= 0:
+        spec["leaseDurationSeconds"].invalid("must be greater than 0")
+    if spec["leaseTransitions"].integer() < 0:
+        spec["leaseTransitions"].invalid("must be greater than or equal to 0")
+    for key in ("acquireTime", "renewTime"):
+        spec[key].text()
+    return root.causes
+
+
+def default_namespace(obj: Object, now: datetime) -> None:
+    """Labels, finalizer and phase that every namespace has."""
+    metadata = obj["metadata"]
+    metadata["labels"] = {**metadata.get("labels", {}), "kubernetes.io/metadata.name": metadata["name"]}
+    obj.setdefault("spec", {"finalizers": ["kubernetes"]})
+    obj.setdefault("status", {"phase": "Active"})
+
+
+def check_node(review: Review) -> list[Cause]:
+    """The parts of a node that are read here."""
+    root = Field(review.new)
+    root["spec"]["unschedulable"].flag()
+    for condition in root["status"]["conditions"].items():
+        condition["type"].text()
+    return root.causes

@@ -1,0 +1,63 @@
+"""What every object's metadata must be."""
+
+from reconciler.embedded.fields import Field
+from reconciler.embedded.kinds import Object
+from reconciler.embedded.validation.names import is_dns_label, is_dns_subdomain, is_label_name, is_label_value
+
+MAX_ANNOTATIONS = 256 * 1024
+"""Bytes of all annotations of an object."""
+
+
+def check_types(metadata: Field) -> None:
+    """Raise WrongType unless metadata has the declared shape. Everything else relies on it."""
+    for key in ("name", "generateName", "namespace", "uid", "resourceVersion"):
+        metadata[key].text()
+    for key in ("labels", "annotations"):
+        for _, value in metadata[key].entries():
+            value.text()
+    for item in metadata["finalizers"].items():
+        item.text()
+    for owner in metadata["ownerReferences"].items():
+        for key in ("apiVersion", "kind", "name", "uid"):
+            owner[key].text()
+        owner["controller"].flag()
+
+
+def check(metadata: Field, old: Object | None, *, label_names: bool) -> None:
+    """Names, labels, annotations, finalizers and owners."""
+    name = metadata["name"]
+    if not name.text():
+        name.required("name or generateName is required")
+    elif not (is_dns_label if label_names else is_dns_subdomain)(name.text()):
+        name.invalid(
+            "a lowercase RFC 1123 name has lower case letters, digits, '-' and '.', letters or digits at its ends"
+        )
+    for key, value in metadata["labels"].entries():
+        if not is_label_name(key):
+            metadata["labels"].invalid(f"{key!r} is not a label name")
+        if not is_label_value(value.text()):
+            value.invalid("not a label value: at most 63 letters, digits, '-', '_' and '.'")
+    annotations = metadata["annotations"].object()
+    if any(not is_label_name(key.lower()) for key in annotations):
+        metadata["annotations"].invalid("the key of an annotation is a label name")
+    if sum(len(key) + len(value) for key, value in annotations.items()) > MAX_ANNOTATIONS:
+        metadata["annotations"].too_long(MAX_ANNOTATIONS)
+    for finalizer in metadata["finalizers"].items():
+        if not is_label_name(finalizer.text()):
+            finalizer.invalid("not a qualified name")
+    if old is not None and "deletionTimestamp" in old["metadata"]:
+        kept = old["metadata"].get("finalizers", [])
+        if any(finalizer.text() not in kept for finalizer in metadata["finalizers"].items()):
+            metadata["finalizers"].forbidden("no new finalizers can be added if the object is being deleted")
+    _owners(metadata["ownerReferences"])
+
+
+def _owners(owners: Field) -> None:
+    controllers = 0
+    for owner in owners.items():
+        for key in ("apiVersion", "kind", "name", "uid"):
+            if not owner[key].text():
+                owner[key].required()
+        controllers += owner["controller"].flag()
+    if controllers > 1:
+        owners.invalid("only one owner can be the controller")

@@ -1,0 +1,85 @@
+"""Taints, tolerations and DeviceTaintRules (DEV-8, CLM-5, section 2.5)."""
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from reconciler.embedded.fields import Cause, Field
+from reconciler.embedded.kinds import Object, Review
+from reconciler.embedded.timestamps import timestamp
+from reconciler.embedded.validation.names import (
+    driver_name,
+    is_label_name,
+    label_name,
+    label_value,
+    pool_name,
+)
+
+EFFECTS = ("None", "NoExecute", "NoSchedule")
+
+
+def check_taint(taint: Field) -> None:
+    """One taint of a device or a rule."""
+    label_name(taint["key"])
+    label_value(taint["value"])
+    if not taint["effect"].text():
+        taint["effect"].required()
+    else:
+        taint["effect"].one_of(EFFECTS)
+    taint["timeAdded"].text()
+
+
+def check_tolerations(tolerations: Field) -> None:
+    """The tolerations of a request."""
+    for toleration in tolerations.items():
+        key, operator = toleration["key"].text(), toleration["operator"].text()
+        if key and not is_label_name(key):
+            toleration["key"].invalid("not a label name")
+        if operator not in ("Equal", "Exists"):
+            toleration["operator"].unsupported(("Equal", "Exists"))
+        if operator == "Exists" and toleration["value"].text():
+            toleration["value"].invalid("must be empty for operator `Exists`")
+        if operator == "Equal":
+            label_value(toleration["value"])
+            if not key:
+                toleration["operator"].invalid("must be `Exists` when `key` is empty")
+        if toleration["effect"].text():
+            toleration["effect"].one_of(EFFECTS)
+        toleration["tolerationSeconds"].integer()
+
+
+def default_taints(taints: object, now: datetime) -> None:
+    """A taint that does not say since when starts now."""
+    for taint in taints if isinstance(taints, list) else ():
+        if isinstance(taint, dict):
+            taint.setdefault("timeAdded", timestamp(now))
+
+
+def default_tolerations(tolerations: object) -> None:
+    """A toleration that names no operator compares values."""
+    for toleration in tolerations if isinstance(tolerations, Iterable) else ():
+        if isinstance(toleration, dict) and not toleration.get("operator"):
+            toleration["operator"] = "Equal"
+
+
+def default_rule(rule: Object, now: datetime) -> None:
+    """Fill in a DeviceTaintRule."""
+    spec = rule.get("spec")
+    if isinstance(spec, dict):
+        default_taints([spec.get("taint")], now)
+
+
+def check_rule(review: Review) -> list[Cause]:
+    """A DeviceTaintRule."""
+    root = Field(review.new)
+    spec = root["spec"]
+    selector = spec["deviceSelector"]
+    if selector["driver"].present:
+        driver_name(selector["driver"])
+    if selector["pool"].present:
+        pool_name(selector["pool"])
+    selector["device"].text()
+    if not spec["taint"].present:
+        spec["taint"].required()
+    else:
+        check_taint(spec["taint"])
+    return root.causes

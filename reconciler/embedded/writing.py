@@ -1,0 +1,210 @@
+"""Create, update and delete: preconditions, defaults, rules, then one step of history."""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from random import Random
+from typing import Any
+
+from reconciler.embedded.builtin import NAMESPACE, NODE
+from reconciler.embedded.encoding import same, tidy
+from reconciler.embedded.fields import Cause, Field
+from reconciler.embedded.identity import generated_name, new_uid
+from reconciler.embedded.kinds import GroupVersion, Object, Review, ServedKind
+from reconciler.embedded.reading import get
+from reconciler.embedded.routing import Target
+from reconciler.embedded.shelf import Record
+from reconciler.embedded.status import Refusal, already_exists, bad_request, conflict, invalid, not_found
+from reconciler.embedded.store import Store
+from reconciler.embedded.timestamps import timestamp
+from reconciler.embedded.validation import metadata as metadata_rules
+
+_SERVER_OWNED = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
+_KEPT = (*_SERVER_OWNED, "name", "namespace", "generateName")
+_DROPPED = ("managedFields", "selfLink", "resourceVersion")
+
+
+class Writer:
+    """Applies writes to a store. Every method is one indivisible step."""
+
+    def __init__(self, store: Store, *, now: Callable[[], datetime], random: Random) -> None:
+        self._store = store
+        self.now = now
+        self._random = random
+
+    def create(self, target: Target, body: Any, *, dry_run: bool) -> Record:
+        """Add an object under its own or a generated name."""
+        new = self._decoded(target, body)
+        metadata = new["metadata"]
+        self._place(target, metadata)
+        if not metadata.get("name") and metadata.get("generateName"):
+            metadata["name"] = generated_name(metadata["generateName"], self._random)
+        for key in (*_SERVER_OWNED, *_DROPPED):
+            metadata.pop(key, None)
+        name = metadata.get("name", "")
+        key = f"{target.namespace}/{name}" if target.kind.namespaced else name
+        if target.kind.namespaced:
+            self._require_namespace(target.namespace)
+        metadata |= {"uid": new_uid(self._random), "creationTimestamp": timestamp(self.now())}
+        if target.kind.counts_generations:
+            metadata["generation"] = 1
+        # A new object begins without a status, whatever was sent; nodes register theirs at creation.
+        if target.kind.has_status and target.kind is not NODE:
+            new.pop("status", None)
+        target.kind.defaults(new, self.now())
+        self._judge(target, new, None)
+        if self._store[target.kind].get(key) is not None:
+            raise already_exists(target.kind.plural, target.served.group, name)
+        if dry_run:
+            return Record(target.kind, key, new, 0)
+        return self._store.put(target.kind, key, new)
+
+    def update(self, target: Target, change: Callable[[Object], Any], *, dry_run: bool = False) -> Record:
+        """Replace an object by what `change` makes of it, as seen in the target's version."""
+        record = get(self._store, target)
+        shown = {
+            "kind": target.kind.kind,
+            "apiVersion": str(target.served),
+            **target.kind.downgrade(record.object, target.served),
+        }
+        new = self._decoded(target, change(shown))
+        self._check_preconditions(target, new["metadata"], record)
+        new = self._merged(target, record.object, new)
+        target.kind.defaults(new, self.now())
+        self._judge(target, new, record.object)
+        old_version = record.object["metadata"]["resourceVersion"]
+        if same(new, {**record.object, "metadata": _without_version(record.object["metadata"])}):
+            return record
+        if dry_run:
+            new["metadata"]["resourceVersion"] = old_version
+            return Record(target.kind, record.key, new, record.version)
+        if "deletionTimestamp" in new["metadata"] and not new["metadata"].get("finalizers"):
+            new["metadata"]["resourceVersion"] = old_version
+            # The watch shows what was stored last; only this answer shows the finalizers gone.
+            self._store.remove(record)
+            return Record(target.kind, record.key, new, record.version)
+        return self._store.put(target.kind, record.key, new)
+
+    def delete(self, target: Target, options: Mapping[str, Any], *, dry_run: bool = False) -> Record:
+        """Remove an object, or mark it while finalizers hold it."""
+        record = get(self._store, target)
+        self._check_options(target, options, record)
+        metadata = record.object["metadata"]
+        if dry_run:
+            return record
+        if not metadata.get("finalizers"):
+            return self._store.remove(record)
+        if "deletionTimestamp" in metadata:
+            return record
+        marked = {
+            **_without_version(metadata),
+            "deletionTimestamp": timestamp(self.now()),
+            "deletionGracePeriodSeconds": 0,
+        }
+        if target.kind.counts_generations:
+            marked["generation"] = metadata.get("generation", 0) + 1
+        return self._store.put(target.kind, record.key, {**record.object, "metadata": marked})
+
+    def _decoded(self, target: Target, body: Any) -> Object:
+        """A private copy of a request's object in the stored shape, its metadata of the declared shape."""
+        if not isinstance(body, dict):
+            raise bad_request(f"the object provided is unrecognized (must be of type {target.kind.kind})")
+        _check_type(target.kind, target.served, body)
+        new = {key: value for key, value in tidy(body).items() if key not in ("kind", "apiVersion")}
+        metadata_rules.check_types(Field(new)["metadata"])
+        metadata = new.setdefault("metadata", {})
+        # Empty containers of metadata are never stored; clients write them for "none".
+        new["metadata"] = {key: value for key, value in metadata.items() if value not in ("", [], {})}
+        return target.kind.upgrade(new, target.served)
+
+    def _place(self, target: Target, metadata: Object) -> None:
+        given = metadata.get("namespace", "")
+        if not target.kind.namespaced:
+            metadata.pop("namespace", None)
+            return
+        if given and given != target.namespace:
+            raise bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request"
+            )
+        metadata["namespace"] = target.namespace
+
+    def _require_namespace(self, name: str) -> None:
+        namespace = self._store[NAMESPACE].get(name)
+        if namespace is None:
+            raise not_found("namespaces", "", name)
+        if "deletionTimestamp" in namespace.object["metadata"]:
+            cause = {"reason": "NamespaceTerminating", "message": f"namespace {name} is being terminated"}
+            raise Refusal(
+                403,
+                "Forbidden",
+                f"unable to create new content in namespace {name} because it is being terminated",
+                details={"causes": [{**cause, "field": "metadata.namespace"}]},
+            )
+
+    def _check_preconditions(self, target: Target, metadata: Object, record: Record) -> None:
+        current = record.object["metadata"]
+        if metadata.get("name", target.name) != target.name:
+            raise bad_request("the name of the object does not match the name on the URL")
+        if target.kind.namespaced and metadata.get("namespace", target.namespace) != target.namespace:
+            raise bad_request("the namespace of the object does not match the namespace on the URL")
+        version = metadata.get("resourceVersion", "")
+        if not version and not target.kind.unconditional:
+            cause = Cause(
+                "FieldValueInvalid",
+                "Invalid value: 0: must be specified for an update",
+                "metadata.resourceVersion",
+            )
+            raise invalid(target.kind.kind, target.kind.group, target.name, [cause])
+        if metadata.get("uid", current["uid"]) != current["uid"]:
+            why = f"Precondition failed: UID in precondition: {metadata['uid']}, UID in object meta: {current['uid']}"
+            raise conflict(target.kind.plural, target.served.group, target.name, why)
+        if version not in ("", "0", current["resourceVersion"]):
+            raise conflict(target.kind.plural, target.served.group, target.name)
+
+    def _merged(self, target: Target, old: Object, new: Object) -> Object:
+        """The parts of `new` that this endpoint may write, over the parts of `old` that it may not."""
+        if target.subresource == "status":
+            merged = {**old, "metadata": _without_version(old["metadata"]), "status": new.get("status", {})}
+            return merged
+        metadata = {key: value for key, value in new["metadata"].items() if key not in (*_KEPT, *_DROPPED)}
+        metadata |= {key: old["metadata"][key] for key in _KEPT if key in old["metadata"]}
+        merged = {**new, "metadata": metadata}
+        if target.kind.has_status:
+            merged.pop("status", None)
+            if "status" in old:
+                merged["status"] = old["status"]
+        if target.kind.counts_generations and not same({"": old.get("spec")}, {"": new.get("spec")}):
+            metadata["generation"] = old["metadata"].get("generation", 0) + 1
+        return merged
+
+    def _judge(self, target: Target, new: Object, old: Object | None) -> None:
+        metadata = Field(new)["metadata"]
+        metadata_rules.check(metadata, old, label_names=target.kind.label_names)
+        namespace = self._store[NAMESPACE].get(target.namespace)
+        labels = namespace.object["metadata"].get("labels", {}) if namespace else {}
+        review = Review(new, old, target.served, target.subresource, labels)
+        causes = metadata.causes + target.kind.validate(review)
+        if causes:
+            raise invalid(target.kind.kind, target.kind.group, new["metadata"].get("name", ""), causes)
+
+    def _check_options(self, target: Target, options: Mapping[str, Any], record: Record) -> None:
+        preconditions = Field(options)["preconditions"]
+        current = record.object["metadata"]
+        for key in ("uid", "resourceVersion"):
+            wanted = preconditions[key].text()
+            if wanted and wanted != current[key]:
+                why = f"Precondition failed: {key} in precondition: {wanted}, {key} in object meta: {current[key]}"
+                raise conflict(target.kind.plural, target.served.group, target.name, why)
+
+
+def _without_version(metadata: Object) -> Object:
+    return {key: value for key, value in metadata.items() if key != "resourceVersion"}
+
+
+def _check_type(kind: ServedKind, served: GroupVersion, body: Object) -> None:
+    given_kind, given_version = body.get("kind", kind.kind), body.get("apiVersion", str(served))
+    if given_kind != kind.kind:
+        raise bad_request(f'{given_kind} in version "{given_version}" cannot be handled as a {kind.kind}')
+    if given_version != str(served):
+        raise bad_request(
+            f"the API version in the data ({given_version}) does not match the expected API version ({served})"
+        )
