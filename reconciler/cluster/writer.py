@@ -1,0 +1,161 @@
+"""Decisions become writes: allocations, their withdrawal, and pods set free. Source: section 18.1.
+
+Every write names the resourceVersion it was decided from, so it happens to that object or not at
+all. Nothing is tried twice here: who gets a Conflict reads again and decides afresh.
+"""
+
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+import structlog
+
+from reconciler.cluster.client import JSON, Client, Raw
+from reconciler.cluster.kinds import Served
+from reconciler.errors import Conflict, Gone, Inconsistent, Malformed, Undecided
+from reconciler.legacy.reading import read
+from reconciler.objects.claims import FINALIZER, ResourceClaim
+from reconciler.objects.core import GATE, Pod
+from reconciler.objects.meta import ObjectKey
+from reconciler.objects.plan import Plan
+
+log = structlog.get_logger()
+
+
+class Writer:
+    """Writes to claims and pods. Raises the errors of `Client`; Gone means that nothing is left to do.
+
+    A request that was cancelled may have been applied, as with Undecided: a read settles it.
+    """
+
+    def __init__(self, client: Client, served: Served, *, now: Callable[[], datetime]) -> None:
+        """`now` gives the time of day with its zone."""
+        self._client = client
+        self._claims = served["ResourceClaim"]
+        self._pods = served["Pod"]
+        self._now = now
+
+    async def read_claim(self, key: ObjectKey) -> ResourceClaim | None:
+        """The claim as the server has it now, or None when there is none. Raises Malformed."""
+        try:
+            raw = await self._client.get(self._claims, key)
+        except Gone:
+            return None
+        return _claim(read(raw))
+
+    async def write(self, plan: Plan, claim: ResourceClaim) -> ResourceClaim:
+        """Allocate a claim, which must be the one that was planned for. Returns it as stored.
+
+        The finalizer goes first, otherwise nobody would free the devices of a claim that is
+        deleted (CO-1). Cancelled or failed between the two requests: the claim has the finalizer
+        and no allocation, which is harmless; the next decision, or `release`, goes on from there.
+        """
+        if claim.deleting or claim.allocation is not None:
+            state = "is being deleted" if claim.deleting else "is allocated already"
+            raise Conflict(f"{claim.key} {state}, so {plan.allocation.devices.results} cannot be written")
+        version = plan.resource_version
+        if FINALIZER not in claim.metadata.finalizers:
+            held = await self._set_finalizers(claim.key, version, (*claim.metadata.finalizers, FINALIZER))
+            version = held.metadata.resource_version
+        # Without the timestamp kube-scheduler can never reserve the claim (SCHED-10).
+        stamp = self._now().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        # No merge patch: it would drop every null inside the opaque parameters.
+        patch: list[Raw] = [
+            {"op": "replace", "path": "/metadata/resourceVersion", "value": _known(claim.key, version)},
+            {
+                "op": "add",
+                "path": "/status/allocation",
+                "value": {**plan.allocation.to_json(), "allocationTimestamp": stamp},
+            },
+        ]
+        written = _answer(
+            await self._client.patch(self._claims, claim.key, patch, content_type=JSON, subresource="status")
+        )
+        _compare(plan, written)
+        return written
+
+    async def withdraw(self, claim: ResourceClaim) -> ResourceClaim:
+        """Take back an allocation that nobody uses yet, then the finalizer. Returns the claim as stored.
+
+        Raises Conflict for a claim that is reserved. Cancelled or failed between the two requests:
+        the claim has the finalizer and no allocation, as in `write`.
+        """
+        if claim.status.reserved_for:
+            raise Conflict(f"{claim.key} is reserved for {claim.status.reserved_for[0].name}")
+        if claim.allocation is not None:
+            claim = await self._deallocate(claim)
+        if FINALIZER not in claim.metadata.finalizers:
+            return claim
+        others = (finalizer for finalizer in claim.metadata.finalizers if finalizer != FINALIZER)
+        return await self._set_finalizers(claim.key, claim.metadata.resource_version, others)
+
+    async def release(self, claim: ResourceClaim) -> None:
+        """Let a claim go that is being deleted: what `withdraw` does, after which the server removes it.
+
+        Raises Conflict for a claim that is reserved, or that is not being deleted.
+        """
+        if not claim.deleting:
+            raise Conflict(f"{claim.key} is not being deleted")
+        await self.withdraw(claim)
+
+    async def ungate(self, pod: Pod) -> Pod:
+        """Let kube-scheduler see a pod: our gate goes, others stay. Returns the pod as stored.
+
+        Cancelled: the gate may be gone.
+        """
+        if not pod.gated:
+            return pod
+        gates = [gate.to_json() for gate in pod.spec.scheduling_gates if gate.name != GATE]
+        patch = _from(pod.key, pod.metadata.resource_version, spec={"schedulingGates": gates or None})
+        found = read(await self._client.patch(self._pods, pod.key, patch))
+        if not isinstance(found, Pod):
+            raise Inconsistent(f"{found.key} was read as {type(found).__name__}, not Pod")
+        return found
+
+    async def _deallocate(self, claim: ResourceClaim) -> ResourceClaim:
+        patch = _from(claim.key, claim.metadata.resource_version, status={"allocation": None})
+        return _answer(await self._client.patch(self._claims, claim.key, patch, subresource="status"))
+
+    async def _set_finalizers(self, key: ObjectKey, version: str, finalizers: Iterable[str]) -> ResourceClaim:
+        # The patch replaces the whole list; the version guards that it is the list we read.
+        patch = _from(key, version)
+        patch["metadata"]["finalizers"] = list(finalizers) or None
+        return _answer(await self._client.patch(self._claims, key, patch))
+
+
+def _from(key: ObjectKey, version: str, **parts: Any) -> Raw:
+    """A merge patch that applies to one version only."""
+    return {"metadata": {"resourceVersion": _known(key, version)}, **parts}
+
+
+def _known(key: ObjectKey, version: str) -> str:
+    """The version; an empty one would make the write unconditional (ST-9)."""
+    if not version:
+        raise Inconsistent(f"{key} has no resourceVersion to write from")
+    return version
+
+
+def _answer(raw: Raw) -> ResourceClaim:
+    """The claim in the answer to a write, which was applied whether we can read the answer or not."""
+    try:
+        return _claim(read(raw))
+    except Malformed as exc:
+        raise Undecided(f"the answer to a write cannot be read: {exc}") from exc
+
+
+def _claim(found: object) -> ResourceClaim:
+    if not isinstance(found, ResourceClaim):
+        raise Inconsistent(f"a claim was read as {type(found).__name__}")
+    return found
+
+
+def _compare(plan: Plan, written: ResourceClaim) -> None:
+    """Say when the server kept something else: it drops fields whose feature gate is off (ST-10)."""
+    stored = written.allocation.devices.results if written.allocation else ()
+    if stored != plan.allocation.devices.results:
+        log.warning(
+            "allocation stored with other fields than were written; is a feature gate off on the server?",
+            claim=str(written.key),
+            written=[device.to_json() for device in plan.allocation.devices.results],
+            stored=[device.to_json() for device in stored],
+        )
