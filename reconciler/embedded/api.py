@@ -164,7 +164,7 @@ class ApiServer:
         dry_run = _dry_run(request.query)
         if request.method == "PUT":
             body = _body(request)
-            record = self.writer.update(target, lambda shown: body, dry_run=dry_run)
+            record = self.writer.update(target, lambda _shown: body, dry_run=dry_run)
             self._swept(target)
             return Response(200, view.whole(record))
         media = request.headers.get("Content-Type", "").partition(";")[0].strip()
@@ -236,6 +236,11 @@ class ApiServer:
             name = record.object["metadata"]["name"]
             target = Target(kind, served, namespace, name, "status")
             self.writer.update(target, lambda shown: {**shown, "status": obj["status"]})
+
+
+def _success(code: int, details: Object | None = None) -> Response:
+    status: Object = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+    return Response(code, encode({**status, **({"details": details} if details else {"code": code})}))
 
 
 def _collection_of(target: Target) -> Target:

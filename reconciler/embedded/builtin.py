@@ -60,7 +60,8 @@ NODE: Final = ServedKind(
         "spec": {"podCIDRs": Merge()},
         "status": {"conditions": CONDITIONS, "addresses": Merge("type")},
     },
-    selectable={"spec.unschedulable": ("spec", "unschedulable")}, columns=columns.NODE, validate=core.check_node,
+    selectable={"spec.unschedulable": ("spec", "unschedulable")},
+    columns=columns.NODE, validate=core.check_node,
 )  # fmt: skip
 POD: Final = ServedKind(
     "Pod", "pods", "pod", (CORE,),
@@ -95,7 +96,8 @@ EVENT_KIND: Final = ServedKind(
         "reportingComponent": ("reportingComponent",),
         "reportingController": ("reportingComponent",),
     },
-    columns=columns.EVENT, defaults=core.default_event, validate=core.check_event, conversions={EVENTS: EVENT},
+    columns=columns.EVENT, defaults=core.default_event, validate=core.check_event,
+    conversions={EVENTS: EVENT},
 )  # fmt: skip
 LEASE: Final = ServedKind(
     "Lease", "leases", "lease", (GroupVersion("coordination.k8s.io", "v1"),),

@@ -10,7 +10,7 @@ from reconciler.embedded.timestamps import age
 def _at(*path: str, missing: str = "") -> Any:
     """A cell that shows the value at `path`."""
 
-    def cell(obj: Object, now: datetime) -> Any:
+    def cell(obj: Object, _now: datetime) -> Any:
         value: Any = obj
         for part in path:
             value = value.get(part) if isinstance(value, dict) else None
@@ -19,7 +19,7 @@ def _at(*path: str, missing: str = "") -> Any:
     return cell
 
 
-def _name(obj: Object, now: datetime) -> str:
+def _name(obj: Object, _now: datetime) -> str:
     return obj["metadata"]["name"]
 
 
@@ -27,7 +27,7 @@ def _age(obj: Object, now: datetime) -> str:
     return age(obj["metadata"].get("creationTimestamp", ""), now)
 
 
-def _claim_state(obj: Object, now: datetime) -> str:
+def _claim_state(obj: Object, _now: datetime) -> str:
     status, states = obj.get("status", {}), []
     deleted = "deletionTimestamp" in obj["metadata"]
     if deleted:
@@ -41,12 +41,12 @@ def _claim_state(obj: Object, now: datetime) -> str:
     return ",".join(states)
 
 
-def _pod_ready(obj: Object, now: datetime) -> str:
+def _pod_ready(obj: Object, _now: datetime) -> str:
     ready = sum(bool(c.get("ready")) for c in obj.get("status", {}).get("containerStatuses", ()))
     return f"{ready}/{len(obj['spec'].get('containers', ()))}"
 
 
-def _pod_status(obj: Object, now: datetime) -> str:
+def _pod_status(obj: Object, _now: datetime) -> str:
     if "deletionTimestamp" in obj["metadata"]:
         return "Terminating"
     if obj["spec"].get("schedulingGates"):
@@ -57,20 +57,20 @@ def _pod_status(obj: Object, now: datetime) -> str:
     )
 
 
-def _node_status(obj: Object, now: datetime) -> str:
+def _node_status(obj: Object, _now: datetime) -> str:
     conditions = obj.get("status", {}).get("conditions", ())
     ready = next((c.get("status") for c in conditions if c.get("type") == "Ready"), None)
     state = {"True": "Ready", None: "Unknown"}.get(ready, "NotReady")
     return f"{state},SchedulingDisabled" if obj.get("spec", {}).get("unschedulable") else state
 
 
-def _node_roles(obj: Object, now: datetime) -> str:
+def _node_roles(obj: Object, _now: datetime) -> str:
     prefix = "node-role.kubernetes.io/"
     labels = obj["metadata"].get("labels", {})
     return ",".join(sorted(key[len(prefix) :] for key in labels if key.startswith(prefix))) or "<none>"
 
 
-def _data_size(obj: Object, now: datetime) -> int:
+def _data_size(obj: Object, _now: datetime) -> int:
     return len(obj.get("data", ())) + len(obj.get("binaryData", ()))
 
 
@@ -80,7 +80,7 @@ def _last_seen(obj: Object, now: datetime) -> str:
     return age(seen or obj["metadata"].get("creationTimestamp", ""), now)
 
 
-def _involved(obj: Object, now: datetime) -> str:
+def _involved(obj: Object, _now: datetime) -> str:
     involved = obj.get("involvedObject", {})
     return f"{involved.get('kind', '').lower()}/{involved.get('name', '')}"
 
@@ -108,7 +108,7 @@ POD = (
     NAME,
     Column("Ready", _pod_ready),
     Column("Status", _pod_status),
-    Column("Restarts", lambda obj, now: "0"),
+    Column("Restarts", lambda _obj, _now: "0"),
     AGE,
     Column("IP", _at("status", "podIP", missing="<none>"), priority=1),
     Column("Node", _at("spec", "nodeName", missing="<none>"), priority=1),

@@ -65,7 +65,7 @@ def _request_down(request: Object) -> Object:
 
 
 def _device_up(device: Object) -> Object:
-    """VER-2: everything but the name sits under `basic`. Without it the device stays bare, and nobody takes it."""
+    """VER-2: all but the name sits under `basic`. Without it the device stays bare, and nobody takes it."""
     basic = device.get("basic")
     if not isinstance(basic, dict):
         return device

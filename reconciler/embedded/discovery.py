@@ -50,12 +50,8 @@ def _body(routes: Routes, path: str) -> Object | None:
         case ["apis", name, version]:
             return _resources(routes, GroupVersion(name, version))
         case ["openapi", "v3"]:
-            return {
-                "paths": {
-                    _root(served): {"serverRelativeURL": f"/openapi/v3/{_root(served)}"}
-                    for served in routes.versions()
-                }
-            }
+            roots = [_root(served) for served in routes.versions()]
+            return {"paths": {root: {"serverRelativeURL": f"/openapi/v3/{root}"} for root in roots}}
         case ["openapi", "v3", *rest]:
             return _schema(routes, "/".join(rest))
     return None

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from reconciler.embedded.fields import Cause
 
 Object = dict[str, Any]
-"""One API object as plain JSON, without `kind` and `apiVersion`: those belong to the version it is shown in."""
+"""One API object as plain JSON without `kind` and `apiVersion`: they belong to the version it is shown in."""
 VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 
 
@@ -52,11 +52,11 @@ class Conversion(NamedTuple):
     down: Callable[[Object], Object]
 
 
-def _no_defaults(obj: Object, now: datetime) -> None:
+def _no_defaults(_obj: Object, _now: datetime) -> None:
     """Nothing to fill in."""
 
 
-def _no_rules(review: Review) -> list[Cause]:
+def _no_rules(_review: Review) -> list[Cause]:
     """Everything is accepted."""
     return []
 

@@ -61,21 +61,14 @@ class Objects:
 class MetadataOnly:
     """PartialObjectMetadata."""
 
-    def _one(self, record: Record) -> dict[str, Any]:
-        return {
-            "kind": "PartialObjectMetadata",
-            "apiVersion": "meta.k8s.io/v1",
-            "metadata": record.object["metadata"],
-        }
-
     def whole(self, record: Record) -> bytes:
         """A single object."""
-        return encode(self._one(record))
+        return encode(_only_metadata(record))
 
     def listing(self, records: Iterable[Record], metadata: dict[str, Any]) -> bytes:
         """A list."""
         head = {"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata}
-        return encode({**head, "items": [self._one(record) for record in records]})
+        return encode({**head, "items": [_only_metadata(record) for record in records]})
 
     def line(self, kind: str, record: Record) -> bytes:
         """A watch event."""
@@ -84,6 +77,11 @@ class MetadataOnly:
     def change(self, change: Change) -> bytes:
         """A watch event."""
         return self.line(change.type, change.record)
+
+
+def _only_metadata(record: Record) -> dict[str, Any]:
+    head = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
+    return {**head, "metadata": record.object["metadata"]}
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,9 +113,9 @@ def _token(version: int, key: str) -> str:
 def _read_token(text: str) -> tuple[int, str]:
     try:
         token = json.loads(base64.urlsafe_b64decode(text))
-        version, after = token["rv"], token["start"]
-        if token["v"] != _TOKEN or type(version) is not int or not isinstance(after, str):
-            raise ValueError(text)
+        kind, version, after = token["v"], token["rv"], token["start"]
     except (ValueError, TypeError, KeyError) as exc:
         raise bad_request("continue key is not valid") from exc
+    if kind != _TOKEN or type(version) is not int or not isinstance(after, str):
+        raise bad_request("continue key is not valid")
     return version, after

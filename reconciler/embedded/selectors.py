@@ -15,7 +15,7 @@ _EQUALS = re.compile(rf"(?P<key>{_KEY})\s*(?P<op>==|=|!=|>|<)\s*(?P<value>[A-Za-
 _COMMA = re.compile(r",(?![^()]*\))")
 
 
-def everything(obj: Object) -> bool:
+def everything(_obj: Object) -> bool:
     """The selector that selects all."""
     return True
 

@@ -33,7 +33,7 @@ class Store:
         return iter(self._shelves.values())
 
     def put(self, kind: ServedKind, key: str, obj: Object) -> Record:
-        """Keep `obj` as the current version under `key`. Its metadata is stamped, so it must not be shared."""
+        """Keep `obj` as the current version under `key`. Its metadata is stamped: not shared."""
         shelf = self._shelves[kind]
         self.version += 1
         obj["metadata"]["resourceVersion"] = str(self.version)
@@ -42,7 +42,7 @@ class Store:
         return record
 
     def remove(self, record: Record) -> Record:
-        """Delete the current version under the record's key; returns the last content as the watch shows it."""
+        """Delete what is under the record's key; returns the last content as watches show it."""
         shelf = self._shelves[record.kind]
         self.version += 1
         last = record.restamped(self.version)

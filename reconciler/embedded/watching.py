@@ -115,9 +115,7 @@ def start_watch(store: Store, target: Target, query: Mapping[str, str], view: Vi
     if initial is not None and query.get("resourceVersionMatch") != "NotOlderThan":
         raise list_options_invalid("sendInitialEvents", "needs resourceVersionMatch NotOlderThan")
     if initial is None and query.get("resourceVersionMatch"):
-        raise list_options_invalid(
-            "resourceVersionMatch", "a watch takes it together with sendInitialEvents only"
-        )
+        raise list_options_invalid("resourceVersionMatch", "a watch takes it with sendInitialEvents only")
     streams_list = initial is not None and initial.lower() in ("true", "1")
     if streams_list and int(text or 0) > store.version:
         raise version_too_large(int(text), store.version)

@@ -155,7 +155,7 @@ class Writer:
             )
             raise invalid(target.kind.kind, target.kind.group, target.name, [cause])
         if metadata.get("uid", current["uid"]) != current["uid"]:
-            why = f"Precondition failed: UID in precondition: {metadata['uid']}, UID in object meta: {current['uid']}"
+            why = f"the precondition names uid {metadata['uid']}, the object has {current['uid']}"
             raise conflict(target.kind.plural, target.served.group, target.name, why)
         if version not in ("", "0", current["resourceVersion"]):
             raise conflict(target.kind.plural, target.served.group, target.name)
@@ -163,8 +163,8 @@ class Writer:
     def _merged(self, target: Target, old: Object, new: Object) -> Object:
         """The parts of `new` that this endpoint may write, over the parts of `old` that it may not."""
         if target.subresource == "status":
-            merged = {**old, "metadata": _without_version(old["metadata"]), "status": new.get("status", {})}
-            return merged
+            metadata = _without_version(old["metadata"])
+            return {**old, "metadata": metadata, "status": new.get("status", {})}
         metadata = {key: value for key, value in new["metadata"].items() if key not in (*_KEPT, *_DROPPED)}
         metadata |= {key: old["metadata"][key] for key in _KEPT if key in old["metadata"]}
         merged = {**new, "metadata": metadata}
@@ -192,7 +192,7 @@ class Writer:
         for key in ("uid", "resourceVersion"):
             wanted = preconditions[key].text()
             if wanted and wanted != current[key]:
-                why = f"Precondition failed: {key} in precondition: {wanted}, {key} in object meta: {current[key]}"
+                why = f"the precondition names {key} {wanted}, the object has {current[key]}"
                 raise conflict(target.kind.plural, target.served.group, target.name, why)
 
 
@@ -206,5 +206,5 @@ def _check_type(kind: ServedKind, served: GroupVersion, body: Object) -> None:
         raise bad_request(f'{given_kind} in version "{given_version}" cannot be handled as a {kind.kind}')
     if given_version != str(served):
         raise bad_request(
-            f"the API version in the data ({given_version}) does not match the expected API version ({served})"
+            f"the API version in the data ({given_version}) does not match the expected one ({served})"
         )

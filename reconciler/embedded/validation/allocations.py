@@ -10,7 +10,12 @@ from reconciler.embedded.validation.amounts import canonical_values, quantity
 from reconciler.embedded.validation.devices import check_binding_conditions
 from reconciler.embedded.validation.names import dns_label, driver_name, pool_name
 from reconciler.embedded.validation.nodes import check_node_selector
-from reconciler.embedded.validation.requests import check_opaque, check_references, request_names
+from reconciler.embedded.validation.requests import (
+    NO_SUCH_REQUEST,
+    check_opaque,
+    check_references,
+    request_names,
+)
 from reconciler.embedded.validation.taints import check_tolerations
 
 ADMIN_LABEL = "resource.kubernetes.io/admin-access"
@@ -82,9 +87,7 @@ def _reservations(status: Field, old: Field, *, deleting: bool) -> None:
                 entry[key].required()
         entry["uid"].unique(seen)
         if deleting and entry["uid"].text() not in before:
-            entry.forbidden(
-                "new entries may not be added while `deletionTimestamp` or `deletionRequested` are set"
-            )
+            entry.forbidden("new entries may not be added while `deletionTimestamp` is set")
     if reserved.items() and not status["allocation"].present:
         reserved.forbidden("may not be specified when `allocated` is not set")
 
@@ -111,9 +114,7 @@ def _allocation(allocation: Field, claimed: Field) -> None:
 
 def _result(result: Field, known: set[str]) -> None:
     if result["request"].text() not in known:
-        result["request"].invalid(
-            "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'"
-        )
+        result["request"].invalid(NO_SUCH_REQUEST)
     driver_name(result["driver"])
     pool_name(result["pool"])
     dns_label(result["device"])

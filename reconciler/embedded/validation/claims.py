@@ -20,7 +20,7 @@ from reconciler.embedded.validation.requests import (
 )
 
 
-def default_claim(obj: Object, now: datetime) -> None:
+def default_claim(obj: Object, _now: datetime) -> None:
     """Fill in a claim. A claim always shows a status, empty at first."""
     spec = obj.get("spec")
     if isinstance(spec, dict):
@@ -41,7 +41,7 @@ def check_claim(review: Review) -> list[Cause]:
     return root.causes
 
 
-def default_template(obj: Object, now: datetime) -> None:
+def default_template(obj: Object, _now: datetime) -> None:
     """Fill in the claim inside a template."""
     spec = obj.get("spec")
     inner = spec.get("spec") if isinstance(spec, dict) else None

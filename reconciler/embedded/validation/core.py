@@ -9,7 +9,7 @@ MAX_CONFIG_BYTES = 1024 * 1024
 MAX_NOTE = 1024
 
 
-def default_event(obj: Object, now: datetime) -> None:
+def default_event(obj: Object, _now: datetime) -> None:
     """Both shapes of an event show these fields, empty where nothing was given."""
     obj.setdefault("involvedObject", {})
     obj.setdefault("source", {})
@@ -74,7 +74,7 @@ def check_lease(review: Review) -> list[Cause]:
     return root.causes
 
 
-def default_namespace(obj: Object, now: datetime) -> None:
+def default_namespace(obj: Object, _now: datetime) -> None:
     """Labels, finalizer and phase that every namespace has."""
     metadata = obj["metadata"]
     metadata["labels"] = {**metadata.get("labels", {}), "kubernetes.io/metadata.name": metadata["name"]}

@@ -29,9 +29,7 @@ def check(metadata: Field, old: Object | None, *, label_names: bool) -> None:
     if not name.text():
         name.required("name or generateName is required")
     elif not (is_dns_label if label_names else is_dns_subdomain)(name.text()):
-        name.invalid(
-            "a lowercase RFC 1123 name has lower case letters, digits, '-' and '.', letters or digits at its ends"
-        )
+        name.invalid("a name has lower case letters, digits, '-' and '.', letters or digits at its ends")
     for key, value in metadata["labels"].entries():
         if not is_label_name(key):
             metadata["labels"].invalid(f"{key!r} is not a label name")

@@ -37,7 +37,7 @@ def dns_label(field: Field) -> None:
         field.required()
     elif not is_dns_label(field.text()):
         field.invalid(
-            "a DNS label has at most 63 lower case letters, digits and '-', letters or digits at its ends"
+            "a DNS label has at most 63 lower case letters, digits and '-', the latter not at its ends"
         )
 
 

@@ -12,7 +12,7 @@ _IMAGES = ("containers", "initContainers", "ephemeralContainers")
 _GATED_ONLY = "only `spec.schedulingGates`, tolerations and images of a pod may change"
 
 
-def default_pod(obj: Object, now: datetime) -> None:
+def default_pod(obj: Object, _now: datetime) -> None:
     """The fields that every pod read back from a server has."""
     spec = obj.get("spec")
     if not isinstance(spec, dict):

@@ -15,6 +15,7 @@ MAX_CONFIGS = 32
 MAX_DERIVED_ATTRIBUTES = 8
 MAX_EXPRESSION = 10 * 1024
 MAX_PARAMETERS = 10 * 1024
+NO_SUCH_REQUEST = "must name a request of the claim, or one of its alternatives as `request/name`"
 
 
 def check_devices(devices: Field) -> None:
@@ -54,9 +55,7 @@ def check_references(references: Field, known: set[str]) -> None:
     seen: set[str] = set()
     for reference in references.items():
         if reference.text() not in known:
-            reference.invalid(
-                "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'"
-            )
+            reference.invalid(NO_SUCH_REQUEST)
         reference.unique(seen)
 
 

@@ -15,6 +15,7 @@ MAX_DEVICES_WITH_TAINTS_OR_COUNTERS = 64
 MAX_COUNTER_SETS = 8
 MAX_COUNTERS = 32
 _TARGETS = ("nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection")
+_ONE_TARGET = "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required"
 _LISTS = ("ints", "bools", "strings", "versions")
 
 
