@@ -5,8 +5,8 @@ from typing import Any
 
 from pydantic_core import from_json
 
-DEEPEST = 201
-"""Levels that the decoder goes down before it gives up. A server accepts thousands inside the opaque parameters of a claim."""
+DEEPEST = 200
+"""Levels of values that the decoder goes down. A server accepts thousands inside the opaque parameters of a claim."""
 
 _BRACKET = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[\]{}]', re.DOTALL)
 

@@ -20,13 +20,13 @@ def depth_of(value: Any) -> int:
 
 
 def test_the_deepest_level_is_still_decoded():
-    value, mark = decode(nested(DEEPEST))
+    value, mark = decode(nested(DEEPEST, "1"))
     assert mark is None
     assert depth_of(value) == DEEPEST
 
 
 def test_one_level_more_is_replaced_by_the_mark():
-    value, mark = decode(nested(DEEPEST + 1))
+    value, mark = decode(nested(DEEPEST + 1, "1"))
     assert depth_of(value) == DEEPEST
     assert mark is not None
     assert holds(value, mark)
