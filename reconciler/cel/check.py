@@ -71,7 +71,7 @@ class _Checker:
         handler = cast("Callable[[_Checker, Any, Scope], Type]", _HANDLERS[type(node)])
         return handler(self, node, scope)
 
-    def literal(self, node: Literal, scope: Scope) -> Type:
+    def literal(self, node: Literal, _: Scope) -> Type:
         return Type(NAMES[type(node.value)])
 
     def ident(self, node: Ident, scope: Scope) -> Type:

@@ -7,7 +7,7 @@ from reconciler.cel.errors import CelError
 from reconciler.cel.frames import Frame
 from reconciler.cel.library.lists import sort_by
 from reconciler.cel.tree import Macro
-from reconciler.cel.values import NOTHING, Option, Value, key_value, map_key, name_of
+from reconciler.cel.values import NOTHING, Option, Value, key_value, map_key, name_of, truth
 
 Run = Callable[[Frame], Value]
 Steps = Callable[[Frame], Iterator[Value]]
@@ -23,12 +23,6 @@ def comprehension(macro: Macro, over: Run, slots: list[int], where: Run | None, 
     return _MAKERS[macro](_steps(over, slots, where), slots, body)
 
 
-def _truth(value: Value) -> bool:
-    if value is True or value is False:
-        return bool(value)
-    raise CelError(f"no such overload: {name_of(value)} where bool is needed")
-
-
 def _steps(over: Run, slots: list[int], where: Run | None) -> Steps:
     def steps(frame: Frame) -> Iterator[Value]:
         for key, value, only in _pairs(over(frame)):
@@ -37,7 +31,7 @@ def _steps(over: Run, slots: list[int], where: Run | None) -> Steps:
                 frame.slots[slots[0]], frame.slots[slots[1]] = key, value
             else:
                 frame.slots[slots[0]] = only
-            if where is None or _truth(where(frame)):
+            if where is None or truth(where(frame)):
                 yield key
 
     return steps
@@ -52,11 +46,11 @@ def _pairs(value: Value) -> Iterator[tuple[Value, Value, Value]]:
     raise CelError(f"no such overload: {name_of(value)} has no elements to go over")
 
 
-def _all(steps: Steps, slots: list[int], body: Run) -> Run:
+def _all(steps: Steps, _slots: list[int], body: Run) -> Run:
     return _quantifier(steps, body, ends_on=False)
 
 
-def _exists(steps: Steps, slots: list[int], body: Run) -> Run:
+def _exists(steps: Steps, _slots: list[int], body: Run) -> Run:
     return _quantifier(steps, body, ends_on=True)
 
 
@@ -65,7 +59,7 @@ def _quantifier(steps: Steps, body: Run, *, ends_on: bool) -> Run:
         failure: CelError | None = None
         for _ in steps(frame):
             try:
-                if _truth(body(frame)) is ends_on:
+                if truth(body(frame)) is ends_on:
                     return ends_on
             except CelError as exc:  # absorbed if a later element decides (CEL-8)
                 failure = failure or exc
@@ -76,8 +70,8 @@ def _quantifier(steps: Steps, body: Run, *, ends_on: bool) -> Run:
     return run
 
 
-def _exists_one(steps: Steps, slots: list[int], body: Run) -> Run:
-    return lambda frame: sum([_truth(body(frame)) for _ in steps(frame)]) == 1
+def _exists_one(steps: Steps, _slots: list[int], body: Run) -> Run:
+    return lambda frame: sum([truth(body(frame)) for _ in steps(frame)]) == 1
 
 
 def _filter(steps: Steps, slots: list[int], body: Run) -> Run:
@@ -85,22 +79,22 @@ def _filter(steps: Steps, slots: list[int], body: Run) -> Run:
         kept: list[Value] = []
         for _ in steps(frame):
             item = frame.slots[slots[0]]
-            if _truth(body(frame)):
+            if truth(body(frame)):
                 kept.append(item)
         return tuple(kept)
 
     return run
 
 
-def _map(steps: Steps, slots: list[int], body: Run) -> Run:
+def _map(steps: Steps, _slots: list[int], body: Run) -> Run:
     return lambda frame: tuple([body(frame) for _ in steps(frame)])
 
 
-def _transform_map(steps: Steps, slots: list[int], body: Run) -> Run:
+def _transform_map(steps: Steps, _slots: list[int], body: Run) -> Run:
     return lambda frame: {map_key(key): body(frame) for key in steps(frame)}
 
 
-def _transform_map_entry(steps: Steps, slots: list[int], body: Run) -> Run:
+def _transform_map_entry(steps: Steps, _slots: list[int], body: Run) -> Run:
     def run(frame: Frame) -> Value:
         made: dict[Any, Value] = {}
         for _ in steps(frame):

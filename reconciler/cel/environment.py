@@ -7,18 +7,34 @@ from types import MappingProxyType
 from reconciler.cel.functions import Key, Overload
 from reconciler.cel.library import (
     amounts,
+    formats,
     formatting,
     lists,
+    network,
     operators,
     optionals,
     regexes,
     standard,
     strings,
     times,
+    urls,
 )
 from reconciler.cel.types import BOOL, DEVICE, DYN, Type
 
-_LIBRARIES = (operators, standard, times, strings, formatting, optionals, regexes, lists, amounts)
+_LIBRARIES = (
+    operators,
+    standard,
+    times,
+    strings,
+    formatting,
+    optionals,
+    regexes,
+    lists,
+    amounts,
+    network,
+    urls,
+    formats,
+)
 
 
 def _functions() -> Mapping[Key, tuple[Overload, ...]]:

@@ -26,7 +26,7 @@ from reconciler.cel.tree import (
     Node,
     Select,
 )
-from reconciler.cel.values import NAMES, Option, TypeValue, UInt, Value, equal, map_key, name_of
+from reconciler.cel.values import NAMES, Option, TypeValue, UInt, Value, equal, map_key, name_of, truth
 
 Run = Callable[[Frame], Value]
 Slots = Mapping[str, int]
@@ -57,7 +57,7 @@ class Emitter:
         return self.names - 1
 
     def _constant(self, value: Value) -> Run:
-        def run(frame: Frame) -> Value:
+        def run(_: Frame) -> Value:
             return value
 
         self._constants[id(run)] = (run, value)
@@ -72,10 +72,10 @@ class Emitter:
         except (CelError, Exhausted):
             return run
 
-    def literal(self, node: Literal, slots: Slots) -> Run:
+    def _literal(self, node: Literal, _: Slots) -> Run:
         return self._constant(node.value)
 
-    def ident(self, node: Ident, slots: Slots) -> Run:
+    def _ident(self, node: Ident, slots: Slots) -> Run:
         slot = slots.get(node.name)
         if slot is not None:
             return _bound(slot)
@@ -83,10 +83,10 @@ class Emitter:
             return self._constant(TypeValue(node.name))
         return lambda frame: frame.device
 
-    def select(self, node: Select, slots: Slots) -> Run:
+    def _select(self, node: Select, slots: Slots) -> Run:
         return self._element(self.emit(node.operand, slots), self._constant(node.field), node.optional)
 
-    def index(self, node: Index, slots: Slots) -> Run:
+    def _index(self, node: Index, slots: Slots) -> Run:
         return self._element(self.emit(node.operand, slots), self.emit(node.key, slots), node.optional)
 
     def _element(self, operand: Run, key: Run, optional: bool) -> Run:
@@ -98,11 +98,11 @@ class Emitter:
 
         return self._fold(run, [operand, key])
 
-    def has(self, node: Has, slots: Slots) -> Run:
+    def _has(self, node: Has, slots: Slots) -> Run:
         operand, field = self.emit(node.operand, slots), node.field
         return lambda frame: access.present(operand(frame), field)
 
-    def call(self, node: Call, slots: Slots) -> Run:
+    def _call(self, node: Call, slots: Slots) -> Run:
         arguments = [self.emit(argument, slots) for argument in node.arguments]
         if node.function in ("_==_", "_!=_"):
             return self._fold(_equality(arguments[0], arguments[1], node.function == "_==_"), arguments)
@@ -114,10 +114,10 @@ class Emitter:
             return _otherwise(arguments[0], arguments[1], node.function == "orValue")
         return self._fold(_dispatch(Dispatch(node.function, self._overloads[id(node)]), arguments), arguments)
 
-    def logic(self, node: Logic, slots: Slots) -> Run:
+    def _logic(self, node: Logic, slots: Slots) -> Run:
         return _logic([self.emit(term, slots) for term in node.terms], node.ends_on)
 
-    def conditional(self, node: Conditional, slots: Slots) -> Run:
+    def _conditional(self, node: Conditional, slots: Slots) -> Run:
         test, yes, no = (self.emit(each, slots) for each in (node.test, node.yes, node.no))
 
         def run(frame: Frame) -> Value:
@@ -125,7 +125,7 @@ class Emitter:
 
         return run
 
-    def list_of(self, node: ListOf, slots: Slots) -> Run:
+    def _list_of(self, node: ListOf, slots: Slots) -> Run:
         parts = [self.emit(element.value, slots) for element in node.elements]
         optional = [element.optional for element in node.elements]
 
@@ -140,7 +140,7 @@ class Emitter:
 
         return self._fold(run, parts)
 
-    def map_of(self, node: MapOf, slots: Slots) -> Run:
+    def _map_of(self, node: MapOf, slots: Slots) -> Run:
         entries = [(self.emit(e.key, slots), self.emit(e.value, slots), e.optional) for e in node.entries]
 
         def run(frame: Frame) -> Value:
@@ -150,12 +150,14 @@ class Emitter:
                 key = map_key(key_of(frame))
                 if key in made:
                     raise CelError(f"duplicate key {key} in a map")
-                _add_present(lambda value, key=key: made.__setitem__(key, value), value_of(frame), may_lack)
+                found: list[Value] = []
+                _add_present(found.append, value_of(frame), may_lack)
+                made.update((key, value) for value in found)
             return made
 
         return self._fold(run, [part for key, value, _ in entries for part in (key, value)])
 
-    def bind(self, node: Bind, slots: Slots) -> Run:
+    def _bind(self, node: Bind, slots: Slots) -> Run:
         slot = self.slot()
         initial, body = self.emit(node.initial, slots), self.emit(node.body, {**slots, node.name: slot})
 
@@ -169,7 +171,7 @@ class Emitter:
 
         return run
 
-    def comprehension(self, node: Comprehension, slots: Slots) -> Run:
+    def _comprehension(self, node: Comprehension, slots: Slots) -> Run:
         over = self.emit(node.over, slots)
         places = [self.slot() for _ in node.names]
         inner = {**slots, **dict(zip(node.names, places, strict=True))}
@@ -178,26 +180,19 @@ class Emitter:
 
 
 _HANDLERS: Mapping[type[Node], object] = {
-    Literal: Emitter.literal,
-    Ident: Emitter.ident,
-    Select: Emitter.select,
-    Has: Emitter.has,
-    Index: Emitter.index,
-    Call: Emitter.call,
-    Logic: Emitter.logic,
-    Conditional: Emitter.conditional,
-    ListOf: Emitter.list_of,
-    MapOf: Emitter.map_of,
-    Bind: Emitter.bind,
-    Comprehension: Emitter.comprehension,
+    Literal: Emitter._literal,
+    Ident: Emitter._ident,
+    Select: Emitter._select,
+    Has: Emitter._has,
+    Index: Emitter._index,
+    Call: Emitter._call,
+    Logic: Emitter._logic,
+    Conditional: Emitter._conditional,
+    ListOf: Emitter._list_of,
+    MapOf: Emitter._map_of,
+    Bind: Emitter._bind,
+    Comprehension: Emitter._comprehension,
 }
-
-
-def truth(value: Value) -> bool:
-    """A value that must be a bool."""
-    if value is True or value is False:
-        return bool(value)
-    raise CelError(f"no such overload: {name_of(value)} where bool is needed")
 
 
 def _bound(slot: int) -> Run:
@@ -231,7 +226,7 @@ _HASHED = frozenset({str, int, float, bool, UInt})
 def _in_constant(wanted: Run, items: tuple[Value, ...]) -> Run:
     """`wanted in [constants]`, a lookup by hash, which a version does not have (CEL-11)."""
     if not items:
-        return lambda frame: False
+        return lambda _: False
     numbers_and_strings = frozenset(map_key(item) for item in items)
 
     def run(frame: Frame) -> bool:

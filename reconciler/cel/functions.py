@@ -108,7 +108,8 @@ def _types(text: str) -> tuple[Type, ...]:
     found: list[Type] = []
     while text:
         name_end = next((i for i, c in enumerate(text) if c in "(,"), len(text))
-        name, rest, params = text[:name_end].strip(), text[name_end:], ()
+        name, rest = text[:name_end].strip(), text[name_end:]
+        params: tuple[Type, ...] = ()
         if rest.startswith("("):
             close = _closing(rest)
             params, rest = _types(rest[1:close]), rest[close + 1 :]

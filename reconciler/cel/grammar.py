@@ -4,11 +4,8 @@ The package itself is never imported: its environment changes the recursion limi
 """
 
 import re
-from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from threading import Lock
-from typing import Any
 
 from lark import Lark
 
@@ -34,7 +31,6 @@ _REPLACED = {
     "BOOL_LIT": "BOOL_LIT.2 : /(?:true|false)(?![_a-zA-Z0-9])/",
     "NULL_LIT": "NULL_LIT.2 : /null(?![_a-zA-Z0-9])/",
 }
-_building = Lock()
 
 
 def grammar_text() -> str:
@@ -44,27 +40,22 @@ def grammar_text() -> str:
         raise Inconsistent("the grammar of cel-python is not installed")
     text = Path(found.origin).with_name("cel.lark").read_text(encoding="utf-8")
     for name, definition in _REPLACED.items():
-        text, count = re.subn(
-            rf"^{name}\s*:.*\n(?:[ \t]+\|.*\n)*", lambda _, d=definition: d + "\n", text, flags=re.M
-        )
-        if count != 1:
-            raise Inconsistent(f"the grammar of cel-python defines {name} {count} times, expected once")
+        parts = re.split(rf"^{name}[ ]*:.*\n(?:[ \t]+\|.*\n)*", text, flags=re.M)
+        if len(parts) != 2:
+            raise Inconsistent(
+                f"the grammar of cel-python defines {name} {len(parts) - 1} times, expected once"
+            )
+        text = f"{parts[0]}{definition}\n{parts[1]}"
     return text
 
 
-@cache
-def _parser(builder: type) -> Lark:
+def make_parser(builder: object) -> Lark:
+    """A parser that calls `builder`'s method of the same name for each rule it reduces. Takes 100 ms."""
     return Lark(
         grammar_text(),
         start="expr",
         parser="lalr",
         keep_all_tokens=True,
         maybe_placeholders=False,
-        transformer=builder(),
+        transformer=builder,
     )
-
-
-def parser(builder: type[Any]) -> Lark:
-    """The parser that reduces with the methods of `builder`, built once (it takes 100 ms) and shared by threads."""
-    with _building:
-        return _parser(builder)

@@ -7,7 +7,7 @@ and the body can be split into leaves that read single columns.
 from dataclasses import fields, replace
 from typing import Any
 
-from reconciler.cel.tree import Bind, Comprehension, Ident, Index, Literal, Node, Select, children
+from reconciler.cel.tree import Bind, Ident, Index, Literal, Node, Select, bound_names, children
 
 MAX_PATH = 3
 """Levels of a path that is written again at each use."""
@@ -34,26 +34,16 @@ def _is_path(node: Node) -> bool:
 
 def _captures(node: Node) -> bool:
     """Whether some name below is called `device` too."""
-    return "device" in _names(node) or any(_captures(child) for child in children(node))
-
-
-def _names(node: Node) -> tuple[str, ...]:
-    match node:
-        case Bind(name=name):
-            return (name,)
-        case Comprehension(names=names):
-            return names
-    return ()
+    return "device" in bound_names(node) or any(_captures(child) for child in children(node))
 
 
 def _substitute(node: Node, name: str, path: Node) -> Node:
     if isinstance(node, Ident):
         return path if node.name == name else node
-    inner = name in _names(node)
-    outer = next(children(node), None)
+    hidden = name in bound_names(node)
     replaced = {
-        child: child if inner and child is not outer else _substitute(child, name, path)
-        for child in children(node)
+        child: child if hidden and index > 0 else _substitute(child, name, path)
+        for index, child in enumerate(children(node))
     }
     return _rebuild(node, replaced)
 

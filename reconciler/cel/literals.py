@@ -30,7 +30,7 @@ def unsigned(text: str) -> UInt:
 def string(text: str) -> str:
     """A quoted string without its quotes and escapes. Raises ValueError with the reason."""
     raw, body = _unquote(text)
-    return body if raw else _unescape(body, _character)
+    return body if raw else _unescape(body, chr, _character)
 
 
 def octets(text: str) -> bytes:
@@ -39,7 +39,7 @@ def octets(text: str) -> bytes:
     if raw:
         return body.encode()
     # Escaped bytes travel through str as surrogates, which UTF-8 text never holds.
-    return _unescape(body, _byte).encode("utf-8", "surrogateescape")
+    return _unescape(body, _byte, _no_character).encode("utf-8", "surrogateescape")
 
 
 def _unquote(text: str) -> tuple[bool, str]:
@@ -49,7 +49,9 @@ def _unquote(text: str) -> tuple[bool, str]:
     return raw, text[width:-width].replace("\r\n", "\n")
 
 
-def _unescape(body: str, number: Callable[[int, bool], str]) -> str:
+def _unescape(body: str, octet: Callable[[int], str], character: Callable[[int], str]) -> str:
+    """`body` with its escapes replaced: the one-byte ones by `octet`, those of code points by `character`."""
+
     def replace(match: re.Match[str]) -> str:
         simple, hexadecimal, short, long, octal, unknown = match.groups()
         if simple:
@@ -57,22 +59,24 @@ def _unescape(body: str, number: Callable[[int, bool], str]) -> str:
         if unknown is not None:
             raise ValueError(f"unknown escape \\{unknown}")
         if hexadecimal or octal:
-            return number(int(hexadecimal, 16) if hexadecimal else int(octal, 8), True)
-        return number(int(short or long, 16), False)
+            return octet(int(hexadecimal, 16) if hexadecimal else int(octal, 8))
+        return character(int(short or long, 16))
 
     return _ESCAPE.sub(replace, body)
 
 
-def _character(code: int, octet: bool) -> str:
+def _character(code: int) -> str:
     if code > 0x10FFFF or 0xD800 <= code <= 0xDFFF:
         raise ValueError(f"U+{code:04X} is not a character")
     return chr(code)
 
 
-def _byte(code: int, octet: bool) -> str:
-    if not octet:
-        raise ValueError("a bytes literal takes no \\u escape")
+def _byte(code: int) -> str:
     return chr(code) if code < 0x80 else chr(0xDC00 + code)
+
+
+def _no_character(_: int) -> str:
+    raise ValueError("a bytes literal takes no \\u escape")
 
 
 def literal(kind: str, text: str) -> Value:

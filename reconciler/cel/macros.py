@@ -53,14 +53,15 @@ def member_call(name: str, at: int, target: Node, arguments: tuple[Node, ...], l
         if target.name in _NAMESPACES:
             return Call(at, level(at, *arguments), f"{target.name}.{name}", arguments, False)
     if shape := _SHAPES.get((name, len(arguments))):
-        return _comprehension(*shape, at, target, arguments, level)
+        return _comprehension(shape, at, target, arguments, level=level)
     everything = (target, *arguments)
     return Call(at, level(at, *everything), name, everything, True)
 
 
 def _comprehension(
-    macro: Macro, names: int, at: int, over: Node, arguments: tuple[Node, ...], level: Level
+    shape: tuple[Macro, int], at: int, over: Node, arguments: tuple[Node, ...], *, level: Level
 ) -> Comprehension:
+    macro, names = shape
     bound = tuple(_name(argument) for argument in arguments[:names])
     if len(set(bound)) != len(bound):
         raise Refusal(at, f"{bound[0]} is named twice", "give the two variables different names")

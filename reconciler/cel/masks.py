@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from reconciler.cel.device import DeviceView
 from reconciler.cel.errors import CelError, Exhausted
-from reconciler.cel.evaluate import Run, truth
+from reconciler.cel.evaluate import Run
 from reconciler.cel.frames import Frame
 from reconciler.cel.limits import COST_LIMIT, MASK_COST_LIMIT
 from reconciler.cel.reads import Part, Read
 from reconciler.cel.rows import Column, Rows
-from reconciler.cel.values import Value
+from reconciler.cel.values import Value, truth
 
 Codes = NDArray[np.int8]
 NO, YES, ERROR = 0, 1, 2

@@ -9,7 +9,7 @@ from reconciler.cel.check import Checked, check
 from reconciler.cel.device import DeviceView
 from reconciler.cel.environment import DEVICE_SELECTOR, Environment
 from reconciler.cel.errors import CelError, CelRefused, Exhausted
-from reconciler.cel.evaluate import Emitter, truth
+from reconciler.cel.evaluate import Emitter
 from reconciler.cel.frames import Frame
 from reconciler.cel.inlining import inline
 from reconciler.cel.masks import ERROR, YES, Budget, Choice, Junction, Leaf, Negation, Program
@@ -18,6 +18,7 @@ from reconciler.cel.reads import reads
 from reconciler.cel.refusal import Refusal
 from reconciler.cel.rows import Masks, Rows
 from reconciler.cel.tree import Call, Conditional, Logic, Node
+from reconciler.cel.values import truth
 
 __all__ = ["CelError", "CelRefused", "DeviceView", "Masks", "Selector", "compile_selector"]
 
@@ -59,7 +60,7 @@ class Selector:
         try:
             codes = self._program.run(rows, Budget())
         except Exhausted:
-            # A part alone costs too much. Whether it would have been reached is for the plain evaluator to say.
+            # A part costs too much. Whether it would have been reached at all, the plain evaluator knows.
             codes = self._whole.run(rows, Budget(absorbing=True))
         true, error = codes == YES, codes == ERROR
         true &= ~rows.unreadable

@@ -2,14 +2,16 @@
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from functools import cache
+from threading import Lock
+from typing import Any, cast
 
-from lark import Token
+from lark import Lark, Token
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
 from reconciler.cel import literals, macros
 from reconciler.cel.errors import CelRefused
-from reconciler.cel.grammar import parser
+from reconciler.cel.grammar import make_parser
 from reconciler.cel.limits import MAX_DEPTH, MAX_LENGTH, MAX_NESTING
 from reconciler.cel.refusal import Refusal
 from reconciler.cel.tree import (
@@ -30,6 +32,7 @@ from reconciler.cel.tree import (
 _QUOTED_OR_BRACKET = re.compile(
     r'"""[\s\S]*?"""|\'\'\'[\s\S]*?\'\'\'|"(?:[^"\\\n]|\\.)*"|\'(?:[^\'\\\n]|\\.)*\'|//.*|[\[({})\]]'
 )
+_building = Lock()
 _KEYWORDS = frozenset({"in", "true", "false", "null"})
 _RESERVED = frozenset(
     [
@@ -58,12 +61,21 @@ def read(expression: str) -> Node:
     """The tree of an expression. Raises CelRefused."""
     try:
         _bound(expression)
-        root: Node = parser(Builder).parse(expression)  # type: ignore[assignment]  # the builder's nodes, not lark's
+        return cast("Node", _parser().parse(expression))
     except Refusal as refusal:
         raise refusal.of(expression) from None
     except UnexpectedInput as exc:
         raise _syntax_error(expression, exc) from None
-    return root
+
+
+def _parser() -> Lark:
+    with _building:
+        return _built_parser()
+
+
+@cache
+def _built_parser() -> Lark:
+    return make_parser(_Builder())
 
 
 def _bound(expression: str) -> None:
@@ -86,7 +98,7 @@ def _syntax_error(expression: str, error: UnexpectedInput) -> CelRefused:
         return CelRefused(
             expression, len(expression), "syntax error: the expression ends too early", "complete it"
         )
-    what = repr(expression[at]) if isinstance(error, UnexpectedCharacters) else repr(str(error.token))  # type: ignore[attr-defined]
+    what = repr(expression[at]) if isinstance(error, UnexpectedCharacters) else repr(str(error.token))
     return CelRefused(
         expression, at, f"syntax error: {what} cannot stand here", "see the CEL language definition"
     )
@@ -148,8 +160,8 @@ def _field(token: Token) -> str:
     return str(token)
 
 
-class Builder:
-    """Turns each reduction of the parser into a node, so that no deep tree is ever walked to build another."""
+class _Builder:
+    """Turns each reduction of the parser into a node: no deep tree is walked to build another."""
 
     def expr(self, children: list[Any]) -> Node:
         if len(children) == 1:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from reconciler.cel.tree import Bind, Call, Comprehension, Has, Ident, Index, Literal, Node, Select, children
+from reconciler.cel.tree import Call, Has, Ident, Index, Literal, Node, Select, bound_names, children
 
 
 class Part(StrEnum):
@@ -36,20 +36,10 @@ def reads(node: Node, hidden: bool = False) -> frozenset[Read]:
     if isinstance(node, Ident):
         return EVERYTHING if node.name == "device" and not hidden else frozenset()
     found: frozenset[Read] = frozenset()
-    binds = "device" in _names(node)
-    for child in children(node):
-        first = isinstance(node, Bind | Comprehension) and child is next(children(node))
-        found |= reads(child, hidden or (binds and not first))
+    hides = "device" in bound_names(node)
+    for index, child in enumerate(children(node)):
+        found |= reads(child, hidden or (hides and index > 0))
     return found
-
-
-def _names(node: Node) -> tuple[str, ...]:
-    match node:
-        case Bind(name=name):
-            return (name,)
-        case Comprehension(names=names):
-            return names
-    return ()
 
 
 def _read(part: Part, keys: tuple[str, ...]) -> Read:

@@ -172,3 +172,13 @@ def children(node: Node) -> Iterator[Node]:
             yield body
         case _:
             return
+
+
+def bound_names(node: Node) -> tuple[str, ...]:
+    """The names that a node gives to all its children but the first."""
+    match node:
+        case Bind(name=name):
+            return (name,)
+        case Comprehension(names=names):
+            return names
+    return ()

@@ -7,9 +7,11 @@ bool is never an int here.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from ipaddress import IPv4Address, IPv4Interface, IPv6Address, IPv6Interface
 from typing import Any, Final, Protocol
 
 from reconciler.cel.errors import CelError
+from reconciler.cel.opaque import Format, Url
 from reconciler.objects.quantity import Quantity
 from reconciler.objects.semver import Semver
 
@@ -87,12 +89,25 @@ NAMES: Final[dict[type, str]] = {
     TypeValue: "type",
     Semver: "kubernetes.Semver",
     Quantity: "kubernetes.Quantity",
+    IPv4Address: "net.IP",
+    IPv6Address: "net.IP",
+    IPv4Interface: "net.CIDR",
+    IPv6Interface: "net.CIDR",
+    Url: "kubernetes.URL",
+    Format: "kubernetes.NamedFormat",
 }
 
 
 def name_of(value: Value) -> str:
     """The name of a value's type, as messages show it."""
     return NAMES.get(type(value)) or type(value).__name__
+
+
+def truth(value: Value) -> bool:
+    """A value that must be a bool."""
+    if value is True or value is False:
+        return bool(value)
+    raise CelError(f"no such overload: {name_of(value)} where bool is needed")
 
 
 def number(value: Value) -> Value:

@@ -26,7 +26,7 @@ def formatted(meter: Meter, text: str, values: tuple[Value, ...]) -> str:
         clause, precision, verb = match.groups()
         if clause == "%":
             return "%"
-        if verb not in _VERBS:
+        if verb not in _ALL_VERBS:
             raise CelError(f"unrecognized formatting clause {match[0]!r}")
         if precision is not None and (
             verb not in "ef" or len(precision) > 4 or int(precision) > MAX_PRECISION
@@ -36,7 +36,7 @@ def formatted(meter: Meter, text: str, values: tuple[Value, ...]) -> str:
             value = next(left)
         except StopIteration:
             raise CelError(f"{match[0]!r} has no argument: {len(values)} given") from None
-        made = _VERBS[verb](meter, value, 6 if precision is None else int(precision))
+        made = _made(meter, verb, value, 6 if precision is None else int(precision))
         meter.charge(1 + len(made) // 10)
         return made
 
@@ -44,7 +44,7 @@ def formatted(meter: Meter, text: str, values: tuple[Value, ...]) -> str:
     return _CLAUSE.sub(replace, text)
 
 
-def _text(meter: Meter, value: Value, precision: int = 6) -> str:
+def _text(meter: Meter, value: Value) -> str:
     meter.charge(1)
     if type(value) is tuple:
         return f"[{', '.join([_text(meter, item) for item in value])}]"
@@ -91,23 +91,29 @@ def _real(value: Value, verb: str) -> float:
     raise CelError(f"{name_of(value)} cannot be formatted by %{verb}")
 
 
-def _binary(meter: Meter, value: Value, precision: int) -> str:
+def _binary(value: Value) -> str:
     return format(int(value) if type(value) is bool else _whole(value, "b"), "b")
 
 
-def _hexadecimal(meter: Meter, value: Value, precision: int) -> str:
+def _hexadecimal(value: Value) -> str:
     if type(value) is str:
         return value.encode().hex()
     return value.hex() if type(value) is bytes else format(_whole(value, "x"), "x")
 
 
-_VERBS: Mapping[str, Callable[[Meter, Value, int], str]] = {
-    "s": _text,
-    "d": lambda _, value, __: str(_whole(value, "d")),
+_VERBS: Mapping[str, Callable[[Value], str]] = {
+    "d": lambda value: str(_whole(value, "d")),
     "b": _binary,
-    "o": lambda _, value, __: format(_whole(value, "o"), "o"),
+    "o": lambda value: format(_whole(value, "o"), "o"),
     "x": _hexadecimal,
-    "X": lambda meter, value, precision: _hexadecimal(meter, value, precision).upper(),
-    "e": lambda _, value, precision: format(_real(value, "e"), f".{precision}e"),
-    "f": lambda _, value, precision: format(_real(value, "f"), f".{precision}f"),
+    "X": lambda value: _hexadecimal(value).upper(),
 }
+_ALL_VERBS = frozenset({*_VERBS, "s", "e", "f"})
+
+
+def _made(meter: Meter, verb: str, value: Value, precision: int) -> str:
+    if verb == "s":
+        return _text(meter, value)
+    if verb in "ef":
+        return format(_real(value, verb), f".{precision}{verb}")
+    return _VERBS[verb](value)

@@ -1,6 +1,7 @@
 """Lists and sets."""
 
 from datetime import timedelta
+from itertools import pairwise
 
 from reconciler.cel.errors import CelError
 from reconciler.cel.functions import Dispatch, Library
@@ -32,7 +33,7 @@ def is_sorted(items: Items) -> bool:
     """Whether no element is smaller than the one before."""
     _comparable(items)
     plain = [number(item) for item in items]
-    return all(a <= b for a, b in zip(plain, plain[1:], strict=False))
+    return all(a <= b for a, b in pairwise(plain))
 
 
 @LIBRARY.member("sum", *(f"list({t}) -> {t}" for t in _SUMMED), metered=True)

@@ -23,6 +23,9 @@ from reconciler.cel.values import (
 
 LIBRARY = Library()
 _INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
+_DOUBLE = re.compile(
+    r"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|inf|infinity|nan)", re.ASCII | re.IGNORECASE
+)
 _DIGITS = 40
 """Digits beyond which no number fits; the limit keeps the conversion cheap."""
 _TRUTHS = {"1": True, "t": True, "T": True, "true": True, "TRUE": True, "True": True} | {
@@ -116,12 +119,9 @@ def _uint_of_string(text: str) -> UInt:
 
 @LIBRARY.function("double", "string -> double", cost=lambda text: len(text) // 10)
 def _double_of_string(text: str) -> float:
-    try:
-        if text != text.strip():
-            raise ValueError
-        return float(text)
-    except ValueError:
-        raise CelError(f"{text[:_DIGITS]!r} is not a number") from None
+    if _DOUBLE.fullmatch(text) is None:
+        raise CelError(f"{text[:_DIGITS]!r} is not a number")
+    return float(text)
 
 
 LIBRARY.function("string", "int -> string")(str)

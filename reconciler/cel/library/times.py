@@ -44,14 +44,18 @@ def parse_duration(text: str) -> timedelta:
 def parse_timestamp(text: str) -> datetime:
     """Read an RFC 3339 time. Raises CelError."""
     match = _TIMESTAMP.fullmatch(text)
+    if match is None:
+        raise _no_timestamp(text)
     try:
-        if match is None:
-            raise ValueError
         fraction = (match[2] or "")[:6].ljust(6, "0")
         zone = "+00:00" if match[3] == "Z" else match[3]
         return datetime.fromisoformat(f"{match[1]}.{fraction}{zone}").astimezone(UTC)
     except (ValueError, OverflowError):
-        raise CelError(f"{text[:_MAX_TEXT]!r} is not a timestamp such as 2024-01-31T12:00:00Z") from None
+        raise _no_timestamp(text) from None
+
+
+def _no_timestamp(text: str) -> CelError:
+    return CelError(f"{text[:_MAX_TEXT]!r} is not a timestamp such as 2024-01-31T12:00:00Z")
 
 
 def duration_text(value: timedelta) -> str:
