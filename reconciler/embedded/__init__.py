@@ -1,8 +1,19 @@
 """An API server in memory: the same answers as a real one, for demos, tests and measurements."""
 
 from reconciler.embedded.api import ApiServer
+from reconciler.embedded.controllers import run_controllers
 from reconciler.embedded.http import serve
 from reconciler.embedded.kinds import Column, GroupVersion, ServedKind
 from reconciler.embedded.messages import Request, Response, Stream
 
-__all__ = ["ApiServer", "Column", "GroupVersion", "Request", "Response", "ServedKind", "Stream", "serve"]
+__all__ = [
+    "ApiServer",
+    "Column",
+    "GroupVersion",
+    "Request",
+    "Response",
+    "ServedKind",
+    "Stream",
+    "run_controllers",
+    "serve",
+]

@@ -81,6 +81,35 @@ class ApiServer:
                 metadata = obj.get("metadata") or {}
                 raise Rejected(f"{obj.get('kind')} {metadata.get('name', '')}: {exc}") from exc
 
+    def create(self, kind: ServedKind, namespace: str, obj: Object) -> Object:
+        """Create an object of the stored version directly. Raises a Refusal."""
+        return self.writer.create(Target(kind, kind.stored, namespace), obj, dry_run=False).object
+
+    def update(
+        self,
+        kind: ServedKind,
+        namespace: str,
+        name: str,
+        change: Callable[[Object], Object],
+        *,
+        subresource: str = "",
+    ) -> Object:
+        """Replace an object by what `change` makes of it, directly. Raises a Refusal."""
+        target = Target(kind, kind.stored, namespace, name, subresource)
+        record = self.writer.update(target, change)
+        self._swept(target)
+        return record.object
+
+    def delete(self, kind: ServedKind, namespace: str, name: str) -> None:
+        """Delete an object directly. Raises a Refusal."""
+        target = Target(kind, kind.stored, namespace, name)
+        self.writer.delete(target, {})
+        self._swept(target)
+
+    def bind(self, namespace: str, name: str, node: str) -> None:
+        """Give a pod its node, as a scheduler does. Raises a Refusal."""
+        self.update(POD, namespace, name, bind({"target": {"name": node}}), subresource="binding")
+
     def handle(self, request: Request) -> Response | Stream:
         """Answer a request. Never raises for what a client sent."""
         try:

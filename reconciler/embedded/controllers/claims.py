@@ -1,0 +1,88 @@
+"""Claims are freed as the resourceclaim controller frees them (RCC-2 to RCC-8)."""
+
+from collections.abc import Iterable
+
+from reconciler.embedded.api import ApiServer
+from reconciler.embedded.builtin import CLAIM, POD
+from reconciler.embedded.controllers.reading import (
+    FINALIZER,
+    claim_keys,
+    is_deleting,
+    is_finished,
+    owner_pod,
+    reserved_for,
+    status,
+)
+from reconciler.embedded.kinds import Object
+from reconciler.embedded.shelf import Change
+
+
+class Claims:
+    """Takes back reservations of pods that are gone or done, and with the last one the devices."""
+
+    subject = CLAIM
+    sources = (CLAIM, POD)
+
+    def __init__(self, api: ApiServer) -> None:
+        self._api = api
+
+    def keys(self, change: Change) -> Iterable[str]:
+        """The claim itself, or the claims of a pod that is gone or done."""
+        if change.record.kind is CLAIM:
+            return [change.record.key]
+        if change.deleted or is_finished(change.record.object):
+            return claim_keys(change.record.object)
+        return ()
+
+    def settle(self, key: str) -> None:
+        """Free what nobody uses any more."""
+        record = self._api.store[CLAIM].get(key)
+        if record is None:
+            return
+        claim = record.object
+        before = reserved_for(claim)
+        kept = [entry for entry in before if self._in_use(claim, entry)]
+        held = FINALIZER in claim["metadata"].get("finalizers", ())
+        # RCC-3: an allocation goes with the last reservation, or with the claim; never by itself.
+        free = held and not kept and (bool(before) or is_deleting(claim))
+        if kept != before or (free and status(claim).get("allocation")):
+            self._release(claim, kept, free=free)
+        if free:
+            self._drop_finalizer(claim)
+        if not kept and self._is_orphan(claim) and not is_deleting(claim):
+            self._api.delete(CLAIM, claim["metadata"]["namespace"], claim["metadata"]["name"])
+
+    def _in_use(self, claim: Object, entry: Object) -> bool:
+        """RCC-8: consumers that are not pods are not ours to judge."""
+        if entry.get("resource") != "pods" or entry.get("apiGroup"):
+            return True
+        return self._lives(claim, entry["name"], entry["uid"])
+
+    def _lives(self, claim: Object, name: str, uid: str) -> bool:
+        record = self._api.store[POD].get(f"{claim['metadata']['namespace']}/{name}")
+        return (
+            record is not None and record.object["metadata"]["uid"] == uid and not is_finished(record.object)
+        )
+
+    def _is_orphan(self, claim: Object) -> bool:
+        """RCC-6: generated for a pod that is gone, replaced or done."""
+        owner = owner_pod(claim)
+        return owner is not None and not self._lives(claim, owner["name"], owner["uid"])
+
+    def _release(self, claim: Object, kept: list[Object], *, free: bool) -> None:
+        def released(shown: Object) -> Object:
+            new = {**status(shown), "reservedFor": kept}
+            if free:
+                new = {key: value for key, value in new.items() if key not in ("allocation", "devices")}
+            return {**shown, "status": new}
+
+        metadata = claim["metadata"]
+        self._api.update(CLAIM, metadata["namespace"], metadata["name"], released, subresource="status")
+
+    def _drop_finalizer(self, claim: Object) -> None:
+        def dropped(shown: Object) -> Object:
+            rest = [item for item in shown["metadata"].get("finalizers", ()) if item != FINALIZER]
+            return {**shown, "metadata": {**shown["metadata"], "finalizers": rest}}
+
+        metadata = claim["metadata"]
+        self._api.update(CLAIM, metadata["namespace"], metadata["name"], dropped)

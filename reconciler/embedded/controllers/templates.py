@@ -1,0 +1,79 @@
+"""Claims from templates (RCC-1): for every pod that needs one, gated and unscheduled pods included."""
+
+from collections.abc import Iterable
+
+from reconciler.embedded.api import ApiServer
+from reconciler.embedded.builtin import CLAIM, POD, TEMPLATE
+from reconciler.embedded.controllers.reading import POD_CLAIM, is_deleting, is_finished, status
+from reconciler.embedded.kinds import Object
+from reconciler.embedded.shelf import Change
+from reconciler.embedded.status import Refusal
+
+
+class Templates:
+    """Generates the claims of pods and notes their names in the pods' status."""
+
+    subject = POD
+    sources = (POD, TEMPLATE)
+
+    def __init__(self, api: ApiServer) -> None:
+        self._api = api
+        self._waiting: dict[str, set[str]] = {}
+
+    def keys(self, change: Change) -> Iterable[str]:
+        """The pod itself, or those that waited for a template."""
+        if change.record.kind is POD:
+            return [change.record.key]
+        return self._waiting.pop(change.record.key, ())
+
+    def settle(self, key: str) -> None:
+        """Generate what a pod still lacks."""
+        record = self._api.store[POD].get(key)
+        if record is None or is_deleting(record.object) or is_finished(record.object):
+            return
+        pod = record.object
+        known = {entry["name"] for entry in status(pod).get("resourceClaimStatuses", ())}
+        generated = []
+        for wanted in pod["spec"].get("resourceClaims", ()):
+            if "resourceClaimTemplateName" in wanted and wanted["name"] not in known:
+                name = self._generate(pod, key, wanted)
+                if name:
+                    generated.append({"name": wanted["name"], "resourceClaimName": name})
+        if generated:
+            self._note(pod, generated)
+
+    def _generate(self, pod: Object, key: str, wanted: Object) -> str:
+        namespace = pod["metadata"]["namespace"]
+        template_key = f"{namespace}/{wanted['resourceClaimTemplateName']}"
+        template = self._api.store[TEMPLATE].get(template_key)
+        if template is None:
+            self._waiting.setdefault(template_key, set()).add(key)
+            return ""
+        inner = template.object["spec"]
+        metadata = inner.get("metadata", {})
+        owner = {"apiVersion": "v1", "kind": "Pod", "controller": True, "blockOwnerDeletion": True}
+        owner |= {key: pod["metadata"][key] for key in ("name", "uid")}
+        claim = {
+            "metadata": {
+                "generateName": f"{pod['metadata']['name']}-{wanted['name']}-",
+                "labels": metadata.get("labels", {}),
+                "annotations": {**metadata.get("annotations", {}), POD_CLAIM: wanted["name"]},
+                "ownerReferences": [owner],
+            },
+            "spec": inner["spec"],
+        }
+        try:
+            return self._api.create(CLAIM, namespace, claim)["metadata"]["name"]
+        except Refusal:
+            # Such as admin access without the namespace's label: the pod waits for a change.
+            self._waiting.setdefault(template_key, set()).add(key)
+            return ""
+
+    def _note(self, pod: Object, generated: list[Object]) -> None:
+        metadata = pod["metadata"]
+
+        def noted(shown: Object) -> Object:
+            before = status(shown).get("resourceClaimStatuses", [])
+            return {**shown, "status": {**status(shown), "resourceClaimStatuses": [*before, *generated]}}
+
+        self._api.update(POD, metadata["namespace"], metadata["name"], noted, subresource="status")
