@@ -25,14 +25,15 @@ class Cursor:
     def feed(self, line: bytes) -> Changed | Removed | Refused | None:
         """What one line of a watch tells; None for a line that only moves the cursor.
 
-        Raises Relist when the server no longer has what follows the version, and Retry for any
-        other error of the server and for a line that is no event; the cursor then stays where it is.
+        Raises Relist when the server no longer has what follows the version, or was set back to
+        before it, and Retry for any other error of the server and for a line that is no event. The
+        cursor then stays where it is.
         """
         kind, raw, mark = self._event(line)
         if kind == "ERROR":
             message = f"watch of {self.resource.plural}: {raw.get('message') or raw.get('reason') or raw}"
             raise Relist(message) if raw.get("code") == 410 else Retry(message)
-        self.version = _version(raw) or self.version
+        self._move(_version(raw))
         match kind:
             case "ADDED" | "MODIFIED":
                 change = interpret(raw, mark, self.resource, self.read)
@@ -40,6 +41,12 @@ class Cursor:
             case "DELETED":
                 return Removed(self.resource.kind, key_of(raw))
         return None
+
+    def _move(self, version: str) -> None:
+        """Go to a version. One before ours is of a server restored from a backup, or started afresh."""
+        if version.isdecimal() and self.version.isdecimal() and int(version) < int(self.version):
+            raise Relist(f"watch of {self.resource.plural}: version {version} came after {self.version}")
+        self.version = version or self.version
 
     def _event(self, line: bytes) -> tuple[str, dict[str, Any], str | None]:
         try:

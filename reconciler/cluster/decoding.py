@@ -6,7 +6,7 @@ from typing import Any
 from pydantic_core import from_json
 
 DEEPEST = 200
-"""Levels of values that the decoder goes down. A server accepts thousands inside the opaque parameters of a claim."""
+"""Levels that the decoder goes down. A server accepts thousands in the opaque parameters of a claim."""
 
 _BRACKET = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[\]{}]', re.DOTALL)
 

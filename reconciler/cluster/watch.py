@@ -21,6 +21,9 @@ Sink = Callable[[Change], None]
 SHORT = 1.0
 """Seconds. A watch that ends sooner and told nothing counts as a failure, or it would spin."""
 
+DOUBT = 5
+"""Failures in a row that a version survives: a server restored from a backup may never have had it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Pace:
@@ -71,16 +74,20 @@ class _Follower:
     pace: Pace
     cursor: Cursor | None = None
     failures: int = 0
+    doubts: int = 0
+    """Failures since the listing, or since the last event."""
 
     async def advance(self) -> None:
         """One listing if the place was lost, then one watch until it ends."""
         if self.cursor is None:
             self.cursor = await self._list()
+            self.doubts = 0
         await self._watch(self.cursor)
 
     def pause(self, exc: ReconcilerError) -> float:
         """Note a failure. Returns the seconds to wait before going on."""
-        if isinstance(exc, Relist):
+        self.doubts += 1
+        if isinstance(exc, Relist) or self.doubts > DOUBT:
             self.cursor = None
         full = min(self.pace.cap, self.pace.base * 2.0 ** min(self.failures, 32))
         self.failures += 1
@@ -131,7 +138,7 @@ class _Follower:
             finally:
                 lasted = asyncio.get_running_loop().time() - opened
                 if cursor.version != before or lasted >= SHORT:
-                    self.failures = 0
+                    self.failures = self.doubts = 0
         if cursor.version == before and lasted < SHORT:
             raise Retry(f"watch of {self.resource.plural} ended after {lasted:.3f} s without an event")
 

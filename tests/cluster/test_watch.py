@@ -126,6 +126,26 @@ async def test_a_version_that_is_too_old_lists_again(gone):
     assert watches(transport) == ["10", "90"]
 
 
+async def test_a_server_that_was_set_back_is_listed_again():
+    """Restored from a backup, or a demo server started afresh: its versions begin lower."""
+    transport = Scripted(
+        ok(listing(node("a"), version="500")),
+        ok(listing(node("b"), version="7")),
+        streams=[[bookmark("7")], [event("ADDED", node("c", "8"))]],
+    )
+    assert await followed(transport) == [["listed", "a"], ["listed", "b"], ("c", "8")]
+
+
+async def test_a_version_that_keeps_failing_is_given_up():
+    """A server that never had it answers with timeouts, not with 410."""
+    too_large = status(504, "Too large resource version")
+    transport = Scripted(
+        ok(listing(node("a"), version="500")), ok(listing(node("b"), version="7")), streams=[too_large] * 6
+    )
+    assert await followed(transport) == [["listed", "a"], ["listed", "b"]]
+    assert watches(transport) == ["500"] * 6 + ["7"]
+
+
 async def test_another_error_event_goes_on_from_the_same_version():
     transport = Scripted(ok(listing()), streams=[[error_event(500)], [event("ADDED", node("a", "11"))]])
     assert await followed(transport) == [["listed"], ("a", "11")]
@@ -164,7 +184,7 @@ async def test_jitter_shortens_a_pause_by_up_to_half():
 
 
 async def test_a_server_that_closes_at_once_is_not_hammered():
-    transport = Scripted(ok(listing()), streams=[[] for _ in range(100)])
+    transport = Scripted(ok(listing()), ok(listing()), streams=[[] for _ in range(100)])
     await followed(transport, seconds=100)
     assert len(watches(transport)) == 8
 
@@ -179,7 +199,13 @@ async def test_an_object_that_cannot_be_read_is_refused_alone():
     odd = node("odd", "11", labels="none")
     transport = Scripted(
         ok(listing(node("a"), odd, {"metadata": None})),
-        streams=[[event("MODIFIED", odd), event("ADDED", node("b", "12")), event("DELETED", odd)]],
+        streams=[
+            [
+                event("MODIFIED", odd),
+                event("ADDED", node("b", "12")),
+                event("DELETED", node("odd", "13", labels="none")),
+            ]
+        ],
     )
     told: list[Change] = []
     with pytest.raises(TimeoutError):
