@@ -1,0 +1,103 @@
+"""Puts the parts together: one tree of tasks, taken down in order."""
+
+import asyncio
+from collections.abc import Callable
+from datetime import UTC, datetime
+from random import random
+
+import structlog
+
+from reconciler.aio.queue import Queue
+from reconciler.aio.tasks import forever
+from reconciler.cluster.client import Client
+from reconciler.cluster.discovery import discover
+from reconciler.cluster.transport import Transport
+from reconciler.cluster.watch import follow
+from reconciler.cluster.writer import Writer
+from reconciler.errors import Rejected
+from reconciler.inventory.store import Store
+from reconciler.objects.semantics import Semantics, with_gates
+from reconciler.reconcile.decisions import Decision, Tell
+from reconciler.reconcile.intake import Intake
+from reconciler.reconcile.journal import write_down
+from reconciler.reconcile.loop import Reconciler
+from reconciler.reconcile.ownership import Ownership
+from reconciler.reconcile.units import Unit
+from reconciler.settings import Settings
+
+log = structlog.get_logger()
+
+
+async def run(
+    settings: Settings, transport: Transport, *, stop: asyncio.Event, tell: Tell | None = None
+) -> None:
+    """Reconcile until `stop` is set, then let begun writes finish, for `drain_seconds` at most.
+
+    `tell` hears every decision, after it was logged. Raises Rejected when the settings or the
+    server do not allow to begin. Cancelled: writes under way may or may not be applied.
+    """
+    ours = ownership(settings)
+    client = Client(transport, write_seconds=settings.write_seconds)
+    served = await discover(client)
+    loop = asyncio.get_running_loop()
+    queue: Queue[Unit] = Queue(
+        base=settings.backoff_base_seconds, cap=settings.backoff_cap_seconds, random=random
+    )
+    rules = Semantics(settings.semantics, with_gates(settings.feature_gates))
+    intake = Intake(Store(rules), queue, (resource.kind for resource in served))
+    reconciler = Reconciler(
+        intake,
+        Writer(client, served, now=lambda: datetime.now(UTC)),
+        ours,
+        steps=settings.search_steps,
+        clock=loop.time,
+        tell=_announcing(tell),
+    )
+    try:
+        async with asyncio.timeout(None) as deadline, asyncio.TaskGroup() as working:
+            for number in range(settings.writers):
+                working.create_task(reconciler.work(), name=f"worker {number}")
+            async with asyncio.TaskGroup() as watching:
+                sources = [
+                    watching.create_task(
+                        forever(resource.plural, follow(client, resource, sink=intake.take, random=random)),
+                        name=f"watch {resource.plural}",
+                    )
+                    for resource in served
+                ]
+                log.info("reconciling", kinds=[resource.kind for resource in served])
+                await stop.wait()
+                for source in sources:
+                    source.cancel()
+            reconciler.stop()
+            deadline.reschedule(loop.time() + settings.drain_seconds)
+    except TimeoutError:
+        log.warning("writes cut off", drain_seconds=settings.drain_seconds)
+    log.info("stopped")
+
+
+def ownership(settings: Settings) -> Ownership:
+    """What the settings give us alone. Raises Rejected when that is nothing on a live cluster."""
+    ours = Ownership(
+        all_claims=settings.all_claims,
+        drivers=settings.own_drivers,
+        classes=settings.own_classes,
+        alone=settings.embedded,
+    )
+    if not ours.writes:
+        raise Rejected(
+            "no driver or class is owned, so nothing may be written: the API does not protect a device "
+            "from two allocators. Name what is yours alone with --own-driver or --own-class"
+        )
+    return ours
+
+
+def _announcing(tell: Tell | None) -> Callable[[Decision], None]:
+    if tell is None:
+        return write_down
+
+    def announce(decision: Decision) -> None:
+        write_down(decision)
+        tell(decision)
+
+    return announce

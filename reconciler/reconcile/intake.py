@@ -1,0 +1,98 @@
+"""Changes come in, the picture follows, and the units whose answer may differ now are put in the queue."""
+
+import asyncio
+from collections.abc import Iterable
+
+import structlog
+
+from reconciler.aio.queue import Queue
+from reconciler.inventory.store import Store, Touched
+from reconciler.objects.changes import Change, Changed, Refused, Replaced
+from reconciler.objects.claims import ResourceClaim
+from reconciler.objects.meta import ObjectKey
+from reconciler.objects.plan import Plan
+from reconciler.reconcile.order import place
+from reconciler.reconcile.units import Kind, Roster, Unit
+from reconciler.reconcile.waiting import Waiting
+
+log = structlog.get_logger()
+
+
+class Intake:
+    """The only place where the picture is changed. Nothing here awaits, so nothing comes between."""
+
+    def __init__(self, store: Store, queue: Queue[Unit], kinds: Iterable[str]) -> None:
+        """`kinds` are those that must be listed before anything can be decided."""
+        self.store = store
+        self.queue = queue
+        self.roster = Roster()
+        self.waiting = Waiting()
+        self.listed = asyncio.Event()
+        """Set when every kind has been listed once: from then on all allocations there are count."""
+        self._unlisted = set(kinds)
+        self._refused: dict[tuple[str, ObjectKey], str] = {}
+
+    def take(self, change: Change) -> None:
+        """Make a change part of the picture. The sink of every watch."""
+        self._report(change)
+        self.dispatch(self.store.apply(change))
+        if isinstance(change, Replaced):
+            self._unlisted.discard(change.kind)
+            if not self._unlisted:
+                self.listed.set()
+
+    def observe(self, claim: ResourceClaim) -> None:
+        """Take in a claim that a request returned, unless the watch has seen it go or be made anew."""
+        known = self.store.claims.get(claim.key)
+        if known is not None and known.metadata.uid == claim.metadata.uid:
+            self.dispatch(self.store.apply(Changed("ResourceClaim", claim)))
+
+    def forget(self, plan: Plan) -> None:
+        """Take back an assumed plan. Those who wait for its devices are woken.
+
+        Units that share the claim are not: the queue brings them back with the one that failed.
+        """
+        self.dispatch(self.store.forget(plan))
+
+    def dispatch(self, touched: Touched) -> None:
+        """Queue what may have another answer now."""
+        for key in touched.pods:
+            self._pod(key)
+        for claim in touched.claims:
+            self._claim(claim)
+        self.queue.wake(self.waiting.woken_by(touched))
+
+    def put(self, unit: Unit, *, after: float = 0.0) -> None:
+        """Give a unit a turn, at its place in the order."""
+        self.queue.put(unit, priority=place(unit, self.store), after=after)
+
+    def _pod(self, key: ObjectKey) -> None:
+        pod = self.store.pods.get(key)
+        for claim in self.roster.note(key, pod):
+            self._claim(claim)  # nobody may be left to decide for it but itself
+        if pod is not None:
+            self.put(Unit(Kind.POD, key))
+
+    def _claim(self, key: ObjectKey) -> None:
+        claim = self.store.claims.get(key)
+        # Most news of a claim is that it was allocated or reserved: by itself it needs nothing then.
+        if claim is not None and (claim.deleting or claim.allocation is None):
+            self.put(Unit(Kind.CLAIM, key))
+        for pod in self.roster.users(key):
+            self.put(Unit(Kind.POD, pod))
+
+    def _report(self, change: Change) -> None:
+        """Say once what cannot be read; again only for another reason."""
+        match change:
+            case Refused():
+                self._refuse(change)
+            case Replaced(refused=refused):
+                for one in refused:
+                    self._refuse(one)
+            case Changed(kind=kind, object=thing):
+                self._refused.pop((kind, thing.key), None)
+
+    def _refuse(self, refused: Refused) -> None:
+        if self._refused.get((refused.kind, refused.key)) != refused.reason:
+            self._refused[refused.kind, refused.key] = refused.reason
+            log.warning("object refused", kind=refused.kind, name=str(refused.key), reason=refused.reason)

@@ -1,0 +1,53 @@
+"""One log line a decision."""
+
+from typing import Any
+
+import structlog
+
+from reconciler.objects.plan import RequestCount
+from reconciler.reconcile.decisions import Allocated, Decision, Freed, Ungated, Waits
+
+log = structlog.get_logger()
+
+
+def write_down(decision: Decision) -> None:
+    """Log a decision."""
+    match decision:
+        case Allocated():
+            log.info(
+                "claim allocated",
+                claim=str(decision.claim),
+                **_pod(decision),
+                devices=[str(device) for device in decision.devices],
+                node=decision.node,
+                duration_ms=round(decision.seconds * 1000, 1),
+                steps=decision.steps,
+            )
+        case Waits():
+            log.info(
+                "claim waits",
+                claims=[str(claim) for claim in decision.claims],
+                **_pod(decision),
+                reason=decision.reason,
+                message=decision.message,
+                nodes=decision.nodes,
+                steps=decision.steps,
+                counts=[_count(count) for count in decision.counts],
+            )
+        case Freed():
+            log.info("claim freed", claim=str(decision.claim), why=decision.why)
+        case Ungated():
+            log.info("pod ungated", pod=str(decision.pod))
+
+
+def _pod(decision: Allocated | Waits) -> dict[str, str]:
+    return {"pod": str(decision.pod)} if decision.pod else {}
+
+
+def _count(count: RequestCount) -> dict[str, Any]:
+    return {
+        "claim": str(count.claim),
+        "request": count.request,
+        "wanted": "all" if count.wanted is None else count.wanted,
+        "left": {gate.name: gate.left for gate in count.gates},
+    }

@@ -1,0 +1,208 @@
+"""One turn: look at what a unit needs, decide, see it through."""
+
+from collections.abc import Callable, Iterable
+
+import structlog
+
+from reconciler.aio.queue import Closed
+from reconciler.allocator import allocate
+from reconciler.cluster.writer import Writer
+from reconciler.errors import Gone, Inconsistent, Rejected, Retry
+from reconciler.objects.claims import ResourceClaim
+from reconciler.objects.core import Pod
+from reconciler.objects.meta import ObjectKey
+from reconciler.objects.plan import Granted, Plan, Unsatisfied
+from reconciler.reconcile.decisions import Allocated, Freed, Tell, Ungated, Waits
+from reconciler.reconcile.intake import Intake
+from reconciler.reconcile.ownership import Ownership, classes_of
+from reconciler.reconcile.settling import Settler
+from reconciler.reconcile.steps import NOT_OURS, Blocked, Decide, Free, Nothing, Planner, Ungate, is_made_for
+from reconciler.reconcile.units import Kind, Unit, claims_of
+from reconciler.reconcile.waiting import Wants
+
+log = structlog.get_logger()
+
+
+class Reconciler:
+    """Takes units from the queue, any number at a time. Only writes wait; deciding does not."""
+
+    def __init__(
+        self,
+        intake: Intake,
+        writer: Writer,
+        ours: Ownership,
+        *,
+        steps: int,
+        clock: Callable[[], float],
+        tell: Tell,
+    ) -> None:
+        """`steps` bounds one search; `clock` counts seconds; `tell` hears every decision."""
+        self._intake = intake
+        self._store = intake.store
+        self._queue = intake.queue
+        self._writer = writer
+        self._ours = ours
+        self._planner = Planner(intake.store, intake.roster, ours)
+        self._settler = Settler(intake, writer)
+        self._steps = steps
+        self._clock = clock
+        self._tell = tell
+        self._reasons: dict[Unit, str] = {}
+        self._stopping = False
+        self.failures = 0
+        """Turns that ended in an error nobody expected"""
+
+    def stop(self) -> None:
+        """Begin no more turns; those under way go on to their end."""
+        self._stopping = True
+        self._queue.close()
+        self._intake.listed.set()  # who still waits for the first listing goes home
+
+    async def work(self) -> None:
+        """Take turns until stopped. Nothing is decided before every kind was listed.
+
+        Any number of workers may run. Cancelled during a write: its plan stays assumed.
+        """
+        await self._intake.listed.wait()
+        while not self._stopping:
+            try:
+                async with self._queue.take() as unit:
+                    if not self._stopping:
+                        await self.serve(unit)
+            except Closed:
+                return
+
+    async def serve(self, unit: Unit) -> None:
+        """One turn, whatever happens in it. Only a broken promise of our own passes through."""
+        try:
+            await self.turn(unit)
+        except Inconsistent:
+            raise
+        except Gone as exc:  # the watch tells the rest
+            log.debug("nothing left to do", unit=str(unit), error=str(exc))
+        except Retry as exc:
+            delay = self._again(unit, exc.after)
+            log.info("turn to be repeated", unit=str(unit), error=str(exc), pause=round(delay, 3))
+        except Rejected as exc:
+            delay = self._again(unit, 0.0)
+            log.warning("write refused", unit=str(unit), error=str(exc), pause=round(delay, 3))
+        except Exception:
+            # One odd claim must not stop the others.
+            self.failures += 1
+            delay = self._again(unit, 0.0)
+            log.exception("turn failed", unit=str(unit), pause=round(delay, 3))
+
+    async def turn(self, unit: Unit) -> None:
+        """Bring a unit from what it asks to what it holds. Safe to call at any time, twice."""
+        await self._resolve(unit)
+        match self._planner.next(unit):
+            case Nothing():
+                self._done(unit)
+            case Blocked() as blocked:
+                self._intake.waiting.drop(unit)
+                self._wait(unit, Waits(blocked.claims, _pod(unit), blocked.reason, blocked.message))
+            case Decide() as question:
+                await self._decide(unit, question)
+            case Free(claim=claim):
+                await self._writer.release(claim)
+                self._tell(Freed(claim.key, "deleted, and nobody uses it"))
+                self._done(unit)
+            case Ungate(pod=pod):
+                await self._writer.ungate(pod)
+                self._tell(Ungated(pod.key))
+                self._done(unit)
+
+    async def _decide(self, unit: Unit, question: Decide) -> None:
+        """No await between the snapshot and the assumption: the next decision must see this one."""
+        began = self._clock()
+        answer = self._answer(question)
+        if not isinstance(answer, Granted):
+            await self._refuse(unit, question, answer)
+            return
+        for plan in answer.plans:
+            self._store.assume(plan)
+        self._intake.waiting.drop(unit)
+        await self._settler.settle(list(zip(answer.plans, question.claims, strict=True)))
+        self._done(unit)
+        for plan in answer.plans:
+            self._tell(_allocated(unit, plan, self._clock() - began, answer.steps))
+
+    def _answer(self, question: Decide) -> Granted | Unsatisfied | Waits:
+        claims = question.claims
+        answer = allocate(claims, self._store.snapshot(), nodes=question.nodes, steps=self._steps)
+        if isinstance(answer, Granted):
+            for plan, claim in zip(answer.plans, claims, strict=True):
+                if (why := self._ours.trespass(claim, plan.allocation)) is not None:
+                    keys = tuple(claim.key for claim in claims)
+                    return Waits(keys, None, NOT_OURS, f"claim {claim.key}: {why}", steps=answer.steps)
+        return answer
+
+    async def _refuse(self, unit: Unit, question: Decide, answer: Waits | Unsatisfied) -> None:
+        """Let the unit wait, for a change or for its back-off; or make room for a whole decision."""
+        room = isinstance(answer, Waits) or not answer.reason.is_error
+        if room and (stuck := self._withdrawable(unit, question)):
+            for claim in stuck:
+                self._intake.observe(await self._writer.withdraw(claim))
+                self._tell(Freed(claim.key, "the other claims of its pod do not fit where it is"))
+            return
+        classes = frozenset(name for claim in question.claims for _, name in classes_of(claim))
+        self._intake.waiting.add(unit, Wants(classes, room))
+        self._wait(unit, _waits(unit, answer))
+        self._intake.put(unit, after=self._queue.failed(unit))
+
+    def _withdrawable(self, unit: Unit, question: Decide) -> list[ResourceClaim]:
+        """Claims that hold the pod to a node where the rest of it does not fit, and are its alone.
+
+        Half of a joint decision may be all that was written before a crash.
+        """
+        pod = self._store.pods.get(unit.key) if unit.kind is Kind.POD else None
+        if pod is None or not pod.gated:
+            return []
+        return [c for c in question.held if is_made_for(c, pod) and not c.status.reserved_for]
+
+    async def _resolve(self, unit: Unit) -> None:
+        """Settle writes of earlier turns that got no answer."""
+        for key in self._claims(unit):
+            claim = self._store.claims.get(key)
+            if claim is not None:
+                await self._settler.resolve(claim)
+
+    def _claims(self, unit: Unit) -> Iterable[ObjectKey]:
+        if unit.kind is Kind.CLAIM:
+            return (unit.key,)
+        pod: Pod | None = self._store.pods.get(unit.key)
+        return claims_of(pod) if pod is not None else ()
+
+    def _again(self, unit: Unit, after: float) -> float:
+        """Another turn later, also for those that share a claim with the unit and found it taken care of."""
+        delay = max(self._queue.failed(unit), after)
+        sharing = {other for key in self._claims(unit) for other in self._intake.roster.units(key)}
+        for other in (unit, *sorted(sharing - {unit})):
+            self._intake.put(other, after=delay)
+        return delay
+
+    def _wait(self, unit: Unit, waits: Waits) -> None:
+        if self._reasons.get(unit) != waits.reason:
+            self._reasons[unit] = waits.reason
+            self._tell(waits)
+
+    def _done(self, unit: Unit) -> None:
+        self._intake.waiting.drop(unit)
+        self._queue.forget(unit)
+        self._reasons.pop(unit, None)
+
+
+def _pod(unit: Unit) -> ObjectKey | None:
+    return unit.key if unit.kind is Kind.POD else None
+
+
+def _waits(unit: Unit, answer: Waits | Unsatisfied) -> Waits:
+    counts = answer.counts
+    return Waits(
+        answer.claims, _pod(unit), str(answer.reason), answer.message, answer.nodes, answer.steps, counts
+    )
+
+
+def _allocated(unit: Unit, plan: Plan, seconds: float, steps: int) -> Allocated:
+    devices = tuple(result.id for result in plan.allocation.devices.results)
+    return Allocated(plan.claim, _pod(unit), plan.node, devices, seconds, steps)

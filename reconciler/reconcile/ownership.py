@@ -1,0 +1,67 @@
+"""Which claims are ours to decide, and which devices are ours to give."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from reconciler.objects.claims import Allocation, ResourceClaim
+
+MANAGED = "dra-reconciler.io/managed"
+"""The label of claims that we allocate whether or not a pod names them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ownership:
+    """What this allocator has for itself. The API protects a claim from two writers, never a device."""
+
+    all_claims: bool = False
+    """Whether every claim is ours, labelled or not"""
+    drivers: frozenset[str] = frozenset()
+    classes: frozenset[str] = frozenset()
+    alone: bool = False
+    """Whether there is no other allocator, so that all devices are ours"""
+
+    @property
+    def writes(self) -> bool:
+        """Whether there is any device that we may give."""
+        return self.alone or bool(self.drivers or self.classes)
+
+    def claims(self, claim: ResourceClaim) -> bool:
+        """Whether a claim is ours by itself; a gated pod makes its claims ours as well."""
+        return self.all_claims or claim.metadata.labels.get(MANAGED) == "true"
+
+    def frees(self, claim: ResourceClaim) -> bool:
+        """Whether freeing a claim that is being deleted falls to us."""
+        if self.claims(claim):
+            return True
+        devices = claim.allocation.devices.results if claim.allocation else ()
+        return bool(devices) and self.trespass(claim, claim.allocation) is None
+
+    def foreign_class(self, claim: ResourceClaim) -> str | None:
+        """Why no device at all may be given to a claim, as far as its classes tell."""
+        if self.alone or self.drivers:
+            return None
+        foreign = sorted({name for _, name in classes_of(claim)} - self.classes)
+        if not foreign:
+            return None
+        return f"class {foreign[0]} is not ours: ours are {', '.join(sorted(self.classes))}"
+
+    def trespass(self, claim: ResourceClaim, allocation: Allocation | None) -> str | None:
+        """Why an allocation may not be written: the first device that is not ours. None if all are."""
+        if self.alone or allocation is None:
+            return None
+        class_of = dict(classes_of(claim))
+        for device in allocation.devices.results:
+            if device.driver not in self.drivers and class_of.get(device.request) not in self.classes:
+                return (
+                    f"device {device.id} is not ours: neither its driver nor its class is among those we own"
+                )
+        return None
+
+
+def classes_of(claim: ResourceClaim) -> Iterator[tuple[str, str]]:
+    """Request, or `request/alternative`, and the class it names."""
+    for request in claim.spec.devices.requests:
+        if request.exactly is not None:
+            yield request.name, request.exactly.device_class_name
+        for alternative in request.first_available:
+            yield f"{request.name}/{alternative.name}", alternative.device_class_name

@@ -1,0 +1,166 @@
+"""What a unit needs next, read off the picture as it is now. Decides nothing about devices."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from reconciler.errors import Rejected
+from reconciler.inventory.store import Store
+from reconciler.objects.claims import FINALIZER, Allocation, ResourceClaim
+from reconciler.objects.core import Pod
+from reconciler.objects.meta import ObjectKey
+from reconciler.objects.plan import Reason
+from reconciler.reconcile.ownership import Ownership
+from reconciler.reconcile.placement import candidates
+from reconciler.reconcile.units import Kind, Roster, Unit, claims_of, is_live
+
+NOT_OURS = "NotOurs"
+"""The reason where devices may be free, but belong to another allocator."""
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing:
+    """All is as it should be, or somebody else's turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked:
+    """Something has to happen to the unit's own objects first. Their change brings the unit back."""
+
+    claims: tuple[ObjectKey, ...]
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Decide:
+    """Find devices for these claims together."""
+
+    claims: tuple[ResourceClaim, ...]
+    nodes: tuple[str, ...] | None
+    """Where; None for anywhere"""
+    held: tuple[ResourceClaim, ...] = ()
+    """Claims of the same pod that are allocated already"""
+
+
+@dataclass(frozen=True, slots=True)
+class Free:
+    """A claim is being deleted and nobody uses it."""
+
+    claim: ResourceClaim
+
+
+@dataclass(frozen=True, slots=True)
+class Ungate:
+    """All claims of the pod are allocated."""
+
+    pod: Pod
+
+
+Step = Nothing | Blocked | Decide | Free | Ungate
+
+
+class Planner:
+    """Reads the picture. Changes nothing."""
+
+    def __init__(self, store: Store, roster: Roster, ours: Ownership) -> None:
+        self._store = store
+        self._roster = roster
+        self._ours = ours
+
+    def next(self, unit: Unit) -> Step:
+        """What the unit needs."""
+        if unit.kind is Kind.POD:
+            pod = self._store.pods.get(unit.key)
+            return self._pod(pod) if pod is not None and is_live(pod) else Nothing()
+        claim = self._store.claims.get(unit.key)
+        return self._claim(claim) if claim is not None else Nothing()
+
+    def _claim(self, claim: ResourceClaim) -> Step:
+        if claim.deleting:
+            return self._deleted(claim)
+        if claim.allocation is not None or not self._ours.claims(claim) or self._pending(claim):
+            return Nothing()
+        if self._roster.users(claim.key):  # its pods decide, who know on which nodes they may run
+            return Nothing()
+        problem = self._problem(claim.key, None)
+        return problem or self._allowed((claim,)) or Decide((claim,), None)
+
+    def _deleted(self, claim: ResourceClaim) -> Step:
+        idle = (
+            FINALIZER not in claim.metadata.finalizers
+            or claim.status.reserved_for
+            or self._pending(claim)
+            or not self._ours.frees(claim)
+        )
+        return Nothing() if idle else Free(claim)
+
+    def _pod(self, pod: Pod) -> Step:
+        keys = claims_of(pod)
+        if not pod.gated and not any(self._decidable(key) for key in keys):
+            return Nothing()
+        missing = sorted(name for name, claim in pod.claim_names().items() if claim is None)
+        if missing:
+            return Blocked(keys, "ClaimNotMade", f"no claim was made yet from the template of {missing[0]}")
+        for key in keys:
+            if (problem := self._problem(key, pod)) is not None:
+                return Blocked(keys, problem.reason, problem.message)
+        claims = [self._store.claims[key] for key in keys]
+        if any(self._pending(claim) for claim in claims):
+            return Nothing()  # whoever writes it puts us back when it is written
+        held = tuple(claim for claim in claims if claim.allocation is not None)
+        todo = tuple(c for c in claims if c.allocation is None and (pod.gated or self._ours.claims(c)))
+        if not todo:
+            return Ungate(pod) if pod.gated else Nothing()
+        return self._allowed(todo) or self._placed(pod, todo, held)
+
+    def _placed(self, pod: Pod, todo: tuple[ResourceClaim, ...], held: tuple[ResourceClaim, ...]) -> Step:
+        nodes = self._store.snapshot().topology.nodes
+        try:
+            return Decide(todo, candidates(pod, _allocations(held), nodes), held)
+        except Rejected as exc:
+            return Blocked(tuple(claim.key for claim in todo), Reason.NODE_SELECTOR, str(exc))
+
+    def _decidable(self, key: ObjectKey) -> bool:
+        claim = self._store.claims.get(key)
+        return claim is not None and claim.allocation is None and self._ours.claims(claim)
+
+    def _pending(self, claim: ResourceClaim) -> bool:
+        return self._store.assumed(claim.metadata.uid) is not None
+
+    def _problem(self, key: ObjectKey, pod: Pod | None) -> Blocked | None:
+        """Why a claim cannot be used by a pod, or on its own, whatever devices there are (SCHED-1)."""
+        refused = self._store.refused.get(("ResourceClaim", key))
+        if refused is not None:
+            return Blocked((key,), "ClaimRefused", refused)
+        claim = self._store.claims.get(key)
+        if claim is None:
+            return Blocked((key,), "ClaimNotFound", f"claim {key} does not exist")
+        if claim.deleting:
+            return Blocked((key,), "ClaimDeleting", f"claim {key} is being deleted")
+        if pod is not None and _made_for_another(claim, pod):
+            return Blocked((key,), "ClaimOfOtherPod", f"claim {key} was made from a template for another pod")
+        return None
+
+    def _allowed(self, claims: tuple[ResourceClaim, ...]) -> Blocked | None:
+        for claim in claims:
+            if (foreign := self._ours.foreign_class(claim)) is not None:
+                keys = tuple(claim.key for claim in claims)
+                return Blocked(keys, NOT_OURS, f"claim {claim.key}: {foreign}")
+        return None
+
+
+def _allocations(claims: tuple[ResourceClaim, ...]) -> Iterator[Allocation]:
+    return (claim.allocation for claim in claims if claim.allocation is not None)
+
+
+def _made_for_another(claim: ResourceClaim, pod: Pod) -> bool:
+    by_template = {e.name for e in pod.spec.resource_claims if e.resource_claim_template_name is not None}
+    made = {name for entry, name in pod.claim_names().items() if entry in by_template}
+    return claim.key.name in made and not is_made_for(claim, pod)
+
+
+def is_made_for(claim: ResourceClaim, pod: Pod) -> bool:
+    """Whether a claim was made from a template for this very pod."""
+    return any(
+        owner.controller and owner.uid == pod.metadata.uid for owner in claim.metadata.owner_references
+    )

@@ -1,0 +1,69 @@
+"""What is decided at one time: a claim on its own, or all claims of one pod."""
+
+from collections.abc import Iterable, Iterator, Set
+from enum import StrEnum
+from typing import NamedTuple
+
+from reconciler.objects.core import Pod
+from reconciler.objects.meta import ObjectKey
+
+
+class Kind(StrEnum):
+    """What a unit is named after."""
+
+    CLAIM = "claim"
+    POD = "pod"
+
+
+class Unit(NamedTuple):
+    """The key of one turn."""
+
+    kind: Kind
+    key: ObjectKey
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.key}"
+
+
+def is_live(pod: Pod) -> bool:
+    """Whether a pod may still use its claims."""
+    return not pod.finished and pod.metadata.deletion_timestamp is None
+
+
+def claims_of(pod: Pod) -> tuple[ObjectKey, ...]:
+    """The claims a pod names, in its order; one that is named twice is one claim."""
+    names = (name for name in pod.claim_names().values() if name is not None)
+    return tuple(dict.fromkeys(ObjectKey(pod.key.namespace, name) for name in names))
+
+
+class Roster:
+    """Which live pods name which claim. Kept up to date pod by pod."""
+
+    def __init__(self) -> None:
+        self._claims: dict[ObjectKey, tuple[ObjectKey, ...]] = {}
+        self._pods: dict[ObjectKey, set[ObjectKey]] = {}
+
+    def users(self, claim: ObjectKey) -> Set[ObjectKey]:
+        """The live pods that name a claim."""
+        return self._pods.get(claim, frozenset())
+
+    def units(self, claim: ObjectKey) -> Iterator[Unit]:
+        """Every unit that decides about a claim: itself, and its pods."""
+        yield Unit(Kind.CLAIM, claim)
+        for pod in self.users(claim):
+            yield Unit(Kind.POD, pod)
+
+    def note(self, key: ObjectKey, pod: Pod | None) -> Iterable[ObjectKey]:
+        """Take in the present state of a pod. Returns the claims that it names no longer."""
+        before = self._claims.pop(key, ())
+        now = claims_of(pod) if pod is not None and is_live(pod) else ()
+        for claim in before:
+            if claim not in now:
+                self._pods[claim].discard(key)
+                if not self._pods[claim]:
+                    del self._pods[claim]
+        for claim in now:
+            self._pods.setdefault(claim, set()).add(key)
+        if now:
+            self._claims[key] = now
+        return [claim for claim in before if claim not in now]

@@ -1,0 +1,121 @@
+"""Every knob: what it does, its unit, and why its default is what it is.
+
+Flags win over the environment (`DRA_RECONCILER_` and the field's name), which wins over the file.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import Field, ValidationError, field_validator
+from pydantic_settings import (
+    BaseSettings,
+    NoDecode,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    YamlConfigSettingsSource,
+)
+
+from reconciler.errors import Rejected
+
+Names = Annotated[frozenset[str], NoDecode]
+"""Names; in the environment separated by commas."""
+
+
+class Settings(BaseSettings):
+    """How the reconciler runs. Frozen once read; a name that is not declared here is refused."""
+
+    model_config = SettingsConfigDict(frozen=True, extra="forbid", env_prefix="DRA_RECONCILER_")
+
+    server: str | None = None
+    """URL of an API server that asks for no credentials, such as `kubectl proxy`. None: use a kubeconfig."""
+
+    kubeconfig: str | None = None
+    """Path of a kubeconfig. None: KUBECONFIG, then ~/.kube/config, then the service account of our pod."""
+
+    context: str | None = None
+    """Context of the kubeconfig. None: its current one."""
+
+    embedded: bool = False
+    """Start an API server in this process and reconcile against it. Nobody else allocates there, so
+    everything on it is ours."""
+
+    port: int = Field(default=0, ge=0, le=65535)
+    """Port of the embedded server. 0 takes a free one, which is printed."""
+
+    all_claims: bool = False
+    """Allocate every claim. Otherwise only those labelled `dra-reconciler.io/managed: "true"` and those
+    of pods with our scheduling gate: claims are kube-scheduler's unless somebody says so."""
+
+    own_drivers: Names = frozenset()
+    """Drivers whose devices no other allocator gives out. The API protects a claim from two writers, but
+    never a device; so without an owned driver or class nothing is written to a live cluster."""
+
+    own_classes: Names = frozenset()
+    """Device classes whose devices no other allocator gives out."""
+
+    semantics: Literal["1.36", "1.37"] = "1.37"
+    """The Kubernetes release whose rules apply where releases differ."""
+
+    feature_gates: str = ""
+    """Feature gates that differ from all-on, as `A=true,B=false`. Set those that are off on your server:
+    it drops fields of features that are off."""
+
+    search_steps: int = Field(default=100_000, ge=1)
+    """Devices tried for one decision before giving up. Counted, not timed, so that the same cluster gives
+    the same answer on a slow machine."""
+
+    writers: int = Field(default=32, ge=1)
+    """Units whose writes may be under way at once. One write takes a server about two milliseconds, most
+    of it waiting for its disk; beyond this they only queue up on its side."""
+
+    write_seconds: float = Field(default=10.0, gt=0)
+    """How long a write may take before it counts as unanswered."""
+
+    backoff_base_seconds: float = Field(default=0.1, gt=0)
+    """First pause of a unit that failed or waits; doubles each time, less up to half of it. Short, because
+    most failures are conflicts, which are over when they are noticed."""
+
+    backoff_cap_seconds: float = Field(default=60.0, gt=0)
+    """Longest such pause. Units that wait for devices are woken by changes; asking again is only a net."""
+
+    drain_seconds: float = Field(default=25.0, ge=0)
+    """How long begun writes may take after SIGTERM. Below the 30 s that Kubernetes gives a pod to end."""
+
+    log_format: Literal["auto", "json", "console"] = "auto"
+    """JSON lines, or coloured text. `auto` is text on a terminal and JSON elsewhere."""
+
+    @field_validator("own_drivers", "own_classes", mode="before")
+    @classmethod
+    def _split(cls, value: Any) -> Any:
+        return (
+            [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+        )
+
+
+def load(flags: Mapping[str, Any], file: Path | None) -> Settings:
+    """Settings from flags, the environment and a YAML file. Raises Rejected, naming the field."""
+
+    class FromFile(Settings):
+        @classmethod
+        def settings_customise_sources(
+            cls,
+            settings_cls: type[BaseSettings],
+            init_settings: PydanticBaseSettingsSource,
+            env_settings: PydanticBaseSettingsSource,
+            dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - called by name
+            file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        ) -> tuple[PydanticBaseSettingsSource, ...]:
+            return init_settings, env_settings, YamlConfigSettingsSource(settings_cls, yaml_file=file)
+
+    if file is not None and not file.is_file():
+        raise Rejected(f"settings file {file}: there is no such file")
+    try:
+        return FromFile(**flags)
+    except ValidationError as exc:
+        problem = exc.errors(include_url=False, include_context=False)[0]
+        where = ".".join(map(str, problem["loc"]))
+        raise Rejected(f"setting {where}: {problem['msg']}") from exc
+    except (OSError, yaml.YAMLError, ValueError) as exc:
+        raise Rejected(f"settings file {file}: {exc}") from exc
