@@ -26,6 +26,9 @@ class _Waiting(Generic[K]):
     key: K
     priority: Priority
     order: int
+    """The number of the put that made the key wait: first in, first out."""
+    number: int
+    """Of the put that made this entry; tells it from its predecessors in a heap."""
     due: float
     """Loop time from which it may be taken; the time of the put when there was no delay."""
 
@@ -42,8 +45,8 @@ class Queue(Generic[K]):
         self._cap = cap
         self._random = random
         self._waiting: dict[K, _Waiting[K]] = {}
-        self._ready: list[tuple[Priority, int, _Waiting[K]]] = []
-        self._later: list[tuple[float, int, _Waiting[K]]] = []
+        self._ready: list[tuple[Priority, int, int, _Waiting[K]]] = []
+        self._later: list[tuple[float, int, int, _Waiting[K]]] = []
         self._owned: set[K] = set()
         self._again: dict[K, tuple[Priority, float]] = {}
         self._failures: dict[K, int] = {}
@@ -136,9 +139,9 @@ class Queue(Generic[K]):
             if (priority, due) == (known.priority, known.due):
                 return
         self._puts += 1
-        waiting = _Waiting(key, priority, known.order if known else self._puts, due)
+        waiting = _Waiting(key, priority, known.order if known else self._puts, self._puts, due)
         self._waiting[key] = waiting
-        heapq.heappush(self._later, (due, waiting.order, waiting))
+        heapq.heappush(self._later, (due, waiting.order, waiting.number, waiting))
         self._arm()
 
     def _arm(self) -> None:
@@ -149,12 +152,12 @@ class Queue(Generic[K]):
             self._timer = None
         self._sweep()
         while self._later and self._later[0][0] <= loop.time():
-            _, order, waiting = heapq.heappop(self._later)
+            *_, waiting = heapq.heappop(self._later)
             if self._current(waiting):
-                heapq.heappush(self._ready, (waiting.priority, order, waiting))
+                heapq.heappush(self._ready, (waiting.priority, waiting.order, waiting.number, waiting))
                 self._wake_taker()
         if self._closed:
-            for _, _, waiting in self._later:
+            for *_, waiting in self._later:
                 if self._current(waiting):
                     del self._waiting[waiting.key]
             self._later.clear()
@@ -164,8 +167,8 @@ class Queue(Generic[K]):
     def _sweep(self) -> None:
         """Rebuild heaps that hold mostly replaced entries, so that memory follows the keys."""
         if len(self._later) + len(self._ready) > 2 * len(self._waiting) + SLACK:
-            self._later = [entry for entry in self._later if self._current(entry[2])]
-            self._ready = [entry for entry in self._ready if self._current(entry[2])]
+            self._later = [entry for entry in self._later if self._current(entry[-1])]
+            self._ready = [entry for entry in self._ready if self._current(entry[-1])]
             heapq.heapify(self._later)
             heapq.heapify(self._ready)
 
@@ -175,7 +178,7 @@ class Queue(Generic[K]):
     async def _next(self) -> K:
         while True:
             while self._ready:
-                _, _, waiting = heapq.heappop(self._ready)
+                *_, waiting = heapq.heappop(self._ready)
                 if self._current(waiting):
                     del self._waiting[waiting.key]
                     return waiting.key

@@ -3,6 +3,7 @@
 import asyncio
 from pathlib import Path
 
+import yaml
 from kubernetes_asyncio.client import Configuration
 from kubernetes_asyncio.config import ConfigException, load_incluster_config
 from kubernetes_asyncio.config.kube_config import (
@@ -13,6 +14,9 @@ from kubernetes_asyncio.config.kube_config import (
 )
 
 from reconciler.errors import Rejected, Retry
+
+# The library meets a file that is no map with a TypeError.
+_UNUSABLE = (ConfigException, OSError, yaml.YAMLError, TypeError)
 
 REFRESH_SECONDS = 60.0
 """How often tokens are looked at again. Plugins and files renew theirs minutes before they expire."""
@@ -33,8 +37,8 @@ async def configuration_for(
             await _from_kubeconfig(configuration, location, context)
         else:
             load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
-    except (ConfigException, OSError) as exc:
-        raise Rejected(f"no way to reach a cluster: {exc}") from exc
+    except _UNUSABLE as exc:
+        raise Rejected(f"no way to reach a cluster: {location}: {exc}") from exc
     return configuration
 
 
@@ -67,5 +71,5 @@ class _Refresh:
         self._due = now + REFRESH_SECONDS
         try:
             await self._loader.load_and_set(configuration)
-        except (ConfigException, OSError) as exc:
+        except _UNUSABLE as exc:
             raise Retry(f"credentials could not be renewed: {exc}") from exc

@@ -4,6 +4,7 @@ The client library is used for credentials and TLS only. Its generated calls, it
 watch are not.
 """
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 
@@ -56,11 +57,14 @@ class HttpTransport:
         timeout: float,  # noqa: ASYNC109 - see Transport
     ) -> Response:
         """See `Transport.request`."""
-        limits = aiohttp.ClientTimeout(total=timeout, sock_connect=CONNECT_SECONDS)
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout
+        headers = {**await self._headers(timeout), "Content-Type": content_type}
+        # A total of 0 would mean none.
+        left = max(deadline - loop.time(), 0.001)
+        limits = aiohttp.ClientTimeout(total=left, sock_connect=CONNECT_SECONDS)
         try:
-            async with await self._open(
-                method, path, query, limits, body=body, content_type=content_type
-            ) as response:
+            async with await self._open(method, path, query, limits, headers=headers, body=body) as response:
                 return Response(response.status, response.headers, await _whole(response))
         except (aiohttp.ClientError, OSError) as exc:
             raise _failure(method, path, exc) from exc
@@ -68,9 +72,10 @@ class HttpTransport:
     @asynccontextmanager
     async def stream(self, path: str, *, query: Query, idle: float) -> AsyncIterator[AsyncIterator[bytes]]:
         """See `Transport.stream`."""
+        headers = await self._headers(idle)
         limits = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=idle)
         try:
-            response = await self._open("GET", path, query, limits)
+            response = await self._open("GET", path, query, limits, headers=headers)
         except (aiohttp.ClientError, OSError) as exc:
             raise _failure("GET", path, exc) from exc
         try:
@@ -84,6 +89,16 @@ class HttpTransport:
         finally:
             response.close()  # not released: events of the old watch may still be on their way
 
+    async def _headers(self, seconds: float) -> dict[str, str]:
+        """Headers with credentials. A plugin that renews them may hang, and nothing is sent until it ends."""
+        headers = {"Accept": "application/json", "User-Agent": "dra-reconciler"}
+        try:
+            async with asyncio.timeout(seconds):
+                await self._api.update_params_for_auth(headers, [], ["BearerToken"])
+        except TimeoutError as exc:
+            raise Retry(f"credentials were not renewed within {seconds} s") from exc
+        return headers
+
     async def _open(
         self,
         method: str,
@@ -91,11 +106,9 @@ class HttpTransport:
         query: Query,
         limits: aiohttp.ClientTimeout,
         *,
+        headers: dict[str, str],
         body: bytes | None = None,
-        content_type: str = "application/json",
     ) -> aiohttp.ClientResponse:
-        headers = {"Accept": "application/json", "Content-Type": content_type, "User-Agent": "dra-reconciler"}
-        await self._api.update_params_for_auth(headers, [], ["BearerToken"])
         rest = self._api.rest_client
         return await rest.pool_manager.request(
             method,

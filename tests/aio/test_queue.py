@@ -1,6 +1,9 @@
 """Keys wait once, have one owner, back off, and are never lost. Time is virtual."""
 
 import asyncio
+import random
+
+import pytest
 
 from reconciler.aio.queue import Closed, Queue
 
@@ -201,6 +204,55 @@ async def test_a_key_is_released_when_its_owner_is_cancelled():
     await settle()
     worker.cancel()
     assert await taken(queue) == "a"
+
+
+@pytest.mark.parametrize("seed", range(40))
+async def test_whatever_happens_no_put_is_lost_and_no_key_has_two_owners(seed):
+    """Puts, delays, wake-ups, failures and cancelled workers, in any order."""
+    rng = random.Random(seed)
+    queue = make_queue(rng.random)
+    keys = "abcdef"[: 1 + seed % 6]
+    owed: dict[str, float] = {}
+    owned: set[str] = set()
+    failing = 0.3
+
+    async def work() -> None:
+        while True:
+            async with queue.take() as key:
+                assert key not in owned
+                owned.add(key)
+                owed.pop(key, None)
+                try:
+                    await asyncio.sleep(rng.choice([0, 0, 1, 5]))
+                finally:
+                    owned.discard(key)
+                    if rng.random() < failing:
+                        put(key, queue.failed(key))
+
+    def put(key: str, after: float) -> None:
+        owed[key] = min(owed.get(key, 1e9), asyncio.get_running_loop().time() + after)
+        queue.put(key, priority=(rng.randrange(3),), after=after)
+
+    workers = [asyncio.create_task(work()) for _ in range(3)]
+    for _ in range(200):
+        match rng.randrange(5):
+            case 0 | 1:
+                put(rng.choice(keys), rng.choice([0, 0, 2, 30]))
+            case 2:
+                queue.wake(rng.sample(keys, rng.randint(0, len(keys))))
+            case 3:
+                await asyncio.sleep(rng.choice([0, 0.5, 3]))
+            case 4:
+                index = rng.randrange(3)
+                workers[index].cancel()
+                workers[index] = asyncio.create_task(work())
+    failing = 0.0
+    await asyncio.sleep(1000)
+    assert (owed, len(queue), queue.oldest_age) == ({}, 0, 0)
+    for worker in workers:
+        worker.cancel()
+    ends = await asyncio.gather(*workers, return_exceptions=True)
+    assert [type(end) for end in ends] == [asyncio.CancelledError] * 3
 
 
 async def test_the_oldest_age_counts_from_when_a_key_could_have_been_taken():

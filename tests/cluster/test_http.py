@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 import yaml
 from aiohttp import web
+from kubernetes_asyncio.client import ApiClient, Configuration
 
 from reconciler.cluster import credentials
 from reconciler.cluster.client import Client
-from reconciler.cluster.http import connect
+from reconciler.cluster.http import HttpTransport, connect
 from reconciler.cluster.kinds import NODE
 from reconciler.errors import Rejected, Relist, Retry, Undecided
 from reconciler.objects.meta import ObjectKey
@@ -221,6 +222,25 @@ async def test_a_token_that_is_renewed_in_its_file_is_used(tmp_path, monkeypatch
             token.unlink()
             with pytest.raises(Retry, match="credentials could not be renewed"):
                 await Client(transport).fetch("/")
+
+
+async def test_waiting_for_credentials_counts_and_sends_nothing():
+    """A write must not go out after its deadline, however long a plugin took."""
+    configuration = Configuration(host="http://127.0.0.1:1", api_key={"BearerToken": "old"})
+    configuration.refresh_api_key_hook = lambda _: asyncio.Event().wait()
+    async with ApiClient(configuration) as api:
+        with pytest.raises(Retry, match="credentials") as caught:
+            await Client(HttpTransport(api), write_seconds=0.05).patch(NODE, KEY, {})
+        assert type(caught.value) is Retry
+
+
+@pytest.mark.parametrize("text", ["", "[1]", "{a", "a: b", "clusters: 3"])
+async def test_a_file_that_is_no_kubeconfig_is_named(tmp_path, text):
+    path = tmp_path / "config"
+    path.write_text(text)
+    with pytest.raises(Rejected, match=str(path)):
+        async with connect(kubeconfig=str(path)):
+            pass
 
 
 @pytest.mark.parametrize(
