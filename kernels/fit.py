@@ -1,0 +1,57 @@
+"""What is left in counter sets, and which devices still fit into it."""
+
+import numpy as np
+
+from kernels.types import Amounts, Codes, Mask
+
+
+def fits(left: Amounts, table: Amounts, sets: Codes, draws: Codes) -> Mask:
+    """Devices that could be taken next, each judged on its own.
+
+    left  (S, C)  what each set still has; negative where it is over-committed
+    table (P, C)  distinct draws
+    sets  (D, K)  the sets each device draws from, -1 for none
+    draws (D, K)  row of `table` for each of them
+    ->    (D,)    a device that draws nothing from an exhausted counter fits
+    """
+    ok = np.ones(sets.shape[0], dtype=np.bool_)
+    for k in range(sets.shape[1]):
+        used = sets[:, k] >= 0
+        if not used.any():
+            continue
+        wanted = table.take(draws[:, k], axis=0, mode="clip")
+        there = left.take(sets[:, k], axis=0, mode="clip")
+        ok &= ~used | ((wanted <= there) | (wanted == 0)).all(axis=1)
+    return ok
+
+
+def drawn(size: int, table: Amounts, sets: Codes, draws: Codes) -> Amounts:
+    """What some devices draw together from each set.
+
+    size          number of sets, S
+    table (P, C)  distinct draws
+    sets  (D, K)  the sets each of the devices draws from, -1 for none
+    draws (D, K)  row of `table` for each of them
+    ->    (S, C)
+    """
+    total = np.zeros((size, table.shape[1]), dtype=np.int64)
+    for k in range(sets.shape[1]):
+        used = sets[:, k] >= 0
+        np.add.at(total, sets[used, k], table[draws[used, k]])
+    return total
+
+
+def take(left: Amounts, table: Amounts, sets: Codes, draws: Codes) -> Amounts:
+    """What is left after one device has drawn; `left` itself is unchanged.
+
+    left  (S, C)
+    table (P, C)
+    sets  (K,)   of that device
+    draws (K,)
+    ->    (S, C)
+    """
+    after = left.copy()
+    for k in range(sets.shape[0]):
+        if sets[k] >= 0:
+            after[sets[k]] -= table[draws[k]]
+    return after

@@ -1,0 +1,41 @@
+"""From a code to the rows that carry it."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from kernels.types import Codes, Rows
+
+
+class Inverse(NamedTuple):
+    """Rows by code: the rows of code `c` are `rows[start[c] : start[c + 1]]`, ascending."""
+
+    rows: Rows
+    start: Rows
+
+    def of(self, code: int) -> Rows:
+        """(n,) the rows that carry one code."""
+        return self.rows[self.start[code] : self.start[code + 1]]
+
+    def of_any(self, codes: Rows) -> Rows:
+        """(n,) the rows that carry at least one of the codes, ascending and each once."""
+        if len(codes) == 1:
+            return self.of(int(codes[0]))
+        if len(codes) == 0:
+            return self.rows[:0]
+        return np.unique(np.concatenate([self.of(int(code)) for code in codes]))
+
+
+def invert(codes: Codes, size: int) -> Inverse:
+    """The index from code to rows.
+
+    codes (D,) or (D, K)  values below `size`; negative ones are left out
+    size                  number of codes
+    """
+    flat = codes.reshape(-1)
+    width = codes.shape[1] if codes.ndim == 2 else 1
+    kept = np.flatnonzero(flat >= 0)
+    order = kept[np.argsort(flat[kept], kind="stable")]
+    start = np.zeros(size + 1, dtype=np.intp)
+    np.cumsum(np.bincount(flat[kept], minlength=size), out=start[1:])
+    return Inverse(rows=order // width, start=start)

@@ -1,0 +1,207 @@
+"""Counter sets of one pool as rows of integers, each counter in a unit that holds all its amounts exactly.
+
+Source: section 10 of the rules; POOL-11 for what makes a pool invalid.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import gcd
+from typing import NamedTuple
+
+import numpy as np
+
+from kernels.types import Amounts, Codes
+from reconciler.inventory.block import Block
+from reconciler.inventory.vocabulary import Lexicon
+from reconciler.objects.quantity import INT64_MAX
+
+MAX_COUNTERS = 128
+"""Counters of one set. The API allows 32; older shapes may need more, none may widen the matrix at will."""
+MAX_SETS_PER_DEVICE = 8
+"""Sets one device draws from. The API allows 2; nested partitions of older shapes need one a level."""
+
+
+class SetID(NamedTuple):
+    """A counter set, within its pool. Generations do not share counters."""
+
+    generation: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class CounterSetColumns:
+    """What one counter set publishes; counter i is `counters[i]` and counts in `units[i]` billionths."""
+
+    id: SetID
+    counters: tuple[str, ...]
+    units: tuple[int, ...]
+    totals: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PoolCounters:
+    """The counter sets of a pool and what its n devices draw from them."""
+
+    sets: tuple[CounterSetColumns, ...]
+    of_device: Codes
+    """(n, k) position in `sets`, -1 for none"""
+    draws: Codes
+    """(n, k) row of the table of draws, -1 for none"""
+    problems: dict[int, str]
+    """generation -> why its counters are invalid"""
+
+
+class DrawTable:
+    """Distinct draws of the whole fleet: equal amounts share a row. Only grows."""
+
+    def __init__(self) -> None:
+        self._rows: dict[tuple[int, ...], int] = {}
+        self._matrix = np.zeros((0, 0), dtype=np.int64)
+
+    def row(self, amounts: tuple[int, ...]) -> int:
+        """The row that holds these amounts."""
+        return self._rows.setdefault(amounts, len(self._rows))
+
+    def matrix(self, width: int) -> Amounts:
+        """(P, C) all rows, padded with zeros to at least `width` counters. Read-only."""
+        width = max([width, self._matrix.shape[1], *map(len, self._rows)])
+        if self._matrix.shape != (len(self._rows), width):
+            matrix = np.zeros((len(self._rows), width), dtype=np.int64)
+            for amounts, row in self._rows.items():
+                matrix[row, : len(amounts)] = amounts
+            matrix.setflags(write=False)
+            self._matrix = matrix
+        return self._matrix
+
+
+def compile_counters(blocks: tuple[Block, ...], words: Lexicon, table: DrawTable) -> PoolCounters:
+    """The counter columns of a pool whose slices are `blocks`, in device order."""
+    problems: dict[int, str] = {}
+    published: dict[SetID, dict[str, int]] = {}
+    for block in blocks:
+        for counters in block.slice.spec.shared_counters:
+            key = SetID(block.generation, counters.name)
+            if key in published:
+                problems.setdefault(key.generation, f"two counter sets are named {counters.name}")
+            elif len(counters.counters) > MAX_COUNTERS:
+                problems.setdefault(
+                    key.generation, f"counter set {counters.name}: more than {MAX_COUNTERS} counters"
+                )
+            else:
+                published[key] = {name: c.value.nanos for name, c in counters.counters.items()}
+    drawn = _draws_by_set(blocks, words, published, problems)
+    sets = tuple(
+        _columns(key, published[key], drawn.get(key, {}), words, problems) for key in sorted(published)
+    )
+    return _encode(blocks, sets, words, table, problems)
+
+
+def _draws_by_set(
+    blocks: tuple[Block, ...],
+    words: Lexicon,
+    published: dict[SetID, dict[str, int]],
+    problems: dict[int, str],
+) -> dict[SetID, dict[int, int]]:
+    """Set -> draw code -> how many devices draw that. References to nothing become problems (POOL-11.3)."""
+    drawn: dict[SetID, dict[int, int]] = {}
+    for block in blocks:
+        if block.sets.shape[1] > MAX_SETS_PER_DEVICE:
+            problems.setdefault(
+                block.generation, f"a device draws from more than {MAX_SETS_PER_DEVICE} counter sets"
+            )
+            continue
+        pairs, counts = np.unique(
+            np.stack([block.sets.ravel(), block.draws.ravel()], axis=1), axis=0, return_counts=True
+        )
+        for (set_code, draw), count in zip(pairs.tolist(), counts.tolist(), strict=True):
+            if set_code < 0:
+                continue
+            key = SetID(block.generation, words.sets.values[set_code])
+            problem = _dangling(key, words.draws.values[draw], published, block)
+            if problem:
+                problems.setdefault(key.generation, problem)
+                continue
+            of_set = drawn.setdefault(key, {})
+            of_set[draw] = of_set.get(draw, 0) + count
+    return drawn
+
+
+def _dangling(
+    key: SetID, draw: tuple[tuple[str, int], ...], published: dict[SetID, dict[str, int]], block: Block
+) -> str:
+    where = f"slice {block.slice.metadata.name}"
+    if key not in published:
+        return f"{where}: a device draws from counter set {key.name}, which the pool does not have"
+    for counter, nanos in draw:
+        if counter not in published[key]:
+            return f"{where}: a device draws counter {counter}, which counter set {key.name} does not have"
+        if nanos < 0:  # it would give others more the more of it is taken
+            return f"{where}: a device draws a negative amount of counter {counter} from set {key.name}"
+    return ""
+
+
+def _columns(
+    key: SetID, totals: dict[str, int], drawn: dict[int, int], words: Lexicon, problems: dict[int, str]
+) -> CounterSetColumns:
+    counters = tuple(sorted(totals))
+    amounts: dict[str, list[int]] = {name: [totals[name]] for name in counters}
+    at_most = {name: abs(totals[name]) for name in counters}
+    for draw, count in drawn.items():
+        for name, nanos in words.draws.values[draw]:
+            amounts[name].append(nanos)
+            at_most[name] += count * abs(nanos)
+    units = {name: gcd(*amounts[name]) or 1 for name in counters}
+    for name in counters:
+        if at_most[name] // units[name] > INT64_MAX:
+            problems.setdefault(
+                key.generation,
+                f"counter {name} of set {key.name}: its amounts are too far apart to be added exactly",
+            )
+            return CounterSetColumns(key, (), (), ())
+    return CounterSetColumns(
+        id=key,
+        counters=counters,
+        units=tuple(units[name] for name in counters),
+        totals=tuple(totals[name] // units[name] for name in counters),
+    )
+
+
+def _encode(
+    blocks: tuple[Block, ...],
+    sets: tuple[CounterSetColumns, ...],
+    words: Lexicon,
+    table: DrawTable,
+    problems: dict[int, str],
+) -> PoolCounters:
+    position = {columns.id: at for at, columns in enumerate(sets)}
+    size = sum(len(block.names) for block in blocks)
+    width = max(
+        (block.sets.shape[1] for block in blocks if block.sets.shape[1] <= MAX_SETS_PER_DEVICE), default=0
+    )
+    of_device = np.full((size, width), -1, dtype=np.int32)
+    draws = np.full((size, width), -1, dtype=np.int32)
+    rows: dict[tuple[int, int], int] = {}
+    start = 0
+    for block in blocks:
+        stop = start + len(block.names)
+        if block.generation not in problems:
+            for at, (k, set_code, draw) in _drawing(block):
+                place = position[SetID(block.generation, words.sets.values[set_code])]
+                if (place, draw) not in rows:
+                    rows[place, draw] = table.row(_amounts(sets[place], words.draws.values[draw]))
+                of_device[start + at, k] = place
+                draws[start + at, k] = rows[place, draw]
+        start = stop
+    return PoolCounters(sets=sets, of_device=of_device, draws=draws, problems=problems)
+
+
+def _drawing(block: Block) -> Iterable[tuple[int, tuple[int, int, int]]]:
+    for at, k in np.argwhere(block.sets >= 0).tolist():
+        yield at, (k, int(block.sets[at, k]), int(block.draws[at, k]))
+
+
+def _amounts(columns: CounterSetColumns, draw: tuple[tuple[str, int], ...]) -> tuple[int, ...]:
+    wanted = dict(draw)
+    return tuple(
+        wanted.get(name, 0) // unit for name, unit in zip(columns.counters, columns.units, strict=True)
+    )

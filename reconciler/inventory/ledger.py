@@ -1,0 +1,124 @@
+"""Who holds which device. Source: section 3 of the rules."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from reconciler.objects.claims import Allocation
+from reconciler.objects.meta import DeviceID, ObjectKey
+from reconciler.objects.semantics import CONSUMABLE_CAPACITY, Semantics
+
+
+class Holder(NamedTuple):
+    """A claim that holds devices; the uid tells a claim from a later one of the same name."""
+
+    uid: str
+    claim: ObjectKey
+
+
+class Share(NamedTuple):
+    """One of several holds on a device."""
+
+    holder: Holder
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """One device held by one claim: alone, or as a share that consumes capacity."""
+
+    device: DeviceID
+    share: str | None
+    consumed: Mapping[str, int]
+    """Capacity key as the slice spells it -> billionths"""
+
+
+@dataclass(slots=True)
+class DeviceState:
+    """All holds on one device. A device wrongly given twice is free only after both let go (AS-6)."""
+
+    alone: dict[Holder, int] = field(default_factory=dict)
+    shares: dict[Share, Mapping[str, int]] = field(default_factory=dict)
+
+    @property
+    def holders(self) -> list[Holder]:
+        return list(dict.fromkeys([*self.alone, *(share.holder for share in self.shares)]))
+
+    @property
+    def consumed(self) -> dict[str, int]:
+        """Capacity key -> billionths consumed by all shares (AS-5)."""
+        total: dict[str, int] = {}
+        for amounts in self.shares.values():
+            for key, nanos in amounts.items():
+                total[key] = total.get(key, 0) + nanos
+        return total
+
+
+EMPTY = DeviceState()
+
+
+class Ledger:
+    """Holds by claim and by device. Knows names only, so it outlives any change of the slices."""
+
+    def __init__(self, rules: Semantics) -> None:
+        self._sharing = rules.has(CONSUMABLE_CAPACITY)
+        self._of_claim: dict[str, tuple[Holder, tuple[Hold, ...]]] = {}
+        self._of_device: dict[DeviceID, DeviceState] = {}
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._of_claim
+
+    def state(self, device: DeviceID) -> DeviceState:
+        """The holds on a device. Not to be changed by the caller."""
+        return self._of_device.get(device, EMPTY)
+
+    def devices(self) -> Iterable[DeviceID]:
+        """Every device that is held."""
+        return self._of_device.keys()
+
+    def devices_of(self, uid: str) -> tuple[DeviceID, ...]:
+        """The devices one claim holds."""
+        return tuple(hold.device for hold in self._of_claim[uid][1]) if uid in self._of_claim else ()
+
+    def hold(self, holder: Holder, allocation: Allocation) -> set[DeviceID]:
+        """Make an allocation all that the claim holds; the devices whose state changed."""
+        holds = tuple(self._holds(allocation))
+        if self._of_claim.get(holder.uid) == (holder, holds):
+            return set()
+        changed = self.release(holder.uid)
+        self._of_claim[holder.uid] = (holder, holds)
+        for hold in holds:
+            state = self._of_device.setdefault(hold.device, DeviceState())
+            if hold.share is None:
+                state.alone[holder] = state.alone.get(holder, 0) + 1
+            else:
+                state.shares[Share(holder, hold.share)] = hold.consumed
+            changed.add(hold.device)
+        return changed
+
+    def release(self, uid: str) -> set[DeviceID]:
+        """Let go of all that a claim holds; the devices whose state changed."""
+        if uid not in self._of_claim:
+            return set()
+        holder, holds = self._of_claim.pop(uid)
+        for hold in holds:
+            state = self._of_device.get(hold.device)
+            if state is None:  # held twice by this claim; the first turn let go of it
+                continue
+            state.alone.pop(holder, None)
+            if hold.share is not None:
+                state.shares.pop(Share(holder, hold.share), None)
+            if not state.alone and not state.shares:
+                del self._of_device[hold.device]
+        return {hold.device for hold in holds}
+
+    def _holds(self, allocation: Allocation) -> Iterable[Hold]:
+        """AS-1: administrative access holds nothing; a share id tells shared from dedicated (AS-2)."""
+        for result in allocation.devices.results:
+            if result.admin_access:
+                continue
+            if self._sharing and result.share_id:
+                consumed = {key: amount.nanos for key, amount in result.consumed_capacity.items()}
+                yield Hold(result.id, result.share_id, consumed)
+            else:
+                yield Hold(result.id, None, {})

@@ -1,0 +1,121 @@
+"""A pool: its slices in order, and what of them a node can use. Source: section 4 of the rules."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+
+from kernels.types import Mask, Rows
+from reconciler.inventory.block import Block
+from reconciler.inventory.counters import DrawTable, PoolCounters, compile_counters
+from reconciler.inventory.reach import Reach
+from reconciler.inventory.vocabulary import Lexicon
+from reconciler.objects.meta import PoolID
+from reconciler.objects.semantics import PARTITIONABLE_DEVICES, Semantics
+
+
+class Usable(Enum):
+    """What a node can make of a pool."""
+
+    YES = "usable"
+    INCOMPLETE = "incomplete"
+    INVALID = "invalid"
+
+
+@dataclass(frozen=True, slots=True)
+class PoolOnNode:
+    """A pool as one node sees it."""
+
+    pool: PoolID
+    usable: Usable
+    problem: str
+    """Why it is incomplete or invalid; empty if usable."""
+    rows: Rows
+    """(n,) devices of the slices that target the node, as positions in the pool; in the order of first fit"""
+    here: Mask
+    """(n,) whether the node reaches the device itself"""
+    waits: bool
+    """Whether a device has binding conditions, so that the pool is tried after others (POOL-14)."""
+
+
+class Pool:
+    """All slices of one (driver, pool name), sorted by slice name (POOL-9). Immutable once built."""
+
+    def __init__(self, pool: PoolID, blocks: Sequence[Block], words: Lexicon, table: DrawTable) -> None:
+        self.id = pool
+        self.blocks = tuple(sorted(blocks, key=lambda block: block.slice.metadata.name.encode()))
+        self.counters: PoolCounters = compile_counters(self.blocks, words, table)
+        sizes = [len(block.names) for block in self.blocks]
+        self.offsets = np.concatenate([[0], np.cumsum(sizes, dtype=np.intp)]).astype(np.intp)
+        self.size = int(self.offsets[-1])
+        self.names = tuple(name for block in self.blocks for name in block.names)
+        self._rows_of: dict[str, tuple[int, ...]] = {}
+        for row, name in enumerate(self.names):
+            self._rows_of[name] = (*self._rows_of.get(name, ()), row)
+        self._has_twins = len(self._rows_of) < self.size
+
+    def rows_of(self, device: str) -> tuple[int, ...]:
+        """Positions of the devices of that name: one, unless generations or mistakes overlap."""
+        return self._rows_of.get(device, ())
+
+    @property
+    def nodes(self) -> frozenset[str] | None:
+        """The nodes this pool can concern, or None if only selectors can tell."""
+        names = set()
+        for block in self.blocks:
+            if not block.slice.spec.node_name:
+                return None
+            names.add(block.slice.spec.node_name)
+        return frozenset(names)
+
+    def on(self, node: Reach, rules: Semantics) -> PoolOnNode | None:
+        """What a node can make of the pool; None if it does not exist there (POOL-3 to POOL-7, POOL-11).
+
+        Raises Rejected if a node selector that has to be looked at cannot be read (NM-1).
+        """
+        relevant = [at for at, block in enumerate(self.blocks) if node.concerns(block, rules)]
+        if not relevant:
+            return None
+        generation = max(self.blocks[at].generation for at in relevant)
+        current = [at for at in relevant if self.blocks[at].generation == generation]
+        first = next((at for at in current if self.blocks[at].slice.spec.node_name), current[0])
+        wanted = self.blocks[first].slice.spec.pool.resource_slice_count
+        if len(current) != wanted:
+            if any(block.generation > generation for block in self.blocks):
+                return None
+            found = sum(block.generation == generation for block in self.blocks)
+            if found != wanted:
+                problem = f"{found} of {wanted} slices of generation {generation} are published"
+                return self._unusable(Usable.INCOMPLETE, problem)
+        problem = self._invalid(current, generation, rules)
+        if problem:
+            return self._unusable(Usable.INVALID, problem)
+        return self._usable(current, node)
+
+    def _unusable(self, usable: Usable, problem: str) -> PoolOnNode:
+        return PoolOnNode(self.id, usable, problem, np.zeros(0, np.intp), np.zeros(0, np.bool_), waits=False)
+
+    def _invalid(self, current: Sequence[int], generation: int, rules: Semantics) -> str:
+        if self._has_twins:
+            seen: set[str] = set()
+            for at in current:
+                for name in self.blocks[at].names:
+                    if name in seen:
+                        return f"two devices are named {name}"
+                    seen.add(name)
+        if rules.has(PARTITIONABLE_DEVICES):
+            return self.counters.problems.get(generation, "")
+        return ""
+
+    def _usable(self, current: Sequence[int], node: Reach) -> PoolOnNode:
+        pieces = [np.arange(self.offsets[at], self.offsets[at + 1], dtype=np.intp) for at in current]
+        here = [node.devices(self.blocks[at]) for at in current]
+        return PoolOnNode(
+            pool=self.id,
+            usable=Usable.YES,
+            problem="",
+            rows=np.concatenate(pieces),
+            here=np.concatenate(here),
+            waits=any(d.binding_conditions for at in current for d in self.blocks[at].slice.spec.devices),
+        )

@@ -1,0 +1,64 @@
+"""Which slices and devices a node reaches. Source: rules NM-1, NM-2, POOL-3."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from kernels.types import Codes, Mask
+from reconciler.inventory.block import Block
+from reconciler.inventory.vocabulary import Lexicon
+from reconciler.objects.nodeselector import NodeSelector
+from reconciler.objects.semantics import PARTITIONABLE_DEVICES, Semantics
+
+
+class NodeInfo(NamedTuple):
+    """What of a node decides which devices it can use."""
+
+    name: str
+    labels: Mapping[str, str]
+    features: frozenset[str] = frozenset()
+
+
+class Reach:
+    """One node's answers. Each distinct selector is tried on the node once, and only when it is met."""
+
+    def __init__(self, node: NodeInfo, words: Lexicon) -> None:
+        self.node = node
+        self._words = words
+        self._answers: dict[NodeSelector, bool] = {}
+
+    def selected_by(self, selector: NodeSelector) -> bool:
+        """Whether a selector matches the node. Raises Rejected if it cannot be read."""
+        if selector not in self._answers:
+            self._answers[selector] = selector.matches(self.node.name, self.node.labels)
+        return self._answers[selector]
+
+    def devices(self, block: Block) -> Mask:
+        """(n,) the devices of a slice that the node reaches. Raises Rejected if a selector cannot be read."""
+        code = self._words.nodes.find(self.node.name)
+        return (block.codes["node"] == code) | block.anywhere | self._selected(block.codes["selector"])
+
+    def concerns(self, block: Block, rules: Semantics) -> bool:
+        """Whether a slice is relevant for the node (POOL-2, POOL-3)."""
+        spec = block.slice.spec
+        if not rules.has(PARTITIONABLE_DEVICES) and (
+            spec.per_device_node_selection is not None or spec.shared_counters
+        ):
+            return False
+        if rules.old and spec.shared_counters:
+            return True
+        if spec.node_name:
+            return spec.node_name == self.node.name
+        if spec.all_nodes:
+            return True
+        if spec.node_selector is not None:
+            return self.selected_by(spec.node_selector)
+        return bool(spec.per_device_node_selection) and bool(self.devices(block).any())
+
+    def _selected(self, codes: Codes) -> Mask:
+        hit = np.zeros(codes.shape, dtype=np.bool_)
+        for code in np.unique(codes[codes >= 0]).tolist():
+            if self.selected_by(self._words.selectors.values[code]):
+                hit |= codes == code
+        return hit

@@ -1,0 +1,96 @@
+"""One frozen picture of the fleet and of what is held; every decision is made from one."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from kernels.types import Mask, Rows
+from reconciler.inventory.fleet import Fleet
+from reconciler.inventory.occupancy import Occupancy
+from reconciler.inventory.pool import PoolOnNode, Usable
+from reconciler.inventory.reach import NodeInfo, Reach
+from reconciler.objects.claims import DeviceClass
+from reconciler.objects.semantics import Semantics
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The fleet as one node sees it."""
+
+    node: NodeInfo
+    pools: tuple[PoolOnNode, ...]
+    """In the order of first fit (POOL-14), unusable ones included (POOL-8)"""
+    rows: Rows
+    """(n,) rows of the fleet that the node's slices offer, in the order of first fit"""
+    here: Mask
+    """(n,) whether the node reaches the device itself (SEL-4)"""
+
+    @property
+    def invalid(self) -> PoolOnNode | None:
+        """The first pool that breaks a rule."""
+        return next((pool for pool in self.pools if pool.usable is Usable.INVALID), None)
+
+
+@dataclass(frozen=True)
+class Topology:
+    """The fleet and the nodes. Views are worked out when first asked for, and kept."""
+
+    fleet: Fleet
+    nodes: Mapping[str, NodeInfo]
+    rules: Semantics
+    _views: dict[str, View] = field(default_factory=dict, repr=False)
+    _local: dict[str, list[int]] = field(default_factory=dict, repr=False)
+    _spanning: list[int] = field(default_factory=list, repr=False)
+
+    def __post_init__(self) -> None:
+        for at, pool in enumerate(self.fleet.pools):
+            nodes = None if self.rules.old and pool.counters.sets else pool.nodes
+            if nodes is None:
+                self._spanning.append(at)
+            else:
+                for node in nodes:
+                    self._local.setdefault(node, []).append(at)
+
+    def view(self, name: str) -> View:
+        """What a node sees. Raises Rejected if a selector that has to be looked at cannot be read (NM-1)."""
+        if name not in self._views:
+            self._views[name] = self._look(self.nodes[name])
+        return self._views[name]
+
+    def _look(self, node: NodeInfo) -> View:
+        reach = Reach(node, self.fleet.words)
+        found = [(at, pool) for at in self._near(node.name) if (pool := self._pool(at, reach)) is not None]
+        found.sort(key=lambda entry: (entry[1].waits, entry[0]))
+        pieces = [pool.rows + self.fleet.start[at] for at, pool in found]
+        here = [pool.here for _, pool in found]
+        return View(
+            node=node,
+            pools=tuple(pool for _, pool in found),
+            rows=np.concatenate(pieces) if pieces else np.zeros(0, dtype=np.intp),
+            here=np.concatenate(here) if here else np.zeros(0, dtype=np.bool_),
+        )
+
+    def _near(self, name: str) -> Iterator[int]:
+        return iter(sorted([*self._local.get(name, ()), *self._spanning]))
+
+    def _pool(self, at: int, reach: Reach) -> PoolOnNode | None:
+        return self.fleet.pools[at].on(reach, self.rules)
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Everything a decision depends on besides the claims themselves."""
+
+    version: int
+    topology: Topology
+    occupancy: Occupancy
+    classes: Mapping[str, DeviceClass]
+
+    @property
+    def fleet(self) -> Fleet:
+        return self.topology.fleet
+
+    @property
+    def rules(self) -> Semantics:
+        return self.topology.rules

@@ -1,0 +1,289 @@
+"""The one mutable picture. Applies changes, remembers assumed plans, hands out snapshots.
+
+Applying any sequence of changes gives the same picture as building it afresh from what is there
+at the end. Not async: nothing can happen between reading it and changing it.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from reconciler.inventory.block import Block, build
+from reconciler.inventory.counters import DrawTable
+from reconciler.inventory.fleet import assemble
+from reconciler.inventory.ledger import Holder, Ledger
+from reconciler.inventory.occupancy import Occupancy, after, occupy
+from reconciler.inventory.pool import Pool
+from reconciler.inventory.reach import NodeInfo
+from reconciler.inventory.snapshot import Snapshot, Topology
+from reconciler.inventory.vocabulary import Lexicon
+from reconciler.objects.changes import Change, Changed, Refused, Removed, Replaced
+from reconciler.objects.claims import DeviceClass, ResourceClaim
+from reconciler.objects.core import Node, Pod
+from reconciler.objects.meta import ApiObject, DeviceID, ObjectKey, PoolID
+from reconciler.objects.plan import Plan
+from reconciler.objects.semantics import TAINT_RULES, TAINTS, Semantics
+from reconciler.objects.slices import ResourceSlice
+from reconciler.objects.taintrules import DeviceTaintRule
+
+
+@dataclass(frozen=True, slots=True)
+class Touched:
+    """What a change may have made different, so that only that is decided again."""
+
+    claims: frozenset[ObjectKey] = frozenset()
+    pods: frozenset[ObjectKey] = frozenset()
+    freed: frozenset[PoolID] = frozenset()
+    """Pools in which a device is free that was not"""
+    classes: frozenset[str] = frozenset()
+    supply: bool = False
+    """Whether devices or nodes changed"""
+
+    def __or__(self, other: "Touched") -> "Touched":
+        return Touched(
+            claims=self.claims | other.claims,
+            pods=self.pods | other.pods,
+            freed=self.freed | other.freed,
+            classes=self.classes | other.classes,
+            supply=self.supply or other.supply,
+        )
+
+
+NOTHING = Touched()
+
+
+class Store:
+    """Slices, classes, nodes, taint rules, claims and pods, and who holds what."""
+
+    def __init__(self, rules: Semantics) -> None:
+        self.rules = rules
+        self.refused: dict[tuple[str, ObjectKey], str] = {}
+        """Objects on the server that we cannot read, and why"""
+        self._words = Lexicon()
+        self._table = DrawTable()
+        self._blocks: dict[str, Block] = {}
+        self._pools: dict[PoolID, Pool] = {}
+        self._stale_pools: set[PoolID] = set()
+        self._classes: dict[str, DeviceClass] = {}
+        self._nodes: dict[str, NodeInfo] = {}
+        self._taint_rules: dict[str, DeviceTaintRule] = {}
+        self._claims: dict[ObjectKey, ResourceClaim] = {}
+        self._pods: dict[ObjectKey, Pod] = {}
+        self._assumed: dict[str, Plan] = {}
+        self._ledger = Ledger(rules)
+        self._changed_devices: set[DeviceID] = set()
+        self._topology: Topology | None = None
+        self._occupancy: Occupancy | None = None
+        self._snapshot: Snapshot | None = None
+        self._version = 0
+
+    # -- reading
+
+    @property
+    def claims(self) -> Mapping[ObjectKey, ResourceClaim]:
+        return MappingProxyType(self._claims)
+
+    @property
+    def pods(self) -> Mapping[ObjectKey, Pod]:
+        return MappingProxyType(self._pods)
+
+    @property
+    def slices(self) -> Iterable[ResourceSlice]:
+        return (block.slice for block in self._blocks.values())
+
+    def assumed(self, uid: str) -> Plan | None:
+        """The plan for a claim that was decided and is not confirmed yet."""
+        return self._assumed.get(uid)
+
+    def holders(self, device: DeviceID) -> list[Holder]:
+        """The claims that hold a device, assumed ones included."""
+        return self._ledger.state(device).holders
+
+    def snapshot(self) -> Snapshot:
+        """The picture as it is now. Frozen: later changes make another one."""
+        if self._topology is None:
+            self._topology = self._rebuild()
+            self._occupancy = None
+        if self._occupancy is None:
+            self._occupancy = occupy(self._topology.fleet, self._ledger)
+        elif self._changed_devices:
+            self._occupancy = after(
+                self._occupancy, self._topology.fleet, self._ledger, self._changed_devices
+            )
+        self._changed_devices.clear()
+        if self._snapshot is None:
+            self._version += 1
+            classes = MappingProxyType(dict(self._classes))
+            self._snapshot = Snapshot(self._version, self._topology, self._occupancy, classes)
+        return self._snapshot
+
+    # -- changing
+
+    def apply(self, change: Change) -> Touched:
+        """Make a change seen on the server part of the picture. Old news is ignored."""
+        match change:
+            case Changed(object=thing):
+                self.refused.pop((change.kind, thing.key), None)
+                return self._put(thing)
+            case Removed(key=key):
+                self.refused.pop((change.kind, key), None)
+                return self._drop(change.kind, key)
+            case Refused(key=key, reason=reason):
+                self.refused[change.kind, key] = reason
+                # What a claim holds does not become free because we cannot read its newest version.
+                return NOTHING if change.kind == "ResourceClaim" else self._drop(change.kind, key)
+            case Replaced():
+                return self._replace(change)
+
+    def assume(self, plan: Plan) -> None:
+        """Count a decided plan as held, before it is written."""
+        self._assumed[plan.uid] = plan
+        self._note(self._ledger.hold(Holder(plan.uid, plan.claim), plan.allocation))
+
+    def forget(self, plan: Plan) -> Touched:
+        """Take back an assumed plan that was not and will not be written."""
+        if self._assumed.get(plan.uid) != plan:
+            return NOTHING
+        del self._assumed[plan.uid]
+        return self._note(self._ledger.release(plan.uid))
+
+    def _replace(self, listing: Replaced) -> Touched:
+        listed = {thing.key for thing in listing.objects} | {refused.key for refused in listing.refused}
+        touched = NOTHING
+        for key in [key for key in self._keys(listing.kind) if key not in listed]:
+            touched |= self._drop(listing.kind, key)
+        for kind, key in list(self.refused):
+            if kind == listing.kind and key not in listed:
+                del self.refused[kind, key]
+        for thing in listing.objects:
+            touched |= self.apply(Changed(listing.kind, thing))
+        for refused in listing.refused:
+            touched |= self.apply(refused)
+        return touched
+
+    def _keys(self, kind: str) -> list[ObjectKey]:
+        match kind:
+            case "ResourceClaim":
+                return list(self._claims)
+            case "Pod":
+                return list(self._pods)
+            case "ResourceSlice":
+                return [ObjectKey("", name) for name in self._blocks]
+            case "DeviceClass":
+                return [ObjectKey("", name) for name in self._classes]
+            case "Node":
+                return [ObjectKey("", name) for name in self._nodes]
+            case "DeviceTaintRule":
+                return [ObjectKey("", name) for name in self._taint_rules]
+        return []
+
+    def _put(self, thing: ApiObject) -> Touched:
+        match thing:
+            case ResourceClaim():
+                return self._put_claim(thing)
+            case Pod():
+                self._pods[thing.key] = thing
+                return Touched(pods=frozenset([thing.key]))
+            case ResourceSlice():
+                return self._put_slice(thing)
+            case DeviceClass():
+                if self._classes.get(thing.key.name) == thing:
+                    return NOTHING
+                self._classes[thing.key.name] = thing
+                self._snapshot = None
+                return Touched(classes=frozenset([thing.key.name]))
+            case Node():
+                return self._put_node(thing)
+            case DeviceTaintRule():
+                self._taint_rules[thing.key.name] = thing
+                return self._supply_changed()
+        return NOTHING
+
+    def _drop(self, kind: str, key: ObjectKey) -> Touched:
+        match kind:
+            case "ResourceClaim" if key in self._claims:
+                return self._drop_claim(key)
+            case "Pod" if self._pods.pop(key, None) is not None:
+                return Touched(pods=frozenset([key]))
+            case "ResourceSlice" if key.name in self._blocks:
+                self._stale_pools.add(self._blocks.pop(key.name).slice.pool_id)
+                return self._supply_changed()
+            case "DeviceClass" if self._classes.pop(key.name, None) is not None:
+                self._snapshot = None
+                return Touched(classes=frozenset([key.name]))
+            case "Node" if self._nodes.pop(key.name, None) is not None:
+                return self._supply_changed()
+            case "DeviceTaintRule" if self._taint_rules.pop(key.name, None) is not None:
+                return self._supply_changed()
+        return NOTHING
+
+    def _put_claim(self, claim: ResourceClaim) -> Touched:
+        known = self._claims.get(claim.key)
+        touched = Touched(claims=frozenset([claim.key]))
+        if known is not None and known.metadata.uid != claim.metadata.uid:
+            touched |= self._drop_claim(claim.key)
+        elif known is not None and _older(claim, known):
+            return NOTHING
+        self._claims[claim.key] = claim
+        uid = claim.metadata.uid
+        if claim.allocation is not None:
+            self._assumed.pop(uid, None)
+            return touched | self._note(self._ledger.hold(Holder(uid, claim.key), claim.allocation))
+        if uid in self._assumed:  # the write may be under way; the assumption outlives older news
+            return touched
+        return touched | self._note(self._ledger.release(uid))
+
+    def _drop_claim(self, key: ObjectKey) -> Touched:
+        uid = self._claims.pop(key).metadata.uid
+        self._assumed.pop(uid, None)
+        return Touched(claims=frozenset([key])) | self._note(self._ledger.release(uid))
+
+    def _put_slice(self, source: ResourceSlice) -> Touched:
+        known = self._blocks.get(source.key.name)
+        if known is not None and known.slice.spec == source.spec:
+            return NOTHING
+        if known is not None:
+            self._stale_pools.add(known.slice.pool_id)
+        self._blocks[source.key.name] = build(source, self._words, self.rules)
+        self._stale_pools.add(source.pool_id)
+        return self._supply_changed()
+
+    def _put_node(self, node: Node) -> Touched:
+        info = NodeInfo(node.key.name, node.metadata.labels, frozenset(node.status.declared_features))
+        if self._nodes.get(info.name) == info:  # most news of a node is its heartbeat
+            return NOTHING
+        self._nodes[info.name] = info
+        return self._supply_changed()
+
+    def _note(self, devices: set[DeviceID]) -> Touched:
+        """Devices whose state changed. Reported as freed when nobody holds them alone any more."""
+        if devices:
+            self._changed_devices |= devices
+            self._snapshot = None
+        return Touched(freed=frozenset(d.pool_id for d in devices if not self._ledger.state(d).alone))
+
+    def _supply_changed(self) -> Touched:
+        self._topology = self._snapshot = None
+        return Touched(supply=True)
+
+    def _rebuild(self) -> Topology:
+        """Pools whose slices changed are built anew; the columns of the fleet are joined from all."""
+        members: dict[PoolID, list[Block]] = {pool: [] for pool in self._stale_pools}
+        for block in self._blocks.values():
+            if block.slice.pool_id in members:
+                members[block.slice.pool_id].append(block)
+        for pool, blocks in members.items():
+            self._pools.pop(pool, None)
+            if blocks:
+                self._pools[pool] = Pool(pool, blocks, self._words, self._table)
+        self._stale_pools.clear()
+        tainting = self.rules.has(TAINTS) and self.rules.has(TAINT_RULES)
+        rules = [self._taint_rules[name] for name in sorted(self._taint_rules)] if tainting else []
+        fleet = assemble(self._pools, rules, self._words, self._table)
+        return Topology(fleet, MappingProxyType(dict(self._nodes)), self.rules)
+
+
+def _older(claim: ResourceClaim, known: ResourceClaim) -> bool:
+    """Whether a version is older than the one we have. Versions of one resource are ordered numbers."""
+    new, old = claim.metadata.resource_version, known.metadata.resource_version
+    return new.isdigit() and old.isdigit() and int(new) < int(old)

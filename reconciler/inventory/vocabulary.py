@@ -1,0 +1,119 @@
+"""Values become small integers. Codes are never reused, so equal codes mean equal values fleet-wide."""
+
+from collections.abc import Hashable
+from typing import Generic, NamedTuple, TypeVar
+
+from reconciler.objects.nodeselector import NodeSelector
+from reconciler.objects.quantity import Quantity
+from reconciler.objects.semver import Semver
+from reconciler.objects.slices import CapacityPolicy, DeviceAttribute, DeviceTaint
+
+T = TypeVar("T")
+Scalar = int | bool | str | Semver
+Value = Scalar | tuple[Scalar, ...]
+
+
+class Name(NamedTuple):
+    """An attribute or capacity key with its domain (V-6)."""
+
+    domain: str
+    id: str
+
+
+class CapacitySlot(NamedTuple):
+    """One capacity of a device: its key as the slice spells it, the amount and the policy for shares."""
+
+    key: str
+    value: Quantity
+    policy: CapacityPolicy | None
+
+
+class Binding(NamedTuple):
+    """What has to happen before a pod may use an allocated device."""
+
+    conditions: tuple[str, ...]
+    failures: tuple[str, ...]
+
+
+class Words(Generic[T]):
+    """Distinct values in the order in which they were first seen."""
+
+    def __init__(self) -> None:
+        self.values: list[T] = []
+        self.keys: list[Hashable] = []
+        self._codes: dict[Hashable, int] = {}
+
+    def code(self, value: T, key: Hashable | None = None) -> int:
+        """The code of a value; `key` tells values apart that compare equal, such as 1 and True."""
+        key = value if key is None else key
+        known = self._codes.get(key)
+        if known is None:
+            known = self._codes[key] = len(self.values)
+            self.values.append(value)
+            self.keys.append(key)
+        return known
+
+    def find(self, key: Hashable) -> int:
+        """The code of a value that was seen before, else -2, which no column holds."""
+        return self._codes.get(key, -2)
+
+
+class Lexicon:
+    """All vocabularies of one fleet. Only grows; a rebuilt fleet reads its codes from the same one."""
+
+    def __init__(self) -> None:
+        self.drivers: Words[str] = Words()
+        self.attributes: dict[Name, Words[Value]] = {}
+        self.capacity: dict[Name, Words[Quantity]] = {}
+        self.nodes: Words[str] = Words()
+        self.selectors: Words[NodeSelector] = Words()
+        self.taints: Words[tuple[DeviceTaint, ...]] = Words()
+        self.shapes: Words[tuple[CapacitySlot, ...]] = Words()
+        self.bindings: Words[Binding] = Words()
+        self.operations: Words[tuple[str, ...]] = Words()
+        self.sets: Words[str] = Words()
+        self.draws: Words[tuple[tuple[str, int], ...]] = Words()
+
+    def attribute(self, name: Name) -> Words[Value]:
+        """The values of one attribute; their keys are `(type, value)`."""
+        return self.attributes.setdefault(name, Words())
+
+    def amount(self, name: Name) -> Words[Quantity]:
+        """The values of one capacity."""
+        return self.capacity.setdefault(name, Words())
+
+
+def qualified(key: str, driver: str) -> Name:
+    """A key without a domain belongs to the driver (V-6)."""
+    domain, slash, name = key.partition("/")
+    return Name(domain, name) if slash else Name(driver, key)
+
+
+def value_of(attribute: DeviceAttribute) -> tuple[Hashable, Value, bool]:
+    """A key `(type, value)`, the value for CEL, and whether CEL can look at the device at all (CEL-6).
+
+    Where it cannot, the value is a placeholder: constraints compare the key.
+    """
+    if attribute.string is not None:
+        return ("string", attribute.string), attribute.string, True
+    if attribute.int_ is not None:
+        whole = -(2**63) <= attribute.int_ < 2**63
+        return ("int", attribute.int_), attribute.int_ if whole else "", whole
+    if attribute.bool_ is not None:
+        return ("bool", attribute.bool_), attribute.bool_, True
+    if attribute.version is not None:
+        return _versions(("version", attribute.version), (attribute.version,))
+    if attribute.versions is not None:
+        return _versions(("versions", attribute.versions), attribute.versions)
+    for tag, values in (("strings", attribute.strings), ("ints", attribute.ints), ("bools", attribute.bools)):
+        if values is not None:
+            return (tag, values), values, True
+    return ("unknown",), "", False
+
+
+def _versions(key: tuple[str, object], texts: tuple[str, ...]) -> tuple[Hashable, Value, bool]:
+    try:
+        parsed = tuple(Semver.parse(text) for text in texts)
+    except ValueError:
+        return key, "", False
+    return key, parsed[0] if key[0] == "version" else parsed, True

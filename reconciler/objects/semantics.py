@@ -1,0 +1,75 @@
+"""Which Kubernetes release's rules apply, and which of its feature gates are on."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from reconciler.errors import Rejected
+
+Release = Literal["1.36", "1.37"]
+
+ADMIN_ACCESS = "DRAAdminAccess"
+BINDING_CONDITIONS = "DRADeviceBindingConditions"
+CONSUMABLE_CAPACITY = "DRAConsumableCapacity"
+DEVICE_STATUS = "DRAResourceClaimDeviceStatus"
+FRACTIONAL_RANGE = "DRAFractionalCapacityRange"
+LIST_ATTRIBUTES = "DRAListTypeAttributes"
+PARTITIONABLE_DEVICES = "DRAPartitionableDevices"
+PRIORITIZED_LIST = "DRAPrioritizedList"
+TAINT_RULES = "DRADeviceTaintRules"
+TAINTS = "DRADeviceTaints"
+
+GATES = (
+    ADMIN_ACCESS,
+    BINDING_CONDITIONS,
+    CONSUMABLE_CAPACITY,
+    DEVICE_STATUS,
+    FRACTIONAL_RANGE,
+    LIST_ATTRIBUTES,
+    PARTITIONABLE_DEVICES,
+    PRIORITIZED_LIST,
+    TAINT_RULES,
+    TAINTS,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Semantics:
+    """The rules to follow.
+
+    The releases differ in POOL-3 and POOL-7, PREP-8's capacity test, RES-9, RES-10 and CEL-6.
+    """
+
+    release: Release = "1.37"
+    gates: frozenset[str] = frozenset(GATES)
+
+    def has(self, gate: str) -> bool:
+        """Whether a feature gate is on."""
+        return gate in self.gates
+
+    @property
+    def old(self) -> bool:
+        """Whether the rules of 1.36 apply where they differ."""
+        return self.release == "1.36"
+
+    @property
+    def sharing(self) -> bool:
+        """Whether a device can be held by several claims at once."""
+        return self.has(CONSUMABLE_CAPACITY)
+
+    @property
+    def binding_conditions(self) -> bool:
+        """Binding conditions need two gates."""
+        return self.has(BINDING_CONDITIONS) and self.has(DEVICE_STATUS)
+
+
+def with_gates(text: str) -> frozenset[str]:
+    """The gates that are on after `A=true,B=false`. Raises Rejected for a name or value that is not known."""
+    gates = set(GATES)
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        name, _, value = part.partition("=")
+        if name not in GATES:
+            raise Rejected(f"feature gate {name!r} is not known; known are {', '.join(GATES)}")
+        if value.lower() not in ("true", "false"):
+            raise Rejected(f"feature gate {name}: write {name}=true or {name}=false, not {part!r}")
+        (gates.add if value.lower() == "true" else gates.discard)(name)
+    return frozenset(gates)
