@@ -1,0 +1,154 @@
+"""What claims ask for, checked and flattened: claims -> requests -> alternatives.
+
+Knows nothing of devices yet. Source: section 5 of the rules, in the order of PREP-11.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from reconciler.allocator.refusal import Fatal
+from reconciler.objects.claims import DeviceClass, ResourceClaim
+from reconciler.objects.plan import Reason
+from reconciler.objects.quantity import Quantity
+from reconciler.objects.requests import ALL, EXACT_COUNT, DeviceRequest, DeviceSubRequest, ExactDeviceRequest
+from reconciler.objects.semantics import ADMIN_ACCESS, CONSUMABLE_CAPACITY, PRIORITIZED_LIST, Semantics
+
+MAX_RESULTS = 32
+"""Devices of one claim (ST-4)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SelectorUse:
+    """A CEL expression and where it stands, for messages."""
+
+    expression: str
+    where: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One way to meet a request: devices of a class, so many of them, or all."""
+
+    claim: int
+    """Position among the claims of this decision"""
+    request: str
+    alternative: str
+    """Empty unless it is one of a `firstAvailable` list"""
+    source: DeviceSubRequest
+    device_class: DeviceClass
+    selectors: tuple[SelectorUse, ...]
+    """Of the class first, then of the request (SEL-2)"""
+    all: bool
+    admin: bool
+    capacity: Mapping[str, Quantity]
+    constraints: tuple[int, ...]
+    """Positions of the claim's constraints that apply (CON-1)"""
+
+    @property
+    def name(self) -> str:
+        """As results spell it (RES-3)."""
+        return f"{self.request}/{self.alternative}" if self.alternative else self.request
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One request of one claim; its alternatives in order of preference, or the one exact ask."""
+
+    claim: int
+    asks: tuple[Ask, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The claims of one decision, and their requests in order."""
+
+    claims: tuple[ResourceClaim, ...]
+    slots: tuple[Slot, ...]
+
+
+def read_claims(
+    claims: Sequence[ResourceClaim], classes: Mapping[str, DeviceClass], rules: Semantics
+) -> Asked:
+    """Flatten what the claims ask for. Raises Fatal for what no node could meet."""
+    slots: list[Slot] = []
+    for at, claim in enumerate(claims):
+        for request in claim.spec.devices.requests:
+            asks = tuple(_asks(at, claim, request, classes, rules))
+            slots.append(Slot(at, asks))
+        for constraint in claim.spec.devices.constraints:
+            if constraint.match_attribute is None and constraint.distinct_attribute is None:
+                raise Fatal(
+                    Reason.UNSUPPORTED_CONSTRAINT,
+                    f"claim {claim.key}: a constraint has neither matchAttribute nor distinctAttribute",
+                )
+    return Asked(tuple(claims), tuple(slots))
+
+
+def _asks(
+    at: int,
+    claim: ResourceClaim,
+    request: DeviceRequest,
+    classes: Mapping[str, DeviceClass],
+    rules: Semantics,
+) -> Iterator[Ask]:
+    where = f"claim {claim.key}, request {request.name}"
+    if request.exactly is not None:
+        yield _ask(at, claim, request.name, request.exactly, "", classes, rules)
+        return
+    if not request.first_available:
+        raise Fatal(Reason.UNSUPPORTED_MODE, f"{where}: neither exactly nor firstAvailable is set")
+    if not rules.has(PRIORITIZED_LIST):
+        raise Fatal(
+            Reason.FEATURE_DISABLED, f"{where}: firstAvailable needs the feature gate {PRIORITIZED_LIST}"
+        )
+    for alternative in request.first_available:
+        yield _ask(at, claim, request.name, alternative, alternative.name, classes, rules)
+
+
+def _ask(
+    at: int,
+    claim: ResourceClaim,
+    request: str,
+    source: DeviceSubRequest,
+    alternative: str,
+    classes: Mapping[str, DeviceClass],
+    rules: Semantics,
+) -> Ask:
+    where = f"claim {claim.key}, request {request}{'/' + alternative if alternative else ''}"
+    if source.capacity is not None and not rules.has(CONSUMABLE_CAPACITY):
+        raise Fatal(
+            Reason.FEATURE_DISABLED, f"{where}: capacity requests need the feature gate {CONSUMABLE_CAPACITY}"
+        )
+    own = tuple(_selectors(where, source))
+    admin = source.admin_access if isinstance(source, ExactDeviceRequest) else None
+    if admin is not None and not rules.has(ADMIN_ACCESS):
+        raise Fatal(Reason.FEATURE_DISABLED, f"{where}: adminAccess needs the feature gate {ADMIN_ACCESS}")
+    if not source.device_class_name:
+        raise Fatal(Reason.MISSING_CLASS, f"{where}: no deviceClassName is given")
+    device_class = classes.get(source.device_class_name)
+    if device_class is None:
+        raise Fatal(Reason.CLASS_NOT_FOUND, f"{where}: there is no DeviceClass {source.device_class_name}")
+    if source.allocation_mode not in (EXACT_COUNT, ALL):
+        raise Fatal(Reason.UNSUPPORTED_MODE, f"{where}: allocationMode {source.allocation_mode} is not known")
+    constraints = claim.spec.devices.constraints
+    return Ask(
+        claim=at,
+        request=request,
+        alternative=alternative,
+        source=source,
+        device_class=device_class,
+        selectors=(*_selectors(f"class {device_class.key.name}", device_class.spec), *own),
+        all=source.allocation_mode == ALL,
+        admin=admin is True,
+        capacity=source.capacity.requests if source.capacity is not None else {},
+        constraints=tuple(n for n, c in enumerate(constraints) if c.applies_to(request, alternative)),
+    )
+
+
+def _selectors(where: str, source: object) -> Iterator[SelectorUse]:
+    for number, selector in enumerate(source.selectors):  # type: ignore[attr-defined]
+        if selector.cel is None:
+            raise Fatal(
+                Reason.UNSUPPORTED_SELECTOR, f"{where}: selector #{number} is of a kind that is not known"
+            )
+        yield SelectorUse(selector.cel.expression, f"{where}: selector #{number}")

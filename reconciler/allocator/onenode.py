@@ -1,0 +1,98 @@
+"""The attempt on one node: what kube-scheduler's allocator would answer there."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from uuid import uuid4
+
+from reconciler.allocator.asks import MAX_RESULTS, Asked
+from reconciler.allocator.candidates import Candidates, find_candidates
+from reconciler.allocator.refusal import Fatal, GaveUp
+from reconciler.allocator.result import plans
+from reconciler.allocator.search import Search
+from reconciler.allocator.state import Choice, set_up
+from reconciler.errors import Rejected
+from reconciler.inventory.snapshot import Snapshot
+from reconciler.objects.plan import Plan, Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Devices for every claim on one node."""
+
+    plans: tuple[Plan, ...]
+    rank: int
+    """How far the chosen alternatives are from the top of their lists, smaller is better (SC-1)"""
+    steps: int
+
+
+@dataclass(frozen=True, slots=True)
+class NotFound:
+    """Nothing on this node. `reason` is None when the devices simply do not suffice."""
+
+    reason: Reason | None
+    message: str
+    steps: int
+
+
+def random_share() -> str:
+    """A fresh share id (CAP-10)."""
+    return str(uuid4())
+
+
+def attempt(
+    asked: Asked,
+    node: str,
+    world: Snapshot,
+    *,
+    steps: int,
+    new_share: Callable[[], str] = random_share,
+    pruned: bool = True,
+) -> Found | NotFound:
+    """Try to allocate all claims on one node.
+
+    `pruned=False` searches without bounds and without regard to equal devices: the same answers, slower.
+    """
+    search: Search | None = None
+    try:
+        view = world.topology.view(node)
+        board = set_up(asked, view, world)
+        offers = [[find_candidates(ask, view, world) for ask in slot.asks] for slot in asked.slots]
+        _check_minimum(asked, offers)
+        search = Search(board, asked.slots, offers, steps, pruned)
+        chosen = search.run()
+        if chosen is not None:
+            return Found(plans(asked, board, chosen, new_share), _rank(asked, chosen), search.steps)
+    except Fatal as fatal:
+        return NotFound(fatal.reason, str(fatal), search.steps if search else 0)
+    except Rejected as rejected:
+        return NotFound(Reason.NODE_SELECTOR, str(rejected), 0)
+    except GaveUp as gave_up:
+        return NotFound(Reason.GAVE_UP, str(gave_up), steps)
+    invalid = view.invalid
+    if invalid is not None:  # POOL-13: only a failed search makes it an error
+        return NotFound(
+            Reason.INVALID_POOL, f"pool {invalid.pool} is invalid: {invalid.problem}", search.steps
+        )
+    return NotFound(None, "the devices do not suffice", search.steps)
+
+
+def _check_minimum(asked: Asked, offers: list[list[Candidates]]) -> None:
+    """PREP-9: a claim that needs too many devices whatever is chosen is an error."""
+    for at, claim in enumerate(asked.claims):
+        least = sum(
+            min(candidates.count for candidates in of_slot)
+            for slot, of_slot in zip(asked.slots, offers, strict=True)
+            if slot.claim == at
+        )
+        if least > MAX_RESULTS:
+            raise Fatal(
+                Reason.TOO_MANY_DEVICES,
+                f"claim {claim.key} needs at least {least} devices; a claim can hold {MAX_RESULTS}",
+            )
+
+
+def _rank(asked: Asked, chosen: tuple[Choice, ...]) -> int:
+    alternatives = {choice.slot: choice.candidates.ask.alternative for choice in chosen}
+    return sum(
+        [ask.alternative for ask in asked.slots[slot].asks].index(name) for slot, name in alternatives.items()
+    )

@@ -1,0 +1,16 @@
+"""Ways out of a search besides a solution or a plain "does not fit"."""
+
+from reconciler.errors import ReconcilerError
+from reconciler.objects.plan import Reason
+
+
+class Fatal(ReconcilerError):
+    """An error that ends the attempt on a node. Carries the reason that the answer will give."""
+
+    def __init__(self, reason: Reason, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class GaveUp(ReconcilerError):
+    """The budget of steps is used up; whether a solution exists is not known."""

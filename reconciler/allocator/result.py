@@ -1,0 +1,157 @@
+"""From chosen devices to what is written into the claims. Source: section 15 of the rules."""
+
+from collections.abc import Callable, Sequence
+
+from reconciler.allocator.asks import Asked
+from reconciler.allocator.refusal import Fatal
+from reconciler.allocator.state import Board, Choice
+from reconciler.objects.claims import (
+    AllocatedConfig,
+    AllocatedDevice,
+    Allocation,
+    DeviceAllocation,
+    ResourceClaim,
+)
+from reconciler.objects.nodeselector import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
+from reconciler.objects.plan import Plan, Reason
+
+
+def plans(
+    asked: Asked, board: Board, chosen: Sequence[Choice], new_share: Callable[[], str]
+) -> tuple[Plan, ...]:
+    """One plan a claim, in order. Raises Fatal where a device cannot be expressed in a result (RES-13)."""
+    of_claim: list[list[Choice]] = [[] for _ in asked.claims]
+    for choice in chosen:
+        of_claim[choice.candidates.ask.claim].append(choice)
+    return tuple(
+        Plan(
+            claim=claim.key,
+            uid=claim.metadata.uid,
+            resource_version=claim.metadata.resource_version,
+            node=board.view.node.name,
+            allocation=_allocation(claim, board, choices, new_share),
+        )
+        for claim, choices in zip(asked.claims, of_claim, strict=True)
+    )
+
+
+def _allocation(
+    claim: ResourceClaim, board: Board, choices: Sequence[Choice], new_share: Callable[[], str]
+) -> Allocation:
+    devices: dict[str, object] = {"results": tuple(_device(board, choice, new_share) for choice in choices)}
+    configs = tuple(_configs(claim, choices, old=board.world.rules.old))
+    if configs:
+        devices["config"] = configs
+    fields: dict[str, object] = {"devices": DeviceAllocation(**devices)}
+    selector = _node_selector(board, choices)
+    if selector is not None:
+        fields["node_selector"] = selector
+    return Allocation(**fields)
+
+
+def _device(board: Board, choice: Choice, new_share: Callable[[], str]) -> AllocatedDevice:
+    """Only what is set is given, since what is unset is not written."""
+    fleet, ask = board.world.fleet, choice.candidates.ask
+    row = int(board.rows[choice.at])
+    device = fleet.id_of(row)
+    fields: dict[str, object] = {
+        "request": ask.name,
+        "driver": device.driver,
+        "pool": device.pool,
+        "device": device.device,
+    }
+    if ask.admin:
+        fields["admin_access"] = True
+    if ask.source.tolerations:
+        fields["tolerations"] = ask.source.tolerations
+    binding = int(fleet.codes["binding"][row])
+    if binding >= 0 and board.world.rules.binding_conditions:
+        words = fleet.words.bindings.values[binding]
+        if words.conditions:
+            fields["binding_conditions"] = words.conditions
+        if words.failures:
+            fields["binding_failure_conditions"] = words.failures
+    if board.shared[choice.at]:
+        fields["share_id"] = new_share()
+        amounts = choice.candidates.takes(choice.at)
+        if amounts is not None:
+            fields["consumed_capacity"] = dict(amounts.taken)
+    operations = int(fleet.codes["operations"][row])
+    if operations >= 0:
+        fields["skip_node_operations"] = fleet.words.operations.values[operations]
+    return AllocatedDevice(**fields)
+
+
+def _configs(claim: ResourceClaim, choices: Sequence[Choice], *, old: bool) -> list[AllocatedConfig]:
+    """Class part first, then claim part (RES-8 to RES-10)."""
+    asks = list({choice.candidates.ask.name: choice.candidates.ask for choice in choices}.values())
+    of_class: dict[str, list[str]] = {}
+    classes = {}
+    for ask in asks:
+        of_class.setdefault(ask.device_class.key.name, []).append(ask.name)
+        classes[ask.device_class.key.name] = ask.device_class
+    every = {ask.name for ask in asks}
+
+    def entry(source: str, requests: Sequence[str], opaque: object, covers: bool) -> AllocatedConfig:
+        fields: dict[str, object] = {"source": source, "opaque": opaque}
+        if requests and not (covers and not old):
+            fields["requests"] = tuple(requests)
+        return AllocatedConfig(**fields)
+
+    configs = [
+        entry("FromClass", names, config.opaque, every <= set(names))
+        for name, names in of_class.items()
+        for config in classes[name].spec.config
+    ]
+    for config in claim.spec.devices.config:
+        named = [ask for ask in asks if ask.request in config.requests or ask.name in config.requests]
+        copies = 1 if not config.requests else len(named) if old else min(len(named), 1)
+        configs += [entry("FromClaim", config.requests, config.opaque, len(named) == len(asks))] * copies
+    return configs
+
+
+def _node_selector(board: Board, choices: Sequence[Choice]) -> NodeSelector | None:
+    """Where all the devices can be reached (RES-12)."""
+    fleet = board.world.fleet
+    fields: list[NodeSelectorRequirement] = []
+    expressions: list[NodeSelectorRequirement] = []
+    for choice in choices:
+        row = int(board.rows[choice.at])
+        if fleet.codes["node"][row] >= 0 or fleet.binds[row]:
+            return _pinned(board.view.node.name)
+        code = int(fleet.codes["selector"][row])
+        if code < 0:
+            continue
+        terms = fleet.words.selectors.values[code].node_selector_terms
+        if len(terms) > 1:
+            raise Fatal(
+                Reason.NODE_SELECTOR,
+                f"device {fleet.id_of(row)}: its node selector has {len(terms)} terms; a claim can carry one",
+            )
+        for term in terms:
+            _merge(fields, term.match_fields)
+            _merge(expressions, term.match_expressions)
+    if not fields and not expressions:
+        return None
+    parts: dict[str, object] = {}
+    if fields:
+        parts["match_fields"] = tuple(fields)
+    if expressions:
+        parts["match_expressions"] = tuple(expressions)
+    return NodeSelector(node_selector_terms=(NodeSelectorTerm(**parts),))
+
+
+def _merge(into: list[NodeSelectorRequirement], new: Sequence[NodeSelectorRequirement]) -> None:
+    for requirement in new:
+        if not any(
+            r.key == requirement.key
+            and r.operator == requirement.operator
+            and set(r.values) == set(requirement.values)
+            for r in into
+        ):
+            into.append(requirement)
+
+
+def _pinned(node: str) -> NodeSelector:
+    requirement = NodeSelectorRequirement(key="metadata.name", operator="In", values=(node,))
+    return NodeSelector(node_selector_terms=(NodeSelectorTerm(match_fields=(requirement,)),))

@@ -1,0 +1,128 @@
+"""Depth-first search for devices, joint over all claims of a decision; the first solution wins.
+
+Complete within its budget. Source: section 6 of the rules. Requests are visited in order, devices by
+position; a request's own devices have rising positions (SRCH-1). What the bounds exclude and what is
+equal to a device that failed is not tried; neither can hide a solution or an error.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from reconciler.allocator.asks import MAX_RESULTS, Slot
+from reconciler.allocator.bounds import hopeless
+from reconciler.allocator.candidates import Candidates
+from reconciler.allocator.equal import classes_of_equals
+from reconciler.allocator.refusal import Fatal, GaveUp
+from reconciler.allocator.state import Board, Choice, State, begin, choose, enter_claim, in_use, viable
+from reconciler.objects.plan import Reason
+
+
+@dataclass(slots=True)
+class Search:
+    """One search on one node. `steps` counts the devices tried."""
+
+    board: Board
+    slots: Sequence[Slot]
+    offers: Sequence[Sequence[Candidates]]
+    """Of each slot's alternatives, in order"""
+    budget: int
+    pruned: bool = True
+    """Whether bounds and equality are used; the tests compare with and without."""
+    steps: int = 0
+    _turned_back: bool = field(default=False, repr=False)
+    _equals: np.ndarray | None = field(default=None, repr=False)
+
+    def run(self) -> tuple[Choice, ...] | None:
+        """The first solution, None if there is none.
+
+        Raises Fatal if the search reaches a device that is an error, GaveUp if the budget is used up.
+        """
+        return self._solve(0, begin(self.board))
+
+    def _solve(self, slot: int, state: State) -> tuple[Choice, ...] | None:
+        if slot == len(self.slots):
+            return state.chosen
+        claim = self.slots[slot].claim
+        if slot == 0 or self.slots[slot - 1].claim != claim:
+            state = enter_claim(state, self.board.constraints[claim])
+        # Most searches never turn back; only those that do are worth a proof.
+        if self._turned_back and hopeless(self.board, self.slots[slot:], self.offers[slot:], state):
+            return None
+        for candidates in self.offers[slot]:
+            if state.results + candidates.count > MAX_RESULTS or candidates.count == 0:
+                self._turned_back = self.pruned
+                continue
+            found = (
+                self._pick(slot, candidates, state, 0, 0)
+                if candidates.listed is None
+                else self._take_all(slot, candidates, state)
+            )
+            if found is not None:
+                return found
+            self._turned_back = self.pruned
+        return None
+
+    def _pick(
+        self, slot: int, candidates: Candidates, state: State, chosen: int, start: int
+    ) -> tuple[Choice, ...] | None:
+        """Choose the devices of an exact request from position `start` on."""
+        if chosen == candidates.count:
+            return self._solve(slot + 1, state)
+        possible = viable(self.board, state, candidates)
+        fatal = candidates.fatal & ~in_use(state, candidates)
+        order = np.flatnonzero((possible | fatal)[start:]) + start
+        needed = candidates.count - chosen
+        last_error = int(np.flatnonzero(fatal)[-1]) if fatal.any() else -1
+        failed: set[int] = set()
+        for place, at in enumerate(order.tolist()):
+            if at > last_error and len(order) - place < needed:
+                break
+            if self.pruned and failed and int(self._class_of(at)) in failed and not fatal[at]:
+                continue
+            self._step()
+            if fatal[at]:
+                raise candidates.failure(self.board.world.fleet, int(self.board.rows[at]), at)
+            following = choose(self.board, state, slot, candidates, at)
+            found = self._pick(slot, candidates, following, chosen + 1, at + 1)
+            if found is not None:
+                return found
+            if self.pruned:
+                failed.add(int(self._class_of(at)))
+        return None
+
+    def _take_all(self, slot: int, candidates: Candidates, state: State) -> tuple[Choice, ...] | None:
+        """Take every listed device, or none (SRCH-3)."""
+        assert candidates.listed is not None
+        for at in candidates.listed.tolist():
+            self._step()
+            if not viable(self.board, state, candidates)[at]:
+                self._check_constraints(candidates, state, at)
+                return None
+            state = choose(self.board, state, slot, candidates, at)
+        return self._solve(slot + 1, state)
+
+    def _check_constraints(self, candidates: Candidates, state: State, at: int) -> None:
+        """SEL-6: mode All must not fail by a constraint if nothing else stood against the device."""
+        ask = candidates.ask
+        if not (candidates.available & state.fit & ~in_use(state, candidates))[at]:
+            return
+        for number in ask.constraints:
+            constraint = self.board.constraints[ask.claim][number]
+            if not constraint.allowed(state.constraints[number])[at]:
+                device = self.board.world.fleet.id_of(int(self.board.rows[at]))
+                raise Fatal(
+                    Reason.CONSTRAINT_VIOLATED,
+                    f"request {ask.name} wants all devices; {device} breaks the constraint on {constraint.attribute}",
+                )
+
+    def _class_of(self, at: int) -> int:
+        if self._equals is None:
+            self._equals = classes_of_equals(self.board, [c for offers in self.offers for c in offers])
+        return int(self._equals[at])
+
+    def _step(self) -> None:
+        self.steps += 1
+        if self.steps > self.budget:
+            raise GaveUp(f"gave up after {self.budget} steps")

@@ -1,0 +1,79 @@
+"""Which devices of the fleet an ask's selectors let through, and on which they fail. Source: section 7.
+
+Worked out once per list of expressions and fleet: it does not depend on what is allocated (SEL-5).
+"""
+
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from kernels.types import Mask
+from reconciler.allocator.asks import Ask
+from reconciler.allocator.refusal import Fatal
+from reconciler.cel.program import CelRefused, Selector, compile_selector
+from reconciler.inventory.fleet import Fleet
+from reconciler.objects.plan import Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """The outcome of a list of selectors on D devices. Read-only and disjoint."""
+
+    true: Mask
+    """(D,) all selectors match"""
+    error: Mask
+    """(D,) the first selector that does not match fails"""
+
+
+_kept: WeakKeyDictionary[Fleet, dict[tuple[str, ...], Sight]] = WeakKeyDictionary()
+
+
+def look(ask: Ask, fleet: Fleet) -> Sight:
+    """The outcome of an ask's selectors on the whole fleet."""
+    of_fleet = _kept.setdefault(fleet, {})
+    expressions = tuple(use.expression for use in ask.selectors)
+    if expressions not in of_fleet:
+        of_fleet[expressions] = _evaluate(expressions, fleet)
+    return of_fleet[expressions]
+
+
+def _evaluate(expressions: tuple[str, ...], fleet: Fleet) -> Sight:
+    alive = np.ones(fleet.size, dtype=np.bool_)
+    error = np.zeros(fleet.size, dtype=np.bool_)
+    for expression in expressions:
+        selector = _compiled(expression)
+        if selector is None:
+            error |= alive
+            alive = np.zeros(fleet.size, dtype=np.bool_)
+            break
+        masks = selector.masks(fleet.cel)
+        error |= alive & masks.error
+        alive &= masks.true
+    alive.setflags(write=False)
+    error.setflags(write=False)
+    return Sight(alive, error)
+
+
+def _compiled(expression: str) -> Selector | None:
+    """None if it cannot be compiled, which is an error on every device it would be tried on (SEL-3)."""
+    try:
+        return compile_selector(expression)
+    except CelRefused:
+        return None
+
+
+def failure(ask: Ask, fleet: Fleet, row: int) -> Fatal:
+    """The error of an ask's selectors on a device where they fail."""
+    for use in ask.selectors:
+        try:
+            selector = compile_selector(use.expression)
+        except CelRefused as refused:
+            return Fatal(Reason.CEL_COMPILE, f"{use.where}: {refused}")
+        masks = selector.masks(fleet.cel)
+        if masks.error[row]:
+            problem = selector.explain(fleet.cel, row)
+            return Fatal(Reason.CEL_RUNTIME, f"{use.where}: device {fleet.id_of(row)}: {problem}")
+        if not masks.true[row]:
+            break
+    raise AssertionError("no selector fails on this device")

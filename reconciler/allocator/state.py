@@ -1,0 +1,180 @@
+"""One node's devices during a search: what never changes, and what each step makes of the rest.
+
+A step returns a new state; nothing is ever taken back, so a branch that is left leaves nothing behind.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from kernels.fit import fits, take
+from kernels.index import Inverse, invert
+from kernels.types import Amounts, Codes, Mask, Rows
+from reconciler.allocator.asks import Asked
+from reconciler.allocator.candidates import Candidates
+from reconciler.allocator.constraints import Constraint, compile_constraint
+from reconciler.allocator.constraints import State as ConstraintState
+from reconciler.inventory.snapshot import Snapshot, View
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    """The n devices of a view and the s counter sets that they draw from."""
+
+    view: View
+    world: Snapshot
+    shared: Mask
+    """(n,) can be held by several claims at once (CAP-14)"""
+    sets: Codes
+    """(n, K) position among the s sets, -1 for none"""
+    draws: Codes
+    """(n, K) row of the fleet's table"""
+    left: Amounts
+    """(s, C) before the search"""
+    by_set: Inverse
+    """set -> devices"""
+    constraints: tuple[tuple[Constraint, ...], ...]
+    """Of each claim, in order"""
+
+    @property
+    def rows(self) -> Rows:
+        return self.view.rows
+
+    @property
+    def table(self) -> Amounts:
+        return self.world.fleet.table
+
+
+def set_up(asked: Asked, view: View, world: Snapshot) -> Board:
+    """The board for a decision on one node."""
+    fleet = world.fleet
+    sets = fleet.sets[view.rows]
+    used = np.unique(sets[sets >= 0])
+    local = np.where(sets >= 0, np.searchsorted(used, sets), -1).astype(np.int32)
+    return Board(
+        view=view,
+        world=world,
+        shared=fleet.shared[view.rows] & world.rules.sharing,
+        sets=local,
+        draws=fleet.draws[view.rows],
+        left=world.occupancy.left[used],
+        by_set=invert(local, len(used)),
+        constraints=tuple(
+            tuple(
+                compile_constraint(source, fleet, view.rows, world.rules)
+                for source in claim.spec.devices.constraints
+            )
+            for claim in asked.claims
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One device chosen for one request."""
+
+    slot: int
+    candidates: Candidates
+    at: int
+    """Position in the view"""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """How far a search has come. Immutable."""
+
+    left: Amounts
+    """(s, C) counters, less what was chosen"""
+    fit: Mask
+    """(n,) draws still fit, or have been drawn by an earlier share"""
+    taken: Mask
+    """(n,) given to some claim of this decision, exclusively"""
+    mine: Mask
+    """(n,) given to the claim at hand, exclusively"""
+    shares: Mapping[int, Mapping[str, int]]
+    """position of a shared device chosen here -> capacity consumed, with what was before"""
+    constraints: tuple[ConstraintState, ...]
+    """Of the claim at hand"""
+    results: int
+    """Devices chosen for the claim at hand"""
+    chosen: tuple[Choice, ...]
+
+
+def begin(board: Board) -> State:
+    """Nothing chosen yet."""
+    count = len(board.rows)
+    nobody = np.zeros(count, dtype=np.bool_)
+    occupancy = board.world.occupancy
+    return State(
+        left=board.left,
+        fit=occupancy.fits[board.rows] | occupancy.sharing[board.rows],
+        taken=nobody,
+        mine=nobody,
+        shares={},
+        constraints=(),
+        results=0,
+        chosen=(),
+    )
+
+
+def enter_claim(state: State, constraints: Sequence[Constraint]) -> State:
+    """The state at the first request of a claim: constraints and limits are per claim (CON-2)."""
+    return replace(state, mine=np.zeros_like(state.mine), constraints=(None,) * len(constraints), results=0)
+
+
+def in_use(state: State, candidates: Candidates) -> Mask:
+    """(n,) devices this decision has taken, as far as that stands against the ask (ADM-2, ADM-3)."""
+    return state.mine if candidates.ask.admin else state.taken
+
+
+def viable(board: Board, state: State, candidates: Candidates) -> Mask:
+    """(n,) devices that could be chosen next for an ask."""
+    mask = candidates.available & state.fit & ~in_use(state, candidates)
+    for at, consumed in state.shares.items():
+        taken = candidates.takes(at)
+        if taken is not None:
+            mask[at] &= taken.fits(consumed)
+    own = board.constraints[candidates.ask.claim]
+    for number in candidates.ask.constraints:
+        mask &= own[number].allowed(state.constraints[number])
+    return mask
+
+
+def choose(board: Board, state: State, slot: int, candidates: Candidates, at: int) -> State:
+    """The state once a device has been chosen. It must be viable."""
+    own = board.constraints[candidates.ask.claim]
+    constraints = list(state.constraints)
+    for number in candidates.ask.constraints:
+        constraints[number] = own[number].after(constraints[number], at)
+    left, fit, shares = state.left, state.fit, state.shares
+    charged = at in shares or bool(board.world.occupancy.sharing[board.rows[at]])
+    sets = board.sets[at]
+    if not charged and (sets >= 0).any():
+        left = take(left, board.table, sets, board.draws[at])
+        again = board.by_set.of_any(np.unique(sets[sets >= 0]))
+        fit = fit.copy()
+        fit[again] = fits(left, board.table, board.sets[again], board.draws[again])
+        fit[again] |= board.world.occupancy.sharing[board.rows[again]]
+        fit[list(shares)] = True
+    taken, mine = state.taken, state.mine
+    if board.shared[at]:
+        amounts = candidates.takes(at)
+        before = shares.get(at) or board.world.occupancy.consumed.get(int(board.rows[at]), {})
+        shares = {**shares, at: amounts.added_to(before) if amounts is not None else before}
+        if not fit[at]:
+            fit = fit.copy()
+            fit[at] = True
+    else:
+        taken, mine = taken.copy(), mine.copy()
+        taken[at] = mine[at] = True
+    return State(
+        left=left,
+        fit=fit,
+        taken=taken,
+        mine=mine,
+        shares=shares,
+        constraints=tuple(constraints),
+        results=state.results + 1,
+        chosen=(*state.chosen, Choice(slot, candidates, at)),
+    )
