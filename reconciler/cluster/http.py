@@ -41,7 +41,11 @@ async def connect(
 
 
 class HttpTransport:
-    """A `Transport` on the connections of an ApiClient, which verifies TLS as its configuration says."""
+    """A `Transport` on the connections of an ApiClient, which verifies TLS as its configuration says.
+
+    The connection pool sends a PUT or DELETE again when the server closed the connection under it,
+    so that a Conflict may be the echo of our own write. A PATCH is sent once.
+    """
 
     def __init__(self, api: ApiClient) -> None:
         self._api = api

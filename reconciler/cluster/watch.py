@@ -114,7 +114,7 @@ class _Follower:
             for item in page.items:
                 found = interpret(item, page.mark, self.resource, self.decode)
                 refused.append(found) if isinstance(found, Refused) else objects.append(found)
-            await asyncio.sleep(0)  # a page took tens of milliseconds: others first
+                await asyncio.sleep(0)  # a slice takes most of a millisecond, and workers wait
         self._tell(Replaced(self.resource.kind, tuple(objects), tuple(refused)))
         log.debug("listed", kind=self.resource.kind, objects=len(objects), refused=len(refused))
         return Cursor(self.resource, self.decode, version)
@@ -135,6 +135,7 @@ class _Follower:
                     change = cursor.feed(line)
                     if change is not None:
                         self._tell(change)
+                    await asyncio.sleep(0)  # thousands of events may be buffered
             finally:
                 lasted = asyncio.get_running_loop().time() - opened
                 if cursor.version != before or lasted >= SHORT:
