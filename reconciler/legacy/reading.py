@@ -25,6 +25,8 @@ MODELS: dict[str, type[ApiObject]] = {
     "Pod": Pod,
 }
 
+_CORE = ("Node", "Pod")
+
 _SERVED = {
     **dict.fromkeys(MODELS, ("v1", "v1beta2", "v1beta1")),
     "DeviceTaintRule": ("v1", "v1beta2", "v1alpha3"),
@@ -32,7 +34,7 @@ _SERVED = {
     "Pod": ("v1",),
 }
 
-_TO_V1: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
+_TO_V1: dict[str, Callable[[Mapping[str, Any], str], dict[str, Any]]] = {
     "ResourceSlice": v1beta1.slice_to_v1,
     "ResourceClaim": v1beta1.claim_to_v1,
     "ResourceClaimTemplate": v1beta1.template_to_v1,
@@ -40,32 +42,55 @@ _TO_V1: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
 
 
 def is_ours(raw: Mapping[str, Any]) -> bool:
-    """Whether this is a kind that we read, in whatever version."""
+    """Whether this is a kind that we read, in whatever version. Without any version it is taken for one."""
     kind = raw.get("kind")
-    if kind in ("Node", "Pod"):
-        return raw.get("apiVersion") == "v1"
-    return kind in MODELS and _group_of(raw) in (GROUP, "")
+    group = _group_of(raw)
+    if kind in _CORE:
+        return group == ""
+    # `v1` alone is another group's spelling, but of no other kind with these names: a slip to be told about.
+    return kind in MODELS and group in (GROUP, "")
 
 
 def read(raw: Mapping[str, Any]) -> ApiObject:
     """The typed object. Raises Malformed naming kind, name, field and reason."""
+    return typed(to_v1(raw))
+
+
+def to_v1(raw: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The object as v1 spells it, what we do not read included. Raises Malformed for a version not served."""
     kind = raw["kind"]
     subject = subject_of(raw)
-    version = str(raw.get("apiVersion") or "").rpartition("/")[2]
-    if not version:
-        raise Malformed(subject, "apiVersion", f"is missing; write {GROUP}/v1")
-    if version not in _SERVED[kind]:
-        raise Malformed(
-            subject, "apiVersion", f"{raw['apiVersion']} is not read; use one of {', '.join(_SERVED[kind])}"
-        )
-    if version == "v1beta1":
-        raw = _TO_V1[kind](raw) if kind in _TO_V1 else raw
+    served = [version if kind in _CORE else f"{GROUP}/{version}" for version in _SERVED[kind]]
+    given = raw.get("apiVersion")
+    if not given:
+        raise Malformed(subject, "apiVersion", f"is missing; write {served[0]}")
+    if given not in served:
+        raise Malformed(subject, "apiVersion", f"{given} is not read; use {' or '.join(served)}")
+    if kind in _TO_V1 and given == f"{GROUP}/v1beta1":
+        raw = _TO_V1[kind](raw, subject)
     elif kind in _TO_V1:
         v1beta1.refuse_in_v1(raw, subject)
+    elif kind == "Pod":
+        _refuse_source(raw, subject)
+    return {**raw, "apiVersion": served[0]}
+
+
+def typed(raw: Mapping[str, Any]) -> ApiObject:
+    """The typed object of what `to_v1` gives. Raises Malformed naming kind, name, field and reason."""
     try:
-        return MODELS[kind].model_validate(raw)
+        return MODELS[raw["kind"]].model_validate(raw)
     except ValidationError as exc:
-        raise refusal(subject, exc) from exc
+        raise refusal(subject_of(raw), exc) from exc
+
+
+def _refuse_source(raw: Mapping[str, Any], subject: str) -> None:
+    """Raise Malformed for a pod as it was written up to 1.30; a server would drop the field unseen."""
+    spec = raw.get("spec")
+    entries = spec.get("resourceClaims") if isinstance(spec, Mapping) else None
+    for number, entry in enumerate(entries if isinstance(entries, list) else ()):
+        if isinstance(entry, Mapping) and "source" in entry:
+            field = f"spec.resourceClaims[{number}].source"
+            raise Malformed(subject, field, "was dropped in 1.31; move what is below it up to the entry")
 
 
 def subject_of(raw: Mapping[str, Any]) -> str:
@@ -79,12 +104,31 @@ def subject_of(raw: Mapping[str, Any]) -> str:
 
 def refusal(subject: str, exc: ValidationError) -> Malformed:
     """The first problem that pydantic found, as one line."""
-    problem = exc.errors(include_url=False, include_context=False)[0]
-    reason = problem["msg"].removeprefix("Value error, ")
+    problem = exc.errors(include_url=False)[0]
+    if problem["type"] in _REASONS:
+        reason = _REASONS[problem["type"]].format_map(problem.get("ctx", {}))
+    else:
+        reason = problem["msg"].removeprefix("Value error, ")
     got = problem.get("input")
-    if isinstance(got, str | int | float) and repr(got) not in reason:
-        reason = f"{reason}, got {str(got)[:80]!r}"
+    if isinstance(got, str | int | float) and got != "" and repr(got) not in reason:
+        reason = f"{reason}, got {got if isinstance(got, bool) else repr(got)[:80]}"
     return Malformed(subject, _path(problem["loc"]), reason)
+
+
+_REASONS = {
+    "missing": "is missing",
+    "model_type": "must be an object",
+    "model_attributes_type": "must be an object",
+    "dict_type": "must be an object",
+    "tuple_type": "must be a list",
+    "string_type": "must be a string",
+    "int_type": "must be a whole number",
+    "bool_type": "must be true or false",
+    "string_too_short": "must not be empty",
+    "greater_than_equal": "must be at least {ge}",
+    "literal_error": "must be {expected}",
+}
+"""pydantic's kinds of problem in words that fit a manifest"""
 
 
 def _path(location: tuple[int | str, ...]) -> str:

@@ -11,11 +11,18 @@ INLINE = ("deviceClassName", "selectors", "allocationMode", "count", "adminAcces
 """Fields of `exactly` that v1beta1 writes into the request itself."""
 
 
-def slice_to_v1(raw: Raw) -> dict[str, Any]:
-    """A ResourceSlice with its devices flattened. Unset node fields are spelled "" and false there."""
-    spec = _map(raw.get("spec"))
-    devices = [_flat(device) for device in _list(spec.get("devices"))]
-    spec["devices"] = [device for device in devices if device is not None]
+def slice_to_v1(raw: Raw, subject: str) -> dict[str, Any]:
+    """A ResourceSlice with its devices flattened. Unset node fields are spelled "" and false there.
+
+    Raises Malformed for a device in the shape of v1, which would become a device without anything.
+    """
+    if not isinstance(raw.get("spec"), Mapping):
+        return dict(raw)
+    spec = dict(raw["spec"])
+    if isinstance(spec.get("devices"), list):
+        _refuse_flat(spec["devices"], subject)
+        devices = [_flat(device) for device in spec["devices"]]
+        spec["devices"] = [device for device in devices if device is not None]
     if spec.get("nodeName") == "":
         del spec["nodeName"]
     if spec.get("allNodes") is False:
@@ -31,32 +38,48 @@ def _flat(device: Any) -> Any:
     return {**basic, "name": device.get("name")} if isinstance(basic, Mapping) else None
 
 
-def claim_to_v1(raw: Raw) -> dict[str, Any]:
+def _refuse_flat(devices: list[Any], subject: str) -> None:
+    for number, device in enumerate(devices):
+        for key in ("attributes", "capacity"):
+            if isinstance(device, Mapping) and "basic" not in device and key in device:
+                field = f"spec.devices[{number}].{key}"
+                raise Malformed(
+                    subject, field, "belongs under `basic` in v1beta1; or write v1 as the version"
+                )
+
+
+def claim_to_v1(raw: Raw, _subject: str) -> dict[str, Any]:
     """A ResourceClaim whose requests have `exactly`."""
-    return {**raw, "spec": _claim_spec(raw.get("spec"))}
+    return _with_claim_spec(raw)
 
 
-def template_to_v1(raw: Raw) -> dict[str, Any]:
+def template_to_v1(raw: Raw, _subject: str) -> dict[str, Any]:
     """A ResourceClaimTemplate whose requests have `exactly`."""
-    spec = _map(raw.get("spec"))
-    return {**raw, "spec": {**spec, "spec": _claim_spec(spec.get("spec"))}}
+    spec = raw.get("spec")
+    return {**raw, "spec": _with_claim_spec(spec)} if isinstance(spec, Mapping) else dict(raw)
 
 
-def _claim_spec(raw: Any) -> Any:
-    spec = _map(raw)
-    if not isinstance(spec.get("devices"), Mapping):
-        return spec
-    devices = dict(spec["devices"])
-    devices["requests"] = [_request(request) for request in _list(devices.get("requests"))]
-    return {**spec, "devices": devices}
+def _with_claim_spec(raw: Raw) -> dict[str, Any]:
+    """`raw` with the claim spec in its `spec` converted; what is misshapen stays for typing to refuse."""
+    spec = raw.get("spec")
+    devices = spec.get("devices") if isinstance(spec, Mapping) else None
+    requests = devices.get("requests") if isinstance(devices, Mapping) else None
+    if spec is None or devices is None or not isinstance(requests, list):
+        return dict(raw)
+    return {**raw, "spec": {**spec, "devices": {**devices, "requests": [_request(r) for r in requests]}}}
 
 
 def _request(request: Any) -> Any:
     if not isinstance(request, Mapping):
         return request
-    inline = {key: request[key] for key in INLINE if request.get(key) is not None}
+    inline = {key: request[key] for key in INLINE if _is_set(key, request.get(key))}
     rest = {key: value for key, value in request.items() if key not in INLINE}
     return {**rest, "exactly": inline} if inline else rest
+
+
+def _is_set(key: str, value: Any) -> bool:
+    """An empty string and a zero count are how this version spells an unset field."""
+    return value not in (None, "") and not (key == "count" and value == 0)
 
 
 def refuse_in_v1(raw: Raw, subject: str) -> None:

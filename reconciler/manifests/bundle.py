@@ -1,0 +1,95 @@
+"""Everything that was read in one run: typed objects by kind, what was refused, what is of other kinds."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, BinaryIO, TypeVar, cast
+
+from reconciler.errors import Malformed
+from reconciler.legacy import reading
+from reconciler.manifests.documents import Document, Refusal, documents, refuse
+from reconciler.manifests.origin import Origin
+from reconciler.objects.meta import ApiObject, ObjectKey
+
+NAMESPACED = ("ResourceClaim", "ResourceClaimTemplate", "Pod")
+T = TypeVar("T", bound=ApiObject)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One object, and how and where it was written."""
+
+    origin: Origin
+    raw: Mapping[str, Any]
+    """Spelled as v1 spells it, unknown fields included"""
+    object: ApiObject
+    number: int
+    """Its place in the run"""
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """The objects of a run, in the order in which they were read."""
+
+    entries: Mapping[str, Mapping[ObjectKey, Entry]]
+    """Kind -> key -> entry"""
+    refused: tuple[Refusal, ...]
+    ignored: Counter[str]
+    """Objects of kinds that are not read, by kind"""
+
+    def of(self, model: type[T]) -> tuple[T, ...]:
+        """All objects of one kind."""
+        found = self.entries.get(model.__name__, {})
+        return tuple(cast("T", entry.object) for entry in found.values())
+
+    @property
+    def size(self) -> int:
+        """How many objects were read."""
+        return sum(len(found) for found in self.entries.values())
+
+
+def read_bundle(paths: Iterable[str], stdin: BinaryIO) -> Bundle:
+    """Read every manifest that `paths` names. Never raises for what is in them."""
+    return bundle(documents(paths, stdin))
+
+
+def bundle(found: Iterable[Document | Refusal]) -> Bundle:
+    """Sort documents into a bundle: what fits its declared shape, what does not, what is of other kinds."""
+    entries: dict[str, dict[ObjectKey, Entry]] = {}
+    refused: list[Refusal] = []
+    ignored: Counter[str] = Counter()
+    for number, document in enumerate(found):
+        if isinstance(document, Refusal):
+            refused.append(document)
+        elif not reading.is_ours(document.raw):
+            ignored[document.raw["kind"]] += 1
+        else:
+            try:
+                entry = _entry(document, number)
+                _enter(entries.setdefault(document.raw["kind"], {}), entry)
+            except Malformed as exc:
+                refused.append(refuse(document.origin, exc.subject, exc.field, exc.reason))
+    return Bundle(entries, tuple(refused), ignored)
+
+
+def _entry(document: Document, number: int) -> Entry:
+    raw = reading.to_v1(_placed(document.raw))
+    return Entry(document.origin, raw, reading.typed(raw), number)
+
+
+def _enter(known: dict[ObjectKey, Entry], entry: Entry) -> None:
+    earlier = known.setdefault(entry.object.key, entry)
+    if earlier is not entry:
+        raise Malformed(reading.subject_of(entry.raw), "", f"is also in {earlier.origin}, which is used")
+
+
+def _placed(raw: Mapping[str, Any]) -> Mapping[str, Any]:
+    """With the namespace that the object would get: `default` where it needs one, none where it has none."""
+    metadata = raw.get("metadata")
+    if not isinstance(metadata, Mapping):
+        return raw
+    placed = {key: value for key, value in metadata.items() if key != "namespace"}
+    if raw["kind"] in NAMESPACED:
+        namespace = metadata.get("namespace")
+        placed["namespace"] = "default" if namespace in (None, "") else namespace
+    return {**raw, "metadata": placed}

@@ -1,0 +1,119 @@
+"""The nodes that manifests describe, name, or only imply."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from reconciler.errors import Rejected
+from reconciler.objects.core import Node
+from reconciler.objects.meta import ObjectMeta
+from reconciler.objects.nodeselector import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
+from reconciler.objects.slices import ResourceSlice
+
+HOSTNAME = "kubernetes.io/hostname"
+ASSUMED = "(assumed)"
+"""The name of the node that is made up. No real node can have it."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodePicture:
+    """The nodes to decide for, and what about them is not in the input."""
+
+    nodes: tuple[Node, ...]
+    named: tuple[str, ...]
+    """Nodes known only because a slice or a device names them"""
+    assumed: Node | None
+    """The node that is made up, among `nodes` too"""
+    unmatched: tuple[NodeSelector, ...]
+    """Selectors of slices and devices that match no node at all"""
+
+
+def picture(described: Sequence[Node], slices: Iterable[ResourceSlice]) -> NodePicture:
+    """Nodes as described; one for each further name; and one more where selectors would reach nothing."""
+    slices = tuple(slices)
+    known = {node.key.name for node in described}
+    named = tuple(dict.fromkeys(name for name in _names(slices) if name not in known))
+    nodes = (*described, *(_node(name, {}) for name in named))
+    missed = [selector for selector in dict.fromkeys(_selectors(slices)) if not _reaches(selector, nodes)]
+    if not missed and nodes:
+        return NodePicture(nodes, named, None, ())
+    assumed, unmatched = _assume(missed)
+    if nodes and len(unmatched) == len(missed):
+        return NodePicture(nodes, named, None, tuple(unmatched))
+    return NodePicture((*nodes, assumed), named, assumed, tuple(unmatched))
+
+
+def _names(slices: Iterable[ResourceSlice]) -> Iterator[str]:
+    for source in slices:
+        if source.spec.node_name:
+            yield source.spec.node_name
+        elif source.spec.per_device_node_selection:
+            yield from (device.node_name for device in source.spec.devices if device.node_name)
+
+
+def _selectors(slices: Iterable[ResourceSlice]) -> Iterator[NodeSelector]:
+    for source in slices:
+        if source.spec.node_selector is not None:
+            yield source.spec.node_selector
+        elif source.spec.per_device_node_selection:
+            for device in source.spec.devices:
+                if device.node_selector is not None:
+                    yield device.node_selector
+
+
+def _node(name: str, labels: Mapping[str, str]) -> Node:
+    return Node(metadata=ObjectMeta(name=name, labels={HOSTNAME: name, **labels}))
+
+
+def _reaches(selector: NodeSelector, nodes: Iterable[Node]) -> bool:
+    """Whether any node is selected. A selector that cannot be read is left to the decision to report."""
+    try:
+        return any(selector.matches(node.key.name, node.metadata.labels) for node in nodes)
+    except Rejected:
+        return True
+
+
+def _assume(selectors: Iterable[NodeSelector]) -> tuple[Node, list[NodeSelector]]:
+    """A node that meets as many selectors as go together, earlier ones first; and those it does not meet."""
+    node = _node(ASSUMED, {})
+    met: list[NodeSelector] = []
+    unmet: list[NodeSelector] = []
+    for selector in selectors:
+        for term in selector.node_selector_terms:
+            wider = _with_labels_for(term, node)
+            if wider is not None and all(_reaches(one, [wider]) for one in [*met, selector]):
+                node = wider
+                met.append(selector)
+                break
+        else:
+            unmet.append(selector)
+    return node, unmet
+
+
+def _with_labels_for(term: NodeSelectorTerm, node: Node) -> Node | None:
+    """The node with what a term asks for; labels that it has already stay. None if they contradict."""
+    labels = dict(node.metadata.labels)
+    for key in dict.fromkeys(requirement.key for requirement in term.match_expressions):
+        asked = [requirement for requirement in term.match_expressions if requirement.key == key]
+        options = [labels[key]] if key in labels else [None, *_values(asked)]
+        for value in options:
+            trial = {key: value} if value is not None else {}
+            if all(requirement.holds(trial) for requirement in asked):
+                labels.update(trial)
+                break
+        else:
+            return None
+    return _node(ASSUMED, labels)
+
+
+def _values(requirements: Iterable[NodeSelectorRequirement]) -> Iterator[str]:
+    """Values that could meet requirements on one key, the obvious ones first."""
+    for requirement in requirements:
+        match requirement.operator:
+            case "In":
+                yield from requirement.values
+            case "Exists":
+                yield "true"
+            case "Gt":
+                yield str(int(requirement.values[0]) + 1)
+            case "Lt":
+                yield str(int(requirement.values[0]) - 1)

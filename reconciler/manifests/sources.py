@@ -1,0 +1,48 @@
+"""The texts that a command line names: files, directories, `-` for standard input."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from reconciler.errors import Malformed
+
+MAX_BYTES = 256 * 2**20
+"""Of one file. A hundred times the largest list of slices that a cluster of 5000 nodes gives."""
+SUFFIXES = (".yaml", ".yml", ".json")
+STDIN = "-"
+
+
+def texts(paths: Iterable[str], stdin: BinaryIO) -> Iterator[tuple[str, str | Malformed]]:
+    """The name and the text of every file, or why it cannot be read.
+
+    A directory stands for the manifests in it and below it, in order of their paths.
+    """
+    for path in paths:
+        if path == STDIN:
+            yield "<stdin>", _text("<stdin>", stdin.read(MAX_BYTES + 1))
+        elif Path(path).is_dir():
+            yield from ((str(file), _file(file)) for file in _manifests(Path(path)))
+        else:
+            yield path, _file(Path(path))
+
+
+def _manifests(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.suffix in SUFFIXES and path.is_file())
+
+
+def _file(path: Path) -> str | Malformed:
+    try:
+        with path.open("rb") as file:
+            return _text(str(path), file.read(MAX_BYTES + 1))
+    except OSError as exc:
+        return Malformed(str(path), "", exc.strerror or type(exc).__name__)
+
+
+def _text(name: str, data: bytes) -> str | Malformed:
+    if len(data) > MAX_BYTES:
+        return Malformed(name, "", f"is larger than {MAX_BYTES // 2**20} MiB")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as exc:
+        line = data.count(b"\n", 0, exc.start) + 1
+        return Malformed(f"{name}:{line}", "", f"is not UTF-8 text: byte {data[exc.start]:#04x}")
