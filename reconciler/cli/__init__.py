@@ -1,0 +1,42 @@
+"""The command line: one file a command. A command is imported when it is called, not before."""
+
+from importlib import import_module
+from importlib.metadata import version
+
+import click
+
+COMMANDS = {
+    "allocate": ("reconciler.cli.allocate:allocate", "Allocate the claims of manifests, without a cluster."),
+    "apiserver": ("reconciler.cli.apiserver:apiserver", "Run the embedded API server alone."),
+    "demo": ("reconciler.cli.demo:demo", "Allocate sample claims on the embedded API server, and end."),
+    "run": ("reconciler.cli.run:run", "Allocate the claims of a cluster, until told to end."),
+}
+"""Name -> where the command is, and its line in the help, so that help does not import any"""
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are called."""
+
+    def list_commands(self, _ctx: click.Context) -> list[str]:
+        """The names of all commands."""
+        return sorted(COMMANDS)
+
+    def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import one command; None if there is none of that name."""
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, attribute = COMMANDS[cmd_name][0].partition(":")
+        command = getattr(import_module(module), attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the table of commands from the table of names alone."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, COMMANDS[name][1]) for name in self.list_commands(ctx)])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(version("dra-reconciler"), prog_name="dra-reconciler")
+def main() -> None:
+    """Allocate devices on Kubernetes, for a cluster or for manifests in files."""

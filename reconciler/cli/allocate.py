@@ -1,0 +1,97 @@
+"""`dra-reconciler allocate`: what manifests ask for and what they offer, decided without a cluster."""
+
+import sys
+from datetime import UTC, datetime
+
+import click
+
+from reconciler.cli.inputs import files_option, report_ignored, report_refused
+from reconciler.cli.printing import claims_json, claims_yaml, node_notes, print_report
+from reconciler.errors import Rejected
+from reconciler.manifests.bundle import read_bundle
+from reconciler.objects.semantics import Release, Semantics, with_gates
+from reconciler.offline import STEPS, decide
+
+SOME_WAIT = 3
+BAD_INPUT = 1
+
+
+def _gates(_context: click.Context, _option: click.Parameter, text: str) -> frozenset[str]:
+    try:
+        return with_gates(text)
+    except Rejected as exc:
+        raise click.BadParameter(str(exc)) from exc
+
+
+@click.command(short_help="Allocate the claims of manifests, without a cluster.")
+@files_option(required=False)
+@click.argument("more", nargs=-1, type=click.Path(exists=True, readable=True), metavar="[FILE|DIR]...")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "yaml", "json"]),
+    default="table",
+    show_default=True,
+    help="A table for people, or the claims that got devices, as a live run would write them.",
+)
+@click.option(
+    "--semantics",
+    "release",
+    type=click.Choice(["1.37", "1.36"]),
+    default="1.37",
+    show_default=True,
+    help="The Kubernetes release whose rules apply where releases differ.",
+)
+@click.option(
+    "--feature-gates",
+    "gates",
+    default="",
+    callback=_gates,
+    metavar="A=true,B=false",
+    help="Feature gates to turn on or off; all are on unless turned off here.",
+)
+@click.option(
+    "--steps",
+    type=click.IntRange(min=1),
+    default=STEPS,
+    show_default=True,
+    help="Devices to try for one decision on one node before giving up.",
+)
+def allocate(
+    files: tuple[str, ...],
+    more: tuple[str, ...],
+    output: str,
+    release: Release,
+    gates: frozenset[str],
+    steps: int,
+) -> None:
+    """Allocate the claims of manifests, without a cluster.
+
+    Reads ResourceSlices, DeviceClasses, ResourceClaims and templates, DeviceTaintRules, Nodes and Pods;
+    other kinds are counted and left alone. Claims that are allocated already hold their devices. The claims
+    of one pod are allocated together, for one node; others one by one. Pods of higher priority come first,
+    then older objects, then the order of the input.
+
+    Nodes that no Node object describes are taken from the slices' `nodeName`. For selectors that match none
+    of them, one more node is assumed, with labels for as many as possible.
+
+    Exits with 0 if every claim is allocated, 3 if some are not, 1 if some of the input was refused (the rest
+    is done all the same), 2 for wrong usage.
+    """
+    if not files and not more:
+        raise click.UsageError("Nothing to read: name manifests with -f FILE, -f DIR or -f -.")
+    bundle = read_bundle((*files, *more), sys.stdin.buffer)
+    report = decide(bundle, Semantics(release, gates), steps=steps)
+    report_refused(bundle.refused)
+    report_ignored(bundle.ignored)
+    if output == "table":
+        print_report(report, sys.stdout)
+    else:
+        for note in node_notes(report.nodes):
+            click.echo(f"note: {note}", err=True)
+        claims = report.allocated(datetime.now(UTC))
+        click.echo(claims_yaml(claims) if output == "yaml" else claims_json(claims), nl=False)
+    if bundle.refused:
+        sys.exit(BAD_INPUT)
+    if report.waiting:
+        sys.exit(SOME_WAIT)

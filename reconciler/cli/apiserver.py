@@ -1,0 +1,70 @@
+"""`dra-reconciler apiserver`: the embedded API server alone, for trying things out with kubectl."""
+
+import asyncio
+import signal
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from typing import Any
+
+import click
+
+from reconciler import logs
+from reconciler.cli.inputs import files_option, report_refused
+from reconciler.embedded import ApiServer, run_controllers, serve
+from reconciler.errors import Rejected
+from reconciler.manifests.documents import Refusal, documents
+
+BAD_INPUT = 1
+
+
+@click.command(short_help="Run the embedded API server alone.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=8001, show_default=True, help="0 takes any free port."
+)
+@click.option("--host", default="127.0.0.1", show_default=True, help="Whoever reaches it may do everything.")
+@click.option(
+    "--with-controllers",
+    is_flag=True,
+    help="Also make claims from templates, bind and end pods, and free claims, as a cluster does.",
+)
+@files_option(required=False)
+def apiserver(port: int, host: str, with_controllers: bool, files: tuple[str, ...]) -> None:
+    """Run the embedded API server alone, in memory, until SIGINT or SIGTERM.
+
+    There is no authentication, and nothing is kept. What -f names is there from the start.
+    """
+    logs.configure("info")
+    found = list(documents(files, sys.stdin.buffer))
+    refused = [document for document in found if isinstance(document, Refusal)]
+    report_refused(refused)
+    if refused:
+        sys.exit(BAD_INPUT)
+    raws = [dict(document.raw) for document in found if not isinstance(document, Refusal)]
+    try:
+        asyncio.run(_serve(raws, host, port, with_controllers))
+    except (Rejected, OSError) as exc:
+        click.echo(f"error: {exc}", err=True)
+        sys.exit(BAD_INPUT)
+
+
+async def _serve(raws: Sequence[dict[str, Any]], host: str, port: int, with_controllers: bool) -> None:
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, ended.set)
+    api = ApiServer()
+    api.load(raws)
+    async with AsyncExitStack() as stack:
+        if with_controllers:
+            await stack.enter_async_context(run_controllers(api))
+        url = await stack.enter_async_context(serve(api, host=host, port=port))
+        loaded = ", ".join(
+            f"{count} {kind}" for kind, count in sorted(Counter(r["kind"] for r in raws).items())
+        )
+        if loaded:
+            click.echo(f"loaded: {loaded}")
+        click.echo(f"serving on {url}")
+        click.echo(f"kubectl --server={url} get resourceslices,resourceclaims,pods -A")
+        await ended.wait()

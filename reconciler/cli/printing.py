@@ -1,0 +1,134 @@
+"""What `allocate` prints: a table for people, claims for programs."""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TextIO
+
+import yaml
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from reconciler.manifests.nodes import NodePicture
+from reconciler.objects.claims import AllocatedDevice
+from reconciler.objects.nodeselector import NodeSelector, NodeSelectorRequirement
+from reconciler.objects.plan import Granted, Plan
+from reconciler.offline import Answer, Report
+
+UNBOUNDED = 10_000
+"""Columns where there is no terminal: names are never cut, so that lines can be searched."""
+
+
+def print_report(report: Report, out: TextIO) -> None:
+    """The devices of every claim, why the others have none, and what was assumed about nodes."""
+    console = Console(file=out, highlight=False, emoji=False, markup=False)
+    if not console.is_terminal:
+        console.width = UNBOUNDED
+    if report.granted:
+        console.print(_table(report.granted))
+    for answer in report.waiting:
+        console.print(Text(_why(answer)), soft_wrap=True)
+    for note in (*node_notes(report.nodes), _summary(report)):
+        console.print(Text(note), soft_wrap=True)
+
+
+def _table(granted: Iterable[Granted]) -> Table:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for heading in ("CLAIM", "REQUEST", "DEVICE", "NODE"):
+        table.add_column(heading, overflow="fold")
+    for outcome in granted:
+        for plan in outcome.plans:
+            for request, devices in _by_request(plan):
+                table.add_row(*(Text(cell) for cell in (str(plan.claim), request, devices, plan.node)))
+    return table
+
+
+def _by_request(plan: Plan) -> Iterator[tuple[str, str]]:
+    """Each request with its devices, one a line. A claim without requests has a row without any."""
+    devices: dict[str, list[str]] = {}
+    for device in plan.allocation.devices.results:
+        devices.setdefault(device.request, []).append(_device(device))
+    yield from ((request, "\n".join(found)) for request, found in devices.items())
+    if not devices:
+        yield "-", "-"
+
+
+def _device(device: AllocatedDevice) -> str:
+    consumed = ", ".join(f"{key}={amount}" for key, amount in device.consumed_capacity.items())
+    admin = " admin access" if device.admin_access else ""
+    return f"{device.id}{admin}{f' ({consumed})' if consumed else ''}"
+
+
+def _why(answer: Answer) -> str:
+    assert not isinstance(answer.outcome, Granted)
+    claims = ", ".join(str(key) for key in answer.claims)
+    subject = f"claim{'s' if len(answer.claims) > 1 else ''} {claims}" if claims else ""
+    pod = f"pod {answer.pod}" if answer.pod else ""
+    both = f"{subject} of {pod}" if subject and pod else subject or pod
+    message = answer.outcome.message
+    if len(answer.claims) == 1:  # which claim has been said already
+        message = message.removeprefix(f"claim {answer.claims[0]}, ")
+    return f"not allocated: {both}: {message}"
+
+
+def _summary(report: Report) -> str:
+    granted = sum(len(outcome.plans) for outcome in report.granted)
+    parts = [f"{_claims(granted)} allocated"]
+    waiting = {key for answer in report.waiting for key in answer.claims}
+    if report.waiting:
+        parts.append(f"{len(waiting)} not")
+    if report.held:
+        parts.append(f"{len(report.held)} held before")
+    return ", ".join(parts)
+
+
+def _claims(count: int) -> str:
+    return f"{count} claim{'' if count == 1 else 's'}"
+
+
+def node_notes(picture: NodePicture) -> Iterator[str]:
+    """What about the nodes is not from Node objects, and what that leaves out of reach."""
+    if picture.named:
+        yield f"nodes known only by name, from slices: {_some(picture.named)}"
+    if picture.assumed is not None:
+        labels = ", ".join(f"{key}={value}" for key, value in picture.assumed.metadata.labels.items())
+        yield f"node {picture.assumed.key.name} is not in the input; its labels are assumed: {labels}"
+    if picture.unmatched:
+        selectors = _some([_selector(selector) for selector in picture.unmatched])
+        yield f"node selectors that match no node: {selectors}"
+
+
+def _some(names: Sequence[str], limit: int = 10) -> str:
+    shown = "; ".join(names[:limit])
+    return f"{shown}; and {len(names) - limit} more" if len(names) > limit else shown
+
+
+def _selector(selector: NodeSelector) -> str:
+    terms = [
+        " and ".join(_requirement(r) for r in (*term.match_expressions, *term.match_fields)) or "nothing"
+        for term in selector.node_selector_terms
+    ]
+    return " or ".join(terms) or "nothing"
+
+
+def _requirement(requirement: NodeSelectorRequirement) -> str:
+    values = f" [{', '.join(requirement.values)}]" if requirement.values else ""
+    return f"{requirement.key} {requirement.operator}{values}"
+
+
+def claims_json(claims: list[dict[str, Any]]) -> str:
+    """The claims as one List."""
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": claims}, indent=2) + "\n"
+
+
+def claims_yaml(claims: list[dict[str, Any]]) -> str:
+    """The claims as documents of one stream; empty if there are none."""
+    return yaml.dump_all(claims, Dumper=_Dumper, sort_keys=False) if claims else ""
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes what is used twice twice: anchors are hard to read and some readers refuse them."""
+
+    def ignore_aliases(self, _data: Any) -> bool:
+        return True

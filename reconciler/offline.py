@@ -1,0 +1,239 @@
+"""Allocation without a cluster: manifests in, the devices of every claim or the reason against it out."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, cast
+
+from reconciler.allocator import allocate
+from reconciler.errors import Rejected
+from reconciler.inventory.store import Store
+from reconciler.legacy import reading
+from reconciler.manifests.bundle import Bundle, Entry
+from reconciler.manifests.generated import ENTRY_ANNOTATION, claim_from_template
+from reconciler.manifests.nodes import NodePicture, picture
+from reconciler.objects.changes import Changed
+from reconciler.objects.claims import (
+    FINALIZER,
+    Allocation,
+    DeviceClass,
+    ResourceClaim,
+    ResourceClaimTemplate,
+)
+from reconciler.objects.core import Node, Pod
+from reconciler.objects.meta import ApiObject, ObjectKey
+from reconciler.objects.plan import Granted, Unsatisfied
+from reconciler.objects.semantics import Semantics
+from reconciler.objects.slices import ResourceSlice
+from reconciler.objects.taintrules import DeviceTaintRule
+from reconciler.reconcile.placement import candidates
+from reconciler.reconcile.units import is_live
+
+STEPS = 100_000
+"""Devices that may be tried for one decision on one node."""
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked:
+    """Claims that were not decided at all, because of something else in the input."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What became of claims that were decided together."""
+
+    pod: ObjectKey | None
+    claims: tuple[ObjectKey, ...]
+    outcome: Granted | Unsatisfied | Blocked
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Everything that was decided, in the order in which it was."""
+
+    answers: tuple[Answer, ...]
+    held: tuple[ObjectKey, ...]
+    """Claims that were allocated before"""
+    nodes: NodePicture
+    written: Mapping[ObjectKey, Mapping[str, Any]]
+    """Every claim as the input spells it, and those made from templates"""
+
+    @property
+    def waiting(self) -> tuple[Answer, ...]:
+        """The answers that leave a claim, or a pod, without devices."""
+        granted = {plan.claim for answer in self.granted for plan in answer.plans}
+        return tuple(
+            answer
+            for answer in self.answers
+            if not isinstance(answer.outcome, Granted)
+            and not (answer.claims and granted.issuperset(answer.claims))
+        )
+
+    @property
+    def granted(self) -> tuple[Granted, ...]:
+        """The answers that give devices."""
+        return tuple(answer.outcome for answer in self.answers if isinstance(answer.outcome, Granted))
+
+    def allocated(self, now: datetime) -> list[dict[str, Any]]:
+        """The claims that got devices, as a live run would leave them on the server at that time."""
+        stamp = now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return [
+            _allocated(self.written[plan.claim], plan.allocation, stamp)
+            for granted in self.granted
+            for plan in granted.plans
+        ]
+
+
+def decide(bundle: Bundle, rules: Semantics, *, steps: int = STEPS) -> Report:
+    """Allocate every waiting claim of a bundle.
+
+    The claims of one pod are decided together, for one node; other claims one by one. First come higher
+    pod priorities (a claim on its own has 0), then older objects, then the order of the input. Objects
+    without a creation time count as youngest. Never raises for what is in the bundle.
+    """
+    run = _Run(bundle, rules, steps)
+    for pod in run.pods:
+        run.make_claims(pod)
+    alone = [entry for key, entry in run.claims.items() if key not in run.used]
+    turns: list[Entry] = [*bundle.entries.get("Pod", {}).values(), *alone]
+    for entry in sorted(turns, key=_turn):
+        if isinstance(entry.object, Pod):
+            if is_live(entry.object):
+                run.decide_pod(entry.object)
+        else:
+            run.decide_claims((entry.object.key,), None)
+    return run.report()
+
+
+def _turn(entry: Entry) -> tuple[int, str, int]:
+    urgency = -(entry.object.spec.priority or 0) if isinstance(entry.object, Pod) else 0
+    # "~" sorts behind every digit: what has no creation time yet is younger than what has one.
+    return urgency, entry.object.metadata.creation_timestamp or "~", entry.number
+
+
+class _Run:
+    """The state of one run: what is known, what is held, what was answered."""
+
+    def __init__(self, bundle: Bundle, rules: Semantics, steps: int) -> None:
+        self.pods = [pod for pod in bundle.of(Pod) if is_live(pod)]
+        self.claims: dict[ObjectKey, Entry] = dict(bundle.entries.get("ResourceClaim", {}))
+        self.used: set[ObjectKey] = set()
+        self._templates = bundle.entries.get(ResourceClaimTemplate.__name__, {})
+        self._steps = steps
+        self._store = Store(rules)
+        self._needs: dict[ObjectKey, tuple[tuple[ObjectKey, ...], str]] = {}
+        self._held: dict[ObjectKey, Allocation] = {}
+        self._answers: list[Answer] = []
+        self._nodes = picture(bundle.of(Node), bundle.of(ResourceSlice))
+        for kind in (ResourceSlice, DeviceClass, DeviceTaintRule):
+            self._tell(bundle.of(kind))
+        self._tell(self._nodes.nodes)
+        for key in self.claims:
+            claim = self._claim(key)
+            if claim.allocation is not None:
+                self._tell([claim])
+                self._held[key] = claim.allocation
+        self._before = tuple(self._held)
+
+    def report(self) -> Report:
+        written = {key: entry.raw for key, entry in self.claims.items()}
+        return Report(tuple(self._answers), self._before, self._nodes, written)
+
+    def make_claims(self, pod: Pod) -> None:
+        """Find the claims of a pod, and make those that come from templates."""
+        needs: list[ObjectKey] = []
+        missing = ""
+        templates = {entry.name: entry.resource_claim_template_name for entry in pod.spec.resource_claims}
+        for entry, name in pod.claim_names().items():
+            key = ObjectKey(pod.key.namespace, name or f"{pod.key.name}-{entry}")
+            problem = self._absent(key) if name else self._make(pod, entry, key, templates[entry])
+            if problem:
+                missing = missing or problem
+            else:
+                needs.append(key)
+        self.used.update(needs)
+        self._needs[pod.key] = tuple(dict.fromkeys(needs)), missing
+
+    def decide_pod(self, pod: Pod) -> None:
+        """Decide all claims of a pod that wait still, where the pod can run and use what it holds."""
+        needs, missing = self._needs[pod.key]
+        waiting = tuple(key for key in needs if key not in self._held)
+        if missing:
+            self._answers.append(Answer(pod.key, waiting, Blocked(missing)))
+            return
+        if not waiting:
+            return
+        held = [self._held[key] for key in needs if key in self._held]
+        known = self._store.snapshot().topology.nodes
+        try:
+            nodes = candidates(pod, held, known)
+        except Rejected as exc:
+            self._answers.append(Answer(pod.key, waiting, Blocked(str(exc))))
+            return
+        if nodes == ():
+            why = f"none of {len(known)} nodes is one that the pod may run on and can use its other claims on"
+            self._answers.append(Answer(pod.key, waiting, Blocked(why)))
+            return
+        self.decide_claims(waiting, pod.key, nodes)
+
+    def decide_claims(
+        self, keys: tuple[ObjectKey, ...], pod: ObjectKey | None, nodes: Iterable[str] | None = None
+    ) -> None:
+        """Decide claims together, and count what they get as held."""
+        if any(key in self._held for key in keys):
+            return
+        claims = [self._claim(key) for key in keys]
+        leaving = [claim.key for claim in claims if claim.deleting]
+        if leaving:
+            self._answers.append(Answer(pod, keys, Blocked(f"claim {leaving[0]} is being deleted")))
+            return
+        outcome = allocate(claims, self._store.snapshot(), nodes=nodes, steps=self._steps)
+        self._answers.append(Answer(pod, keys, outcome))
+        if isinstance(outcome, Granted):
+            for plan in outcome.plans:
+                self._store.assume(plan)
+                self._held[plan.claim] = plan.allocation
+
+    def _tell(self, objects: Iterable[ApiObject]) -> None:
+        for thing in objects:
+            self._store.apply(Changed(type(thing).__name__, thing))
+
+    def _claim(self, key: ObjectKey) -> ResourceClaim:
+        """A claim with a uid of its own: manifests have none, or the one they were copied with."""
+        claim = cast("ResourceClaim", self.claims[key].object)
+        return claim.model_copy(update={"metadata": claim.metadata.model_copy(update={"uid": str(key)})})
+
+    def _absent(self, key: ObjectKey) -> str:
+        return "" if key in self.claims else f"claim {key} is not in the input"
+
+    def _make(self, pod: Pod, entry: str, key: ObjectKey, template: str | None) -> str:
+        """Make a claim from a template unless it is there already. Returns what stands against it."""
+        if template is None:
+            return f"resourceClaims entry {entry!r} names neither a claim nor a template"
+        known = self.claims.get(key)
+        if known is not None:
+            made = known.object.metadata.annotations.get(ENTRY_ANNOTATION) == entry
+            return (
+                "" if made else f"the claim for entry {entry!r} would be {key}, which is another claim's name"
+            )
+        source = self._templates.get(ObjectKey(pod.key.namespace, template))
+        if source is None:
+            return f"template {pod.key.namespace}/{template} is not in the input"
+        raw = claim_from_template(pod, entry, source.raw)
+        self.claims[key] = Entry(source.origin, raw, reading.typed(raw), source.number)
+        return ""
+
+
+def _allocated(raw: Mapping[str, Any], allocation: Allocation, stamp: str) -> dict[str, Any]:
+    metadata = raw["metadata"]
+    finalizers = list(metadata.get("finalizers") or ())
+    if FINALIZER not in finalizers:
+        finalizers.append(FINALIZER)
+    written = {**allocation.to_json(), "allocationTimestamp": stamp}
+    return {
+        **raw,
+        "metadata": {**metadata, "finalizers": finalizers},
+        "status": {**(raw.get("status") or {}), "allocation": written},
+    }
