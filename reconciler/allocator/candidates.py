@@ -157,7 +157,7 @@ def _permitted(ask: Ask, view: View, world: Snapshot) -> Mask:
 
 def counters_permit(rows: Rows, world: Snapshot) -> Mask:
     """(n,) what the device draws from counters is left, or has been drawn by an earlier share (CAP-13)."""
-    permitted: Mask = ~(world.fleet.sets[rows] >= 0).any(axis=1)
+    permitted = np.logical_not((world.fleet.sets[rows] >= 0).any(axis=1))
     if world.rules.has(PARTITIONABLE_DEVICES):
         permitted |= world.occupancy.fits[rows] | world.occupancy.sharing[rows]
     return permitted

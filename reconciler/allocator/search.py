@@ -112,10 +112,8 @@ class Search:
             constraint = self.board.constraints[ask.claim][number]
             if not constraint.allowed(state.constraints[number])[at]:
                 device = self.board.world.fleet.id_of(int(self.board.rows[at]))
-                raise Fatal(
-                    Reason.CONSTRAINT_VIOLATED,
-                    f"request {ask.name} wants all devices; {device} breaks the constraint on {constraint.attribute}",
-                )
+                broken = f"{device} breaks the constraint on {constraint.attribute}"
+                raise Fatal(Reason.CONSTRAINT_VIOLATED, f"request {ask.name} wants all devices; {broken}")
 
     def _class_of(self, at: int) -> int:
         if self._equals is None:
