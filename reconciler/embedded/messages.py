@@ -1,6 +1,6 @@
 """What goes into the server and what comes out, without sockets."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 
 
@@ -30,5 +30,5 @@ class Response:
 class Stream:
     """A watch: chunks of whole lines, one event a line, until the server ends it. Always status 200."""
 
-    chunks: AsyncIterator[bytes]
+    chunks: AsyncGenerator[bytes, None]
     content_type: str = "application/json"

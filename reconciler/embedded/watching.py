@@ -1,7 +1,7 @@
 """Watches: initial events, then every change in order, bookmarks, and an end."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 
 from reconciler.embedded.encoding import encode
@@ -39,7 +39,7 @@ class Watch:
     def _shelf(self) -> Shelf:
         return self.store[self.target.kind]
 
-    async def chunks(self) -> AsyncIterator[bytes]:
+    async def chunks(self) -> AsyncGenerator[bytes, None]:
         """Lines of events until the time is over or history is lost. Closing it leaves nothing behind."""
         loop = asyncio.get_running_loop()
         end = loop.time() + self.seconds

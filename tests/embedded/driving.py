@@ -1,7 +1,7 @@
 """Short ways to talk to the server's logic without HTTP."""
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any
 
 from reconciler.embedded import ApiServer, Request, Response, Stream
@@ -54,16 +54,18 @@ def causes(api: ApiServer, method: str, path: str, body: Any = None, **options: 
     return [(cause["field"], cause["reason"]) for cause in found["details"]["causes"]]
 
 
-async def watch(api: ApiServer, path: str, **query: str) -> AsyncIterator[Any]:
+async def watch(
+    api: ApiServer, path: str, *, accept: str = "application/json", **query: str
+) -> AsyncGenerator[Any, None]:
     """The events of a watch, one by one."""
-    answer = api.handle(Request("GET", path, {"watch": "1", **query}))
+    answer = api.handle(Request("GET", path, {"watch": "1", **query}, {"Accept": accept}))
     assert isinstance(answer, Stream)
     try:
         async for chunk in answer.chunks:
             for line in chunk.splitlines():
                 yield json.loads(line)
     finally:
-        await answer.chunks.aclose()  # type: ignore[attr-defined]
+        await answer.chunks.aclose()
 
 
 async def take(api: ApiServer, count: int, path: str, **query: str) -> list[tuple[str, str]]:
@@ -76,7 +78,7 @@ async def take(api: ApiServer, count: int, path: str, **query: str) -> list[tupl
             if len(found) == count:
                 break
     finally:
-        await events.aclose()  # type: ignore[attr-defined]
+        await events.aclose()
     return found
 
 
