@@ -1,6 +1,7 @@
 """Allocation without a cluster: manifests in, the devices of every claim or the reason against it out."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, cast
@@ -21,7 +22,7 @@ from reconciler.objects.claims import (
     ResourceClaimTemplate,
 )
 from reconciler.objects.core import Node, Pod
-from reconciler.objects.meta import ApiObject, ObjectKey
+from reconciler.objects.meta import ApiObject, ObjectKey, PoolID
 from reconciler.objects.plan import Granted, Unsatisfied
 from reconciler.objects.semantics import Semantics
 from reconciler.objects.slices import ResourceSlice
@@ -57,6 +58,8 @@ class Report:
     held: tuple[ObjectKey, ...]
     """Claims that were allocated before"""
     nodes: NodePicture
+    unusable: Mapping[PoolID, str]
+    """Pools from which no device is given on some node, because slices are missing or contradict, and why"""
     written: Mapping[ObjectKey, Mapping[str, Any]]
     """Every claim as the input spells it, and those made from templates"""
 
@@ -139,7 +142,18 @@ class _Run:
 
     def report(self) -> Report:
         written = {key: entry.raw for key, entry in self.claims.items()}
-        return Report(tuple(self._answers), self._before, self._nodes, written)
+        return Report(tuple(self._answers), self._before, self._nodes, self._unusable(), written)
+
+    def _unusable(self) -> Mapping[PoolID, str]:
+        topology = self._store.snapshot().topology
+        found: dict[PoolID, str] = {}
+        for name in topology.nodes:
+            # A selector that cannot be read is an answer already: the node was refused for it.
+            with suppress(Rejected):
+                for on_node in topology.view(name).pools:
+                    if on_node.problem:
+                        found.setdefault(on_node.pool, on_node.problem)
+        return found
 
     def make_claims(self, pod: Pod) -> None:
         """Find the claims of a pod, and make those that come from templates."""
@@ -173,7 +187,7 @@ class _Run:
             self._answers.append(Answer(pod.key, waiting, Blocked(str(exc))))
             return
         if nodes == ():
-            why = f"none of {len(known)} nodes is one that the pod may run on and can use its other claims on"
+            why = f"none of the nodes known ({len(known)}) goes with {_bounds(pod, held)}"
             self._answers.append(Answer(pod.key, waiting, Blocked(why)))
             return
         self.decide_claims(waiting, pod.key, nodes)
@@ -224,6 +238,21 @@ class _Run:
         raw = claim_from_template(pod, entry, source.raw)
         self.claims[key] = Entry(source.origin, raw, reading.typed(raw), source.number)
         return ""
+
+
+def _bounds(pod: Pod, held: Sequence[Allocation]) -> str:
+    """What limits a pod to some nodes, in words."""
+    spec = pod.spec
+    bounds = [f"node name {spec.node_name}"] if spec.node_name else []
+    if spec.node_selector:
+        bounds.append(
+            "node selector " + ", ".join(f"{key}={value}" for key, value in spec.node_selector.items())
+        )
+    if spec.affinity is not None:
+        bounds.append("node affinity")
+    if held:
+        bounds.append("the nodes of the claims it holds")
+    return "the pod's " + " and ".join(bounds)
 
 
 def _allocated(raw: Mapping[str, Any], allocation: Allocation, stamp: str) -> dict[str, Any]:

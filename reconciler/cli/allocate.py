@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import click
 
 from reconciler.cli.inputs import files_option, report_ignored, report_refused
-from reconciler.cli.printing import claims_json, claims_yaml, node_notes, print_report
+from reconciler.cli.printing import claims_json, claims_yaml, notes, print_report, refusals
 from reconciler.errors import Rejected
 from reconciler.manifests.bundle import read_bundle
 from reconciler.objects.semantics import Release, Semantics, with_gates
@@ -87,8 +87,8 @@ def allocate(
     if output == "table":
         print_report(report, sys.stdout)
     else:
-        for note in node_notes(report.nodes):
-            click.echo(f"note: {note}", err=True)
+        for line in (*refusals(report), *notes(report)):
+            click.echo(line, err=True)
         claims = report.allocated(datetime.now(UTC))
         click.echo(claims_yaml(claims) if output == "yaml" else claims_json(claims), nl=False)
     if bundle.refused:

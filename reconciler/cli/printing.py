@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TextIO
 
 import yaml
-from rich.box import SIMPLE_HEAD
+from rich.box import SIMPLE_HEAD, Box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -26,15 +26,13 @@ def print_report(report: Report, out: TextIO) -> None:
     if not console.is_terminal:
         console.width = UNBOUNDED
     if report.granted:
-        console.print(_table(report.granted))
-    for answer in report.waiting:
-        console.print(Text(_why(answer)), soft_wrap=True)
-    for note in (*node_notes(report.nodes), _summary(report)):
-        console.print(Text(note), soft_wrap=True)
+        console.print(_table(report.granted, SIMPLE_HEAD if console.is_terminal else None))
+    for line in (*refusals(report), *notes(report), _summary(report)):
+        console.print(Text(line), soft_wrap=True)
 
 
-def _table(granted: Iterable[Granted]) -> Table:
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+def _table(granted: Iterable[Granted], box: Box | None) -> Table:
+    table = Table(box=box, pad_edge=False)
     for heading in ("CLAIM", "REQUEST", "DEVICE", "NODE"):
         table.add_column(heading, overflow="fold")
     for outcome in granted:
@@ -58,6 +56,11 @@ def _device(device: AllocatedDevice) -> str:
     consumed = ", ".join(f"{key}={amount}" for key, amount in device.consumed_capacity.items())
     admin = " admin access" if device.admin_access else ""
     return f"{device.id}{admin}{f' ({consumed})' if consumed else ''}"
+
+
+def refusals(report: Report) -> Iterator[str]:
+    """Why claims are not allocated, a line for those that were decided together."""
+    yield from (_why(answer) for answer in report.waiting)
 
 
 def _why(answer: Answer) -> str:
@@ -87,8 +90,14 @@ def _claims(count: int) -> str:
     return f"{count} claim{'' if count == 1 else 's'}"
 
 
-def node_notes(picture: NodePicture) -> Iterator[str]:
-    """What about the nodes is not from Node objects, and what that leaves out of reach."""
+def notes(report: Report) -> Iterator[str]:
+    """What a reader of the answers has to know about pools and nodes."""
+    for pool, problem in report.unusable.items():
+        yield f"pool {pool} is not usable: {problem}"
+    yield from _node_notes(report.nodes)
+
+
+def _node_notes(picture: NodePicture) -> Iterator[str]:
     if picture.named:
         yield f"nodes known only by name, from slices: {_some(picture.named)}"
     if picture.assumed is not None:

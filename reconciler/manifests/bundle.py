@@ -62,7 +62,7 @@ def bundle(found: Iterable[Document | Refusal]) -> Bundle:
         if isinstance(document, Refusal):
             refused.append(document)
         elif not reading.is_ours(document.raw):
-            ignored[document.raw["kind"]] += 1
+            ignored[_kind(document.raw)] += 1
         else:
             try:
                 entry = _entry(document, number)
@@ -70,6 +70,11 @@ def bundle(found: Iterable[Document | Refusal]) -> Bundle:
             except Malformed as exc:
                 refused.append(refuse(document.origin, exc.subject, exc.field, exc.reason))
     return Bundle(entries, tuple(refused), ignored)
+
+
+def _kind(raw: Mapping[str, Any]) -> str:
+    """The kind; with its version where another group uses a name that we read."""
+    return f"{raw['kind']} of {raw.get('apiVersion')}" if raw["kind"] in reading.MODELS else str(raw["kind"])
 
 
 def _entry(document: Document, number: int) -> Entry:
