@@ -11,6 +11,7 @@ from reconciler.aio.queue import Queue
 from reconciler.aio.tasks import forever
 from reconciler.cluster.client import Client
 from reconciler.cluster.discovery import discover
+from reconciler.cluster.kinds import Resource
 from reconciler.cluster.transport import Transport
 from reconciler.cluster.watch import follow
 from reconciler.cluster.writer import Writer
@@ -59,10 +60,7 @@ async def run(
                 working.create_task(reconciler.work(), name=f"worker {number}")
             async with asyncio.TaskGroup() as watching:
                 sources = [
-                    watching.create_task(
-                        forever(resource.plural, follow(client, resource, sink=intake.take, random=random)),
-                        name=f"watch {resource.plural}",
-                    )
+                    watching.create_task(_watch(client, resource, intake), name=f"watch {resource.plural}")
                     for resource in served
                 ]
                 log.info("reconciling", kinds=[resource.kind for resource in served])
@@ -74,6 +72,10 @@ async def run(
     except TimeoutError:
         log.warning("writes cut off", drain_seconds=settings.drain_seconds)
     log.info("stopped")
+
+
+async def _watch(client: Client, resource: Resource, intake: Intake) -> None:
+    await forever(resource.plural, follow(client, resource, sink=intake.take, random=random))
 
 
 def ownership(settings: Settings) -> Ownership:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable
+from dataclasses import replace
 
 import structlog
 
@@ -9,7 +10,7 @@ from reconciler.aio.queue import Queue
 from reconciler.inventory.store import Store, Touched
 from reconciler.objects.changes import Change, Changed, Refused, Replaced
 from reconciler.objects.claims import ResourceClaim
-from reconciler.objects.meta import ObjectKey
+from reconciler.objects.meta import ApiObject, ObjectKey
 from reconciler.objects.plan import Plan
 from reconciler.reconcile.order import place
 from reconciler.reconcile.units import Kind, Roster, Unit
@@ -35,7 +36,9 @@ class Intake:
     def take(self, change: Change) -> None:
         """Make a change part of the picture. The sink of every watch."""
         self._report(change)
-        self.dispatch(self.store.apply(change))
+        old_news = isinstance(change, Changed) and self._is_old_news(change.object)
+        touched = self.store.apply(change)
+        self.dispatch(replace(touched, claims=frozenset()) if old_news else touched)
         if isinstance(change, Replaced):
             self._unlisted.discard(change.kind)
             if not self._unlisted:
@@ -65,6 +68,13 @@ class Intake:
     def put(self, unit: Unit, *, after: float = 0.0) -> None:
         """Give a unit a turn, at its place in the order."""
         self.queue.put(unit, priority=place(unit, self.store), after=after)
+
+    def _is_old_news(self, thing: ApiObject) -> bool:
+        """Whether a claim changed in nothing that matters: most such news is the echo of our own writes."""
+        known = self.store.claims.get(thing.key) if isinstance(thing, ResourceClaim) else None
+        if known is None or ("ResourceClaim", thing.key) in self.store.refused:
+            return False
+        return isinstance(thing, ResourceClaim) and _matters(known) == _matters(thing)
 
     def _pod(self, key: ObjectKey) -> None:
         pod = self.store.pods.get(key)
@@ -96,3 +106,15 @@ class Intake:
         if self._refused.get((refused.kind, refused.key)) != refused.reason:
             self._refused[refused.kind, refused.key] = refused.reason
             log.warning("object refused", kind=refused.kind, name=str(refused.key), reason=refused.reason)
+
+
+def _matters(claim: ResourceClaim) -> tuple[object, ...]:
+    metadata = claim.metadata
+    return (
+        metadata.uid,
+        metadata.labels,
+        metadata.owner_references,
+        metadata.deletion_timestamp,
+        claim.allocation,
+        claim.status.reserved_for,
+    )

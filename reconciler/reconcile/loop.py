@@ -7,7 +7,7 @@ import structlog
 from reconciler.aio.queue import Closed
 from reconciler.allocator import allocate
 from reconciler.cluster.writer import Writer
-from reconciler.errors import Gone, Inconsistent, Rejected, Retry
+from reconciler.errors import Conflict, Gone, Inconsistent, Rejected, Retry
 from reconciler.objects.claims import ResourceClaim
 from reconciler.objects.core import Pod
 from reconciler.objects.meta import ObjectKey
@@ -48,6 +48,7 @@ class Reconciler:
         self._clock = clock
         self._tell = tell
         self._reasons: dict[Unit, str] = {}
+        self._not_before: dict[Unit, float] = {}
         self._stopping = False
         self.failures = 0
         """Turns that ended in an error nobody expected"""
@@ -74,22 +75,28 @@ class Reconciler:
 
     async def serve(self, unit: Unit) -> None:
         """One turn, whatever happens in it. Only a broken promise of our own passes through."""
+        if (left := self._not_before.pop(unit, 0.0) - self._clock()) > 0:
+            self._hold_off(unit, left)
+            return
         try:
             await self.turn(unit)
         except Inconsistent:
             raise
         except Gone as exc:  # the watch tells the rest
             log.debug("nothing left to do", unit=str(unit), error=str(exc))
-        except Retry as exc:
+        except Conflict as exc:  # it was read again: the sooner it is decided afresh, the better
             delay = self._again(unit, exc.after)
             log.info("turn to be repeated", unit=str(unit), error=str(exc), pause=round(delay, 3))
+        except Retry as exc:
+            delay = self._hold_off(unit, self._again(unit, exc.after))
+            log.info("turn to be repeated", unit=str(unit), error=str(exc), pause=round(delay, 3))
         except Rejected as exc:
-            delay = self._again(unit, 0.0)
+            delay = self._hold_off(unit, self._again(unit, 0.0))
             log.warning("write refused", unit=str(unit), error=str(exc), pause=round(delay, 3))
         except Exception:
             # One odd claim must not stop the others.
             self.failures += 1
-            delay = self._again(unit, 0.0)
+            delay = self._hold_off(unit, self._again(unit, 0.0))
             log.exception("turn failed", unit=str(unit), pause=round(delay, 3))
 
     async def turn(self, unit: Unit) -> None:
@@ -179,6 +186,12 @@ class Reconciler:
         sharing = {other for key in self._claims(unit) for other in self._intake.roster.units(key)}
         for other in (unit, *sorted(sharing - {unit})):
             self._intake.put(other, after=delay)
+        return delay
+
+    def _hold_off(self, unit: Unit, delay: float) -> float:
+        """No turn before the delay is over, whatever wakes the unit: it may be the echo of what failed."""
+        self._not_before[unit] = self._clock() + delay
+        self._intake.put(unit, after=delay)
         return delay
 
     def _wait(self, unit: Unit, waits: Waits) -> None:

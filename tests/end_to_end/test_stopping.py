@@ -1,0 +1,54 @@
+"""The end of a run: nothing new is begun, what was begun is finished, but not for ever."""
+
+import asyncio
+
+import pytest
+
+from reconciler.reconcile.decisions import Allocated
+from tests.end_to_end.faults import Faulty, Held
+from tests.end_to_end.objects import claim, device_class, devices, node
+from tests.end_to_end.running import Cluster, reconciling
+
+pytestmark = pytest.mark.loopback
+
+
+def fleet() -> Cluster:
+    return Cluster([node("n"), device_class(), devices("n", "d0", "d1"), claim("a"), claim("b")])
+
+
+async def test_writes_under_way_are_finished_and_nothing_new_is_begun():
+    cluster, write = fleet(), Held()
+    async with reconciling(cluster, prepare=lambda f: f.on("PATCH", "/a", write), writers=1) as running:
+        await write.arrived.wait()
+        running.stop.set()
+        write.go.set()
+        async with asyncio.timeout(10):
+            await running.done.wait()
+    assert cluster.devices("a") == ["n/d0"]
+    assert cluster.devices("b") == []
+
+
+async def test_a_write_that_does_not_end_is_cut_off_when_the_time_is_over():
+    cluster, write = fleet(), Held()
+
+    def prepare(faulty: Faulty) -> None:
+        faulty.on("PATCH", "/a", write)
+
+    async with reconciling(cluster, prepare=prepare, drain_seconds=0.05) as running:
+        await write.arrived.wait()
+        await running.heard(Allocated)
+        running.stop.set()
+        async with asyncio.timeout(5):
+            await running.done.wait()
+    assert cluster.devices("a") == []
+    assert cluster.devices("b") == ["n/d1"]
+
+
+async def test_it_can_be_stopped_before_it_saw_everything():
+    cluster, listing = fleet(), Held()
+    async with reconciling(cluster, prepare=lambda f: f.on("GET", "/pods", listing)) as running:
+        await listing.arrived.wait()
+        running.stop.set()
+        async with asyncio.timeout(5):
+            await running.done.wait()
+    assert running.decisions == []
