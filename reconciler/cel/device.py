@@ -15,9 +15,9 @@ class DeviceView:
     """A device whose attributes and capacity are filed by domain and id; no domain is empty."""
 
     driver: str
-    attributes: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
+    attributes: Mapping[str, dict[str, Value]] = field(default_factory=dict)
     """Values are int, bool, str, Semver, or tuples of one of them."""
-    capacity: Mapping[str, Mapping[str, Quantity]] = field(default_factory=dict)
+    capacity: Mapping[str, dict[str, Quantity]] = field(default_factory=dict)
     shared: bool = False
     """allowMultipleAllocations."""
     unreadable: str = ""

@@ -42,7 +42,7 @@ class Emitter:
 
     def __init__(self, checked: Checked) -> None:
         self._overloads = checked.overloads
-        self._constants: dict[int, Value] = {}
+        self._constants: dict[int, tuple[Run, Value]] = {}
         self.names = 0
         """How many slots a frame needs."""
 
@@ -55,6 +55,11 @@ class Emitter:
         """A place for one more bound name."""
         self.names += 1
         return self.names - 1
+
+    def constant(self, node: Node) -> tuple[Value] | None:
+        """The value of a node without bound names, if it is a constant."""
+        kept = self._constants.get(id(self.emit(node, {})))
+        return None if kept is None else (kept[1],)
 
     def _constant(self, value: Value) -> Run:
         def run(_: Frame) -> Value:

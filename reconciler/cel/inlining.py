@@ -4,6 +4,7 @@ Only where the bound value is a short path into the device: then nothing is comp
 and the body can be split into leaves that read single columns.
 """
 
+from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any
 
@@ -13,12 +14,24 @@ MAX_PATH = 3
 """Levels of a path that is written again at each use."""
 
 
-def inline(node: Node) -> Node:
+def inline(root: Node) -> Node:
     """The tree with each such name replaced by its path."""
-    rebuilt = _rebuild(node, {child: inline(child) for child in children(node)})
-    if isinstance(rebuilt, Bind) and _is_path(rebuilt.initial) and not _captures(rebuilt.body):
-        return _substitute(rebuilt.body, rebuilt.name, rebuilt.initial)
-    return rebuilt
+    # Where some name hides the device, a path to it would mean something else.
+    return root if _hides_device(root) else _inline(root, {})
+
+
+def _inline(node: Node, paths: Mapping[str, Node]) -> Node:
+    if isinstance(node, Ident):
+        return paths.get(node.name, node)
+    if isinstance(node, Bind):
+        initial = _inline(node.initial, paths)
+        if _is_path(initial):
+            return _inline(node.body, {**paths, node.name: initial})
+    inner = {name: path for name, path in paths.items() if name not in bound_names(node)}
+    replaced = {
+        child: _inline(child, inner if index > 0 else paths) for index, child in enumerate(children(node))
+    }
+    return _rebuild(node, replaced)
 
 
 def _is_path(node: Node) -> bool:
@@ -32,20 +45,8 @@ def _is_path(node: Node) -> bool:
     return False
 
 
-def _captures(node: Node) -> bool:
-    """Whether some name below is called `device` too."""
-    return "device" in bound_names(node) or any(_captures(child) for child in children(node))
-
-
-def _substitute(node: Node, name: str, path: Node) -> Node:
-    if isinstance(node, Ident):
-        return path if node.name == name else node
-    hidden = name in bound_names(node)
-    replaced = {
-        child: child if hidden and index > 0 else _substitute(child, name, path)
-        for index, child in enumerate(children(node))
-    }
-    return _rebuild(node, replaced)
+def _hides_device(node: Node) -> bool:
+    return "device" in bound_names(node) or any(_hides_device(child) for child in children(node))
 
 
 def _rebuild(node: Node, replaced: dict[Node, Node]) -> Node:

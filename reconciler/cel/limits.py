@@ -8,8 +8,8 @@ MAX_DEPTH = 120
 """Levels of the tree. A level takes up to three interpreter frames, of which there are 1,000 by default."""
 COST_LIMIT = 1_000_000
 """Steps of one evaluation (CEL-14)."""
-MASK_COST_LIMIT = 20 * COST_LIMIT
-"""Steps of one pass over all devices; beyond it the devices left are errors."""
+MASK_COST_LIMIT = 5 * COST_LIMIT
+"""Steps of one pass over all devices, some seconds; the devices left then are errors."""
 MAX_REGEX_LENGTH = 1000
 """Characters of a pattern."""
 REGEX_MEMORY = 1 << 20

@@ -1,151 +1,36 @@
-"""Column programs: logic over masks, and leaves that run once per distinct value.
-
-An answer is a code: 0 no, 1 yes, 2 error. Leaves are plain closures; a leaf that reads one column runs
-once per value of it, one that reads several runs once per distinct combination.
-"""
+"""Column programs: logic over masks. An answer is a code: 0 no, 1 yes, 2 error."""
 
 from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from reconciler.cel.device import DeviceView
-from reconciler.cel.errors import CelError, Exhausted
-from reconciler.cel.evaluate import Run
-from reconciler.cel.frames import Frame
-from reconciler.cel.limits import COST_LIMIT, MASK_COST_LIMIT
-from reconciler.cel.reads import Part, Read
-from reconciler.cel.rows import Column, Rows
-from reconciler.cel.values import Value, truth
-
-Codes = NDArray[np.int8]
-NO, YES, ERROR = 0, 1, 2
-KEPT = 4
-"""Columns per leaf whose answers are kept; several inventories may share a selector."""
+from reconciler.cel.leaves import ERROR, NO, YES, Budget, Codes
+from reconciler.cel.reads import Part
+from reconciler.cel.rows import Rows
 
 
 class Program(Protocol):
     """Part of a column program."""
 
-    def run(self, rows: Rows, budget: "Budget") -> Codes:
-        """(D,) the answer on each device."""
-
-
-class Budget:
-    """Steps left for one pass over all devices. Absorbing: an evaluation that costs too much is an error."""
-
-    def __init__(self, *, absorbing: bool = False) -> None:
-        self._left = MASK_COST_LIMIT
-        self._absorbing = absorbing
-
-    def evaluate(self, run: Run, device: DeviceView, names: int) -> int:
-        """The answer on one device. Raises Exhausted where it costs too much, unless that too is an error."""
-        if self._left <= 0:
-            return ERROR
-        frame = Frame(device, names)
-        try:
-            return YES if truth(run(frame)) else NO
-        except CelError:
-            return ERROR
-        except Exhausted:
-            if self._absorbing:
-                return ERROR
-            raise
-        finally:
-            self._left -= COST_LIMIT - frame.left
-
-
-class Leaf:
-    """An expression that is not looked into."""
-
-    def __init__(self, run: Run, names: int, read: frozenset[Read]) -> None:
-        self._run = run
-        self._names = names
-        self._read = sorted(read, key=str)
-        self._answers: dict[Read, tuple[Sequence[Value], list[int]]] = {}
-
     def run(self, rows: Rows, budget: Budget) -> Codes:
         """(D,) the answer on each device."""
-        columns = [pair for read in self._read for pair in _columns(rows, read)]
-        if not columns:
-            return np.full(rows.size, self._answer(budget, []), dtype=np.int8)
-        if len(columns) == 1:
-            return self._per_value(*columns[0], budget)
-        return self._per_combination(columns, budget)
-
-    def _answer(self, budget: Budget, held: Sequence[tuple[Read, Value]]) -> int:
-        return budget.evaluate(self._run, _view(held), self._names)
-
-    def _per_value(self, read: Read, column: Column, budget: Budget) -> Codes:
-        """Answers by code, kept while the column's values only grow; the last one is for devices without."""
-        values, answers = self._answers.get(read, (None, []))
-        if values is not column.values:
-            answers = [self._answer(budget, [])]
-            if len(self._answers) >= KEPT:
-                self._answers.clear()
-            self._answers[read] = (column.values, answers)
-        known = len(answers) - 1
-        fresh = [self._answer(budget, [(read, value)]) for value in column.values[known:]]
-        answers[known:known] = fresh
-        return np.array(answers, dtype=np.int8)[column.codes]
-
-    def _per_combination(self, columns: list[tuple[Read, Column]], budget: Budget) -> Codes:
-        which, first = _combine([column for _, column in columns], columns[0][1].codes.size)
-        answers = np.empty(first.size, dtype=np.int8)
-        for index, row in enumerate(first):
-            held = [
-                (read, column.values[column.codes[row]]) for read, column in columns if column.codes[row] >= 0
-            ]
-            answers[index] = self._answer(budget, held)
-        return answers[which]
 
 
-def _combine(columns: Sequence[Column], size: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Number the distinct rows of several columns.
+class Presence:
+    """`"domain" in device.attributes`: whether the device has anything of that domain."""
 
-    -> (D,) the number of each row's combination, (N,) one row that has it
-    """
-    which = np.zeros(size, dtype=np.int64)
-    first = np.zeros(1, dtype=np.intp)
-    for column in columns:
-        joint = which * (len(column.values) + 1) + (column.codes + 1)
-        _, first, which = np.unique(joint, return_index=True, return_inverse=True)
-    return which, first
+    def __init__(self, part: Part, domain: str) -> None:
+        self._part, self._domain = part, domain
 
-
-_SHARED_VALUES = (False, True)
-
-
-def _columns(rows: Rows, read: Read) -> list[tuple[Read, Column]]:
-    """The columns that a read covers."""
-    if read.part is Part.DRIVER:
-        return [(read, rows.driver)]
-    if read.part is Part.SHARED:
-        return [(read, Column(rows.shared.astype(np.int32), _SHARED_VALUES))]
-    part = rows.attributes if read.part is Part.ATTRIBUTES else rows.capacity
-    if read.domain is not None and read.name is not None:
-        column = part.get((read.domain, read.name))
-        return [] if column is None else [(read, column)]
-    return [
-        (Read(read.part, domain, name), column)
-        for (domain, name), column in part.items()
-        if read.domain in (None, domain)
-    ]
-
-
-def _view(held: Sequence[tuple[Read, Value]]) -> DeviceView:
-    """A device that has only what is given."""
-    driver, shared = "", False
-    parts: dict[Part, dict[str, dict[str, Value]]] = {Part.ATTRIBUTES: {}, Part.CAPACITY: {}}
-    for read, value in held:
-        if read.part is Part.DRIVER:
-            driver = value
-        elif read.part is Part.SHARED:
-            shared = value
-        else:
-            parts[read.part].setdefault(read.domain or "", {})[read.name or ""] = value
-    return DeviceView(driver, parts[Part.ATTRIBUTES], parts[Part.CAPACITY], shared)
+    def run(self, rows: Rows, _: Budget) -> Codes:
+        """(D,) the answer on each device."""
+        columns = rows.attributes if self._part is Part.ATTRIBUTES else rows.capacity
+        found = np.zeros(rows.size, dtype=np.bool_)
+        for (domain, _name), column in columns.items():
+            if domain == self._domain:
+                found |= column.codes >= 0
+        return found.astype(np.int8)
 
 
 class Junction:

@@ -5,6 +5,7 @@ from collections.abc import Hashable
 from functools import lru_cache
 from threading import Lock
 
+from reconciler.cel.batches import batch
 from reconciler.cel.check import Checked, check
 from reconciler.cel.device import DeviceView
 from reconciler.cel.environment import DEVICE_SELECTOR, Environment
@@ -12,19 +13,24 @@ from reconciler.cel.errors import CelError, CelRefused, Exhausted
 from reconciler.cel.evaluate import Emitter
 from reconciler.cel.frames import Frame
 from reconciler.cel.inlining import inline
-from reconciler.cel.masks import ERROR, YES, Budget, Choice, Junction, Leaf, Negation, Program
+from reconciler.cel.leaves import ERROR, YES, Budget, Leaf
+from reconciler.cel.limits import MASK_COST_LIMIT
+from reconciler.cel.masks import Choice, Junction, Negation, Presence, Program
 from reconciler.cel.reading import read
-from reconciler.cel.reads import reads
+from reconciler.cel.reads import Part, reads
 from reconciler.cel.refusal import Refusal
 from reconciler.cel.rows import Masks, Rows
-from reconciler.cel.tree import Call, Conditional, Logic, Node
+from reconciler.cel.tree import Call, Conditional, Ident, Literal, Logic, Node, Select
 from reconciler.cel.values import truth
 
 __all__ = ["CelError", "CelRefused", "DeviceView", "Masks", "Selector", "compile_selector"]
 
-KEPT_SELECTORS = 4096
-KEPT_MASKS = 8
+KEPT_SELECTORS = 1024
+KEPT_MASKS = 4
 """Versions of the rows whose masks a selector keeps."""
+
+
+OVERSPENT = f"the selector takes more than {MASK_COST_LIMIT} steps on all devices together"
 
 
 class Selector:
@@ -39,7 +45,7 @@ class Selector:
         emitter = Emitter(checked)
         self._run = emitter.emit(checked.root, {})
         self._names = emitter.names
-        self._whole = Leaf(self._run, self._names, reads(checked.root))
+        self._whole = Leaf(self._run, self._names, reads(checked.root), None)
         self._program = _program(checked.root, checked)
         self._kept: OrderedDict[Hashable, Masks] = OrderedDict()
         self._lock = Lock()
@@ -57,11 +63,13 @@ class Selector:
             return kept
 
     def _compute(self, rows: Rows) -> Masks:
+        budget = Budget()
         try:
-            codes = self._program.run(rows, Budget())
+            codes = self._program.run(rows, budget)
         except Exhausted:
             # A part costs too much. Whether it would have been reached at all, the plain evaluator knows.
-            codes = self._whole.run(rows, Budget(absorbing=True))
+            budget.absorbing = True
+            codes = self._whole.run(rows, budget)
         true, error = codes == YES, codes == ERROR
         true &= ~rows.unreadable
         error |= rows.unreadable
@@ -84,7 +92,7 @@ class Selector:
             self.matches(rows.device(row))
         except CelError as exc:
             return str(exc)
-        return ""
+        return OVERSPENT if self.masks(rows).error[row] else ""
 
 
 def _program(node: Node, checked: Checked) -> Program:
@@ -95,9 +103,14 @@ def _program(node: Node, checked: Checked) -> Program:
             return Choice(_program(test, checked), _program(yes, checked), _program(no, checked))
         case Call(function="!_", arguments=(term,)):
             return Negation(_program(term, checked))
+        case Call(
+            function="_in_",
+            arguments=(Literal(value=str(domain)), Select(operand=Ident(name="device"), field=field)),
+        ):
+            return Presence(Part(field), domain)
     emitter = Emitter(checked)
     run = emitter.emit(node, {})
-    return Leaf(run, emitter.names, reads(node))
+    return Leaf(run, emitter.names, reads(node), batch(node, emitter, checked.overloads))
 
 
 @lru_cache(maxsize=KEPT_SELECTORS)

@@ -32,6 +32,7 @@ from reconciler.cel.tree import (
 _QUOTED_OR_BRACKET = re.compile(
     r'"""[\s\S]*?"""|\'\'\'[\s\S]*?\'\'\'|"(?:[^"\\\n]|\\.)*"|\'(?:[^\'\\\n]|\\.)*\'|//.*|[\[({})\]]'
 )
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _building = Lock()
 _KEYWORDS = frozenset({"in", "true", "false", "null"})
 _RESERVED = frozenset(
@@ -82,6 +83,8 @@ def _bound(expression: str) -> None:
     """Refuse what is too long or too deep to be parsed safely."""
     if len(expression) > MAX_LENGTH:
         raise Refusal(0, f"an expression of {len(expression)} characters", f"write at most {MAX_LENGTH}")
+    if found := _SURROGATE.search(expression):
+        raise Refusal(found.start(), "half a character", "write whole Unicode characters")
     depth = 0
     for match in _QUOTED_OR_BRACKET.finditer(expression):
         if match[0] in "([{":

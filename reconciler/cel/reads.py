@@ -29,10 +29,9 @@ EVERYTHING = frozenset(Read(part) for part in Part)
 
 def reads(node: Node, hidden: bool = False) -> frozenset[Read]:
     """What a tree reads of the device; `hidden` where a bound name stands before it."""
-    path = None if hidden else _path(node)
-    if path is not None:
-        root, keys = path
-        return frozenset({_read(root, keys)})
+    found_path = None if hidden else path(node)
+    if found_path is not None:
+        return frozenset({_read(*found_path)})
     if isinstance(node, Ident):
         return EVERYTHING if node.name == "device" and not hidden else frozenset()
     found: frozenset[Read] = frozenset()
@@ -48,8 +47,8 @@ def _read(part: Part, keys: tuple[str, ...]) -> Read:
     return Read(part, *keys[:2])
 
 
-def _path(node: Node) -> tuple[Part, tuple[str, ...]] | None:
-    """`device.part` followed by up to two constant keys; deeper selections read within the value."""
+def path(node: Node) -> tuple[Part, tuple[str, ...]] | None:
+    """The keys behind `device.part`, where all are constants; those after the second read within a value."""
     match node:
         case Select(operand=Ident(name="device"), field=field):
             return Part(field), ()
@@ -61,7 +60,7 @@ def _path(node: Node) -> tuple[Part, tuple[str, ...]] | None:
             pass
         case _:
             return None
-    below = _path(operand)
+    below = path(operand)
     if below is None:
         return None
     part, keys = below

@@ -90,10 +90,11 @@ class Inference:
 
     def accepts_all(self, wanted: tuple[Type, ...], given: tuple[Type, ...]) -> bool:
         """Whether every given type fits. Learns from it only if so."""
-        before = dict(self._known)
+        before = len(self._known)
         if all(self.accepts(*pair) for pair in zip(wanted, given, strict=True)):
             return True
-        self._known = before
+        while len(self._known) > before:  # entries never change: the newest are the ones just made
+            self._known.popitem()
         return False
 
     def accepts(self, wanted: Type, given: Type) -> bool:

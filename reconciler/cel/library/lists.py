@@ -1,6 +1,6 @@
 """Lists and sets."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import pairwise
 
 from reconciler.cel.errors import CelError
@@ -13,6 +13,7 @@ LIBRARY = Library()
 Items = tuple[Value, ...]
 
 _ORDERED = ("int", "uint", "double", "bool", "string", "bytes", "duration", "timestamp")
+_ORDERED_KINDS = frozenset({int, UInt, float, bool, str, bytes, timedelta, datetime})
 _SUMMED = ("int", "uint", "double", "duration")
 _add = Dispatch("sum", OPERATORS.table["_+_", False])
 
@@ -24,7 +25,7 @@ def _length(items: Items, *_: Value) -> int:
 def _comparable(items: Items) -> None:
     """Raise CelError unless all items are of one ordered type."""
     kinds = set(map(type, items))
-    if len(kinds) > 1 or (items and name_of(items[0]).startswith(("list", "map", "kubernetes", "null"))):
+    if len(kinds) > 1 or not kinds <= _ORDERED_KINDS:
         raise CelError("the elements of the list cannot be compared with each other")
 
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from reconciler.cel.errors import CelError
 from reconciler.cel.functions import Library
-from reconciler.cel.library.regexes import compiled
+from reconciler.cel.library.regexes import compiled, search_cost
 from reconciler.cel.library.times import duration_text, parse_duration, parse_timestamp, timestamp_text
 from reconciler.cel.numbers import double_text
 from reconciler.cel.values import (
@@ -46,17 +46,11 @@ LIBRARY.member("startsWith", "string, string -> bool", cost=lambda _, part: len(
 LIBRARY.member("endsWith", "string, string -> bool", cost=lambda _, part: len(part) // 10)(str.endswith)
 
 
-@LIBRARY.member(
-    "matches", "string, string -> bool", cost=lambda text, pattern: len(text) * (4 + len(pattern)) // 40
-)
+@LIBRARY.function("matches", "string, string -> bool", cost=search_cost)
+@LIBRARY.member("matches", "string, string -> bool", cost=search_cost)
 def matches(text: str, pattern: str) -> bool:
     """Whether the pattern is found anywhere in the text."""
     return compiled(pattern).search(text) is not None
-
-
-LIBRARY.function(
-    "matches", "string, string -> bool", cost=lambda text, pattern: len(text) * (4 + len(pattern)) // 40
-)(matches)
 
 
 @LIBRARY.function("dyn", "T -> dyn")

@@ -1,0 +1,182 @@
+"""The leaves of a column program: closures that run once per distinct value or combination of values."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reconciler.cel.batches import Batch, Unsuited
+from reconciler.cel.device import DeviceView
+from reconciler.cel.errors import CelError, Exhausted
+from reconciler.cel.evaluate import Run
+from reconciler.cel.frames import Frame
+from reconciler.cel.limits import COST_LIMIT, MASK_COST_LIMIT
+from reconciler.cel.reads import Part, Read
+from reconciler.cel.rows import Column, Rows
+from reconciler.cel.values import Value, truth
+
+Codes = NDArray[np.int8]
+NO, YES, ERROR = 0, 1, 2
+KEPT_COMBINATIONS = 1 << 16
+"""Combinations of values whose answers a leaf keeps."""
+
+_SHARED_VALUES = (False, True)
+
+
+class Budget:
+    """Steps left for one pass over all devices."""
+
+    def __init__(self) -> None:
+        self._left = MASK_COST_LIMIT
+        self.absorbing = False
+        """Whether an evaluation that costs too much is an error like others."""
+
+    def evaluate(self, run: Run, device: DeviceView, names: int) -> int:
+        """The answer on one device. Raises Exhausted where it costs too much, unless absorbing."""
+        if self._left <= 0:
+            return ERROR
+        frame = Frame(device, names)
+        try:
+            return YES if truth(run(frame)) else NO
+        except CelError:
+            return ERROR
+        except Exhausted:
+            if self.absorbing:
+                return ERROR
+            raise
+        finally:
+            self._left -= COST_LIMIT - frame.left
+
+
+class Leaf:
+    """An expression that is not looked into."""
+
+    def __init__(self, run: Run, names: int, read: frozenset[Read], batch: Batch | None) -> None:
+        self._run = run
+        self._names = names
+        self._read = sorted(read, key=str)
+        self._batch = batch
+        self._columns: list[tuple[Read, Column]] = []
+        self._by_value = np.empty(0, dtype=np.int8)
+        self._by_combination: dict[bytes, int] = {}
+
+    def run(self, rows: Rows, budget: Budget) -> Codes:
+        """(D,) the answer on each device."""
+        columns = [pair for read in self._read for pair in _columns(rows, read)]
+        if not _same_columns(columns, self._columns):
+            self._by_value = np.empty(0, dtype=np.int8)
+            self._by_combination = {}
+        self._columns = columns
+        if len(columns) > 1:
+            return self._per_combination(columns, budget)
+        # Devices without the column, or all where there is none, are answered once.
+        if not self._by_value.size:
+            self._by_value = np.array([self._answer(budget, [])], dtype=np.int8)
+        if not columns:
+            return np.full(rows.size, self._by_value[0], dtype=np.int8)
+        return self._per_value(*columns[0], budget)
+
+    def _answer(self, budget: Budget, held: Sequence[tuple[Read, Value]]) -> int:
+        return budget.evaluate(self._run, _view(held), self._names)
+
+    def _per_value(self, read: Read, column: Column, budget: Budget) -> Codes:
+        """Answers by code, kept while the column's values only grow; the last one is for devices without."""
+        known = self._by_value.size - 1
+        if known < len(column.values):
+            fresh = self._fresh(read, column.values[known:], budget)
+            self._by_value = np.concatenate([self._by_value[:known], fresh, self._by_value[known:]])
+        return self._by_value[column.codes]
+
+    def _fresh(self, read: Read, values: Sequence[Value], budget: Budget) -> Codes:
+        if self._batch is not None:
+            try:
+                answers = self._batch(values)
+                if set(map(type, answers)) == {bool}:
+                    return np.array(answers, dtype=np.int8)
+            except (Unsuited, CelError):
+                pass
+        return np.array([self._answer(budget, [(read, value)]) for value in values], dtype=np.int8)
+
+    def _per_combination(self, columns: list[tuple[Read, Column]], budget: Budget) -> Codes:
+        which, first = _combine([column for _, column in columns])
+        kept = self._by_combination
+        if len(kept) > KEPT_COMBINATIONS:
+            kept.clear()
+        codes = np.stack([column.codes[first] for _, column in columns], axis=1)
+        answers = np.empty(first.size, dtype=np.int8)
+        for index, combination in enumerate(codes):
+            key = combination.tobytes()
+            answer = kept.get(key)
+            if answer is None:
+                pairs = zip(columns, combination, strict=True)
+                held = [(read, column.values[code]) for (read, column), code in pairs if code >= 0]
+                answer = kept[key] = self._answer(budget, held)
+            answers[index] = answer
+        return answers[which]
+
+
+def _same_columns(new: Sequence[tuple[Read, Column]], old: Sequence[tuple[Read, Column]]) -> bool:
+    """Whether codes still mean the same values."""
+    return len(new) == len(old) and all(
+        read == before and column.values is kept.values
+        for (read, column), (before, kept) in zip(new, old, strict=True)
+    )
+
+
+def _combine(columns: Sequence[Column]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Number the distinct rows of several columns.
+
+    -> (D,) the number of each row's combination, (N,) one row that has it
+    """
+    which = columns[0].codes.astype(np.intp) + 1
+    bound = len(columns[0].values) + 1
+    first: NDArray[np.intp] = np.empty(0, dtype=np.intp)
+    for column in columns[1:]:
+        bound *= len(column.values) + 1
+        which, first = _renumber(which * (len(column.values) + 1) + (column.codes + 1), bound)
+        bound = first.size
+    return which, first
+
+
+def _renumber(numbers: NDArray[np.intp], bound: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """The numbers, all below `bound`, replaced by consecutive ones; and one place of each."""
+    if bound > 4 * numbers.size:
+        _, first, which = np.unique(numbers, return_index=True, return_inverse=True)
+        return which, first
+    place = np.full(bound, -1, dtype=np.intp)
+    place[numbers] = np.arange(numbers.size)
+    used = np.flatnonzero(place >= 0)
+    first = place[used]
+    place[used] = np.arange(used.size)
+    return place[numbers], first
+
+
+def _columns(rows: Rows, read: Read) -> list[tuple[Read, Column]]:
+    """The columns that a read covers."""
+    if read.part is Part.DRIVER:
+        return [(read, rows.driver)]
+    if read.part is Part.SHARED:
+        return [(read, Column(rows.shared.astype(np.int32), _SHARED_VALUES))]
+    part = rows.attributes if read.part is Part.ATTRIBUTES else rows.capacity
+    if read.domain is not None and read.name is not None:
+        column = part.get((read.domain, read.name))
+        return [] if column is None else [(read, column)]
+    return [
+        (Read(read.part, domain, name), column)
+        for (domain, name), column in part.items()
+        if read.domain in (None, domain)
+    ]
+
+
+def _view(held: Sequence[tuple[Read, Value]]) -> DeviceView:
+    """A device that has only what is given."""
+    driver, shared = "", False
+    parts: dict[Part, dict[str, dict[str, Value]]] = {Part.ATTRIBUTES: {}, Part.CAPACITY: {}}
+    for read, value in held:
+        if read.part is Part.DRIVER:
+            driver = value
+        elif read.part is Part.SHARED:
+            shared = value
+        else:
+            parts[read.part].setdefault(read.domain or "", {})[read.name or ""] = value
+    return DeviceView(driver, parts[Part.ATTRIBUTES], parts[Part.CAPACITY], shared)
