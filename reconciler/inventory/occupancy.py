@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any, TypeVar
+from weakref import ref
 
 import numpy as np
 
@@ -11,10 +13,33 @@ from reconciler.inventory.fleet import Fleet
 from reconciler.inventory.ledger import Ledger
 from reconciler.objects.meta import DeviceID
 
+Array = TypeVar("Array", bound=np.ndarray[Any, Any])
 
-@dataclass(frozen=True, slots=True)
+LONGEST_TRAIL = 20_000
+"""Changes remembered. Who lags behind further starts from scratch; this bounds memory, not correctness."""
+
+
+class Trail:
+    """Which rows changed with each change of the columns, so that what is derived from them can follow."""
+
+    def __init__(self) -> None:
+        self._steps: list[Rows] = []
+
+    def __len__(self) -> int:
+        return len(self._steps)
+
+    def add(self, rows: Rows) -> None:
+        self._steps.append(rows)
+
+    def between(self, serial: int, later: int) -> Rows:
+        """(n,) rows that may differ between two serials, each once."""
+        steps = self._steps[serial:later]
+        return np.unique(np.concatenate(steps)) if len(steps) != 1 else steps[0]
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Occupancy:
-    """Columns of D devices and S counter sets. A change makes new arrays; these never change."""
+    """Columns of D devices and S counter sets. Frozen for as long as somebody holds this object."""
 
     held: Mask
     """(D,) held by a claim of its own"""
@@ -26,79 +51,120 @@ class Occupancy:
     """(D,) the device's own draw fits into what is left, and its pool is not over-committed (CTR-6)"""
     consumed: Mapping[int, Mapping[str, int]]
     """row of a shared device -> capacity key -> billionths consumed"""
+    trail: Trail
+    serial: int
+    """Position in the trail"""
 
 
-def occupy(fleet: Fleet, ledger: Ledger) -> Occupancy:
-    """The columns from scratch."""
-    held = np.zeros(fleet.size, dtype=np.bool_)
-    sharing = np.zeros(fleet.size, dtype=np.bool_)
-    consumed: dict[int, Mapping[str, int]] = {}
-    for device in ledger.devices():
-        state = ledger.state(device)
-        for row in fleet.rows_of(device):
-            held[row] = bool(state.alone)
-            sharing[row] = bool(state.shares)
-            if state.shares:
-                consumed[row] = state.consumed
-    taken = held | sharing
-    left = fleet.totals - drawn(len(fleet.totals), fleet.table, fleet.sets[taken], fleet.draws[taken])
-    return _frozen(Occupancy(held, sharing, left, _judge(fleet, left, np.arange(fleet.size)), consumed))
+class Columns:
+    """The same columns, live. Copied before a change only if a frozen picture of them is still in use."""
 
+    def __init__(self, fleet: Fleet, ledger: Ledger) -> None:
+        self._fleet = fleet
+        self._ledger = ledger
+        self._held = np.zeros(fleet.size, dtype=np.bool_)
+        self._sharing = np.zeros(fleet.size, dtype=np.bool_)
+        self._consumed: dict[int, Mapping[str, int]] = {}
+        for device in ledger.devices():
+            for row in fleet.rows_of(device):
+                self._read(row, device)
+        taken = self._held | self._sharing
+        self._left = fleet.totals - drawn(
+            len(fleet.totals), fleet.table, fleet.sets[taken], fleet.draws[taken]
+        )
+        self._over: Mask = np.any(self._left < 0, axis=1)
+        self._fits = np.zeros(fleet.size, dtype=np.bool_)
+        self._judge(np.arange(fleet.size))
+        self._trail = Trail()
+        self._lent: ref[Occupancy] | None = None
 
-def after(before: Occupancy, fleet: Fleet, ledger: Ledger, changed: Iterable[DeviceID]) -> Occupancy:
-    """The columns once the state of some devices has changed.
+    def freeze(self) -> Occupancy:
+        """The columns as they are now."""
+        occupancy = self._lent() if self._lent is not None else None
+        if occupancy is None or occupancy.serial != len(self._trail):
+            occupancy = Occupancy(
+                held=_read_only(self._held),
+                sharing=_read_only(self._sharing),
+                left=_read_only(self._left),
+                fits=_read_only(self._fits),
+                consumed=self._consumed,
+                trail=self._trail,
+                serial=len(self._trail),
+            )
+            self._lent = ref(occupancy)
+        return occupancy
 
-    Copies are cheap beside a decision; only devices that share a counter set with a change are judged again.
-    """
-    held, sharing = before.held.copy(), before.sharing.copy()
-    consumed = dict(before.consumed)
-    rows = [row for device in changed for row in fleet.rows_of(device)]
-    for row in rows:
-        state = ledger.state(fleet.id_of(row))
-        held[row] = bool(state.alone)
-        sharing[row] = bool(state.shares)
-        consumed.pop(row, None)
+    def update(self, changed: Iterable[DeviceID]) -> None:
+        """Follow the ledger for some devices; judge again only what shares a counter set with them."""
+        if self._lent is not None and self._lent() is not None:
+            self._copy()
+        rows: list[int] = []
+        touched: set[int] = set()
+        for device in changed:
+            for row in self._fleet.rows_of(device):
+                rows.append(row)
+                before = bool(self._held[row] or self._sharing[row])
+                self._read(row, device)
+                after = bool(self._held[row] or self._sharing[row])
+                if before != after:
+                    touched |= self._charge(row, 1 if before else -1)
+        if touched:
+            again = self._fleet.by_set.of_any(self._concerned(touched))
+            self._judge(again)
+            self._note(np.concatenate([np.array(rows, dtype=np.intp), again]))
+        elif rows:
+            self._note(np.array(rows, dtype=np.intp))
+
+    def _note(self, rows: Rows) -> None:
+        if len(self._trail) >= LONGEST_TRAIL:
+            self._trail = Trail()
+        self._trail.add(rows)
+
+    def _copy(self) -> None:
+        self._held, self._sharing = self._held.copy(), self._sharing.copy()
+        self._left, self._fits = self._left.copy(), self._fits.copy()
+        self._consumed = dict(self._consumed)
+
+    def _read(self, row: int, device: DeviceID) -> None:
+        state = self._ledger.state(device)
+        self._held[row] = bool(state.alone)
+        self._sharing[row] = bool(state.shares)
         if state.shares:
-            consumed[row] = state.consumed
-    at = np.array(rows, dtype=np.intp)
-    was = before.held[at] | before.sharing[at]
-    now = held[at] | sharing[at]
-    gone, come = at[was & ~now], at[now & ~was]
-    sets = np.unique(fleet.sets[np.concatenate([gone, come])])
-    sets = sets[sets >= 0]
-    left, judged = before.left, before.fits
-    if len(sets):
-        size = len(fleet.totals)
-        left = left + drawn(size, fleet.table, fleet.sets[gone], fleet.draws[gone])
-        left -= drawn(size, fleet.table, fleet.sets[come], fleet.draws[come])
-        again = fleet.by_set.of_any(_concerned(fleet, before.left, left, sets))
-        judged = judged.copy()
-        judged[again] = _judge(fleet, left, again)
-    return _frozen(Occupancy(held, sharing, left, judged, consumed))
+            self._consumed[row] = state.consumed
+        else:
+            self._consumed.pop(row, None)
+
+    def _charge(self, row: int, sign: int) -> set[int]:
+        """Give back (1) or take (-1) what one device draws; the counter sets concerned."""
+        sets = self._fleet.sets[row].tolist()
+        for k, number in enumerate(sets):
+            if number >= 0:
+                self._left[number] += sign * self._fleet.table[self._fleet.draws[row, k]]
+        return {number for number in sets if number >= 0}
+
+    def _concerned(self, touched: set[int]) -> Rows:
+        """The sets whose devices are to be judged again: those that changed, and with them the other sets
+        of a pool that has become over-committed or has ceased to be.
+        """
+        sets = np.array(sorted(touched), dtype=np.intp)
+        over: Mask = np.any(self._left[sets] < 0, axis=1)
+        turned = sets[over != self._over[sets]]
+        self._over[sets] = over
+        if not len(turned):
+            return sets
+        groups = np.unique(self._fleet.set_group[turned])
+        return np.union1d(sets, np.flatnonzero(np.isin(self._fleet.set_group, groups)))
+
+    def _judge(self, rows: Rows) -> None:
+        fleet, sets = self._fleet, self._fleet.sets[rows]
+        fine = fits(self._left, fleet.table, sets, fleet.draws[rows])
+        if self._over.any():
+            over = fleet.set_group[self._over]
+            fine &= ~((sets >= 0) & np.isin(fleet.set_group[sets], over)).any(axis=1)
+        self._fits[rows] = fine
 
 
-def _judge(fleet: Fleet, left: Amounts, rows: Rows) -> Mask:
-    """(n,) whether the draws of some devices fit."""
-    sets = fleet.sets[rows]
-    fine = fits(left, fleet.table, sets, fleet.draws[rows])
-    over = fleet.set_group[(left < 0).any(axis=1)]
-    if len(over):
-        fine &= ~((sets >= 0) & np.isin(fleet.set_group[sets], over)).any(axis=1)
-    return fine
-
-
-def _concerned(fleet: Fleet, before: Amounts, after: Amounts, sets: Rows) -> Rows:
-    """The sets whose devices are to be judged again: those that changed, and with them the other sets of a
-    pool that has become over-committed or has ceased to be.
-    """
-    turned = (before[sets] < 0).any(axis=1) != (after[sets] < 0).any(axis=1)
-    if not turned.any():
-        return sets
-    groups = np.unique(fleet.set_group[sets[turned]])
-    return np.union1d(sets, np.flatnonzero(np.isin(fleet.set_group, groups)))
-
-
-def _frozen(occupancy: Occupancy) -> Occupancy:
-    for array in (occupancy.held, occupancy.sharing, occupancy.left, occupancy.fits):
-        array.setflags(write=False)
-    return occupancy
+def _read_only(array: Array) -> Array:
+    view = array.view()
+    view.setflags(write=False)
+    return view

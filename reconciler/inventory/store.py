@@ -12,7 +12,7 @@ from reconciler.inventory.block import Block, build
 from reconciler.inventory.counters import DrawTable
 from reconciler.inventory.fleet import assemble
 from reconciler.inventory.ledger import Holder, Ledger
-from reconciler.inventory.occupancy import Occupancy, after, occupy
+from reconciler.inventory.occupancy import Columns
 from reconciler.inventory.pool import Pool
 from reconciler.inventory.reach import NodeInfo
 from reconciler.inventory.snapshot import Snapshot, Topology
@@ -73,7 +73,8 @@ class Store:
         self._ledger = Ledger(rules)
         self._changed_devices: set[DeviceID] = set()
         self._topology: Topology | None = None
-        self._occupancy: Occupancy | None = None
+        self._columns: Columns | None = None
+        self._class_view: Mapping[str, DeviceClass] | None = None
         self._snapshot: Snapshot | None = None
         self._version = 0
 
@@ -103,18 +104,17 @@ class Store:
         """The picture as it is now. Frozen: later changes make another one."""
         if self._topology is None:
             self._topology = self._rebuild()
-            self._occupancy = None
-        if self._occupancy is None:
-            self._occupancy = occupy(self._topology.fleet, self._ledger)
+            self._columns = None
+        if self._columns is None:
+            self._columns = Columns(self._topology.fleet, self._ledger)
         elif self._changed_devices:
-            self._occupancy = after(
-                self._occupancy, self._topology.fleet, self._ledger, self._changed_devices
-            )
+            self._columns.update(self._changed_devices)
         self._changed_devices.clear()
         if self._snapshot is None:
             self._version += 1
-            classes = MappingProxyType(dict(self._classes))
-            self._snapshot = Snapshot(self._version, self._topology, self._occupancy, classes)
+            if self._class_view is None:
+                self._class_view = MappingProxyType(dict(self._classes))
+            self._snapshot = Snapshot(self._version, self._topology, self._columns.freeze(), self._class_view)
         return self._snapshot
 
     # -- changing
@@ -190,7 +190,7 @@ class Store:
                 if self._classes.get(thing.key.name) == thing:
                     return NOTHING
                 self._classes[thing.key.name] = thing
-                self._snapshot = None
+                self._class_view = self._snapshot = None
                 return Touched(classes=frozenset([thing.key.name]))
             case Node():
                 return self._put_node(thing)
@@ -209,7 +209,7 @@ class Store:
                 self._stale_pools.add(self._blocks.pop(key.name).slice.pool_id)
                 return self._supply_changed()
             case "DeviceClass" if self._classes.pop(key.name, None) is not None:
-                self._snapshot = None
+                self._class_view = self._snapshot = None
                 return Touched(classes=frozenset([key.name]))
             case "Node" if self._nodes.pop(key.name, None) is not None:
                 return self._supply_changed()
