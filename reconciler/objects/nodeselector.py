@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from reconciler.errors import Rejected
 from reconciler.objects.model import Model, Str, Tuple
 
-_INTEGER = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
+_INTEGER = re.compile(r"[+-]?[0-9]{1,63}", re.ASCII)
 _VALUES_OF = {
     "In": "some",
     "NotIn": "some",
@@ -36,10 +36,10 @@ class NodeSelectorRequirement(Model):
                 return value is not None
             case "DoesNotExist":
                 return value is None
-        if value is None or not _INTEGER.fullmatch(value):
+        number, bound = _integer(value or ""), int(self.values[0])
+        if number is None:
             return False
-        bound = int(self.values[0])
-        return int(value) > bound if self.operator == "Gt" else int(value) < bound
+        return number > bound if self.operator == "Gt" else number < bound
 
 
 class NodeSelectorTerm(Model):
@@ -73,6 +73,12 @@ class NodeSelector(Model):
                 _check_field(requirement)
 
 
+def _integer(text: str) -> int | None:
+    """The number that a label or a bound stands for; None if it is none of 64 bits."""
+    number = int(text) if _INTEGER.fullmatch(text) else None
+    return number if number is not None and -(2**63) <= number < 2**63 else None
+
+
 def _check_expression(requirement: NodeSelectorRequirement) -> None:
     wanted = _VALUES_OF.get(requirement.operator)
     what = f"node selector: {requirement.key} {requirement.operator}"
@@ -82,7 +88,7 @@ def _check_expression(requirement: NodeSelectorRequirement) -> None:
         raise Rejected(f"{what}: needs at least one value")
     if wanted == "none" and requirement.values:
         raise Rejected(f"{what}: takes no values")
-    if wanted == "one" and (len(requirement.values) != 1 or not _INTEGER.fullmatch(requirement.values[0])):
+    if wanted == "one" and (len(requirement.values) != 1 or _integer(requirement.values[0]) is None):
         raise Rejected(f"{what}: needs exactly one value, a whole number")
 
 

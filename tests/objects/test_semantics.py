@@ -1,0 +1,47 @@
+"""Releases and feature gates."""
+
+import pytest
+
+from reconciler.errors import Rejected
+from reconciler.objects.semantics import (
+    BINDING_CONDITIONS,
+    DEVICE_STATUS,
+    GATES,
+    TAINTS,
+    Semantics,
+    with_gates,
+)
+
+
+def test_all_gates_are_on_unless_turned_off():
+    assert with_gates("") == frozenset(GATES)
+    assert with_gates(f"{TAINTS}=false") == frozenset(GATES) - {TAINTS}
+
+
+@pytest.mark.parametrize("text", [f"{TAINTS}=false,{TAINTS}=true", f" {TAINTS}=False , {TAINTS}=TRUE ,"])
+def test_the_last_word_on_a_gate_counts(text: str):
+    assert TAINTS in with_gates(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("Nope=true", "'Nope' is not known"),
+        (f"{TAINTS}=yes", "write DRADeviceTaints=true"),
+        (TAINTS, "write"),
+    ],
+)
+def test_a_gate_or_value_that_is_not_known_is_rejected(text: str, reason: str):
+    with pytest.raises(Rejected, match=reason):
+        with_gates(text)
+
+
+@pytest.mark.parametrize("off", [BINDING_CONDITIONS, DEVICE_STATUS])
+def test_binding_conditions_need_two_gates(off: str):
+    assert Semantics().binding_conditions
+    assert not Semantics(gates=with_gates(f"{off}=false")).binding_conditions
+
+
+def test_only_the_older_release_is_old():
+    assert Semantics("1.36").old
+    assert not Semantics("1.37").old
