@@ -21,8 +21,7 @@ def slice_to_v1(raw: Raw, subject: str) -> dict[str, Any]:
     spec = dict(raw["spec"])
     if isinstance(spec.get("devices"), list):
         _refuse_flat(spec["devices"], subject)
-        devices = [_flat(device) for device in spec["devices"]]
-        spec["devices"] = [device for device in devices if device is not None]
+        spec["devices"] = [_flat(device) for device in spec["devices"] if not _is_later_kind(device)]
     if spec.get("nodeName") == "":
         del spec["nodeName"]
     if spec.get("allNodes") is False:
@@ -30,12 +29,13 @@ def slice_to_v1(raw: Raw, subject: str) -> dict[str, Any]:
     return {**raw, "spec": spec}
 
 
+def _is_later_kind(device: Any) -> bool:
+    """Whether this is a kind of device newer than this version, not to be allocated: it has no `basic`."""
+    return isinstance(device, Mapping) and not isinstance(device.get("basic"), Mapping)
+
+
 def _flat(device: Any) -> Any:
-    """None for a device without `basic`: a kind of device newer than this version, not to be allocated."""
-    if not isinstance(device, Mapping):
-        return device
-    basic = device.get("basic")
-    return {**basic, "name": device.get("name")} if isinstance(basic, Mapping) else None
+    return {**device["basic"], "name": device.get("name")} if isinstance(device, Mapping) else device
 
 
 def _refuse_flat(devices: list[Any], subject: str) -> None:
