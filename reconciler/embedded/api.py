@@ -14,6 +14,8 @@ from reconciler.embedded.kinds import Object, ServedKind
 from reconciler.embedded.messages import Request, Response, Stream
 from reconciler.embedded.patching import bind, patcher
 from reconciler.embedded.presenting import View, choose_view
+from reconciler.embedded.protobuf import MEDIA as PROTOBUF
+from reconciler.embedded.protobuf import decode_protobuf
 from reconciler.embedded.reading import get, list_objects, selection
 from reconciler.embedded.routing import NoSuchPath, Routes, Target
 from reconciler.embedded.shelf import Record
@@ -285,6 +287,8 @@ def _body(request: Request) -> Any:
     media = request.headers.get("Content-Type", "").partition(";")[0].strip()
     if media in ("application/yaml", "application/x-yaml"):
         return decode_yaml(request.body)
+    if media == PROTOBUF:
+        return decode_protobuf(request.body)
     if media not in ("", "application/json", "*/*", "application/octet-stream"):
         raise unsupported_media_type()
     return decode_json(request.body)

@@ -70,6 +70,11 @@ class Writer:
         self._check_preconditions(target, new["metadata"], record)
         new = self._merged(target, record.object, new)
         target.kind.defaults(new, self.now())
+        # After the defaults: leaving out what is filled in again is no change.
+        if target.kind.counts_generations and not same(
+            {"": record.object.get("spec")}, {"": new.get("spec")}
+        ):
+            new["metadata"]["generation"] = record.object["metadata"].get("generation", 0) + 1
         self._judge(target, new, record.object)
         old_version = record.object["metadata"]["resourceVersion"]
         if same(new, {**record.object, "metadata": _without_version(record.object["metadata"])}):
@@ -172,8 +177,6 @@ class Writer:
             merged.pop("status", None)
             if "status" in old:
                 merged["status"] = old["status"]
-        if target.kind.counts_generations and not same({"": old.get("spec")}, {"": new.get("spec")}):
-            metadata["generation"] = old["metadata"].get("generation", 0) + 1
         return merged
 
     def _judge(self, target: Target, new: Object, old: Object | None) -> None:

@@ -196,3 +196,13 @@ def test_no_bytes_break_the_server(raw):
     answer = ApiServer().handle(Request("POST", CLAIMS, body=raw))
     assert isinstance(answer, Response)
     assert json.loads(answer.body)["kind"] == "Status"
+
+
+@settings(deadline=None)
+@given(raw=st.binary(max_size=60))
+def test_no_bytes_in_a_protobuf_envelope_break_the_server(raw):
+    """Only namespaces and config maps are read from protobuf; the rest is refused."""
+    media = "application/vnd.kubernetes.protobuf"
+    for body in (raw, b"k8s\x00" + raw, b"k8s\x00\x0a\x0f\x0a\x02v1\x12\x09Namespace\x12" + raw):
+        code, _ = refused(ApiServer(), "POST", "/api/v1/namespaces", body, media=media)
+        assert code in (400, 415, 422)
