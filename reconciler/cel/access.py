@@ -2,11 +2,12 @@
 
 from typing import Any
 
-from reconciler.cel.device import EMPTY, DeviceView
+from reconciler.cel.device import DeviceView
 from reconciler.cel.errors import CelError
 from reconciler.cel.values import NOTHING, Domains, Option, UInt, Value, map_key, name_of
 
 MISSING: Any = object()
+_EMPTY: dict[str, Value] = {}
 
 
 def lookup(container: Value, key: Value) -> Value:
@@ -15,15 +16,12 @@ def lookup(container: Value, key: Value) -> Value:
     if kind is dict:
         return container.get(key if type(key) is str else map_key(key), MISSING)
     if kind is Domains:
-        return container.get(key, EMPTY_MAP) if type(key) is str else MISSING
+        return container.get(key, _EMPTY) if type(key) is str else MISSING
     if kind is tuple:
         return _item(container, key)
     if kind is DeviceView:
         return field(container, key)
     raise CelError(f"no such overload: {name_of(container)} has no elements")
-
-
-EMPTY_MAP: dict[str, Value] = dict(EMPTY)
 
 
 def field(device: DeviceView, name: Value) -> Value:

@@ -21,6 +21,8 @@ KEPT_COMBINATIONS = 1 << 16
 """Combinations of values whose answers a leaf keeps."""
 
 _SHARED_VALUES = (False, True)
+_PRESENT = (True,)
+"""What stands for any value where only the presence of one matters."""
 
 
 class Budget:
@@ -54,7 +56,7 @@ class Leaf:
     def __init__(self, run: Run, names: int, read: frozenset[Read], batch: Batch | None) -> None:
         self._run = run
         self._names = names
-        self._read = sorted(read, key=str)
+        self._read = sorted(read, key=lambda each: (not each.presence, str(each)))
         self._batch = batch
         self._columns: list[tuple[Read, Column]] = []
         self._by_value = np.empty(0, dtype=np.int8)
@@ -62,7 +64,9 @@ class Leaf:
 
     def run(self, rows: Rows, budget: Budget) -> Codes:
         """(D,) the answer on each device."""
-        columns = [pair for read in self._read for pair in _columns(rows, read)]
+        # A column that is read in full as well stands for itself.
+        found = {read: column for each in self._read for read, column in _columns(rows, each)}
+        columns = list(found.items())
         if not _same_columns(columns, self._columns):
             self._by_value = np.empty(0, dtype=np.int8)
             self._by_combination = {}
@@ -162,10 +166,14 @@ def _columns(rows: Rows, read: Read) -> list[tuple[Read, Column]]:
         column = part.get((read.domain, read.name))
         return [] if column is None else [(read, column)]
     return [
-        (Read(read.part, domain, name), column)
+        (Read(read.part, domain, name), _presence(column) if read.presence else column)
         for (domain, name), column in part.items()
         if read.domain in (None, domain)
     ]
+
+
+def _presence(column: Column) -> Column:
+    return Column(np.minimum(column.codes, 0), _PRESENT)
 
 
 def _view(held: Sequence[tuple[Read, Value]]) -> DeviceView:

@@ -10,8 +10,8 @@ COST_LIMIT = 1_000_000
 """Steps of one evaluation (CEL-14)."""
 MASK_COST_LIMIT = 5 * COST_LIMIT
 """Steps of one pass over all devices, some seconds; the devices left then are errors."""
-MAX_REGEX_LENGTH = 1000
-"""Characters of a pattern."""
+MAX_REGEX_LENGTH = MAX_LENGTH
+"""Characters of a pattern, which may be computed and so be longer than any expression."""
 REGEX_MEMORY = 1 << 20
 """Bytes a compiled pattern may take; the library's default is eight times that."""
 EXACT_INCLUDES = 48

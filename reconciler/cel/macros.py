@@ -8,7 +8,7 @@ from reconciler.cel.tree import Bind, Call, Comprehension, Has, Ident, Macro, No
 Level = Callable[..., int]
 """The depth of a node at an offset above others; refuses the one that is too deep."""
 
-_NAMESPACES = frozenset({"sets", "optional", "strings", "lists", "ip", "format", "math"})
+_NAMESPACES = frozenset({"sets", "optional", "strings", "lists", "ip", "format"})
 
 # Names given to elements, and how many expressions may follow them.
 _SHAPES: dict[tuple[str, int], tuple[Macro, int]] = {

@@ -64,10 +64,11 @@ class Selector:
 
     def _compute(self, rows: Rows) -> Masks:
         budget = Budget()
+        budget.absorbing = isinstance(self._program, Leaf)
         try:
             codes = self._program.run(rows, budget)
         except Exhausted:
-            # A part costs too much. Whether it would have been reached at all, the plain evaluator knows.
+            # A part costs too much; whether it would have been reached at all, the plain evaluator knows.
             budget.absorbing = True
             codes = self._whole.run(rows, budget)
         true, error = codes == YES, codes == ERROR

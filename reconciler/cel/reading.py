@@ -7,7 +7,7 @@ from threading import Lock
 from typing import Any, cast
 
 from lark import Lark, Token
-from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
+from lark.exceptions import UnexpectedInput, UnexpectedToken
 
 from reconciler.cel import literals, macros
 from reconciler.cel.errors import CelRefused
@@ -97,14 +97,13 @@ def _bound(expression: str) -> None:
 
 def _syntax_error(expression: str, error: UnexpectedInput) -> CelRefused:
     at = error.pos_in_stream
-    if at is None or (isinstance(error, UnexpectedToken) and error.token.type == "$END"):
-        return CelRefused(
-            expression, len(expression), "syntax error: the expression ends too early", "complete it"
-        )
-    what = repr(expression[at]) if isinstance(error, UnexpectedCharacters) else repr(str(error.token))
-    return CelRefused(
-        expression, at, f"syntax error: {what} cannot stand here", "see the CEL language definition"
-    )
+    token = error.token if isinstance(error, UnexpectedToken) else None
+    if at is None or (token is not None and token.type == "$END"):
+        return CelRefused(expression, len(expression), "syntax error: it ends too early", "complete it")
+    if token is None and expression[at] in "\"'":
+        return CelRefused(expression, at, "syntax error: a string without end", "close its quotes")
+    reason = f"syntax error: {str(token or expression[at])!r} cannot stand here"
+    return CelRefused(expression, at, reason, "see the grammar of the language")
 
 
 def _level(at: int, *nodes: Node) -> int:

@@ -1,9 +1,20 @@
 """Which columns an expression reads, so that it runs once per distinct combination of their values."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from reconciler.cel.tree import Call, Has, Ident, Index, Literal, Node, Select, bound_names, children
+from reconciler.cel.tree import (
+    Call,
+    Comprehension,
+    Has,
+    Ident,
+    Index,
+    Literal,
+    Node,
+    Select,
+    bound_names,
+    children,
+)
 
 
 class Part(StrEnum):
@@ -22,8 +33,11 @@ class Read:
     part: Part
     domain: str | None = None
     name: str | None = None
+    presence: bool = False
+    """Whether it matters only which columns a device has."""
 
 
+_MAPS = frozenset({Part.ATTRIBUTES, Part.CAPACITY})
 EVERYTHING = frozenset(Read(part) for part in Part)
 
 
@@ -37,14 +51,26 @@ def reads(node: Node, hidden: bool = False) -> frozenset[Read]:
     found: frozenset[Read] = frozenset()
     hides = "device" in bound_names(node)
     for index, child in enumerate(children(node)):
-        found |= reads(child, hidden or (hides and index > 0))
+        keys = _keys(node, child) if index == 0 and not hidden else None
+        found |= reads(child, hidden or (hides and index > 0)) if keys is None else frozenset({keys})
     return found
 
 
+def _keys(node: Node, child: Node) -> Read | None:
+    """What is read of a map whose keys alone matter: in `size(map)`, or in a loop with one name over it."""
+    if isinstance(node, Comprehension):
+        keys_only = len(node.names) == 1
+    else:
+        keys_only = isinstance(node, Call) and node.function == "size"
+    found = path(child) if keys_only else None
+    if found is None or found[0] not in _MAPS or len(found[1]) > 1:
+        return None
+    return replace(_read(*found), presence=True)
+
+
 def _read(part: Part, keys: tuple[str, ...]) -> Read:
-    if part in (Part.DRIVER, Part.SHARED):
-        return Read(part)
-    return Read(part, *keys[:2])
+    domain, name, *_ = (*keys, None, None) if part in _MAPS else (None, None)
+    return Read(part, domain, name)
 
 
 def path(node: Node) -> tuple[Part, tuple[str, ...]] | None:

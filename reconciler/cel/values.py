@@ -160,6 +160,8 @@ def equal(meter: Meter, left: Value, right: Value) -> bool:
         return other in _NUMBERS and bool(left == right)
     if kind in _OPAQUE and other is not kind:
         raise CelError(f"no such overload: {name_of(left)} == {name_of(right)}")
+    if isinstance(left, dict | tuple):
+        meter.charge(len(left))
     if isinstance(left, dict):
         return isinstance(right, dict) and _equal_maps(meter, left, right)
     if kind is not other:

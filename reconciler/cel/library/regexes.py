@@ -12,7 +12,7 @@ from reconciler.cel.limits import MAX_REGEX_LENGTH, REGEX_MEMORY
 LIBRARY = Library()
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=256)
 def compiled(pattern: str) -> Any:
     """The compiled pattern. Raises CelError."""
     if len(pattern) > MAX_REGEX_LENGTH:

@@ -1,0 +1,88 @@
+"""What a refusal says, and what literals mean."""
+
+import re
+
+import pytest
+
+from reconciler.cel import grammar
+from reconciler.cel.program import CelRefused, compile_selector
+from reconciler.cel.reading import read
+from reconciler.cel.tree import Literal
+from reconciler.cel.values import UInt, Value
+from reconciler.errors import Inconsistent
+
+
+@pytest.mark.parametrize(
+    ("expression", "message"),
+    [
+        ("device.nope == 1", "1:8: undefined field nope, at 'nope == 1'; DRADevice has driver, attributes,"),
+        ('device.driver == "x" &&\n  nope', "2:3: undeclared name nope, at 'nope'; declared here: device"),
+        ("device.driver ==", "1:17: syntax error: it ends too early, at 'end of expression'"),
+        ("device.driver == 80g", "1:20: syntax error: 'g' cannot stand here, at 'g'"),
+        ('device.driver == "x', "1:18: syntax error: a string without end"),
+        ("device.driver.matches('(')", "1:23: '(' is not a regular expression: missing ): ("),
+        (
+            'device.capacity["x"].y > quantity("1")',
+            "1:24: no overload of _>_ takes (kubernetes.Quantity, kubernetes.Quantity), at '> quantity",
+        ),
+        (
+            "device.driver",
+            "1:8: the result is string, wanted bool or dyn, at 'driver'; compare it with something",
+        ),
+        ("[1, 'a'].size() == 2", "1:5: mixed types: string among int, at"),
+        ("while == 1", "1:1: while is a reserved word, at 'while == 1'; use another name"),
+        (f"'{'x' * 20_000}' == ''", "1:1: an expression of 20008 characters, at"),
+    ],
+)
+def test_a_refusal_says_where_what_and_what_to_do(expression: str, message: str):
+    with pytest.raises(CelRefused, match=re.escape(message)) as caught:
+        compile_selector(expression)
+    assert ";" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("-0x10", -16),
+        ("9223372036854775807", 2**63 - 1),
+        ("-9223372036854775808", -(2**63)),
+        ("0xFFu", UInt(255)),
+        (".5", 0.5),
+        ("1e3", 1000.0),
+        (r'"\x41\u00e9\U0001F600\101\n\"\'\`\?"', "Aé😀A\n\"'`?"),
+        (r"r'\d'", r"\d"),
+        ("'''a\n'b'\"'''", "a\n'b'\""),
+        ('"""a\r\nb"""', "a\nb"),
+        (r'R"""\q"""', r"\q"),
+        (r'b"é\xff\101"', b"\xc3\xa9\xffA"),
+        (r"br'\x'", rb"\x"),
+        ("null", None),
+        ("true", True),
+    ],
+)
+def test_literals(text: str, value: Value):
+    root = read(text)
+    assert isinstance(root, Literal)
+    assert type(root.value) is type(value)
+    assert root.value == value
+
+
+@pytest.mark.parametrize(
+    "text", [r'"\ud800"', r'"\U00110000"', r'"\400"', r"b'\u0041'", "'a\nb'", "1u8", "0x"]
+)
+def test_literals_that_are_none(text: str):
+    with pytest.raises(CelRefused):
+        read(text)
+
+
+def test_names_that_begin_like_keywords_are_names():
+    for name in ("inner", "trueish", "nullable", "asset"):
+        with pytest.raises(CelRefused, match=f"undeclared name {name}"):
+            compile_selector(f"{name} == 1")
+
+
+def test_another_grammar_in_the_package_is_noticed(monkeypatch: pytest.MonkeyPatch):
+    """A release that renames a rule must fail loudly, not parse something else."""
+    monkeypatch.setitem(grammar._REPLACED, "no_such_rule", "no_such_rule : IDENT")
+    with pytest.raises(Inconsistent, match="no_such_rule"):
+        grammar.grammar_text()
