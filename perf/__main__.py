@@ -1,0 +1,124 @@
+"""The command line: `python -m perf list`, `run`, `compare`."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from perf import printing
+from perf.catalogue import WORKLOADS
+from perf.child import Failed, run_in_child
+from perf.machine import calibrate, commit, machine
+from perf.results import Report, Run, load, save, summed_up
+from perf.workload import Size, Workload
+
+FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@click.group()
+def main() -> None:
+    """Measure the engine on synthetic fleets."""
+
+
+@main.command("list")
+def list_() -> None:
+    """Show all workloads and their sizes."""
+    Console().print(printing.catalogue(WORKLOADS.values()))
+
+
+@main.command()
+@click.argument("names", nargs=-1, metavar="[NAME]...", type=click.Choice(list(WORKLOADS)))
+@click.option("--repeats", type=click.IntRange(min=1), help="How often; otherwise as the workload says.")
+@click.option("--set", "sizes", multiple=True, metavar="NAME=NUMBER", help="Another size than `list` shows.")
+@click.option("--case", "cases", multiple=True, help="Only these cases of the workloads that have several.")
+@click.option("--out", type=click.Path(dir_okay=False, writable=True, path_type=Path), help="Keep as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
+def run(
+    names: Sequence[str],
+    repeats: int | None,
+    sizes: Sequence[str],
+    cases: Sequence[str],
+    out: Path | None,
+    as_json: bool,
+) -> None:
+    """Run workloads by name, all of them without one. Each repeat runs in a process of its own."""
+    chosen = [WORKLOADS[name] for name in names or WORKLOADS]
+    other = dict(_parsed(size) for size in sizes)
+    report = Report(
+        began=datetime.now(UTC).isoformat(timespec="seconds"), commit=commit(), machine=machine(), runs=()
+    )
+    console = Console(width=None if sys.stdout.isatty() else 140)
+    if not as_json:
+        console.print(f"{report.machine}; commit {report.commit or 'unknown'}", highlight=False)
+    for workload in chosen:
+        for case, size in workload.cases.items():
+            if cases and case and case not in cases:
+                continue
+            done = _repeat(workload, case, {**size, **_known(other, size)}, repeats or workload.repeats)
+            report = report.model_copy(update={"runs": (*report.runs, done)})
+            if not as_json:
+                console.print("", printing.run_table(done), highlight=False)
+            if out is not None:  # after every run: a long session that is cut short keeps what it has
+                save(report, out)
+    if as_json:
+        print(report.model_dump_json(indent=1))
+
+
+@main.command()
+@click.argument("before", type=FILE)
+@click.argument("after", type=FILE)
+def compare(before: Path, after: Path) -> None:
+    """Compare two files that `run --out` wrote."""
+    first, second = load(before), load(after)
+    Console(width=None if sys.stdout.isatty() else 140).print(
+        printing.comparison(first, second), highlight=False
+    )
+
+
+def _repeat(workload: Workload, case: str, size: Size, repeats: int) -> Run:
+    columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(f"{workload.name} {case}", total=1.0)
+        calibration = calibrate()
+        results = []
+        for turn in range(repeats):
+            progress.update(task, description=f"{workload.name} {case} {turn + 1}/{repeats}", completed=0)
+            try:
+                results.append(
+                    run_in_child(
+                        workload.name,
+                        size,
+                        lambda done, of: progress.update(task, completed=done, total=of),
+                    )
+                )
+            except Failed as failed:
+                raise click.ClickException(str(failed)) from failed
+    outcomes = [outcome for outcome, _ in results]
+    return Run(
+        workload=workload.name,
+        case=case,
+        size=size,
+        calibration=calibration,
+        peak_mib=tuple(peak for _, peak in results),
+        figures=summed_up(outcomes),
+        curves=tuple(outcomes[0].curves),
+    )
+
+
+def _known(other: Mapping[str, int], size: Size) -> Mapping[str, int]:
+    return {name: value for name, value in other.items() if name in size}
+
+
+def _parsed(text: str) -> tuple[str, int]:
+    name, _, value = text.partition("=")
+    if not value.isdigit():
+        raise click.BadParameter(f"write {name or 'name'}=NUMBER, not {text!r}", param_hint="--set")
+    return name, int(value)
+
+
+if __name__ == "__main__":
+    main()

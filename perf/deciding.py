@@ -1,0 +1,138 @@
+"""One store and the time that each decision against it takes."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from time import perf_counter
+
+from perf.fleets.objects import Json
+from reconciler.allocator import allocate
+from reconciler.cel.program import compile_selector
+from reconciler.inventory.store import Store
+from reconciler.legacy.reading import read
+from reconciler.objects.changes import Changed, Removed
+from reconciler.objects.claims import ResourceClaim
+from reconciler.objects.plan import Granted, Plan, Unsatisfied
+from reconciler.objects.semantics import Semantics
+from reconciler.objects.slices import Device, ResourceSliceSpec
+
+
+class Wrong(Exception):
+    """A workload came to another answer than it must; its times mean nothing."""
+
+
+def typed(objects: Iterable[Json]) -> Iterator[Changed]:
+    """Objects as a watch tells them."""
+    for raw in objects:
+        yield Changed(raw["kind"], read(raw))
+
+
+def read_claim(raw: Json) -> ResourceClaim:
+    """A claim from JSON."""
+    thing = read(raw)
+    assert isinstance(thing, ResourceClaim)
+    return thing
+
+
+@dataclass(slots=True)
+class Decider:
+    """Decides claims one after the other, as a controller does: picture, answer, assumption."""
+
+    store: Store
+    load_seconds: float
+    """From typed objects to the first picture"""
+    seconds: list[float] = field(default_factory=list)
+    """Of each decision"""
+    outcomes: list[Granted | Unsatisfied] = field(default_factory=list)
+
+    @classmethod
+    def over(cls, fleet: Iterable[Json]) -> "Decider":
+        """A decider over a fleet that is listed completely. Reading JSON is not counted.
+
+        The parser of selectors, which a process builds once, is there already: `cold-start` counts it.
+        """
+        changes = list(typed(fleet))
+        compile_selector("true")
+        store = Store(Semantics())
+        began = perf_counter()
+        for change in changes:
+            store.apply(change)
+        store.snapshot()
+        return cls(store, perf_counter() - began)
+
+    def decide(self, *claims: ResourceClaim) -> Granted | Unsatisfied:
+        """Decide claims together; from the picture to the assumed plan is timed."""
+        store = self.store
+        began = perf_counter()
+        outcome = allocate(claims, store.snapshot())
+        if isinstance(outcome, Granted):
+            for plan in outcome.plans:
+                store.assume(plan)
+        self.seconds.append(perf_counter() - began)
+        self.outcomes.append(outcome)
+        return outcome
+
+    def grant(self, *claims: ResourceClaim) -> Granted:
+        """Decide claims that must get their devices. Raises Wrong if they do not."""
+        outcome = self.decide(*claims)
+        if isinstance(outcome, Unsatisfied):
+            raise Wrong(f"{claims[0].key} must fit: {outcome.message}")
+        return outcome
+
+    def refuse(self, *claims: ResourceClaim) -> Unsatisfied:
+        """Decide claims that cannot get devices. Raises Wrong if they do."""
+        outcome = self.decide(*claims)
+        if isinstance(outcome, Granted):
+            raise Wrong(f"{claims[0].key} must not fit, but got {devices_of(outcome)}")
+        return outcome
+
+    def confirm(self, claim: ResourceClaim, plan: Plan) -> None:
+        """Let the watch tell that a plan was written."""
+        status = claim.status.model_copy(update={"allocation": plan.allocation})
+        self.store.apply(Changed("ResourceClaim", claim.model_copy(update={"status": status})))
+
+    def remove(self, claim: ResourceClaim) -> None:
+        """Let the watch tell that a claim is gone."""
+        self.store.apply(Removed("ResourceClaim", claim.key))
+
+    @property
+    def granted(self) -> list[Granted]:
+        return [outcome for outcome in self.outcomes if isinstance(outcome, Granted)]
+
+    @property
+    def refused(self) -> int:
+        return len(self.outcomes) - len(self.granted)
+
+
+def devices_of(granted: Granted) -> list[str]:
+    """The devices of a decision, as `driver/pool/device`."""
+    return [str(one.id) for plan in granted.plans for one in plan.allocation.devices.results]
+
+
+def audit(store: Store, granted: Iterable[Granted]) -> None:
+    """Raise Wrong if plans that are held together give out a device twice, or more than its counters hold.
+
+    Looks at the published objects only, none of the engine's columns. Shared devices are left out.
+    """
+    devices: dict[str, tuple[ResourceSliceSpec, Device]] = {}
+    left: Counter[tuple[str, str, str, str]] = Counter()
+    for spec in (source.spec for source in store.slices):
+        for counters in spec.shared_counters:
+            for name, counter in counters.counters.items():
+                left[spec.driver, spec.pool.name, counters.name, name] += counter.value.nanos
+        for device in spec.devices:
+            devices[f"{spec.driver}/{spec.pool.name}/{device.name}"] = spec, device
+    held: set[str] = set()
+    for taken in (device for outcome in granted for device in devices_of(outcome)):
+        spec, device = devices[taken]
+        if device.allow_multiple_allocations:
+            continue
+        if taken in held:
+            raise Wrong(f"{taken} is given out twice")
+        held.add(taken)
+        for draw in device.consumes_counters:
+            for name, counter in draw.counters.items():
+                key = spec.driver, spec.pool.name, draw.counter_set, name
+                left[key] -= counter.value.nanos
+                if left[key] < 0:
+                    raise Wrong(f"{taken} overdraws counter {name} of {draw.counter_set}")

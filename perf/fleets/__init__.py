@@ -1,0 +1,1 @@
+"""Synthetic fleets as the API would spell them. Equal arguments give equal objects."""

@@ -1,0 +1,73 @@
+"""What a workload is: something to run at some size, and the figures that come out."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+Size = Mapping[str, int]
+Progress = Callable[[int, int], None]
+"""Called with how much is done and how much there is; never while something is timed."""
+
+
+class Figure(NamedTuple):
+    """One number of one run."""
+
+    name: str
+    value: float
+    unit: str
+    better: Literal["more", "less", ""] = "less"
+    """Empty for what is only for the record"""
+
+
+class Curve(NamedTuple):
+    """How something grows."""
+
+    name: str
+    x: str
+    y: str
+    points: Sequence[tuple[float, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one run gives."""
+
+    figures: Sequence[Figure]
+    curves: Sequence[Curve] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """Something to measure. Each case is run in processes of its own."""
+
+    name: str
+    about: str
+    run: Callable[[Size, Progress], Outcome]
+    cases: Mapping[str, Size]
+    """By name; a workload of one size has one case without a name"""
+    tiny: Size
+    """A size that takes a blink, for tests of what is measured"""
+    repeats: int = field(default=3)
+
+
+def rate(name: str, seconds: Sequence[float]) -> Figure:
+    """How many a second, over all of them."""
+    return Figure(name, len(seconds) / sum(seconds), "/s", "more")
+
+
+def latencies(seconds: Sequence[float], of: str = "claim") -> list[Figure]:
+    """The median and the 99th percentile, in microseconds."""
+    p50, p99 = (np.percentile(seconds, [50, 99]) * 1e6).tolist()
+    return [Figure(f"{of} p50", p50, "us"), Figure(f"{of} p99", p99, "us")]
+
+
+def filling(seconds: Sequence[float], points: int = 20) -> Curve:
+    """The mean time of a decision by how many came before it."""
+    width = max(len(seconds) // points, 1)
+    means = [
+        (float(start + width), float(np.mean(seconds[start : start + width])) * 1e6)
+        for start in range(0, len(seconds) - width + 1, width)
+    ]
+    return Curve("time of a claim while the fleet fills", "claims decided", "us a claim", means)

@@ -1,0 +1,56 @@
+"""Whole GPUs on a large fleet: counts, and one NUMA node where that matters."""
+
+from numpy.random import default_rng
+
+from perf.deciding import Decider, audit, read_claim
+from perf.fleets import gpus
+from perf.fleets.objects import claim, exactly
+from perf.workload import Figure, Outcome, Progress, Size, Workload, filling, latencies, rate
+from reconciler.objects.claims import ResourceClaim
+
+SEED = 1250
+TIED = (2, 4)
+"""Counts of GPUs that must share a NUMA node"""
+
+
+def gpu_claim(number: int, count: int) -> ResourceClaim:
+    """A claim of whole GPUs."""
+    request = exactly("gpus", gpus.CLASS, count=count)
+    return read_claim(claim(f"claim-{number}", [request], match=gpus.NUMA if count in TIED else ""))
+
+
+def drawn_counts(claims: int) -> list[int]:
+    """From 1 to 8 GPUs, small counts more often."""
+    shares = {1: 0.35, 2: 0.25, 3: 0.05, 4: 0.20, 5: 0.02, 6: 0.02, 7: 0.01, 8: 0.10}
+    return [int(count) for count in default_rng(SEED).choice(list(shares), claims, p=list(shares.values()))]
+
+
+def whole(size: Size, progress: Progress) -> Outcome:
+    """Claims of 1 to 8 GPUs, one after the other."""
+    decider = Decider.over(gpus.fleet(size["nodes"]))
+    counts = drawn_counts(size["claims"])
+    for number, count in enumerate(counts):
+        decider.decide(gpu_claim(number, count))
+        progress(number + 1, len(counts))
+    audit(decider.store, decider.granted)
+    return Outcome(
+        figures=[
+            rate("claims/s", decider.seconds),
+            *latencies(decider.seconds),
+            Figure("granted", len(decider.granted), "claims", ""),
+            Figure("refused", decider.refused, "claims", ""),
+            Figure("load", decider.load_seconds, "s"),
+        ],
+        curves=[filling(decider.seconds)],
+    )
+
+
+WORKLOADS = [
+    Workload(
+        "whole-gpu",
+        "1 to 8 whole GPUs a claim, 2 and 4 of one NUMA node; no counters",
+        whole,
+        {"": {"nodes": 1250, "claims": 2000}},
+        tiny={"nodes": 4, "claims": 6},
+    ),
+]

@@ -1,0 +1,113 @@
+"""Partitionable GPUs: filling a fleet with partitions, four partitions of one GPU, and what cannot be."""
+
+from numpy.random import default_rng
+
+from perf.deciding import Decider, audit, read_claim
+from perf.fleets import mig
+from perf.fleets.objects import claim
+from perf.workload import Figure, Outcome, Progress, Size, Workload, filling, latencies, rate
+from reconciler.objects.claims import ResourceClaim
+
+SEED = 4815
+
+
+def drawn_profiles(count: int, seed: int = SEED) -> list[str]:
+    """Profiles as a fleet's users ask for them."""
+    total = sum(mig.SHARE.values())
+    return [
+        str(profile)
+        for profile in default_rng(seed).choice(
+            list(mig.SHARE), count, p=[share / total for share in mig.SHARE.values()]
+        )
+    ]
+
+
+def partition_claim(number: int, profile: str) -> ResourceClaim:
+    """A claim of one partition."""
+    return read_claim(claim(f"claim-{number}", [mig.partition("partition", profile)]))
+
+
+def fill(size: Size, progress: Progress) -> Outcome:
+    """Claims of one partition each, one after the other, until hardly anything is left."""
+    decider = Decider.over(mig.fleet(size["nodes"]))
+    profiles = drawn_profiles(size["claims"])
+    for number, profile in enumerate(profiles):
+        decider.decide(partition_claim(number, profile))
+        progress(number + 1, len(profiles))
+    audit(decider.store, decider.granted)
+    return Outcome(
+        figures=[
+            *(
+                rate(f"claims/s, first {first}", decider.seconds[:first])
+                for first in (200, 400, 1000)
+                if first < len(profiles)
+            ),
+            rate("claims/s, all", decider.seconds),
+            *latencies(decider.seconds),
+            Figure("granted", len(decider.granted), "claims", ""),
+            Figure("refused", decider.refused, "claims", ""),
+            Figure("load", decider.load_seconds, "s"),
+        ],
+        curves=[filling(decider.seconds)],
+    )
+
+
+def multi(size: Size, progress: Progress) -> Outcome:
+    """The four partitions of KEP-4815 under one parent GPU, a GPU a claim."""
+    decider = Decider.over(mig.fleet(size["nodes"]))
+    count = min(size["claims"], size["nodes"] * mig.GPUS_A_NODE)
+    for number in range(count):
+        decider.grant(read_claim(mig.four_partitions(f"claim-{number}")))
+        progress(number + 1, count)
+    audit(decider.store, decider.granted)
+    return Outcome(
+        figures=[
+            rate("claims/s", decider.seconds),
+            *latencies(decider.seconds),
+            Figure("load", decider.load_seconds, "s"),
+        ],
+        curves=[filling(decider.seconds)],
+    )
+
+
+def infeasible(size: Size, progress: Progress) -> Outcome:
+    """Four 2g.10gb of one GPU on an empty fleet; a GPU has room for three."""
+    decider = Decider.over(mig.fleet(size["nodes"]))
+    for number in range(size["claims"]):
+        request = mig.partition("partitions", "2g.10gb", count=4)
+        decider.refuse(read_claim(claim(f"claim-{number}", [request], match=mig.PARENT)))
+        progress(number + 1, size["claims"])
+    first, *others = decider.seconds
+    return Outcome(
+        figures=[
+            Figure("first claim", first, "s"),
+            Figure("a claim", sum(others) / len(others), "s"),
+            *latencies(others),
+            Figure("steps a claim", max(outcome.steps for outcome in decider.outcomes), "devices"),
+        ]
+    )
+
+
+WORKLOADS = [
+    Workload(
+        "mig-fill",
+        "one partition a claim, profiles as users draw them, until the fleet is full",
+        fill,
+        {"": {"nodes": 50, "claims": 1600}},
+        tiny={"nodes": 1, "claims": 40},
+    ),
+    Workload(
+        "mig-multi",
+        "four partitions a claim, tied to one parent GPU",
+        multi,
+        {"": {"nodes": 50, "claims": 400}},
+        tiny={"nodes": 1, "claims": 4},
+    ),
+    Workload(
+        "infeasible",
+        "4 x 2g.10gb on one GPU, which cannot be, on an empty fleet",
+        infeasible,
+        {"": {"nodes": 50, "claims": 20}},
+        tiny={"nodes": 1, "claims": 2},
+    ),
+]
