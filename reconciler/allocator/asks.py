@@ -5,12 +5,20 @@ Knows nothing of devices yet. Source: section 5 of the rules, in the order of PR
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from reconciler.allocator.refusal import Fatal
 from reconciler.objects.claims import DeviceClass, ResourceClaim
 from reconciler.objects.plan import Reason
 from reconciler.objects.quantity import Quantity
-from reconciler.objects.requests import ALL, EXACT_COUNT, DeviceRequest, DeviceSubRequest, ExactDeviceRequest
+from reconciler.objects.requests import (
+    ALL,
+    EXACT_COUNT,
+    DeviceRequest,
+    DeviceSubRequest,
+    DeviceToleration,
+    ExactDeviceRequest,
+)
 from reconciler.objects.semantics import ADMIN_ACCESS, CONSUMABLE_CAPACITY, PRIORITIZED_LIST, Semantics
 
 MAX_RESULTS = 32
@@ -23,6 +31,15 @@ class SelectorUse:
 
     expression: str
     where: str
+
+
+class AskKey(NamedTuple):
+    """All of an ask that decides which single devices suit it."""
+
+    expressions: tuple[str, ...]
+    tolerations: tuple[DeviceToleration, ...]
+    capacity: tuple[tuple[str, Quantity], ...]
+    admin: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +60,8 @@ class Ask:
     capacity: Mapping[str, Quantity]
     constraints: tuple[int, ...]
     """Positions of the claim's constraints that apply (CON-1)"""
+    key: AskKey
+    """Asks with equal keys are offered the same devices"""
 
     @property
     def name(self) -> str:
@@ -131,17 +150,25 @@ def _ask(
     if source.allocation_mode not in (EXACT_COUNT, ALL):
         raise Fatal(Reason.UNSUPPORTED_MODE, f"{where}: allocationMode {source.allocation_mode} is not known")
     constraints = claim.spec.devices.constraints
+    selectors = (*_selectors(f"class {device_class.key.name}", device_class.spec), *own)
+    capacity = source.capacity.requests if source.capacity is not None else {}
     return Ask(
         claim=at,
         request=request,
         alternative=alternative,
         source=source,
         device_class=device_class,
-        selectors=(*_selectors(f"class {device_class.key.name}", device_class.spec), *own),
+        selectors=selectors,
         all=source.allocation_mode == ALL,
         admin=admin is True,
-        capacity=source.capacity.requests if source.capacity is not None else {},
+        capacity=capacity,
         constraints=tuple(n for n, c in enumerate(constraints) if c.applies_to(request, alternative)),
+        key=AskKey(
+            expressions=tuple(use.expression for use in selectors),
+            tolerations=source.tolerations,
+            capacity=tuple(sorted(capacity.items())),
+            admin=admin is True,
+        ),
     )
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kernels.types import Mask, Rows
+from kernels.types import Codes, Mask, Rows
 from reconciler.allocator.asks import Ask
 from reconciler.allocator.capacity import Consumption, consume
 from reconciler.allocator.refusal import Fatal
@@ -27,38 +27,75 @@ SKIP_OPERATIONS = "DRAOptionalNodeOperations"
 
 
 @dataclass(frozen=True, slots=True)
+class Offer:
+    """What a view offers to asks of one key, whatever is held. Kept with the view."""
+
+    matching: Mask
+    """(n,) selectors and node let it through"""
+    suitable: Mask
+    """(n,) nothing but what is held can stand against it"""
+    fatal: Mask
+    """(n,) looking at it is an error, unless it is in use"""
+    consumption: Mapping[int, Consumption | Fatal | None]
+    """Capacity shape -> what taking such a device consumes"""
+    shape: Codes
+    """(n,) capacity shape, -1 for devices without capacity"""
+
+
+@dataclass(frozen=True, slots=True)
 class Candidates:
-    """The n devices of a view, for one ask."""
+    """The n devices of a view, for one ask, with what is held before the decision."""
 
     ask: Ask
     count: int
     """Devices wanted"""
     listed: Rows | None
     """Mode All: (count,) the devices, all of which are wanted; otherwise None"""
-    matching: Mask
-    """(n,) selectors and node let it through"""
     available: Mask
     """(n,) could be taken as far as nothing of this decision stands against it"""
     fatal: Mask
-    """(n,) looking at it is an error, unless it is in use"""
-    consumption: Mapping[int, Consumption | Fatal | None]
-    """Capacity shape -> what taking such a device consumes"""
-    shape: np.ndarray
-    """(n,) capacity shape, -1 for devices without capacity"""
+    """(n,) looking at it is an error"""
+    offer: Offer
 
     def failure(self, fleet: Fleet, row: int, at: int) -> Fatal:
         """The error of the device in fleet row `row`, which is `at` in the view."""
-        consumption = self.consumption.get(int(self.shape[at]))
-        return consumption if isinstance(consumption, Fatal) else failure(self.ask, fleet, row)
+        consumption = self.offer.consumption.get(int(self.offer.shape[at]))
+        if isinstance(consumption, Fatal) and self.offer.matching[at]:
+            return consumption
+        return failure(self.ask, fleet, row)
 
     def takes(self, at: int) -> Consumption | None:
         """What taking a device consumes of its capacities; None if it has none."""
-        consumption = self.consumption.get(int(self.shape[at]))
+        consumption = self.offer.consumption.get(int(self.offer.shape[at]))
         return consumption if isinstance(consumption, Consumption) else None
 
 
 def find_candidates(ask: Ask, view: View, world: Snapshot) -> Candidates:
     """What a node offers to an ask. Raises Fatal where mode All finds something wrong (PREP-8)."""
+    offer = view.memo.get(ask.key)
+    if offer is None:
+        offer = view.memo[ask.key] = _offer(ask, view, world)
+    listed = _all(ask, view, world, offer) if ask.all else None
+    occupancy = world.occupancy
+    available, fatal = offer.suitable, offer.fatal
+    if not ask.admin:
+        free = ~view.of(occupancy.held)
+        available, fatal = available & free, fatal & free
+    # The first share of a device has drawn its counters for all later ones (CAP-13).
+    available = available & (view.of(occupancy.fits) | view.of(occupancy.sharing))
+    if occupancy.consumed and offer.consumption:
+        available &= _beside(view.rows, offer, available, world)
+    return Candidates(
+        ask=ask,
+        count=ask.source.wanted if listed is None else len(listed),
+        listed=listed,
+        available=available,
+        fatal=fatal,
+        offer=offer,
+    )
+
+
+def _offer(ask: Ask, view: View, world: Snapshot) -> Offer:
     fleet, rules, rows = world.fleet, world.rules, view.rows
     sight = look(ask, fleet)
     eligible = np.ones(len(rows), dtype=np.bool_)
@@ -72,20 +109,17 @@ def find_candidates(ask: Ask, view: View, world: Snapshot) -> Candidates:
     consumption = _consumption(ask, np.unique(shape[matching]).tolist(), fleet, rules)
     spoiled = [code for code, taken in consumption.items() if isinstance(taken, Fatal)]
     fatal |= matching & np.isin(shape, spoiled)
-    listed = _all(ask, view, world, matching, fatal, consumption, shape) if ask.all else None
-    fits = matching & _roomy(ask, rows, matching, consumption, shape, world)
-    free = np.ones(len(rows), dtype=np.bool_) if ask.admin else ~world.occupancy.held[rows]
-    available = fits & free & _permitted(ask, view, world)
-    return Candidates(
-        ask=ask,
-        count=ask.source.wanted if listed is None else len(listed),
-        listed=listed,
-        matching=matching,
-        available=available & ~fatal,
-        fatal=fatal & free,
-        consumption=consumption,
-        shape=shape,
-    )
+    suitable = matching & ~fatal & _large_enough(ask, consumption, shape) & taints_permit(ask, rows, world)
+    if SKIP_OPERATIONS not in view.node.features:
+        suitable &= fleet.codes["operations"][rows] < 0
+    if not rules.has(PARTITIONABLE_DEVICES):
+        suitable &= ~_draws(fleet, rows)
+    return Offer(matching, suitable, fatal, consumption, shape)
+
+
+def _draws(fleet: Fleet, rows: Rows) -> Mask:
+    """(n,) whether a device draws from counters."""
+    return np.any(fleet.sets[rows] >= 0, axis=1)
 
 
 def _consumption(
@@ -100,67 +134,46 @@ def _consumption(
         try:
             found[code] = consume(fleet.words.shapes.values[code], ask.capacity, rules)
         except Fatal as exc:
-            found[code] = Fatal(exc.reason, f"{ask.device_class.key.name}: {exc}")
+            found[code] = exc
     return found
+
+
+def _large_enough(ask: Ask, consumption: Mapping[int, Consumption | Fatal | None], shape: Codes) -> Mask:
+    """(n,) an untouched device has what is asked for (CAP-1, CAP-7, CAP-8)."""
+    too_small = [
+        code
+        for code, taken in consumption.items()
+        if taken is None or (isinstance(taken, Consumption) and not taken.fits({}))
+    ]
+    large = ~np.isin(shape, too_small)
+    return large & (shape >= 0) if ask.capacity else large
+
+
+def _beside(rows: Rows, offer: Offer, among: Mask, world: Snapshot) -> Mask:
+    """(n,) whether the amounts fit beside what shares consume already (CAP-8). Only `among` is looked at."""
+    fits = np.ones(len(rows), dtype=np.bool_)
+    shared = world.occupancy.consumed
+    for at in np.flatnonzero(among & world.occupancy.sharing[rows]).tolist():
+        taken = offer.consumption.get(int(offer.shape[at]))
+        if isinstance(taken, Consumption):
+            fits[at] = taken.fits(shared.get(int(rows[at]), {}))
+    return fits
 
 
 def capacity_permits(ask: Ask, rows: Rows, world: Snapshot) -> Mask:
     """(n,) the device has the capacity that is asked for, beside what shares consume already."""
     shape = world.fleet.codes["shape"][rows]
     consumption = _consumption(ask, np.unique(shape).tolist(), world.fleet, world.rules)
-    everything = np.ones(len(rows), dtype=np.bool_)
-    return _roomy(ask, rows, everything, consumption, shape, world)
-
-
-def _roomy(
-    ask: Ask,
-    rows: Rows,
-    matching: Mask,
-    consumption: Mapping[int, Consumption | Fatal | None],
-    shape: np.ndarray,
-    world: Snapshot,
-) -> Mask:
-    """(n,) CAP-1, CAP-7 and CAP-8; meaningful where `matching`."""
-    roomy: Mask = ~np.isin(shape, [code for code, taken in consumption.items() if taken is None])
-    if ask.capacity:
-        roomy &= shape >= 0
-    return roomy & _beside(rows, matching, consumption, shape, world)
-
-
-def _beside(
-    rows: Rows,
-    matching: Mask,
-    consumption: Mapping[int, Consumption | Fatal | None],
-    shape: np.ndarray,
-    world: Snapshot,
-) -> Mask:
-    """(n,) whether the amounts fit beside what shares consume already (CAP-8)."""
-    fits = np.ones(len(rows), dtype=np.bool_)
-    for code, taken in consumption.items():
-        if isinstance(taken, Consumption) and not taken.fits({}):
-            fits &= shape != code
-    shared = world.occupancy.consumed
-    for at in np.flatnonzero(matching & fits & world.occupancy.sharing[rows]).tolist():
-        taken = consumption.get(int(shape[at]))
-        if isinstance(taken, Consumption):
-            fits[at] = taken.fits(shared.get(int(rows[at]), {}))
-    return fits
-
-
-def _permitted(ask: Ask, view: View, world: Snapshot) -> Mask:
-    """(n,) operations, counters and taints do not stand against the device (steps 4 to 8)."""
-    permitted = counters_permit(view.rows, world) & taints_permit(ask, view.rows, world)
-    if SKIP_OPERATIONS not in view.node.features:
-        permitted &= world.fleet.codes["operations"][view.rows] < 0
-    return permitted
+    large = _large_enough(ask, consumption, shape)
+    nobody = np.zeros(len(rows), dtype=np.bool_)
+    return large & _beside(rows, Offer(nobody, nobody, nobody, consumption, shape), large, world)
 
 
 def counters_permit(rows: Rows, world: Snapshot) -> Mask:
     """(n,) what the device draws from counters is left, or has been drawn by an earlier share (CAP-13)."""
-    permitted = np.logical_not((world.fleet.sets[rows] >= 0).any(axis=1))
-    if world.rules.has(PARTITIONABLE_DEVICES):
-        permitted |= world.occupancy.fits[rows] | world.occupancy.sharing[rows]
-    return permitted
+    if not world.rules.has(PARTITIONABLE_DEVICES):
+        return ~_draws(world.fleet, rows)
+    return world.occupancy.fits[rows] | world.occupancy.sharing[rows]
 
 
 def taints_permit(ask: Ask, rows: Rows, world: Snapshot) -> Mask:
@@ -191,39 +204,28 @@ def _tolerates(toleration: DeviceToleration, taint: DeviceTaint) -> bool:
     return toleration.operator in ("", "Equal") and toleration.value == taint.value
 
 
-def _all(
-    ask: Ask,
-    view: View,
-    world: Snapshot,
-    matching: Mask,
-    fatal: Mask,
-    consumption: Mapping[int, Consumption | Fatal | None],
-    shape: np.ndarray,
-) -> Rows:
+def _all(ask: Ask, view: View, world: Snapshot, offer: Offer) -> Rows:
     """(count,) the devices that mode All wants, whatever their state (PREP-8)."""
-    rows = view.rows
-    broken = np.flatnonzero(fatal)
+    rows, shape = view.rows, offer.shape
+    broken = np.flatnonzero(offer.fatal)
     first_error = int(broken[0]) if len(broken) else len(rows)
     start = 0
     for pool in view.pools:
         if pool.usable is not Usable.YES and start <= first_error:
-            reason = Reason.INCOMPLETE_POOL if pool.usable is Usable.INCOMPLETE else Reason.INVALID_POOL
+            incomplete = pool.usable is Usable.INCOMPLETE
             raise Fatal(
-                reason,
+                Reason.INCOMPLETE_POOL if incomplete else Reason.INVALID_POOL,
                 f"{ask.name} wants all devices, but pool {pool.pool} is {pool.usable.value}: {pool.problem}",
             )
         start += len(pool.rows)
     if len(broken):
-        row = int(rows[first_error])
-        taken = consumption.get(int(shape[first_error]))
-        raise taken if isinstance(taken, Fatal) and matching[first_error] else failure(ask, world.fleet, row)
-    wanted = matching.copy()
+        taken = offer.consumption.get(int(shape[first_error]))
+        if isinstance(taken, Fatal) and offer.matching[first_error]:
+            raise taken
+        raise failure(ask, world.fleet, int(rows[first_error]))
+    wanted = offer.matching
     if world.rules.has(CONSUMABLE_CAPACITY):
-        for code in np.unique(shape[matching]).tolist():
-            taken = consumption.get(code)
-            large_enough = isinstance(taken, Consumption) and taken.fits({})
-            if ask.capacity if code < 0 else not large_enough:
-                wanted &= shape != code
+        wanted = wanted & _large_enough(ask, offer.consumption, shape)
         if world.rules.old:
-            wanted &= _beside(rows, matching, consumption, shape, world)
+            wanted = wanted & _beside(rows, offer, wanted, world)
     return np.flatnonzero(wanted)

@@ -1,15 +1,14 @@
 """The decision over all nodes: which to try, in which order, and what to say if none does."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
-from reconciler.allocator.asks import Asked, Slot, read_claims
+from reconciler.allocator.asks import Asked, read_claims
+from reconciler.allocator.availability import available
 from reconciler.allocator.onenode import Found, NotFound, attempt, random_share
 from reconciler.allocator.reasons import unsatisfied
 from reconciler.allocator.refusal import Fatal
-from reconciler.allocator.sight import look
-from reconciler.inventory.fleet import Fleet
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.objects.claims import ResourceClaim
 from reconciler.objects.plan import Granted, Unsatisfied
@@ -37,12 +36,12 @@ def allocate(
         asked = read_claims(claims, world.classes, world.rules)
     except Fatal as fatal:
         return Unsatisfied(keys, fatal.reason, str(fatal))
-    names = sorted(world.topology.nodes if nodes is None else set(nodes) & set(world.topology.nodes))
     ranked = any(len(slot.asks) > 1 for slot in asked.slots)
     best: tuple[Found, str] | None = None
     refused: list[tuple[str, NotFound]] = []
     tried = 0
-    for name in _plausible(asked, names, world):
+    considered, plausible = _plausible(asked, nodes, world)
+    for name in plausible:
         outcome = attempt(asked, name, world, steps=steps, new_share=new_share)
         tried += outcome.steps
         if isinstance(outcome, NotFound):
@@ -53,41 +52,28 @@ def allocate(
                 break
     if best is not None:
         return Granted(node=best[1], plans=best[0].plans, steps=tried)
+    names = None if considered == len(world.topology.order) else sorted(set(nodes or ()))
     return unsatisfied(asked, world, names, refused, tried)
 
 
-def _plausible(asked: Asked, names: Sequence[str], world: Snapshot) -> Iterable[str]:
-    """Nodes that have enough devices for each request taken alone; the others need not be looked at."""
-    fleet = world.fleet
-    if not fleet.size:
-        return names
-    codes = np.array([fleet.words.nodes.find(name) for name in names], dtype=np.intp)
-    possible = np.ones(len(names), dtype=np.bool_)
-    for slot in asked.slots:
-        enough = _enough(slot, fleet, world)
-        if enough is None:
-            continue
-        local, spanning, wanted = enough
-        counts = np.where(codes >= 0, local[np.maximum(codes, 0)], 0)
-        possible &= counts + spanning >= wanted
-    return [name for name, kept in zip(names, possible.tolist(), strict=True) if kept]
+def _plausible(asked: Asked, nodes: Iterable[str] | None, world: Snapshot) -> tuple[int, Iterator[str]]:
+    """How many nodes there are to consider, and those that have enough devices for each request taken alone.
 
-
-def _enough(slot: Slot, fleet: Fleet, world: Snapshot) -> tuple[np.ndarray, int, int] | None:
-    """Devices per node code, devices of no single node, devices wanted; None if counting cannot tell.
-
-    An over-count is harmless: errors count as devices, so that a node that would report one is looked at.
+    In name order; the others need not be looked at.
     """
-    if any(ask.all for ask in slot.asks):
-        return None
-    some = np.zeros(fleet.size, dtype=np.bool_)
-    for ask in slot.asks:
-        sight = look(ask, fleet)
-        if ask.admin:
-            some |= sight.true | sight.error
-        else:
-            occupancy = world.occupancy
-            some |= ((sight.true & (occupancy.fits | occupancy.sharing)) | sight.error) & ~occupancy.held
-    nodes = fleet.codes["node"][some]
-    local = np.bincount(nodes[nodes >= 0], minlength=len(fleet.words.nodes.values) or 1)
-    return local, int(np.count_nonzero(nodes < 0)), min(ask.source.wanted for ask in slot.asks)
+    topology = world.topology
+    possible = np.ones(len(topology.order), dtype=np.bool_)
+    if nodes is not None:
+        chosen = set(nodes)
+        possible = np.array([name in chosen for name in topology.order], dtype=np.bool_)
+    considered = int(np.count_nonzero(possible))
+    named = topology.order_codes >= 0
+    for slot in asked.slots:
+        if any(ask.all for ask in slot.asks):
+            continue  # wanting all may be met by any number of devices
+        have = np.zeros(len(possible), dtype=np.int64)
+        for ask in slot.asks:
+            there = available(ask, world)
+            have += np.where(named, there.per_node[topology.order_codes], 0) + there.spanning
+        possible &= have >= min(ask.source.wanted for ask in slot.asks)
+    return considered, (topology.order[at] for at in np.flatnonzero(possible).tolist())

@@ -4,22 +4,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kernels.types import Mask, Rows
-from reconciler.allocator.asks import Ask, Asked
-from reconciler.allocator.candidates import capacity_permits, counters_permit, taints_permit
+from kernels.types import Rows
+from reconciler.allocator.asks import Asked
 from reconciler.allocator.onenode import NotFound
-from reconciler.allocator.refusal import Fatal
-from reconciler.allocator.sight import look
+from reconciler.allocator.tally import CAPACITY, COUNTERS, FREE, MATCH, TAINTS, count_gates
 from reconciler.inventory.snapshot import Snapshot
-from reconciler.objects.plan import Gate, Reason, RequestCount, Unsatisfied
+from reconciler.objects.plan import Reason, RequestCount, Unsatisfied
 
-MATCH, FREE, CAPACITY, COUNTERS, TAINTS = (
-    "match class and selectors",
-    "are not in use",
-    "have the capacity",
-    "fit what is left of their counters",
-    "have only tolerated taints",
-)
 _REASONS = {
     MATCH: Reason.NO_DEVICE,
     FREE: Reason.IN_USE,
@@ -32,14 +23,14 @@ _REASONS = {
 def unsatisfied(
     asked: Asked,
     world: Snapshot,
-    names: Sequence[str],
+    nodes: Sequence[str] | None,
     refused: Sequence[tuple[str, NotFound]],
     steps: int,
 ) -> Unsatisfied:
-    """The answer when no node fits. Counts over the whole fleet; worked out only now."""
+    """The answer when no node fits; `nodes` are those considered, None is all. Worked out only now."""
     keys = tuple(claim.key for claim in asked.claims)
     errors = tuple((node, outcome.message) for node, outcome in refused if outcome.reason is not None)
-    reason, message, counts = _from_counts(asked, world, names)
+    reason, message, counts = _from_counts(asked, world, nodes)
     stuck = next((o for _, o in refused if o.reason is Reason.GAVE_UP), None)
     if stuck is not None:
         reason, message = Reason.GAVE_UP, f"{stuck.message} on a node; {message}"
@@ -48,56 +39,30 @@ def unsatisfied(
         assert first.reason is not None
         others = f" (and {len(refused) - 1} more nodes)" if len(refused) > 1 else ""
         reason, message = first.reason, f"node {node}{others}: {first.message}"
-    return Unsatisfied(keys, reason, message, len(names), steps, counts, errors)
+    considered = len(world.topology.nodes if nodes is None else nodes)
+    return Unsatisfied(keys, reason, message, considered, steps, counts, errors)
 
 
 def _from_counts(
-    asked: Asked, world: Snapshot, names: Sequence[str]
+    asked: Asked, world: Snapshot, nodes: Sequence[str] | None
 ) -> tuple[Reason, str, tuple[RequestCount, ...]]:
-    if not names:
+    if not world.topology.nodes or (nodes is not None and not nodes):
         return Reason.NO_NODE, "there is no node to allocate on", ()
-    rows = _considered(world, names)
     counts: list[RequestCount] = []
     worst: tuple[Reason, str] | None = None
     for slot in asked.slots:
         verdicts = []
         for ask in slot.asks:
-            count, left = _count(asked, ask, rows, world)
+            tally = count_gates(ask, world, nodes)
+            wanted = None if ask.all else ask.source.wanted
+            count = RequestCount(asked.claims[ask.claim].key, ask.name, wanted, tally.gates)
             counts.append(count)
-            verdicts.append(_verdict(count, rows[left], world))
+            verdicts.append(_verdict(count, tally.left, world))
         if worst is None and all(verdict is not None for verdict in verdicts):
             worst = verdicts[0]
     if worst is not None:
         return *worst, tuple(counts)
     return *_together(asked), tuple(counts)
-
-
-def _considered(world: Snapshot, names: Sequence[str]) -> Rows:
-    """Rows of the fleet that at least one of the nodes may reach."""
-    fleet = world.fleet
-    codes = [fleet.words.nodes.find(name) for name in names]
-    node = fleet.codes["node"]
-    return np.flatnonzero(np.isin(node, codes) | (node < 0))
-
-
-def _count(asked: Asked, ask: Ask, rows: Rows, world: Snapshot) -> tuple[RequestCount, Mask]:
-    """What each test left for an ask, and which of `rows` are left at the end."""
-    left = look(ask, world.fleet).true[rows]
-    gates = [Gate("devices", len(rows)), Gate(MATCH, int(left.sum()))]
-    tests = [(FREE, ~world.occupancy.held[rows])] if not ask.admin else []
-    for name, test in (*tests, *_tests(ask, rows, world)):
-        left = left & test
-        gates.append(Gate(name, int(left.sum())))
-    wanted = None if ask.all else ask.source.wanted
-    return RequestCount(asked.claims[ask.claim].key, ask.name, wanted, tuple(gates)), left
-
-
-def _tests(ask: Ask, rows: Rows, world: Snapshot) -> list[tuple[str, Mask]]:
-    tests = [(COUNTERS, counters_permit(rows, world)), (TAINTS, taints_permit(ask, rows, world))]
-    try:
-        return [(CAPACITY, capacity_permits(ask, rows, world)), *tests]
-    except Fatal:  # reported as the error of the node that met it
-        return tests
 
 
 def _verdict(count: RequestCount, left: Rows, world: Snapshot) -> tuple[Reason, str] | None:

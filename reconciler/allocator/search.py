@@ -84,6 +84,8 @@ class Search:
             self._step()
             if fatal[at]:
                 raise candidates.failure(self.board.world.fleet, int(self.board.rows[at]), at)
+            if needed == 1 and slot + 1 == len(self.slots):
+                return (*state.chosen, Choice(slot, candidates, at))
             following = choose(self.board, state, slot, candidates, at)
             found = self._pick(slot, candidates, following, chosen + 1, at + 1)
             if found is not None:

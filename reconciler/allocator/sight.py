@@ -32,7 +32,7 @@ _kept: WeakKeyDictionary[Fleet, dict[tuple[str, ...], Sight]] = WeakKeyDictionar
 def look(ask: Ask, fleet: Fleet) -> Sight:
     """The outcome of an ask's selectors on the whole fleet."""
     of_fleet = _kept.setdefault(fleet, {})
-    expressions = tuple(use.expression for use in ask.selectors)
+    expressions = ask.key.expressions
     if expressions not in of_fleet:
         of_fleet[expressions] = _evaluate(expressions, fleet)
     return of_fleet[expressions]

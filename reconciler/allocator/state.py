@@ -5,6 +5,7 @@ A step returns a new state; nothing is ever taken back, so a branch that is left
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from reconciler.allocator.candidates import Candidates
 from reconciler.allocator.constraints import Constraint, compile_constraint
 from reconciler.allocator.constraints import State as ConstraintState
 from reconciler.inventory.snapshot import Snapshot, View
+from reconciler.objects.requests import DeviceConstraint
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,28 +48,57 @@ class Board:
         return self.world.fleet.table
 
 
+class Ground(NamedTuple):
+    """What of a board depends on the view alone. Kept with the view."""
+
+    shared: Mask
+    sets: Codes
+    draws: Codes
+    by_set: Inverse
+    used: Rows
+    """(s,) the fleet's numbers of the sets"""
+
+
 def set_up(asked: Asked, view: View, world: Snapshot) -> Board:
     """The board for a decision on one node."""
+    ground = view.memo.get(Ground)
+    if ground is None:
+        ground = view.memo[Ground] = _ground(view, world)
+    return Board(
+        view=view,
+        world=world,
+        shared=ground.shared,
+        sets=ground.sets,
+        draws=ground.draws,
+        left=world.occupancy.left[ground.used],
+        by_set=ground.by_set,
+        constraints=tuple(
+            tuple(_constraint(source, view, world) for source in claim.spec.devices.constraints)
+            for claim in asked.claims
+        ),
+    )
+
+
+def _ground(view: View, world: Snapshot) -> Ground:
     fleet = world.fleet
     sets = fleet.sets[view.rows]
     used = np.unique(sets[sets >= 0])
     local = np.where(sets >= 0, np.searchsorted(used, sets), -1).astype(np.int32)
-    return Board(
-        view=view,
-        world=world,
+    return Ground(
         shared=fleet.shared[view.rows] & world.rules.sharing,
         sets=local,
         draws=fleet.draws[view.rows],
-        left=world.occupancy.left[used],
         by_set=invert(local, len(used)),
-        constraints=tuple(
-            tuple(
-                compile_constraint(source, fleet, view.rows, world.rules)
-                for source in claim.spec.devices.constraints
-            )
-            for claim in asked.claims
-        ),
+        used=used.astype(np.intp),
     )
+
+
+def _constraint(source: DeviceConstraint, view: View, world: Snapshot) -> Constraint:
+    key = (Constraint, source.match_attribute, source.distinct_attribute)
+    if key not in view.memo:
+        view.memo[key] = compile_constraint(source, world.fleet, view.rows, world.rules)
+    constraint: Constraint = view.memo[key]
+    return constraint
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +139,7 @@ def begin(board: Board) -> State:
     occupancy = board.world.occupancy
     return State(
         left=board.left,
-        fit=occupancy.fits[board.rows] | occupancy.sharing[board.rows],
+        fit=board.view.of(occupancy.fits) | board.view.of(occupancy.sharing),
         taken=nobody,
         mine=nobody,
         shares={},

@@ -32,9 +32,9 @@ class Trail:
         self._steps.append(rows)
 
     def between(self, serial: int, later: int) -> Rows:
-        """(n,) rows that may differ between two serials, each once."""
+        """(n,) rows that may differ between two serials; a row may appear more than once."""
         steps = self._steps[serial:later]
-        return np.unique(np.concatenate(steps)) if len(steps) != 1 else steps[0]
+        return steps[0] if len(steps) == 1 else np.concatenate(steps)
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)

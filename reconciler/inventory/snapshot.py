@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 import numpy as np
 
-from kernels.types import Mask, Rows
+from kernels.types import Codes, Mask, Rows
 from reconciler.inventory.fleet import Fleet
 from reconciler.inventory.occupancy import Occupancy
 from reconciler.inventory.pool import PoolOnNode, Usable
@@ -13,8 +14,10 @@ from reconciler.inventory.reach import NodeInfo, Reach
 from reconciler.objects.claims import DeviceClass
 from reconciler.objects.semantics import Semantics
 
+Array = TypeVar("Array", bound=np.ndarray[Any, Any])
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, eq=False)
 class View:
     """The fleet as one node sees it."""
 
@@ -25,6 +28,21 @@ class View:
     """(n,) rows of the fleet that the node's slices offer, in the order of first fit"""
     here: Mask
     """(n,) whether the node reaches the device itself (SEL-4)"""
+    memo: dict[object, Any] = field(default_factory=dict, repr=False)
+    """What others worked out from this view, which stays true as long as the view exists"""
+
+    def of(self, column: Array) -> Array:
+        """(n, ...) the node's rows of a fleet-wide column; without a copy where they lie together."""
+        return column[self._span] if self._span is not None else column[self.rows]  # type: ignore[return-value]
+
+    @property
+    def _span(self) -> slice | None:
+        if "span" not in self.memo:
+            together = len(self.rows) and bool((np.diff(self.rows) == 1).all())
+            first = int(self.rows[0]) if together else 0
+            self.memo["span"] = slice(first, first + len(self.rows)) if together else None
+        span: slice | None = self.memo["span"]
+        return span
 
     @property
     def invalid(self) -> PoolOnNode | None:
@@ -32,18 +50,25 @@ class View:
         return next((pool for pool in self.pools if pool.usable is Usable.INVALID), None)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Topology:
     """The fleet and the nodes. Views are worked out when first asked for, and kept."""
 
     fleet: Fleet
     nodes: Mapping[str, NodeInfo]
     rules: Semantics
+    order: tuple[str, ...] = ()
+    """Names of all nodes, sorted: the order in which they are tried"""
+    order_codes: Codes = field(default_factory=lambda: np.zeros(0, dtype=np.int32), repr=False)
+    """(nodes,) their codes in the fleet's columns; negative for nodes that no slice names"""
     _views: dict[str, View] = field(default_factory=dict, repr=False)
     _local: dict[str, list[int]] = field(default_factory=dict, repr=False)
     _spanning: list[int] = field(default_factory=list, repr=False)
 
     def __post_init__(self) -> None:
+        find = self.fleet.words.nodes.find
+        object.__setattr__(self, "order", tuple(sorted(self.nodes)))
+        object.__setattr__(self, "order_codes", np.array([find(name) for name in self.order], dtype=np.int32))
         for at, pool in enumerate(self.fleet.pools):
             nodes = None if self.rules.old and pool.counters.sets else pool.nodes
             if nodes is None:

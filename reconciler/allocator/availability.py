@@ -1,0 +1,97 @@
+"""How many devices each node still has for an ask: kept up to date, so that most nodes are never looked at.
+
+A count may be too high, never too low: what only a look at the node can tell is not subtracted.
+"""
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from kernels.types import Amounts, Mask, Rows
+from reconciler.allocator.asks import Ask
+from reconciler.allocator.sight import Sight, look
+from reconciler.inventory.fleet import Fleet
+from reconciler.inventory.occupancy import Trail
+from reconciler.inventory.snapshot import Snapshot
+
+KEPT = 512
+"""Different asks of one fleet whose counts are kept."""
+
+
+@dataclass(slots=True)
+class Available:
+    """The devices of a fleet that an ask could take, and how many each node has of them."""
+
+    sight: Sight
+    admin: bool
+    mask: Mask
+    """(D,)"""
+    per_node: Amounts
+    """(N,) by the fleet's code of the node, devices that belong to one node"""
+    spanning: int
+    """Devices that belong to no single node"""
+    trail: Trail
+    serial: int
+
+    def follow(self, world: Snapshot) -> None:
+        """Bring mask and counts to the snapshot's state, at the cost of what changed in between."""
+        occupancy = world.occupancy
+        if occupancy.serial == self.serial:
+            return
+        rows = self.trail.between(self.serial, occupancy.serial)
+        now = self._judge(world, rows)
+        turned = now != self.mask[rows]
+        if turned.any():
+            self.mask[rows] = now
+            rows = np.unique(rows[turned])
+            change = np.where(self.mask[rows], 1, -1)
+            nodes = world.fleet.codes["node"][rows]
+            local = nodes >= 0
+            np.add.at(self.per_node, nodes[local], change[local])
+            self.spanning += int(change[~local].sum())
+        self.serial = occupancy.serial
+
+    def _judge(self, world: Snapshot, rows: Rows) -> Mask:
+        return _judge(self.sight, world, rows, admin=self.admin)
+
+
+_kept: WeakKeyDictionary[Fleet, OrderedDict[tuple[object, ...], Available]] = WeakKeyDictionary()
+
+
+def available(ask: Ask, world: Snapshot) -> Available:
+    """What the fleet has for an ask in this snapshot. Not to be changed by the caller."""
+    of_fleet = _kept.setdefault(world.fleet, OrderedDict())
+    key = (ask.key.expressions, ask.admin)
+    found = of_fleet.get(key)
+    occupancy = world.occupancy
+    if found is None or found.trail is not occupancy.trail or found.serial > occupancy.serial:
+        found = of_fleet[key] = _count(ask, world)
+        if len(of_fleet) > KEPT:
+            of_fleet.popitem(last=False)
+    of_fleet.move_to_end(key)
+    found.follow(world)
+    return found
+
+
+def _count(ask: Ask, world: Snapshot) -> Available:
+    fleet, sight = world.fleet, look(ask, world.fleet)
+    mask = _judge(sight, world, np.arange(fleet.size), admin=ask.admin)
+    nodes = fleet.codes["node"][mask]
+    return Available(
+        sight=sight,
+        admin=ask.admin,
+        mask=mask,
+        per_node=np.bincount(nodes[nodes >= 0], minlength=len(fleet.words.nodes.values)),
+        spanning=int(np.count_nonzero(nodes < 0)),
+        trail=world.occupancy.trail,
+        serial=world.occupancy.serial,
+    )
+
+
+def _judge(sight: Sight, world: Snapshot, rows: Rows, *, admin: bool) -> Mask:
+    """(n,) devices that could be taken, or whose error would be met; errors count, so that they are met."""
+    occupancy = world.occupancy
+    could = (sight.true[rows] & (occupancy.fits[rows] | occupancy.sharing[rows])) | sight.error[rows]
+    return could if admin else could & ~occupancy.held[rows]

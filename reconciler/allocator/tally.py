@@ -1,0 +1,84 @@
+"""How many devices of the fleet each test leaves for an ask, one test after the other."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from kernels.types import Mask, Rows
+from reconciler.allocator.asks import Ask, AskKey
+from reconciler.allocator.candidates import capacity_permits, counters_permit, taints_permit
+from reconciler.allocator.refusal import Fatal
+from reconciler.allocator.sight import look
+from reconciler.inventory.occupancy import Trail
+from reconciler.inventory.snapshot import Snapshot, Topology
+from reconciler.objects.plan import Gate
+
+MATCH, FREE, CAPACITY, COUNTERS, TAINTS = (
+    "match class and selectors",
+    "are not in use",
+    "have the capacity",
+    "fit what is left of their counters",
+    "have only tolerated taints",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """The count after each test, and the devices that pass all of them."""
+
+    gates: tuple[Gate, ...]
+    left: Rows
+    """(n,) rows of the fleet"""
+    trail: Trail
+    serial: int
+
+
+_kept: WeakKeyDictionary[Topology, dict[AskKey, Tally]] = WeakKeyDictionary()
+
+
+def count_gates(ask: Ask, world: Snapshot, nodes: Sequence[str] | None) -> Tally:
+    """The counts for an ask over the devices that some of the nodes may reach; None is all nodes.
+
+    Those over all nodes are kept until something is held or freed: identical claims ask again and again.
+    """
+    if nodes is not None:
+        return _tally(ask, world, nodes)
+    of_fleet = _kept.setdefault(world.topology, {})
+    known = of_fleet.get(ask.key)
+    occupancy = world.occupancy
+    if known is None or known.trail is not occupancy.trail or known.serial != occupancy.serial:
+        known = of_fleet[ask.key] = _tally(ask, world, world.topology.order)
+    return known
+
+
+def _tally(ask: Ask, world: Snapshot, nodes: Sequence[str]) -> Tally:
+    reach = _reachable(world, nodes)
+    rows = np.flatnonzero(reach & look(ask, world.fleet).true)
+    gates = [Gate("devices", int(np.count_nonzero(reach))), Gate(MATCH, len(rows))]
+    for name, test in _tests(ask, world):
+        try:
+            rows = rows[test(rows)]
+        except Fatal:  # reported as the error of the node that met it
+            continue
+        gates.append(Gate(name, len(rows)))
+    return Tally(tuple(gates), rows, world.occupancy.trail, world.occupancy.serial)
+
+
+def _reachable(world: Snapshot, nodes: Sequence[str]) -> Mask:
+    """(D,) devices that at least one of the nodes may reach."""
+    node = world.fleet.codes["node"]
+    known = np.zeros(len(world.fleet.words.nodes.values) + 1, dtype=np.bool_)
+    known[-1] = True  # code -1: not bound to a node by name
+    codes = [code for name in nodes if (code := world.fleet.words.nodes.find(name)) >= 0]
+    known[codes] = True
+    return known[node]
+
+
+def _tests(ask: Ask, world: Snapshot) -> Iterator[tuple[str, Callable[[Rows], Mask]]]:
+    if not ask.admin:
+        yield FREE, lambda rows: ~world.occupancy.held[rows]
+    yield CAPACITY, lambda rows: capacity_permits(ask, rows, world)
+    yield COUNTERS, lambda rows: counters_permit(rows, world)
+    yield TAINTS, lambda rows: taints_permit(ask, rows, world)
