@@ -88,7 +88,7 @@ def split(text: str) -> Iterator[tuple[int, str]]:
 def _blank(part: str) -> int:
     """Lines before the first that says something."""
     for number, line in enumerate(part.split("\n")):
-        if not _PREAMBLE.fullmatch(line) and line.rstrip() != "---":
+        if not _PREAMBLE.fullmatch(line.removeprefix("---")):
             return number
     return 0
 

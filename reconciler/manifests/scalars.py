@@ -65,5 +65,7 @@ VALUE_OF: dict[str, Callable[[str], Any]] = {
     TAG + "float": _float,
     TAG + "bool": _bool,
     TAG + "null": _null,
+    MERGE: str,
 }
-"""Tag -> the value of a scalar's text. May raise ValueError: Python reads no number of 5000 digits"""
+"""Tag -> the value of a scalar's text. A merge key that is no key is text. May raise ValueError: Python
+refuses numbers of 5000 digits."""
