@@ -44,8 +44,7 @@ async def run(
     queue: Queue[Unit] = Queue(
         base=settings.backoff_base_seconds, cap=settings.backoff_cap_seconds, random=random
     )
-    rules = Semantics(settings.semantics, with_gates(settings.feature_gates))
-    intake = Intake(Store(rules), queue, (resource.kind for resource in served))
+    intake = Intake(Store(rules(settings)), queue, (resource.kind for resource in served))
     reconciler = Reconciler(
         intake,
         Writer(client, served, now=lambda: datetime.now(UTC)),
@@ -92,6 +91,11 @@ def ownership(settings: Settings) -> Ownership:
             "from two allocators. Name what is yours alone with --own-driver or --own-class"
         )
     return ours
+
+
+def rules(settings: Settings) -> Semantics:
+    """The rules to follow. Raises Rejected for a feature gate that is not known."""
+    return Semantics(settings.semantics, with_gates(settings.feature_gates))
 
 
 def _announcing(tell: Tell | None) -> Callable[[Decision], None]:

@@ -11,10 +11,10 @@ import yaml
 from pydantic import Field, ValidationError, field_validator
 from pydantic_settings import (
     BaseSettings,
+    InitSettingsSource,
     NoDecode,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
-    YamlConfigSettingsSource,
 )
 
 from reconciler.errors import Rejected
@@ -41,8 +41,9 @@ class Settings(BaseSettings):
     """Start an API server in this process and reconcile against it. Nobody else allocates there, so
     everything on it is ours."""
 
-    port: int = Field(default=0, ge=0, le=65535)
-    """Port of the embedded server. 0 takes a free one, which is printed."""
+    embedded_port: int = Field(default=0, ge=0, le=65535)
+    """Port of the embedded server. 0 takes a free one, which is printed. Not called `port`, because
+    Kubernetes sets DRA_RECONCILER_PORT in every pod beside a Service named dra-reconciler."""
 
     all_claims: bool = False
     """Allocate every claim. Otherwise only those labelled `dra-reconciler.io/managed: "true"` and those
@@ -83,8 +84,11 @@ class Settings(BaseSettings):
     drain_seconds: float = Field(default=25.0, ge=0)
     """How long begun writes may take after SIGTERM. Below the 30 s that Kubernetes gives a pod to end."""
 
-    log_format: Literal["auto", "json", "console"] = "auto"
-    """JSON lines, or coloured text. `auto` is text on a terminal and JSON elsewhere."""
+    log_format: Literal["auto", "json", "text"] = "auto"
+    """JSON lines, or text for people. `auto` is text on a terminal and JSON elsewhere."""
+
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """From which level on lines are logged. Decisions are `info`, the talk with the server is `debug`."""
 
     @field_validator("own_drivers", "own_classes", mode="before")
     @classmethod
@@ -96,6 +100,7 @@ class Settings(BaseSettings):
 
 def load(flags: Mapping[str, Any], file: Path | None) -> Settings:
     """Settings from flags, the environment and a YAML file. Raises Rejected, naming the field."""
+    written = _read(file) if file is not None else {}
 
     class FromFile(Settings):
         @classmethod
@@ -107,15 +112,25 @@ def load(flags: Mapping[str, Any], file: Path | None) -> Settings:
             dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - called by name
             file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
         ) -> tuple[PydanticBaseSettingsSource, ...]:
-            return init_settings, env_settings, YamlConfigSettingsSource(settings_cls, yaml_file=file)
+            return init_settings, env_settings, InitSettingsSource(settings_cls, written)
 
-    if file is not None and not file.is_file():
-        raise Rejected(f"settings file {file}: there is no such file")
     try:
         return FromFile(**flags)
     except ValidationError as exc:
         problem = exc.errors(include_url=False, include_context=False)[0]
         where = ".".join(map(str, problem["loc"]))
-        raise Rejected(f"setting {where}: {problem['msg']}") from exc
-    except (OSError, yaml.YAMLError, ValueError) as exc:
+        if problem["type"] == "extra_forbidden":
+            raise Rejected(f"there is no setting {where}") from exc
+        raise Rejected(f"setting {where}: {problem['msg']}, got {problem['input']!r}") from exc
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        found = yaml.safe_load(file.read_text())
+    except (OSError, ValueError, yaml.YAMLError) as exc:
         raise Rejected(f"settings file {file}: {exc}") from exc
+    if not isinstance(found, dict | None):
+        raise Rejected(
+            f"settings file {file}: holds a {type(found).__name__} where names and values should be"
+        )
+    return found or {}

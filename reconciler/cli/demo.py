@@ -1,0 +1,33 @@
+"""`dra-reconciler demo`: the reconciler at work on the embedded API server, and the end."""
+
+import asyncio
+import sys
+
+import click
+from rich.console import Console
+
+from reconciler import logs
+from reconciler.demo.play import manifests, play
+from reconciler.errors import ReconcilerError
+
+FAILED = 1
+
+
+@click.command(short_help="Allocate sample claims on the embedded API server, and end.")
+def demo() -> None:
+    """Start the embedded API server with a sample fleet and a mix of claims, reconcile over HTTP, end.
+
+    Needs no cluster. Shows each allocation when it is made, and for each claim that stays
+    without devices why. The objects are in the package's directory demo/manifests.
+    """
+    logs.configure("warning")
+    console = Console(highlight=False, emoji=False, markup=False)
+    failed = False
+    try:
+        asyncio.run(play(manifests(sys.stdin.buffer), console))
+    except* ReconcilerError as group:
+        failed = True
+        for exc in group.exceptions:
+            click.echo(f"error: {exc}", err=True)
+    if failed:
+        sys.exit(FAILED)

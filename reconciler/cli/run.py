@@ -1,0 +1,122 @@
+"""`dra-reconciler run`: allocate the claims of a cluster or of the embedded API server, until told to end."""
+
+import asyncio
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import click
+
+from reconciler import app, logs
+from reconciler.cli.inputs import files_option, report_refused
+from reconciler.cluster.http import connect
+from reconciler.embedded import ApiServer, run_controllers, serve
+from reconciler.errors import ReconcilerError, Rejected
+from reconciler.manifests.documents import Refusal, documents
+from reconciler.settings import Settings, load
+
+CANNOT_START = 1
+
+
+@click.command(short_help="Allocate the claims of a cluster, until told to end.")
+@click.option("--kubeconfig", metavar="FILE", help="Default: KUBECONFIG, ~/.kube/config, our pod's account.")
+@click.option("--context", metavar="NAME", help="Context of the kubeconfig.  [default: its current one]")
+@click.option("--server", metavar="URL", help="An API server that asks for no credentials.")
+@click.option(
+    "--embedded", is_flag=True, default=None, help="Start an API server with controllers in this process."
+)
+@click.option(
+    "--port", "embedded_port", type=int, help="Port of the embedded server.  [default: any free one]"
+)
+@click.option("--all-claims", is_flag=True, default=None, help="Allocate every claim, labelled or not.")
+@click.option(
+    "--own-driver",
+    "own_drivers",
+    multiple=True,
+    metavar="NAME",
+    help="A driver whose devices nobody else allocates.",
+)
+@click.option(
+    "--own-class",
+    "own_classes",
+    multiple=True,
+    metavar="NAME",
+    help="A device class whose devices nobody else allocates.",
+)
+@click.option("--semantics", type=click.Choice(["1.36", "1.37"]), help="Kubernetes release.  [default: 1.37]")
+@click.option("--feature-gates", metavar="A=BOOL,...", help="Gates that are not on.")
+@click.option("--steps", "search_steps", type=int, help="Devices tried for one decision.  [default: 100000]")
+@click.option("--log-format", type=click.Choice(["auto", "json", "text"]), help="[default: auto]")
+@click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="[default: info]")
+@click.option("--config", type=click.Path(path_type=Path), metavar="FILE", help="Settings as YAML.")
+@files_option(required=False)
+def run(config: Path | None, files: tuple[str, ...], **flags: Any) -> None:
+    """Allocate devices to claims until SIGINT or SIGTERM; then let begun writes finish, and end.
+
+    Ours are claims labelled dra-reconciler.io/managed: "true" and all claims of pods with the
+    scheduling gate dra-reconciler.io/allocation. On a live cluster say with --own-driver or
+    --own-class which devices no other allocator gives out; nothing else is ever written.
+
+    Every setting can also come from the environment, as DRA_RECONCILER_OWN_DRIVERS=a,b, or from
+    --config. Flags win over the environment, the environment over the file. -f loads manifests
+    into the embedded server.
+    """
+    try:
+        settings = load({name: value for name, value in flags.items() if value not in (None, ())}, config)
+    except Rejected as exc:
+        _fail([exc])
+    if files and not settings.embedded:
+        raise click.UsageError("-f loads the embedded server, so it needs --embedded")
+    logs.configure(settings.log_level, settings.log_format)
+    found = list(documents(files, sys.stdin.buffer))
+    refused = [document for document in found if isinstance(document, Refusal)]
+    report_refused(refused)
+    if refused:
+        sys.exit(CANNOT_START)
+    raws = [dict(document.raw) for document in found if not isinstance(document, Refusal)]
+    failures: list[BaseException] = []
+    try:
+        asyncio.run(_run(settings, raws))
+    except* (ReconcilerError, OSError) as group:
+        failures = list(_leaves(group))
+    if failures:
+        _fail(failures)
+
+
+def _fail(failures: Sequence[BaseException]) -> None:
+    for failure in failures:
+        click.echo(f"error: {failure}", err=True)
+    sys.exit(CANNOT_START)
+
+
+def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
+    for exc in group.exceptions:
+        if isinstance(exc, BaseExceptionGroup):
+            yield from _leaves(exc)
+        else:
+            yield exc
+
+
+async def _run(settings: Settings, raws: Sequence[dict[str, Any]]) -> None:
+    app.ownership(settings)  # refused before anything is started or asked
+    app.rules(settings)
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    async with AsyncExitStack() as stack:
+        server = settings.server
+        if settings.embedded:
+            api = ApiServer()
+            api.load(raws)
+            await stack.enter_async_context(run_controllers(api))
+            server = await stack.enter_async_context(serve(api, port=settings.embedded_port))
+            click.echo(f"embedded API server on {server}")
+            click.echo(f"kubectl --server={server} get resourceslices,resourceclaims,pods -A")
+        transport = await stack.enter_async_context(
+            connect(server=server, kubeconfig=settings.kubeconfig, context=settings.context)
+        )
+        await app.run(settings, transport, stop=stop)
