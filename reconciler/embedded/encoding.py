@@ -6,7 +6,6 @@ from typing import Any
 
 import yaml
 
-from reconciler.embedded.kinds import Object
 from reconciler.embedded.status import bad_request
 
 MAX_DEPTH = 100
@@ -64,8 +63,8 @@ def copy(value: Any, depth: int = 0) -> Any:
     return value
 
 
-def same(one: Object, other: Object) -> bool:
-    """Whether two objects are equal as JSON, where true is not 1."""
+def same(one: Any, other: Any) -> bool:
+    """Whether two values are equal as JSON, where true is not 1."""
     return one == other and json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 

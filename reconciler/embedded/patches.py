@@ -50,7 +50,7 @@ def _apply(document: Any, operation: dict[str, Any]) -> Any:
             parent[_index(parent, path[-1]) if isinstance(parent, list) else path[-1]] = _value(operation)
             return document
         case "test":
-            if not same({"": _get(document, path)}, {"": _value(operation)}):
+            if not same(_get(document, path), _value(operation)):
                 raise patch_failed(f"testing value at {operation['path']} failed")
             return document
         case "copy":

@@ -5,6 +5,7 @@ from datetime import datetime
 from random import Random
 from typing import Any
 
+from reconciler.embedded import namespaces
 from reconciler.embedded.builtin import NAMESPACE, NODE
 from reconciler.embedded.encoding import same, tidy
 from reconciler.embedded.fields import Cause, Field
@@ -31,8 +32,8 @@ class Writer:
         self.now = now
         self._random = random
 
-    def create(self, target: Target, body: Any, *, dry_run: bool) -> Record:
-        """Add an object under its own or a generated name."""
+    def create(self, target: Target, body: Any, *, dry_run: bool = False) -> Record:
+        """Add an object under its own name, the target's, or a generated one."""
         new = self._decoded(target, body)
         metadata = new["metadata"]
         self._place(target, metadata)
@@ -71,9 +72,7 @@ class Writer:
         new = self._merged(target, record.object, new)
         target.kind.defaults(new, self.now())
         # After the defaults: leaving out what is filled in again is no change.
-        if target.kind.counts_generations and not same(
-            {"": record.object.get("spec")}, {"": new.get("spec")}
-        ):
+        if target.kind.counts_generations and not same(record.object.get("spec"), new.get("spec")):
             new["metadata"]["generation"] = record.object["metadata"].get("generation", 0) + 1
         self._judge(target, new, record.object)
         old_version = record.object["metadata"]["resourceVersion"]
@@ -82,10 +81,12 @@ class Writer:
         if dry_run:
             new["metadata"]["resourceVersion"] = old_version
             return Record(target.kind, record.key, new, record.version)
-        if "deletionTimestamp" in new["metadata"] and not new["metadata"].get("finalizers"):
+        # A namespace is held by its contents, not by metadata.finalizers.
+        held = new["metadata"].get("finalizers") or target.kind is NAMESPACE
+        if "deletionTimestamp" in new["metadata"] and not held:
             new["metadata"]["resourceVersion"] = old_version
             # The watch shows what was stored last; only this answer shows the finalizers gone.
-            self._store.remove(record)
+            self._remove(record)
             return Record(target.kind, record.key, new, record.version)
         return self._store.put(target.kind, record.key, new)
 
@@ -96,8 +97,10 @@ class Writer:
         metadata = record.object["metadata"]
         if dry_run:
             return record
+        if target.kind is NAMESPACE:
+            return self._delete_namespace(record)
         if not metadata.get("finalizers"):
-            return self._store.remove(record)
+            return self._remove(record)
         if "deletionTimestamp" in metadata:
             return record
         marked = {
@@ -108,6 +111,24 @@ class Writer:
         if target.kind.counts_generations:
             marked["generation"] = metadata.get("generation", 0) + 1
         return self._store.put(target.kind, record.key, {**record.object, "metadata": marked})
+
+    def _delete_namespace(self, record: Record) -> Record:
+        """Mark a namespace as terminating, delete what is in it, and the namespace with the last of it."""
+        name, metadata = record.key, record.object["metadata"]
+        if "deletionTimestamp" not in metadata:
+            marked = {**_without_version(metadata), "deletionTimestamp": timestamp(self.now())}
+            terminating = {**record.object, "metadata": marked, "status": {"phase": "Terminating"}}
+            record = self._store.put(NAMESPACE, name, terminating)
+        for held in namespaces.contents(self._store, name):
+            self.delete(Target(held.kind, held.kind.stored, name, held.object["metadata"]["name"]), {})
+        namespaces.sweep(self._store, name)
+        return record
+
+    def _remove(self, record: Record) -> Record:
+        last = self._store.remove(record)
+        if record.kind.namespaced:
+            namespaces.sweep(self._store, record.object["metadata"]["namespace"])
+        return last
 
     def _decoded(self, target: Target, body: Any) -> Object:
         """A private copy of a request's object in the stored shape, its metadata of the declared shape."""
@@ -122,6 +143,8 @@ class Writer:
         return target.kind.upgrade(new, target.served)
 
     def _place(self, target: Target, metadata: Object) -> None:
+        if target.name and metadata.setdefault("name", target.name) != target.name:
+            raise bad_request("the name of the object does not match the name on the URL")
         given = metadata.get("namespace", "")
         if not target.kind.namespaced:
             metadata.pop("namespace", None)

@@ -215,6 +215,8 @@ def test_an_applied_configuration_creates_or_merges():
     apply = "application/apply-patch+yaml"
     made = ok(api, "PATCH", f"{PODS}/p", pod(), media=apply, fieldManager="t")
     assert made["metadata"]["name"] == "p"
+    assert refused(api, "PATCH", f"{PODS}/q", pod("other"), media=apply) == (400, "BadRequest")
+    assert refused(api, "PATCH", f"{PODS}/q/status", pod("q"), media=apply) == (404, "NotFound")
     text = b"metadata: {name: p, labels: {a: b}}\nspec: {containers: [{name: main, image: other}]}\n"
     assert ok(api, "PATCH", f"{PODS}/p", text, media=apply)["spec"]["containers"][0]["image"] == "other"
 

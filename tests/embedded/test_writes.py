@@ -149,6 +149,9 @@ def test_a_namespace_takes_its_contents_along():
     assert ok(api, "DELETE", "/api/v1/namespaces/team")["status"] == {"phase": "Terminating"}
     assert [item["metadata"]["name"] for item in ok(api, "GET", inside)["items"]] == ["held"]
     assert refused(api, "POST", inside, claim("late")) == (403, "Forbidden")
+    label = {"metadata": {"labels": {"a": "b"}}}
+    ok(api, "PATCH", "/api/v1/namespaces/team", label, media=MERGE)
+    assert ok(api, "GET", "/api/v1/namespaces/team")["status"] == {"phase": "Terminating"}
     ok(api, "PATCH", f"{inside}/held", {"metadata": {"finalizers": None}}, media=MERGE)
     assert refused(api, "GET", "/api/v1/namespaces/team") == (404, "NotFound")
 
@@ -177,6 +180,16 @@ def test_manifests_are_loaded_with_their_namespaces_and_status():
     api.load([wanted])
     found = ok(api, "GET", CLAIMS.replace("default", "team") + "/a")
     assert found["status"] == {"allocation": allocation()}
+
+
+def test_a_namespace_may_come_after_what_is_in_it():
+    """Manifests are not sorted; the labels of the namespace count all the same."""
+    api = ApiServer()
+    head = {"apiVersion": "v1", "kind": "Namespace"}
+    inside = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m", "namespace": "team"}}
+    api.load([inside, {**head, "metadata": {"name": "team", "labels": {"a": "b"}}}])
+    labels = ok(api, "GET", "/api/v1/namespaces/team")["metadata"]["labels"]
+    assert labels == {"a": "b", "kubernetes.io/metadata.name": "team"}
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def check_claim(review: Review) -> list[Cause]:
         return root.causes
     if review.old is None:
         _check_spec(root["spec"], review)
-    elif not same({"": review.old.get("spec")}, {"": review.new.get("spec")}):
+    elif not same(review.old.get("spec"), review.new.get("spec")):
         root["spec"].invalid("field is immutable")
     return root.causes
 
@@ -55,7 +55,7 @@ def check_template(review: Review) -> list[Cause]:
     if review.old is None:
         root["spec"]["metadata"].object()
         _check_spec(root["spec"]["spec"], review)
-    elif not same({"": review.old.get("spec")}, {"": review.new.get("spec")}):
+    elif not same(review.old.get("spec"), review.new.get("spec")):
         root["spec"].invalid("field is immutable")
     return root.causes
 

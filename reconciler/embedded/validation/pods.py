@@ -97,7 +97,7 @@ def _check_update(spec: Field, old: Object) -> None:
     if before:
         _check_tightened(spec, old)
     frozen = _without_changeables(spec.object(), gated=bool(before))
-    if not same({"": frozen}, {"": _without_changeables(old, gated=bool(before))}):
+    if not same(frozen, _without_changeables(old, gated=bool(before))):
         spec.forbidden(f"pod updates may not change fields other than these: {_GATED_ONLY}")
 
 

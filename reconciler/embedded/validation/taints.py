@@ -40,8 +40,6 @@ def check_tolerations(tolerations: Field) -> None:
             toleration["value"].invalid("must be empty for operator `Exists`")
         if operator == "Equal":
             label_value(toleration["value"])
-            if not key:
-                toleration["operator"].invalid("must be `Exists` when `key` is empty")
         if toleration["effect"].text():
             toleration["effect"].one_of(EFFECTS)
         toleration["tolerationSeconds"].integer()
