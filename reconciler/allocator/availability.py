@@ -15,6 +15,7 @@ from reconciler.allocator.sight import Sight, look
 from reconciler.inventory.fleet import Fleet
 from reconciler.inventory.occupancy import Trail
 from reconciler.inventory.snapshot import Snapshot
+from reconciler.inventory.vocabulary import Name
 
 KEPT = 512
 """Different asks of one fleet whose counts are kept."""
@@ -34,6 +35,16 @@ class Available:
     """Devices that belong to no single node"""
     trail: Trail
     serial: int
+    values: dict[Name, Amounts]
+    """Attribute -> (V,) devices per code of its value, for attributes that constraints ask about"""
+
+    def per_value(self, name: Name, fleet: Fleet) -> Amounts:
+        """(V,) devices per value of an attribute."""
+        if name not in self.values:
+            codes = fleet.cel.attributes[name].codes[self.mask]
+            size = len(fleet.words.attribute(name).values)
+            self.values[name] = np.bincount(codes[codes >= 0], minlength=size)
+        return self.values[name]
 
     def follow(self, world: Snapshot) -> None:
         """Bring mask and counts to the snapshot's state, at the cost of what changed in between."""
@@ -51,6 +62,9 @@ class Available:
             local = nodes >= 0
             np.add.at(self.per_node, nodes[local], change[local])
             self.spanning += int(change[~local].sum())
+            for name, counts in self.values.items():
+                codes = world.fleet.cel.attributes[name].codes[rows]
+                np.add.at(counts, codes[codes >= 0], change[codes >= 0])
         self.serial = occupancy.serial
 
     def _judge(self, world: Snapshot, rows: Rows) -> Mask:
@@ -87,6 +101,7 @@ def _count(ask: Ask, world: Snapshot) -> Available:
         spanning=int(np.count_nonzero(nodes < 0)),
         trail=world.occupancy.trail,
         serial=world.occupancy.serial,
+        values={},
     )
 
 

@@ -9,6 +9,7 @@ from reconciler.allocator.availability import available
 from reconciler.allocator.onenode import Found, NotFound, attempt, random_share
 from reconciler.allocator.reasons import unsatisfied
 from reconciler.allocator.refusal import Fatal
+from reconciler.allocator.tied import nodes_with_a_value
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.objects.claims import ResourceClaim
 from reconciler.objects.plan import Granted, Unsatisfied
@@ -57,10 +58,7 @@ def allocate(
 
 
 def _plausible(asked: Asked, nodes: Iterable[str] | None, world: Snapshot) -> tuple[int, Iterator[str]]:
-    """How many nodes there are to consider, and those that have enough devices for each request taken alone.
-
-    In name order; the others need not be looked at.
-    """
+    """How many nodes there are to consider, and in name order those that counting cannot exclude."""
     topology = world.topology
     possible = np.ones(len(topology.order), dtype=np.bool_)
     if nodes is not None:
@@ -76,4 +74,7 @@ def _plausible(asked: Asked, nodes: Iterable[str] | None, world: Snapshot) -> tu
             there = available(ask, world)
             have += np.where(named, there.per_node[topology.order_codes], 0) + there.spanning
         possible &= have >= min(ask.source.wanted for ask in slot.asks)
+    tied = nodes_with_a_value(asked, world)
+    if tied is not None:
+        possible &= named & tied[topology.order_codes]
     return considered, (topology.order[at] for at in np.flatnonzero(possible).tolist())

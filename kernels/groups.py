@@ -1,0 +1,34 @@
+"""Reductions over rows that share a group."""
+
+import numpy as np
+
+from kernels.types import Amounts, Codes, Rows
+
+
+def lowest(values: Amounts, groups: Rows, size: int) -> Amounts:
+    """The least value of each column within each group.
+
+    values (n, C)
+    groups (n,)    below `size`
+    ->     (size, C)  zero for groups without rows
+    """
+    least = np.zeros((size, values.shape[1]), dtype=np.int64)
+    if len(groups):
+        order = np.argsort(groups, kind="stable")
+        present, first = np.unique(groups[order], return_index=True)
+        least[present] = np.minimum.reduceat(values[order], first, axis=0)
+    return least
+
+
+def common(codes: Codes, groups: Rows, size: int) -> Codes:
+    """The code that all rows of a group have.
+
+    codes  (n,)
+    groups (n,)    below `size`
+    ->     (size,) -1 for groups whose rows differ and for groups without rows
+    """
+    shared = np.full(size, -1, dtype=np.int32)
+    shared[groups] = codes
+    differ = groups[shared[groups] != codes]
+    shared[differ] = -1
+    return shared

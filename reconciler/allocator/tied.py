@@ -1,0 +1,129 @@
+"""Which nodes have a value of a `matchAttribute` that could serve all requests it ties.
+
+Judged for the whole fleet at once. A relaxation like the bounds of a search: it counts devices per value and
+compares the least that the requests must draw with what is left, so it may let a hopeless node through
+but never excludes a good one.
+"""
+
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from kernels.groups import common, lowest
+from kernels.types import Amounts, Codes, Mask
+from reconciler.allocator.asks import Ask, Asked, AskKey
+from reconciler.allocator.availability import available
+from reconciler.allocator.sight import look
+from reconciler.inventory.fleet import Fleet
+from reconciler.inventory.snapshot import Snapshot
+from reconciler.inventory.vocabulary import Name
+
+SCALARS = ("string", "int", "bool", "version")
+
+
+@dataclass(frozen=True, slots=True)
+class Tie:
+    """What one device for an ask draws at least, per value v of an attribute, among V values."""
+
+    draw: Amounts
+    """(V, C) zero where nothing is known"""
+    source: Codes
+    """(V,) the counter set that all devices of the value draw from, -1 if there is not just one"""
+    node: Codes
+    """(V,) the node that all devices of the value are on, -1 if there is not just one"""
+
+
+_kept: WeakKeyDictionary[Fleet, dict[Hashable, Tie]] = WeakKeyDictionary()
+_scalars: WeakKeyDictionary[Fleet, dict[Name, tuple[int, bool]]] = WeakKeyDictionary()
+
+
+def nodes_with_a_value(asked: Asked, world: Snapshot) -> Mask | None:
+    """(N,) by the fleet's code, nodes that the constraints leave possible; None if they exclude none.
+
+    Nothing is excluded while some device is an error, since the error has to be met.
+    """
+    if any(look(ask, world.fleet).error.any() for slot in asked.slots for ask in slot.asks):
+        return None
+    possible: Mask | None = None
+    for name, asks in _ties(asked, world.fleet):
+        nodes = _nodes(name, asks, world)
+        if nodes is not None:
+            possible = nodes if possible is None else possible & nodes
+    return possible
+
+
+def _ties(asked: Asked, fleet: Fleet) -> Iterator[tuple[Name, Sequence[Ask]]]:
+    """Attributes on which plain requests must agree, with those requests."""
+    for at, claim in enumerate(asked.claims):
+        for number, constraint in enumerate(claim.spec.devices.constraints):
+            if constraint.match_attribute is None:
+                continue
+            domain, _, id_ = constraint.match_attribute.partition("/")
+            asks = [
+                slot.asks[0]
+                for slot in asked.slots
+                if slot.claim == at and len(slot.asks) == 1 and number in slot.asks[0].constraints
+            ]
+            plain = [ask for ask in asks if not ask.all and not ask.admin]
+            if plain and _scalar(Name(domain, id_), fleet):
+                yield Name(domain, id_), plain
+
+
+def _scalar(name: Name, fleet: Fleet) -> bool:
+    """Whether every value of an attribute is a single one. Only values that appeared since are looked at."""
+    keys = fleet.words.attribute(name).keys
+    checked, scalar = _scalars.setdefault(fleet, {}).get(name, (0, True))
+    if checked < len(keys):
+        scalar = scalar and all(isinstance(key, tuple) and key[0] in SCALARS for key in keys[checked:])
+        _scalars[fleet][name] = len(keys), scalar
+    return scalar
+
+
+def _nodes(name: Name, asks: Sequence[Ask], world: Snapshot) -> Mask | None:
+    fleet = world.fleet
+    nodes = np.zeros(len(fleet.words.nodes.values), dtype=np.bool_)
+    if name not in fleet.cel.attributes:
+        return nodes
+    ties = [_tie(ask, name, fleet) for ask in asks]
+    feasible = np.ones(len(ties[0].source), dtype=np.bool_)
+    need = np.zeros_like(ties[0].draw)
+    source = ties[0].source
+    for ask, tie in zip(asks, ties, strict=True):
+        wanted = ask.source.wanted
+        feasible &= available(ask, world).per_value(name, fleet) >= wanted
+        need += wanted * tie.draw
+        source = np.where(source == tie.source, source, -1)
+    left = world.occupancy.left[source] if len(world.occupancy.left) else need
+    feasible &= (source < 0) | ((need <= left) | (need == 0)).all(axis=1)
+    places = np.unique(ties[0].node[feasible])
+    if len(places) and places[0] < 0:
+        return None
+    nodes[places] = True
+    return nodes
+
+
+def _tie(ask: Ask, name: Name, fleet: Fleet) -> Tie:
+    of_fleet = _kept.setdefault(fleet, {})
+    key: tuple[Name, AskKey] = (name, ask.key)
+    if key not in of_fleet:
+        of_fleet[key] = _compute(ask, name, fleet)
+    return of_fleet[key]
+
+
+def _compute(ask: Ask, name: Name, fleet: Fleet) -> Tie:
+    values = fleet.cel.attributes[name].codes
+    size = len(fleet.words.attribute(name).values)
+    rows = np.flatnonzero(look(ask, fleet).true & (values >= 0))
+    groups = values[rows].astype(np.intp)
+    draw = np.zeros((size, fleet.table.shape[1]), dtype=np.int64)
+    source = np.full(size, -1, dtype=np.int32)
+    if fleet.sets.shape[1]:
+        # A shared device may have drawn already, and a second set is not followed: no bound for such values.
+        once = ~fleet.shared[rows] & (fleet.sets[rows, 1:] < 0).all(axis=1)
+        source = common(np.where(once, fleet.sets[rows, 0], -1), groups, size)
+        source[groups[~once]] = -1
+        bound = source[groups] >= 0
+        draw = lowest(fleet.table[fleet.draws[rows[bound], 0]], groups[bound], size)
+    return Tie(draw=draw, source=source, node=common(fleet.codes["node"][rows], groups, size))
