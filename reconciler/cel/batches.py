@@ -7,6 +7,7 @@ What does not fit raises Unsuited and runs value by value instead.
 from collections.abc import Callable, Mapping, Sequence
 from itertools import repeat
 
+from reconciler.cel.environment import PATTERNED
 from reconciler.cel.evaluate import Emitter
 from reconciler.cel.functions import Overload
 from reconciler.cel.reads import Part, path
@@ -50,6 +51,8 @@ def batch(node: Node, emitter: Emitter, overloads: Mapping[int, tuple[Overload, 
         return _equality(inner, fixed[0], node.function == "_==_", variable[0] == 0)
     if node.function == "_in_":
         return _membership(inner, fixed[0]) if variable[0] == 0 else None
+    if node.function in PATTERNED and variable[0] == 1:
+        return None
     return _call(inner, overloads.get(id(node), ()), fixed, variable[0] == 0)
 
 

@@ -46,6 +46,8 @@ def _functions() -> Mapping[Key, tuple[Overload, ...]]:
 
 
 FUNCTIONS = _functions()
+PATTERNED = frozenset({"matches", "find", "findAll"})
+"""Functions whose second argument is a regular expression."""
 TYPE_NAMES = frozenset(
     {"bool", "int", "uint", "double", "string", "bytes", "list", "map", "null_type", "type", "optional_type"}
 )

@@ -7,10 +7,11 @@ from reconciler.cel import access
 from reconciler.cel.check import Checked
 from reconciler.cel.comprehensions import comprehension
 from reconciler.cel.device import DeviceView
-from reconciler.cel.environment import TYPE_NAMES
+from reconciler.cel.environment import PATTERNED, TYPE_NAMES
 from reconciler.cel.errors import CelError, Exhausted
 from reconciler.cel.frames import Failed, Frame
 from reconciler.cel.functions import Dispatch
+from reconciler.cel.limits import PATTERN_STEPS
 from reconciler.cel.tree import (
     Bind,
     Call,
@@ -117,6 +118,8 @@ class Emitter:
                 return _in_constant(arguments[0], items)
         if node.member and node.function in ("or", "orValue"):
             return _otherwise(arguments[0], arguments[1], node.function == "orValue")
+        if node.function in PATTERNED and id(arguments[1]) not in self._constants:
+            arguments[1] = _charged(arguments[1], PATTERN_STEPS)
         return self._fold(_dispatch(Dispatch(node.function, self._overloads[id(node)]), arguments), arguments)
 
     def _logic(self, node: Logic, slots: Slots) -> Run:
@@ -264,6 +267,14 @@ def _dispatch(dispatch: Dispatch, arguments: list[Run]) -> Run:
         return dispatch(frame, [argument(frame) for argument in arguments])
 
     return run
+
+
+def _charged(run: Run, steps: int) -> Run:
+    def charged(frame: Frame) -> Value:
+        frame.charge(steps)
+        return run(frame)
+
+    return charged
 
 
 def _logic(terms: list[Run], ends_on: bool) -> Run:

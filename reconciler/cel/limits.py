@@ -12,7 +12,9 @@ MASK_COST_LIMIT = 5 * COST_LIMIT
 """Steps of one pass over all devices, some seconds; the devices left then are errors."""
 MAX_REGEX_LENGTH = MAX_LENGTH
 """Characters of a pattern, which may be computed and so be longer than any expression."""
-REGEX_MEMORY = 1 << 20
-"""Bytes a compiled pattern may take; the library's default is eight times that."""
+REGEX_MEMORY = 1 << 18
+"""Bytes a compiled pattern may take: any plain text of 10 KiB fits, and 2 ms compile it."""
+PATTERN_STEPS = 1000
+"""Steps of a search for a pattern that is computed, and so compiled, at run time."""
 EXACT_INCLUDES = 48
 """Elements that `includes` looks at (CEL-17)."""

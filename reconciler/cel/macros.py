@@ -2,13 +2,12 @@
 
 from collections.abc import Callable
 
+from reconciler.cel.environment import FUNCTIONS
 from reconciler.cel.refusal import Refusal
 from reconciler.cel.tree import Bind, Call, Comprehension, Has, Ident, Macro, Node, Select
 
 Level = Callable[..., int]
 """The depth of a node at an offset above others; refuses the one that is too deep."""
-
-_NAMESPACES = frozenset({"sets", "optional", "strings", "lists", "ip", "format"})
 
 # Names given to elements, and how many expressions may follow them.
 _SHAPES: dict[tuple[str, int], tuple[Macro, int]] = {
@@ -50,8 +49,10 @@ def member_call(name: str, at: int, target: Node, arguments: tuple[Node, ...], l
     if isinstance(target, Ident):
         if target.name == "cel" and name == "bind" and len(arguments) == 3:
             return Bind(at, level(at, *arguments), _name(arguments[0]), arguments[1], arguments[2])
-        if target.name in _NAMESPACES:
-            return Call(at, level(at, *arguments), f"{target.name}.{name}", arguments, False)
+        # Only a known function makes a namespace of a name: `ips.all(ip, ip.family() == 4)` is a member call.
+        qualified = f"{target.name}.{name}"
+        if (qualified, False) in FUNCTIONS:
+            return Call(at, level(at, *arguments), qualified, arguments, False)
     if shape := _SHAPES.get((name, len(arguments))):
         return _comprehension(shape, at, target, arguments, level=level)
     everything = (target, *arguments)

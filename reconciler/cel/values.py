@@ -170,7 +170,7 @@ def equal(meter: Meter, left: Value, right: Value) -> bool:
         return len(left) == len(right) and all(equal(meter, *pair) for pair in zip(left, right, strict=True))
     if kind is Option:
         return left.present == right.present and equal(meter, left.value, right.value)
-    if kind is str:
+    if kind is str or kind is bytes:
         meter.charge(min(len(left), len(right)) // 10)
     return bool(left == right)
 

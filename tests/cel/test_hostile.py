@@ -71,9 +71,14 @@ ERRORS = {
     "a flat tree": _binds(LIST, lambda v: f"[dyn({v}), {v}]", lambda v: f"{v}.flatten(99) == []", 60),
     "a replaced string": _binds(TEXT, lambda v: f"{v}.replace('d', {v} + {v})", lambda v: f"{v} == ''", 30),
     "a joined string": _binds(TEXT, lambda v: f"[{v}, {v}].join({v})", lambda v: f"{v} == ''", 40),
+    "a long text found backwards": _binds(
+        TEXT, lambda v: f"{v} + {v}", lambda v: f"({v} + {v}).lastIndexOf('b' + {v}) == 0", 18
+    ),
     "a precise number": "'%.999999999f'.format([1.0]) == ''",
     "distinct elements": "lists.range(5000).distinct().size() == 1",
     "a slow pattern": _binds(TEXT, lambda v: f"{v} + {v}", lambda v: f"{v}.matches('.*(a|b){{500}}c')", 18),
+    "many patterns": r"lists.range(90000).exists(x, 'a'.matches(string(x) + '\\pL{1000}'))",
+    "patterns that are none": "lists.range(90000).exists(x, 'a'.matches('(' + string(x)))",
     "a long number": "int('" + "9" * 5000 + "') == 1",
     "a sum too large": "[9223372036854775807, 1].sum() == 0",
 }

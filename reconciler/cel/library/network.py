@@ -14,17 +14,17 @@ Prefix = IPv4Interface | IPv6Interface
 
 _PREFIX_LENGTH = re.compile(r"/(?:0|[1-9][0-9]{0,2})", re.ASCII)
 _BROADCAST = IPv4Address("255.255.255.255")
-_SHOWN = 64
-"""Characters of a bad argument that a message quotes."""
+_LONGEST = 64
+"""Characters: more than any address has, so that what is cut to it is none either."""
 
 
 @LIBRARY.function("ip", "string -> IP")
 def ip(text: str) -> Address:
     """Read an address; neither zones nor IPv4 inside IPv6."""
     try:
-        address = ip_address(text)
+        address = ip_address(text[:_LONGEST])
     except ValueError:
-        raise CelError(f"{text[:_SHOWN]!r} is not an IP address") from None
+        raise CelError(f"{text[:_LONGEST]!r} is not an IP address") from None
     if "%" in text or (isinstance(address, IPv6Address) and address.ipv4_mapped is not None):
         raise CelError(f"{text!r}: a zone or a mapped IPv4 address is not accepted")
     return address
@@ -33,10 +33,10 @@ def ip(text: str) -> Address:
 @LIBRARY.function("cidr", "string -> CIDR")
 def cidr(text: str) -> Prefix:
     """Read an address with the length of its prefix."""
-    host, slash, length = text.partition("/")
+    host, slash, length = text[:_LONGEST].partition("/")
     address = ip(host)
     if _PREFIX_LENGTH.fullmatch(slash + length) is None or int(length) > address.max_prefixlen:
-        raise CelError(f"{text[:_SHOWN]!r} is not a CIDR")
+        raise CelError(f"{text[:_LONGEST]!r} is not a CIDR")
     return ip_interface(f"{address}/{length}")
 
 

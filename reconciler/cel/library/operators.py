@@ -11,14 +11,18 @@ from reconciler.cel.values import Meter, Value, checked_int, checked_uint, map_k
 LIBRARY = Library()
 
 _NUMERIC = ("int", "uint", "double")
-_ORDERED = ("bool", "string", "bytes", "duration", "timestamp")
-_COMPARABLE = tuple(f"{a}, {b} -> bool" for a in _NUMERIC for b in _NUMERIC) + tuple(
-    f"{t}, {t} -> bool" for t in _ORDERED
+_PLAIN = tuple(f"{a}, {b} -> bool" for a in _NUMERIC for b in _NUMERIC) + tuple(
+    f"{each}, {each} -> bool" for each in ("bool", "duration", "timestamp")
 )
 
 
+def _shorter(left: Value, right: Value) -> int:
+    return min(len(left), len(right)) // 10
+
+
 def _ordering(name: str, compare: Callable[[Value, Value], bool]) -> None:
-    LIBRARY.function(name, *_COMPARABLE)(lambda left, right: compare(number(left), number(right)))
+    LIBRARY.function(name, *_PLAIN)(lambda left, right: compare(number(left), number(right)))
+    LIBRARY.function(name, "string, string -> bool", "bytes, bytes -> bool", cost=_shorter)(compare)
 
 
 _ordering("_<_", operator.lt)
