@@ -234,14 +234,11 @@ async def test_a_foreign_consumer_pins_the_allocation(api):
 
 async def test_a_pod_runs_for_as_long_as_it_says(api):
     wanted = pod()
-    wanted["metadata"]["annotations"] = {"dra-reconciler.io/run-seconds": "0"}
+    wanted["metadata"]["annotations"] = {"dra-reconciler.io/run-seconds": "30"}
     ok(api, "POST", PODS, wanted)
-    phases = []
-    async with asyncio.timeout(5):
-        async for event in watch(api, f"{PODS}/p"):
-            phases.append(event["object"]["status"]["phase"])
-            if phases[-1] == "Succeeded":
-                break
+    phases = [
+        event["object"]["status"]["phase"] async for event in watch(api, f"{PODS}/p", timeoutSeconds="5")
+    ]
     assert phases == ["Pending", "Pending", "Running", "Succeeded"], "created, bound, started, ended"
 
 

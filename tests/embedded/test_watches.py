@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.embedded import ApiServer, Request, Stream, watching
+from reconciler.embedded import ApiServer, Request, Stream
 from tests.embedded.driving import CLAIMS, MERGE, PODS, call, claim, ok, pod, refused, take, watch
 
 STEPS = st.lists(st.tuples(st.sampled_from(["create", "label", "delete"]), st.integers(0, 3)), max_size=30)
@@ -142,15 +142,30 @@ async def test_history_is_bounded_and_a_reader_left_behind_is_told():
         await anext(events)
 
 
-async def test_bookmarks_carry_the_version_of_the_store(monkeypatch):
-    monkeypatch.setattr(watching, "BOOKMARK_SECONDS", 0.0)
+async def test_an_idle_watch_gets_bookmarks_until_its_time_is_over():
+    """Each carries the version of the whole store, so that a quiet kind does not fall behind a busy one."""
     api = ApiServer()
-    start = str(api.store.version)
+    asked = {
+        "resourceVersion": str(api.store.version),
+        "allowWatchBookmarks": "true",
+        "timeoutSeconds": "150",
+    }
     ok(api, "POST", PODS, pod())
-    async for event in watch(api, CLAIMS, resourceVersion=start, allowWatchBookmarks="true"):
-        assert event["type"] == "BOOKMARK"
-        assert event["object"]["metadata"] == {"resourceVersion": str(api.store.version)}
-        break
+    start = asyncio.get_running_loop().time()
+    found = [
+        (asyncio.get_running_loop().time() - start, event["type"], event["object"]["metadata"])
+        async for event in watch(api, CLAIMS, **asked)
+    ]
+    version = {"resourceVersion": str(api.store.version)}
+    assert found == [(60.0, "BOOKMARK", version), (120.0, "BOOKMARK", version)]
+    assert asyncio.get_running_loop().time() - start == 150.0
+
+
+async def test_a_watch_that_names_no_timeout_ends_all_the_same():
+    loop = asyncio.get_running_loop()
+    start = loop.time()
+    assert [event async for event in watch(ApiServer(), CLAIMS, resourceVersion="1")] == []
+    assert loop.time() - start == 1800.0
 
 
 async def test_a_namespace_and_a_name_narrow_a_watch():
