@@ -237,7 +237,7 @@ async def test_a_pod_runs_for_as_long_as_it_says(api):
     wanted["metadata"]["annotations"] = {"dra-reconciler.io/run-seconds": "30"}
     ok(api, "POST", PODS, wanted)
     phases = [
-        event["object"]["status"]["phase"] async for event in watch(api, f"{PODS}/p", timeoutSeconds="5")
+        event["object"]["status"]["phase"] async for event in watch(api, f"{PODS}/p", timeoutSeconds="60")
     ]
     assert phases == ["Pending", "Pending", "Running", "Succeeded"], "created, bound, started, ended"
 
