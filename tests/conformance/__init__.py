@@ -1,0 +1,1 @@
+"""Answers that reference implementations gave, and whether ours agree: `python -m tests.conformance`."""

@@ -1,0 +1,131 @@
+"""The suites over the whole of the data, and the runner over a few cases of our own."""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.builders import claim, device_class, devices, hold, node, request, resource_slice
+from tests.conformance.__main__ import main
+from tests.conformance.documents import SHARED, documents
+from tests.conformance.outcome import Outcome
+from tests.conformance.suites import SUITES, outcomes
+
+needs_data = pytest.mark.skipif(not SHARED.is_dir(), reason=f"no conformance data at {SHARED}")
+
+SKIPPED = {
+    "apiserver": [
+        Outcome(
+            "discovery-and-errors step 12: GET /apis/resource.k8s.io/v1/namespaces/default/resourceclaims",
+            skipped="out of scope: the embedded server has no accounts, so no token is wrong",
+        )
+    ]
+}
+CASES = {"dra": 219 + 1117, "cel": 133 + 66, "apiserver": 95}
+
+
+@needs_data
+@pytest.mark.parametrize("suite", SUITES)
+def test_every_recorded_answer_is_ours(suite: str):
+    found = list(outcomes(suite, list(documents(SHARED))))
+    assert [outcome for outcome in found if outcome.mismatch] == []
+    assert [outcome for outcome in found if outcome.skipped] == SKIPPED.get(suite, [])
+    assert len(found) == CASES[suite]
+
+
+def case(name: str, **fields: Any) -> dict[str, Any]:
+    """One device, on two nodes, of which the first reaches it."""
+    wants = claim("c", request("r", device_class="any"))
+    allocation = {
+        "devices": {"results": [hold("A")]},
+        "nodeSelector": {
+            "nodeSelectorTerms": [
+                {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]}
+            ]
+        },
+    }
+    return {
+        "name": name,
+        "a key that nobody knows": 1,
+        "features": [],
+        "nodes": [node("n"), node("m")],
+        "claims": [wants],
+        "deviceClasses": [device_class("any")],
+        "resourceSlices": [resource_slice("s", devices("A"), nodeName="n")],
+        "expect": [{"allocations": [allocation]}, {"allocations": None}],
+        **fields,
+    }
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, list[str]]:
+    """Exit code and what was printed."""
+    code = main([str(argument) for argument in arguments])
+    return code, capsys.readouterr().out.splitlines()
+
+
+def test_cases_come_one_a_file_in_lists_and_in_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    (tmp_path / "one.json").write_text(json.dumps(case("one")))
+    (tmp_path / "list.json").write_text(json.dumps([case("two"), case("three")]))
+    below = tmp_path / "below"
+    below.mkdir()
+    (below / "lines.jsonl").write_text(json.dumps(case("four")) + "\n\n")
+    (below / "lines.jsonl.gz").write_bytes(gzip.compress(json.dumps(case("five")).encode()))
+    (below / "README.md").write_text("no case")
+    assert run(capsys, "dra", tmp_path) == (0, ["5 passed, 0 failed, 0 skipped"])
+    assert run(capsys, "all", tmp_path / "one.json", below) == (0, ["3 passed, 0 failed, 0 skipped"])
+
+
+def test_one_node_has_one_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    file = tmp_path / "case.json"
+    single = {key: value for key, value in case("c").items() if key != "nodes"}
+    file.write_text(json.dumps({**single, "node": node("m"), "expect": {"allocations": None}}))
+    assert run(capsys, "dra", file) == (0, ["1 passed, 0 failed, 0 skipped"])
+
+
+def test_a_mismatch_shows_both_answers_and_fails_the_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    file = tmp_path / "case.json"
+    file.write_text(json.dumps([case("wrong", expect=[{"errorClass": "CELRuntime"}] * 2), case("right")]))
+    code, lines = run(capsys, "dra", file)
+    assert code == 1
+    assert lines[0] == "failed wrong"
+    assert lines[1] == '  expected ["CELRuntime", "CELRuntime"]'
+    assert lines[2].startswith('  got      [[{"results": [{"request": "r", "driver": "d", "pool": "p"')
+    assert lines[3:] == ["1 passed, 1 failed, 0 skipped"]
+
+
+def test_what_others_hold_is_not_given(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    file = tmp_path / "case.json"
+    taken = {"driver": "d", "pool": "p", "device": "A"}
+    share = {**taken, "shareID": "s"}
+    consumed = {**taken, "consumed": {"mem": "1Gi"}}
+    nothing = [{"allocations": None}] * 2
+    file.write_text(
+        json.dumps(
+            [
+                case("dedicated", allocatedDevices=[taken], expect=nothing),
+                case("shared", allocatedSharedDevices=[share], consumedCapacity=[consumed], expect=nothing),
+                case("consumed", consumedCapacity=[consumed], expect=nothing),
+            ]
+        )
+    )
+    assert run(capsys, "dra", file) == (0, ["3 passed, 0 failed, 0 skipped"])
+
+
+def test_a_case_that_cannot_be_read_is_a_mismatch(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    file = tmp_path / "case.json"
+    file.write_text(json.dumps([case("broken", deviceClasses=[{}]), case("whole")]))
+    code, lines = run(capsys, "dra", file)
+    assert (code, lines[-1]) == (1, "1 passed, 1 failed, 0 skipped")
+
+
+@pytest.mark.parametrize("arguments", [["dra", "absent"], ["cel", "case.json"], ["nothing"]])
+def test_what_cannot_be_run_is_a_usage_error(
+    tmp_path: Path, arguments: list[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    Path("case.json").write_text(json.dumps(case("c")))
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
