@@ -19,3 +19,8 @@ def double_text(value: float) -> str:
         return format(Decimal(repr(value)).normalize(), "f")
     mantissa = text[0] + ("." + text[1:] if len(text) > 1 else "")
     return f"{'-' if sign else ''}{mantissa}e{'-' if scale < 0 else '+'}{abs(scale):02d}"
+
+
+def plain_text(value: float) -> str:
+    """The shortest text that reads back as `value`, without an exponent."""
+    return format(Decimal(repr(value)).normalize(), "f") if math.isfinite(value) else double_text(value)

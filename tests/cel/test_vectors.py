@@ -194,7 +194,10 @@ LISTS: Table = [
 STRINGS: Table = [
     ('"tacocat".indexOf("ac") == 1 && "tacocat".lastIndexOf("ac") == 4 || true', True),
     ('"hello".indexOf("l", 3) == 3 && "hello".lastIndexOf("l", 2) == 2', True),
-    ('"hello".indexOf("z", 9) == 0', ERROR),
+    ('"hello".indexOf("h", 9) == -1 && "hello".lastIndexOf("h", 9) == -1', True),
+    ('"hello".indexOf("h", -1) == 0', ERROR),
+    ('"".indexOf("h") == -1 && "".indexOf("") == 0', True),
+    ('"%s %s".format([1234567.0, 0.5]) == "1234567 0.5" && string(1234567.0) == "1.234567e+06"', True),
     ('"hello".replace("l", "L", 1) == "heLlo"', True),
     ('"a,b,c".split(",", 2) == ["a", "b,c"] && "abc".split("") == ["a", "b", "c"]', True),
     ('["a", "b"].join("-") == "a-b"', True),

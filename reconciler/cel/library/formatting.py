@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from reconciler.cel.errors import CelError
 from reconciler.cel.functions import Library
 from reconciler.cel.library.times import duration_text, timestamp_text
-from reconciler.cel.numbers import double_text
+from reconciler.cel.numbers import plain_text
 from reconciler.cel.values import Meter, TypeValue, UInt, Value, key_value, name_of
 
 LIBRARY = Library()
@@ -66,7 +66,7 @@ _PLAIN: Mapping[type, Callable[[Value], str]] = {
     bool: lambda value: "true" if value else "false",
     int: str,
     UInt: lambda value: str(value.value),
-    float: double_text,
+    float: plain_text,
     bytes: _of_bytes,
     type(None): lambda _: "null",
     TypeValue: lambda value: value.name,

@@ -33,9 +33,11 @@ def char_at(text: str, index: int) -> str:
 @LIBRARY.member("indexOf", "string, string -> int", "string, string, int -> int", cost=_scan)
 def index_of(text: str, part: str, start: int = 0) -> int:
     """Where `part` first is from `start` on, or -1."""
-    if start and part and not 0 <= start < len(text):
+    if not part:
+        return start
+    if start < 0:
         raise _out_of_range(start)
-    return start if not part else text.find(part, start)
+    return text.find(part, start)
 
 
 def _backwards(text: str, part: str, *_: int) -> int:
@@ -54,9 +56,9 @@ def last_index_before(text: str, part: str, start: int) -> int:
     """Where `part` last is, no later than at `start`, or -1."""
     if not part:
         return start
-    if not 0 <= start < len(text):
+    if start < 0:
         raise _out_of_range(start)
-    return text.rfind(part, 0, start + len(part))
+    return text.rfind(part, 0, start + len(part)) if start < len(text) else -1
 
 
 LIBRARY.member("lowerAscii", "string -> string", cost=_scan)(lambda text: text.translate(_LOWER))
