@@ -42,10 +42,14 @@ def apiserver(port: int, host: str, with_controllers: bool, files: tuple[str, ..
     if refused:
         sys.exit(BAD_INPUT)
     raws = [dict(document.raw) for document in found if not isinstance(document, Refusal)]
+    failures: list[str] = []
     try:
         asyncio.run(_serve(raws, host, port, with_controllers))
-    except (Rejected, OSError) as exc:
-        click.echo(f"error: {exc}", err=True)
+    except* (Rejected, OSError) as group:
+        failures = [str(exc) for exc in group.exceptions]
+    for failure in failures:
+        click.echo(f"error: {failure}", err=True)
+    if failures:
         sys.exit(BAD_INPUT)
 
 

@@ -1,0 +1,116 @@
+"""Log lines: JSON unless a person watches, and never a secret."""
+
+import io
+import json
+import logging
+import sys
+from collections.abc import Iterator
+
+import pytest
+import structlog
+
+from reconciler.logs import configure
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture(autouse=True)
+def as_it_was() -> Iterator[None]:
+    """Logging is of the whole process; leave it as it was found."""
+    root, ours = logging.getLogger(), logging.getLogger("reconciler")
+    handlers, level, own = root.handlers[:], root.level, ours.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    ours.setLevel(own)
+    structlog.reset_defaults()
+
+
+def logged(
+    monkeypatch: pytest.MonkeyPatch, stream: io.StringIO, level: str = "info", form: str = "auto"
+) -> list[str]:
+    monkeypatch.setattr(sys, "stderr", stream)
+    configure(level, form)  # type: ignore[arg-type]
+    log = structlog.get_logger("reconciler.test")
+    log.debug("protocol line")
+    log.info("claim allocated", claim="ns/a", steps=3)
+    return stream.getvalue().splitlines()
+
+
+def test_lines_are_json_when_nobody_watches(monkeypatch: pytest.MonkeyPatch):
+    (line,) = logged(monkeypatch, io.StringIO())
+    fields = json.loads(line)
+    assert fields.pop("timestamp").endswith("Z")
+    assert fields == {
+        "event": "claim allocated",
+        "claim": "ns/a",
+        "steps": 3,
+        "level": "info",
+        "logger": "reconciler.test",
+    }
+
+
+def test_lines_are_for_people_on_a_terminal(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    (line,) = logged(monkeypatch, Terminal())
+    assert "claim allocated" in line
+    assert "claim=ns/a" in line
+    assert "\x1b" not in line
+
+
+def test_a_terminal_gets_colours_unless_it_says_no(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    (line,) = logged(monkeypatch, Terminal())
+    assert "\x1b" in line
+
+
+@pytest.mark.parametrize(
+    ("form", "stream", "is_json"), [("json", Terminal(), True), ("text", io.StringIO(), False)]
+)
+def test_a_format_that_is_asked_for_wins(
+    monkeypatch: pytest.MonkeyPatch, form: str, stream: io.StringIO, is_json: bool
+):
+    (line,) = logged(monkeypatch, stream, form=form)
+    assert line.startswith("{") is is_json
+
+
+@pytest.mark.parametrize(("level", "lines"), [("debug", 2), ("info", 1), ("warning", 0)])
+def test_lines_below_the_level_are_left_out(monkeypatch: pytest.MonkeyPatch, level: str, lines: int):
+    assert len(logged(monkeypatch, io.StringIO(), level)) == lines
+
+
+def test_libraries_are_heard_from_warnings_upwards_and_in_the_same_form(monkeypatch: pytest.MonkeyPatch):
+    """Their finer lines hold whole requests, with tokens in the headers."""
+    stream = io.StringIO()
+    logged(monkeypatch, stream, "debug")
+    stream.truncate(0)
+    logging.getLogger("some.library").debug("Authorization: Bearer abc")
+    logging.getLogger("some.library").info("response body")
+    logging.getLogger("some.library").warning("connection lost")
+    lines = [json.loads(line.lstrip("\0")) for line in stream.getvalue().splitlines()]
+    assert [(line["event"], line["logger"], line["level"]) for line in lines] == [
+        ("connection lost", "some.library", "warning")
+    ]
+
+
+def fail_with(token: str) -> None:
+    raise RuntimeError("broken" if token else "")
+
+
+@pytest.mark.parametrize("stream", [io.StringIO(), Terminal()], ids=["json", "text"])
+def test_a_traceback_does_not_show_local_variables(monkeypatch: pytest.MonkeyPatch, stream: io.StringIO):
+    logged(monkeypatch, stream)
+    try:
+        fail_with("-".join(["very", "secret"]))
+    except RuntimeError:
+        structlog.get_logger("reconciler.test").exception("turn failed")
+    assert "RuntimeError: broken" in stream.getvalue()
+    assert "very-secret" not in stream.getvalue()
+
+
+def test_configuring_again_does_not_double_the_lines(monkeypatch: pytest.MonkeyPatch):
+    logged(monkeypatch, io.StringIO())
+    assert len(logged(monkeypatch, io.StringIO())) == 1
