@@ -30,7 +30,9 @@ def classes_of_equals(board: Board, offers: Sequence[Candidates]) -> Codes:
         columns.append((candidates.available * 1 + candidates.fatal * 2).astype(np.int32)[None])
         if candidates.listed is not None:
             listed = np.zeros(count, dtype=np.int32)
-            listed[candidates.listed] = 1
+            # Where breaking a constraint is an error, which device the list meets first makes a difference.
+            ordered = bool(candidates.ask.constraints)
+            listed[candidates.listed] = 1 + np.arange(candidates.count) if ordered else 1
             columns.append(listed[None])
     columns += [c.codes[None] for of_claim in board.constraints for c in of_claim]
     _, classes = np.unique(np.concatenate(columns).T, axis=0, return_inverse=True)
