@@ -18,6 +18,7 @@ Tokens = frozenset[Hashable]
 State = Tokens | None
 """match: what all chosen devices have in common; distinct: what any of them has. None: none chosen yet."""
 
+_SCALARS = ("string", "int", "bool", "version")
 _ELEMENT = {"strings": "string", "ints": "int", "bools": "bool", "versions": "version"}
 
 
@@ -34,6 +35,8 @@ class Constraint:
     """Code -> the values it stands for; empty for what cannot be compared"""
     alone: frozenset[int]
     """Codes that nothing can stand beside: lists, while lists are not understood (CON-6)"""
+    plain: bool
+    """Every device has one comparable value or none"""
     _allowed: dict[State, Mask] = field(default_factory=dict, repr=False)
 
     def allowed(self, state: State) -> Mask:
@@ -67,13 +70,16 @@ def compile_constraint(source: DeviceConstraint, fleet: Fleet, rows: Rows, rules
     match = source.match_attribute is not None
     column = fleet.cel.attributes.get((domain, name))
     if column is None:
-        return Constraint(attribute, match, np.full(len(rows), -1, dtype=np.int32), {}, frozenset())
+        return Constraint(
+            attribute, match, np.full(len(rows), -1, dtype=np.int32), {}, frozenset(), plain=True
+        )
     codes = column.codes[rows]
     keys = fleet.words.attribute(Name(domain, name)).keys
     lists = rules.has(LIST_ATTRIBUTES)
     tokens = {code: _tokens(keys[code], lists=lists) for code in np.unique(codes[codes >= 0]).tolist()}
     alone = frozenset(code for code, values in tokens.items() if match and not lists and not values)
-    return Constraint(attribute, match, codes, tokens, alone)
+    plain = all(isinstance(keys[code], tuple) and keys[code][0] in _SCALARS for code in tokens)
+    return Constraint(attribute, match, codes, tokens, alone, plain)
 
 
 def _tokens(key: Hashable, *, lists: bool) -> Tokens:

@@ -16,6 +16,7 @@ from reconciler.allocator.candidates import Candidates
 from reconciler.allocator.equal import classes_of_equals
 from reconciler.allocator.refusal import Fatal, GaveUp
 from reconciler.allocator.state import Board, Choice, State, begin, choose, enter_claim, in_use, viable
+from reconciler.allocator.straight import finish
 from reconciler.objects.plan import Reason
 
 
@@ -54,15 +55,22 @@ class Search:
             if state.results + candidates.count > MAX_RESULTS or candidates.count == 0:
                 self._turned_back = self.pruned
                 continue
-            found = (
-                self._pick(slot, candidates, state, 0, 0)
-                if candidates.listed is None
-                else self._take_all(slot, candidates, state)
-            )
+            found = self._meet(slot, candidates, state)
             if found is not None:
                 return found
             self._turned_back = self.pruned
         return None
+
+    def _meet(self, slot: int, candidates: Candidates, state: State) -> tuple[Choice, ...] | None:
+        if candidates.listed is not None:
+            return self._take_all(slot, candidates, state)
+        if self.pruned and slot + 1 == len(self.slots):
+            rows = finish(self.board, candidates, state)
+            if rows is not None:
+                self._step(len(rows))
+                last = tuple(Choice(slot, candidates, at) for at in rows.tolist())
+                return (*state.chosen, *last) if last else None
+        return self._pick(slot, candidates, state, 0, 0)
 
     def _pick(
         self, slot: int, candidates: Candidates, state: State, chosen: int, start: int
@@ -122,7 +130,7 @@ class Search:
             self._equals = classes_of_equals(self.board, [c for offers in self.offers for c in offers])
         return int(self._equals[at])
 
-    def _step(self) -> None:
-        self.steps += 1
+    def _step(self, devices: int = 1) -> None:
+        self.steps += devices
         if self.steps > self.budget:
             raise GaveUp(f"gave up after {self.budget} steps")

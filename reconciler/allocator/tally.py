@@ -8,7 +8,8 @@ import numpy as np
 
 from kernels.types import Mask, Rows
 from reconciler.allocator.asks import Ask, AskKey
-from reconciler.allocator.candidates import capacity_permits, counters_permit, taints_permit
+from reconciler.allocator.candidates import capacity_permits, counters_permit
+from reconciler.allocator.offers import taints_permit
 from reconciler.allocator.refusal import Fatal
 from reconciler.allocator.sight import look
 from reconciler.inventory.occupancy import Trail

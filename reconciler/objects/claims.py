@@ -46,7 +46,7 @@ class AllocatedDevice(Model):
     binding_conditions: Tuple[Str] = ()
     binding_failure_conditions: Tuple[Str] = ()
     share_id: Str | None = Field(default=None, alias="shareID")
-    consumed_capacity: Map[Quantity] = {}
+    consumed_capacity: Map[Quantity] = Field(default_factory=dict)
     skip_node_operations: Tuple[Str] = ()
 
     @property
@@ -119,8 +119,8 @@ class ResourceClaim(ApiObject):
 class TemplateMetadata(Model):
     """Labels and annotations for the claims made from a template."""
 
-    labels: Map[Str] = {}
-    annotations: Map[Str] = {}
+    labels: Map[Str] = Field(default_factory=dict)
+    annotations: Map[Str] = Field(default_factory=dict)
 
 
 class ResourceClaimTemplateSpec(Model):

@@ -2,6 +2,8 @@
 
 from typing import Literal
 
+from pydantic import Field
+
 from reconciler.objects.meta import ApiObject
 from reconciler.objects.model import Bool, Int, Map, Model, Str, Tuple
 from reconciler.objects.nodeselector import NodeSelector
@@ -62,7 +64,7 @@ class PodSpec(Model):
     """What of a pod decides where its claims can be allocated."""
 
     node_name: Str = ""
-    node_selector: Map[Str] = {}
+    node_selector: Map[Str] = Field(default_factory=dict)
     affinity: Affinity | None = None
     priority: Int | None = None
     scheduling_gates: Tuple[PodSchedulingGate] = ()

@@ -60,8 +60,8 @@ class ObjectMeta(Model):
     uid: Str = ""
     resource_version: Str = ""
     generation: Int | None = None
-    labels: Map[Str] = {}
-    annotations: Map[Str] = {}
+    labels: Map[Str] = Field(default_factory=dict)
+    annotations: Map[Str] = Field(default_factory=dict)
     finalizers: Tuple[Str] = ()
     owner_references: Tuple[OwnerReference] = ()
     creation_timestamp: Str | None = None

@@ -39,7 +39,7 @@ class DeviceToleration(Model):
 class CapacityRequirements(Model):
     """Amounts that a device must have, or give, per capacity key."""
 
-    requests: Map[Quantity] = {}
+    requests: Map[Quantity] = Field(default_factory=dict)
 
 
 class DeviceSubRequest(Model):

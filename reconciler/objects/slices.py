@@ -56,14 +56,14 @@ class CounterSet(Model):
     """Counters that the devices of a pool share."""
 
     name: Str
-    counters: Map[Counter] = {}
+    counters: Map[Counter] = Field(default_factory=dict)
 
 
 class CounterConsumption(Model):
     """What one device draws from one counter set."""
 
     counter_set: Str
-    counters: Map[Counter] = {}
+    counters: Map[Counter] = Field(default_factory=dict)
     compatibility_groups: Tuple[Str] = ()
 
 
@@ -80,8 +80,8 @@ class Device(Model):
     """One device of a slice."""
 
     name: Str
-    attributes: Map[DeviceAttribute] = {}
-    capacity: Map[DeviceCapacity] = {}
+    attributes: Map[DeviceAttribute] = Field(default_factory=dict)
+    capacity: Map[DeviceCapacity] = Field(default_factory=dict)
     consumes_counters: Tuple[CounterConsumption] = ()
     node_name: Str | None = None
     node_selector: NodeSelector | None = None

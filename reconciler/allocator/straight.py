@@ -1,0 +1,49 @@
+"""The plain ending of a search: the last request, when nothing it takes changes what else it could take.
+
+Without counters, shares, errors and `distinctAttribute`, the devices that first fit would end with
+can be read off the masks. The same answer as the search, without its steps.
+"""
+
+import numpy as np
+
+from kernels.types import Codes, Mask, Rows
+from reconciler.allocator.candidates import Candidates
+from reconciler.allocator.state import Board, State, viable
+
+
+def finish(board: Board, candidates: Candidates, state: State) -> Rows | None:
+    """(count,) the devices the search would choose for the last request; empty if there are not enough.
+
+    None if it takes a search to tell.
+    """
+    ask = candidates.ask
+    constraints = [board.constraints[ask.claim][number] for number in ask.constraints]
+    if len(constraints) > 1 or not all(c.match and c.plain for c in constraints):
+        return None
+    if candidates.fatal.any():
+        return None
+    possible = viable(board, state, candidates)
+    if (possible & _entangled(board)).any():
+        return None
+    rows = np.flatnonzero(possible)
+    if not constraints or state.constraints[ask.constraints[0]] is not None:
+        # A value that earlier requests agreed on has narrowed the devices already.
+        return rows[: candidates.count] if len(rows) >= candidates.count else rows[:0]
+    return _first_with_enough(rows, constraints[0].codes[rows], candidates.count)
+
+
+def _first_with_enough(rows: Rows, values: Codes, count: int) -> Rows:
+    """The first `count` of `rows` (m,) that share a value, the value that comes first winning."""
+    for at in range(len(rows) - count + 1):
+        same = rows[at:][values[at:] == values[at]]
+        if len(same) >= count:
+            return same[:count]
+    return rows[:0]
+
+
+def _entangled(board: Board) -> Mask:
+    """(n,) devices that draw from counters or can be shared: taking one may change what else fits."""
+    known: Mask | None = board.view.memo.get(_entangled)
+    if known is None:
+        known = board.view.memo[_entangled] = board.shared | (board.sets >= 0).any(axis=1)
+    return known
