@@ -67,6 +67,7 @@ def _node(name: str, labels: Mapping[str, str]) -> Node:
 def _reaches(selector: NodeSelector, nodes: Iterable[Node]) -> bool:
     """Whether any node is selected. A selector that cannot be read is left to the decision to report."""
     try:
+        selector.check()
         return any(selector.matches(node.key.name, node.metadata.labels) for node in nodes)
     except Rejected:
         return True

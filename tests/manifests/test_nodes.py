@@ -136,6 +136,9 @@ def test_a_later_term_is_used_where_the_first_cannot_be():
     assert assumed_labels(device) == {"z": "true"}
 
 
-def test_a_selector_that_cannot_be_read_is_left_to_the_decision():
-    found = picture([node("n1")], [by_selector(("a", "Is", "b"))])
-    assert (found.assumed, found.unmatched) == (None, ())
+@pytest.mark.parametrize("requirement", [("a", "Is", "b"), ("a", "Gt", "b"), ("a", "In")])
+@pytest.mark.parametrize("described", [[], [node("n1")]])
+def test_a_selector_that_cannot_be_read_is_left_to_the_decision(
+    requirement: tuple[Any, ...], described: list[Node]
+):
+    assert picture(described, [by_selector(requirement)]).unmatched == ()
