@@ -9,13 +9,7 @@ from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import Field, ValidationError, field_validator
-from pydantic_settings import (
-    BaseSettings,
-    InitSettingsSource,
-    NoDecode,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-)
+from pydantic_settings import BaseSettings, EnvSettingsSource, NoDecode, SettingsConfigDict
 
 from reconciler.errors import Rejected
 
@@ -101,21 +95,8 @@ class Settings(BaseSettings):
 def load(flags: Mapping[str, Any], file: Path | None) -> Settings:
     """Settings from flags, the environment and a YAML file. Raises Rejected, naming the field."""
     written = _read(file) if file is not None else {}
-
-    class FromFile(Settings):
-        @classmethod
-        def settings_customise_sources(
-            cls,
-            settings_cls: type[BaseSettings],
-            init_settings: PydanticBaseSettingsSource,
-            env_settings: PydanticBaseSettingsSource,
-            dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - called by name
-            file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
-        ) -> tuple[PydanticBaseSettingsSource, ...]:
-            return init_settings, env_settings, InitSettingsSource(settings_cls, written)
-
     try:
-        return FromFile(**flags)
+        return Settings(**{**written, **EnvSettingsSource(Settings)(), **flags})
     except ValidationError as exc:
         problem = exc.errors(include_url=False, include_context=False)[0]
         where = ".".join(map(str, problem["loc"]))
