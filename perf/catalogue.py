@@ -1,8 +1,11 @@
 """All workloads, by name."""
 
 from perf.workload import Workload
-from perf.workloads import gpus, mig
+from perf.workloads import alternatives, churn, gpus, impossible, mig, network
+
+_FAMILIES = (mig, gpus, network, alternatives, churn, impossible)
 
 WORKLOADS: dict[str, Workload] = {
-    workload.name: workload for family in (mig, gpus) for workload in family.WORKLOADS
+    workload.name: workload for family in _FAMILIES for workload in family.WORKLOADS
 }
+"""In the order in which they are listed and run"""

@@ -4,11 +4,13 @@ from collections import Counter
 
 import pytest
 
-from perf.fleets import gpus, mig
+from perf.fleets import gpus, mig, nics, torus
 
 FLEETS = {
     "mig": lambda: mig.fleet(2),
     "gpus": lambda: gpus.fleet(3),
+    "torus": lambda: torus.fleet(9),
+    "nics": lambda: nics.fleet(2),
 }
 
 
@@ -44,6 +46,16 @@ def test_a_node_of_a100_publishes_26_devices_a_gpu_in_five_slices():
     found = slices(mig.fleet(1))
     assert len(found) == 5
     assert sum(len(thing["spec"].get("devices", [])) for thing in found) == 8 * 26
+
+
+def test_a_torus_publishes_every_sub_slice_at_every_place_and_knows_its_hosts():
+    devices = [device for thing in slices(torus.fleet(1)) for device in thing["spec"].get("devices", [])]
+    assert len(devices) == 32 * 5 + 8 + 1
+    for device in devices:
+        (term,) = device["nodeSelector"]["nodeSelectorTerms"]
+        hosts = term["matchExpressions"][0]["values"]
+        assert len(set(hosts)) == len(hosts) == device["attributes"]["hosts"]["int"]
+        assert set(device["consumesCounters"][0]["counters"]) == set(hosts)
 
 
 def test_a_fleet_is_the_same_every_time():
