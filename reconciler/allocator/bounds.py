@@ -146,8 +146,10 @@ def _least_drawn(board: Board, candidates: Candidates, mask: Mask, within: Mask 
     """(s, C) the least that one ask must draw of each counter."""
     least = np.zeros_like(board.left)
     rows = np.flatnonzero(mask if within is None else mask & within)
-    # A device that is shared may have drawn already; it counts as drawing nothing.
-    sets = np.where(board.shared[rows, None], -1, board.sets[rows])
+    # A device that is shared may have drawn already, as has one of which shares are held, though it may
+    # be published as dedicated since; it counts as drawing nothing.
+    drawn = board.shared[rows] | board.world.occupancy.sharing[board.rows[rows]]
+    sets = np.where(drawn[:, None], -1, board.sets[rows])
     drawing = np.bincount(sets[sets >= 0], minlength=len(board.left))
     for number in np.flatnonzero(drawing > len(rows) - candidates.count).tolist():
         at, k = np.nonzero(sets == number)
