@@ -115,13 +115,16 @@ class Search:
 
     def _check_constraints(self, candidates: Candidates, state: State, at: int) -> None:
         """SEL-6: mode All must not fail by a constraint if nothing else stood against the device."""
-        ask = candidates.ask
-        if not (candidates.available & state.fit & ~in_use(state, candidates))[at]:
+        ask, board = candidates.ask, self.board
+        if board.world.occupancy.held[board.rows[at]] and not ask.admin:
+            return
+        # What shares have consumed does not excuse it: that is tested after constraints.
+        if not (candidates.offer.suitable & state.fit & ~in_use(state, candidates))[at]:
             return
         for number in ask.constraints:
-            constraint = self.board.constraints[ask.claim][number]
+            constraint = board.constraints[ask.claim][number]
             if not constraint.allowed(state.constraints[number])[at]:
-                device = self.board.world.fleet.id_of(int(self.board.rows[at]))
+                device = board.world.fleet.id_of(int(board.rows[at]))
                 broken = f"{device} breaks the constraint on {constraint.attribute}"
                 raise Fatal(Reason.CONSTRAINT_VIOLATED, f"request {ask.name} wants all devices; {broken}")
 
