@@ -11,7 +11,7 @@ from reconciler.allocator.result import plans
 from reconciler.allocator.search import Search
 from reconciler.allocator.state import Choice, set_up
 from reconciler.errors import Rejected
-from reconciler.inventory.snapshot import Snapshot
+from reconciler.inventory.snapshot import Snapshot, View
 from reconciler.objects.plan import Plan, Reason
 
 
@@ -56,8 +56,7 @@ def attempt(
     try:
         view = world.topology.view(node)
         board = set_up(asked, view, world)
-        offers = [[find_candidates(ask, view, world) for ask in slot.asks] for slot in asked.slots]
-        _check_minimum(asked, offers)
+        offers = _offers(asked, view, world)
         search = Search(board, asked.slots, offers, steps, pruned)
         chosen = search.run()
         if chosen is not None:
@@ -76,19 +75,27 @@ def attempt(
     return NotFound(None, "the devices do not suffice", search.steps)
 
 
-def _check_minimum(asked: Asked, offers: list[list[Candidates]]) -> None:
-    """PREP-9: a claim that needs too many devices whatever is chosen is an error."""
+def _offers(asked: Asked, view: View, world: Snapshot) -> list[list[Candidates]]:
+    """What the node offers to every alternative of every slot, claim by claim.
+
+    Raises Fatal where mode All finds something wrong (PREP-8), and for a claim that needs too many devices
+    whatever is chosen (PREP-9), whichever comes first.
+    """
+    offers: list[list[Candidates]] = []
     for at, claim in enumerate(asked.claims):
-        least = sum(
-            min(candidates.count for candidates in of_slot)
-            for slot, of_slot in zip(asked.slots, offers, strict=True)
+        mine = [
+            [find_candidates(ask, view, world) for ask in slot.asks]
+            for slot in asked.slots
             if slot.claim == at
-        )
+        ]
+        least = sum(min(candidates.count for candidates in of_slot) for of_slot in mine)
         if least > MAX_RESULTS:
             raise Fatal(
                 Reason.TOO_MANY_DEVICES,
                 f"claim {claim.key} needs at least {least} devices; a claim can hold {MAX_RESULTS}",
             )
+        offers += mine
+    return offers
 
 
 def _rank(asked: Asked, chosen: tuple[Choice, ...]) -> int:
