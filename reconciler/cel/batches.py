@@ -41,19 +41,40 @@ def batch(node: Node, emitter: Emitter, overloads: Mapping[int, tuple[Overload, 
         return None
     constants = [emitter.constant(argument) for argument in node.arguments]
     variable = [place for place, constant in enumerate(constants) if constant is None]
-    if len(variable) != 1 or len(constants) > 2:
+    if len(variable) != 1 or variable[0] > 1 or (variable[0] == 1 and len(constants) > 2):
         return None
-    inner = batch(node.arguments[variable[0]], emitter, overloads)
+    argument, column_left = node.arguments[variable[0]], variable[0] == 0
+    if node.member and column_left and _reads_option(argument):
+        return _OF_PRESENT.get(node.function)
+    inner = batch(argument, emitter, overloads)
     if inner is None:
         return None
     fixed = [constant[0] for constant in constants if constant is not None]
     if node.function in ("_==_", "_!=_"):
-        return _equality(inner, fixed[0], node.function == "_==_", variable[0] == 0)
+        return _equality(inner, fixed[0], wanted=node.function == "_==_", column_left=column_left)
+    if node.function == "includes":  # of a single value, which is all that equality takes here
+        return _equality(inner, fixed[0], wanted=True, column_left=True) if column_left else None
     if node.function == "_in_":
-        return _membership(inner, fixed[0]) if variable[0] == 0 else None
-    if node.function in PATTERNED and variable[0] == 1:
+        return _membership(inner, fixed[0]) if column_left else None
+    if node.function in PATTERNED and not column_left:
         return None
-    return _call(inner, overloads.get(id(node), ()), fixed, variable[0] == 0)
+    return _call(inner, overloads.get(id(node), ()), fixed, column_left)
+
+
+_OF_PRESENT: Mapping[str, Batch] = {
+    "hasValue": lambda values: [True] * len(values),
+    "value": lambda values: values,
+    "orValue": lambda values: values,
+}
+"""What members of an optional value give where it is present, as it is for each value of a column."""
+
+
+def _reads_option(node: Node) -> bool:
+    """Whether the node is the optional value of a column: `device.attributes["d"].?x`."""
+    found = path(node)
+    if not isinstance(node, Select | Index) or found is None or len(found[1]) != 2:
+        return False
+    return node.optional and _reads_value(node.operand, keys=1)
 
 
 def _is_single(node: Node) -> bool:
@@ -79,7 +100,7 @@ def _kind(values: Sequence[Value]) -> type:
     return kinds.pop()
 
 
-def _equality(inner: Batch, constant: Value, wanted: bool, column_left: bool) -> Batch:
+def _equality(inner: Batch, constant: Value, *, wanted: bool, column_left: bool) -> Batch:
     other = type(constant)
 
     def run(values: Sequence[Value]) -> Sequence[Value]:
