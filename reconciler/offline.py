@@ -25,7 +25,7 @@ from reconciler.objects.core import Node, Pod
 from reconciler.objects.meta import ApiObject, ObjectKey, PoolID
 from reconciler.objects.plan import Granted, Unsatisfied
 from reconciler.objects.semantics import Semantics
-from reconciler.objects.slices import ResourceSlice
+from reconciler.objects.slices import ResourceSlice, ResourceSliceSpec
 from reconciler.objects.taintrules import DeviceTaintRule
 from reconciler.reconcile.placement import candidates
 from reconciler.reconcile.units import is_live
@@ -58,6 +58,8 @@ class Report:
     held: tuple[ObjectKey, ...]
     """Claims that were allocated before"""
     nodes: NodePicture
+    nowhere: tuple[str, ...]
+    """Slices that no node can use, since they say nothing about nodes"""
     unusable: Mapping[PoolID, str]
     """Pools from which no device is given on some node, because slices are missing or contradict, and why"""
     written: Mapping[ObjectKey, Mapping[str, Any]]
@@ -130,6 +132,7 @@ class _Run:
         self._held: dict[ObjectKey, Allocation] = {}
         self._answers: list[Answer] = []
         self._nodes = picture(bundle.of(Node), bundle.of(ResourceSlice))
+        self._nowhere = tuple(s.key.name for s in bundle.of(ResourceSlice) if _nowhere(s.spec))
         for kind in (ResourceSlice, DeviceClass, DeviceTaintRule):
             self._tell(bundle.of(kind))
         self._tell(self._nodes.nodes)
@@ -142,7 +145,9 @@ class _Run:
 
     def report(self) -> Report:
         written = {key: entry.raw for key, entry in self.claims.items()}
-        return Report(tuple(self._answers), self._before, self._nodes, self._unusable(), written)
+        return Report(
+            tuple(self._answers), self._before, self._nodes, self._nowhere, self._unusable(), written
+        )
 
     def _unusable(self) -> Mapping[PoolID, str]:
         topology = self._store.snapshot().topology
@@ -238,6 +243,11 @@ class _Run:
         raw = claim_from_template(pod, entry, source.raw)
         self.claims[key] = Entry(source.origin, raw, reading.typed(raw), source.number)
         return ""
+
+
+def _nowhere(spec: ResourceSliceSpec) -> bool:
+    placed = spec.node_name or spec.all_nodes or spec.per_device_node_selection
+    return not placed and spec.node_selector is None
 
 
 def _bounds(pod: Pod, held: Sequence[Allocation]) -> str:

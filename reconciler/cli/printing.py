@@ -92,6 +92,9 @@ def _claims(count: int) -> str:
 
 def notes(report: Report) -> Iterator[str]:
     """What a reader of the answers has to know about pools and nodes."""
+    if report.nowhere:
+        fields = "nodeName, nodeSelector, allNodes, perDeviceNodeSelection"
+        yield f"slices that no node can use, for want of one of {fields}: {_some(report.nowhere)}"
     for pool, problem in report.unusable.items():
         yield f"pool {pool} is not usable: {problem}"
     yield from _node_notes(report.nodes)

@@ -7,6 +7,7 @@ from pydantic import ValidationError
 
 from reconciler.errors import Malformed
 from reconciler.legacy import v1beta1
+from reconciler.legacy.slips import refuse_slips
 from reconciler.objects.claims import DeviceClass, ResourceClaim, ResourceClaimTemplate
 from reconciler.objects.core import Node, Pod
 from reconciler.objects.meta import ApiObject
@@ -70,8 +71,7 @@ def to_v1(raw: Mapping[str, Any]) -> Mapping[str, Any]:
         raw = _TO_V1[kind](raw, subject)
     elif kind in _TO_V1:
         v1beta1.refuse_in_v1(raw, subject)
-    elif kind == "Pod":
-        _refuse_source(raw, subject)
+    refuse_slips(raw, subject)
     return {**raw, "apiVersion": served[0]}
 
 
@@ -81,16 +81,6 @@ def typed(raw: Mapping[str, Any]) -> ApiObject:
         return MODELS[raw["kind"]].model_validate(raw)
     except ValidationError as exc:
         raise refusal(subject_of(raw), exc) from exc
-
-
-def _refuse_source(raw: Mapping[str, Any], subject: str) -> None:
-    """Raise Malformed for a pod as it was written up to 1.30; a server would drop the field unseen."""
-    spec = raw.get("spec")
-    entries = spec.get("resourceClaims") if isinstance(spec, Mapping) else None
-    for number, entry in enumerate(entries if isinstance(entries, list) else ()):
-        if isinstance(entry, Mapping) and "source" in entry:
-            field = f"spec.resourceClaims[{number}].source"
-            raise Malformed(subject, field, "was dropped in 1.31; move what is below it up to the entry")
 
 
 def subject_of(raw: Mapping[str, Any]) -> str:

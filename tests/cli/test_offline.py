@@ -220,6 +220,13 @@ def test_a_pool_with_slices_missing_is_named_with_what_is_missing():
     }
 
 
+def test_a_slice_that_says_nothing_about_nodes_is_named():
+    """The allocator passes over it without a word, as upstream does (POOL-3)."""
+    report = decided(gpus("n1").replace("  nodeName: n1\n", ""), gpus("n2"), claim("a", 1))
+    assert report.nowhere == ("n1-gpus",)
+    assert devices(report) == {"a": ["n2/gpu-0"]}
+
+
 def test_slices_of_an_older_generation_do_not_count():
     old, new = gpus("n1", 4, generation=1, name="old"), gpus("n1", 1, generation=2, name="new")
     report = decided(old, new, claim("a"), claim("b"))

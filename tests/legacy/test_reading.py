@@ -195,6 +195,50 @@ def test_what_is_not_read_stays_in_the_converted_object():
     assert to_v1(raw) == {**CLAIM, "extra": {"kept": True}}
 
 
+@pytest.mark.parametrize(
+    ("raw", "path", "value", "line"),
+    [
+        (
+            CLAIM,
+            "spec",
+            {"spec": CLAIM["spec"]},
+            "spec.spec: is for a ResourceClaimTemplate; move it up in a claim",
+        ),
+        (
+            CLAIM,
+            "spec.devices.requests.0.exactly.selectors",
+            [{"cel": {"expression": "true"}}, {"cel": None, "expression": "true"}],
+            "spec.devices.requests[0].exactly.selectors[1].expression: "
+            "belongs under `cel`; indent it further",
+        ),
+        (
+            CLAIM,
+            "spec.devices.requests.0",
+            {
+                "name": "r",
+                "firstAvailable": [{"name": "a"}, {"name": "b", "selectors": [{"expression": "true"}]}],
+            },
+            "spec.devices.requests[0].firstAvailable[1].selectors[0].expression: "
+            "belongs under `cel`; indent it further",
+        ),
+    ],
+)
+def test_a_field_at_the_wrong_level_is_refused_with_the_right_one(
+    raw: dict[str, Any], path: str, value: Any, line: str
+):
+    """A server would drop it: the claim would ask for nothing, or its selector be of an unknown kind."""
+    assert refusal_of(changed(raw, path, value)) == f"ResourceClaim ns/c: {line}"
+
+
+@pytest.mark.parametrize(("kind", "path"), [("DeviceClass", "spec"), ("ResourceClaimTemplate", "spec.spec")])
+def test_the_selectors_of_classes_and_templates_are_looked_at_too(kind: str, path: str):
+    selectors = {"selectors": [{"cel": None, "expression": "true"}]}
+    inside = {"spec": {"devices": {"requests": [{"name": "r", "exactly": selectors}]}}}
+    raw = {**CLAIM, "kind": kind, "spec": selectors if kind == "DeviceClass" else inside}
+    way = "selectors" if kind == "DeviceClass" else "devices.requests[0].exactly.selectors"
+    assert f": {path}.{way}[0].expression: belongs under `cel`" in refusal_of(raw)
+
+
 def test_a_pod_in_the_shape_before_1_31_is_refused():
     spec = {"resourceClaims": [{"name": "a", "resourceClaimName": "b"}, {"name": "c", "source": {}}]}
     line = refusal_of({**POD, "spec": spec})
