@@ -1,0 +1,82 @@
+"""What each kernel means, in plain loops over plain integers. Slow, and meant to be seen through."""
+
+from collections.abc import Sequence
+from itertools import combinations, product
+
+Row = Sequence[int]
+Table = Sequence[Row]
+
+
+def fits(left: Table, table: Table, sets: Table, draws: Table) -> list[bool]:
+    """Whether each device finds, in every set it draws from, what it wants of every counter."""
+    answers = []
+    for of_device, rows in zip(sets, draws, strict=True):
+        fine = True
+        for chosen, row in zip(of_device, rows, strict=True):
+            if chosen < 0:
+                continue
+            for wanted, there in zip(table[row], left[chosen], strict=True):
+                if wanted != 0 and wanted > there:
+                    fine = False
+        answers.append(fine)
+    return answers
+
+
+def drawn(size: int, table: Table, sets: Table, draws: Table) -> list[list[int]]:
+    """The sum of all draws, set by set and counter by counter."""
+    width = len(table[0]) if table else 0
+    total = [[0] * width for _ in range(size)]
+    for of_device, rows in zip(sets, draws, strict=True):
+        for chosen, row in zip(of_device, rows, strict=True):
+            if chosen >= 0:
+                for counter in range(width):
+                    total[chosen][counter] += table[row][counter]
+    return total
+
+
+def take(left: Table, table: Table, sets: Row, draws: Row) -> list[list[int]]:
+    """What one device leaves behind."""
+    after = [list(row) for row in left]
+    for chosen, row in zip(sets, draws, strict=True):
+        if chosen >= 0:
+            for counter, amount in enumerate(table[row]):
+                after[chosen][counter] -= amount
+    return after
+
+
+def rows_of(codes: Sequence[Row], code: int) -> list[int]:
+    """The rows in which a code occurs, once for each time that it does."""
+    return [row for row, entries in enumerate(codes) for entry in entries if entry == code]
+
+
+def cheapest(draw: Table, idle: int, need: int, width: int) -> list[int]:
+    """The least of each counter over every choice of `need` devices; the idle ones draw nothing."""
+    choices = list(combinations([*draw, *([0] * width for _ in range(idle))], need))
+    return [min(sum(row[counter] for row in chosen) for chosen in choices) for counter in range(width)]
+
+
+def matching(wanted: Row, options: Sequence[Sequence[bool]], room: Row) -> int:
+    """The most devices that any way of handing them out gives, out of all ways there are."""
+    places = [
+        [None, *(kind for kind in range(len(room)) if options[request][kind])]
+        for request, count in enumerate(wanted)
+        for _ in range(count)
+    ]
+    best = 0
+    for chosen in product(*places):
+        given = [kind for kind in chosen if kind is not None]
+        if all(given.count(kind) <= room[kind] for kind in set(given)):
+            best = max(best, len(given))
+    return best
+
+
+def lowest(values: Table, groups: Row, size: int, width: int) -> list[list[int]]:
+    """The least of each column in each group, zero for groups without rows."""
+    members = [[row for row, group in zip(values, groups, strict=True) if group == g] for g in range(size)]
+    return [[min((row[c] for row in rows), default=0) for c in range(width)] for rows in members]
+
+
+def common(codes: Row, groups: Row, size: int) -> list[int]:
+    """The one code of each group, -1 where there is none or more than one."""
+    members = [{code for code, group in zip(codes, groups, strict=True) if group == g} for g in range(size)]
+    return [next(iter(found)) if len(found) == 1 else -1 for found in members]

@@ -1,0 +1,81 @@
+"""Counters left, and who still fits, against plain loops."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernels.fit import drawn, fits, take
+from tests.kernels import reference
+from tests.kernels.arrays import EXTREME, Drawing, amounts, codes, drawings, untouched
+
+SMALL = st.integers(-5, 5)
+HUGE = st.sampled_from([0, 1, 2**40, EXTREME // 40])
+"""Amounts of which as many as a drawing has can be added without leaving int64."""
+
+
+@given(drawings())
+def test_fits_is_the_plain_definition(world: Drawing):
+    """Also where the difference of what is left and what is wanted would leave int64."""
+    found = untouched(fits, *world.arrays())
+    assert found.dtype == np.bool_
+    assert found.tolist() == reference.fits(world.left, world.table, world.sets, world.draws)
+
+
+@given(drawings(wanted=SMALL | HUGE))
+def test_drawn_is_the_plain_definition(world: Drawing):
+    _, table, sets, draws = world.arrays()
+    found = untouched(drawn, len(world.left), table, sets, draws)
+    assert found.dtype == np.int64
+    assert found.tolist() == reference.drawn(len(world.left), world.table, world.sets, world.draws)
+
+
+@given(drawings(left=SMALL | HUGE, wanted=SMALL | HUGE))
+def test_take_is_the_plain_definition(world: Drawing):
+    left, table, sets, draws = world.arrays()
+    for of_device, rows in zip(sets, draws, strict=True):
+        found = untouched(take, left, table, of_device, rows)
+        assert found.tolist() == reference.take(world.left, world.table, of_device.tolist(), rows.tolist())
+        assert not np.shares_memory(found, left)
+
+
+@given(drawings(left=SMALL | HUGE, wanted=SMALL | HUGE))
+def test_taking_one_by_one_leaves_what_drawing_together_does(world: Drawing):
+    left, table, sets, draws = world.arrays()
+    after = left
+    for of_device, rows in zip(sets, draws, strict=True):
+        after = take(after, table, of_device, rows)
+    assert (after == left - drawn(len(left), table, sets, draws)).all()
+
+
+def test_a_device_that_wants_nothing_of_an_exhausted_counter_fits():
+    left, table = amounts([[-1, 2]], 2), amounts([[0, 2]], 2)
+    assert fits(left, table, codes([[0]], 1), codes([[0]], 1)).tolist() == [True]
+
+
+def test_a_device_that_draws_from_no_set_fits():
+    left, table = amounts([[-1]], 1), amounts([[1]], 1)
+    assert fits(left, table, codes([[-1]], 1), codes([[-1]], 1)).tolist() == [True]
+
+
+def test_the_largest_amount_fits_only_into_itself():
+    left, table = amounts([[EXTREME], [EXTREME - 1], [-EXTREME]], 1), amounts([[EXTREME]], 1)
+    found = fits(left, table, codes([[0], [1], [2]], 1), codes([[0], [0], [0]], 1))
+    assert found.tolist() == [True, False, False]
+
+
+def test_a_set_that_is_named_twice_is_drawn_from_twice():
+    table, sets, draws = amounts([[2]], 1), codes([[0, 0]], 2), codes([[0, 0]], 2)
+    assert drawn(1, table, sets, draws).tolist() == [[4]]
+    assert take(amounts([[5]], 1), table, sets[0], draws[0]).tolist() == [[1]]
+
+
+def test_without_devices_there_is_nothing_to_say():
+    nobody = codes([], 2)
+    assert fits(amounts([[1]], 1), amounts([[1]], 1), nobody, nobody).tolist() == []
+    assert drawn(1, amounts([[1]], 1), nobody, nobody).tolist() == [[0]]
+
+
+def test_without_sets_every_device_fits():
+    none = codes([[], []], 0)
+    assert fits(amounts([], 0), amounts([], 0), none, none).tolist() == [True, True]
+    assert drawn(0, amounts([], 3), none, none).shape == (0, 3)
