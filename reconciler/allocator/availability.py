@@ -30,9 +30,12 @@ class Available:
     mask: Mask
     """(D,)"""
     per_node: Amounts
-    """(N,) by the fleet's code of the node, devices that belong to one node"""
+    """(N + 1,) by the fleet's code of the node, devices that belong to one node; none for the last, which
+    stands for nodes that no device belongs to"""
     spanning: int
     """Devices that belong to no single node"""
+    failing: Mask
+    """(N + 1,) nodes that may meet an error, whether the device is in use or not"""
     trail: Trail
     serial: int
     values: dict[Name, Amounts]
@@ -97,8 +100,9 @@ def _count(ask: Ask, world: Snapshot) -> Available:
         sight=sight,
         admin=ask.admin,
         mask=mask,
-        per_node=np.bincount(nodes[nodes >= 0], minlength=len(fleet.words.nodes.values)),
+        per_node=np.bincount(nodes[nodes >= 0], minlength=len(fleet.words.nodes.values) + 1),
         spanning=int(np.count_nonzero(nodes < 0)),
+        failing=_failing(sight, fleet),
         trail=world.occupancy.trail,
         serial=world.occupancy.serial,
         values={},
@@ -110,3 +114,19 @@ def _judge(sight: Sight, world: Snapshot, rows: Rows, *, admin: bool) -> Mask:
     occupancy = world.occupancy
     could = (sight.true[rows] & (occupancy.fits[rows] | occupancy.sharing[rows])) | sight.error[rows]
     return could if admin else could & ~occupancy.held[rows]
+
+
+def _failing(sight: Sight, fleet: Fleet) -> Mask:
+    """(N + 1,) nodes that have a device on which the selectors fail."""
+    failing = np.zeros(len(fleet.words.nodes.values) + 1, dtype=np.bool_)
+    rows = np.flatnonzero(sight.error)
+    nodes = fleet.codes["node"][rows]
+    failing[nodes[nodes >= 0]] = True
+    # A slice that selects nodes per device makes its nodes look at each other's devices (SEL-4).
+    if (nodes < 0).any() or any(
+        block.slice.spec.per_device_node_selection
+        for at in np.unique(fleet.pool_of[rows]).tolist()
+        for block in fleet.pools[at].blocks
+    ):
+        failing[:] = True
+    return failing

@@ -58,23 +58,29 @@ def allocate(
 
 
 def _plausible(asked: Asked, nodes: Iterable[str] | None, world: Snapshot) -> tuple[int, Iterator[str]]:
-    """How many nodes there are to consider, and in name order those that counting cannot exclude."""
+    """How many nodes there are to consider, and in name order those that counting cannot exclude.
+
+    A node where selectors fail on a device is never excluded, so that the error is met and reported.
+    """
     topology = world.topology
     possible = np.ones(len(topology.order), dtype=np.bool_)
     if nodes is not None:
         chosen = set(nodes)
         possible = np.array([name in chosen for name in topology.order], dtype=np.bool_)
     considered = int(np.count_nonzero(possible))
-    named = topology.order_codes >= 0
+    codes = np.maximum(topology.order_codes, -1)
+    failing = np.zeros(len(possible), dtype=np.bool_)
+    enough = np.ones(len(possible), dtype=np.bool_)
     for slot in asked.slots:
-        if any(ask.all for ask in slot.asks):
-            continue  # wanting all may be met by any number of devices
         have = np.zeros(len(possible), dtype=np.int64)
         for ask in slot.asks:
             there = available(ask, world)
-            have += np.where(named, there.per_node[topology.order_codes], 0) + there.spanning
-        possible &= have >= min(ask.source.wanted for ask in slot.asks)
+            failing |= there.failing[codes]
+            have += there.per_node[codes] + there.spanning
+        if not any(ask.all for ask in slot.asks):  # wanting all may be met by any number of devices
+            enough &= have >= min(ask.source.wanted for ask in slot.asks)
     tied = nodes_with_a_value(asked, world)
     if tied is not None:
-        possible &= named & tied[topology.order_codes]
+        enough &= tied[codes]
+    possible &= enough | failing
     return considered, (topology.order[at] for at in np.flatnonzero(possible).tolist())

@@ -40,11 +40,16 @@ _scalars: WeakKeyDictionary[Fleet, dict[Name, tuple[int, bool]]] = WeakKeyDictio
 
 
 def nodes_with_a_value(asked: Asked, world: Snapshot) -> Mask | None:
-    """(N,) by the fleet's code, nodes that the constraints leave possible; None if they exclude none.
+    """(N + 1,) by the fleet's code, nodes that the constraints leave possible; None if they exclude none.
 
-    Nothing is excluded while some device is an error, since the error has to be met.
+    The last stands for nodes that no device belongs to.
+
+    Nothing is excluded while some device is an error, since the error has to be met; nor while shares are
+    held of a device that is published as dedicated since, whose counters are drawn already.
     """
     if any(look(ask, world.fleet).error.any() for slot in asked.slots for ask in slot.asks):
+        return None
+    if np.any(world.occupancy.sharing & ~world.fleet.shared):
         return None
     possible: Mask | None = None
     for name, asks in _ties(asked, world.fleet):
@@ -83,7 +88,7 @@ def _scalar(name: Name, fleet: Fleet) -> bool:
 
 def _nodes(name: Name, asks: Sequence[Ask], world: Snapshot) -> Mask | None:
     fleet = world.fleet
-    nodes = np.zeros(len(fleet.words.nodes.values), dtype=np.bool_)
+    nodes = np.zeros(len(fleet.words.nodes.values) + 1, dtype=np.bool_)
     if name not in fleet.cel.attributes:
         return nodes
     ties = [_tie(ask, name, fleet) for ask in asks]
