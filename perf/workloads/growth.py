@@ -1,0 +1,193 @@
+"""From a listing to the first decision, from one changed slice to a right picture, and both by fleet size."""
+
+import json
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from time import perf_counter
+
+from perf.deciding import Decider, audit, typed
+from perf.fleets import gpus, mig
+from perf.fleets.objects import Json
+from perf.workload import Curve, Figure, Outcome, Progress, Size, Workload, latencies, rate
+from perf.workloads.gpus import drawn_counts, gpu_claim
+from perf.workloads.mig import partition_claim
+from reconciler.allocator import allocate
+from reconciler.cel.program import compile_selector
+from reconciler.cluster.cursor import interpret
+from reconciler.cluster.decoding import decode
+from reconciler.cluster.kinds import PAGE, Resource
+from reconciler.inventory.store import Store
+from reconciler.legacy.reading import read
+from reconciler.objects.changes import Changed, Refused, Replaced
+from reconciler.objects.meta import ApiObject
+from reconciler.objects.plan import Granted
+from reconciler.objects.semantics import Semantics
+from reconciler.objects.slices import ResourceSlice
+
+PLURAL = {"ResourceSlice": "resourceslices", "DeviceClass": "deviceclasses", "Node": "nodes"}
+
+
+class Stopwatch:
+    """Seconds spent, by part."""
+
+    def __init__(self) -> None:
+        self.parts: dict[str, float] = {}
+        self._last = perf_counter()
+
+    def begin(self) -> None:
+        """Forget what went by since the last part."""
+        self._last = perf_counter()
+
+    def lap(self, part: str) -> None:
+        """Everything since the last part was this one."""
+        now = perf_counter()
+        self.parts[part] = self.parts.get(part, 0.0) + now - self._last
+        self._last = now
+
+
+def cold_start(size: Size, progress: Progress) -> Outcome:
+    """Pages of a listing as bytes until the first claim is decided, the parser of selectors included."""
+    listings = list(_listings(mig.fleet(size["nodes"])))
+    claim = partition_claim(0, "3g.20gb")
+    watch = Stopwatch()
+    store = Store(Semantics())
+    for number, (resource, pages) in enumerate(listings):
+        objects: list[ApiObject] = []
+        watch.begin()
+        for page in pages:
+            items, mark = decode(page)
+            watch.lap("decode")
+            for item in items["items"]:
+                found = interpret(item, mark, resource, read)
+                assert not isinstance(found, Refused)
+                objects.append(found)
+            watch.lap("read")
+        store.apply(Replaced(resource.kind, tuple(objects), ()))
+        watch.lap("apply")
+        progress(number + 1, len(listings) + 1)
+    watch.begin()
+    world = store.snapshot()
+    watch.lap("picture")
+    outcome = allocate([claim], world)
+    watch.lap("decision")
+    assert isinstance(outcome, Granted)
+    progress(1, 1)
+    parts = [Figure(part, seconds, "s") for part, seconds in watch.parts.items()]
+    return Outcome([Figure("list to first decision", sum(watch.parts.values()), "s"), *parts])
+
+
+def delta(size: Size, progress: Progress) -> Outcome:
+    """One slice changes; time until the picture, the masks of all profiles and a decision are right again."""
+    decider = Decider.over(mig.fleet(size["nodes"]))
+    store = decider.store
+    selectors = [compile_selector(mig.profile_is(profile)) for profile in mig.PROFILES]
+    slices = sorted((s for s in store.slices if s.spec.devices), key=lambda s: s.key.name)
+    pictures, masks, decisions = [], [], []
+    for turn in range(size["turns"]):
+        change = Changed("ResourceSlice", _renewed(slices[turn * 7 % len(slices)], turn))
+        claim = partition_claim(turn, "2g.10gb")
+        began = perf_counter()
+        store.apply(change)
+        world = store.snapshot()
+        pictured = perf_counter()
+        for selector in selectors:
+            selector.masks(world.fleet.cel)
+        masked = perf_counter()
+        outcome = allocate([claim], world)
+        decided = perf_counter()
+        assert isinstance(outcome, Granted)
+        pictures.append(pictured - began)
+        masks.append(masked - pictured)
+        decisions.append(decided - masked)
+        progress(turn + 1, size["turns"])
+    return Outcome([
+        *latencies([a + b for a, b in zip(pictures, masks, strict=True)], "picture and masks"),
+        *latencies(pictures, "picture"),
+        *latencies(masks, f"masks of {len(selectors)} selectors"),
+        *latencies(decisions, "first decision after"),
+    ])  # fmt: skip
+
+
+def scale(size: Size, progress: Progress) -> Outcome:
+    """A fleet of whole GPUs is loaded slice by slice, then claims are decided."""
+    nodes = size["devices"] // gpus.GPUS_A_NODE
+    store = Store(Semantics())
+    compile_selector("true")
+    applying = 0.0
+    things = nodes * 2 + 1
+    for number, change in enumerate(typed(gpus.fleet(nodes))):
+        began = perf_counter()
+        store.apply(change)
+        applying += perf_counter() - began
+        progress(number + 1, things + size["claims"])
+    began = perf_counter()
+    store.snapshot()
+    picture = perf_counter() - began
+    decider = Decider(store, applying + picture)
+    for number, count in enumerate(drawn_counts(size["claims"])):
+        decider.decide(gpu_claim(number, count))
+        progress(things + number + 1, things + size["claims"])
+    audit(store, decider.granted)
+    first, *others = decider.seconds
+    return Outcome(
+        figures=[
+            Figure("apply", applying, "s"),
+            Figure("picture", picture, "s"),
+            Figure("first decision", first, "s"),
+            rate("claims/s", others),
+            *latencies(others),
+        ],
+        curves=[
+            Curve("time of a claim", "devices", "us", [(size["devices"], sum(others) / len(others) * 1e6)])
+        ],
+    )
+
+
+def _listings(fleet: Iterable[Json]) -> Iterator[tuple[Resource, list[bytes]]]:
+    """The pages of each kind, items without kind and version, as a server sends them."""
+    by_kind = sorted(fleet, key=lambda thing: str(thing["kind"]))
+    for kind, things in groupby(by_kind, lambda thing: str(thing["kind"])):
+        items = [dict(thing) for thing in things]
+        group, _, version = items[0]["apiVersion"].rpartition("/")
+        resource = Resource(kind, group, version, PLURAL[kind], namespaced=False)
+        for item in items:
+            del item["kind"], item["apiVersion"]
+        pages = [items[start : start + PAGE] for start in range(0, len(items), PAGE)]
+        yield resource, [json.dumps({"metadata": {}, "items": page}).encode() for page in pages]
+
+
+def _renewed(source: ResourceSlice, turn: int) -> ResourceSlice:
+    """The slice with another driver version on its first device."""
+    first, *others = source.spec.devices
+    version = first.attributes["driverVersion"].model_copy(update={"version": f"550.{turn}.0"})
+    device = first.model_copy(update={"attributes": {**first.attributes, "driverVersion": version}})
+    return source.model_copy(update={"spec": source.spec.model_copy(update={"devices": (device, *others)})})
+
+
+WORKLOADS = [
+    Workload(
+        "cold-start",
+        "from the bytes of a listing to the first decision",
+        cold_start,
+        {"": {"nodes": 50}},
+        tiny={"nodes": 1},
+    ),
+    Workload(
+        "delta",
+        "one slice changes: time until the masks are right",
+        delta,
+        {"": {"nodes": 50, "turns": 50}},
+        tiny={"nodes": 1, "turns": 3},
+    ),
+    Workload(
+        "scale",
+        "loading and deciding by fleet size: whole GPUs",
+        scale,
+        {
+            "10k": {"devices": 10_000, "claims": 1000},
+            "100k": {"devices": 100_000, "claims": 1000},
+            "1M": {"devices": 1_000_000, "claims": 200},
+        },
+        tiny={"devices": 80, "claims": 5},
+    ),
+]
