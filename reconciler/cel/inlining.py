@@ -59,4 +59,5 @@ def _rebuild(node: Node, replaced: dict[Node, Node]) -> Node:
             return tuple(renewed(item) for item in value)
         return replaced.get(value, value) if isinstance(value, Node) else value
 
-    return replace(node, **{each.name: renewed(getattr(node, each.name)) for each in fields(node)})
+    rebuilt = replace(node, **{each.name: renewed(getattr(node, each.name)) for each in fields(node)})
+    return replace(rebuilt, depth=max(node.depth, 1 + max(child.depth for child in replaced.values())))

@@ -17,6 +17,8 @@ from reconciler.cel.values import Value, truth
 
 Codes = NDArray[np.int8]
 NO, YES, ERROR = 0, 1, 2
+_UNREACHED = 3
+"""The budget ended before: an error of this pass, asked again in the next."""
 KEPT_COMBINATIONS = 1 << 16
 """Combinations of values whose answers a leaf keeps."""
 
@@ -36,7 +38,7 @@ class Budget:
     def evaluate(self, run: Run, device: DeviceView, names: int) -> int:
         """The answer on one device. Raises Exhausted where it costs too much, unless absorbing."""
         if self._left <= 0:
-            return ERROR
+            return _UNREACHED
         frame = Frame(device, names)
         try:
             return YES if truth(run(frame)) else NO
@@ -72,23 +74,27 @@ class Leaf:
             self._by_combination = {}
         self._columns = columns
         if len(columns) > 1:
-            return self._per_combination(columns, budget)
-        # Devices without the column, or all where there is none, are answered once.
-        if not self._by_value.size:
-            self._by_value = np.array([self._answer(budget, [])], dtype=np.int8)
-        if not columns:
-            return np.full(rows.size, self._by_value[0], dtype=np.int8)
-        return self._per_value(*columns[0], budget)
+            answers = self._per_combination(columns, budget)
+        elif columns:
+            answers = self._per_value(*columns[0], budget)
+        else:
+            answers = np.full(rows.size, self._answer(budget, []), dtype=np.int8)
+        return np.minimum(answers, ERROR)
 
     def _answer(self, budget: Budget, held: Sequence[tuple[Read, Value]]) -> int:
         return budget.evaluate(self._run, _view(held), self._names)
 
     def _per_value(self, read: Read, column: Column, budget: Budget) -> Codes:
         """Answers by code, kept while the column's values only grow; the last one is for devices without."""
+        if not self._by_value.size:
+            self._by_value = np.array([self._answer(budget, [])], dtype=np.int8)
         known = self._by_value.size - 1
         if known < len(column.values):
             fresh = self._fresh(read, column.values[known:], budget)
             self._by_value = np.concatenate([self._by_value[:known], fresh, self._by_value[known:]])
+        for code in np.flatnonzero(self._by_value == _UNREACHED).tolist():
+            held = [(read, column.values[code])] if code < len(column.values) else []
+            self._by_value[code] = self._answer(budget, held)
         return self._by_value[column.codes]
 
     def _fresh(self, read: Read, values: Sequence[Value], budget: Budget) -> Codes:
@@ -114,7 +120,9 @@ class Leaf:
             if answer is None:
                 pairs = zip(columns, combination, strict=True)
                 held = [(read, column.values[code]) for (read, column), code in pairs if code >= 0]
-                answer = kept[key] = self._answer(budget, held)
+                answer = self._answer(budget, held)
+                if answer != _UNREACHED:
+                    kept[key] = answer
             answers[index] = answer
         return answers[which]
 

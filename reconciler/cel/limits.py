@@ -16,5 +16,5 @@ REGEX_MEMORY = 1 << 18
 """Bytes a compiled pattern may take: any plain text of 10 KiB fits, and 2 ms compile it."""
 PATTERN_STEPS = 1000
 """Steps of a search for a pattern that is computed, and so compiled, at run time."""
-EXACT_INCLUDES = 48
+MAX_INCLUDED = 48
 """Elements that `includes` looks at (CEL-17)."""

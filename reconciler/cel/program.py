@@ -46,7 +46,7 @@ class Selector:
         self._run = emitter.emit(checked.root, {})
         self._names = emitter.names
         self._whole = Leaf(self._run, self._names, reads(checked.root), None)
-        self._program = _program(checked.root, checked)
+        self._program: Program = _program(checked.root, checked)
         self._kept: OrderedDict[Hashable, Masks] = OrderedDict()
         self._lock = Lock()
 
@@ -68,8 +68,9 @@ class Selector:
         try:
             codes = self._program.run(rows, budget)
         except Exhausted:
-            # A part costs too much; whether it would have been reached at all, the plain evaluator knows.
+            # A part costs too much; whether it is reached at all, the plain evaluator knows, now and later.
             budget.absorbing = True
+            self._program = self._whole
             codes = self._whole.run(rows, budget)
         true, error = codes == YES, codes == ERROR
         true &= ~rows.unreadable

@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -153,13 +154,24 @@ def test_a_bomb_on_every_device_ends_all_the_same():
 
 def test_devices_beyond_the_budget_of_a_pass_say_so():
     """Each is cheap enough alone; all together are not, and none of them is answered with a guess."""
-    devices = [DeviceView(driver="d.io", attributes={"d.io": {"n": n}}) for n in range(50)]
+    devices = [DeviceView(driver="d.io", attributes={"d.io": {"n": n}}) for n in range(8)]
     selector = compile_selector(f"lists.range(90000).all(x, x + {ANY_N} >= 0)")
     rows = rows_of(devices)
     masks = selector.masks(rows)
     assert masks.true.any()
     assert masks.error[-1]
-    assert "all devices" in selector.explain(rows, 49)
+    assert "all devices" in selector.explain(rows, 7)
+
+    # What was answered is kept, so that the next pass gets further.
+    assert selector.masks(replace(rows, version="again")).true.all()
+
+
+def test_a_path_bound_step_by_step_grows_no_deeper_than_a_tree_may():
+    inner = "v110 == null"
+    for index in range(110, 0, -1):
+        inner = f"cel.bind(v{index}, v{index - 1}.x, {inner})"
+    selector = compile_selector(f'cel.bind(v0, device.attributes["d.io"].n, {inner})')
+    assert plain(selector, DEVICE) == "error"
 
 
 def test_an_exhausted_budget_is_explained():

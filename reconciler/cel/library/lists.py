@@ -6,7 +6,7 @@ from itertools import pairwise
 from reconciler.cel.errors import CelError
 from reconciler.cel.functions import Dispatch, Library
 from reconciler.cel.library.operators import LIBRARY as OPERATORS
-from reconciler.cel.limits import EXACT_INCLUDES
+from reconciler.cel.limits import MAX_INCLUDED
 from reconciler.cel.values import Meter, UInt, Value, name_of, number, same
 
 LIBRARY = Library()
@@ -172,9 +172,9 @@ def includes(meter: Meter, target: Value, wanted: Value) -> bool:
     if type(target) is not tuple:
         return same(meter, target, wanted)
     for index, item in enumerate(target):
-        if index == EXACT_INCLUDES:
+        if index == MAX_INCLUDED:
             raise CelError(
-                f"includes looks at no more than {EXACT_INCLUDES} elements of a list, it has {len(target)}"
+                f"includes looks at no more than {MAX_INCLUDED} elements of a list, it has {len(target)}"
             )
         if same(meter, item, wanted):
             return True
