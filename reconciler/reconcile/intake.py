@@ -9,7 +9,7 @@ import structlog
 from reconciler.aio.queue import Queue
 from reconciler.inventory.store import Store, Touched
 from reconciler.objects.changes import Change, Changed, Refused, Replaced
-from reconciler.objects.claims import ResourceClaim
+from reconciler.objects.claims import FINALIZER, ResourceClaim
 from reconciler.objects.meta import ApiObject, ObjectKey
 from reconciler.objects.plan import Plan
 from reconciler.reconcile.order import place
@@ -80,13 +80,14 @@ class Intake:
         pod = self.store.pods.get(key)
         for claim in self.roster.note(key, pod):
             self._claim(claim)  # nobody may be left to decide for it but itself
-        if pod is not None:
+        # One that is gone gets a last turn, to be forgotten.
+        if pod is None or pod.gated or pod.spec.resource_claims:
             self.put(Unit(Kind.POD, key))
 
     def _claim(self, key: ObjectKey) -> None:
         claim = self.store.claims.get(key)
         # Most news of a claim is that it was allocated or reserved: by itself it needs nothing then.
-        if claim is not None and (claim.deleting or claim.allocation is None):
+        if claim is None or claim.deleting or claim.allocation is None:
             self.put(Unit(Kind.CLAIM, key))
         for pod in self.roster.users(key):
             self.put(Unit(Kind.POD, pod))
@@ -115,6 +116,7 @@ def _matters(claim: ResourceClaim) -> tuple[object, ...]:
         metadata.labels,
         metadata.owner_references,
         metadata.deletion_timestamp,
+        claim.deleting and FINALIZER in metadata.finalizers,
         claim.allocation,
         claim.status.reserved_for,
     )

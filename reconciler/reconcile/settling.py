@@ -49,8 +49,8 @@ class Settler:
     async def resolve(self, claim: ResourceClaim) -> None:
         """Find out whether a write without an answer was applied, by reading the claim.
 
-        Nothing is done while somebody else is at it. Raises what reading raises; the plan then
-        stays assumed.
+        Nothing is done while somebody else is at it. Raises what reading and writing raise; the
+        plan then stays assumed.
         """
         uid = claim.metadata.uid
         plan = self._intake.store.assumed(uid)
@@ -58,9 +58,15 @@ class Settler:
             return
         self._busy.add(uid)
         try:
-            await self._refresh(claim)
+            found = await self._writer.read_claim(claim.key)
+            if found is not None and found.metadata.uid == uid and found.allocation is None:
+                # The write may still be on its way, and would take devices given to others by then.
+                # Taking the finalizer back makes another version of the claim, which it cannot hit.
+                found = await self._writer.withdraw(found)
         finally:
             self._busy.discard(uid)
+        if found is not None:
+            self._intake.observe(found)
         self._intake.forget(plan)
 
     def _confirm(self, plan: Plan, written: ResourceClaim) -> None:

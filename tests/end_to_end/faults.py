@@ -76,6 +76,23 @@ async def lost_request(_: Send) -> Response:
     raise Undecided("the request got lost")
 
 
+class Late:
+    """The request reaches the server only when it is let, long after the client gave up."""
+
+    def __init__(self, meanwhile: Callable[[], object]) -> None:
+        self._meanwhile = meanwhile
+        self._send: Send | None = None
+
+    async def __call__(self, send: Send) -> Response:
+        self._send = send
+        self._meanwhile()
+        raise Undecided("no answer in time")
+
+    async def arrive(self) -> Response:
+        assert self._send is not None
+        return await self._send()
+
+
 def after(act: Callable[[], object]) -> Fault:
     """Something happens on the server just before the request arrives."""
 

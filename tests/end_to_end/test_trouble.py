@@ -5,8 +5,9 @@ from random import Random
 
 import pytest
 
+from reconciler.embedded.builtin import DEVICE_CLASS
 from reconciler.reconcile.decisions import Allocated, Waits
-from tests.end_to_end.faults import Fault, Faulty, after, answer, lost_answer, lost_request
+from tests.end_to_end.faults import Fault, Faulty, Late, after, answer, lost_answer, lost_request
 from tests.end_to_end.objects import DRIVER, claim, device_class, devices, held, node, pod
 from tests.end_to_end.running import Cluster, reconciling
 
@@ -85,6 +86,20 @@ async def test_a_write_without_an_answer_keeps_its_device_until_it_is_settled():
         await cluster.until(lambda: cluster.devices("a"))
         await running.heard(Waits)
         assert cluster.devices("b") == []
+
+
+async def test_a_write_that_arrives_after_it_was_given_up_takes_nothing():
+    """By then its device may be another claim's; so giving up makes a version that it cannot hit."""
+    cluster = fleet("d0")
+    late = Late(lambda: cluster.api.delete(DEVICE_CLASS, "", "gpu"))
+    cluster.load(claim("a"), device_class("also-gpu"))
+    async with reconciling(cluster, prepare=lambda f: f.on("PATCH", "/a/status", late)) as running:
+        await running.heard(Waits)
+        cluster.load(claim("b", device_class="also-gpu"))
+        await running.heard(Allocated)
+        assert (await late.arrive()).status == 409
+    assert cluster.devices("a") == []
+    assert cluster.devices("b") == ["n/d0"]
 
 
 async def test_a_server_that_refuses_for_good_is_asked_again_later_only():

@@ -63,7 +63,7 @@ async def test_a_claim_whose_last_pod_goes_gets_a_turn():
         async with picture.queue.take():
             pass
     remove(picture, "Pod", "p")
-    assert await taken(picture) == [claim_unit("a")]
+    assert claim_unit("a") in await taken(picture)
 
 
 def waiting(picture: Intake, *, room: bool = True) -> None:
