@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 import click
 
 from reconciler.cli.inputs import files_option, report_ignored, report_refused
+from reconciler.cli.plain import plain
 from reconciler.cli.printing import claims_json, claims_yaml, notes, print_report, refusals
 from reconciler.errors import Rejected
 from reconciler.manifests.bundle import read_bundle
@@ -88,7 +89,7 @@ def allocate(
         print_report(report, sys.stdout)
     else:
         for line in (*refusals(report), *notes(report)):
-            click.echo(line, err=True)
+            click.echo(plain(line), err=True)
         claims = report.allocated(datetime.now(UTC))
         click.echo(claims_yaml(claims) if output == "yaml" else claims_json(claims), nl=False)
     if bundle.refused:

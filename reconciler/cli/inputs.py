@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 import click
 
+from reconciler.cli.plain import plain
 from reconciler.manifests.documents import Refusal
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -28,11 +29,11 @@ def files_option(*, required: bool) -> Callable[[F], F]:
 def report_refused(refused: Iterable[Refusal]) -> None:
     """One line on standard error for everything that could not be used."""
     for refusal in refused:
-        click.echo(f"refused: {refusal.problem}", err=True)
+        click.echo(plain(f"refused: {refusal.problem}"), err=True)
 
 
 def report_ignored(ignored: Counter[str]) -> None:
     """One line on standard error that counts the objects of other kinds."""
     if ignored:
         kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(ignored.items()))
-        click.echo(f"ignored: {kinds}", err=True)
+        click.echo(plain(f"ignored: {kinds}"), err=True)

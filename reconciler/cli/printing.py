@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from reconciler.cli.plain import plain
 from reconciler.manifests.nodes import NodePicture
 from reconciler.objects.claims import AllocatedDevice
 from reconciler.objects.nodeselector import NodeSelector, NodeSelectorRequirement
@@ -28,7 +29,7 @@ def print_report(report: Report, out: TextIO) -> None:
     if report.granted:
         console.print(_table(report.granted, SIMPLE_HEAD if console.is_terminal else None))
     for line in (*refusals(report), *notes(report), _summary(report)):
-        console.print(Text(line), soft_wrap=True)
+        console.print(Text(plain(line)), soft_wrap=True)
 
 
 def _table(granted: Iterable[Granted], box: Box | None) -> Table:
@@ -38,7 +39,8 @@ def _table(granted: Iterable[Granted], box: Box | None) -> Table:
     for outcome in granted:
         for plan in outcome.plans:
             for request, devices in _by_request(plan):
-                table.add_row(*(Text(cell) for cell in (str(plan.claim), request, devices, plan.node)))
+                cells = (str(plan.claim), request, devices, plan.node)
+                table.add_row(*(Text(plain(cell)) for cell in cells))
     return table
 
 

@@ -112,6 +112,7 @@ _REASONS = {
     "dict_type": "must be an object",
     "tuple_type": "must be a list",
     "string_type": "must be a string",
+    "string_unicode": "must be text that UTF-8 can hold",
     "int_type": "must be a whole number",
     "bool_type": "must be true or false",
     "string_too_short": "must not be empty",

@@ -70,6 +70,17 @@ def test_text_from_manifests_is_not_taken_for_markup(tmp_path: Path):
     assert "default/[red]a[/red] :smile:" in result.stdout
 
 
+@pytest.mark.parametrize("output", ["table", "yaml", "json"])
+def test_control_characters_in_manifests_are_shown_and_not_obeyed(tmp_path: Path, output: str):
+    names = ('"a\\e[31mb"', '"c\\rd"', '"e\\x9bf"')
+    documents = (claim(name, metadata="labels: {}") for name in names)
+    broken = '{"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": "\\ud800"}}'
+    result = allocate(tmp_path, "-o", output, f=together(CLASS, gpus("n1"), *documents), g=broken)
+    assert "ResourceClaim default/\\ud800: metadata.name: must be text that UTF-8 can hold" in result.stderr
+    for text in (result.stdout, result.stderr):
+        assert not set(text) & {"\x1b", "\r", "\x9b", "\ud800"}
+
+
 def test_the_yaml_is_the_claims_and_nothing_else(tmp_path: Path):
     result = allocate(
         tmp_path, "-o", "yaml", f=together(CLASS, gpus("n1"), claim("a"), claim("b", 2), claim("c"))
