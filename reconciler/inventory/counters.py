@@ -3,7 +3,7 @@
 Source: section 10 of the rules; POOL-11 for what makes a pool invalid.
 """
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from math import gcd
 from typing import NamedTuple
@@ -33,9 +33,16 @@ class CounterSetColumns:
     """What one counter set publishes; counter i is `counters[i]` and counts in `units[i]` billionths."""
 
     id: SetID
-    counters: tuple[str, ...]
-    units: tuple[int, ...]
+    scale: "Scale"
     totals: tuple[int, ...]
+
+    @property
+    def counters(self) -> tuple[str, ...]:
+        return self.scale.counters
+
+    @property
+    def units(self) -> tuple[int, ...]:
+        return self.scale.units
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,16 +58,43 @@ class PoolCounters:
     """generation -> why its counters are invalid"""
 
 
+class Scale(NamedTuple):
+    """The counters of a set and the unit of each, in billionths."""
+
+    counters: tuple[str, ...]
+    units: tuple[int, ...]
+
+
 class DrawTable:
     """Distinct draws of the whole fleet: equal amounts share a row. Only grows."""
 
     def __init__(self) -> None:
         self._rows: dict[tuple[int, ...], int] = {}
+        self._known: dict[tuple[Scale, int], int] = {}
+        self._scales: dict[Hashable, Scale | str] = {}
         self._matrix = np.zeros((0, 0), dtype=np.int64)
 
-    def row(self, amounts: tuple[int, ...]) -> int:
-        """The row that holds these amounts."""
-        return self._rows.setdefault(amounts, len(self._rows))
+    def row(self, scale: Scale, draw: int, words: Lexicon) -> int:
+        """The row that holds a draw, given by its code, in the units of a counter set."""
+        known = self._known.get((scale, draw))
+        if known is None:
+            wanted = dict(words.draws.values[draw])
+            amounts = tuple(
+                wanted.get(name, 0) // unit for name, unit in zip(scale.counters, scale.units, strict=True)
+            )
+            known = self._known[scale, draw] = self._rows.setdefault(amounts, len(self._rows))
+        return known
+
+    def scale(self, totals: Mapping[str, int], drawn: Mapping[int, int], words: Lexicon) -> Scale | str:
+        """Units for a counter set that publishes `totals`, or why there are none.
+
+        `drawn` is draw code -> devices. Sets of one make are all alike, so that most are known already.
+        """
+        key = (tuple(sorted(totals.items())), tuple(sorted(drawn.items())))
+        known = self._scales.get(key)
+        if known is None:
+            known = self._scales[key] = _scale(totals, drawn, words)
+        return known
 
     def matrix(self, width: int) -> Amounts:
         """(P, C) all rows, padded with zeros to at least `width` counters. Read-only."""
@@ -91,7 +125,7 @@ def compile_counters(blocks: tuple[Block, ...], words: Lexicon, table: DrawTable
                 published[key] = {name: c.value.nanos for name, c in counters.counters.items()}
     drawn = _draws_by_set(blocks, words, published, problems)
     sets = tuple(
-        _columns(key, published[key], drawn.get(key, {}), words, problems) for key in sorted(published)
+        _columns(key, published[key], drawn.get(key, {}), words, table, problems) for key in sorted(published)
     )
     return _encode(blocks, sets, words, table, problems)
 
@@ -141,8 +175,25 @@ def _dangling(
 
 
 def _columns(
-    key: SetID, totals: dict[str, int], drawn: dict[int, int], words: Lexicon, problems: dict[int, str]
+    key: SetID,
+    totals: dict[str, int],
+    drawn: dict[int, int],
+    words: Lexicon,
+    table: DrawTable,
+    problems: dict[int, str],
 ) -> CounterSetColumns:
+    scale = table.scale(totals, drawn, words)
+    if isinstance(scale, str):
+        problems.setdefault(key.generation, f"counter set {key.name}: {scale}")
+        return CounterSetColumns(key, Scale((), ()), ())
+    return CounterSetColumns(
+        key,
+        scale,
+        tuple(totals[name] // unit for name, unit in zip(scale.counters, scale.units, strict=True)),
+    )
+
+
+def _scale(totals: Mapping[str, int], drawn: Mapping[int, int], words: Lexicon) -> Scale | str:
     counters = tuple(sorted(totals))
     amounts: dict[str, list[int]] = {name: [totals[name]] for name in counters}
     at_most = {name: abs(totals[name]) for name in counters}
@@ -153,17 +204,8 @@ def _columns(
     units = {name: gcd(*amounts[name]) or 1 for name in counters}
     for name in counters:
         if at_most[name] // units[name] > INT64_MAX:
-            problems.setdefault(
-                key.generation,
-                f"counter {name} of set {key.name}: its amounts are too far apart to be added exactly",
-            )
-            return CounterSetColumns(key, (), (), ())
-    return CounterSetColumns(
-        id=key,
-        counters=counters,
-        units=tuple(units[name] for name in counters),
-        totals=tuple(totals[name] // units[name] for name in counters),
-    )
+            return f"the amounts of counter {name} are too far apart to be added exactly"
+    return Scale(counters, tuple(units.values()))
 
 
 def _encode(
@@ -188,7 +230,7 @@ def _encode(
             for at, (k, set_code, draw) in _drawing(block):
                 place = position[SetID(block.generation, words.sets.values[set_code])]
                 if (place, draw) not in rows:
-                    rows[place, draw] = table.row(_amounts(sets[place], words.draws.values[draw]))
+                    rows[place, draw] = table.row(sets[place].scale, draw, words)
                 of_device[start + at, k] = place
                 draws[start + at, k] = rows[place, draw]
         start = stop
@@ -198,10 +240,3 @@ def _encode(
 def _drawing(block: Block) -> Iterable[tuple[int, tuple[int, int, int]]]:
     for at, k in np.argwhere(block.sets >= 0).tolist():
         yield at, (k, int(block.sets[at, k]), int(block.draws[at, k]))
-
-
-def _amounts(columns: CounterSetColumns, draw: tuple[tuple[str, int], ...]) -> tuple[int, ...]:
-    wanted = dict(draw)
-    return tuple(
-        wanted.get(name, 0) // unit for name, unit in zip(columns.counters, columns.units, strict=True)
-    )

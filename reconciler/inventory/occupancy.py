@@ -9,6 +9,7 @@ import numpy as np
 
 from kernels.fit import drawn, fits
 from kernels.types import Amounts, Mask, Rows
+from reconciler.inventory.assembly import Layout
 from reconciler.inventory.fleet import Fleet
 from reconciler.inventory.ledger import Ledger
 from reconciler.objects.meta import DeviceID
@@ -59,24 +60,54 @@ class Occupancy:
 class Columns:
     """The same columns, live. Copied before a change only if a frozen picture of them is still in use."""
 
-    def __init__(self, fleet: Fleet, ledger: Ledger) -> None:
-        self._fleet = fleet
+    def __init__(
+        self, fleet: Fleet, ledger: Ledger, layout: Layout | None = None, previous: "Columns | None" = None
+    ) -> None:
+        """Worked out from the ledger; beside the columns of the fleet before, only for fresh pools."""
+        self.fleet = fleet
         self._ledger = ledger
         self._held = np.zeros(fleet.size, dtype=np.bool_)
         self._sharing = np.zeros(fleet.size, dtype=np.bool_)
-        self._consumed: dict[int, Mapping[str, int]] = {}
-        for device in ledger.devices():
-            for row in fleet.rows_of(device):
-                self._read(row, device)
-        taken = self._held | self._sharing
-        self._left = fleet.totals - drawn(
-            len(fleet.totals), fleet.table, fleet.sets[taken], fleet.draws[taken]
-        )
-        self._over: Mask = np.any(self._left < 0, axis=1)
         self._fits = np.zeros(fleet.size, dtype=np.bool_)
-        self._judge(np.arange(fleet.size))
+        self._consumed: dict[int, Mapping[str, int]] = {}
+        self._left = fleet.totals.copy()
+        fresh = np.arange(fleet.size)
+        if layout is None or previous is None:
+            for device in ledger.devices():
+                for row in fleet.rows_of(device):
+                    self._read(row, device)
+        else:
+            fresh = self._carry_over(layout, previous)
+            for row in fresh.tolist():
+                self._read(row, fleet.id_of(row))
+        taken = fresh[self._held[fresh] | self._sharing[fresh]]
+        self._left -= drawn(len(fleet.totals), fleet.table, fleet.sets[taken], fleet.draws[taken])
+        self._over: Mask = np.any(self._left < 0, axis=1)
+        self._judge(fresh)
         self._trail = Trail()
         self._lent: ref[Occupancy] | None = None
+
+    def _carry_over(self, layout: Layout, previous: "Columns") -> Rows:
+        """Copy what stands for unchanged pools; the rows of the others."""
+        fresh = [np.zeros(0, dtype=np.intp)]
+        shift = np.zeros(previous.fleet.size, dtype=np.intp)
+        kept = np.zeros(previous.fleet.size, dtype=np.bool_)
+        for run in layout.runs:
+            rows = layout.rows(run)
+            if run.before < 0:
+                fresh.append(np.arange(rows.start, rows.stop))
+                continue
+            old = layout.old_rows(run)
+            self._held[rows] = previous._held[old]
+            self._sharing[rows] = previous._sharing[old]
+            self._fits[rows] = previous._fits[old]
+            width = previous._left.shape[1]
+            self._left[layout.sets(run), :width] = previous._left[layout.old_sets(run)]
+            kept[old], shift[old] = True, rows.start - old.start
+        for row, consumed in previous._consumed.items():
+            if kept[row]:
+                self._consumed[row + int(shift[row])] = consumed
+        return np.concatenate(fresh)
 
     def freeze(self) -> Occupancy:
         """The columns as they are now."""
@@ -101,7 +132,7 @@ class Columns:
         rows: list[int] = []
         touched: set[int] = set()
         for device in changed:
-            for row in self._fleet.rows_of(device):
+            for row in self.fleet.rows_of(device):
                 rows.append(row)
                 before = bool(self._held[row] or self._sharing[row])
                 self._read(row, device)
@@ -109,7 +140,7 @@ class Columns:
                 if before != after:
                     touched |= self._charge(row, 1 if before else -1)
         if touched:
-            again = self._fleet.by_set.of_any(self._concerned(touched))
+            again = self.fleet.by_set.of_any(self._concerned(touched))
             self._judge(again)
             self._note(np.concatenate([np.array(rows, dtype=np.intp), again]))
         elif rows:
@@ -136,10 +167,10 @@ class Columns:
 
     def _charge(self, row: int, sign: int) -> set[int]:
         """Give back (1) or take (-1) what one device draws; the counter sets concerned."""
-        sets = self._fleet.sets[row].tolist()
+        sets = self.fleet.sets[row].tolist()
         for k, number in enumerate(sets):
             if number >= 0:
-                self._left[number] += sign * self._fleet.table[self._fleet.draws[row, k]]
+                self._left[number] += sign * self.fleet.table[self.fleet.draws[row, k]]
         return {number for number in sets if number >= 0}
 
     def _concerned(self, touched: set[int]) -> Rows:
@@ -152,11 +183,11 @@ class Columns:
         self._over[sets] = over
         if not len(turned):
             return sets
-        groups = np.unique(self._fleet.set_group[turned])
-        return np.union1d(sets, np.flatnonzero(np.isin(self._fleet.set_group, groups)))
+        groups = np.unique(self.fleet.set_group[turned])
+        return np.union1d(sets, np.flatnonzero(np.isin(self.fleet.set_group, groups)))
 
     def _judge(self, rows: Rows) -> None:
-        fleet, sets = self._fleet, self._fleet.sets[rows]
+        fleet, sets = self.fleet, self.fleet.sets[rows]
         fine = fits(self._left, fleet.table, sets, fleet.draws[rows])
         if self._over.any():
             over = fleet.set_group[self._over]

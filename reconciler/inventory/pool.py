@@ -1,6 +1,6 @@
 """A pool: its slices in order, and what of them a node can use. Source: section 4 of the rules."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -42,7 +42,7 @@ class PoolOnNode:
 class Pool:
     """All slices of one (driver, pool name), sorted by slice name (POOL-9). Immutable once built."""
 
-    def __init__(self, pool: PoolID, blocks: Sequence[Block], words: Lexicon, table: DrawTable) -> None:
+    def __init__(self, pool: PoolID, blocks: Iterable[Block], words: Lexicon, table: DrawTable) -> None:
         self.id = pool
         self.blocks = tuple(sorted(blocks, key=lambda block: block.slice.metadata.name.encode()))
         self.counters: PoolCounters = compile_counters(self.blocks, words, table)

@@ -8,9 +8,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from reconciler.inventory.assembly import Layout, assemble, lay_out
 from reconciler.inventory.block import Block, build
 from reconciler.inventory.counters import DrawTable
-from reconciler.inventory.fleet import assemble
+from reconciler.inventory.fleet import Fleet
 from reconciler.inventory.ledger import Holder, Ledger
 from reconciler.inventory.occupancy import Columns
 from reconciler.inventory.pool import Pool
@@ -62,6 +63,7 @@ class Store:
         self._words = Lexicon()
         self._table = DrawTable()
         self._blocks: dict[str, Block] = {}
+        self._members: dict[PoolID, dict[str, Block]] = {}
         self._pools: dict[PoolID, Pool] = {}
         self._stale_pools: set[PoolID] = set()
         self._classes: dict[str, DeviceClass] = {}
@@ -72,6 +74,8 @@ class Store:
         self._assumed: dict[str, Plan] = {}
         self._ledger = Ledger(rules)
         self._changed_devices: set[DeviceID] = set()
+        self._fleet: Fleet | None = None
+        self._tainted_by: list[DeviceTaintRule] = []
         self._topology: Topology | None = None
         self._columns: Columns | None = None
         self._class_view: Mapping[str, DeviceClass] | None = None
@@ -102,19 +106,17 @@ class Store:
 
     def snapshot(self) -> Snapshot:
         """The picture as it is now. Frozen: later changes make another one."""
+        columns = self._columns_of(*self._put_together())
+        if self._changed_devices:
+            columns.update(self._changed_devices)
+            self._changed_devices.clear()
         if self._topology is None:
-            self._topology = self._rebuild()
-            self._columns = None
-        if self._columns is None:
-            self._columns = Columns(self._topology.fleet, self._ledger)
-        elif self._changed_devices:
-            self._columns.update(self._changed_devices)
-        self._changed_devices.clear()
+            self._topology = Topology(columns.fleet, MappingProxyType(dict(self._nodes)), self.rules)
         if self._snapshot is None:
             self._version += 1
             if self._class_view is None:
                 self._class_view = MappingProxyType(dict(self._classes))
-            self._snapshot = Snapshot(self._version, self._topology, self._columns.freeze(), self._class_view)
+            self._snapshot = Snapshot(self._version, self._topology, columns.freeze(), self._class_view)
         return self._snapshot
 
     # -- changing
@@ -206,7 +208,9 @@ class Store:
             case "Pod" if self._pods.pop(key, None) is not None:
                 return Touched(pods=frozenset([key]))
             case "ResourceSlice" if key.name in self._blocks:
-                self._stale_pools.add(self._blocks.pop(key.name).slice.pool_id)
+                pool = self._blocks.pop(key.name).slice.pool_id
+                self._members[pool].pop(key.name)
+                self._stale_pools.add(pool)
                 return self._supply_changed()
             case "DeviceClass" if self._classes.pop(key.name, None) is not None:
                 self._class_view = self._snapshot = None
@@ -244,7 +248,10 @@ class Store:
             return NOTHING
         if known is not None:
             self._stale_pools.add(known.slice.pool_id)
-        self._blocks[source.key.name] = build(source, self._words, self.rules)
+            self._members[known.slice.pool_id].pop(source.key.name)
+        block = build(source, self._words, self.rules)
+        self._blocks[source.key.name] = block
+        self._members.setdefault(source.pool_id, {})[source.key.name] = block
         self._stale_pools.add(source.pool_id)
         return self._supply_changed()
 
@@ -266,21 +273,34 @@ class Store:
         self._topology = self._snapshot = None
         return Touched(supply=True)
 
-    def _rebuild(self) -> Topology:
-        """Pools whose slices changed are built anew; the columns of the fleet are joined from all."""
-        members: dict[PoolID, list[Block]] = {pool: [] for pool in self._stale_pools}
-        for block in self._blocks.values():
-            if block.slice.pool_id in members:
-                members[block.slice.pool_id].append(block)
-        for pool, blocks in members.items():
+    def _put_together(self) -> tuple[Fleet, Layout | None]:
+        """The fleet, and its layout if it is a new one. Only pools whose slices changed are built anew."""
+        rules = self._effective_rules()
+        if self._fleet is not None and not self._stale_pools and rules == self._tainted_by:
+            return self._fleet, None
+        for pool in self._stale_pools:
             self._pools.pop(pool, None)
-            if blocks:
-                self._pools[pool] = Pool(pool, blocks, self._words, self._table)
+            if self._members.get(pool):
+                self._pools[pool] = Pool(pool, self._members[pool].values(), self._words, self._table)
+            else:
+                self._members.pop(pool, None)
         self._stale_pools.clear()
-        tainting = self.rules.has(TAINTS) and self.rules.has(TAINT_RULES)
-        rules = [self._taint_rules[name] for name in sorted(self._taint_rules)] if tainting else []
-        fleet = assemble(self._pools, rules, self._words, self._table)
-        return Topology(fleet, MappingProxyType(dict(self._nodes)), self.rules)
+        layout = lay_out(self._pools, self._fleet if rules == self._tainted_by else None)
+        self._fleet = assemble(layout, rules, self._words, self._table)
+        self._tainted_by = rules
+        return self._fleet, layout
+
+    def _columns_of(self, fleet: Fleet, layout: Layout | None) -> Columns:
+        """The columns of the fleet, carried over from those of the fleet before as far as they stand."""
+        if self._columns is None or layout is not None:
+            carried = self._columns if layout is not None and layout.previous is not None else None
+            self._columns = Columns(fleet, self._ledger, layout, carried)
+        return self._columns
+
+    def _effective_rules(self) -> list[DeviceTaintRule]:
+        if not (self.rules.has(TAINTS) and self.rules.has(TAINT_RULES)):
+            return []
+        return [self._taint_rules[name] for name in sorted(self._taint_rules)]
 
 
 def _older(claim: ResourceClaim, known: ResourceClaim) -> bool:
