@@ -14,7 +14,7 @@ MAX_REGEX_LENGTH = MAX_LENGTH
 """Characters of a pattern, which may be computed and so be longer than any expression."""
 REGEX_MEMORY = 1 << 18
 """Bytes a compiled pattern may take: any plain text of 10 KiB fits, and 2 ms compile it."""
-PATTERN_STEPS = 1000
+PATTERN_STEPS = 2000
 """Steps of a search for a pattern that is computed, and so compiled, at run time."""
 MAX_INCLUDED = 48
 """Elements that `includes` looks at (CEL-17)."""

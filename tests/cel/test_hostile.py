@@ -18,8 +18,8 @@ from reconciler.cel.program import Selector, compile_selector
 from tests.cel.builders import ROOT, masked, plain, rows_of
 
 DEVICE = DeviceView(driver="d.io", attributes={"d.io": {"text": "ab" * 32, "n": 1}})
-SECONDS = 5.0
-"""Generous: what stalls takes minutes or for ever."""
+SECONDS = 10.0
+"""Of processor time. Generous: what stalls takes minutes or for ever."""
 
 
 def _times(part: str, joined_by: str = "") -> str:
@@ -87,20 +87,20 @@ ERRORS = {
 
 @pytest.mark.parametrize("expression", REFUSED.values(), ids=REFUSED)
 def test_what_is_too_long_or_too_deep_is_refused(expression: str):
-    before, started = sys.getrecursionlimit(), time.monotonic()
+    before, started = sys.getrecursionlimit(), time.process_time()
     with pytest.raises(CelRefused):
         compile_selector(expression)
-    assert time.monotonic() - started < SECONDS
+    assert time.process_time() - started < SECONDS
     assert sys.getrecursionlimit() == before
 
 
 @pytest.mark.parametrize("expression", ERRORS.values(), ids=ERRORS)
 def test_what_costs_too_much_is_an_error(expression: str):
-    started = time.monotonic()
+    started = time.process_time()
     selector = compile_selector(expression)
     assert plain(selector, DEVICE) == "error"
     assert masked(selector, rows_of([DEVICE])) == ["error"]
-    assert time.monotonic() - started < SECONDS
+    assert time.process_time() - started < SECONDS
 
 
 @pytest.mark.parametrize("chain", [" || ", " && "])
@@ -145,10 +145,10 @@ def test_a_bomb_on_every_device_ends_all_the_same():
     """Each device would cost a second; the pass over all of them has a budget too."""
     devices = [DeviceView(driver="d.io", attributes={"d.io": {"n": n}}) for n in range(200)]
     selector = compile_selector(f"lists.range(2000).all(x, lists.range(2000).all(y, x + y + {ANY_N} >= 0))")
-    started = time.monotonic()
+    started = time.process_time()
     rows = rows_of(devices)
     assert selector.masks(rows).error.all()
-    assert time.monotonic() - started < 2 * SECONDS
+    assert time.process_time() - started < 2 * SECONDS
     assert "steps" in selector.explain(rows, 199)
 
 
