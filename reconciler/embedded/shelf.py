@@ -11,7 +11,7 @@ from reconciler.embedded.kinds import GroupVersion, Object, ServedKind
 class Record:
     """One version of one object. Never changed; encoded once for each version it is read in."""
 
-    __slots__ = ("_items", "_wholes", "key", "kind", "object", "version")
+    __slots__ = ("_items", "key", "kind", "object", "version")
 
     def __init__(self, kind: ServedKind, key: str, obj: Object, version: int) -> None:
         self.kind = kind
@@ -19,7 +19,6 @@ class Record:
         self.object = obj
         self.version = version
         self._items: dict[GroupVersion, bytes] = {}
-        self._wholes: dict[GroupVersion, bytes] = {}
 
     def item(self, served: GroupVersion) -> bytes:
         """JSON as an element of a list: without kind and apiVersion."""
@@ -30,11 +29,9 @@ class Record:
 
     def whole(self, served: GroupVersion) -> bytes:
         """JSON on its own."""
-        found = self._wholes.get(served)
-        if found is None:
-            head = f'{{"kind":"{self.kind.kind}","apiVersion":"{served}",'.encode()
-            found = self._wholes[served] = head + self.item(served)[1:]
-        return found
+        # Joined anew: keeping it would double the memory of the history to save a copy.
+        head = f'{{"kind":"{self.kind.kind}","apiVersion":"{served}",'.encode()
+        return head + self.item(served)[1:]
 
     def restamped(self, version: int) -> "Record":
         """The same content under another resourceVersion."""
