@@ -193,6 +193,9 @@ class _Run:
             return
         if nodes == ():
             why = f"none of the nodes known ({len(known)}) goes with {_bounds(pod, held)}"
+            undescribed = len(self._nodes.named) + (self._nodes.assumed is not None)
+            if undescribed:
+                why += f"; the labels of {undescribed} are not in the input, for want of Node objects"
             self._answers.append(Answer(pod.key, waiting, Blocked(why)))
             return
         self.decide_claims(waiting, pod.key, nodes)
@@ -225,7 +228,7 @@ class _Run:
         return claim.model_copy(update={"metadata": claim.metadata.model_copy(update={"uid": str(key)})})
 
     def _absent(self, key: ObjectKey) -> str:
-        return "" if key in self.claims else f"claim {key} is not in the input"
+        return "" if key in self.claims else f"claim {key} is not among the objects read"
 
     def _make(self, pod: Pod, entry: str, key: ObjectKey, template: str | None) -> str:
         """Make a claim from a template unless it is there already. Returns what stands against it."""
@@ -239,7 +242,7 @@ class _Run:
             )
         source = self._templates.get(ObjectKey(pod.key.namespace, template))
         if source is None:
-            return f"template {pod.key.namespace}/{template} is not in the input"
+            return f"template {pod.key.namespace}/{template} is not among the objects read"
         raw = claim_from_template(pod, entry, source.raw)
         self.claims[key] = Entry(source.origin, raw, reading.typed(raw), source.number)
         return ""

@@ -55,7 +55,7 @@ def test_a_claim_that_is_not_allocated_has_a_line_with_counts(tmp_path: Path):
 def test_the_claims_of_a_pod_are_named_with_it(tmp_path: Path):
     result = allocate(tmp_path, f=together(CLASS, template("t"), pod("p", "x:t", "y:t"), pod("q", "z=gone")))
     assert "not allocated: claims default/p-x, default/p-y of pod default/p: " in result.stdout
-    assert "not allocated: pod default/q: claim default/gone is not in the input" in result.stdout
+    assert "not allocated: pod default/q: claim default/gone is not among the objects read" in result.stdout
     assert result.exit_code == SOME
 
 

@@ -109,8 +109,8 @@ def test_the_name_in_the_pods_status_wins_over_the_template():
 @pytest.mark.parametrize(
     ("documents", "reason"),
     [
-        ((pod("p", "gpu=gone"),), "claim default/gone is not in the input"),
-        ((pod("p", "gpu:gone"),), "template default/gone is not in the input"),
+        ((pod("p", "gpu=gone"),), "claim default/gone is not among the objects read"),
+        ((pod("p", "gpu:gone"),), "template default/gone is not among the objects read"),
         ((pod("p", "gpu:t"), template("t"), claim("p-gpu")), "which is another claim's name"),
         (
             ("{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {resourceClaims: [{name: gpu}]}}\n",),
@@ -166,6 +166,12 @@ def test_a_pod_that_no_node_suits_is_told_what_bounds_it():
     bound = pod("p", "gpu:t", spec="nodeSelector: {zone: c}")
     report = decided(node("n1", zone="a"), gpus("n1"), template("t"), bound)
     assert reasons(report) == ["none of the nodes known (1) goes with the pod's node selector zone=c"]
+
+
+def test_a_pod_that_asks_for_labels_hears_which_nodes_have_none_in_the_input():
+    bound = pod("p", "gpu:t", spec="nodeSelector: {zone: c}")
+    (reason,) = reasons(decided(gpus("n1"), template("t"), bound))
+    assert reason.endswith("zone=c; the labels of 1 are not in the input, for want of Node objects")
 
 
 def test_a_pod_whose_affinity_cannot_be_read_is_told_so():
