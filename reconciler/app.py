@@ -11,6 +11,7 @@ from reconciler.aio.queue import Queue
 from reconciler.aio.tasks import forever
 from reconciler.cluster.client import Client
 from reconciler.cluster.discovery import discover
+from reconciler.cluster.features import missing_gates
 from reconciler.cluster.kinds import Resource
 from reconciler.cluster.transport import Transport
 from reconciler.cluster.watch import follow
@@ -44,7 +45,10 @@ async def run(
     queue: Queue[Unit] = Queue(
         base=settings.backoff_base_seconds, cap=settings.backoff_cap_seconds, random=random
     )
-    intake = Intake(Store(rules(settings)), queue, (resource.kind for resource in served))
+    off = await missing_gates(client, served)
+    if off:
+        log.info("the server lacks features", gates=sorted(off))
+    intake = Intake(Store(rules(settings, lacking=off)), queue, (resource.kind for resource in served))
     reconciler = Reconciler(
         intake,
         Writer(client, served, now=lambda: datetime.now(UTC)),
@@ -93,9 +97,9 @@ def ownership(settings: Settings) -> Ownership:
     return ours
 
 
-def rules(settings: Settings) -> Semantics:
+def rules(settings: Settings, *, lacking: frozenset[str] = frozenset()) -> Semantics:
     """The rules to follow. Raises Rejected for a feature gate that is not known."""
-    return Semantics(settings.semantics, with_gates(settings.feature_gates))
+    return Semantics(settings.semantics, with_gates(settings.feature_gates, lacking=lacking))
 
 
 def _announcing(tell: Tell | None) -> Callable[[Decision], None]:

@@ -54,8 +54,8 @@ class Settings(BaseSettings):
     """The Kubernetes release whose rules apply where releases differ."""
 
     feature_gates: str = ""
-    """Feature gates that differ from all-on, as `A=true,B=false`. Set those that are off on your server:
-    it drops fields of features that are off."""
+    """Feature gates, as `A=true,B=false`. Those not named are on unless the server's release has them off
+    by default: it drops the fields of features that are off."""
 
     search_steps: int = Field(default=100_000, ge=1)
     """Devices tried for one decision before giving up. Counted, not timed, so that the same cluster gives

@@ -13,7 +13,7 @@ _VERSION = {
     "emulationMinor": "36",
     "minCompatibilityMajor": "1",
     "minCompatibilityMinor": "35",
-    "gitVersion": "v1.36.2+embedded",
+    "gitVersion": "v1.36.2+dra-reconciler",
     "gitCommit": "",
     "gitTreeState": "",
     "buildDate": "1970-01-01T00:00:00Z",

@@ -62,9 +62,12 @@ class Semantics:
         return self.has(BINDING_CONDITIONS) and self.has(DEVICE_STATUS)
 
 
-def with_gates(text: str) -> frozenset[str]:
-    """The gates that are on after `A=true,B=false`. Raises Rejected for a name or value that is not known."""
-    gates = set(GATES)
+def with_gates(text: str, *, lacking: frozenset[str] = frozenset()) -> frozenset[str]:
+    """The gates that are on after `A=true,B=false`: what is not named is on unless the server lacks it.
+
+    Raises Rejected for a name or value that is not known.
+    """
+    gates = set(GATES) - lacking
     for part in filter(None, (part.strip() for part in text.split(","))):
         name, _, value = part.partition("=")
         if name not in GATES:

@@ -1,0 +1,51 @@
+"""Which features an API server lacks: fields of theirs would be dropped from what we write (ST-10).
+
+Told from its release, since a server says nothing of its gates to ordinary clients, and from the
+kinds it serves. Whoever changed a gate there says so with `--feature-gates`.
+"""
+
+import re
+
+from reconciler.cluster.client import Client
+from reconciler.cluster.kinds import Served
+from reconciler.objects.semantics import (
+    ADMIN_ACCESS,
+    BINDING_CONDITIONS,
+    CONSUMABLE_CAPACITY,
+    DEVICE_STATUS,
+    FRACTIONAL_RANGE,
+    LIST_ATTRIBUTES,
+    PARTITIONABLE_DEVICES,
+    PRIORITIZED_LIST,
+    TAINT_RULES,
+    TAINTS,
+)
+
+EMBEDDED = "dra-reconciler"
+"""Stands in the version of our own embedded server, which has every feature."""
+
+_ON_SINCE = {
+    DEVICE_STATUS: 33,
+    ADMIN_ACCESS: 34,
+    PRIORITIZED_LIST: 34,
+    BINDING_CONDITIONS: 36,
+    CONSUMABLE_CAPACITY: 36,
+    PARTITIONABLE_DEVICES: 36,
+    TAINTS: 36,
+    FRACTIONAL_RANGE: 37,
+}
+"""Gate -> minor release of Kubernetes 1 in which it is on by default."""
+
+
+async def missing_gates(client: Client, served: Served) -> frozenset[str]:
+    """Gates that are off on the server, as far as can be told. Raises Retry while it is away."""
+    version = await client.fetch("/version")
+    if EMBEDDED in str(version.get("gitVersion", "")):
+        return frozenset()
+    off = {LIST_ATTRIBUTES}
+    minor = re.match(r"[0-9]+", str(version.get("minor", "")))  # some vendors write 34+
+    if minor is not None:
+        off |= {gate for gate, since in _ON_SINCE.items() if int(minor[0]) < since}
+    if "DeviceTaintRule" not in served:
+        off.add(TAINT_RULES)
+    return frozenset(off)
