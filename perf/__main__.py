@@ -1,5 +1,6 @@
-"""The command line: `python -m perf list`, `run`, `compare`."""
+"""The command line: `python -m perf list`, `run`, `compare`, `plot`, `replay`."""
 
+import json
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -13,8 +14,10 @@ from perf import printing
 from perf.catalogue import WORKLOADS
 from perf.child import Failed, run_in_child
 from perf.machine import calibrate, commit, machine
+from perf.replay import replay
 from perf.results import Report, Run, load, save, summed_up
 from perf.workload import Size, Workload
+from reconciler.errors import Malformed
 
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -79,9 +82,51 @@ def compare(before: Path, after: Path) -> None:
     )
 
 
-def _repeat(workload: Workload, case: str, size: Size, repeats: int) -> Run:
+@main.command()
+@click.argument("files", nargs=-1, required=True, metavar="RESULTS...", type=FILE)
+@click.option(
+    "--out", default="perf-plots", show_default=True, type=click.Path(file_okay=False, path_type=Path)
+)
+@click.option("--format", "suffix", default="svg", show_default=True, type=click.Choice(["svg", "png"]))
+def plot(files: Sequence[Path], out: Path, suffix: str) -> None:
+    """Draw files that `run --out` wrote, one line a file."""
+    from perf.plots import draw  # an extra, and slow to import
+
+    for path in draw([load(file) for file in files], out, suffix):
+        print(path)
+
+
+@main.command("replay")
+@click.argument("scenario", type=FILE)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, the devices of every claim included.")
+@click.option("--policy", default="first-fit", show_default=True, type=click.Choice(["first-fit"]))
+def replay_(scenario: Path, as_json: bool, policy: str) -> None:  # noqa: ARG001 - there is one so far
+    """Play a scenario file: a fleet, claims, and the order in which they come and go."""
+    with _progress() as progress:
+        task = progress.add_task(scenario.name, total=1.0)
+        try:
+            done = replay(scenario, lambda at, of: progress.update(task, completed=at, total=of))
+        except Malformed as exc:
+            raise click.ClickException(str(exc)) from exc
+    summary = done.to_json()
+    if as_json:
+        print(json.dumps(summary))
+        return
+    for name, value in summary.items():
+        if name == "reasons":
+            for claim, reason in value.items():
+                print(f"{claim}: {reason}")
+        elif name != "devices":
+            print(f"{name:18} {value}")
+
+
+def _progress() -> Progress:
     columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    return Progress(*columns, console=Console(stderr=True), transient=True)
+
+
+def _repeat(workload: Workload, case: str, size: Size, repeats: int) -> Run:
+    with _progress() as progress:
         task = progress.add_task(f"{workload.name} {case}", total=1.0)
         calibration = calibrate()
         results = []

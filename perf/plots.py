@@ -1,0 +1,96 @@
+"""Result files as pictures. Needs matplotlib, which the extra `perf` brings."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import matplotlib as mpl
+from matplotlib.figure import Figure as Picture
+
+from perf.baseline import KUBERNETES
+from perf.results import Report, Run
+from perf.workload import Curve
+
+OURS, THEIRS = "#1f6f8b", "#c8553d"
+WIDE_RANGE = 50
+"""Values that differ by more than this factor are drawn on a logarithmic axis"""
+
+
+def draw(reports: Sequence[Report], folder: Path, suffix: str) -> list[Path]:
+    """Draw everything that the reports hold into a folder; returns the files.
+
+    Several reports share their pictures, one line each: the same workload at several commits.
+    """
+    mpl.rcParams["svg.hashsalt"] = "perf"  # the same results give the same file
+    folder.mkdir(parents=True, exist_ok=True)
+    pictures = {"against-kubernetes": _against(reports[-1]), **dict(_curves(reports))}
+    paths = []
+    for name, picture in pictures.items():
+        path = folder / f"{name.replace(' ', '-')}.{suffix}"
+        picture.savefig(path, metadata={"Date": None} if suffix == "svg" else None)
+        paths.append(path)
+    return paths
+
+
+def _against(report: Report) -> Picture:
+    """Bars of our figures beside those of Kubernetes' allocator."""
+    pairs = [
+        (f"{run.title}\n{figure.name} [{figure.unit}]", figure.median, reference)
+        for run in report.runs
+        for figure in run.figures
+        if (reference := KUBERNETES.get((run.workload, figure.name))) is not None
+    ]
+    picture = Picture(figsize=(9, 1.2 + 0.8 * len(pairs)), layout="constrained")
+    axes = picture.subplots()
+    for at, (_, ours, theirs) in enumerate(pairs):
+        axes.barh(at - 0.2, ours, 0.38, color=OURS, label="this engine" if at == 0 else None)
+        axes.barh(at + 0.2, theirs.high, 0.38, color=THEIRS, label="Kubernetes" if at == 0 else None)
+    axes.set_yticks(range(len(pairs)), [label for label, _, _ in pairs])
+    axes.invert_yaxis()
+    if pairs:
+        axes.set_xscale("log")
+        axes.legend()
+    axes.set_title(_subtitle(report), fontsize=8)
+    return picture
+
+
+def _curves(reports: Sequence[Report]) -> Iterable[tuple[str, Picture]]:
+    lines: dict[tuple[str, str, str, str], list[tuple[str, Sequence[tuple[float, float]]]]] = {}
+    for report in reports:
+        for workload in dict.fromkeys(run.workload for run in report.runs):
+            runs = [run for run in report.runs if run.workload == workload]
+            for curve in _joined(runs):
+                key = workload, curve.name, curve.x, curve.y
+                lines.setdefault(key, []).append((report.commit or report.began, curve.points))
+    for (workload, name, x, y), drawn in lines.items():
+        picture = Picture(figsize=(7, 4), layout="constrained")
+        axes = picture.subplots()
+        for label, points in drawn:
+            axes.plot([at for at, _ in points], [value for _, value in points], marker=".", label=label)
+        axes.set(xlabel=x, ylabel=y, title=f"{workload}: {name}")
+        if _wide([at for _, points in drawn for at, _ in points]):
+            axes.set_xscale("log")
+        if _wide([value for _, points in drawn for _, value in points]):
+            axes.set_yscale("log")
+        else:
+            axes.set_ylim(bottom=0)
+        if len(drawn) > 1:
+            axes.legend()
+        yield f"{workload}-{name}", picture
+
+
+def _joined(runs: Sequence[Run]) -> Iterable[Curve]:
+    """The curves of a workload; what its cases give point by point becomes one line."""
+    found: dict[str, Curve] = {}
+    for curve in (curve for run in runs for curve in run.curves):
+        known = found.get(curve.name)
+        points = sorted([*known.points, *curve.points]) if known else curve.points
+        found[curve.name] = curve._replace(points=points)
+    return found.values()
+
+
+def _wide(values: Sequence[float]) -> bool:
+    return min(values) > 0 and max(values) / min(values) > WIDE_RANGE
+
+
+def _subtitle(report: Report) -> str:
+    return f"{report.machine.cpu}, {report.machine.cores} cores; commit {report.commit or 'unknown'}"
