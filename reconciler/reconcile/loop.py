@@ -1,22 +1,24 @@
 """One turn: look at what a unit needs, decide, see it through."""
 
+import asyncio
 from collections.abc import Callable, Iterable
 
 import structlog
 
 from reconciler.aio.queue import Closed
-from reconciler.allocator import allocate
 from reconciler.cluster.writer import Writer
 from reconciler.errors import Conflict, Gone, Inconsistent, Rejected, Retry
+from reconciler.inventory.snapshot import Snapshot
 from reconciler.objects.claims import ResourceClaim
 from reconciler.objects.core import Pod
 from reconciler.objects.meta import ObjectKey
-from reconciler.objects.plan import Granted, Plan, Unsatisfied
+from reconciler.objects.plan import Plan
+from reconciler.reconcile.deciding import Decider, Refusal
 from reconciler.reconcile.decisions import Allocated, Freed, Tell, Ungated, Waits
 from reconciler.reconcile.intake import Intake
 from reconciler.reconcile.ownership import Ownership, classes_of
 from reconciler.reconcile.settling import Settler
-from reconciler.reconcile.steps import NOT_OURS, Blocked, Decide, Free, Nothing, Planner, Ungate, is_made_for
+from reconciler.reconcile.steps import Blocked, Decide, Free, Nothing, Planner, Ungate, is_made_for
 from reconciler.reconcile.units import Kind, Unit, claims_of
 from reconciler.reconcile.waiting import Wants
 
@@ -41,10 +43,9 @@ class Reconciler:
         self._store = intake.store
         self._queue = intake.queue
         self._writer = writer
-        self._ours = ours
         self._planner = Planner(intake.store, intake.roster, ours)
-        self._settler = Settler(intake, writer)
-        self._steps = steps
+        self._settler = Settler(intake, writer, tell)
+        self._decider = Decider(ours, steps=steps)
         self._clock = clock
         self._tell = tell
         self._reasons: dict[Unit, str] = {}
@@ -70,6 +71,7 @@ class Reconciler:
                 async with self._queue.take() as unit:
                     if not self._stopping:
                         await self.serve(unit)
+                await asyncio.sleep(0)  # a turn may end without waiting for anything: others first
             except Closed:
                 return
 
@@ -108,8 +110,8 @@ class Reconciler:
             case Blocked() as blocked:
                 self._intake.waiting.drop(unit)
                 self._wait(unit, Waits(blocked.claims, _pod(unit), blocked.reason, blocked.message))
-            case Decide() as question:
-                await self._decide(unit, question)
+            case Decide() as asked:
+                await self._decide(unit, asked)
             case Free(claim=claim):
                 await self._writer.release(claim)
                 self._tell(Freed(claim.key, "deleted, and nobody uses it"))
@@ -119,45 +121,50 @@ class Reconciler:
                 self._tell(Ungated(pod.key))
                 self._done(unit)
 
-    async def _decide(self, unit: Unit, question: Decide) -> None:
+    async def _decide(self, unit: Unit, asked: Decide) -> None:
         """No await between the snapshot and the assumption: the next decision must see this one."""
         began = self._clock()
-        answer = self._answer(question)
-        if not isinstance(answer, Granted):
-            await self._refuse(unit, question, answer)
+        world = self._store.snapshot()
+        if self._is_known(unit, asked, world):
+            self._intake.put(unit, after=self._queue.failed(unit))
+            return
+        answer = self._decider.answer(asked, world)
+        if isinstance(answer, Refusal):
+            await self._refuse(unit, asked, answer)
             return
         for plan in answer.plans:
             self._store.assume(plan)
         self._intake.waiting.drop(unit)
-        await self._settler.settle(list(zip(answer.plans, question.claims, strict=True)))
+
+        def written(plan: Plan) -> None:
+            devices = tuple(result.id for result in plan.allocation.devices.results)
+            seconds = self._clock() - began
+            self._tell(Allocated(plan.claim, _pod(unit), plan.node, devices, seconds, answer.steps))
+
+        await self._settler.settle(list(zip(answer.plans, asked.claims, strict=True)), written)
         self._done(unit)
-        for plan in answer.plans:
-            self._tell(_allocated(unit, plan, self._clock() - began, answer.steps))
 
-    def _answer(self, question: Decide) -> Granted | Unsatisfied | Waits:
-        claims = question.claims
-        answer = allocate(claims, self._store.snapshot(), nodes=question.nodes, steps=self._steps)
-        if isinstance(answer, Granted):
-            for plan, claim in zip(answer.plans, claims, strict=True):
-                if (why := self._ours.trespass(claim, plan.allocation)) is not None:
-                    keys = tuple(claim.key for claim in claims)
-                    return Waits(keys, None, NOT_OURS, f"claim {claim.key}: {why}", steps=answer.steps)
-        return answer
+    def _is_known(self, unit: Unit, asked: Decide, world: Snapshot) -> bool:
+        """Whether the unit waits for the very reason for which it would be refused now."""
+        return self._intake.waiting.has(unit) and (
+            self._decider.refuses(asked, world) == self._reasons.get(unit, "")
+        )
 
-    async def _refuse(self, unit: Unit, question: Decide, answer: Waits | Unsatisfied) -> None:
+    async def _refuse(self, unit: Unit, asked: Decide, refusal: Refusal) -> None:
         """Let the unit wait, for a change or for its back-off; or make room for a whole decision."""
-        room = isinstance(answer, Waits) or not answer.reason.is_error
-        if room and (stuck := self._withdrawable(unit, question)):
+        if refusal.room and (stuck := self._withdrawable(unit, asked)):
             for claim in stuck:
                 self._intake.observe(await self._writer.withdraw(claim))
                 self._tell(Freed(claim.key, "the other claims of its pod do not fit where it is"))
             return
-        classes = frozenset(name for claim in question.claims for _, name in classes_of(claim))
-        self._intake.waiting.add(unit, Wants(classes, room))
-        self._wait(unit, _waits(unit, answer))
+        classes = frozenset(name for claim in asked.claims for _, name in classes_of(claim))
+        self._intake.waiting.add(unit, Wants(classes, refusal.room))
+        keys = tuple(claim.key for claim in asked.claims)
+        nodes, steps, counts = refusal.nodes, refusal.steps, refusal.counts
+        self._wait(unit, Waits(keys, _pod(unit), refusal.reason, refusal.message, nodes, steps, counts))
         self._intake.put(unit, after=self._queue.failed(unit))
 
-    def _withdrawable(self, unit: Unit, question: Decide) -> list[ResourceClaim]:
+    def _withdrawable(self, unit: Unit, asked: Decide) -> list[ResourceClaim]:
         """Claims that hold the pod to a node where the rest of it does not fit, and are its alone.
 
         Half of a joint decision may be all that was written before a crash.
@@ -165,7 +172,7 @@ class Reconciler:
         pod = self._store.pods.get(unit.key) if unit.kind is Kind.POD else None
         if pod is None or not pod.gated:
             return []
-        return [c for c in question.held if is_made_for(c, pod) and not c.status.reserved_for]
+        return [c for c in asked.held if is_made_for(c, pod) and not c.status.reserved_for]
 
     async def _resolve(self, unit: Unit) -> None:
         """Settle writes of earlier turns that got no answer."""
@@ -207,15 +214,3 @@ class Reconciler:
 
 def _pod(unit: Unit) -> ObjectKey | None:
     return unit.key if unit.kind is Kind.POD else None
-
-
-def _waits(unit: Unit, answer: Waits | Unsatisfied) -> Waits:
-    counts = answer.counts
-    return Waits(
-        answer.claims, _pod(unit), str(answer.reason), answer.message, answer.nodes, answer.steps, counts
-    )
-
-
-def _allocated(unit: Unit, plan: Plan, seconds: float, steps: int) -> Allocated:
-    devices = tuple(result.id for result in plan.allocation.devices.results)
-    return Allocated(plan.claim, _pod(unit), plan.node, devices, seconds, steps)

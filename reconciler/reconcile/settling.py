@@ -1,24 +1,28 @@
 """From a decided plan to a written one: assume, write, confirm; or take back."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from reconciler.cluster.writer import Writer
 from reconciler.errors import Conflict, Gone, Rejected, Retry, Undecided
 from reconciler.objects.claims import ResourceClaim
 from reconciler.objects.plan import Plan
+from reconciler.reconcile.decisions import Freed, Tell
 from reconciler.reconcile.intake import Intake
 
 
 class Settler:
     """Writes plans. A plan is assumed from before its write until the server's answer is known."""
 
-    def __init__(self, intake: Intake, writer: Writer) -> None:
+    def __init__(self, intake: Intake, writer: Writer, tell: Tell) -> None:
         self._intake = intake
         self._writer = writer
+        self._tell = tell
         self._busy: set[str] = set()
 
-    async def settle(self, plans: Sequence[tuple[Plan, ResourceClaim]]) -> None:
-        """Write plans that are assumed already, in their order, until one fails.
+    async def settle(
+        self, plans: Sequence[tuple[Plan, ResourceClaim]], announce: Callable[[Plan], None]
+    ) -> None:
+        """Write plans that are assumed already, in order, until one fails; announce each that is written.
 
         Conflict, Retry: that one and the rest are free again; what was written stays, for the next
         turn to go on from. Rejected, Gone: what was written is withdrawn as well. Undecided or
@@ -31,6 +35,7 @@ class Settler:
             for plan, claim in plans:
                 written.append(await self._writer.write(plan, claim))
                 self._confirm(plan, written[-1])
+                announce(plan)
         except Undecided:
             self._forget(plans[len(written) + 1 :])
             raise
@@ -89,3 +94,4 @@ class Settler:
                 self._intake.observe(await self._writer.withdraw(claim))
             except (Conflict, Gone):
                 continue  # reserved or changed meanwhile: no longer ours to take back
+            self._tell(Freed(claim.key, "another claim of its pod cannot be written"))

@@ -30,6 +30,10 @@ class Waiting:
         """Let a unit wait."""
         self._wants[unit] = wants
 
+    def has(self, unit: Unit) -> bool:
+        """Whether a unit waits."""
+        return unit in self._wants
+
     def drop(self, unit: Unit) -> None:
         """The unit does not wait any more."""
         self._wants.pop(unit, None)

@@ -1,5 +1,6 @@
 """Claims on their own: from what they ask to what the server shows."""
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -8,8 +9,8 @@ from reconciler.embedded.builtin import CLAIM, DEVICE_CLASS
 from reconciler.objects.claims import FINALIZER
 from reconciler.objects.meta import DeviceID, ObjectKey
 from reconciler.reconcile.decisions import Allocated, Waits
-from tests.end_to_end.faults import Held
-from tests.end_to_end.objects import DRIVER, claim, device_class, devices, held, node
+from tests.end_to_end.faults import Held, answer
+from tests.end_to_end.objects import DRIVER, claim, device_class, devices, held, node, pod
 from tests.end_to_end.running import Cluster, reconciling
 
 pytestmark = pytest.mark.loopback
@@ -198,3 +199,27 @@ async def test_a_class_that_vanishes_is_the_reason_until_it_is_back():
         cluster.load(device_class())
         await running.heard(Waits, 3)
     assert running.waits("waits") == ["DevicesInUse", "ClassNotFound", "DevicesInUse"]
+
+
+async def test_of_many_that_wait_for_a_device_one_gets_it_and_all_others_go_on_waiting():
+    cluster = fleet("d0")
+    cluster.load(claim("first"))
+    names = [f"w{number:03}" for number in range(100)]
+    async with reconciling(cluster, **SLOW) as running:
+        await running.heard(Allocated)
+        cluster.load(*map(claim, names))
+        await running.heard(Waits, len(names))
+        for freed, lucky in zip(["first", *names], names[:3], strict=False):
+            cluster.delete(freed)
+            await cluster.until(partial(cluster.devices, lucky))
+    assert [name for name in names if cluster.devices(name)] == [names[2]]
+
+
+async def test_half_of_a_pods_claims_written_is_told_even_if_the_other_half_fails():
+    cluster = fleet("d0", "d1")
+    cluster.load(claim("one"), claim("two"), pod("p", "one", "two"))
+    async with reconciling(
+        cluster, prepare=lambda f: f.on("PATCH", "/two/status", answer(503)), **SLOW
+    ) as running:
+        (told,) = await running.heard(Allocated)
+    assert told.claim.name == "one"

@@ -1,0 +1,81 @@
+"""The answer to one question: devices, all of them ours to give, or a refusal with its reason."""
+
+from dataclasses import dataclass
+
+from reconciler.allocator import allocate
+from reconciler.inventory.snapshot import Snapshot
+from reconciler.objects.plan import Granted, RequestCount, Unsatisfied
+from reconciler.reconcile.ownership import Ownership
+from reconciler.reconcile.steps import NOT_OURS, Decide
+
+Question = tuple[tuple[str, ...], tuple[str, ...] | None]
+"""What an answer depends on besides the picture: the specs of the claims, and the nodes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """No, as things are."""
+
+    reason: str
+    message: str
+    room: bool
+    """Whether a device set free may change the answer"""
+    nodes: int = 0
+    steps: int = 0
+    counts: tuple[RequestCount, ...] = ()
+
+
+class Decider:
+    """Answers questions. Remembers refusals for as long as the picture stays as it is.
+
+    A device set free wakes all who wait, of whom most ask the same: one search then does for all.
+    """
+
+    def __init__(self, ours: Ownership, *, steps: int) -> None:
+        """`steps` bounds one search."""
+        self._ours = ours
+        self._steps = steps
+        self._refused: dict[Question, str] = {}
+        self._version = -1
+
+    def answer(self, asked: Decide, world: Snapshot) -> Granted | Refusal:
+        """Devices for all claims of a question together, or why not."""
+        answer = allocate(asked.claims, world, nodes=asked.nodes, steps=self._steps)
+        refusal = _refusal(answer) if isinstance(answer, Unsatisfied) else self._trespass(asked, answer)
+        if refusal is None:
+            assert isinstance(answer, Granted)
+            return answer
+        self._forget_before(world.version)
+        self._refused[_question(asked)] = refusal.reason
+        return refusal
+
+    def refuses(self, asked: Decide, world: Snapshot) -> str | None:
+        """The reason for which the same question was refused from the same picture, if it was."""
+        self._forget_before(world.version)
+        return self._refused.get(_question(asked)) if self._refused else None
+
+    def _forget_before(self, version: int) -> None:
+        if version != self._version:
+            self._version = version
+            self._refused.clear()
+
+    def _trespass(self, asked: Decide, answer: Granted) -> Refusal | None:
+        for plan, claim in zip(answer.plans, asked.claims, strict=True):
+            if (why := self._ours.trespass(claim, plan.allocation)) is not None:
+                return Refusal(NOT_OURS, f"claim {claim.key}: {why}", room=True, steps=answer.steps)
+        return None
+
+
+def _question(asked: Decide) -> Question:
+    return tuple(claim.spec.model_dump_json() for claim in asked.claims), asked.nodes
+
+
+def _refusal(answer: Unsatisfied) -> Refusal:
+    return Refusal(
+        reason=str(answer.reason),
+        message=answer.message,
+        room=not answer.reason.is_error,
+        nodes=answer.nodes,
+        steps=answer.steps,
+        counts=answer.counts,
+    )
