@@ -1,6 +1,7 @@
 """One JSON object of any served version becomes one typed object, or is refused alone."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from pydantic import ValidationError
@@ -27,6 +28,9 @@ MODELS: dict[str, type[ApiObject]] = {
 }
 
 _CORE = ("Node", "Pod")
+
+_OPAQUE = ("parameters", "data")
+"""Fields whose content belongs to a driver, nulls included"""
 
 _SERVED = {
     **dict.fromkeys(MODELS, ("v1", "v1beta2", "v1beta1")),
@@ -77,10 +81,24 @@ def to_v1(raw: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def typed(raw: Mapping[str, Any]) -> ApiObject:
     """The typed object of what `to_v1` gives. Raises Malformed naming kind, name, field and reason."""
+    model = MODELS[raw["kind"]]
+    # The API takes null for absent everywhere. Where our models do not, which is rare, try again without.
+    with suppress(ValidationError):
+        return model.model_validate(raw)
     try:
-        return MODELS[raw["kind"]].model_validate(raw)
+        return model.model_validate(_without_nulls(raw))
     except ValidationError as exc:
         raise refusal(subject_of(raw), exc) from exc
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {
+            key: part if key in _OPAQUE else _without_nulls(part)
+            for key, part in value.items()
+            if part is not None
+        }
+    return [_without_nulls(part) for part in value] if isinstance(value, list) else value
 
 
 def subject_of(raw: Mapping[str, Any]) -> str:

@@ -55,7 +55,7 @@ def refusal_of(raw: dict[str, Any]) -> str:
     ("raw", "path", "value", "line"),
     [
         (CLAIM, "metadata", ..., "ResourceClaim (without a name): metadata: is missing"),
-        (CLAIM, "metadata", None, "ResourceClaim (without a name): metadata: must be an object"),
+        (CLAIM, "metadata", None, "ResourceClaim (without a name): metadata: is missing"),
         (CLAIM, "metadata.name", ..., "ResourceClaim ns/(without a name): metadata.name: is missing"),
         (CLAIM, "metadata.name", "", "ResourceClaim ns/(without a name): metadata.name: must not be empty"),
         (CLAIM, "metadata.name", 5, "ResourceClaim ns/5: metadata.name: must be a string, got 5"),
@@ -254,6 +254,35 @@ def test_reading_leaves_its_input_as_it_was():
     before = copy.deepcopy(raw)
     read(raw)
     assert raw == before
+
+
+@pytest.mark.parametrize(
+    ("raw", "path"),
+    [
+        (CLAIM, "metadata.uid"),
+        (CLAIM, "metadata.labels"),
+        (CLAIM, "status"),
+        (CLAIM, "spec.devices.constraints"),
+        (CLAIM, "spec.devices.requests.0.exactly.allocationMode"),
+        (CLAIM, "spec.devices.requests.0.exactly.count"),
+        (SLICE, "spec.allNodes"),
+        (SLICE, "spec.devices.0.attributes.a.string"),
+        (POD, "spec"),
+        (POD, "status"),
+    ],
+)
+def test_null_stands_for_absent_wherever_the_api_takes_it(raw: dict[str, Any], path: str):
+    assert read(changed(raw, path, None)) == read(raw)
+
+
+def test_nulls_in_what_belongs_to_a_driver_stay():
+    opaque = {"driver": "d", "parameters": {"a": None, "b": [None]}}
+    raw = changed(changed(CLAIM, "metadata.uid", None), "spec.devices.config", [{"opaque": opaque}])
+    claim = read(raw)
+    assert isinstance(claim, ResourceClaim)
+    (config,) = claim.spec.devices.config
+    assert config.opaque is not None
+    assert config.opaque.parameters == {"a": None, "b": [None]}
 
 
 def test_typed_objects_have_their_class():

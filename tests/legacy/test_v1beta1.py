@@ -126,7 +126,7 @@ def test_a_device_with_basic_in_a_later_version_is_refused():
 
 
 @pytest.mark.parametrize(
-    "spec", [None, "x", [], {"devices": "x"}, {"devices": {"requests": "x"}}, {"devices": None}]
+    "spec", [None, "x", [], {"devices": "x"}, {"devices": {"requests": "x"}}, {"devices": 5}]
 )
 @pytest.mark.parametrize("kind", ["ResourceClaim", "ResourceClaimTemplate", "ResourceSlice"])
 @pytest.mark.parametrize("version", ["v1", "v1beta1"])
