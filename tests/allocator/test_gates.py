@@ -2,6 +2,7 @@
 
 import pytest
 
+from reconciler.allocator.onenode import Found
 from reconciler.objects.plan import Reason
 from tests.allocator.cases import Case, local
 from tests.allocator.world import NEW, OLD, World, on_node, without
