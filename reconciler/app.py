@@ -48,14 +48,16 @@ async def run(
     off = await missing_gates(client, served)
     if off:
         log.info("the server lacks features", gates=sorted(off))
-    intake = Intake(Store(rules(settings, lacking=off)), queue, (resource.kind for resource in served))
+    announce = _announcing(tell)
+    kinds = (resource.kind for resource in served)
+    intake = Intake(Store(rules(settings, lacking=off)), queue, kinds, announce)
     reconciler = Reconciler(
         intake,
         Writer(client, served, now=lambda: datetime.now(UTC)),
         ours,
         steps=settings.search_steps,
         clock=loop.time,
-        tell=_announcing(tell),
+        tell=announce,
     )
     try:
         async with asyncio.timeout(None) as deadline, asyncio.TaskGroup() as working:

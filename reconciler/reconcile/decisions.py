@@ -51,5 +51,13 @@ class Ungated:
     pod: ObjectKey
 
 
-Decision = Allocated | Waits | Freed | Ungated
+@dataclass(frozen=True, slots=True)
+class HeldTwice:
+    """Not decided by us alone: claims that hold one device, of which at least one holds it alone."""
+
+    device: DeviceID
+    claims: tuple[ObjectKey, ...]
+
+
+Decision = Allocated | Waits | Freed | Ungated | HeldTwice
 Tell = Callable[[Decision], None]

@@ -12,6 +12,8 @@ from reconciler.objects.changes import Change, Changed, Refused, Replaced
 from reconciler.objects.claims import FINALIZER, ResourceClaim
 from reconciler.objects.meta import ApiObject, ObjectKey
 from reconciler.objects.plan import Plan
+from reconciler.reconcile.auditing import Audit
+from reconciler.reconcile.decisions import Tell
 from reconciler.reconcile.order import place
 from reconciler.reconcile.units import Kind, Roster, Unit
 from reconciler.reconcile.waiting import Waiting
@@ -22,7 +24,7 @@ log = structlog.get_logger()
 class Intake:
     """The only place where the picture is changed. Nothing here awaits, so nothing comes between."""
 
-    def __init__(self, store: Store, queue: Queue[Unit], kinds: Iterable[str]) -> None:
+    def __init__(self, store: Store, queue: Queue[Unit], kinds: Iterable[str], tell: Tell) -> None:
         """`kinds` are those that must be listed before anything can be decided."""
         self.store = store
         self.queue = queue
@@ -31,6 +33,7 @@ class Intake:
         self.listed = asyncio.Event()
         """Set when every kind has been listed once: from then on all allocations there are count."""
         self._unlisted = set(kinds)
+        self._audit = Audit(store, tell)
         self._refused: dict[tuple[str, ObjectKey], str] = {}
 
     def take(self, change: Change) -> None:
@@ -61,8 +64,10 @@ class Intake:
         """Queue what may have another answer now."""
         for key in touched.pods:
             self._pod(key)
-        for claim in touched.claims:
-            self._claim(claim)
+        for key in touched.claims:
+            self._claim(key)
+            if (claim := self.store.claims.get(key)) is not None:
+                self._audit.look(claim)
         self.queue.wake(self.waiting.woken_by(touched))
 
     def put(self, unit: Unit, *, after: float = 0.0) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import structlog
 
 from reconciler.objects.plan import RequestCount
-from reconciler.reconcile.decisions import Allocated, Decision, Freed, Ungated, Waits
+from reconciler.reconcile.decisions import Allocated, Decision, Freed, HeldTwice, Ungated, Waits
 
 log = structlog.get_logger()
 
@@ -38,6 +38,9 @@ def write_down(decision: Decision) -> None:
             log.info("claim freed", claim=str(decision.claim), why=decision.why)
         case Ungated():
             log.info("pod ungated", pod=str(decision.pod))
+        case HeldTwice():
+            claims = [str(claim) for claim in decision.claims]
+            log.warning("device held twice", device=str(decision.device), claims=claims)
 
 
 def _pod(decision: Allocated | Waits) -> dict[str, str]:

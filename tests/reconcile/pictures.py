@@ -10,6 +10,7 @@ from reconciler.objects.changes import Changed, Removed
 from reconciler.objects.core import Pod
 from reconciler.objects.meta import ObjectKey
 from reconciler.objects.semantics import Semantics
+from reconciler.reconcile.decisions import Decision
 from reconciler.reconcile.intake import Intake
 from reconciler.reconcile.ownership import Ownership
 from reconciler.reconcile.steps import Planner, Step
@@ -42,9 +43,13 @@ def as_pod(raw: dict[str, Any]) -> Pod:
     return found
 
 
+def _ignore(_: Decision) -> None:
+    """Nobody listens."""
+
+
 def intake(*raws: dict[str, Any]) -> Intake:
     """Everything was listed; back-off is ten minutes. Needs a running loop."""
-    found = Intake(Store(Semantics()), Queue(base=600.0, cap=600.0, random=lambda: 1.0), [])
+    found = Intake(Store(Semantics()), Queue(base=600.0, cap=600.0, random=lambda: 1.0), [], _ignore)
     put(found, *raws)
     return found
 

@@ -9,6 +9,7 @@ from reconciler.aio.queue import Queue
 from reconciler.inventory.store import Store
 from reconciler.objects.changes import Changed, Refused, Replaced
 from reconciler.objects.semantics import Semantics
+from reconciler.reconcile.decisions import Decision
 from reconciler.reconcile.intake import Intake
 from reconciler.reconcile.waiting import Wants
 from tests.end_to_end.objects import DRIVER, claim, device_class, devices, held, node, pod
@@ -98,7 +99,12 @@ async def test_a_device_set_free_wakes_those_for_whom_room_may_be_enough(room: b
 
 
 async def test_nothing_is_ready_before_every_kind_was_listed():
-    picture = Intake(Store(Semantics()), Queue(base=1, cap=1, random=lambda: 0.0), ["Node", "ResourceClaim"])
+    def tell(_: Decision) -> None:
+        raise AssertionError
+
+    picture = Intake(
+        Store(Semantics()), Queue(base=1, cap=1, random=lambda: 0.0), ["Node", "ResourceClaim"], tell
+    )
     picture.take(Replaced("Node", (), ()))
     picture.take(Changed("Node", typed(node("n"))))
     assert not picture.listed.is_set()
