@@ -90,7 +90,7 @@ def compare(before: Path, after: Path) -> None:
 @click.option("--format", "suffix", default="svg", show_default=True, type=click.Choice(["svg", "png"]))
 def plot(files: Sequence[Path], out: Path, suffix: str) -> None:
     """Draw files that `run --out` wrote, one line a file."""
-    from perf.plots import draw  # an extra, and slow to import
+    from perf.plots import draw  # noqa: PLC0415 - of an extra, and slow to import
 
     for path in draw([load(file) for file in files], out, suffix):
         print(path)

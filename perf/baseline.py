@@ -13,6 +13,10 @@ class Reference(NamedTuple):
     low: float
     high: float
 
+    def factor(self, ours: float, better: str) -> float:
+        """How many times better ours is than the better of theirs."""
+        return ours / self.high if better == "more" else self.low / ours
+
     def __str__(self) -> str:
         return f"{self.low:g}" if self.low == self.high else f"{self.low:g} to {self.high:g}"
 

@@ -10,7 +10,7 @@ from perf.baseline import KUBERNETES
 from perf.results import Report, Run
 from perf.workload import Curve
 
-OURS, THEIRS = "#1f6f8b", "#c8553d"
+COLOUR = "#1f6f8b"
 WIDE_RANGE = 50
 """Values that differ by more than this factor are drawn on a logarithmic axis"""
 
@@ -32,24 +32,27 @@ def draw(reports: Sequence[Report], folder: Path, suffix: str) -> list[Path]:
 
 
 def _against(report: Report) -> Picture:
-    """Bars of our figures beside those of Kubernetes' allocator."""
-    pairs = [
-        (f"{run.title}\n{figure.name} [{figure.unit}]", figure.median, reference)
+    """How many times faster than Kubernetes' allocator each figure is that was measured there too."""
+    bars = [
+        (run.title, figure, reference)
         for run in report.runs
         for figure in run.figures
         if (reference := KUBERNETES.get((run.workload, figure.name))) is not None
     ]
-    picture = Picture(figsize=(9, 1.2 + 0.8 * len(pairs)), layout="constrained")
+    picture = Picture(figsize=(9, 1.2 + 0.5 * len(bars)), layout="constrained")
     axes = picture.subplots()
-    for at, (_, ours, theirs) in enumerate(pairs):
-        axes.barh(at - 0.2, ours, 0.38, color=OURS, label="this engine" if at == 0 else None)
-        axes.barh(at + 0.2, theirs.high, 0.38, color=THEIRS, label="Kubernetes" if at == 0 else None)
-    axes.set_yticks(range(len(pairs)), [label for label, _, _ in pairs])
+    for at, (_, figure, reference) in enumerate(bars):
+        factor = reference.factor(figure.median, figure.better)
+        axes.barh(at, factor, 0.6, color=COLOUR)
+        text = f" {factor:,.1f}x: {figure.median:,.4g} {figure.unit} against {reference}"
+        axes.text(factor, at, text, va="center")
+    axes.set_yticks(range(len(bars)), [f"{title}: {figure.name}" for title, figure, _ in bars])
     axes.invert_yaxis()
-    if pairs:
-        axes.set_xscale("log")
-        axes.legend()
-    axes.set_title(_subtitle(report), fontsize=8)
+    axes.set_xscale("log")
+    low, high = axes.get_xlim()
+    axes.set_xlim(min(low, 1), high * 50)  # room for the text behind the longest bar
+    axes.set_xlabel("times faster than the allocator of Kubernetes")
+    axes.set_title(f"{report.machine.cpu}, {report.machine.cores} cores; commit {report.commit}", fontsize=8)
     return picture
 
 
@@ -90,7 +93,3 @@ def _joined(runs: Sequence[Run]) -> Iterable[Curve]:
 
 def _wide(values: Sequence[float]) -> bool:
     return min(values) > 0 and max(values) / min(values) > WIDE_RANGE
-
-
-def _subtitle(report: Report) -> str:
-    return f"{report.machine.cpu}, {report.machine.cores} cores; commit {report.commit or 'unknown'}"

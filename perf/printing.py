@@ -76,9 +76,7 @@ def _beside(run: Run, figure: Summary) -> tuple[str, str]:
     reference = KUBERNETES.get((run.workload, figure.name))
     if reference is None:
         return "", ""
-    nearest = reference.high if figure.better == "more" else reference.low
-    factor = figure.median / nearest if figure.better == "more" else nearest / figure.median
-    return str(reference), f"{factor:.1f}x"
+    return str(reference), f"{reference.factor(figure.median, figure.better):.1f}x"
 
 
 def _with_unit(figure: Summary) -> str:

@@ -1,0 +1,66 @@
+"""Result files are read as they were written, compared by what is better, and drawn."""
+
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from perf.machine import Calibration, Machine
+from perf.printing import comparison, run_table
+from perf.results import Report, Run, load, save, summed_up
+from perf.workload import Curve, Figure, Outcome
+
+
+def a_report(rate=100.0, seconds=2.0):
+    outcomes = [
+        Outcome([Figure("claims/s", rate * turn, "/s", "more"), Figure("load", seconds / turn, "s")])
+        for turn in (1, 2, 3)
+    ]
+    run = Run(
+        workload="mig-multi",
+        case="",
+        size={"nodes": 2},
+        calibration=Calibration(0.1, 30.0),
+        peak_mib=(100.0, 101.0, 99.0),
+        figures=summed_up(outcomes),
+        curves=(Curve("growth", "nodes", "us", [(1.0, 2.0), (2.0, 4.0)]),),
+    )
+    machine = Machine("cpu", 2, 24.0, "Linux", "3.11", "2.4", "2.14")
+    return Report(began="2026-01-01T00:00:00+00:00", commit="abc", machine=machine, runs=(run,))
+
+
+def printed(thing):
+    console = Console(width=200, file=StringIO())
+    console.print(thing)
+    return console.file.getvalue()
+
+
+def test_figures_are_summed_up_over_repeats_with_the_worst_as_p99():
+    rate, seconds = a_report().runs[0].figures
+    assert (rate.median, seconds.median) == (200.0, 1.0)
+    assert rate.p99 == pytest.approx(102.0)
+    assert seconds.p99 == pytest.approx(1.98)
+
+
+def test_a_result_file_is_read_as_it_was_written(tmp_path):
+    save(a_report(), tmp_path / "results.json")
+    assert load(tmp_path / "results.json") == a_report()
+
+
+def test_more_is_better_for_rates_and_less_for_times():
+    rows = printed(comparison(a_report(), a_report(rate=200.0, seconds=4.0))).splitlines()
+    assert any("claims/s" in row and "2.00" in row and "better" in row for row in rows)
+    assert any("load" in row and "0.50" in row and "worse" in row for row in rows)
+
+
+def test_the_figures_of_kubernetes_stand_beside_ours():
+    assert any("claims/s" in row and "21" in row and "9.5x" in row for row in printed(
+        run_table(a_report().runs[0])
+    ).splitlines())  # fmt: skip
+
+
+def test_results_are_drawn_one_file_a_picture(tmp_path):
+    plots = pytest.importorskip("perf.plots", reason="matplotlib comes with the extra `perf`")
+    paths = plots.draw([a_report(), a_report(rate=50.0)], tmp_path / "plots", "svg")
+    assert [path.name for path in paths] == ["against-kubernetes.svg", "mig-multi-growth.svg"]
+    assert all(path.read_text("utf-8").startswith("<?xml") for path in paths)
