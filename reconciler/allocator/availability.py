@@ -58,9 +58,9 @@ class Available:
         now = self._judge(world, rows)
         turned = now != self.mask[rows]
         if turned.any():
+            rows, now = rows[turned], now[turned]
             self.mask[rows] = now
-            rows = np.unique(rows[turned])
-            change = np.where(self.mask[rows], 1, -1)
+            change = np.where(now, 1, -1)
             nodes = world.fleet.codes["node"][rows]
             local = nodes >= 0
             np.add.at(self.per_node, nodes[local], change[local])

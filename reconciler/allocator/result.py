@@ -84,6 +84,8 @@ def _device(board: Board, choice: Choice, new_share: Callable[[], str]) -> Alloc
 
 def _configs(claim: ResourceClaim, choices: Sequence[Choice], *, old: bool) -> list[AllocatedConfig]:
     """Class part first, then claim part (RES-8 to RES-10)."""
+    if not claim.spec.devices.config and not any(c.candidates.ask.device_class.spec.config for c in choices):
+        return []
     asks = list({choice.candidates.ask.name: choice.candidates.ask for choice in choices}.values())
     of_class: dict[str, list[str]] = {}
     classes = {}

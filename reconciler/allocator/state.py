@@ -81,13 +81,13 @@ def set_up(asked: Asked, view: View, world: Snapshot) -> Board:
 
 def _ground(view: View, world: Snapshot) -> Ground:
     fleet = world.fleet
-    sets = fleet.sets[view.rows]
-    used = np.unique(sets[sets >= 0])
+    sets = view.of(fleet.sets)
+    used = np.unique(sets[sets >= 0]) if sets.shape[1] else np.zeros(0, dtype=np.intp)
     local = np.where(sets >= 0, np.searchsorted(used, sets), -1).astype(np.int32)
     return Ground(
-        shared=fleet.shared[view.rows] & world.rules.sharing,
+        shared=view.of(fleet.shared) & world.rules.sharing,
         sets=local,
-        draws=fleet.draws[view.rows],
+        draws=view.of(fleet.draws),
         by_set=invert(local, len(used)),
         used=used.astype(np.intp),
     )

@@ -33,6 +33,8 @@ class Tie:
     """(V,) the counter set that all devices of the value draw from, -1 if there is not just one"""
     node: Codes
     """(V,) the node that all devices of the value are on, -1 if there is not just one"""
+    local: bool
+    """Whether some value belongs to one node, so that knowing the values helps to choose nodes"""
 
 
 _kept: WeakKeyDictionary[Fleet, dict[Hashable, Tie]] = WeakKeyDictionary()
@@ -92,6 +94,8 @@ def _nodes(name: Name, asks: Sequence[Ask], world: Snapshot) -> Mask | None:
     if name not in fleet.cel.attributes:
         return nodes
     ties = [_tie(ask, name, fleet) for ask in asks]
+    if not ties[0].local:
+        return None
     feasible = np.ones(len(ties[0].source), dtype=np.bool_)
     need = np.zeros_like(ties[0].draw)
     source = ties[0].source
@@ -131,4 +135,5 @@ def _compute(ask: Ask, name: Name, fleet: Fleet) -> Tie:
         source[groups[~once]] = -1
         bound = source[groups] >= 0
         draw = lowest(fleet.table[fleet.draws[rows[bound], 0]], groups[bound], size)
-    return Tie(draw=draw, source=source, node=common(fleet.codes["node"][rows], groups, size))
+    node = common(fleet.codes["node"][rows], groups, size)
+    return Tie(draw, source, node, local=bool((node >= 0).any()))

@@ -33,9 +33,9 @@ class Trail:
         self._steps.append(rows)
 
     def between(self, serial: int, later: int) -> Rows:
-        """(n,) rows that may differ between two serials; a row may appear more than once."""
+        """(n,) rows that may differ between two serials, each once."""
         steps = self._steps[serial:later]
-        return steps[0] if len(steps) == 1 else np.concatenate(steps)
+        return steps[0] if len(steps) == 1 else np.unique(np.concatenate(steps))
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -142,7 +142,9 @@ class Columns:
         if touched:
             again = self.fleet.by_set.of_any(self._concerned(touched))
             self._judge(again)
-            self._note(np.concatenate([np.array(rows, dtype=np.intp), again]))
+            seen = set(again.tolist())
+            others = [row for row in rows if row not in seen]
+            self._note(np.concatenate([again, np.array(others, dtype=np.intp)]) if others else again)
         elif rows:
             self._note(np.array(rows, dtype=np.intp))
 

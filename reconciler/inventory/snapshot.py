@@ -28,21 +28,14 @@ class View:
     """(n,) rows of the fleet that the node's slices offer, in the order of first fit"""
     here: Mask
     """(n,) whether the node reaches the device itself (SEL-4)"""
+    span: slice | None
+    """The same rows as a range, where they lie together"""
     memo: dict[object, Any] = field(default_factory=dict, repr=False)
     """What others worked out from this view, which stays true as long as the view exists"""
 
     def of(self, column: Array) -> Array:
         """(n, ...) the node's rows of a fleet-wide column; without a copy where they lie together."""
-        return column[self._span] if self._span is not None else column[self.rows]  # type: ignore[return-value]
-
-    @property
-    def _span(self) -> slice | None:
-        if "span" not in self.memo:
-            together = len(self.rows) and bool((np.diff(self.rows) == 1).all())
-            first = int(self.rows[0]) if together else 0
-            self.memo["span"] = slice(first, first + len(self.rows)) if together else None
-        span: slice | None = self.memo["span"]
-        return span
+        return column[self.rows if self.span is None else self.span]  # type: ignore[return-value]
 
     @property
     def invalid(self) -> PoolOnNode | None:
@@ -87,13 +80,13 @@ class Topology:
         reach = Reach(node, self.fleet.words)
         found = [(at, pool) for at in self._near(node.name) if (pool := self._pool(at, reach)) is not None]
         found.sort(key=lambda entry: (entry[1].waits, entry[0]))
-        pieces = [pool.rows + self.fleet.start[at] for at, pool in found]
-        here = [pool.here for _, pool in found]
+        rows = _joined([pool.rows + self.fleet.start[at] for at, pool in found], np.intp)
         return View(
             node=node,
             pools=tuple(pool for _, pool in found),
-            rows=np.concatenate(pieces) if pieces else np.zeros(0, dtype=np.intp),
-            here=np.concatenate(here) if here else np.zeros(0, dtype=np.bool_),
+            rows=rows,
+            here=_joined([pool.here for _, pool in found], np.bool_),
+            span=_span(rows),
         )
 
     def _near(self, name: str) -> Iterator[int]:
@@ -101,6 +94,18 @@ class Topology:
 
     def _pool(self, at: int, reach: Reach) -> PoolOnNode | None:
         return self.fleet.pools[at].on(reach, self.rules)
+
+
+def _joined(pieces: list[np.ndarray[Any, Any]], dtype: type) -> np.ndarray[Any, Any]:
+    if len(pieces) == 1:
+        return pieces[0]
+    return np.concatenate(pieces) if pieces else np.zeros(0, dtype=dtype)
+
+
+def _span(rows: Rows) -> slice | None:
+    if not len(rows) or not (rows[1:] - rows[:-1] == 1).all():
+        return None
+    return slice(int(rows[0]), int(rows[-1]) + 1)
 
 
 @dataclass(frozen=True, slots=True)
