@@ -58,9 +58,10 @@ class Available:
         now = self._judge(world, rows)
         turned = now != self.mask[rows]
         if turned.any():
-            rows, now = rows[turned], now[turned]
-            self.mask[rows] = now
-            change = np.where(now, 1, -1)
+            # A row that changed twice in between is there twice.
+            rows = np.array(sorted(set(rows[turned].tolist())), dtype=np.intp)
+            change = np.where(self.mask[rows], -1, 1)
+            self.mask[rows] ^= True
             nodes = world.fleet.codes["node"][rows]
             local = nodes >= 0
             np.add.at(self.per_node, nodes[local], change[local])

@@ -64,10 +64,11 @@ def _plausible(asked: Asked, nodes: Iterable[str] | None, world: Snapshot) -> tu
     """
     topology = world.topology
     possible = np.ones(len(topology.order), dtype=np.bool_)
+    considered = len(possible)
     if nodes is not None:
         chosen = set(nodes)
         possible = np.array([name in chosen for name in topology.order], dtype=np.bool_)
-    considered = int(np.count_nonzero(possible))
+        considered = int(np.count_nonzero(possible))
     codes = np.maximum(topology.order_codes, -1)
     failing = np.zeros(len(possible), dtype=np.bool_)
     enough = np.ones(len(possible), dtype=np.bool_)

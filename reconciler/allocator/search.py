@@ -40,13 +40,14 @@ class Search:
 
         Raises Fatal if the search reaches a device that is an error, GaveUp if the budget is used up.
         """
-        return self._solve(0, begin(self.board))
+        first = self.slots[0].claim if self.slots else 0
+        return self._solve(0, begin(self.board, self.board.constraints[first] if self.slots else ()))
 
     def _solve(self, slot: int, state: State) -> tuple[Choice, ...] | None:
         if slot == len(self.slots):
             return state.chosen
         claim = self.slots[slot].claim
-        if slot == 0 or self.slots[slot - 1].claim != claim:
+        if slot and self.slots[slot - 1].claim != claim:
             state = enter_claim(state, self.board.constraints[claim])
         # Most searches never turn back; only those that do are worth a proof.
         if self._turned_back and hopeless(self.board, self.slots[slot:], self.offers[slot:], state):

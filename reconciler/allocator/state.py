@@ -132,8 +132,8 @@ class State:
     chosen: tuple[Choice, ...]
 
 
-def begin(board: Board) -> State:
-    """Nothing chosen yet."""
+def begin(board: Board, constraints: Sequence[Constraint]) -> State:
+    """Nothing chosen yet, at the first request of the first claim."""
     count = len(board.rows)
     nobody = np.zeros(count, dtype=np.bool_)
     occupancy = board.world.occupancy
@@ -143,14 +143,14 @@ def begin(board: Board) -> State:
         taken=nobody,
         mine=nobody,
         shares={},
-        constraints=(),
+        constraints=(None,) * len(constraints),
         results=0,
         chosen=(),
     )
 
 
 def enter_claim(state: State, constraints: Sequence[Constraint]) -> State:
-    """The state at the first request of a claim: constraints and limits are per claim (CON-2)."""
+    """The state at the first request of a later claim: constraints and limits are per claim (CON-2)."""
     return replace(state, mine=np.zeros_like(state.mine), constraints=(None,) * len(constraints), results=0)
 
 

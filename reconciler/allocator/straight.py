@@ -20,11 +20,10 @@ def finish(board: Board, candidates: Candidates, state: State) -> Rows | None:
     constraints = [board.constraints[ask.claim][number] for number in ask.constraints]
     if len(constraints) > 1 or not all(c.match and c.plain for c in constraints):
         return None
-    if candidates.fatal.any():
+    entangled = _entangled(board)
+    if candidates.fatal.any() or (candidates.available & entangled).any():
         return None
     possible = viable(board, state, candidates)
-    if (possible & _entangled(board)).any():
-        return None
     rows = np.flatnonzero(possible)
     if not constraints or state.constraints[ask.constraints[0]] is not None:
         # A value that earlier requests agreed on has narrowed the devices already.

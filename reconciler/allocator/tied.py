@@ -49,6 +49,8 @@ def nodes_with_a_value(asked: Asked, world: Snapshot) -> Mask | None:
     Nothing is excluded while some device is an error, since the error has to be met; nor while shares are
     held of a device that is published as dedicated since, whose counters are drawn already.
     """
+    if not any(claim.spec.devices.constraints for claim in asked.claims):
+        return None
     if any(look(ask, world.fleet).error.any() for slot in asked.slots for ask in slot.asks):
         return None
     if np.any(world.occupancy.sharing & ~world.fleet.shared):

@@ -33,9 +33,9 @@ class Trail:
         self._steps.append(rows)
 
     def between(self, serial: int, later: int) -> Rows:
-        """(n,) rows that may differ between two serials, each once."""
+        """(n,) rows that may differ between two serials; a row may appear more than once."""
         steps = self._steps[serial:later]
-        return steps[0] if len(steps) == 1 else np.unique(np.concatenate(steps))
+        return steps[0] if len(steps) == 1 else np.concatenate(steps)
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -179,11 +179,14 @@ class Columns:
         """The sets whose devices are to be judged again: those that changed, and with them the other sets
         of a pool that has become over-committed or has ceased to be.
         """
+        turned = []
+        for number in touched:
+            over = bool((self._left[number] < 0).any())
+            if over != self._over[number]:
+                self._over[number] = over
+                turned.append(number)
         sets = np.array(sorted(touched), dtype=np.intp)
-        over: Mask = np.any(self._left[sets] < 0, axis=1)
-        turned = sets[over != self._over[sets]]
-        self._over[sets] = over
-        if not len(turned):
+        if not turned:
             return sets
         groups = np.unique(self.fleet.set_group[turned])
         return np.union1d(sets, np.flatnonzero(np.isin(self.fleet.set_group, groups)))
