@@ -134,7 +134,10 @@ class Reconciler:
             return
         for plan in answer.plans:
             self._store.assume(plan)
-        self._intake.waiting.drop(unit)
+        if self._intake.waiting.has(unit):
+            # How often it was told no says nothing about how its write will fare.
+            self._intake.waiting.drop(unit)
+            self._queue.forget(unit)
 
         def written(plan: Plan) -> None:
             devices = tuple(result.id for result in plan.allocation.devices.results)
