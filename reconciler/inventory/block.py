@@ -167,11 +167,20 @@ def _consumption(devices: Sequence[Device], words: Lexicon) -> tuple[Codes, Code
     sets = np.full((len(devices), width), -1, dtype=np.int32)
     draws = np.full((len(devices), width), -1, dtype=np.int32)
     for row, device in enumerate(devices):
-        for k, consumption in enumerate(device.consumes_counters):
-            amounts = tuple(sorted((name, c.value.nanos) for name, c in consumption.counters.items()))
-            sets[row, k] = words.sets.code(consumption.counter_set)
-            draws[row, k] = words.draws.code(amounts)
+        for k, (name, amounts) in enumerate(_draws_of(device).items()):
+            sets[row, k] = words.sets.code(name)
+            draws[row, k] = words.draws.code(tuple(sorted(amounts.items())))
     return sets, draws
+
+
+def _draws_of(device: Device) -> dict[str, dict[str, int]]:
+    """Counter set -> counter -> billionths. A set that is named twice is drawn from twice."""
+    found: dict[str, dict[str, int]] = {}
+    for consumption in device.consumes_counters:
+        amounts = found.setdefault(consumption.counter_set, {})
+        for name, counter in consumption.counters.items():
+            amounts[name] = amounts.get(name, 0) + counter.value.nanos
+    return found
 
 
 def _absent(count: int) -> Codes:

@@ -144,10 +144,15 @@ def _draws_by_set(
                 block.generation, f"a device draws from more than {MAX_SETS_PER_DEVICE} counter sets"
             )
             continue
-        pairs, counts = np.unique(
-            np.stack([block.sets.ravel(), block.draws.ravel()], axis=1), axis=0, return_counts=True
+        pairs, first, counts = np.unique(
+            np.stack([block.sets.ravel(), block.draws.ravel()], axis=1),
+            axis=0,
+            return_index=True,
+            return_counts=True,
         )
-        for (set_code, draw), count in zip(pairs.tolist(), counts.tolist(), strict=True):
+        # In device order: codes depend on what was seen before, and the first problem is the one told.
+        for at in np.argsort(first).tolist():
+            (set_code, draw), count = pairs[at].tolist(), int(counts[at])
             if set_code < 0:
                 continue
             key = SetID(block.generation, words.sets.values[set_code])

@@ -47,14 +47,18 @@ class DeviceState:
     @property
     def consumed(self) -> dict[str, int]:
         """Capacity key -> billionths consumed by all shares (AS-5)."""
-        total: dict[str, int] = {}
-        for amounts in self.shares.values():
-            for key, nanos in amounts.items():
-                total[key] = total.get(key, 0) + nanos
-        return total
+        return _sum(*self.shares.values())
 
 
 EMPTY = DeviceState()
+
+
+def _sum(*amounts: Mapping[str, int]) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for consumed in amounts:
+        for key, nanos in consumed.items():
+            total[key] = total.get(key, 0) + nanos
+    return total
 
 
 class Ledger:
@@ -92,7 +96,8 @@ class Ledger:
             if hold.share is None:
                 state.alone[holder] = state.alone.get(holder, 0) + 1
             else:
-                state.shares[Share(holder, hold.share)] = hold.consumed
+                share = Share(holder, hold.share)
+                state.shares[share] = _sum(state.shares.get(share, {}), hold.consumed)
             changed.add(hold.device)
         return changed
 
