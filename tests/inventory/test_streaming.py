@@ -1,0 +1,91 @@
+"""However the picture came about, it is the one that a fresh listing gives; and what was handed out stays."""
+
+from copy import deepcopy
+from itertools import product
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reconciler.inventory.snapshot import Snapshot
+from reconciler.inventory.store import Store
+from reconciler.objects.meta import DeviceID
+from reconciler.objects.semantics import Semantics
+from tests.inventory.events import BEGINNING, CLAIM_EVENTS, EVENTS, RULES, Assume, Event, Forget, Look, World
+from tests.inventory.picture import picture
+
+DEVICES = [DeviceID(*pool, name) for pool, name in product([("d", "p"), ("d", "q"), ("e", "p")], "ABC")]
+
+
+def holders(store: Store) -> dict[DeviceID, list[Any]]:
+    return {device: sorted(store.holders(device)) for device in DEVICES}
+
+
+def happen(store: Store, world: World, event: Event, kept: list[tuple[Snapshot, World]]) -> None:
+    """One event, in the store under test and in the plain account of what is there."""
+    match event:
+        case Look(keep=keep):
+            seen = store.snapshot()
+            if keep:
+                kept.append((seen, world.copy()))
+        case Assume():
+            plan = world.plan(event)
+            if plan is not None:
+                store.assume(plan)
+                world.plans[plan.uid] = plan
+        case Forget():
+            plan = world.plan_of(event)
+            if plan is not None:
+                store.forget(plan)
+                del world.plans[plan.uid]
+        case _:
+            store.apply(event)
+            world.apply(event)
+
+
+def run(rules: Semantics, events: list[Event]) -> None:
+    """Snapshots taken on the way are looked at only at the end: nothing that came later may show in them."""
+    store, world = Store(rules), World()
+    kept: list[tuple[Snapshot, World]] = []
+    for event in events:
+        happen(store, world, event, kept)
+    afresh = world.afresh(rules)
+    assert picture(store.snapshot()) == picture(afresh.snapshot())
+    assert holders(store) == holders(afresh)
+    for seen, then in kept:
+        assert picture(seen) == picture(then.afresh(rules).snapshot())
+
+
+@settings(max_examples=200)
+@given(st.sampled_from(RULES), st.lists(EVENTS, max_size=20))
+def test_any_sequence_of_events_gives_what_a_fresh_listing_gives(rules: Semantics, events: list[Event]):
+    run(rules, [*BEGINNING, *events])
+
+
+@settings(max_examples=200)
+@given(st.sampled_from(RULES), st.lists(CLAIM_EVENTS, min_size=3, max_size=20))
+def test_holding_and_freeing_step_by_step_gives_what_holding_at_once_gives(
+    rules: Semantics, events: list[Event]
+):
+    run(rules, [*BEGINNING, Look(keep=False), *events])
+
+
+@settings(max_examples=50)
+@given(st.lists(EVENTS, max_size=8))
+def test_an_empty_picture_can_be_filled_in_any_order(events: list[Event]):
+    run(Semantics(), events)
+
+
+@settings(max_examples=50)
+@given(st.lists(EVENTS, max_size=12))
+def test_a_snapshot_that_was_looked_at_says_the_same_ever_after(events: list[Event]):
+    """Held or let go, read or not: later changes do not show in it."""
+    store, world = Store(Semantics()), World()
+    said = []
+    for event in [*BEGINNING, *events]:
+        happen(store, world, event, [])
+        if isinstance(event, Look) and event.keep:
+            seen = store.snapshot()
+            said.append((seen, deepcopy(picture(seen))))
+    store.snapshot()
+    assert [picture(seen) for seen, _ in said] == [then for _, then in said]
