@@ -1,6 +1,7 @@
 """The command line: `python -m perf list`, `run`, `compare`, `plot`, `replay`."""
 
 import json
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -13,6 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from perf import printing
 from perf.catalogue import WORKLOADS
 from perf.child import Failed, run_in_child
+from perf.live import KUBECONFIG
 from perf.machine import calibrate, commit, machine
 from perf.replay import replay
 from perf.results import Report, Run, load, save, summed_up
@@ -40,6 +42,7 @@ def list_() -> None:
 @click.option("--case", "cases", multiple=True, help="Only these cases of the workloads that have several.")
 @click.option("--out", type=click.Path(dir_okay=False, writable=True, path_type=Path), help="Keep as JSON.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
+@click.option("--kubeconfig", type=FILE, help="Run e2e against this cluster, which must be made for that.")
 def run(
     names: Sequence[str],
     repeats: int | None,
@@ -47,9 +50,12 @@ def run(
     cases: Sequence[str],
     out: Path | None,
     as_json: bool,
+    kubeconfig: Path | None,
 ) -> None:
     """Run workloads by name, all of them without one. Each repeat runs in a process of its own."""
     chosen = [WORKLOADS[name] for name in names or WORKLOADS]
+    if kubeconfig is not None:
+        os.environ[KUBECONFIG] = str(kubeconfig.resolve())
     other = dict(_parsed(size) for size in sizes)
     report = Report(
         began=datetime.now(UTC).isoformat(timespec="seconds"), commit=commit(), machine=machine(), runs=()

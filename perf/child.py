@@ -5,17 +5,21 @@ Talks to its parent in lines of JSON on standard output: `{"done": 3, "of": 10}`
 """
 
 import json
+import os
 import resource
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import redirect_stderr
 from dataclasses import asdict
+from pathlib import Path
 from time import monotonic
 from typing import Any
 
 from perf.catalogue import WORKLOADS
 from perf.machine import ROOT
 from perf.workload import Curve, Figure, Outcome, Progress, Size
+from reconciler import logs
 
 BETWEEN_LINES = 0.1
 """Seconds. Telling more often would be work of its own."""
@@ -59,8 +63,11 @@ def _teller() -> Callable[[int, int], None]:
 
 
 def main(name: str, size: str) -> None:
-    """Run one repeat and tell the outcome."""
-    outcome = WORKLOADS[name].run(json.loads(size), _teller())
+    """Run one repeat and tell the outcome. Log lines are made as always, and go nowhere."""
+    with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
+        with redirect_stderr(nowhere):
+            logs.configure("info", "json")
+        outcome = WORKLOADS[name].run(json.loads(size), _teller())
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     _tell({"outcome": asdict(outcome), "peak_mib": peak})
 

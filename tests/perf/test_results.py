@@ -30,9 +30,10 @@ def a_report(rate=100.0, seconds=2.0):
 
 
 def printed(thing):
-    console = Console(width=200, file=StringIO())
+    out = StringIO()
+    console = Console(width=200, file=out)
     console.print(thing)
-    return console.file.getvalue()
+    return out.getvalue()
 
 
 def test_figures_are_summed_up_over_repeats_with_the_worst_as_p99():

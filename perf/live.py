@@ -1,0 +1,111 @@
+"""A server to measure against: the embedded one in a process of its own, or a cluster made for that.
+
+Everything that is created there is deleted again. On a cluster, nodes are created too, so it should be
+one that nobody else uses.
+"""
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
+from typing import TypeVar
+
+from perf.fleets.objects import Json
+from perf.machine import ROOT
+from reconciler.cluster.client import Client
+from reconciler.cluster.discovery import discover
+from reconciler.cluster.http import connect
+from reconciler.cluster.kinds import Resource, Served
+from reconciler.cluster.transport import Transport
+from reconciler.errors import Gone
+from reconciler.objects.meta import ObjectKey
+
+KUBECONFIG = "PERF_KUBECONFIG"
+"""The variable by which the path of a kubeconfig reaches the process that measures"""
+IN_FLIGHT = 32
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+@asynccontextmanager
+async def server() -> AsyncIterator[Transport]:
+    """A transport to the cluster that the environment names, else to an embedded server."""
+    kubeconfig = os.environ.get(KUBECONFIG)
+    if kubeconfig:
+        async with connect(kubeconfig=kubeconfig) as transport:
+            yield transport
+        return
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "perf.server",
+        cwd=ROOT,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        url = (await process.stdout.readline()).decode().strip()
+        async with connect(server=url) as transport:
+            yield transport
+    finally:
+        process.stdin.close()
+        await process.wait()
+
+
+class Cluster:
+    """What was created on a server, so that it can be deleted."""
+
+    def __init__(self, client: Client, served: Served) -> None:
+        self.client = client
+        self.served = served
+        self._created: list[tuple[Resource, ObjectKey]] = []
+
+    async def create(self, raw: Json) -> Json:
+        """Create one object."""
+        resource = self.served[raw["kind"]]
+        made = await self.client.create(resource, raw)
+        self._created.append(
+            (resource, ObjectKey(raw["metadata"].get("namespace", ""), raw["metadata"]["name"]))
+        )
+        return made
+
+    async def create_all(self, raws: Iterable[Json]) -> list[Json]:
+        """Create many objects, several at a time."""
+        return await in_flight(self.create, raws)
+
+    async def clean_up(self) -> None:
+        """Delete everything that was created. Claims go as soon as somebody frees what they hold."""
+        await in_flight(self._delete, reversed(self._created))
+
+    async def _delete(self, made: tuple[Resource, ObjectKey]) -> None:
+        try:
+            await self.client.delete(*made)
+        except Gone:
+            return
+
+
+@asynccontextmanager
+async def cluster(transport: Transport) -> AsyncIterator[Cluster]:
+    """A cluster to create objects on. They are deleted at the end."""
+    client = Client(transport)
+    made = Cluster(client, await discover(client))
+    try:
+        yield made
+    finally:
+        await made.clean_up()
+
+
+async def in_flight(work: Callable[[T], Awaitable[R]], things: Iterable[T]) -> list[R]:
+    """Do something for each, so many at once. Returns what came of each, in order."""
+    limit = asyncio.Semaphore(IN_FLIGHT)
+
+    async def one(thing: T) -> R:
+        async with limit:
+            return await work(thing)
+
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(one(thing)) for thing in things]
+    return [task.result() for task in tasks]
