@@ -189,5 +189,6 @@ WORKLOADS = [
             "1M": {"devices": 1_000_000, "claims": 200},
         },
         tiny={"devices": 80, "claims": 5},
+        repeats=1,  # a million devices take minutes to load
     ),
 ]
