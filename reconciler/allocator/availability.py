@@ -45,8 +45,7 @@ class Available:
         """(V,) devices per value of an attribute."""
         if name not in self.values:
             codes = fleet.cel.attributes[name].codes[self.mask]
-            size = len(fleet.words.attribute(name).values)
-            self.values[name] = np.bincount(codes[codes >= 0], minlength=size)
+            self.values[name] = np.bincount(codes[codes >= 0], minlength=value_count(name, fleet))
         return self.values[name]
 
     def follow(self, world: Snapshot) -> None:
@@ -73,6 +72,12 @@ class Available:
 
     def _judge(self, world: Snapshot, rows: Rows) -> Mask:
         return _judge(self.sight, world, rows, admin=self.admin)
+
+
+def value_count(name: Name, fleet: Fleet) -> int:
+    """V: one more than the highest code of an attribute in this fleet. Later fleets may know more values."""
+    codes = fleet.cel.attributes[name].codes
+    return int(codes.max()) + 1 if len(codes) else 0
 
 
 _kept: WeakKeyDictionary[Fleet, OrderedDict[tuple[object, ...], Available]] = WeakKeyDictionary()

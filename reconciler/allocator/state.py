@@ -101,6 +101,37 @@ def _constraint(source: DeviceConstraint, view: View, world: Snapshot) -> Constr
     return constraint
 
 
+def _judge_again(board: Board, left: Amounts, fit: Mask, drawn: Sequence[int]) -> Mask:
+    """(n,) which draws still fit, once some sets have less left than when `fit` was judged."""
+    fit = fit.copy()
+    for number in drawn:
+        again, floor = _drawing(board, number)
+        if floor is not None:
+            fit[again] = (floor <= left[number]).all(axis=1)
+        else:
+            fit[again] = fits(left, board.table, board.sets[again], board.draws[again])
+        fit[again] |= board.world.occupancy.sharing[board.rows[again]]
+    return fit
+
+
+def _drawing(board: Board, number: int) -> tuple[Rows, Amounts | None]:
+    """The devices that draw from a set, and what they draw, nothing being less than any amount left.
+
+    None for the amounts if some of them draw from another set as well. Kept with the view.
+    """
+    key = (_drawing, number)
+    if key not in board.view.memo:
+        again = board.by_set.of(number)
+        floor = None
+        if ((board.sets[again] >= 0).sum(axis=1) == 1).all():
+            k = (board.sets[again] >= 0).argmax(axis=1)
+            floor = board.table[board.draws[again, k]]
+            floor = np.where(floor == 0, np.iinfo(np.int64).min, floor)
+        board.view.memo[key] = again, floor
+    known: tuple[Rows, Amounts | None] = board.view.memo[key]
+    return known
+
+
 @dataclass(frozen=True, slots=True)
 class Choice:
     """One device chosen for one request."""
@@ -181,12 +212,10 @@ def choose(board: Board, state: State, slot: int, candidates: Candidates, at: in
     left, fit, shares = state.left, state.fit, state.shares
     charged = at in shares or bool(board.world.occupancy.sharing[board.rows[at]])
     sets = board.sets[at]
-    if not charged and (sets >= 0).any():
+    drawn = [] if charged else [number for number in sets.tolist() if number >= 0]
+    if drawn:
         left = take(left, board.table, sets, board.draws[at])
-        again = board.by_set.of_any(np.unique(sets[sets >= 0]))
-        fit = fit.copy()
-        fit[again] = fits(left, board.table, board.sets[again], board.draws[again])
-        fit[again] |= board.world.occupancy.sharing[board.rows[again]]
+        fit = _judge_again(board, left, fit, drawn)
         fit[list(shares)] = True
     taken, mine = state.taken, state.mine
     if board.shared[at]:

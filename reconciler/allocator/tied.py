@@ -14,7 +14,7 @@ import numpy as np
 from kernels.groups import common, lowest
 from kernels.types import Amounts, Codes, Mask
 from reconciler.allocator.asks import Ask, Asked, AskKey
-from reconciler.allocator.availability import available
+from reconciler.allocator.availability import available, value_count
 from reconciler.allocator.sight import look
 from reconciler.inventory.fleet import Fleet
 from reconciler.inventory.snapshot import Snapshot
@@ -33,6 +33,8 @@ class Tie:
     """(V,) the counter set that all devices of the value draw from, -1 if there is not just one"""
     node: Codes
     """(V,) the node that all devices of the value are on, -1 if there is not just one"""
+    draws: bool
+    """Whether some value has such a set"""
     local: bool
     """Whether some value belongs to one node, so that knowing the values helps to choose nodes"""
 
@@ -92,27 +94,44 @@ def _scalar(name: Name, fleet: Fleet) -> bool:
 
 def _nodes(name: Name, asks: Sequence[Ask], world: Snapshot) -> Mask | None:
     fleet = world.fleet
-    nodes = np.zeros(len(fleet.words.nodes.values) + 1, dtype=np.bool_)
     if name not in fleet.cel.attributes:
-        return nodes
-    ties = [_tie(ask, name, fleet) for ask in asks]
-    if not ties[0].local:
+        return np.zeros(len(fleet.words.nodes.values) + 1, dtype=np.bool_)
+    knot = _knot(name, asks, fleet)
+    if not knot.local:
         return None
-    feasible = np.ones(len(ties[0].source), dtype=np.bool_)
-    need = np.zeros_like(ties[0].draw)
-    source = ties[0].source
-    for ask, tie in zip(asks, ties, strict=True):
-        wanted = ask.source.wanted
-        feasible &= available(ask, world).per_value(name, fleet) >= wanted
-        need += wanted * tie.draw
-        source = np.where(source == tie.source, source, -1)
-    left = world.occupancy.left[source] if len(world.occupancy.left) else need
-    feasible &= (source < 0) | ((need <= left) | (need == 0)).all(axis=1)
-    places = np.unique(ties[0].node[feasible])
-    if len(places) and places[0] < 0:
+    feasible = np.ones(len(knot.source), dtype=np.bool_)
+    for ask in asks:
+        feasible &= available(ask, world).per_value(name, fleet) >= ask.source.wanted
+    if knot.draws:
+        enough = (knot.draw <= world.occupancy.left[knot.source]).all(axis=1)
+        feasible &= enough | (knot.source < 0)
+    nodes = np.zeros(len(fleet.words.nodes.values) + 1, dtype=np.bool_)
+    places = knot.node[feasible]
+    if (places < 0).any():
         return None
     nodes[places] = True
     return nodes
+
+
+def _knot(name: Name, asks: Sequence[Ask], fleet: Fleet) -> Tie:
+    """What all the asks draw together, at least."""
+    of_fleet = _kept.setdefault(fleet, {})
+    key = (name, tuple((ask.key, ask.source.wanted) for ask in asks))
+    if key not in of_fleet:
+        ties = [_tie(ask, name, fleet) for ask in asks]
+        source = ties[0].source
+        draw = np.zeros_like(ties[0].draw)
+        for ask, tie in zip(asks, ties, strict=True):
+            draw += ask.source.wanted * tie.draw
+            source = np.where(source == tie.source, source, -1)
+        of_fleet[key] = Tie(
+            draw=np.where(draw == 0, np.iinfo(np.int64).min, draw),
+            source=source,
+            node=ties[0].node,
+            local=ties[0].local,
+            draws=bool((source >= 0).any()),
+        )
+    return of_fleet[key]
 
 
 def _tie(ask: Ask, name: Name, fleet: Fleet) -> Tie:
@@ -125,7 +144,7 @@ def _tie(ask: Ask, name: Name, fleet: Fleet) -> Tie:
 
 def _compute(ask: Ask, name: Name, fleet: Fleet) -> Tie:
     values = fleet.cel.attributes[name].codes
-    size = len(fleet.words.attribute(name).values)
+    size = value_count(name, fleet)
     rows = np.flatnonzero(look(ask, fleet).true & (values >= 0))
     groups = values[rows].astype(np.intp)
     draw = np.zeros((size, fleet.table.shape[1]), dtype=np.int64)
@@ -138,4 +157,4 @@ def _compute(ask: Ask, name: Name, fleet: Fleet) -> Tie:
         bound = source[groups] >= 0
         draw = lowest(fleet.table[fleet.draws[rows[bound], 0]], groups[bound], size)
     node = common(fleet.codes["node"][rows], groups, size)
-    return Tie(draw, source, node, local=bool((node >= 0).any()))
+    return Tie(draw, source, node, draws=bool((source >= 0).any()), local=bool((node >= 0).any()))
