@@ -79,13 +79,19 @@ def set_up(asked: Asked, view: View, world: Snapshot) -> Board:
     )
 
 
+_NO_SETS = invert(np.zeros(0, dtype=np.int32), 0)
+
+
 def _ground(view: View, world: Snapshot) -> Ground:
     fleet = world.fleet
     sets = view.of(fleet.sets)
-    used = np.unique(sets[sets >= 0]) if sets.shape[1] else np.zeros(0, dtype=np.intp)
+    shared = view.of(fleet.shared) & world.rules.sharing
+    if not sets.shape[1]:
+        return Ground(shared, sets, view.of(fleet.draws), _NO_SETS, _NO_SETS.rows)
+    used = np.unique(sets[sets >= 0])
     local = np.where(sets >= 0, np.searchsorted(used, sets), -1).astype(np.int32)
     return Ground(
-        shared=view.of(fleet.shared) & world.rules.sharing,
+        shared=shared,
         sets=local,
         draws=view.of(fleet.draws),
         by_set=invert(local, len(used)),

@@ -44,5 +44,6 @@ def _entangled(board: Board) -> Mask:
     """(n,) devices that draw from counters or can be shared: taking one may change what else fits."""
     known: Mask | None = board.view.memo.get(_entangled)
     if known is None:
-        known = board.view.memo[_entangled] = board.shared | (board.sets >= 0).any(axis=1)
+        drawing = (board.sets >= 0).any(axis=1) if board.sets.shape[1] else False
+        known = board.view.memo[_entangled] = board.shared | drawing
     return known

@@ -44,6 +44,9 @@ class Block:
     draws: Codes
     """(n, k) what it draws there, coded"""
 
+    waits: bool
+    """Whether a device has binding conditions (POOL-14)"""
+
     @property
     def generation(self) -> int:
         return self.slice.spec.pool.generation
@@ -91,6 +94,7 @@ def build(source: ResourceSlice, words: Lexicon, rules: Semantics) -> Block:
         binds=np.array([d.binds_to_node is True for d in devices], dtype=np.bool_),
         sets=sets,
         draws=draws,
+        waits=any(device.binding_conditions for device in devices),
     )
 
 

@@ -115,7 +115,7 @@ class Pool:
             pool=self.id,
             usable=Usable.YES,
             problem="",
-            rows=np.concatenate(pieces),
-            here=np.concatenate(here),
-            waits=any(d.binding_conditions for at in current for d in self.blocks[at].slice.spec.devices),
+            rows=np.concatenate(pieces) if len(pieces) > 1 else pieces[0],
+            here=np.concatenate(here) if len(here) > 1 else here[0],
+            waits=any(self.blocks[at].waits for at in current),
         )

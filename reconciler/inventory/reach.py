@@ -36,6 +36,8 @@ class Reach:
 
     def devices(self, block: Block) -> Mask:
         """(n,) the devices of a slice that the node reaches. Raises Rejected if a selector cannot be read."""
+        if not block.slice.spec.per_device_node_selection and block.slice.spec.node_name:
+            return np.full(len(block.names), block.slice.spec.node_name == self.node.name)
         code = self._words.nodes.find(self.node.name)
         return (block.codes["node"] == code) | block.anywhere | self._selected(block.codes["selector"])
 
