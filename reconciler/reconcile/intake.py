@@ -13,6 +13,7 @@ from reconciler.objects.claims import FINALIZER, ResourceClaim
 from reconciler.objects.meta import ApiObject, ObjectKey
 from reconciler.objects.plan import Plan
 from reconciler.reconcile.auditing import Audit
+from reconciler.reconcile.cordons import Cordons
 from reconciler.reconcile.decisions import Tell
 from reconciler.reconcile.order import place
 from reconciler.reconcile.units import Kind, Roster, Unit
@@ -29,6 +30,7 @@ class Intake:
         self.store = store
         self.queue = queue
         self.roster = Roster()
+        self.cordons = Cordons()
         self.waiting = Waiting()
         self.listed = asyncio.Event()
         """Set when every kind has been listed once: from then on all allocations there are count."""
@@ -41,6 +43,8 @@ class Intake:
         self._report(change)
         old_news = isinstance(change, Changed) and self._is_old_news(change.object)
         touched = self.store.apply(change)
+        if self.cordons.note(change):
+            touched |= Touched(supply=True)
         self.dispatch(replace(touched, claims=frozenset()) if old_news else touched)
         if isinstance(change, Replaced):
             self._unlisted.discard(change.kind)

@@ -43,7 +43,7 @@ class Reconciler:
         self._store = intake.store
         self._queue = intake.queue
         self._writer = writer
-        self._planner = Planner(intake.store, intake.roster, ours)
+        self._planner = Planner(intake.store, intake.roster, intake.cordons, ours)
         self._settler = Settler(intake, writer, tell)
         self._decider = Decider(ours, steps=steps)
         self._clock = clock

@@ -9,6 +9,7 @@ from reconciler.objects.claims import FINALIZER, Allocation, ResourceClaim
 from reconciler.objects.core import Pod
 from reconciler.objects.meta import ObjectKey
 from reconciler.objects.plan import Reason
+from reconciler.reconcile.cordons import Cordons
 from reconciler.reconcile.ownership import Ownership
 from reconciler.reconcile.placement import candidates
 from reconciler.reconcile.units import Kind, Roster, Unit, claims_of, is_live
@@ -62,9 +63,10 @@ Step = Nothing | Blocked | Decide | Free | Ungate
 class Planner:
     """Reads the picture. Changes nothing."""
 
-    def __init__(self, store: Store, roster: Roster, ours: Ownership) -> None:
+    def __init__(self, store: Store, roster: Roster, cordons: Cordons, ours: Ownership) -> None:
         self._store = store
         self._roster = roster
+        self._cordons = cordons
         self._ours = ours
 
     def next(self, unit: Unit) -> Step:
@@ -83,7 +85,7 @@ class Planner:
         if self._roster.users(claim.key):  # its pods decide, who know on which nodes they may run
             return Nothing()
         problem = self._problem(claim.key, None)
-        return problem or self._allowed((claim,)) or Decide((claim,), None)
+        return problem or self._allowed((claim,)) or Decide((claim,), self._open())
 
     def _deleted(self, claim: ResourceClaim) -> Step:
         idle = (
@@ -116,9 +118,17 @@ class Planner:
     def _placed(self, pod: Pod, todo: tuple[ResourceClaim, ...], held: tuple[ResourceClaim, ...]) -> Step:
         nodes = self._store.snapshot().topology.nodes
         try:
-            return Decide(todo, candidates(pod, _allocations(held), nodes), held)
+            where = candidates(pod, _allocations(held), nodes)
         except Rejected as exc:
             return Blocked(tuple(claim.key for claim in todo), Reason.NODE_SELECTOR, str(exc))
+        if where is None:
+            return Decide(todo, self._open(), held)
+        if not pod.spec.node_name:  # one that is bound is there already
+            where = tuple(name for name in where if name not in self._cordons)
+        return Decide(todo, where, held)
+
+    def _open(self) -> tuple[str, ...] | None:
+        return self._cordons.open(self._store.snapshot().topology)
 
     def _decidable(self, key: ObjectKey) -> bool:
         claim = self._store.claims.get(key)

@@ -90,6 +90,13 @@ async def test_what_wakes_a_waiting_unit(raws: list[dict[str, Any]], room: bool,
     assert (claim_unit("w") in await taken(picture)) is woken
 
 
+async def test_a_node_that_takes_pods_again_wakes_who_waits():
+    picture = intake({**node("n"), "spec": {"unschedulable": True}})
+    waiting(picture)
+    put(picture, node("n"))
+    assert claim_unit("w") in await taken(picture)
+
+
 @pytest.mark.parametrize(("room", "woken"), [(True, True), (False, False)])
 async def test_a_device_set_free_wakes_those_for_whom_room_may_be_enough(room: bool, woken: bool):
     picture = intake(devices("n", "d0"), {**claim("a"), "status": held(DRIVER, "n", "d0")})

@@ -8,6 +8,7 @@ from reconciler.objects.changes import Refused
 from reconciler.objects.claims import FINALIZER, Allocation
 from reconciler.objects.plan import Plan
 from reconciler.reconcile.steps import Blocked, Decide, Free, Nothing, Ungate
+from reconciler.reconcile.units import Unit
 from tests.end_to_end.objects import DRIVER, claim, held, node, pod
 from tests.reconcile.pictures import claim_unit, intake, key, pod_unit, put, remove, step
 
@@ -187,3 +188,45 @@ async def test_looking_twice_gives_the_same_step():
     first = step(picture, pod_unit("p"))
     put(picture, pod("p", "a"))
     assert step(picture, pod_unit("p")) == first
+
+
+def cordoned(name: str) -> dict[str, Any]:
+    return {**node(name), "spec": {"unschedulable": True}}
+
+
+@pytest.mark.parametrize(
+    ("unit", "raws", "nodes"),
+    [
+        pytest.param(claim_unit("a"), [claim("a")], ("n",), id="a claim"),
+        pytest.param(pod_unit("p"), [claim("a"), pod("p", "a")], ("n",), id="a pod"),
+        pytest.param(
+            pod_unit("p"),
+            [claim("a"), pod("p", "a", nodeSelector={"kubernetes.io/hostname": "m"})],
+            (),
+            id="a pod that must go there",
+        ),
+        pytest.param(
+            pod_unit("p"),
+            [claim("a"), pod("p", "a", gates=(), nodeName="m")],
+            ("m",),
+            id="a pod that is there",
+        ),
+    ],
+)
+async def test_nothing_is_decided_for_a_node_that_takes_no_pods(
+    unit: Unit, raws: list[dict[str, Any]], nodes: tuple[str, ...]
+):
+    """kube-scheduler would not bind there, and clear the allocation in the end."""
+    closed = cordoned("m")
+    closed["metadata"]["labels"] = {"kubernetes.io/hostname": "m"}
+    found = step(intake(node("n"), closed, *raws), unit)
+    assert isinstance(found, Decide)
+    assert found.nodes == nodes
+
+
+async def test_with_the_last_cordon_gone_any_node_will_do_again():
+    picture = intake(node("n"), cordoned("m"), claim("a"))
+    put(picture, node("m"))
+    found = step(picture, claim_unit("a"))
+    assert isinstance(found, Decide)
+    assert found.nodes is None
