@@ -53,7 +53,8 @@ def allocate(
                 break
     if best is not None:
         return Granted(node=best[1], plans=best[0].plans, steps=tried)
-    names = None if considered == len(world.topology.order) else sorted(set(nodes or ()))
+    everywhere = considered == len(world.topology.order)
+    names = None if everywhere else sorted(set(nodes or ()).intersection(world.topology.nodes))
     return unsatisfied(asked, world, names, refused, tried)
 
 
