@@ -268,11 +268,11 @@ class Scene:
                 place = raw if spec.get("perDeviceNodeSelection") else spec
                 device = Device(raw, source, reaches(place, self.node), -1)
                 device.rules_taints = [
-                    rule["spec"]["taint"] for rule in self.world.taint_rules if self._tainted(rule, device)
+                    rule["spec"]["taint"] for rule in self.world.taint_rules if self.is_tainted(rule, device)
                 ]
                 yield device
 
-    def _tainted(self, rule: Object, device: Device) -> bool:
+    def is_tainted(self, rule: Object, device: Device) -> bool:
         selector = rule["spec"].get("deviceSelector")
         if selector is None or not self.has("DRADeviceTaintRules"):
             return False
