@@ -6,6 +6,7 @@ import numpy as np
 
 from kernels.types import Codes
 from reconciler.allocator.candidates import Candidates
+from reconciler.allocator.exclusion import columns as said
 from reconciler.allocator.state import Board
 
 
@@ -13,7 +14,8 @@ def classes_of_equals(board: Board, offers: Sequence[Candidates]) -> Codes:
     """Devices in one class can be exchanged in any solution without breaking it.
 
     ->  (n,) class numbers. Two devices are equal if every ask treats them alike, every constraint sees
-        the same value, and they draw the same from the same counter sets. Shared devices are never equal:
+        the same value, and they draw the same from the same counter sets, and other devices go with
+        both or with neither. Shared devices are never equal:
         what is consumed of each differs from step to step.
     """
     fleet, rows = board.world.fleet, board.rows
@@ -34,6 +36,8 @@ def classes_of_equals(board: Board, offers: Sequence[Candidates]) -> Codes:
             ordered = bool(candidates.ask.constraints)
             listed[candidates.listed] = 1 + np.arange(candidates.count) if ordered else 1
             columns.append(listed[None])
+    if board.sides is not None:
+        columns.append(said(board.sides))
     columns += [c.codes[None] for of_claim in board.constraints for c in of_claim]
     _, classes = np.unique(np.concatenate(columns).T, axis=0, return_inverse=True)
     return classes.reshape(-1).astype(np.int32)

@@ -7,12 +7,13 @@ import numpy as np
 from kernels.types import Rows
 from reconciler.allocator.asks import Asked
 from reconciler.allocator.onenode import NotFound
-from reconciler.allocator.tally import CAPACITY, COUNTERS, FREE, MATCH, TAINTS, count_gates
+from reconciler.allocator.tally import CAPACITY, COUNTERS, FREE, MATCH, POOL, TAINTS, count_gates
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.objects.plan import Reason, RequestCount, Unsatisfied
 
 _REASONS = {
     MATCH: Reason.NO_DEVICE,
+    POOL: Reason.POOL,
     FREE: Reason.IN_USE,
     CAPACITY: Reason.CAPACITY,
     COUNTERS: Reason.COUNTERS,
@@ -62,7 +63,7 @@ def _from_counts(
             worst = verdicts[0]
     if worst is not None:
         return *worst, tuple(counts)
-    return *_together(asked), tuple(counts)
+    return *_together(asked, counts), tuple(counts)
 
 
 def _verdict(count: RequestCount, left: Rows, world: Snapshot) -> tuple[Reason, str] | None:
@@ -73,13 +74,23 @@ def _verdict(count: RequestCount, left: Rows, world: Snapshot) -> tuple[Reason, 
     for gate in gates:
         text += f", {gate.left} {gate.name}" if gate is not gates[0] else f" devices {gate.left} {gate.name}"
         if gate.left < wanted:
-            return _REASONS[gate.name], text
+            return _REASONS[gate.name], text + (_flaws(world) if gate.name == POOL else "")
     if count.wanted is None:
         return None
     most, node = _most_on_one_node(left, world)
     if most < wanted:
         return Reason.NO_NODE, f"{text}, but at most {most} on one node{f' ({node})' if node else ''}"
     return None
+
+
+def _flaws(world: Snapshot) -> str:
+    """The first pool that is not ready, and how many more there are."""
+    topology = world.topology
+    flawed = [(pool.id, flaw) for pool in topology.fleet.pools if (flaw := pool.flaw(topology.rules))]
+    if not flawed:
+        return ""
+    (pool, flaw), *others = flawed
+    return f" (pool {pool}: {flaw}{f'; {len(others)} more pools are not ready' if others else ''})"
 
 
 def _amount(wanted: int | None) -> str:
@@ -97,8 +108,8 @@ def _most_on_one_node(left: Rows, world: Snapshot) -> tuple[int, str]:
     return int(local[best]) + spanning, world.fleet.words.nodes.values[best]
 
 
-def _together(asked: Asked) -> tuple[Reason, str]:
-    """Each request could be met alone, but not all of them on one node."""
+def _together(asked: Asked, counts: Sequence[RequestCount]) -> tuple[Reason, str]:
+    """No request is impossible by counting, but no node has devices for all of them."""
     names = ", ".join(f"{asked.claims[slot.claim].key} {slot.asks[0].request}" for slot in asked.slots)
     tied = sorted(
         {
@@ -113,4 +124,7 @@ def _together(asked: Asked) -> tuple[Reason, str]:
             Reason.CONSTRAINT,
             f"no node has devices for {names} that meet the constraint on {', '.join(tied)}",
         )
+    if len(counts) == 1:
+        left, wanted = counts[0].gates[-1].left, _amount(counts[0].wanted)
+        return Reason.NO_NODE, f"{names} wants {wanted}: {left} would do, but no node reaches enough of them"
     return Reason.TOGETHER, f"each of {names} could be met alone, but no node has devices for all of them"

@@ -16,6 +16,7 @@ from reconciler.allocator.asks import Asked
 from reconciler.allocator.candidates import Candidates
 from reconciler.allocator.constraints import Constraint, compile_constraint
 from reconciler.allocator.constraints import State as ConstraintState
+from reconciler.allocator.exclusion import Sides, Standing, sides_of, stand
 from reconciler.inventory.snapshot import Snapshot, View
 from reconciler.objects.requests import DeviceConstraint
 
@@ -38,6 +39,8 @@ class Board:
     """set -> devices"""
     constraints: tuple[tuple[Constraint, ...], ...]
     """Of each claim, in order"""
+    sides: Sides | None
+    """None if no device excludes another"""
 
     @property
     def rows(self) -> Rows:
@@ -76,6 +79,7 @@ def set_up(asked: Asked, view: View, world: Snapshot) -> Board:
             tuple(_constraint(source, view, world) for source in claim.spec.devices.constraints)
             for claim in asked.claims
         ),
+        sides=sides_of(view, world),
     )
 
 
@@ -167,6 +171,8 @@ class State:
     results: int
     """Devices chosen for the claim at hand"""
     chosen: tuple[Choice, ...]
+    standing: Standing | None
+    """None if no device excludes another"""
 
 
 def begin(board: Board, constraints: Sequence[Constraint]) -> State:
@@ -183,6 +189,7 @@ def begin(board: Board, constraints: Sequence[Constraint]) -> State:
         constraints=(None,) * len(constraints),
         results=0,
         chosen=(),
+        standing=stand(board.sides, board.view, board.world),
     )
 
 
@@ -223,6 +230,11 @@ def choose(board: Board, state: State, slot: int, candidates: Candidates, at: in
         left = take(left, board.table, sets, board.draws[at])
         fit = _judge_again(board, left, fit, drawn)
         fit[list(shares)] = True
+    standing = state.standing
+    if not charged and standing is not None:
+        standing = standing.after(at)
+        fit = (fit & standing.open) | board.view.of(board.world.occupancy.sharing)
+        fit[list(shares)] = True
     taken, mine = state.taken, state.mine
     if board.shared[at]:
         amounts = candidates.takes(at)
@@ -243,4 +255,5 @@ def choose(board: Board, state: State, slot: int, candidates: Candidates, at: in
         constraints=tuple(constraints),
         results=state.results + 1,
         chosen=(*state.chosen, Choice(slot, candidates, at)),
+        standing=standing,
     )

@@ -41,9 +41,10 @@ def _first_with_enough(rows: Rows, values: Codes, count: int) -> Rows:
 
 
 def _entangled(board: Board) -> Mask:
-    """(n,) devices that draw from counters or can be shared: taking one may change what else fits."""
+    """(n,) devices that draw from counters, exclude others or can be shared: taking one may change what else fits."""
     known: Mask | None = board.view.memo.get(_entangled)
     if known is None:
         drawing = (board.sets >= 0).any(axis=1) if board.sets.shape[1] else False
-        known = board.view.memo[_entangled] = board.shared | drawing
+        excluding = board.sides.bound if board.sides is not None else False
+        known = board.view.memo[_entangled] = board.shared | drawing | excluding
     return known

@@ -16,8 +16,9 @@ from reconciler.inventory.occupancy import Trail
 from reconciler.inventory.snapshot import Snapshot, Topology
 from reconciler.objects.plan import Gate
 
-MATCH, FREE, CAPACITY, COUNTERS, TAINTS = (
+MATCH, POOL, FREE, CAPACITY, COUNTERS, TAINTS = (
     "match class and selectors",
+    "belong to complete and valid pools",
     "are not in use",
     "have the capacity",
     "fit what is left of their counters",
@@ -37,6 +38,7 @@ class Tally:
 
 
 _kept: WeakKeyDictionary[Topology, dict[AskKey, Tally]] = WeakKeyDictionary()
+_unready_of: WeakKeyDictionary[Topology, Mask] = WeakKeyDictionary()
 
 
 def count_gates(ask: Ask, world: Snapshot, nodes: Sequence[str] | None) -> Tally:
@@ -58,6 +60,10 @@ def _tally(ask: Ask, world: Snapshot, nodes: Sequence[str]) -> Tally:
     reach = _reachable(world, nodes)
     rows = np.flatnonzero(reach & look(ask, world.fleet).true)
     gates = [Gate("devices", int(np.count_nonzero(reach))), Gate(MATCH, len(rows))]
+    unready = _unready(world)
+    if unready.any():  # said only where it matters: most fleets are always whole
+        rows = rows[~unready[rows]]
+        gates.append(Gate(POOL, len(rows)))
     for name, test in _tests(ask, world):
         try:
             rows = rows[test(rows)]
@@ -75,6 +81,15 @@ def _reachable(world: Snapshot, nodes: Sequence[str]) -> Mask:
     codes = [code for name in nodes if (code := world.fleet.words.nodes.find(name)) >= 0]
     known[codes] = True
     return known[node]
+
+
+def _unready(world: Snapshot) -> Mask:
+    """(D,) devices of pools that no node can use as they are."""
+    topology = world.topology
+    if topology not in _unready_of:
+        pieces = [~pool.offered(topology.rules) for pool in topology.fleet.pools]
+        _unready_of[topology] = np.concatenate(pieces) if pieces else np.zeros(0, dtype=np.bool_)
+    return _unready_of[topology]
 
 
 def _tests(ask: Ask, world: Snapshot) -> Iterator[tuple[str, Callable[[Rows], Mask]]]:

@@ -9,6 +9,7 @@ import numpy as np
 from kernels.types import Mask, Rows
 from reconciler.inventory.block import Block
 from reconciler.inventory.counters import DrawTable, PoolCounters, compile_counters
+from reconciler.inventory.exclusion import compile_exclusion
 from reconciler.inventory.reach import Reach
 from reconciler.inventory.vocabulary import Lexicon
 from reconciler.objects.meta import PoolID
@@ -42,10 +43,13 @@ class PoolOnNode:
 class Pool:
     """All slices of one (driver, pool name), sorted by slice name (POOL-9). Immutable once built."""
 
-    def __init__(self, pool: PoolID, blocks: Iterable[Block], words: Lexicon, table: DrawTable) -> None:
+    def __init__(
+        self, pool: PoolID, blocks: Iterable[Block], words: Lexicon, table: DrawTable, rules: Semantics
+    ) -> None:
         self.id = pool
         self.blocks = tuple(sorted(blocks, key=lambda block: block.slice.metadata.name.encode()))
         self.counters: PoolCounters = compile_counters(self.blocks, words, table)
+        self.exclusion = compile_exclusion(pool, self.blocks, self.counters, words, rules)
         sizes = [len(block.names) for block in self.blocks]
         self.offsets = np.concatenate([[0], np.cumsum(sizes, dtype=np.intp)]).astype(np.intp)
         self.size = int(self.offsets[-1])
@@ -92,6 +96,29 @@ class Pool:
         if problem:
             return self._unusable(Usable.INVALID, problem)
         return self._usable(current, node)
+
+    def offered(self, rules: Semantics) -> Mask:
+        """(n,) devices of slices that some node could use, as far as slices alone can tell."""
+        mask = np.zeros(self.size, dtype=np.bool_)
+        newest = max(block.generation for block in self.blocks)
+        for at, block in enumerate(self.blocks):
+            spec = block.slice.spec
+            peers = [b for b in self.blocks if b.generation == block.generation]
+            beside = [b for b in peers if spec.node_name and b.slice.spec.node_name == spec.node_name]
+            wanted = spec.pool.resource_slice_count
+            whole = len(beside) == wanted or (block.generation == newest and len(peers) == wanted)
+            broken = rules.has(PARTITIONABLE_DEVICES) and block.generation in self.counters.problems
+            mask[self.offsets[at] : self.offsets[at + 1]] = whole and not broken
+        return mask
+
+    def flaw(self, rules: Semantics) -> str:
+        """What is wrong with the newest generation; empty if it is complete and valid."""
+        newest = max(block.generation for block in self.blocks)
+        peers = [block for block in self.blocks if block.generation == newest]
+        wanted = peers[0].slice.spec.pool.resource_slice_count
+        if len(peers) != wanted:
+            return f"{len(peers)} of {wanted} slices of generation {newest} are published"
+        return self._invalid(range(len(self.blocks)), newest, rules)
 
     def _unusable(self, usable: Usable, problem: str) -> PoolOnNode:
         return PoolOnNode(self.id, usable, problem, np.zeros(0, np.intp), np.zeros(0, np.bool_), waits=False)

@@ -12,6 +12,7 @@ class Reason(StrEnum):
 
     # Nothing is wrong; there is just no room, or nothing that matches.
     NO_DEVICE = "NoMatchingDevice"
+    POOL = "PoolNotReady"
     IN_USE = "DevicesInUse"
     TAINTED = "DevicesTainted"
     CAPACITY = "CapacityExceeded"
