@@ -23,9 +23,6 @@ class Waiting:
     def __init__(self) -> None:
         self._wants: dict[Unit, Wants] = {}
 
-    def __len__(self) -> int:
-        return len(self._wants)
-
     def add(self, unit: Unit, wants: Wants) -> None:
         """Let a unit wait."""
         self._wants[unit] = wants

@@ -1,13 +1,17 @@
 """Conflicts, refusals and silence: nothing is lost, nothing is given twice."""
 
+import json
 from collections import Counter
 from random import Random
 
 import pytest
+from structlog.testing import capture_logs
 
+from reconciler.cluster.transport import Response
 from reconciler.embedded.builtin import DEVICE_CLASS
+from reconciler.errors import Inconsistent
 from reconciler.reconcile.decisions import Allocated, Waits
-from tests.end_to_end.faults import Fault, Faulty, Late, after, answer, lost_answer, lost_request
+from tests.end_to_end.faults import Fault, Faulty, Late, Send, after, answer, lost_answer, lost_request
 from tests.end_to_end.objects import DRIVER, claim, device_class, devices, held, node, pod
 from tests.end_to_end.running import Cluster, reconciling
 
@@ -152,6 +156,34 @@ async def test_a_server_that_refuses_for_good_is_not_flooded():
         assert len(running.faulty.faults) == 99
 
 
+async def test_an_error_nobody_expected_stops_one_turn_and_not_the_others():
+    async def bug(_: Send) -> Response:
+        raise ZeroDivisionError
+
+    cluster = fleet("d0", "d1")
+    cluster.load(claim("a"), claim("b"))
+    with capture_logs() as lines:
+        async with reconciling(cluster, prepare=lambda f: f.on("PATCH", "/a", bug)):
+            await cluster.until(lambda: cluster.devices("a") and cluster.devices("b"))
+    (line,) = [line for line in lines if line["event"] == "turn failed"]
+    assert (line["log_level"], line["unit"], line["exc_info"]) == ("error", "claim default/a", True)
+
+
+async def test_a_broken_promise_of_our_own_ends_the_run():
+    """A server that answers with a pod where a claim was written: nothing that follows could be trusted."""
+
+    async def nonsense(_: Send) -> Response:
+        body = {"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "a", "namespace": "default"}}
+        return Response(200, {}, json.dumps(body).encode())
+
+    cluster = fleet("d0")
+    cluster.load(claim("a"))
+    with pytest.raises(ExceptionGroup) as raised:
+        async with reconciling(cluster, prepare=lambda f: f.on("PATCH", "/a", nonsense)) as running:
+            await running.done.wait()
+    assert raised.group_contains(Inconsistent)
+
+
 @pytest.mark.parametrize("seed", range(8))
 async def test_whatever_goes_wrong_every_claim_ends_with_a_device_of_its_own(seed: int):
     """As many claims as devices, and a server that fails at random, as long as the seed says."""
@@ -170,3 +202,21 @@ async def test_whatever_goes_wrong_every_claim_ends_with_a_device_of_its_own(see
         await cluster.until(lambda: all(map(cluster.devices, names)))
     given = Counter(device for name in names for device in cluster.devices(name))
     assert set(given.values()) == {1}
+
+
+async def test_having_waited_long_does_not_make_a_failed_write_wait_long():
+    """Else a claim that was told no all night would lie idle for a minute after one busy answer."""
+    cluster = fleet("d0")
+    cluster.load(claim("holds"))
+    async with reconciling(cluster, backoff_base_seconds=0.01) as running:
+        await running.heard(Allocated)
+        cluster.load(claim("waits"))
+        await running.heard(Waits)
+        for told in range(2, 18, 2):
+            cluster.api.delete(DEVICE_CLASS, "", "gpu")
+            await running.heard(Waits, told)
+            cluster.load(device_class())
+            await running.heard(Waits, told + 1)
+        running.faulty.on("PATCH", "/waits", answer(503))
+        cluster.delete("holds")
+        await running.heard(Allocated, 2)
