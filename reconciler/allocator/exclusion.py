@@ -89,7 +89,8 @@ def stand(sides: Sides | None, view: View, world: Snapshot) -> Standing | None:
 
 def columns(sides: Sides) -> np.ndarray:
     """(columns, n) int32, by which devices are told apart that others do not treat alike."""
-    parts = [sides.scopes]
-    for bits in (sides.names, sides.asks, sides.meets):
-        parts.append(np.ascontiguousarray(bits).reshape(len(bits), -1).view(np.int32))
-    return np.concatenate(parts, axis=1).T
+    words = [
+        np.ascontiguousarray(bits).reshape(len(bits), -1).view(np.int32)
+        for bits in (sides.names, sides.asks, sides.meets)
+    ]
+    return np.concatenate([sides.scopes, *words], axis=1).T

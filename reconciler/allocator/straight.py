@@ -41,7 +41,7 @@ def _first_with_enough(rows: Rows, values: Codes, count: int) -> Rows:
 
 
 def _entangled(board: Board) -> Mask:
-    """(n,) devices that draw from counters, exclude others or can be shared: taking one may change what else fits."""
+    """(n,) devices that draw, are shared or exclude others: taking one may change what else fits."""
     known: Mask | None = board.view.memo.get(_entangled)
     if known is None:
         drawing = (board.sets >= 0).any(axis=1) if board.sets.shape[1] else False

@@ -14,6 +14,7 @@ from reconciler.inventory.block import COLUMNS, Block
 from reconciler.inventory.counters import DrawTable
 from reconciler.inventory.fleet import Fleet
 from reconciler.inventory.pool import Pool
+from reconciler.inventory.scopes import gather
 from reconciler.inventory.tainting import taint
 from reconciler.inventory.vocabulary import Lexicon, Name, Words
 from reconciler.objects.meta import PoolID
@@ -127,6 +128,7 @@ def assemble(layout: Layout, rules: Sequence[DeviceTaintRule], words: Lexicon, t
         by_set=invert(sets, len(columns)),
         set_group=_groups(layout.pools),
         set_columns=columns,
+        exclusion=gather(layout.pools, layout.start, layout.first_set, sets),
         index={pool.id: at for at, pool in enumerate(layout.pools)},
     )
     fresh = [layout.rows(run) for run in layout.runs if run.before < 0]

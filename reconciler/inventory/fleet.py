@@ -12,6 +12,7 @@ from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.cel.rows import Rows as CelRows
 from reconciler.inventory.counters import CounterSetColumns
 from reconciler.inventory.pool import Pool
+from reconciler.inventory.scopes import Exclusion
 from reconciler.inventory.vocabulary import Lexicon
 from reconciler.objects.meta import DeviceID, PoolID
 
@@ -51,6 +52,8 @@ class Fleet:
     """(S,) sets of one pool and generation have the same number; they stand and fall together (CTR-6)"""
     set_columns: tuple[CounterSetColumns, ...]
     """what the S rows of `totals` mean"""
+    exclusion: Exclusion | None
+    """Beside which others devices can be held; None if no device says anything"""
     index: Mapping[PoolID, int]
     """pool -> position in `pools`"""
 

@@ -8,8 +8,9 @@ from weakref import ref
 import numpy as np
 
 from kernels.fit import drawn, fits
-from kernels.types import Amounts, Mask, Rows
+from kernels.types import Amounts, Bits, Mask, Rows
 from reconciler.inventory.assembly import Layout
+from reconciler.inventory.exclusivity import NO_ROWS, HeldScopes
 from reconciler.inventory.fleet import Fleet
 from reconciler.inventory.ledger import Ledger
 from reconciler.objects.meta import DeviceID
@@ -49,7 +50,11 @@ class Occupancy:
     left: Amounts
     """(S, C) what the counter sets still have; negative where over-committed"""
     fits: Mask
-    """(D,) the device's own draw fits into what is left, and its pool is not over-committed (CTR-6)"""
+    """(D,) its own draw fits into what is left, its pool is not over-committed (CTR-6), and it is open"""
+    open: Mask | None
+    """(D,) nothing that is held excludes the device; part of `fits`. None if no device excludes others"""
+    common: Bits | None
+    """(scopes, W) names common to all that is held in a scope"""
     consumed: Mapping[int, Mapping[str, int]]
     """row of a shared device -> capacity key -> billionths consumed"""
     trail: Trail
@@ -83,6 +88,9 @@ class Columns:
         taken = fresh[self._held[fresh] | self._sharing[fresh]]
         self._left -= drawn(len(fleet.totals), fleet.table, fleet.sets[taken], fleet.draws[taken])
         self._over: Mask = np.any(self._left < 0, axis=1)
+        self._scopes = None
+        if fleet.exclusion is not None:
+            self._scopes = HeldScopes(fleet.exclusion, self._held | self._sharing)
         self._judge(fresh)
         self._trail = Trail()
         self._lent: ref[Occupancy] | None = None
@@ -118,6 +126,8 @@ class Columns:
                 sharing=_read_only(self._sharing),
                 left=_read_only(self._left),
                 fits=_read_only(self._fits),
+                open=self._scopes.open if self._scopes is not None else None,
+                common=self._scopes.names if self._scopes is not None else None,
                 consumed=self._consumed,
                 trail=self._trail,
                 serial=len(self._trail),
@@ -130,6 +140,7 @@ class Columns:
         if self._lent is not None and self._lent() is not None:
             self._copy()
         rows: list[int] = []
+        turned: list[int] = []
         touched: set[int] = set()
         for device in changed:
             for row in self.fleet.rows_of(device):
@@ -138,9 +149,13 @@ class Columns:
                 self._read(row, device)
                 after = bool(self._held[row] or self._sharing[row])
                 if before != after:
+                    turned.append(row)
                     touched |= self._charge(row, 1 if before else -1)
-        if touched:
-            again = self.fleet.by_set.of_any(self._concerned(touched))
+        again = self.fleet.by_set.of_any(self._concerned(touched)) if touched else NO_ROWS
+        if self._scopes is not None and turned:
+            bound = self._scopes.changed(np.array(turned, dtype=np.intp), self._held | self._sharing)
+            again = np.union1d(again, bound) if len(bound) else again
+        if len(again):
             self._judge(again)
             seen = set(again.tolist())
             others = [row for row in rows if row not in seen]
@@ -197,6 +212,8 @@ class Columns:
         if self._over.any():
             over = fleet.set_group[self._over]
             fine &= ~((sets >= 0) & np.isin(fleet.set_group[sets], over)).any(axis=1)
+        if self._scopes is not None:
+            fine &= self._scopes.open[rows]
         self._fits[rows] = fine
 
 

@@ -281,7 +281,8 @@ class Store:
         for pool in self._stale_pools:
             self._pools.pop(pool, None)
             if self._members.get(pool):
-                self._pools[pool] = Pool(pool, self._members[pool].values(), self._words, self._table)
+                members = self._members[pool].values()
+                self._pools[pool] = Pool(pool, members, self._words, self._table, self.rules)
             else:
                 self._members.pop(pool, None)
         self._stale_pools.clear()

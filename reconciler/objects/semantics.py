@@ -1,5 +1,6 @@
 """Which Kubernetes release's rules apply, and which of its feature gates are on."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -9,6 +10,7 @@ Release = Literal["1.36", "1.37"]
 
 ADMIN_ACCESS = "DRAAdminAccess"
 BINDING_CONDITIONS = "DRADeviceBindingConditions"
+COMPATIBILITY_GROUPS = "DRADeviceCompatibilityGroups"
 CONSUMABLE_CAPACITY = "DRAConsumableCapacity"
 DEVICE_STATUS = "DRAResourceClaimDeviceStatus"
 FRACTIONAL_RANGE = "DRAFractionalCapacityRange"
@@ -21,6 +23,7 @@ TAINTS = "DRADeviceTaints"
 GATES = (
     ADMIN_ACCESS,
     BINDING_CONDITIONS,
+    COMPATIBILITY_GROUPS,
     CONSUMABLE_CAPACITY,
     DEVICE_STATUS,
     FRACTIONAL_RANGE,
@@ -32,6 +35,14 @@ GATES = (
 )
 
 
+GroupMode = Literal["kep-5963", "pairwise"]
+"""How compatibility groups are compared. `kep-5963`: all that is held in a counter set, and what joins it,
+share a group; devices without groups go only with each other. `pairwise`: every two of them share a group;
+a device without groups goes with all."""
+
+ANY_DRIVER = "*"
+
+
 @dataclass(frozen=True, slots=True)
 class Semantics:
     """The rules to follow.
@@ -41,6 +52,13 @@ class Semantics:
 
     release: Release = "1.37"
     gates: frozenset[str] = frozenset(GATES)
+    group_modes: frozenset[tuple[str, GroupMode]] = frozenset()
+    """(driver, how its groups are compared); the driver `*` stands for all others"""
+
+    def group_mode(self, driver: str) -> GroupMode:
+        """How the compatibility groups of a driver's devices are compared."""
+        modes = dict(self.group_modes)
+        return modes.get(driver) or modes.get(ANY_DRIVER) or "kep-5963"
 
     def has(self, gate: str) -> bool:
         """Whether a feature gate is on."""
@@ -76,3 +94,14 @@ def with_gates(text: str, *, lacking: frozenset[str] = frozenset()) -> frozenset
             raise Rejected(f"feature gate {name}: write {name}=true or {name}=false, not {part!r}")
         (gates.add if value.lower() == "true" else gates.discard)(name)
     return frozenset(gates)
+
+
+def with_group_modes(modes: Iterable[str]) -> frozenset[tuple[str, GroupMode]]:
+    """What `DRIVER=MODE` says, the last of each driver. Raises Rejected for a mode that is not known."""
+    found: dict[str, GroupMode] = {}
+    for text in modes:
+        driver, _, mode = text.rpartition("=")
+        if not driver or mode not in ("kep-5963", "pairwise"):
+            raise Rejected(f"group mode {text!r}: write DRIVER=kep-5963 or DRIVER=pairwise")
+        found[driver] = "pairwise" if mode == "pairwise" else "kep-5963"
+    return frozenset(found.items())

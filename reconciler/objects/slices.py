@@ -67,6 +67,12 @@ class CounterConsumption(Model):
     compatibility_groups: Tuple[Str] = ()
 
 
+class CompatibleOnlyWith(Model):
+    """What every device held beside this one must be like: CEL over the other device."""
+
+    expression: Str = ""
+
+
 class DeviceTaint(Model):
     """A reason not to use a device unless a request tolerates it."""
 
@@ -91,6 +97,15 @@ class Device(Model):
     binding_conditions: Tuple[Str] = ()
     binding_failure_conditions: Tuple[Str] = ()
     allow_multiple_allocations: Bool | None = None
+    compatible_only_with: CompatibleOnlyWith | None = None
+    """Not part of the API, which drops it; also read from an annotation of the slice"""
+
+    @property
+    def exclusive(self) -> bool:
+        """Whether it says beside which devices it can be held."""
+        return self.compatible_only_with is not None or any(
+            draw.compatibility_groups for draw in self.consumes_counters
+        )
 
 
 class ResourcePool(Model):
