@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from reconciler.allocator.asks import Asked
 from reconciler.allocator.refusal import Fatal
 from reconciler.allocator.state import Board, Choice
+from reconciler.inventory.snapshot import View
 from reconciler.objects.claims import (
     AllocatedConfig,
     AllocatedDevice,
@@ -120,7 +121,7 @@ def _node_selector(board: Board, choices: Sequence[Choice]) -> NodeSelector | No
     for choice in choices:
         row = int(board.rows[choice.at])
         if fleet.codes["node"][row] >= 0 or fleet.binds[row]:
-            return _pinned(board.view.node.name)
+            return _pinned(board.view)
         code = int(fleet.codes["selector"][row])
         if code < 0:
             continue
@@ -154,6 +155,11 @@ def _merge(into: list[NodeSelectorRequirement], new: Sequence[NodeSelectorRequir
             into.append(requirement)
 
 
-def _pinned(node: str) -> NodeSelector:
-    requirement = NodeSelectorRequirement(key="metadata.name", operator="In", values=(node,))
-    return NodeSelector(node_selector_terms=(NodeSelectorTerm(match_fields=(requirement,)),))
+def _pinned(view: View) -> NodeSelector:
+    """The node by its name. Kept with the view: most allocations on a node have the same."""
+    if _pinned not in view.memo:
+        requirement = NodeSelectorRequirement(key="metadata.name", operator="In", values=(view.node.name,))
+        term = NodeSelectorTerm(match_fields=(requirement,))
+        view.memo[_pinned] = NodeSelector(node_selector_terms=(term,))
+    selector: NodeSelector = view.memo[_pinned]
+    return selector
