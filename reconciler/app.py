@@ -1,6 +1,7 @@
 """Puts the parts together: one tree of tasks, taken down in order."""
 
 import asyncio
+import gc
 from collections.abc import Callable
 from datetime import UTC, datetime
 from random import random
@@ -68,6 +69,7 @@ async def run(
                     watching.create_task(_watch(client, resource, intake), name=f"watch {resource.plural}")
                     for resource in served
                 ]
+                sources.append(watching.create_task(_spare_the_collector(intake), name="spare the collector"))
                 log.info("reconciling", kinds=[resource.kind for resource in served])
                 await stop.wait()
                 for source in sources:
@@ -81,6 +83,13 @@ async def run(
 
 async def _watch(client: Client, resource: Resource, intake: Intake) -> None:
     await forever(resource.plural, follow(client, resource, sink=intake.take, random=random))
+
+
+async def _spare_the_collector(intake: Intake) -> None:
+    """What was listed stays; to walk it at every garbage collection would hold the loop."""
+    await intake.listed.wait()
+    gc.collect()
+    gc.freeze()
 
 
 def ownership(settings: Settings) -> Ownership:
