@@ -70,7 +70,8 @@ def run(
             done = _repeat(workload, case, {**size, **_known(other, size)}, repeats or workload.repeats)
             report = report.model_copy(update={"runs": (*report.runs, done)})
             if not as_json:
-                console.print("", printing.run_table(done), highlight=False)
+                console.print(f"\n[bold]{printing.headline(done)}", highlight=False, soft_wrap=True)
+                console.print(printing.run_table(done), highlight=False)
             if out is not None:  # after every run: a long session that is cut short keeps what it has
                 save(report, out)
     if as_json:

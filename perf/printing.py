@@ -21,11 +21,15 @@ def catalogue(workloads: Iterable[Workload]) -> Table:
     return table
 
 
+def headline(run: Run) -> str:
+    """What was run, at which size, on how fast a machine, with how much memory."""
+    return f"{run.title} ({_size(run.size)}; {run.calibration}; peak {max(run.peak_mib):,.0f} MiB)"
+
+
 def run_table(run: Run) -> Table:
     """The figures of a run, with Kubernetes' own where they were measured."""
-    title = f"{run.title} ({_size(run.size)}; {run.calibration}; peak {max(run.peak_mib):.0f} MiB)"
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
-    table.add_column("figure")
+    table = Table(box=None, pad_edge=False)
+    table.add_column("figure", min_width=28)
     for heading in ("median", f"p99 of {len(run.peak_mib)}", "", "Kubernetes", "factor"):
         table.add_column(heading, justify="right" if heading else "left")
     for figure in run.figures:
