@@ -1,0 +1,125 @@
+"""What a pod asks for, read and checked once, before any node is looked at (sections 4 and 5.2)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from reconciler.errors import Malformed
+from reconciler.koordinator import annotations
+from reconciler.koordinator.annotations import APPLY_FOR_ALL, NO_HINT, SAME_PCIE, Hint, PartitionSpec
+from reconciler.koordinator.failure import Failure, Status
+from reconciler.koordinator.names import (
+    GPU,
+    GPU_CORE,
+    GPU_MEMORY,
+    GPU_MEMORY_RATIO,
+    GPU_SHARED,
+    ISOLATION_PROVIDER,
+    NPU_CORE,
+    NPU_CPU,
+    NPU_DVPP,
+)
+from reconciler.koordinator.pod import Pod, requested
+from reconciler.koordinator.requests import WHOLE, by_type, normalised, refusal
+from reconciler.koordinator.rules import Rules
+from reconciler.koordinator.shares import Shares
+from reconciler.koordinator.templates import matching
+from reconciler.objects.meta import ObjectKey
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """What one type's requests come to: so many devices, each charged so much."""
+
+    count: int
+    each: Shares
+    shared: bool = False
+    """Whether a GPU is given in part."""
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """One pod's requests and annotations."""
+
+    pod: ObjectKey
+    written: Mapping[str, Shares]
+    """Device type -> requests as written."""
+    requests: Mapping[str, Shares]
+    """Device type -> requests in shares."""
+    hints: Mapping[str, Hint]
+    joint: tuple[str, ...] = ()
+    """The types to be near each other, the one that decides first; empty if fewer than two."""
+    primary: str = ""
+    """The first type of the joint list that is requested, also where it is alone."""
+    same_pcie: bool = False
+    gpu: Instance | None = None
+    partition: PartitionSpec | None = None
+    isolation: str = ""
+    templates: Mapping[str, tuple[str, ...]] | None = None
+    """vendor-model -> templates that a shared request equals; None where no template is needed."""
+
+    def hint(self, kind: str) -> Hint:
+        return self.hints.get(kind, NO_HINT)
+
+
+def read_demand(pod: Pod, rules: Rules) -> Demand | Failure | None:
+    """What a pod asks for; None if it wants no device of ours; or why it is refused, alone and everywhere."""
+    subject = f"Pod {pod.key}"
+    notes = pod.metadata.annotations
+    try:
+        written = by_type(requested(pod))
+        if not written:
+            annotations.allocated(subject, notes)
+            return None
+        joint = annotations.joint_allocate(subject, notes)
+        hints = annotations.hints(subject, notes)
+        spec = annotations.partition_spec(subject, notes) if GPU in written else None
+    except Malformed as exc:
+        return Failure(f"malformed-annotation:{exc.field.rpartition('/')[2]}", Status.NEVER, str(exc))
+    for requests in written.values():
+        if refused := refusal(requests):
+            return refused
+    normal = {kind: normalised(requests) for kind, requests in written.items()}
+    listed = tuple(
+        kind
+        for kind in dict.fromkeys(joint.device_types if joint else ())
+        if kind in normal and hints.get(kind, NO_HINT).allocate_strategy != APPLY_FOR_ALL
+    )
+    gpu = gpu_instance(normal[GPU]) if GPU in normal else None
+    templates = _templates(gpu, rules)
+    if templates == {}:
+        message = "no matched GPU shared resource template"
+        return Failure("no-matching-share-template", Status.NEVER, message)
+    return Demand(
+        pod=pod.key,
+        written=written,
+        requests=normal,
+        hints=hints,
+        joint=listed if len(listed) > 1 else (),
+        primary=listed[0] if listed else "",
+        same_pcie=joint is not None and joint.required_scope == SAME_PCIE,
+        gpu=gpu,
+        partition=spec,
+        isolation=pod.metadata.labels.get(ISOLATION_PROVIDER, ""),
+        templates=templates,
+    )
+
+
+def gpu_instance(requests: Shares) -> Instance:
+    """How many GPUs, each charged how much (section 5.2). Memory in bytes is always a part of a card."""
+    ratio = requests.get(GPU_MEMORY_RATIO)
+    if GPU_SHARED in requests:
+        count = requests[GPU_SHARED]
+    elif ratio is not None and ratio > WHOLE and ratio % WHOLE == 0:
+        count = ratio // WHOLE
+    else:
+        count = 1
+    charged = [name for name in (GPU_CORE, NPU_CORE, NPU_CPU, NPU_DVPP) if name in requests]
+    charged.append(GPU_MEMORY if ratio is None else GPU_MEMORY_RATIO)
+    each = {name: requests[name] // count for name in charged}
+    return Instance(count, each, shared=ratio is None or each[GPU_MEMORY_RATIO] < WHOLE)
+
+
+def _templates(gpu: Instance | None, rules: Rules) -> Mapping[str, tuple[str, ...]] | None:
+    if gpu is None or not gpu.shared or not rules.template_resources & gpu.each.keys():
+        return None
+    return matching(gpu.each, rules.templates)

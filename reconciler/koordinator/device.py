@@ -1,0 +1,59 @@
+"""The Device object: what one machine has. One object a node, of the node's name."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from reconciler.objects.meta import ApiObject
+from reconciler.objects.model import Bool, Int, Map, Model, Str, Tuple
+from reconciler.objects.quantity import Quantity
+
+
+class Topology(Model):
+    """Where on the machine a device sits."""
+
+    socket_id: Int = Field(default=-1, alias="socketID")
+    node_id: Int = Field(default=-1, alias="nodeID")
+    """The NUMA node, -1 if it is not known."""
+    pcie_id: Str = Field(default="", alias="pcieID")
+    bus_id: Str = Field(default="", alias="busID")
+
+
+class VirtualFunction(Model):
+    """One virtual function of a NIC."""
+
+    minor: Int = 0
+    bus_id: Str = Field(default="", alias="busID")
+
+
+class VFGroup(Model):
+    """Virtual functions with common labels."""
+
+    labels: Map[Str] = Field(default_factory=dict)
+    vfs: Tuple[VirtualFunction] = ()
+
+
+class DeviceInfo(Model):
+    """One device of the machine."""
+
+    type: Str
+    id: Str = ""
+    minor: Int = 0
+    health: Bool = False
+    labels: Map[Str] = Field(default_factory=dict)
+    resources: Map[Quantity] = Field(default_factory=dict)
+    topology: Topology | None = None
+    vf_groups: Tuple[VFGroup] = ()
+
+
+class DeviceSpec(Model):
+    """The devices, in no particular order."""
+
+    devices: Tuple[DeviceInfo] = ()
+
+
+class Device(ApiObject):
+    """scheduling.koordinator.sh/v1alpha1: the devices of the node that has the object's name."""
+
+    kind: Literal["Device"] = "Device"
+    spec: DeviceSpec = DeviceSpec()

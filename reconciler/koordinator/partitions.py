@@ -1,0 +1,224 @@
+"""GPU partitions: the sets of GPUs that a machine may give away together (section 13)."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from pydantic import Field, TypeAdapter
+
+from kernels.partitions import by_what_remains, left_over, weighted
+from kernels.types import Amounts, Mask, Rows
+from reconciler.errors import Malformed
+from reconciler.koordinator.annotations import HONOR, RESTRICTED, PartitionSpec
+from reconciler.koordinator.device import Device
+from reconciler.koordinator.jsontext import read_as
+from reconciler.koordinator.names import GPU_MODEL, GPU_VENDOR, PARTITION_POLICY, PARTITIONS
+from reconciler.koordinator.rules import Semantics
+from reconciler.koordinator.shares import whole
+from reconciler.objects.model import Int, Model, Str, Tuple
+from reconciler.objects.quantity import Quantity
+
+HOPPER_MODELS = ("H100", "H800", "H20")
+UNDECLARED = -1
+WEIGHTS = {8: 10000, 4: 100, 2: 1}
+"""What the release values a partition at that is still whole, by its size."""
+
+
+class Partition(Model):
+    """GPUs that may be given away together."""
+
+    minors: Tuple[Int]
+    gpu_link_type: Str = ""
+    ring_bus_bandwidth: Quantity | None = None
+    allocation_score: Int = 0
+
+
+class LenientPartition(Partition):
+    """The same, as the proposal also writes it: scores in quotes, another name for the bandwidth."""
+
+    allocation_score: int = 0
+    ring_all_reduce_bandwidth: Quantity | None = Field(default=None)
+
+    @property
+    def bandwidth(self) -> Quantity | None:
+        return self.ring_bus_bandwidth or self.ring_all_reduce_bandwidth
+
+
+_TABLE: TypeAdapter[Any] = TypeAdapter(dict[int, Tuple[Partition]] | None)
+_LENIENT: TypeAdapter[Any] = TypeAdapter(dict[int, Tuple[LenientPartition]] | None)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionTable:
+    """All partitions of a machine, one row each, as listed."""
+
+    minors: tuple[tuple[int, ...], ...]
+    sizes: Amounts
+    """(P,) the key under which each is listed."""
+    scores: Amounts
+    """(P,)"""
+    bandwidth: Amounts
+    """(P,) -1 where a partition declares none."""
+    members: Mask
+    """(P, M) over the minors that occur."""
+
+    def rows(self, size: int) -> Rows:
+        return np.flatnonzero(self.sizes == size)
+
+    def groups(self, size: int) -> list[tuple[int, Rows]]:
+        """allocationScore, ascending -> rows of one size, as listed."""
+        rows = self.rows(size)
+        return [(int(score), rows[self.scores[rows] == score]) for score in np.unique(self.scores[rows])]
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """What of the machine a choice of partitions may touch."""
+
+    used: Collection[int]
+    """GPUs of which anything is given away."""
+    healthy: Collection[int]
+    usable: Collection[int]
+    """GPUs that may be given to this pod."""
+
+
+def table_of(listed: Mapping[int, Sequence[Partition]], subject: str) -> PartitionTable:
+    """The rows of a table. Raises Malformed for a bandwidth that is out of range."""
+    rows = [(size, partition) for size, partitions in listed.items() for partition in partitions]
+    occurring = sorted({minor for _, partition in rows for minor in partition.minors})
+    members = np.zeros((len(rows), len(occurring)), dtype=np.bool_)
+    bandwidth = np.full(len(rows), UNDECLARED, dtype=np.int64)
+    for number, (_, partition) in enumerate(rows):
+        members[number, np.searchsorted(occurring, list(partition.minors))] = True
+        declared = (
+            partition.bandwidth if isinstance(partition, LenientPartition) else partition.ring_bus_bandwidth
+        )
+        if declared is not None:
+            bandwidth[number] = whole(subject, "ringBusBandwidth", declared)
+    return PartitionTable(
+        minors=tuple(partition.minors for _, partition in rows),
+        sizes=np.array([size for size, _ in rows], dtype=np.int64),
+        scores=np.array([partition.allocation_score for _, partition in rows], dtype=np.int64),
+        bandwidth=bandwidth,
+        members=members,
+    )
+
+
+def read_table(subject: str, text: str, semantics: Semantics) -> dict[int, tuple[Partition, ...]] | None:
+    """Size -> partitions as listed; None for null. Raises Malformed."""
+    shape = _TABLE if semantics is Semantics.UPSTREAM else _LENIENT
+    return read_as(shape, subject, PARTITIONS, text)
+
+
+def built_in() -> PartitionTable:
+    """Eight GPUs behind one switch: alone, in neighbouring pairs and fours, or all."""
+    listed = {
+        size: [
+            Partition(minors=tuple(range(first, first + size)), allocation_score=1)
+            for first in range(0, 8, size)
+        ]
+        for size in (1, 2, 4, 8)
+    }
+    return table_of(listed, "the built-in table")
+
+
+_BUILT_IN = built_in()
+
+
+def honors(labels: Mapping[str, str]) -> bool:
+    """Whether only listed partitions may be given away; otherwise they are merely preferred."""
+    return labels.get(PARTITION_POLICY) == HONOR
+
+
+def machine_partitions(
+    device: Device, node_labels: Mapping[str, str], semantics: Semantics
+) -> tuple[PartitionTable | None, bool, tuple[str, ...]]:
+    """A machine's table, whether it must be honoured, and what of it could not be read."""
+    subject, labels = f"Device {device.metadata.name}", device.metadata.labels
+    table, notes = _own_table(device, subject, semantics)
+    if semantics is Semantics.UPSTREAM:
+        # The release reads the policy where it found the table.
+        policy = labels if table is not None else node_labels
+    else:
+        policy = labels if PARTITION_POLICY in labels else node_labels
+    hopper = node_labels.get(GPU_MODEL) in HOPPER_MODELS and node_labels.get(GPU_VENDOR, "nvidia") == "nvidia"
+    if table is None and hopper:
+        table = _BUILT_IN
+    return table, honors(policy), notes
+
+
+def _own_table(
+    device: Device, subject: str, semantics: Semantics
+) -> tuple[PartitionTable | None, tuple[str, ...]]:
+    text = device.metadata.annotations.get(PARTITIONS)
+    if text is None:
+        return None, ()
+    try:
+        listed = read_table(subject, text, semantics)
+        if listed is None:
+            return None, ()
+        if semantics is Semantics.UPSTREAM:
+            return table_of(listed, subject), ()
+        sound = {
+            size: [partition for partition in of_size if len(set(partition.minors)) == size]
+            for size, of_size in listed.items()
+        }
+        dropped = sum(map(len, listed.values())) - sum(map(len, sound.values()))
+        notes = (f"{subject}: {dropped} partitions are listed under another size than theirs",)
+        return table_of(sound, subject), notes if dropped else ()
+    except Malformed as exc:
+        return None, (str(exc),)
+
+
+def choices(
+    table: PartitionTable, size: int, spec: PartitionSpec, among: Candidates, semantics: Semantics
+) -> list[tuple[int, ...]]:
+    """The partitions of a size that can be given away, the best first.
+
+    The proposal goes from high scores to low ones. The release goes from low to high and stops at the
+    first score at which anything can be given.
+    """
+    upstream = semantics is Semantics.UPSTREAM
+    groups = [rows for _, rows in table.groups(size)]
+    if not upstream:
+        groups.reverse()
+    if spec.allocate_policy == RESTRICTED:
+        groups = groups[:1]
+    found: list[tuple[int, ...]] = []
+    for rows in groups:
+        feasible = [row for row in rows.tolist() if _feasible(table, row, spec, among)]
+        if not feasible:
+            continue
+        picks = np.array(feasible, dtype=np.intp)
+        order = _released_order(table, size, picks, among) if upstream else _order(table, picks, among)
+        found += [table.minors[row] for row in picks[order].tolist()]
+        if upstream:
+            break
+    return found
+
+
+def _feasible(table: PartitionTable, row: int, spec: PartitionSpec, among: Candidates) -> bool:
+    asked = spec.ring_bus_bandwidth
+    # A bandwidth that is not declared is below any that is asked for.
+    if asked is not None and (table.bandwidth[row] == UNDECLARED or table.bandwidth[row] < asked.integer):
+        return False
+    return all(minor not in among.used and minor in among.usable for minor in table.minors[row])
+
+
+def _order(table: PartitionTable, picks: Rows, among: Candidates) -> Rows:
+    alive = np.array(
+        [all(m not in among.used and m in among.healthy for m in minors) for minors in table.minors]
+    )
+    left = left_over(table.members, alive, picks)
+    return by_what_remains(left, table.sizes, np.maximum(table.bandwidth, 0))
+
+
+def _released_order(table: PartitionTable, size: int, picks: Rows, among: Candidates) -> Rows:
+    weights = np.zeros(len(table.minors), dtype=np.int64)
+    for larger, weight in WEIGHTS.items():
+        if larger >= size and (groups := table.groups(larger)):
+            score, rows = groups[0]
+            weights[rows] = weight * score
+    alive = np.array([all(m not in among.used for m in minors) for minors in table.minors])
+    return np.argsort(-weighted(left_over(table.members, alive, picks), weights), kind="stable")

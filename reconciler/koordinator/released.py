@@ -1,0 +1,60 @@
+"""How the release chooses devices: the primary type alone, then others near it, never looking back."""
+
+from collections.abc import Mapping
+
+from reconciler.koordinator.demand import Instance
+from reconciler.koordinator.failure import Failure, Status
+from reconciler.koordinator.gpus import gpu_grants, gpu_options
+from reconciler.koordinator.holdings import Grant
+from reconciler.koordinator.names import GPU
+from reconciler.koordinator.ordinary import choose
+from reconciler.koordinator.view import Attempt
+
+JOINT_VIOLATION = Failure(
+    "joint-scope-violation", Status.LATER, "node(s) Device Joint-Allocate rules violation"
+)
+
+Chosen = dict[str, tuple[Grant, ...]]
+
+
+def jointly(at: Attempt, needed: Mapping[str, Instance]) -> Chosen | Failure:
+    """The types of the joint list (section 9.2)."""
+    primary, *secondary = at.demand.joint
+    first = alone(at, primary, needed[primary])
+    if isinstance(first, Failure):
+        return first
+    pcies = _pcies(at, primary, first)
+    chosen: Chosen = {primary: first}
+    for kind in secondary:
+        wanted = needed[kind]
+        if at.demand.same_pcie:
+            wanted = Instance(max(wanted.count, len(pcies)), wanted.each, wanted.shared)
+        limit = max(wanted.count, len(pcies))
+        if kind == GPU:
+            found = alone(at, kind, wanted, limit=limit)
+        else:
+            found = choose(at, kind, wanted, limit=limit, pcies=pcies)
+        if isinstance(found, Failure):
+            return found
+        chosen[kind] = found
+    if at.demand.same_pcie and any(_pcies(at, kind, chosen[kind]) != pcies for kind in secondary):
+        return JOINT_VIOLATION
+    return chosen
+
+
+def alone(at: Attempt, kind: str, needed: Instance, *, limit: int = 0) -> tuple[Grant, ...] | Failure:
+    """One type by itself."""
+    if kind != GPU:
+        return choose(at, kind, needed, limit=limit)
+    options = gpu_options(at, needed)
+    if isinstance(options, Failure):
+        return options
+    best = options.tiers[0][0]
+    count = max(needed.count, limit) if best.open_end else needed.count
+    minors = best.minors if best.whole else best.minors[:count]
+    return gpu_grants(minors, needed, options.template)
+
+
+def _pcies(at: Attempt, kind: str, grants: tuple[Grant, ...]) -> set[str]:
+    switches = (at.machine.pcie(kind, grant.minor) for grant in grants)
+    return {switch for switch in switches if switch is not None}

@@ -1,0 +1,52 @@
+"""How to decide: whose semantics, and what an operator configures."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from reconciler.koordinator.names import GPU_MEMORY, GPU_MEMORY_RATIO, KOORD_FPGA, KOORD_RDMA, NPU_CORE
+from reconciler.koordinator.shares import Shares
+
+
+class Semantics(StrEnum):
+    """Where Koordinator's proposals and its release differ, one of them."""
+
+    PROPOSAL = "proposal"
+    UPSTREAM = "upstream"
+
+
+class Strategy(StrEnum):
+    """Which of equally good devices are taken first."""
+
+    LEAST = "LeastAllocated"
+    MOST = "MostAllocated"
+
+
+DEFAULT_WEIGHTS: Mapping[str, int] = dict.fromkeys((GPU_MEMORY_RATIO, GPU_MEMORY, KOORD_RDMA, KOORD_FPGA), 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Scoring:
+    """What makes a device better than another."""
+
+    strategy: Strategy = Strategy.LEAST
+    weights: Mapping[str, int] = field(default_factory=lambda: DEFAULT_WEIGHTS)
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Everything a decision depends on besides the pod and the machines."""
+
+    semantics: Semantics = Semantics.PROPOSAL
+    scoring: Scoring | None = Scoring()
+    """None: all devices are equally good."""
+    templates: Mapping[str, Mapping[str, Shares]] = field(default_factory=dict)
+    """vendor-model -> template -> the only shares in which such a GPU may be divided."""
+    template_resources: frozenset[str] = frozenset({NPU_CORE})
+    """Requests for one of these must match a template."""
+    unshared_models: frozenset[tuple[str, str]] = frozenset()
+    """Vendor and model of GPUs that cannot be shared."""
+
+    @property
+    def upstream(self) -> bool:
+        return self.semantics is Semantics.UPSTREAM

@@ -1,0 +1,38 @@
+"""How good a device or a node is for a request (section 14)."""
+
+from collections.abc import Iterable
+
+from reconciler.koordinator.rules import Scoring, Strategy
+from reconciler.koordinator.shares import Shares, plus
+
+FULL = 100
+
+
+def device_score(scoring: Scoring | None, wanted: Shares, total: Shares, free: Shares) -> int:
+    """0 to 100 by how full the device would be, over the weighted resources that it reports."""
+    if scoring is None:
+        return 0
+    weighed = weight_sum = 0
+    for name, weight in scoring.weights.items():
+        capacity = total.get(name, 0)
+        if capacity <= 0:
+            continue
+        left = free.get(name, 0)
+        would_use = capacity - left + wanted.get(name, 0) if left <= capacity else capacity
+        weighed += weight * _part(scoring.strategy, would_use, capacity)
+        weight_sum += weight
+    return weighed // weight_sum if weight_sum else 0
+
+
+def summed(amounts: Iterable[Shares]) -> dict[str, int]:
+    """The sum of several devices' amounts, as if they were one."""
+    total: dict[str, int] = {}
+    for shares in amounts:
+        total = plus(total, shares)
+    return total
+
+
+def _part(strategy: Strategy, used: int, capacity: int) -> int:
+    if strategy is Strategy.MOST:
+        return min(used, capacity) * FULL // capacity
+    return 0 if used > capacity else (capacity - used) * FULL // capacity

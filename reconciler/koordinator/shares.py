@@ -1,0 +1,64 @@
+"""Amounts of one device by resource name, and their arithmetic (section 1 of the specification)."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from reconciler.errors import Malformed
+from reconciler.koordinator.names import CURRENT_NAME, GPU_MEMORY
+from reconciler.objects.quantity import Format, Quantity
+
+Shares = Mapping[str, int]
+
+NOTHING: Shares = MappingProxyType({})
+LIMIT = 2**60
+"""No amount of one device is as large, and sums of a few still fit 64 bits."""
+
+
+def whole(subject: str, name: str, quantity: Quantity) -> int:
+    """A quantity as a whole number, rounded up. Raises Malformed for what no device can have."""
+    amount = quantity.integer
+    if not 0 <= amount < LIMIT:
+        raise Malformed(subject, name, f"{quantity} is no amount of a device")
+    return amount
+
+
+def shares_of(subject: str, quantities: Mapping[str, Quantity]) -> dict[str, int]:
+    """Quantities as whole numbers under their current names; an old name yields to the current one."""
+    current = {CURRENT_NAME.get(name, name): whole(subject, name, q) for name, q in quantities.items()}
+    return current | {name: whole(subject, name, q) for name, q in quantities.items() if name in current}
+
+
+def fits(wanted: Shares, free: Shares) -> bool:
+    """Whether each name that both have is met; what the device does not report is not checked."""
+    return all(amount <= free[name] for name, amount in wanted.items() if name in free)
+
+
+def any_left(free: Shares) -> bool:
+    """Whether a device with this much free can be used at all."""
+    return any(amount > 0 for amount in free.values())
+
+
+def minus(these: Shares, those: Shares) -> dict[str, int]:
+    """Subtraction that clips at zero and keeps every name of `these`."""
+    return {name: max(amount - those.get(name, 0), 0) for name, amount in these.items()}
+
+
+def plus(these: Shares, those: Shares) -> dict[str, int]:
+    """Addition over the names of either."""
+    return {name: these.get(name, 0) + those.get(name, 0) for name in {**these, **those}}
+
+
+def least(these: Shares, those: Shares) -> dict[str, int]:
+    """The lesser amount of each name that both have."""
+    return {name: min(amount, those[name]) for name, amount in these.items() if name in those}
+
+
+def printed(shares: Shares) -> dict[str, Any]:
+    """Amounts as quantity strings, names sorted; memory with binary suffixes."""
+    return {
+        name: str(
+            Quantity(Quantity.of(shares[name]).nanos, Format.BINARY if name == GPU_MEMORY else Format.DECIMAL)
+        )
+        for name in sorted(shares)
+    }

@@ -1,0 +1,14 @@
+"""Fixed shares into which some GPU models may be divided (section 12.1)."""
+
+from collections.abc import Mapping
+
+from reconciler.koordinator.shares import Shares
+
+
+def matching(each: Shares, templates: Mapping[str, Mapping[str, Shares]]) -> dict[str, tuple[str, ...]]:
+    """vendor-model -> names of the templates that a request equals: the same names, the same amounts."""
+    found = {
+        model: tuple(name for name, shares in of_model.items() if dict(shares) == dict(each))
+        for model, of_model in templates.items()
+    }
+    return {model: names for model, names in found.items() if names}
