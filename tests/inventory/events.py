@@ -39,7 +39,7 @@ from tests.builders import (
 KINDS = ("ResourceSlice", "DeviceClass", "Node", "DeviceTaintRule", "ResourceClaim")
 POOLS = st.sampled_from([("d", "p"), ("d", "q"), ("e", "p")])
 NAMES = st.sampled_from(["A", "B", "C"])
-CLAIMS = ("c1", "c2", "c3")
+CLAIMS = ("c1", "c2")
 FIRST = {name: {"uid": f"{name}-u1", "resourceVersion": "10"} for name in CLAIMS}
 UIDS = ("u1", "u1", "u2")
 SHARED: Object = {"allowMultipleAllocations": True}
@@ -167,7 +167,7 @@ def allocations(draw: st.DrawFn) -> Object:
 def claims(draw: st.DrawFn) -> Object:
     made = claim(draw(st.sampled_from(CLAIMS)))
     uid = f"{made['metadata']['name']}-{draw(st.sampled_from(UIDS))}"
-    made["metadata"] |= {"uid": uid, "resourceVersion": str(draw(st.integers(8, 12)))}
+    made["metadata"] |= {"uid": uid, "resourceVersion": str(draw(st.sampled_from([9, 10, 10, 11])))}
     if draw(st.booleans()):
         made["status"] = {"allocation": draw(allocations())}
     return made
@@ -250,8 +250,8 @@ BEGINNING = [
         node("n", zone="a"),
         node("m", zone="b"),
         device_class("a", "x"),
-        taint_rule("r2", {"device": "A"}, taint("t2")),
         taint_rule("r1", {"driver": "d"}, taint("t1")),
+        taint_rule("r2", {"device": "A"}, taint("t2")),
         counter_slice(
             "t", {"g": {"m": 40, "k": "3m"}, "h": {"x": "8Gi"}}, slices=2, perDeviceNodeSelection=True
         ),
