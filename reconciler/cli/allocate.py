@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import click
 
-from reconciler.cli.inputs import files_option, report_ignored, report_refused
+from reconciler.cli.inputs import files_option, report_ignored, report_refused, report_warnings
 from reconciler.cli.plain import plain
 from reconciler.cli.printing import claims_json, claims_yaml, notes, print_report, refusals
 from reconciler.errors import Rejected
@@ -83,6 +83,7 @@ def allocate(
         raise click.UsageError("Nothing to read: name manifests with -f FILE, -f DIR or -f -.")
     bundle = read_bundle((*files, *more), sys.stdin.buffer)
     report = decide(bundle, Semantics(release, gates), steps=steps)
+    report_warnings(bundle.warnings)
     report_refused(bundle.refused)
     report_ignored(bundle.ignored)
     if output == "table":

@@ -32,6 +32,12 @@ def report_refused(refused: Iterable[Refusal]) -> None:
         click.echo(plain(f"refused: {refusal.problem}"), err=True)
 
 
+def report_warnings(warnings: Iterable[str]) -> None:
+    """One line on standard error for everything that was put right."""
+    for warning in warnings:
+        click.echo(plain(f"warning: {warning}"), err=True)
+
+
 def report_ignored(ignored: Counter[str]) -> None:
     """One line on standard error that counts the objects of other kinds."""
     if ignored:

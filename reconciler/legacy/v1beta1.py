@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from reconciler.errors import Malformed
-
-Raw = Mapping[str, Any]
+from reconciler.legacy.shapes import Raw, mapping, mappings
 
 INLINE = ("deviceClassName", "selectors", "allocationMode", "count", "adminAccess", "tolerations", "capacity")
 """Fields of `exactly` that v1beta1 writes into the request itself."""
@@ -87,9 +86,9 @@ def refuse_in_v1(raw: Raw, subject: str) -> None:
 
     A server would drop such fields and store a device without attributes, or a request without a class.
     """
-    spec = _map(raw.get("spec"))
-    for number, device in enumerate(_list(spec.get("devices"))):
-        if isinstance(device, Mapping) and "basic" in device:
+    spec = mapping(raw.get("spec"))
+    for number, device in enumerate(mappings(spec.get("devices"))):
+        if "basic" in device:
             field = f"spec.devices[{number}].basic"
             raise Malformed(
                 subject, field, "belongs to v1beta1; move its fields up, or write v1beta1 as the version"
@@ -97,22 +96,11 @@ def refuse_in_v1(raw: Raw, subject: str) -> None:
     inner, path = (
         (spec.get("spec"), "spec.spec") if raw.get("kind") == "ResourceClaimTemplate" else (spec, "spec")
     )
-    devices = _map(inner).get("devices")
-    if not isinstance(devices, Mapping):
-        return
-    for number, request in enumerate(_list(devices.get("requests"))):
-        if isinstance(request, Mapping):
-            for key in INLINE:
-                if key in request:
-                    field = f"{path}.devices.requests[{number}].{key}"
-                    raise Malformed(
-                        subject, field, "belongs under `exactly`; directly in a request it is v1beta1"
-                    )
-
-
-def _map(value: Any) -> dict[str, Any]:
-    return dict(value) if isinstance(value, Mapping) else {}
-
-
-def _list(value: Any) -> list[Any]:
-    return list(value) if isinstance(value, list | tuple) else []
+    devices = mapping(mapping(inner).get("devices"))
+    for number, request in enumerate(mappings(devices.get("requests"))):
+        for key in INLINE:
+            if key in request:
+                field = f"{path}.devices.requests[{number}].{key}"
+                raise Malformed(
+                    subject, field, "belongs under `exactly`; directly in a request it is v1beta1"
+                )

@@ -36,6 +36,8 @@ class Bundle:
     refused: tuple[Refusal, ...]
     ignored: Counter[str]
     """Objects of kinds that are not read, by kind"""
+    warnings: tuple[str, ...] = ()
+    """What was put right, and where"""
 
     def of(self, model: type[T]) -> tuple[T, ...]:
         """All objects of one kind."""
@@ -58,6 +60,7 @@ def bundle(found: Iterable[Document | Refusal]) -> Bundle:
     entries: dict[str, dict[ObjectKey, Entry]] = {}
     refused: list[Refusal] = []
     ignored: Counter[str] = Counter()
+    warnings: list[str] = []
     for number, document in enumerate(found):
         if isinstance(document, Refusal):
             refused.append(document)
@@ -65,11 +68,11 @@ def bundle(found: Iterable[Document | Refusal]) -> Bundle:
             ignored[_kind(document.raw)] += 1
         else:
             try:
-                entry = _entry(document, number)
+                entry = _entry(document, number, warnings)
                 _enter(entries.setdefault(document.raw["kind"], {}), entry)
             except Malformed as exc:
                 refused.append(refuse(document.origin, exc.subject, exc.field, exc.reason))
-    return Bundle(entries, tuple(refused), ignored)
+    return Bundle(entries, tuple(refused), ignored, tuple(warnings))
 
 
 def _kind(raw: Mapping[str, Any]) -> str:
@@ -77,8 +80,10 @@ def _kind(raw: Mapping[str, Any]) -> str:
     return f"{raw['kind']} of {raw.get('apiVersion')}" if raw["kind"] in reading.MODELS else str(raw["kind"])
 
 
-def _entry(document: Document, number: int) -> Entry:
-    raw = reading.to_v1(_placed(document.raw))
+def _entry(document: Document, number: int, warnings: list[str]) -> Entry:
+    found: list[str] = []
+    raw = reading.to_v1(_placed(document.raw), found)
+    warnings += [f"{document.origin}: {line}" for line in found]
     return Entry(document.origin, raw, reading.typed(raw), number)
 
 

@@ -135,15 +135,15 @@ def test_a_refusal_is_one_line_even_for_a_huge_value():
         (CLAIM, None, "ResourceClaim ns/c: apiVersion: is missing; write resource.k8s.io/v1"),
         (
             CLAIM,
-            f"{GROUP}/v1alpha3",
-            "ResourceClaim ns/c: apiVersion: resource.k8s.io/v1alpha3 is not read; "
-            "use resource.k8s.io/v1 or resource.k8s.io/v1beta2 or resource.k8s.io/v1beta1",
+            f"{GROUP}/v1alpha2",
+            "ResourceClaim ns/c: apiVersion: resource.k8s.io/v1alpha2 is not read; use resource.k8s.io/v1 "
+            "or resource.k8s.io/v1beta2 or resource.k8s.io/v1beta1 or resource.k8s.io/v1alpha3",
         ),
         (
             CLAIM,
             "v1",
-            "ResourceClaim ns/c: apiVersion: v1 is not read; "
-            "use resource.k8s.io/v1 or resource.k8s.io/v1beta2 or resource.k8s.io/v1beta1",
+            "ResourceClaim ns/c: apiVersion: v1 is not read; use resource.k8s.io/v1 "
+            "or resource.k8s.io/v1beta2 or resource.k8s.io/v1beta1 or resource.k8s.io/v1alpha3",
         ),
         (POD, None, "Pod p: apiVersion: is missing; write v1"),
         (POD, "v2", "Pod p: apiVersion: v2 is not read; use v1"),

@@ -40,7 +40,7 @@ def test_what_a_device_has_moves_up_from_basic():
 
 
 def test_a_device_without_basic_is_of_a_later_kind_and_left_out():
-    later = {"name": "1", "composite": {}}
+    later = {"name": "1", "virtual": {}}
     assert [d.name for d in slice_with({"name": "0", "basic": {}}, later).spec.devices] == ["0"]
 
 

@@ -101,17 +101,15 @@ class TestPublishedManifests:
             assert "\n" not in str(refusal.problem)
             assert str(refusal.problem).startswith(str(SAMPLES))
 
-    def test_versions_that_no_server_serves_any_more_are_refused_as_such(self):
+    def test_versions_that_no_server_serves_any_more_are_read(self):
         old = sorted(SAMPLES.glob("*/history/v1alpha3"))
         bundle = read_bundle([str(path) for path in old], io.BytesIO())
         reasons = [str(refusal.problem) for refusal in bundle.refused]
-        alike = ("resource.k8s.io/v1alpha3 is not read", ".source: was dropped in 1.31", "is also in")
-        assert bundle.of(ResourceClaim) == ()
-        assert sum(alike[0] in reason for reason in reasons) > 50
+        alike = (".source: was dropped in 1.31", "is also in", "metadata: is missing")
+        assert len(bundle.of(ResourceClaim)) > 10
         assert [reason for reason in reasons if not any(word in reason for word in alike)] == []
 
-    def test_a_published_page_with_a_broken_document_gives_its_good_ones(self):
+    def test_a_published_page_with_a_broken_document_is_refused_at_its_line(self):
         (path,) = (SAMPLES / "kubernetes_website" / "malformed").rglob("*.yaml")
-        reasons = [str(refusal.problem) for refusal in read_bundle([str(path)], io.BytesIO()).refused]
-        assert any("could not find expected ':'" in reason for reason in reasons)
-        assert any("v1alpha3 is not read" in reason for reason in reasons)
+        bundle = read_bundle([str(path)], io.BytesIO())
+        assert any("could not find expected ':'" in str(refusal.problem) for refusal in bundle.refused)

@@ -1,0 +1,143 @@
+"""What was published in versions that are not served any more, and counters beside devices as of 1.33."""
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reconciler.legacy.reading import read, to_v1
+from reconciler.manifests.bundle import read_bundle
+from reconciler.objects.claims import ResourceClaim
+from reconciler.objects.plan import Granted
+from tests.allocator.world import World, decide
+from tests.builders import claim, device, device_class, held, hold, request, resource_slice, selectors
+
+SAMPLES = Path(__file__).parents[2].parent / "shared" / "samples"
+GROUP = "resource.k8s.io"
+
+UNREADABLE = {
+    "metadata: is missing",
+    "spec.driver: is missing",
+    "spec.pool: is missing",
+    "spec.devices[0].capacity: belongs under `basic` in v1beta1; or write v1 as the version",
+    "spec.devices[1].name: is missing",
+}
+"""What some published objects lack, so that they name nothing that could be allocated"""
+
+
+@pytest.mark.skipif(not SAMPLES.is_dir(), reason=f"{SAMPLES} is not there")
+def test_every_published_slice_class_and_claim_of_older_versions_is_read():
+    kinds = ("ResourceSlice", "DeviceClass", "ResourceClaim", "ResourceClaimTemplate")
+    files = [path for path in sorted(SAMPLES.glob("*/history/**/*")) if path.is_file()]
+    assert len(files) > 100
+    refused: list[str] = []
+    read_objects = 0
+    for path in files:
+        bundle = read_bundle([str(path)], io.BytesIO())
+        read_objects += sum(len(bundle.entries.get(kind, {})) for kind in kinds)
+        refused += [
+            r.problem.field + ": " + r.problem.reason
+            for r in bundle.refused
+            if any(f" {k} " in r.problem.subject for k in kinds)
+        ]
+    assert set(refused) <= UNREADABLE
+    assert len(refused) <= 9
+    assert read_objects > 100
+
+
+def old(version: str, capacity: Any) -> dict[str, Any]:
+    plain = resource_slice("s", nodeName="n")
+    plain["spec"]["devices"] = [{"name": "a", "basic": {"capacity": {"memory": capacity}}}]
+    return {**plain, "apiVersion": f"{GROUP}/{version}"}
+
+
+@pytest.mark.parametrize(
+    ("version", "capacity"),
+    [
+        ("v1alpha3", "40Gi"),
+        ("v1alpha3", {"value": "40Gi"}),
+        ("v1alpha3", {"quantity": "40Gi"}),
+        ("v1beta1", {"value": "40Gi"}),
+    ],
+)
+def test_capacity_is_read_in_the_spelling_of_its_time(version: str, capacity: Any):
+    assert to_v1(old(version, capacity))["spec"]["devices"] == [
+        {"name": "a", "capacity": {"memory": {"value": "40Gi"}}}
+    ]
+
+
+@pytest.mark.parametrize("capacity", ["40Gi", {"quantity": "40Gi"}])
+def test_a_spelling_of_another_time_is_read_from_files_with_a_warning(capacity: Any):
+    warnings: list[str] = []
+    assert to_v1(old("v1beta1", capacity), warnings)["spec"]["devices"][0]["capacity"] == {
+        "memory": {"value": "40Gi"}
+    }
+    (warning,) = warnings
+    assert warning.endswith("amounts belong under `value` since v1beta1; read as if they were")
+
+
+@pytest.mark.parametrize("version", ["v1alpha3", "v1beta1", "v1beta2", "v1"])
+def test_a_claim_says_the_same_in_every_version(version: str):
+    inline = {"deviceClassName": "any", "count": 2}
+    asked = (
+        {"name": "r", **inline} if version in ("v1alpha3", "v1beta1") else {"name": "r", "exactly": inline}
+    )
+    found = read({**claim("c", asked), "apiVersion": f"{GROUP}/{version}"})
+    assert isinstance(found, ResourceClaim)
+    (read_back,) = found.spec.devices.requests
+    assert read_back.exactly is not None
+    assert (read_back.exactly.device_class_name, read_back.exactly.count) == ("any", 2)
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "warning"),
+    [
+        ("DeviceClass", {"selectors": [{"cel": "true"}]}, "spec.selectors[0].cel: must be an object"),
+        (
+            "ResourceClaim",
+            claim("x", request(selectors=[{"cel": "true"}]))["spec"],
+            "spec.devices.requests[0].exactly.selectors[0].cel: must be an object",
+        ),
+        (
+            "ResourceClaimTemplate",
+            {"spec": {"resourceClassName": "x"}},
+            "spec.spec.resourceClassName: was dropped",
+        ),
+        (
+            "ResourceSlice",
+            resource_slice("s", [{"name": "a", "attributes": {"size": 4}}], nodeName="n")["spec"],
+            "spec.devices[0].attributes.size: must be an object; taken for a typed value",
+        ),
+    ],
+)
+def test_what_proposals_shorten_is_read_from_files_with_a_warning(kind: str, spec: Any, warning: str):
+    raw = {"apiVersion": f"{GROUP}/v1", "kind": kind, "metadata": {"name": "x"}, "spec": spec}
+    warnings: list[str] = []
+    read(dict(to_v1(raw, warnings)))
+    (found,) = warnings
+    assert found.startswith(f"{kind} x: {warning}")
+
+
+@pytest.mark.parametrize("version", ["v1alpha3", "v1beta1", "v1beta2", "v1"])
+def test_counters_beside_devices_in_one_slice_limit_these_devices(version: str):
+    """As Kubernetes 1.33 and 1.34 had it; since then they are in slices of their own."""
+    devices = [
+        device("whole", {"id": "whole"}, draws={"gpu": {"memory": 40}}),
+        *(device(name, {"id": name}, draws={"gpu": {"memory": 20}}) for name in ("a", "b")),
+    ]
+    sets = [{"name": "gpu", "counters": {"memory": {"value": "40"}}}]
+    raw = resource_slice("s", devices, nodeName="n", sharedCounters=sets)
+    if version in ("v1alpha3", "v1beta1"):
+        raw["spec"]["devices"] = [{"name": found.pop("name"), "basic": found} for found in devices]
+    source = dict(to_v1({**raw, "apiVersion": f"{GROUP}/{version}"}))
+
+    def gives(name: str, *taken: str) -> bool:
+        wanted = claim("c", request(selectors=selectors(f'device.attributes["d"].id == "{name}"')))
+        holders = [held(f"by-{one}", hold(one)) for one in taken]
+        return isinstance(decide(World([source], [wanted], holders, [device_class()])), Granted)
+
+    assert gives("whole")
+    assert gives("b", "a")
+    assert not gives("whole", "a")
+    assert not gives("a", "whole")
