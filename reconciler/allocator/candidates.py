@@ -87,6 +87,14 @@ def capacity_permits(ask: Ask, rows: Rows, world: Snapshot) -> Mask:
     return large & _beside(rows, consumption, shape, large, world)
 
 
+def not_excluded(rows: Rows, world: Snapshot) -> Mask:
+    """(n,) nothing that is held stands against the device, or an earlier share was let in."""
+    occupancy = world.occupancy
+    if occupancy.open is None:
+        return np.ones(len(rows), dtype=np.bool_)
+    return occupancy.open[rows] | occupancy.sharing[rows]
+
+
 def counters_permit(rows: Rows, world: Snapshot) -> Mask:
     """(n,) what the device draws from counters is left, or has been drawn by an earlier share (CAP-13)."""
     if not world.rules.has(PARTITIONABLE_DEVICES):

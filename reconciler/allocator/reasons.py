@@ -7,7 +7,18 @@ import numpy as np
 from kernels.types import Rows
 from reconciler.allocator.asks import Asked
 from reconciler.allocator.onenode import NotFound
-from reconciler.allocator.tally import CAPACITY, COUNTERS, FREE, MATCH, POOL, TAINTS, count_gates
+from reconciler.allocator.tally import (
+    CAPACITY,
+    COUNTERS,
+    EXCLUSION,
+    FREE,
+    MATCH,
+    POOL,
+    TAINTS,
+    Tally,
+    count_gates,
+)
+from reconciler.inventory.modes import explain
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.objects.plan import Reason, RequestCount, Unsatisfied
 
@@ -16,6 +27,7 @@ _REASONS = {
     POOL: Reason.POOL,
     FREE: Reason.IN_USE,
     CAPACITY: Reason.CAPACITY,
+    EXCLUSION: Reason.EXCLUDED,
     COUNTERS: Reason.COUNTERS,
     TAINTS: Reason.TAINTED,
 }
@@ -58,15 +70,18 @@ def _from_counts(
             wanted = None if ask.all else ask.source.wanted
             count = RequestCount(asked.claims[ask.claim].key, ask.name, wanted, tally.gates)
             counts.append(count)
-            verdicts.append(_verdict(count, tally.left, world))
+            verdicts.append(_verdict(count, tally, world))
         if worst is None and all(verdict is not None for verdict in verdicts):
             worst = verdicts[0]
     if worst is not None:
         return *worst, tuple(counts)
-    return *_together(asked, counts), tuple(counts)
+    reason, message = _together(asked, counts)
+    if world.fleet.exclusion is not None:
+        message += "; some devices exclude others"
+    return reason, message, tuple(counts)
 
 
-def _verdict(count: RequestCount, left: Rows, world: Snapshot) -> tuple[Reason, str] | None:
+def _verdict(count: RequestCount, tally: Tally, world: Snapshot) -> tuple[Reason, str] | None:
     """Why an ask alone cannot be met; None if it can."""
     total, *gates = count.gates
     wanted = count.wanted if count.wanted is not None else max(gates[0].left, 1)
@@ -74,13 +89,20 @@ def _verdict(count: RequestCount, left: Rows, world: Snapshot) -> tuple[Reason, 
     for gate in gates:
         text += f", {gate.left} {gate.name}" if gate is not gates[0] else f" devices {gate.left} {gate.name}"
         if gate.left < wanted:
-            return _REASONS[gate.name], text + (_flaws(world) if gate.name == POOL else "")
+            text += _flaws(world) if gate.name == POOL else _excluded(tally, world)
+            return _REASONS[gate.name], text
     if count.wanted is None:
         return None
-    most, node = _most_on_one_node(left, world)
+    most, node = _most_on_one_node(tally.left, world)
     if most < wanted:
-        return Reason.NO_NODE, f"{text}, but at most {most} on one node{f' ({node})' if node else ''}"
+        text += f", but at most {most} on one node{f' ({node})' if node else ''}"
+        return Reason.NO_NODE, text + _excluded(tally, world)
     return None
+
+
+def _excluded(tally: Tally, world: Snapshot) -> str:
+    """What stands against the devices that exclusivity took away."""
+    return f"; excluded: {explain(tally.excluded, world)}" if len(tally.excluded) else ""
 
 
 def _flaws(world: Snapshot) -> str:

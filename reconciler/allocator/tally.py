@@ -8,7 +8,7 @@ import numpy as np
 
 from kernels.types import Mask, Rows
 from reconciler.allocator.asks import Ask, AskKey
-from reconciler.allocator.candidates import capacity_permits, counters_permit
+from reconciler.allocator.candidates import capacity_permits, counters_permit, not_excluded
 from reconciler.allocator.offers import taints_permit
 from reconciler.allocator.refusal import Fatal
 from reconciler.allocator.sight import look
@@ -16,11 +16,12 @@ from reconciler.inventory.occupancy import Trail
 from reconciler.inventory.snapshot import Snapshot, Topology
 from reconciler.objects.plan import Gate
 
-MATCH, POOL, FREE, CAPACITY, COUNTERS, TAINTS = (
+MATCH, POOL, FREE, CAPACITY, EXCLUSION, COUNTERS, TAINTS = (
     "match class and selectors",
     "belong to complete and valid pools",
     "are not in use",
     "have the capacity",
+    "are not excluded by what is held",
     "fit what is left of their counters",
     "have only tolerated taints",
 )
@@ -33,6 +34,8 @@ class Tally:
     gates: tuple[Gate, ...]
     left: Rows
     """(n,) rows of the fleet"""
+    excluded: Rows
+    """(m,) those that devices which are held exclude"""
     trail: Trail
     serial: int
 
@@ -64,13 +67,17 @@ def _tally(ask: Ask, world: Snapshot, nodes: Sequence[str]) -> Tally:
     if unready.any():  # said only where it matters: most fleets are always whole
         rows = rows[~unready[rows]]
         gates.append(Gate(POOL, len(rows)))
+    excluded = rows[:0]
     for name, test in _tests(ask, world):
         try:
-            rows = rows[test(rows)]
+            passed = test(rows)
+            if name == EXCLUSION:
+                excluded = rows[~passed]
+            rows = rows[passed]
         except Fatal:  # reported as the error of the node that met it
             continue
         gates.append(Gate(name, len(rows)))
-    return Tally(tuple(gates), rows, world.occupancy.trail, world.occupancy.serial)
+    return Tally(tuple(gates), rows, excluded, world.occupancy.trail, world.occupancy.serial)
 
 
 def _reachable(world: Snapshot, nodes: Sequence[str]) -> Mask:
@@ -96,5 +103,7 @@ def _tests(ask: Ask, world: Snapshot) -> Iterator[tuple[str, Callable[[Rows], Ma
     if not ask.admin:
         yield FREE, lambda rows: ~world.occupancy.held[rows]
     yield CAPACITY, lambda rows: capacity_permits(ask, rows, world)
+    if world.occupancy.open is not None:  # said only where some device excludes others
+        yield EXCLUSION, lambda rows: not_excluded(rows, world)
     yield COUNTERS, lambda rows: counters_permit(rows, world)
     yield TAINTS, lambda rows: taints_permit(ask, rows, world)

@@ -76,6 +76,10 @@ class Ledger:
         """The holds on a device. Not to be changed by the caller."""
         return self._of_device.get(device, EMPTY)
 
+    def claims(self, device: DeviceID) -> tuple[ObjectKey, ...]:
+        """The claims that hold a device."""
+        return tuple(holder.claim for holder in self.state(device).holders)
+
     def devices(self) -> Iterable[DeviceID]:
         """Every device that is held."""
         return self._of_device.keys()

@@ -1,6 +1,6 @@
 """What is held, as columns over one fleet, kept up to date device by device. Source: CTR-2, AS-4."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 from weakref import ref
@@ -13,7 +13,7 @@ from reconciler.inventory.assembly import Layout
 from reconciler.inventory.exclusivity import NO_ROWS, HeldScopes
 from reconciler.inventory.fleet import Fleet
 from reconciler.inventory.ledger import Ledger
-from reconciler.objects.meta import DeviceID
+from reconciler.objects.meta import DeviceID, ObjectKey
 
 Array = TypeVar("Array", bound=np.ndarray[Any, Any])
 
@@ -57,6 +57,8 @@ class Occupancy:
     """(scopes, W) names common to all that is held in a scope"""
     consumed: Mapping[int, Mapping[str, int]]
     """row of a shared device -> capacity key -> billionths consumed"""
+    claims_of: Callable[[DeviceID], tuple[ObjectKey, ...]]
+    """Who holds a device now, which may be later than this picture: for messages, not for decisions"""
     trail: Trail
     serial: int
     """Position in the trail"""
@@ -129,6 +131,7 @@ class Columns:
                 open=self._scopes.open if self._scopes is not None else None,
                 common=self._scopes.names if self._scopes is not None else None,
                 consumed=self._consumed,
+                claims_of=self._ledger.claims,
                 trail=self._trail,
                 serial=len(self._trail),
             )

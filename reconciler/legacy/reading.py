@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from reconciler.errors import Malformed
 from reconciler.legacy import composite, mixins, v1beta1, versions
 from reconciler.legacy.amounts import spelled_out
+from reconciler.legacy.extensions import extended
 from reconciler.legacy.leniency import put_right
 from reconciler.legacy.slips import refuse_slips
 from reconciler.objects.claims import DeviceClass, ResourceClaim, ResourceClaimTemplate
@@ -78,7 +79,7 @@ def to_v1(raw: Mapping[str, Any], warnings: list[str] | None = None) -> Mapping[
         raw = put_right(raw, lambda line: notes.append(f"{subject}: {line}"))
     match kind:
         case "ResourceSlice":
-            raw = _slice_to_v1(raw, subject, warnings)
+            raw = extended(_slice_to_v1(raw, subject, warnings), subject)
         case "ResourceClaim" | "ResourceClaimTemplate" if given in _INLINE:
             convert = v1beta1.claim_to_v1 if kind == "ResourceClaim" else v1beta1.template_to_v1
             raw = convert(raw, subject)

@@ -16,6 +16,7 @@ class Reason(StrEnum):
     IN_USE = "DevicesInUse"
     TAINTED = "DevicesTainted"
     CAPACITY = "CapacityExceeded"
+    EXCLUDED = "DevicesExcluded"
     COUNTERS = "CountersExhausted"
     CONSTRAINT = "ConstraintUnmet"
     TOGETHER = "RequestsCompete"

@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from reconciler.objects.plan import Reason
+from tests.allocator.exclusive import admitted
 from tests.allocator.naive import Amounts, Device, Failure, Scene, applies, fits, holds_together
 from tests.allocator.world import Answer, World
 from tests.builders import Object
@@ -203,6 +204,9 @@ class _Walk:
         """Steps 4 to 8."""
         scene = self.scene
         if not scene.may_operate(device):
+            return False
+        excluded = not admitted(scene, device, [r.device for r in results])
+        if excluded and not self._drawn_before(device, results):
             return False
         if device.raw.get("consumesCounters"):
             if not scene.has("DRAPartitionableDevices"):

@@ -303,7 +303,7 @@ class Scene:
             return False
         for expression in expressions:
             try:
-                if not compile_selector(expression).matches(self._view(device)):
+                if not compile_selector(expression).matches(self.view(device)):
                     return False
             except CelRefused:
                 raise Failure(Reason.CEL_COMPILE) from None
@@ -311,7 +311,8 @@ class Scene:
                 raise Failure(Reason.CEL_RUNTIME) from None
         return device.here
 
-    def _view(self, device: Device) -> DeviceView:
+    def view(self, device: Device) -> DeviceView:
+        """The device as selectors see it."""
         attributes: dict[str, dict[str, Any]] = {}
         unreadable = ""
         for key, typed in device.raw.get("attributes", {}).items():

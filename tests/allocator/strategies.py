@@ -4,12 +4,12 @@ Every world switches some features on and leaves the others out, so that each me
 of them always drowning one another. Worlds are valid as far as the API server would see to it.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hypothesis import strategies as st
 
-from reconciler.objects.semantics import Semantics
+from reconciler.objects.semantics import Semantics, with_group_modes
 from tests.allocator.world import NEW, OLD, World, without
 from tests.builders import (
     Object,
@@ -37,6 +37,8 @@ from tests.builders import (
 
 Draw = st.DrawFn
 
+GROUP_MODES = (with_group_modes([]), with_group_modes(["*=pairwise"]), with_group_modes(["e=pairwise"]))
+
 NODES = ("n", "m")
 ZONE = {"n": "a", "m": "b"}
 LISTS = "DRAListTypeAttributes"
@@ -58,6 +60,8 @@ EVERYTHING = (
     "configs",
     "claims",
     "held",
+    "groups",
+    "expressions",
 )
 
 CONTESTED = (
@@ -72,6 +76,8 @@ CONTESTED = (
     "claims",
     "held",
     "taints",
+    "groups",
+    "expressions",
 )
 
 VALUES: tuple[Any, ...] = (
@@ -108,6 +114,17 @@ RAISING = (
     'device.attributes["x.io"].nothing == 1 || device.attributes["d"].kind == "k1"',
     "device.nonsense",
 )
+
+COMPATIBLE = (
+    'device.attributes["d"].kind == "k1"',
+    'device.attributes["d"].kind != "k1"',
+    'device.attributes["d"].m == "a"',
+    'device.attributes["d"].?m.orValue("a") != "b"',
+    "device.allowMultipleAllocations",
+    "true",
+    "device.nonsense",
+)
+"""What devices say about those held beside them; some fail on some devices"""
 
 POLICIES: tuple[Object, ...] = (
     {},
@@ -165,6 +182,7 @@ def rule_sets(draw: Draw) -> Semantics:
             (
                 "DRADeviceBindingConditions",
                 "DRAPartitionableDevices",
+                "DRADeviceCompatibilityGroups",
                 "DRADeviceTaints",
                 "DRADeviceTaintRules",
                 "DRAFractionalCapacityRange",
@@ -176,7 +194,16 @@ def rule_sets(draw: Draw) -> Semantics:
 
 def contests() -> st.SearchStrategy[World]:
     """Worlds in which many requests want what only some can get, so that a search has to turn back."""
-    tying = st.sampled_from((("constraints",), ("counters",), ("alternatives",), ("constraints", "counters")))
+    tying = st.sampled_from(
+        (
+            ("constraints",),
+            ("counters",),
+            ("alternatives",),
+            ("constraints", "counters"),
+            ("counters", "groups"),
+            ("expressions",),
+        )
+    )
     return tying.flatmap(lambda always: worlds(features=CONTESTED, always=always, busy=True))
 
 
@@ -186,7 +213,10 @@ def worlds(
 ) -> World:
     """A world of one or two nodes. `always` names features that are on in each."""
     chosen = draw(st.lists(st.sampled_from(features), unique=True, min_size=2, max_size=8))
-    dice = Dice(draw, frozenset((*chosen, *always)), draw(rule_sets()), busy)
+    rules = draw(rule_sets())
+    if "groups" in (*chosen, *always):
+        rules = replace(rules, group_modes=draw(st.sampled_from(GROUP_MODES)))
+    dice = Dice(draw, frozenset((*chosen, *always)), rules, busy)
     nodes = NODES if not busy and dice.chance(60) else NODES[:1]
     slices = [made for number in range(_pool_count(dice)) for made in _pool(dice, number, nodes)]
     classes = _classes(dice)
@@ -293,7 +323,13 @@ def _device(
         fields["bindsToNode"] = True
     if apart:
         fields |= _device_place(dice, nodes)
-    return device(name, attributes, _capacity(dice, fields), _draws(dice, sets), **fields)
+    if dice.chance(35, "expressions"):
+        fields["compatibleOnlyWith"] = {"expression": dice.one_of(COMPATIBLE)}
+    made = device(name, attributes, _capacity(dice, fields), _draws(dice, sets), **fields)
+    for entry in made.get("consumesCounters", ()):
+        if dice.chance(70, "groups"):
+            entry["compatibilityGroups"] = dice.some_of("abc", 2)
+    return made
 
 
 def _device_place(dice: Dice, nodes: tuple[str, ...]) -> Object:

@@ -7,6 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from reconciler.objects.plan import Granted, Reason, Unsatisfied
+from tests.allocator.exclusive import admitted
 from tests.allocator.naive import Device, Failure, Scene, exact, fits
 from tests.allocator.strategies import CONTESTED, contests, worlds
 from tests.allocator.test_search import examples
@@ -54,6 +55,15 @@ CASES = {
     Reason.IN_USE: World([A], PLAIN, [held("h", hold("A"))]),
     Reason.TAINTED: World([resource_slice("s", devices("A", taints=[taint("k")]), nodeName="n")], PLAIN),
     Reason.CAPACITY: World([A], [claim("c", request(capacity={"mem": "1"}))]),
+    Reason.EXCLUDED: World(
+        [
+            resource_slice(
+                "s", [device("A", compatibleOnlyWith={"expression": "false"}), device("B")], nodeName="n"
+            )
+        ],
+        PLAIN,
+        [held("h", hold("A"))],
+    ),
     Reason.COUNTERS: World(DRAWING, PLAIN),
     Reason.CONSTRAINT: World([AB], [claim("c", request(count=2), constraints=[distinct("d/kind")])]),
     Reason.TOGETHER: World([AB], [claim("c", request("r", 2), request("q"))]),
@@ -163,6 +173,7 @@ def _naive(scene: Scene, everything: list[Device], wanted: Object) -> dict[str, 
         "match class and selectors": lambda d: _matches(scene, wanted, d),
         "are not in use": lambda d: bool(wanted.get("adminAccess")) or d.key not in scene.held.dedicated,
         "have the capacity": lambda d: _has_capacity(scene, wanted, d),
+        "are not excluded by what is held": lambda d: _goes(scene, d),
         "fit what is left of their counters": lambda d: _fits_counters(scene, everything, d),
         "have only tolerated taints": lambda d: scene.tolerated(wanted, d),
     }
@@ -182,6 +193,10 @@ def _matches(scene: Scene, wanted: Object, device: Device) -> bool:
 def _has_capacity(scene: Scene, wanted: Object, device: Device) -> bool:
     consumed = scene.consumed(wanted, device)
     return consumed is not None and fits(device, consumed, scene.held.shares.get(device.key, {}))
+
+
+def _goes(scene: Scene, device: Device) -> bool:
+    return device.key in scene.held.shares or admitted(scene, device, [])
 
 
 def _fits_counters(scene: Scene, everything: list[Device], device: Device) -> bool:
