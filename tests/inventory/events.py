@@ -12,12 +12,14 @@ from reconciler.objects.claims import Allocation, ResourceClaim
 from reconciler.objects.meta import ApiObject, ObjectKey
 from reconciler.objects.plan import Plan
 from reconciler.objects.semantics import (
+    COMPATIBILITY_GROUPS,
     CONSUMABLE_CAPACITY,
     GATES,
     LIST_ATTRIBUTES,
     PARTITIONABLE_DEVICES,
     TAINT_RULES,
     Semantics,
+    with_group_modes,
 )
 from tests.builders import (
     Object,
@@ -50,6 +52,8 @@ RULES = [
     Semantics("1.36", frozenset(GATES) - {LIST_ATTRIBUTES, TAINT_RULES}),
     Semantics(gates=frozenset(GATES) - {PARTITIONABLE_DEVICES}),
     Semantics(gates=frozenset(GATES) - {CONSUMABLE_CAPACITY}),
+    Semantics(gates=frozenset(GATES) - {COMPATIBILITY_GROUPS}),
+    Semantics(group_modes=with_group_modes(["d=pairwise"])),
 ]
 
 
@@ -76,6 +80,24 @@ DRAWS: st.SearchStrategy[Mapping[str, Mapping[str, str | int]]] = st.sampled_fro
         {"h": {"x": 1}},
     ]
 )
+STATED: st.SearchStrategy[Object] = st.sampled_from(
+    [
+        {},
+        {},
+        {"compatibleOnlyWith": {"expression": 'device.attributes["d"].model == "x"'}},
+        {"compatibleOnlyWith": {"expression": "device.allowMultipleAllocations"}},
+        {"compatibleOnlyWith": {"expression": "no CEL"}},
+    ]
+)
+GROUPS: st.SearchStrategy[Object] = st.sampled_from(
+    [
+        {},
+        {},
+        {"compatibilityGroups": ["a"]},
+        {"compatibilityGroups": ["a", "b"]},
+        {"compatibilityGroups": ["c"]},
+    ]
+)
 TAINTS = st.lists(st.sampled_from(["t1", "t2"]).map(taint), unique_by=lambda t: t["key"], max_size=2)
 
 
@@ -90,16 +112,18 @@ def some_devices(draw: st.DrawFn, *, per_device: bool) -> list[Object]:
         taints = draw(TAINTS)
         if draw(st.booleans()):
             fields = {**fields, **SHARED}
-        found.append(
-            device(
-                name,
-                attributes,
-                draw(st.sampled_from([{}, {"mem": "4Gi"}, {"d/mem": "1Gi", "mem": "4Gi"}])),
-                draw(DRAWS),
-                **fields,
-                **({"taints": taints} if taints else {}),
-            )
+        made = device(
+            name,
+            attributes,
+            draw(st.sampled_from([{}, {"mem": "4Gi"}, {"d/mem": "1Gi", "mem": "4Gi"}])),
+            draw(DRAWS),
+            **fields,
+            **draw(STATED),
+            **({"taints": taints} if taints else {}),
         )
+        for entry in made.get("consumesCounters", ()):
+            entry.update(draw(GROUPS))
+        found.append(made)
     return found
 
 

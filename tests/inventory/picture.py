@@ -54,6 +54,8 @@ def _device(row: int, seen: Snapshot) -> dict[str, Any]:
         "held": bool(occupancy.held[row]),
         "sharing": bool(occupancy.sharing[row]),
         "fits": bool(occupancy.fits[row]),
+        "open": occupancy.open is None or bool(occupancy.open[row]),
+        "common": _common(row, seen),
         "consumed": dict(occupancy.consumed.get(row, {})),
         "taints": [taint.key for taint in fleet.words.taints.values[taints]] if taints >= 0 else [],
         "shared": bool(fleet.shared[row]),
@@ -61,6 +63,15 @@ def _device(row: int, seen: Snapshot) -> dict[str, Any]:
         "selected": [_answer(expression, row, fleet) for expression in EXPRESSIONS],
         "found": row in fleet.rows_of(fleet.id_of(row)),
     }
+
+
+def _common(row: int, seen: Snapshot) -> list[bool]:
+    """Of each scope a device is in, whether it shares a name with all that is held there."""
+    exclusion, common = seen.fleet.exclusion, seen.occupancy.common
+    if exclusion is None or common is None:
+        return []
+    places = enumerate(exclusion.scopes[row].tolist())
+    return [bool((exclusion.names[row, k] & common[s]).any()) for k, s in places if s >= 0]
 
 
 def _answer(expression: str, row: int, fleet: Fleet) -> str:
