@@ -3,9 +3,10 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from time import perf_counter
+from time import perf_counter, thread_time
 
 from perf.fleets.objects import Json
+from perf.workload import Figure, latencies, rate
 from reconciler.allocator import allocate
 from reconciler.cel.program import compile_selector
 from reconciler.inventory.store import Store
@@ -43,6 +44,8 @@ class Decider:
     """From typed objects to the first picture"""
     seconds: list[float] = field(default_factory=list)
     """Of each decision"""
+    processor: float = 0.0
+    """Seconds of processor time of all decisions: what is left of them on a machine that others use too"""
     outcomes: list[Granted | Unsatisfied] = field(default_factory=list)
 
     @classmethod
@@ -63,12 +66,13 @@ class Decider:
     def decide(self, *claims: ResourceClaim) -> Granted | Unsatisfied:
         """Decide claims together; from the picture to the assumed plan is timed."""
         store = self.store
-        began = perf_counter()
+        busy, began = thread_time(), perf_counter()
         outcome = allocate(claims, store.snapshot())
         if isinstance(outcome, Granted):
             for plan in outcome.plans:
                 store.assume(plan)
         self.seconds.append(perf_counter() - began)
+        self.processor += thread_time() - busy
         self.outcomes.append(outcome)
         return outcome
 
@@ -94,6 +98,17 @@ class Decider:
     def remove(self, claim: ResourceClaim) -> None:
         """Let the watch tell that a claim is gone."""
         self.store.apply(Removed("ResourceClaim", claim.key))
+
+    def figures(self) -> list[Figure]:
+        """What is told of every row of decisions."""
+        return [
+            rate("claims/s", self.seconds),
+            Figure("claims/s of processor time", len(self.seconds) / self.processor, "/s", "more"),
+            *latencies(self.seconds),
+            Figure("granted", len(self.granted), "claims", ""),
+            Figure("refused", self.refused, "claims", ""),
+            Figure("load", self.load_seconds, "s"),
+        ]
 
     @property
     def granted(self) -> list[Granted]:

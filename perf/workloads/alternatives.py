@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from perf.deciding import Decider, audit, read_claim
 from perf.fleets import gpus
 from perf.fleets.objects import Json, claim, device_class, node, node_names
-from perf.workload import Figure, Outcome, Progress, Size, Workload, filling, latencies, rate
+from perf.workload import Outcome, Progress, Size, Workload, filling
 
 MODELS = (("L4", "24Gi"), ("A100", "40Gi"), ("H100", "80Gi"))
 RARE = 25
@@ -21,16 +21,7 @@ def prioritized(size: Size, progress: Progress) -> Outcome:
         decider.decide(read_claim(claim(f"claim-{number}", [request], match=gpus.NUMA)))
         progress(number + 1, size["claims"])
     audit(decider.store, decider.granted)
-    return Outcome(
-        figures=[
-            rate("claims/s", decider.seconds),
-            *latencies(decider.seconds),
-            Figure("granted", len(decider.granted), "claims", ""),
-            Figure("refused", decider.refused, "claims", ""),
-            Figure("load", decider.load_seconds, "s"),
-        ],
-        curves=[filling(decider.seconds)],
-    )
+    return Outcome(decider.figures(), [filling(decider.seconds)])
 
 
 def _fleet(nodes: int) -> Iterator[Json]:

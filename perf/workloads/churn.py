@@ -31,6 +31,7 @@ def churn(size: Size, progress: Progress) -> Outcome:
         number += 1
     decider.seconds.clear()
     decider.outcomes.clear()
+    decider.processor = 0.0
     releases: list[float] = []
     leaving = default_rng(SEED)
     for turn in range(size["turns"]):
@@ -45,6 +46,7 @@ def churn(size: Size, progress: Progress) -> Outcome:
     return Outcome(
         figures=[
             rate("turns/s", together),
+            Figure("claims/s of processor time", len(decider.seconds) / decider.processor, "/s", "more"),
             *latencies(decider.seconds),
             *latencies(releases, "release"),
             Figure("refused", decider.refused, "claims", ""),

@@ -5,7 +5,7 @@ from numpy.random import default_rng
 from perf.deciding import Decider, audit, read_claim
 from perf.fleets import gpus
 from perf.fleets.objects import claim, exactly
-from perf.workload import Figure, Outcome, Progress, Size, Workload, filling, latencies, rate
+from perf.workload import Outcome, Progress, Size, Workload, filling
 from reconciler.objects.claims import ResourceClaim
 
 SEED = 1250
@@ -33,16 +33,7 @@ def whole(size: Size, progress: Progress) -> Outcome:
         decider.decide(gpu_claim(number, count))
         progress(number + 1, len(counts))
     audit(decider.store, decider.granted)
-    return Outcome(
-        figures=[
-            rate("claims/s", decider.seconds),
-            *latencies(decider.seconds),
-            Figure("granted", len(decider.granted), "claims", ""),
-            Figure("refused", decider.refused, "claims", ""),
-            Figure("load", decider.load_seconds, "s"),
-        ],
-        curves=[filling(decider.seconds)],
-    )
+    return Outcome(decider.figures(), [filling(decider.seconds)])
 
 
 WORKLOADS = [

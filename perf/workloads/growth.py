@@ -135,6 +135,7 @@ def scale(size: Size, progress: Progress) -> Outcome:
             Figure("picture", picture, "s"),
             Figure("first decision", first, "s"),
             rate("claims/s", others),
+            Figure("claims/s of processor time", len(decider.seconds) / decider.processor, "/s", "more"),
             *latencies(others),
         ],
         curves=[

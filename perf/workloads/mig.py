@@ -42,11 +42,7 @@ def fill(size: Size, progress: Progress) -> Outcome:
                 for first in (200, 400, 1000)
                 if first < len(profiles)
             ),
-            rate("claims/s, all", decider.seconds),
-            *latencies(decider.seconds),
-            Figure("granted", len(decider.granted), "claims", ""),
-            Figure("refused", decider.refused, "claims", ""),
-            Figure("load", decider.load_seconds, "s"),
+            *decider.figures(),
         ],
         curves=[filling(decider.seconds)],
     )
@@ -60,14 +56,7 @@ def multi(size: Size, progress: Progress) -> Outcome:
         decider.grant(read_claim(mig.four_partitions(f"claim-{number}")))
         progress(number + 1, count)
     audit(decider.store, decider.granted)
-    return Outcome(
-        figures=[
-            rate("claims/s", decider.seconds),
-            *latencies(decider.seconds),
-            Figure("load", decider.load_seconds, "s"),
-        ],
-        curves=[filling(decider.seconds)],
-    )
+    return Outcome(decider.figures(), [filling(decider.seconds)])
 
 
 def infeasible(size: Size, progress: Progress) -> Outcome:

@@ -7,7 +7,7 @@ from numpy.random import default_rng
 from perf.deciding import Decider, Wrong, audit, read_claim
 from perf.fleets import nics, torus
 from perf.fleets.objects import Json, claim
-from perf.workload import Figure, Outcome, Progress, Size, Workload, filling, latencies, rate
+from perf.workload import Outcome, Progress, Size, Workload, filling
 from reconciler.objects.quantity import Quantity
 
 SEED = 4
@@ -41,16 +41,7 @@ def _decide(decider: Decider, requests: list[Json], progress: Progress) -> None:
 
 
 def _outcome(decider: Decider) -> Outcome:
-    return Outcome(
-        figures=[
-            rate("claims/s", decider.seconds),
-            *latencies(decider.seconds),
-            Figure("granted", len(decider.granted), "claims", ""),
-            Figure("refused", decider.refused, "claims", ""),
-            Figure("load", decider.load_seconds, "s"),
-        ],
-        curves=[filling(decider.seconds)],
-    )
+    return Outcome(decider.figures(), [filling(decider.seconds)])
 
 
 def _audit_shares(decider: Decider) -> None:
