@@ -1,9 +1,9 @@
 """All workloads, by name."""
 
 from perf.workload import Workload
-from perf.workloads import alternatives, cel, churn, gpus, growth, impossible, live, mig, network
+from perf.workloads import alternatives, cel, churn, gpus, growth, impossible, live, mig, network, stream
 
-_FAMILIES = (mig, gpus, network, alternatives, churn, impossible, growth, cel, live)
+_FAMILIES = (mig, gpus, network, alternatives, churn, impossible, growth, cel, stream, live)
 
 WORKLOADS: dict[str, Workload] = {
     workload.name: workload for family in _FAMILIES for workload in family.WORKLOADS

@@ -1,11 +1,9 @@
-"""Claims through HTTP, end to end, and events through the path by which a picture is kept."""
+"""Claims through HTTP, end to end, and the floor that writes alone set."""
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from random import Random
 from time import perf_counter
 
 from perf.deciding import Wrong
@@ -15,20 +13,12 @@ from perf.live import Cluster, cluster, in_flight, server
 from perf.workload import Figure, Outcome, Progress, Size, Workload, latencies
 from perf.workloads.mig import drawn_profiles
 from reconciler import app
-from reconciler.aio.queue import Queue
-from reconciler.cluster.client import Client
-from reconciler.cluster.kinds import NODE, Resource
-from reconciler.cluster.transport import Query, Response, Transport
-from reconciler.cluster.watch import follow
+from reconciler.cluster.transport import Transport
 from reconciler.cluster.writer import Writer
-from reconciler.inventory.store import Store
 from reconciler.legacy.reading import read
-from reconciler.objects.changes import Change
 from reconciler.objects.claims import AllocatedDevice, Allocation, DeviceAllocation, ResourceClaim
 from reconciler.objects.plan import Plan
-from reconciler.objects.semantics import Semantics
 from reconciler.reconcile.decisions import Allocated, Decision
-from reconciler.reconcile.intake import Intake
 from reconciler.reconcile.ownership import MANAGED
 from reconciler.settings import Settings
 
@@ -71,7 +61,7 @@ async def _e2e(size: Size, progress: Progress) -> Outcome:
     async with server() as transport, cluster(transport) as made:
         await made.create_all(mig.fleet(size["nodes"]))
         profiles = drawn_profiles(of)
-        await made.create_all(_claim(n, profile) for n, profile in enumerate(profiles[:backlog]))
+        await made.create_all(labelled_claim(n, profile) for n, profile in enumerate(profiles[:backlog]))
         began = perf_counter()
         taken: list[float] = []
         async with _reconciling(transport, heard):
@@ -80,7 +70,7 @@ async def _e2e(size: Size, progress: Progress) -> Outcome:
             times = sorted(heard.at.values())
             for number in range(backlog, backlog + single):
                 sent = perf_counter()
-                await made.create(_claim(number, profiles[number]))
+                await made.create(labelled_claim(number, profiles[number]))
                 await heard.wait(number + 1)
                 taken.append(heard.at[f"claim-{number}"] - sent)
                 progress(number + 1, of)
@@ -108,7 +98,8 @@ async def _reconciling(transport: Transport, heard: Heard) -> AsyncIterator[None
             stop.set()
 
 
-def _claim(number: int, profile: str) -> Json:
+def labelled_claim(number: int, profile: str) -> Json:
+    """A claim of one partition that says whose it is."""
     raw = claim(f"claim-{number}", [mig.partition("partition", profile)])
     del raw["metadata"]["uid"]
     raw["metadata"]["labels"] = {MANAGED: "true"}
@@ -117,7 +108,7 @@ def _claim(number: int, profile: str) -> Json:
 
 async def _write_floor(made: Cluster, numbers: Sequence[int]) -> float:
     """Seconds that the two writes of each claim take, with nothing to decide."""
-    raws = await made.create_all(_claim(number, "1g.5gb") for number in numbers)
+    raws = await made.create_all(labelled_claim(number, "1g.5gb") for number in numbers)
     writer = Writer(made.client, made.served, now=lambda: datetime.now(UTC))
     kind = made.served["ResourceClaim"]
     found = [read({"kind": kind.kind, "apiVersion": kind.api_version, **raw}) for raw in raws]
@@ -134,133 +125,7 @@ async def _write_floor(made: Cluster, numbers: Sequence[int]) -> float:
     return perf_counter() - began
 
 
-class Scripted:
-    """A transport whose server lists what it is given and then tells prepared lines."""
-
-    def __init__(self, listing: Sequence[Json], lines: Sequence[bytes]) -> None:
-        self._listing = json.dumps({"metadata": {"resourceVersion": "1"}, "items": listing}).encode()
-        self._lines = lines
-        self.began = 0.0
-
-    async def request(
-        self,
-        method: str,  # noqa: ARG002 - the transport's shape
-        path: str,  # noqa: ARG002
-        *,
-        query: Query = (),  # noqa: ARG002
-        body: bytes | None = None,  # noqa: ARG002
-        content_type: str = "application/json",  # noqa: ARG002
-        timeout: float,  # noqa: ARG002, ASYNC109
-    ) -> Response:
-        """The listing."""
-        return Response(200, {}, self._listing)
-
-    @asynccontextmanager
-    async def stream(
-        self,
-        path: str,  # noqa: ARG002
-        *,
-        query: Query,  # noqa: ARG002
-        idle: float,  # noqa: ARG002
-    ) -> AsyncIterator[AsyncIterator[bytes]]:
-        """The lines, as fast as they are taken."""
-        self.began = perf_counter()
-        yield self._all()
-
-    async def _all(self) -> AsyncIterator[bytes]:
-        for line in self._lines:
-            yield line
-        await asyncio.Event().wait()
-
-
-def stream(size: Size, progress: Progress) -> Outcome:
-    """Events of each kind from the line of a watch into the picture, nothing decided."""
-    return asyncio.run(_stream(size, progress))
-
-
-async def _stream(size: Size, progress: Progress) -> Outcome:
-    fleet = list(mig.fleet(size["nodes"]))
-    slices = [thing for thing in fleet if thing["kind"] == "ResourceSlice" and "devices" in thing["spec"]]
-    nodes = [thing for thing in fleet if thing["kind"] == "Node"]
-    claims = [_claim(number, profile) for number, profile in enumerate(drawn_profiles(size["claims"]))]
-    kinds = [
-        (Resource("ResourceClaim", "resource.k8s.io", "v1", "resourceclaims", namespaced=True), claims),
-        (Resource("ResourceSlice", "resource.k8s.io", "v1", "resourceslices", namespaced=False), slices),
-        (NODE, nodes),
-    ]
-    figures = []
-    for number, (resource, objects) in enumerate(kinds):
-        # A slice is as large as sixty claims.
-        count = size["events"] // 10 if objects is slices else size["events"]
-        rate = await _events(resource, objects, max(count, 1))
-        figures.append(Figure(f"{resource.kind} events", rate, "/s", "more"))
-        progress(number + 1, len(kinds))
-    return Outcome(figures)
-
-
-async def _events(resource: Resource, objects: Sequence[Json], count: int) -> float:
-    """Events a second. Every event changes something."""
-    lines = [_line(objects[n % len(objects)], n) for n in range(count)]
-    listing = [_numbered(thing, n) for n, thing in enumerate(objects)]
-    transport = Scripted(listing, lines)
-    intake = Intake(
-        Store(Semantics()), Queue(base=1.0, cap=1.0, random=Random(0).random), [resource.kind], lambda _: None
-    )
-    left = count + 1  # the listing is a change as well
-    done = asyncio.Event()
-
-    def take(change: Change) -> None:
-        nonlocal left
-        intake.take(change)
-        left -= 1
-        if not left:
-            done.set()
-
-    task = asyncio.create_task(follow(Client(transport), resource, sink=take, random=Random(0).random))
-    await done.wait()
-    seconds = perf_counter() - transport.began
-    task.cancel()
-    await asyncio.wait([task])
-    return count / seconds
-
-
-def _numbered(thing: Json, number: int) -> Json:
-    metadata = {
-        **thing["metadata"],
-        "uid": f"uid-{thing['metadata']['name']}",
-        "resourceVersion": str(number),
-    }
-    return {**thing, "metadata": metadata}
-
-
-def _line(thing: Json, number: int) -> bytes:
-    changed = _numbered(thing, 1000 + number)
-    match thing["kind"]:
-        case "ResourceClaim":
-            result = {
-                "request": "partition",
-                "driver": mig.DRIVER,
-                "pool": "node-00",
-                "device": f"gpu-0-{number}",
-            }
-            changed["status"] = {"allocation": {"devices": {"results": [result]}}}
-        case "ResourceSlice":
-            first, *others = thing["spec"]["devices"]
-            attributes = {**first["attributes"], "turn": {"int": number}}
-            changed["spec"] = {**thing["spec"], "devices": [{**first, "attributes": attributes}, *others]}
-        case "Node":
-            changed["metadata"]["labels"] = {**thing["metadata"]["labels"], "turn": str(number)}
-    return json.dumps({"type": "MODIFIED", "object": changed}).encode()
-
-
 WORKLOADS = [
-    Workload(
-        "stream",
-        "events a second from the lines of a watch into the picture",
-        stream,
-        {"": {"nodes": 50, "claims": 1000, "events": 3000}},
-        tiny={"nodes": 1, "claims": 3, "events": 6},
-    ),
     Workload(
         "e2e",
         "claims a second and creation to allocation, through HTTP",

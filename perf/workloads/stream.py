@@ -1,0 +1,155 @@
+"""Events through the path by which a picture is kept: lines of a watch in, nothing decided."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from random import Random
+from time import perf_counter
+
+from perf.fleets import mig
+from perf.fleets.objects import Json
+from perf.workload import Figure, Outcome, Progress, Size, Workload
+from perf.workloads.live import labelled_claim
+from perf.workloads.mig import drawn_profiles
+from reconciler.aio.queue import Queue
+from reconciler.cluster.client import Client
+from reconciler.cluster.kinds import NODE, Resource
+from reconciler.cluster.transport import Query, Response
+from reconciler.cluster.watch import follow
+from reconciler.inventory.store import Store
+from reconciler.objects.changes import Change
+from reconciler.objects.semantics import Semantics
+from reconciler.reconcile.intake import Intake
+
+
+class Scripted:
+    """A transport whose server lists what it is given and then tells prepared lines."""
+
+    def __init__(self, listing: Sequence[Json], lines: Sequence[bytes]) -> None:
+        self._listing = json.dumps({"metadata": {"resourceVersion": "1"}, "items": listing}).encode()
+        self._lines = lines
+        self.began = 0.0
+
+    async def request(
+        self,
+        method: str,  # noqa: ARG002 - the transport's shape
+        path: str,  # noqa: ARG002
+        *,
+        query: Query = (),  # noqa: ARG002
+        body: bytes | None = None,  # noqa: ARG002
+        content_type: str = "application/json",  # noqa: ARG002
+        timeout: float,  # noqa: ARG002, ASYNC109
+    ) -> Response:
+        """The listing."""
+        return Response(200, {}, self._listing)
+
+    @asynccontextmanager
+    async def stream(
+        self,
+        path: str,  # noqa: ARG002
+        *,
+        query: Query,  # noqa: ARG002
+        idle: float,  # noqa: ARG002
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        """The lines, as fast as they are taken."""
+        self.began = perf_counter()
+        yield self._all()
+
+    async def _all(self) -> AsyncIterator[bytes]:
+        for line in self._lines:
+            yield line
+        await asyncio.Event().wait()
+
+
+def stream(size: Size, progress: Progress) -> Outcome:
+    """Events of each kind from the line of a watch into the picture, nothing decided."""
+    return asyncio.run(_stream(size, progress))
+
+
+async def _stream(size: Size, progress: Progress) -> Outcome:
+    fleet = list(mig.fleet(size["nodes"]))
+    slices = [thing for thing in fleet if thing["kind"] == "ResourceSlice" and "devices" in thing["spec"]]
+    nodes = [thing for thing in fleet if thing["kind"] == "Node"]
+    claims = [
+        labelled_claim(number, profile) for number, profile in enumerate(drawn_profiles(size["claims"]))
+    ]
+    kinds = [
+        (Resource("ResourceClaim", "resource.k8s.io", "v1", "resourceclaims", namespaced=True), claims),
+        (Resource("ResourceSlice", "resource.k8s.io", "v1", "resourceslices", namespaced=False), slices),
+        (NODE, nodes),
+    ]
+    figures = []
+    for number, (resource, objects) in enumerate(kinds):
+        # A slice is as large as sixty claims.
+        count = size["events"] // 10 if objects is slices else size["events"]
+        rate = await _events(resource, objects, max(count, 1))
+        figures.append(Figure(f"{resource.kind} events", rate, "/s", "more"))
+        progress(number + 1, len(kinds))
+    return Outcome(figures)
+
+
+async def _events(resource: Resource, objects: Sequence[Json], count: int) -> float:
+    """Events a second. Every event changes something."""
+    lines = [_line(objects[n % len(objects)], n) for n in range(count)]
+    listing = [_numbered(thing, n) for n, thing in enumerate(objects)]
+    transport = Scripted(listing, lines)
+    intake = Intake(
+        Store(Semantics()), Queue(base=1.0, cap=1.0, random=Random(0).random), [resource.kind], lambda _: None
+    )
+    left = count + 1  # the listing is a change as well
+    done = asyncio.Event()
+
+    def take(change: Change) -> None:
+        nonlocal left
+        intake.take(change)
+        left -= 1
+        if not left:
+            done.set()
+
+    task = asyncio.create_task(follow(Client(transport), resource, sink=take, random=Random(0).random))
+    await done.wait()
+    seconds = perf_counter() - transport.began
+    task.cancel()
+    await asyncio.wait([task])
+    return count / seconds
+
+
+def _numbered(thing: Json, number: int) -> Json:
+    metadata = {
+        **thing["metadata"],
+        "uid": f"uid-{thing['metadata']['name']}",
+        "resourceVersion": str(number),
+    }
+    return {**thing, "metadata": metadata}
+
+
+def _line(thing: Json, number: int) -> bytes:
+    changed = _numbered(thing, 1000 + number)
+    match thing["kind"]:
+        case "ResourceClaim":
+            result = {
+                "request": "partition",
+                "driver": mig.DRIVER,
+                "pool": "node-00",
+                "device": f"gpu-0-{number}",
+            }
+            changed["status"] = {"allocation": {"devices": {"results": [result]}}}
+        case "ResourceSlice":
+            first, *others = thing["spec"]["devices"]
+            attributes = {**first["attributes"], "turn": {"int": number}}
+            changed["spec"] = {**thing["spec"], "devices": [{**first, "attributes": attributes}, *others]}
+        case "Node":
+            changed["metadata"]["labels"] = {**thing["metadata"]["labels"], "turn": str(number)}
+    return json.dumps({"type": "MODIFIED", "object": changed}).encode()
+
+
+WORKLOADS = [
+    Workload(
+        "stream",
+        "events a second from the lines of a watch into the picture",
+        stream,
+        {"": {"nodes": 50, "claims": 1000, "events": 3000}},
+        tiny={"nodes": 1, "claims": 3, "events": 6},
+    ),
+]
