@@ -89,11 +89,7 @@ CASES = {
     "the alternative that draws least counts": Case(
         ["r0=B r1=A r2/y=D"],
         pool(4, drawing("A", 1), drawing("B", 0), drawing("C", 4), drawing("D", 1)),
-        [
-            claim(
-                "c", *START, first_of("r2", big=wants(selectors=only("C")), small=wants(selectors=only("D")))
-            )
-        ],
+        [claim("c", *START, first_of("r2", x=wants(selectors=only("C")), y=wants(selectors=only("D"))))],
     ),
     "exactly what is left can be drawn": Case(
         ["r0=B r1=A r2=C"],
