@@ -110,7 +110,8 @@ def ownership(settings: Settings) -> Ownership:
 
 def rules(settings: Settings, *, lacking: frozenset[str] = frozenset()) -> Semantics:
     """The rules to follow. Raises Rejected for a feature gate that is not known."""
-    return Semantics(settings.semantics, with_gates(settings.feature_gates, lacking=lacking))
+    gates = with_gates(settings.feature_gates, lacking=lacking)
+    return Semantics(settings.semantics, gates, frozenset(settings.group_modes.items()))
 
 
 def _announcing(tell: Tell | None) -> Callable[[Decision], None]:

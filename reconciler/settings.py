@@ -53,6 +53,10 @@ class Settings(BaseSettings):
     semantics: Literal["1.36", "1.37"] = "1.37"
     """The Kubernetes release whose rules apply where releases differ."""
 
+    group_modes: Annotated[dict[str, Literal["kep-5963", "pairwise"]], NoDecode] = Field(default_factory=dict)
+    """How compatibility groups are compared, by driver; `*` stands for all others. `kep-5963`, as Kubernetes
+    does, unless a driver's author meant the groups of the earlier proposal: `pairwise`."""
+
     feature_gates: str = ""
     """Feature gates, as `A=true,B=false`. Those not named are on unless the server's release has them off
     by default: it drops the fields of features that are off."""
@@ -90,6 +94,15 @@ class Settings(BaseSettings):
         return (
             [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
         )
+
+    @field_validator("group_modes", mode="before")
+    @classmethod
+    def _pairs(cls, value: Any) -> Any:
+        """`DRIVER=MODE`, several as a list or separated by commas."""
+        texts = value.split(",") if isinstance(value, str) else value
+        if isinstance(texts, list | tuple):
+            return {driver: mode for driver, _, mode in (text.strip().rpartition("=") for text in texts)}
+        return value
 
 
 def load(flags: Mapping[str, Any], file: Path | None) -> Settings:

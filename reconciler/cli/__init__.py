@@ -8,7 +8,9 @@ import click
 COMMANDS = {
     "allocate": ("reconciler.cli.allocate:allocate", "Allocate the claims of manifests, without a cluster."),
     "apiserver": ("reconciler.cli.apiserver:apiserver", "Run the embedded API server alone."),
+    "convert": ("reconciler.cli.convert:convert", "Write manifests of any version as resource.k8s.io/v1."),
     "demo": ("reconciler.cli.demo:demo", "Allocate sample claims on the embedded API server, and end."),
+    "modes": ("reconciler.cli.modes:modes", "Show what is held on each device, and what it locks out."),
     "run": ("reconciler.cli.run:run", "Allocate the claims of a cluster, until told to end."),
 }
 """Name -> where the command is, and its line in the help, so that help does not import any"""

@@ -5,23 +5,22 @@ from datetime import UTC, datetime
 
 import click
 
-from reconciler.cli.inputs import files_option, report_ignored, report_refused, report_warnings
+from reconciler.cli.inputs import (
+    files_option,
+    gates_option,
+    group_mode_option,
+    report_ignored,
+    report_refused,
+    report_warnings,
+)
 from reconciler.cli.plain import plain
 from reconciler.cli.printing import claims_json, claims_yaml, notes, print_report, refusals
-from reconciler.errors import Rejected
 from reconciler.manifests.bundle import read_bundle
-from reconciler.objects.semantics import Release, Semantics, with_gates
+from reconciler.objects.semantics import Release, Semantics, with_group_modes
 from reconciler.offline import STEPS, decide
 
 SOME_WAIT = 3
 BAD_INPUT = 1
-
-
-def _gates(_context: click.Context, _option: click.Parameter, text: str) -> frozenset[str]:
-    try:
-        return with_gates(text)
-    except Rejected as exc:
-        raise click.BadParameter(str(exc)) from exc
 
 
 @click.command(short_help="Allocate the claims of manifests, without a cluster.")
@@ -43,14 +42,8 @@ def _gates(_context: click.Context, _option: click.Parameter, text: str) -> froz
     show_default=True,
     help="The Kubernetes release whose rules apply where releases differ.",
 )
-@click.option(
-    "--feature-gates",
-    "gates",
-    default="",
-    callback=_gates,
-    metavar="A=true,B=false",
-    help="Feature gates to turn on or off; all are on unless turned off here.",
-)
+@gates_option()
+@group_mode_option()
 @click.option(
     "--steps",
     type=click.IntRange(min=1),
@@ -64,6 +57,7 @@ def allocate(
     output: str,
     release: Release,
     gates: frozenset[str],
+    group_modes: tuple[str, ...],
     steps: int,
 ) -> None:
     """Allocate the claims of manifests, without a cluster.
@@ -82,7 +76,7 @@ def allocate(
     if not files and not more:
         raise click.UsageError("Nothing to read: name manifests with -f FILE, -f DIR or -f -.")
     bundle = read_bundle((*files, *more), sys.stdin.buffer)
-    report = decide(bundle, Semantics(release, gates), steps=steps)
+    report = decide(bundle, Semantics(release, gates, with_group_modes(group_modes)), steps=steps)
     report_warnings(bundle.warnings)
     report_refused(bundle.refused)
     report_ignored(bundle.ignored)

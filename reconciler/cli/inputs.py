@@ -7,7 +7,9 @@ from typing import Any, TypeVar
 import click
 
 from reconciler.cli.plain import plain
+from reconciler.errors import Rejected
 from reconciler.manifests.documents import Refusal
+from reconciler.objects.semantics import with_gates, with_group_modes
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -24,6 +26,48 @@ def files_option(*, required: bool) -> Callable[[F], F]:
         metavar="FILE|DIR|-",
         help="Manifests: a YAML or JSON file, a directory with all files below it, or - for standard input.",
     )
+
+
+def group_mode_option() -> Callable[[F], F]:
+    """`--group-mode`, once for each driver."""
+    return click.option(
+        "--group-mode",
+        "group_modes",
+        multiple=True,
+        callback=_group_modes,
+        metavar="DRIVER=MODE",
+        help="How a driver's compatibility groups are compared: kep-5963 or pairwise; * is every other "
+        "driver.  [default: *=kep-5963]",
+    )
+
+
+def _group_modes(
+    _context: click.Context, _option: click.Parameter, texts: tuple[str, ...]
+) -> tuple[str, ...]:
+    try:
+        with_group_modes(texts)
+    except Rejected as exc:
+        raise click.BadParameter(str(exc)) from exc
+    return texts
+
+
+def gates_option() -> Callable[[F], F]:
+    """`--feature-gates`, for commands that ask no server which it has."""
+    return click.option(
+        "--feature-gates",
+        "gates",
+        default="",
+        callback=_gates,
+        metavar="A=true,B=false",
+        help="Feature gates to turn on or off; all are on unless turned off here.",
+    )
+
+
+def _gates(_context: click.Context, _option: click.Parameter, text: str) -> frozenset[str]:
+    try:
+        return with_gates(text)
+    except Rejected as exc:
+        raise click.BadParameter(str(exc)) from exc
 
 
 def report_refused(refused: Iterable[Refusal]) -> None:

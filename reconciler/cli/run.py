@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from reconciler import app, logs
-from reconciler.cli.inputs import files_option, report_refused
+from reconciler.cli.inputs import files_option, group_mode_option, report_refused
 from reconciler.cluster.http import connect
 from reconciler.embedded import ApiServer, run_controllers, serve
 from reconciler.errors import ReconcilerError, Rejected
@@ -48,6 +48,7 @@ CANNOT_START = 1
 )
 @click.option("--semantics", type=click.Choice(["1.36", "1.37"]), help="Kubernetes release.  [default: 1.37]")
 @click.option("--feature-gates", metavar="A=BOOL,...", help="Gates that are not on.")
+@group_mode_option()
 @click.option("--steps", "search_steps", type=int, help="Devices tried for one decision.  [default: 100000]")
 @click.option("--log-format", type=click.Choice(["auto", "json", "text"]), help="[default: auto]")
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="[default: info]")
