@@ -27,6 +27,7 @@ from tests.builders import (
     counter_slice,
     device,
     device_class,
+    held,
     hold,
     labelled,
     node,
@@ -290,6 +291,20 @@ BEGINNING = [
             perDeviceNodeSelection=True,
         ),
         resource_slice("s-2", [device("A", **SHARED), device("B")], pool="q", allNodes=True),
+        counter_slice("u-1", {"g": {"m": 9}}, driver="e", slices=2, allNodes=True),
+        resource_slice(
+            "u-2",
+            [device("A", draws={"g": {"m": 4}}), device("C", draws={"g": {"m": 5}}, **SHARED)],
+            driver="e",
+            slices=2,
+            allNodes=True,
+        ),
+        held(
+            "c0",
+            hold("A", driver="e"),
+            hold("C", driver="e", shareID="s", consumedCapacity={"mem": "1Gi"}),
+            hold("A", pool="q", shareID="s", consumedCapacity={"mem": "2Gi"}),
+        ),
         *({**claim(name), "metadata": {**claim(name)["metadata"], **FIRST[name]}} for name in CLAIMS),
     )
 ]
