@@ -1,9 +1,21 @@
 """All workloads, by name."""
 
 from perf.workload import Workload
-from perf.workloads import alternatives, cel, churn, gpus, growth, impossible, live, mig, network, stream
+from perf.workloads import (
+    alternatives,
+    cel,
+    churn,
+    exclusive,
+    gpus,
+    growth,
+    impossible,
+    live,
+    mig,
+    network,
+    stream,
+)
 
-_FAMILIES = (mig, gpus, network, alternatives, churn, impossible, growth, cel, stream, live)
+_FAMILIES = (mig, exclusive, gpus, network, alternatives, churn, impossible, growth, cel, stream, live)
 
 WORKLOADS: dict[str, Workload] = {
     workload.name: workload for family in _FAMILIES for workload in family.WORKLOADS

@@ -42,7 +42,7 @@ WORKLOADS = [
         "prioritized",
         "firstAvailable: 1 H100, else 2 A100, else 4 L4, of one NUMA node",
         prioritized,
-        {"": {"nodes": 1250, "claims": 600}},
+        {"": {"nodes": 500, "claims": 300}},
         tiny={"nodes": 3, "claims": 6},
     ),
 ]

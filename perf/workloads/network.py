@@ -63,7 +63,7 @@ WORKLOADS = [
         "tpu-multihost",
         "sub-slices of a torus from one network pool: a counter a host, a node selector a device",
         sub_slices,
-        {"": {"tori": 60, "claims": 700}},
+        {"": {"tori": 60, "claims": 300}},
         tiny={"tori": 1, "claims": 16},
     ),
     Workload(
