@@ -101,8 +101,10 @@ def _work_out(ask: Ask, world: Snapshot) -> Offer:
 
 
 def draws(fleet: Fleet, rows: Rows) -> Mask:
-    """(n,) whether a device draws from counters."""
-    return np.any(fleet.sets[rows] >= 0, axis=1)
+    """(n,) whether a device is said to draw from counters, be they published or not."""
+    pieces = [np.any(block.sets >= 0, axis=1) for pool in fleet.pools for block in pool.blocks]
+    drawing: Mask = np.concatenate(pieces)[rows] if pieces else np.zeros(len(rows), dtype=np.bool_)
+    return drawing
 
 
 def resolve(ask: Ask, shapes: list[int], world: Snapshot) -> dict[int, Consumption | Fatal | None]:

@@ -123,6 +123,12 @@ CASES = {
     "CTR-11 nothing may draw": Case(
         None, DRAWING, [claim("c", request(count=2))], off("DRAPartitionableDevices")
     ),
+    "CTR-11 not even from counters that do not exist": Case(
+        ["r=B"],
+        local(device("A", draws={"nowhere": {"m": 1}}), *devices("B")),
+        [claim("c", request())],
+        off("DRAPartitionableDevices"),
+    ),
     "CAP-14 what can be shared is exclusive": Case(
         None, SHARED, [claim("c", request("r1"), request("r2"))], off("DRAConsumableCapacity")
     ),
