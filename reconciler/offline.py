@@ -30,7 +30,7 @@ from reconciler.objects.taintrules import DeviceTaintRule
 from reconciler.reconcile.placement import candidates
 from reconciler.reconcile.units import is_live
 
-STEPS = 100_000
+STEPS = 10_000
 """Devices that may be tried for one decision on one node."""
 
 

@@ -61,9 +61,9 @@ class Settings(BaseSettings):
     """Feature gates, as `A=true,B=false`. Those not named are on unless the server's release has them off
     by default: it drops the fields of features that are off."""
 
-    search_steps: int = Field(default=100_000, ge=1)
-    """Devices tried for one decision before giving up. Counted, not timed, so that the same cluster gives
-    the same answer on a slow machine."""
+    search_steps: int = Field(default=10_000, ge=1)
+    """Devices tried on one node before a decision gives up there; ten times as many for all nodes together.
+    Counted, not timed, so that the same cluster gives the same answer on a slow machine."""
 
     writers: int = Field(default=32, ge=1)
     """Units whose writes may be under way at once. One write takes a server about two milliseconds, most

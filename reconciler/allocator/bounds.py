@@ -113,11 +113,20 @@ def _too_few(remaining: Remaining, tied: tuple[Mask, frozenset[int]] | None) -> 
         options.append(union)
     if not wanted:
         return False
-    kinds, room = np.unique(np.stack(options), axis=1, return_counts=True)
+    kinds, room = _kinds(np.stack(options))
     total = sum(wanted)
     if int(room[kinds.any(axis=0)].sum()) < total:
         return True
     return matching(np.array(wanted, dtype=np.intp), kinds, room) < total
+
+
+def _kinds(options: Mask) -> tuple[Mask, np.ndarray]:
+    """Devices that serve the same requests are of one kind: (R, n) -> (R, Q) and how many (Q,) there are."""
+    if len(options) > 62:
+        return np.unique(options, axis=1, return_counts=True)
+    bits = np.int64(1) << np.arange(len(options), dtype=np.int64)
+    codes, room = np.unique(bits @ options, return_counts=True)
+    return (codes[None] & bits[:, None]) != 0, room
 
 
 def _listed(candidates: Candidates, mask: Mask) -> Mask:

@@ -12,9 +12,11 @@ from reconciler.allocator.refusal import Fatal
 from reconciler.allocator.tied import nodes_with_a_value
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.objects.claims import ResourceClaim
-from reconciler.objects.plan import Granted, Unsatisfied
+from reconciler.objects.plan import Granted, Reason, Unsatisfied
 
-DEFAULT_STEPS = 100_000
+DEFAULT_STEPS = 10_000
+HARD_NODES = 10
+"""Nodes on which a decision may use up its steps before it gives up altogether."""
 
 
 def allocate(
@@ -29,8 +31,8 @@ def allocate(
 
     The first node in name order that fits is taken; with `firstAvailable` the one whose choice ranks best
     (SC-1), ties by name. An error on one node excludes that node only. `nodes` limits the choice; None is
-    all nodes. `steps` bounds the devices tried per node, counted rather than timed so that the same fleet
-    gives the same answer on a slow machine.
+    all nodes. `steps` bounds the devices tried per node, and ten times as many those tried in all; counted
+    rather than timed, so that the same fleet gives the same answer on a slow machine.
     """
     keys = tuple(claim.key for claim in claims)
     try:
@@ -43,6 +45,9 @@ def allocate(
     tried = 0
     considered, plausible = _plausible(asked, nodes, world)
     for name in plausible:
+        if tried >= HARD_NODES * steps:
+            refused.append((name, NotFound(Reason.GAVE_UP, f"gave up after {tried} steps", 0)))
+            break
         outcome = attempt(asked, name, world, steps=steps, new_share=new_share)
         tried += outcome.steps
         if isinstance(outcome, NotFound):

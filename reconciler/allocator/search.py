@@ -17,7 +17,18 @@ from reconciler.allocator.equal import classes_of_equals
 from reconciler.allocator.refusal import Fatal, GaveUp
 from reconciler.allocator.state import Board, Choice, State, begin, choose, enter_claim, in_use, viable
 from reconciler.allocator.straight import finish
+from reconciler.errors import ReconcilerError
 from reconciler.objects.plan import Reason
+
+
+class _Impossible(ReconcilerError):
+    """The whole problem is proved to have no solution, and to meet no error."""
+
+
+PATIENCE = 32
+"""Proofs that may fail in a row before they are tried less often."""
+SELDOM = 16
+"""How often they are tried then."""
 
 
 @dataclass(slots=True)
@@ -32,6 +43,9 @@ class Search:
     pruned: bool = True
     """Whether bounds and equality are used; the tests compare with and without."""
     steps: int = 0
+    _asked: int = field(default=0, repr=False)
+    _silent: int = field(default=0, repr=False)
+    """Proofs in a row that failed"""
     _turned_back: bool = field(default=False, repr=False)
     _equals: np.ndarray | None = field(default=None, repr=False)
 
@@ -40,8 +54,22 @@ class Search:
 
         Raises Fatal if the search reaches a device that is an error, GaveUp if the budget is used up.
         """
-        first = self.slots[0].claim if self.slots else 0
-        return self._solve(0, begin(self.board, self.board.constraints[first] if self.slots else ()))
+        if not self.slots:
+            return ()
+        try:
+            return self._solve(0, self._begin())
+        except _Impossible:
+            return None
+
+    def _begin(self) -> State:
+        return begin(self.board, self.board.constraints[self.slots[0].claim])
+
+    def _turn_back(self) -> None:
+        """Branches are worth a proof from now on, and first the whole: most that fail, fail as a whole."""
+        if self.pruned and not self._turned_back:
+            self._turned_back = True
+            if hopeless(self.board, self.slots, self.offers, self._begin()):
+                raise _Impossible
 
     def _solve(self, slot: int, state: State) -> tuple[Choice, ...] | None:
         if slot == len(self.slots):
@@ -49,18 +77,30 @@ class Search:
         claim = self.slots[slot].claim
         if slot and self.slots[slot - 1].claim != claim:
             state = enter_claim(state, self.board.constraints[claim])
-        # Most searches never turn back; only those that do are worth a proof.
-        if self._turned_back and hopeless(self.board, self.slots[slot:], self.offers[slot:], state):
+        if self._turned_back and self._proves_hopeless(slot, state):
             return None
         for candidates in self.offers[slot]:
             if state.results + candidates.count > MAX_RESULTS or candidates.count == 0:
-                self._turned_back = self.pruned
+                self._turn_back()
                 continue
             found = self._meet(slot, candidates, state)
             if found is not None:
                 return found
-            self._turned_back = self.pruned
+            self._turn_back()
         return None
+
+    def _proves_hopeless(self, slot: int, state: State) -> bool:
+        """Whether the bounds exclude the branch. Not asked every time while they have nothing to say.
+
+        A proof costs as much as many steps: most searches never turn back and ask for none, and one that
+        the bounds do not understand is better searched.
+        """
+        self._asked += 1
+        if self._silent >= PATIENCE and self._asked % SELDOM:
+            return False
+        proved = hopeless(self.board, self.slots[slot:], self.offers[slot:], state)
+        self._silent = 0 if proved else self._silent + 1
+        return proved
 
     def _meet(self, slot: int, candidates: Candidates, state: State) -> tuple[Choice, ...] | None:
         if candidates.listed is not None:
@@ -99,6 +139,7 @@ class Search:
             found = self._pick(slot, candidates, following, chosen + 1, at + 1)
             if found is not None:
                 return found
+            self._turn_back()
             if self.pruned:
                 failed.add(int(self._class_of(at)))
         return None

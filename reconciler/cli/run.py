@@ -49,7 +49,9 @@ CANNOT_START = 1
 @click.option("--semantics", type=click.Choice(["1.36", "1.37"]), help="Kubernetes release.  [default: 1.37]")
 @click.option("--feature-gates", metavar="A=BOOL,...", help="Gates that are not on.")
 @group_mode_option()
-@click.option("--steps", "search_steps", type=int, help="Devices tried for one decision.  [default: 100000]")
+@click.option(
+    "--steps", "search_steps", type=int, help="Devices tried for one decision on one node.  [default: 10000]"
+)
 @click.option("--log-format", type=click.Choice(["auto", "json", "text"]), help="[default: auto]")
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="[default: info]")
 @click.option("--config", type=click.Path(path_type=Path), metavar="FILE", help="Settings as YAML.")
