@@ -16,7 +16,10 @@ from tests.builders import (
     counter_slice,
     device,
     devices,
+    distinct,
     first_of,
+    held,
+    hold,
     match,
     only,
     request,
@@ -129,6 +132,67 @@ CASES = {
         ],
     ),
 }
+
+
+def with_m(**values: Any) -> list[Object]:
+    return [
+        device(name, {"id": name, "m": value} if value else {"id": name}) for name, value in values.items()
+    ]
+
+
+SHARED = devices("A", "B", capacity={"mem": "4"}, allowMultipleAllocations=True)
+
+EQUALS = {
+    "another value of a constraint": Case(
+        ["r1=B r2=C"],
+        local(*with_m(A=1, B=2, C=2)),
+        [claim("c", request("r1"), request("r2"), constraints=[match("d/m")])],
+    ),
+    "another draw": Case(
+        ["r1=B r2=C"],
+        pool(4, drawing("A", 2), drawing("B", 1), drawing("C", 3)),
+        [claim("c", request("r1"), request("r2", selectors=only("C")))],
+    ),
+    "more consumed by shares": Case(
+        ["r1=B r2=A"],
+        local(*SHARED),
+        [claim("c", request("r1", capacity={"mem": "1"}), request("r2", capacity={"mem": "4"}))],
+        {"held": [held("h", hold("B", shareID="x", consumedCapacity={"mem": "2"}))]},
+    ),
+    "an error for a later request": Case(
+        Reason.CEL_RUNTIME,
+        local(*devices("A", "B")),
+        [
+            claim(
+                "c",
+                request("r1"),
+                request(
+                    "r2",
+                    selectors=selectors(
+                        'device.attributes["d"].id == "A" && device.attributes["d"].missing == 1'
+                    ),
+                ),
+            )
+        ],
+    ),
+    "wanted by a later request": Case(
+        ["r1=B r2=A"],
+        local(*devices("A", "B")),
+        [claim("c", request("r1"), request("r2", selectors=only("A")))],
+    ),
+    "another place in the list of mode All": Case(
+        Reason.CONSTRAINT_VIOLATED,
+        local(*with_m(A=1, B=0, C=0, D=1)),
+        [claim("c", request("r1"), request("r2", None), constraints=[distinct("d/m")])],
+    ),
+}
+
+
+@pytest.mark.parametrize("pruned", [True, False], ids=["pruned", "plain"])
+@pytest.mark.parametrize("case", EQUALS.values(), ids=EQUALS)
+def test_a_device_is_tried_although_one_failed_that_differs_by(case: Case, pruned: bool):
+    """Where one device fails, those equal to it are passed over; these are not equal."""
+    assert case.answer(pruned=pruned) == case.expected
 
 
 @pytest.mark.parametrize("pruned", [True, False], ids=["pruned", "plain"])
