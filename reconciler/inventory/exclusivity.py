@@ -1,5 +1,7 @@
 """What is held in each scope, as far as it stands against other devices. Kept up to date scope by scope."""
 
+from collections.abc import Iterable, Iterator
+
 import numpy as np
 
 from kernels.exclusion import counted, joins, shared_by_all, tolerated, unpacked
@@ -23,7 +25,7 @@ class HeldScopes:
         self.open: Mask = self._judge(np.arange(len(taken)), taken)
         """(D,) nothing that is held stands against the device"""
 
-    def changed(self, rows: Rows, taken: Mask) -> Rows:
+    def changed(self, rows: Iterable[int], taken: Mask) -> Rows:
         """Follow devices that were taken or freed.
 
         rows  (n,)
@@ -31,37 +33,45 @@ class HeldScopes:
         ->    (m,)  the rows that were judged again, as far as they share no counter set with `rows`
         """
         exclusion = self.exclusion
-        rows = rows[exclusion.bound[rows]]
-        if not len(rows):
+        concerned: set[int] = set()
+        for row in rows:
+            if exclusion.bound[row]:
+                concerned.update(self._note(row, taken))
+        if not concerned:
             return NO_ROWS
-        scopes = exclusion.scopes[rows]
-        signs = np.where(taken[rows], 1, -1)
-        for row, sign in zip(rows.tolist(), signs.tolist(), strict=True):
-            for k, scope in enumerate(exclusion.scopes[row].tolist()):
-                if scope >= 0:
-                    self._asked[scope] += sign * unpacked(exclusion.asks[row, k], exclusion.marks)
-                    self._missed[scope] += sign * unpacked(~exclusion.meets[row, k], exclusion.marks)
-        concerned = np.unique(scopes[scopes >= 0]).astype(np.intp)
-        again = exclusion.by_scope.of_any(concerned)
-        self._common(concerned, again[taken[again]])
+        again = exclusion.by_scope.of_any(np.array(sorted(concerned), dtype=np.intp))
         judged = self._judge(again, taken)
         if (judged != self.open[again]).any():
             self.open = self.open.copy()
             self.open[again] = judged
-        apart = concerned[concerned >= exclusion.sets]
-        return exclusion.by_scope.of_any(apart) if len(apart) else NO_ROWS
+        apart = [scope for scope in concerned if scope >= exclusion.sets]
+        return exclusion.by_scope.of_any(np.array(sorted(apart), dtype=np.intp)) if apart else NO_ROWS
 
-    def _common(self, concerned: Rows, members: Rows) -> None:
+    def _note(self, row: int, taken: Mask) -> Iterator[int]:
+        """Count one device; the scopes in which that can make a difference to others, or to itself."""
         exclusion = self.exclusion
-        local = np.full(exclusion.size, -1, dtype=np.int32)
-        local[concerned] = np.arange(len(concerned), dtype=np.int32)
-        scopes = exclusion.scopes[members]
-        common = shared_by_all(
-            len(concerned), np.where(scopes >= 0, local[scopes], -1), exclusion.names[members]
-        )
-        if (common != self.names[concerned]).any():
-            self.names = self.names.copy()
-            self.names[concerned] = common
+        sign = 1 if taken[row] else -1
+        for k, scope in enumerate(exclusion.scopes[row].tolist()):
+            if scope < 0:
+                continue
+            common = self.names[scope] & exclusion.names[row, k] if sign > 0 else self._common(scope, taken)
+            if (common != self.names[scope]).any():
+                self.names = self.names.copy()
+                self.names[scope] = common
+                yield scope
+            asks, misses = exclusion.asks[row, k], ~exclusion.meets[row, k]
+            if exclusion.marks and (asks.any() or misses.any()):
+                self._asked[scope] += sign * unpacked(asks, exclusion.marks)
+                self._missed[scope] += sign * unpacked(misses, exclusion.marks)
+                yield scope
+
+    def _common(self, scope: int, taken: Mask) -> Bits:
+        """(W,) worked out afresh."""
+        exclusion = self.exclusion
+        members = exclusion.by_scope.of(scope)
+        members = members[taken[members]]
+        scopes = np.where(exclusion.scopes[members] == scope, 0, -1)
+        return shared_by_all(1, scopes.astype(np.int32), exclusion.names[members])[0]
 
     def _judge(self, rows: Rows, taken: Mask) -> Mask:
         exclusion = self.exclusion

@@ -13,9 +13,9 @@ from reconciler.objects.meta import DeviceID, ObjectKey, PoolID
 from reconciler.objects.slices import Device
 
 MOST_NAMED = 3
-"""Devices that a message names; the others are counted."""
-MOST_LOOKED_AT = 64
-"""Excluded devices for which a message looks for what stands against them."""
+"""Devices that a message names."""
+LOOKED_AT = 8
+"""Excluded devices for which a message looks for what stands against them. A refusal must stay cheap."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +79,10 @@ def explain(excluded: Rows, world: Snapshot) -> str:
     nodes = np.unique(world.fleet.codes["node"][excluded])
     count = int(np.count_nonzero(nodes >= 0))
     where = f" on {count} node{'' if count == 1 else 's'}" if count else ""
-    why = dict.fromkeys(
-        text for row in excluded[:MOST_LOOKED_AT].tolist() for text in _why(world, exclusion, row)
-    )
+    looked_at = excluded[:: max(len(excluded) // LOOKED_AT, 1)][:LOOKED_AT]
+    why = dict.fromkeys(text for row in looked_at.tolist() for text in _why(world, exclusion, row))
     named = "; ".join(list(why)[:MOST_NAMED])
-    more = f"; and {len(why) - MOST_NAMED} more" if len(why) > MOST_NAMED else ""
+    more = "; and others" if len(why) > MOST_NAMED or len(excluded) > len(looked_at) else ""
     return f"{len(excluded)} device{'' if len(excluded) == 1 else 's'}{where}: {named}{more}"
 
 

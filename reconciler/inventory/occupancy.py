@@ -122,7 +122,7 @@ class Columns:
     def freeze(self) -> Occupancy:
         """The columns as they are now."""
         occupancy = self._lent() if self._lent is not None else None
-        if occupancy is None or occupancy.serial != len(self._trail):
+        if occupancy is None or occupancy.trail is not self._trail or occupancy.serial != len(self._trail):
             occupancy = Occupancy(
                 held=_read_only(self._held),
                 sharing=_read_only(self._sharing),
@@ -156,7 +156,7 @@ class Columns:
                     touched |= self._charge(row, 1 if before else -1)
         again = self.fleet.by_set.of_any(self._concerned(touched)) if touched else NO_ROWS
         if self._scopes is not None and turned:
-            bound = self._scopes.changed(np.array(turned, dtype=np.intp), self._held | self._sharing)
+            bound = self._scopes.changed(turned, self._held | self._sharing)
             again = np.union1d(again, bound) if len(bound) else again
         if len(again):
             self._judge(again)
