@@ -197,6 +197,8 @@ class Store:
             case Node():
                 return self._put_node(thing)
             case DeviceTaintRule():
+                if self._taint_rules.get(thing.key.name) == thing:
+                    return NOTHING
                 self._taint_rules[thing.key.name] = thing
                 return self._supply_changed()
         return NOTHING
