@@ -33,6 +33,7 @@ MAY_IMPORT = {
         "reconciler.settings", "reconciler.reconcile.decisions", *OBJECTS,
     },
     "reconciler.manifests": {"yaml", "pydantic", "reconciler.legacy", *OBJECTS},
+    "reconciler.convert": {"reconciler.legacy", *OBJECTS},
     "reconciler.offline": {
         "datetime", "reconciler.allocator", "reconciler.inventory", "reconciler.koordinator",
         "reconciler.legacy", "reconciler.manifests", "reconciler.reconcile.placement",

@@ -17,7 +17,11 @@ class Tally:
 
 
 def fold(tallies: Sequence[Tally]) -> list[Tally]:
-    """The same limits with fewer counters, in their order. Never changes which devices go together."""
+    """The same limits with fewer counters, in their order. Never changes which devices go together.
+
+    Only where more is held already than the counters allow, which takes somebody else's mistake, can one
+    that was left out be missed.
+    """
     return _without_idle(_without_implied(tallies))
 
 

@@ -1,0 +1,105 @@
+"""`dra-reconciler convert`: manifests of any version and shape, written as Kubernetes 1.36 takes them."""
+
+import copy
+import json
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, TextIO
+
+import click
+import yaml
+
+from reconciler.cli.inputs import files_option, report_ignored, report_refused, report_warnings
+from reconciler.cli.plain import plain
+from reconciler.convert.names import Rename
+from reconciler.convert.objects import converted
+from reconciler.embedded.builtin import BUILTIN
+from reconciler.embedded.fields import WrongType
+from reconciler.embedded.kinds import Review
+from reconciler.manifests.bundle import Bundle, read_bundle
+
+BAD_INPUT = 1
+
+_KINDS = {kind.kind: kind for kind in BUILTIN}
+_ADMIN = {"resource.kubernetes.io/admin-access": "true"}
+"""Which namespaces may ask for administrative access is not for manifests to say"""
+
+
+@click.command(short_help="Write manifests of any version as resource.k8s.io/v1.")
+@files_option(required=True)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["yaml", "json"]),
+    default="yaml",
+    show_default=True,
+    help="YAML documents, or one List in JSON.",
+)
+@click.option(
+    "--rename-map",
+    type=click.File("w", encoding="utf-8", lazy=True),
+    help="Write what was renamed to this file, as YAML, instead of to standard error.",
+)
+def convert(files: tuple[str, ...], output: str, rename_map: TextIO | None) -> None:
+    """Write manifests of any version and shape as an API server of Kubernetes 1.36 takes them.
+
+    Reads the same as `allocate`. Mixins and includes are written out, composite devices become counters,
+    counters go into slices of their own, and slices that are too large are split. Which devices a claim
+    gets stays the same. What the API does not know goes into the annotation
+    dra-reconciler.io/device-extensions; names that it does not take are replaced, always in the same way.
+
+    Exits with 0 if everything was written, 1 if some of the input was refused or cannot be expressed (the
+    rest is written all the same), 2 for wrong usage.
+    """
+    bundle = read_bundle(files, sys.stdin.buffer)
+    result = converted(_in_order(bundle), _against)
+    report_warnings(bundle.warnings)
+    report_refused(bundle.refused)
+    report_ignored(bundle.ignored)
+    for note in result.notes:
+        click.echo(plain(f"note: {note}"), err=True)
+    if rename_map is not None:
+        rename_map.write(_map(result.renames))
+    else:
+        for rename in result.renames:
+            click.echo(plain(f"renamed: {rename}"), err=True)
+    for problem in result.problems:
+        click.echo(plain(f"error: {problem}"), err=True)
+    click.echo(_text(result.objects, output), nl=False)
+    if bundle.refused or result.problems:
+        sys.exit(BAD_INPUT)
+
+
+def _in_order(bundle: Bundle) -> list[Any]:
+    entries = [entry for found in bundle.entries.values() for entry in found.values()]
+    return [entry.raw for entry in sorted(entries, key=lambda entry: entry.number)]
+
+
+def _against(obj: dict[str, Any]) -> list[str]:
+    """What the rules of the embedded API server hold against an object."""
+    kind = _KINDS[obj["kind"]]
+    copied = copy.deepcopy(obj)
+    review = Review(copied, None, kind.stored, "", _ADMIN)
+    try:
+        kind.defaults(copied, datetime.now(UTC))
+        return [f"{cause.field}: {cause.message}" for cause in kind.validate(review)]
+    except WrongType as exc:
+        return [str(exc)]
+
+
+def _map(renames: Sequence[Rename]) -> str:
+    return yaml.safe_dump([rename._asdict() for rename in renames], sort_keys=False)
+
+
+def _text(objects: Sequence[dict[str, Any]], output: str) -> str:
+    if output == "json":
+        return json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)}, indent=2) + "\n"
+    return yaml.dump_all(objects, Dumper=_NoAliases, sort_keys=False, explicit_start=True) if objects else ""
+
+
+class _NoAliases(yaml.SafeDumper):
+    """Equal parts are written out, as people expect in a manifest."""
+
+    def ignore_aliases(self, _data: Any) -> bool:
+        return True

@@ -1,0 +1,136 @@
+"""Counter sets within the limits of the API: 32 counters a set, two sets a device."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from reconciler.legacy.shapes import Raw, mapping, mappings
+from reconciler.legacy.tallies import Tally, fold, pack
+from reconciler.legacy.tree import owner
+from reconciler.objects.quantity import Quantity
+
+MAX_COUNTERS = 32
+MAX_SETS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class CounterSet:
+    """Counters that a slice publishes."""
+
+    slice: int
+    """Which slice of the pool"""
+    name: str
+    counters: Mapping[str, Any]
+    """Name -> amount"""
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """The same limits in sets that the API takes."""
+
+    sets: tuple[CounterSet, ...]
+    draws: Mapping[str, Sequence[Raw]]
+    """Device -> consumesCounters"""
+    lost: Mapping[str, str]
+    """Device -> why it cannot be expressed"""
+
+
+def fitted(sets: Sequence[CounterSet], devices: Sequence[Raw], *, complete: bool) -> Fitted:
+    """Put what exceeds the limits into other sets, as few and as full as can be; leave the rest as it is.
+
+    `complete` says whether these are all devices of the pool, without which nothing can be left out.
+    """
+    draws: dict[str, Sequence[Raw]] = {
+        str(device["name"]): mappings(device.get("consumesCounters")) for device in devices
+    }
+    made: list[CounterSet] = []
+    lost: dict[str, str] = {}
+    for joined in _joined(sets, draws):
+        names = {counters.name for counters in joined}
+        members = {
+            device: drawn
+            for device, drawn in draws.items()
+            if any(d.get("counterSet") in names for d in drawn)
+        }
+        if _within(joined, members):
+            made += [counters for counters in joined if counters.counters]
+            continue
+        why = "" if complete else "slices of its pool are missing"
+        if any(draw.get("compatibilityGroups") for drawn in members.values() for draw in drawn):
+            why = "its counter sets exceed the limits, and compatibility groups go by counter set"
+        if why:
+            lost |= dict.fromkeys(members, why)
+            continue
+        packed = pack(_groups(joined, members), size=MAX_COUNTERS, most=MAX_SETS)
+        for device, count in packed.too_many.items():
+            lost[device] = f"it needs {count} counter sets of {MAX_COUNTERS} counters, {MAX_SETS} are allowed"
+        first = joined[0]
+        repacked = {
+            f"{first.name}-{at + 1}" if at else first.name: tallies for at, tallies in enumerate(packed.sets)
+        }
+        made += [
+            CounterSet(first.slice, name, {tally.name: str(tally.total) for tally in tallies})
+            for name, tallies in repacked.items()
+        ]
+        draws |= {device: list(_drawn(device, repacked)) for device in members}
+    return Fitted(tuple(made), draws, lost)
+
+
+def _joined(sets: Sequence[CounterSet], draws: Mapping[str, Sequence[Raw]]) -> list[list[CounterSet]]:
+    """Sets that some device draws from together."""
+    home = {counters.name: counters.name for counters in sets}
+
+    def root(name: str) -> str:
+        while home[name] != name:
+            name = home[name]
+        return name
+
+    for drawn in draws.values():
+        known = [draw["counterSet"] for draw in drawn if draw.get("counterSet") in home]
+        for name in known[1:]:
+            home[root(name)] = root(known[0])
+    found: dict[str, list[CounterSet]] = {}
+    for counters in sets:
+        found.setdefault(root(counters.name), []).append(counters)
+    return list(found.values())
+
+
+def _within(sets: Sequence[CounterSet], members: Mapping[str, Sequence[Raw]]) -> bool:
+    return all(len(counters.counters) <= MAX_COUNTERS for counters in sets) and all(
+        len(drawn) <= MAX_SETS and len({draw.get("counterSet") for draw in drawn}) == len(drawn)
+        for drawn in members.values()
+    )
+
+
+def _groups(sets: Sequence[CounterSet], members: Mapping[str, Sequence[Raw]]) -> Iterator[list[Tally]]:
+    """Only the counters that decide something, those of one source together."""
+    of_set: dict[str, list[Tally]] = {}
+    set_of: dict[int, str] = {}
+    for counters in sets:
+        for name, total in counters.counters.items():
+            amounts = {device: _amount(drawn, counters.name, name) for device, drawn in members.items()}
+            draws = {device: amount for device, amount in amounts.items() if amount.nanos}
+            # Sets that become one may have counters of one name.
+            spelled = name if len(sets) == 1 else f"{counters.name}:{name}"
+            tally = Tally(spelled, Quantity.parse(str(total)), draws)
+            of_set.setdefault(counters.name, []).append(tally)
+            set_of[id(tally)] = counters.name
+    folded = fold([tally for tallies in of_set.values() for tally in tallies if tally.draws])
+    for _, tallies in groupby(folded, key=lambda tally: (set_of[id(tally)], owner(tally.name))):
+        yield list(tallies)
+
+
+def _amount(drawn: Sequence[Raw], counter_set: str, counter: str) -> Quantity:
+    found = Quantity(0)
+    for draw in drawn:
+        if draw.get("counterSet") == counter_set and counter in mapping(draw.get("counters")):
+            found += Quantity.parse(str(mapping(draw["counters"][counter]).get("value")))
+    return found
+
+
+def _drawn(device: str, sets: Mapping[str, Sequence[Tally]]) -> Iterator[Raw]:
+    for name, tallies in sets.items():
+        counters = {t.name: {"value": str(t.draws[device])} for t in tallies if device in t.draws}
+        if counters:
+            yield {"counterSet": name, "counters": counters}

@@ -1,0 +1,107 @@
+"""How many slices a pool needs, and names for them that keep the order in which devices are tried."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from reconciler.convert.counters import MAX_COUNTERS, CounterSet
+from reconciler.convert.names import as_subdomain, is_subdomain
+from reconciler.legacy.shapes import Raw, mapping
+
+MAX_DEVICES = 128
+MAX_LARGE_DEVICES = 64
+"""SL-4: where a device of the slice has taints, draws from counters or has attributes with lists"""
+MAX_SETS = 8
+_LISTS = ("ints", "bools", "strings", "versions")
+
+
+class Part(NamedTuple):
+    """What one slice will hold: devices or counter sets."""
+
+    slice: int
+    """Which slice of the pool it was part of"""
+    devices: Sequence[Raw]
+    sets: Sequence[CounterSet]
+
+
+def parts(devices: Mapping[int, Sequence[Raw]], sets: Iterable[CounterSet]) -> list[Part]:
+    """Counter sets and devices apart, at most as many as a slice may have. `devices` is slice -> devices."""
+    by_slice: dict[int, list[CounterSet]] = {}
+    for counters in sets:
+        by_slice.setdefault(counters.slice, []).append(counters)
+    found: list[Part] = []
+    for at, of_slice in devices.items():
+        found += [Part(at, (), some) for some in _sets(by_slice.get(at, []))]
+        most = MAX_LARGE_DEVICES if any(_is_large(device) for device in of_slice) else MAX_DEVICES
+        found += [Part(at, of_slice[start : start + most], ()) for start in range(0, len(of_slice), most)]
+        if not of_slice and at not in by_slice:
+            found.append(Part(at, (), ()))
+    return found
+
+
+def _sets(sets: Iterable[CounterSet]) -> Iterator[list[CounterSet]]:
+    """Up to eight sets, and so many counters in all of them together as one may have."""
+    open_: list[CounterSet] = []
+    for counters in sets:
+        count = sum(len(one.counters) for one in open_)
+        if open_ and (len(open_) == MAX_SETS or count + len(counters.counters) > MAX_COUNTERS):
+            yield open_
+            open_ = []
+        open_.append(counters)
+    if open_:
+        yield open_
+
+
+def _is_large(device: Raw) -> bool:
+    attributes = mapping(device.get("attributes")).values()
+    return bool(
+        device.get("taints")
+        or device.get("consumesCounters")
+        or any(mapping(value).get(kind) is not None for value in attributes for kind in _LISTS)
+    )
+
+
+def names(found: Sequence[Part], originals: Sequence[str], taken: Iterable[str]) -> list[str]:
+    """A name for each part, none of which is in `taken`. Devices stay in their order: slices sort by name.
+
+    Each slice keeps its name for its first devices, if that keeps the order. Otherwise all are numbered.
+    """
+    used = set(taken)
+    for scheme in _schemes(found, originals):
+        in_order = [name.encode() for name, part in zip(scheme, found, strict=True) if part.devices]
+        if (
+            len(set(scheme)) == len(scheme)
+            and used.isdisjoint(scheme)
+            and all(is_subdomain(name) for name in scheme)
+            and all(one < other for one, other in pairwise(in_order))
+        ):
+            return scheme
+    raise AssertionError("there is always a number that is free")
+
+
+def _schemes(found: Sequence[Part], originals: Sequence[str]) -> Iterator[list[str]]:
+    yield _named_after(found, originals)
+    base = as_subdomain(originals[0])[:200].strip("-.")
+    width = max(4, len(str(len(found))))
+    number = 0
+    while True:
+        stem = f"{base}-{number}" if number else base
+        yield [
+            f"{stem}-{'counters-' if part.sets else ''}{at:0{width}}"
+            for at, part in enumerate(found, start=1)
+        ]
+        number += 1
+
+
+def _named_after(found: Sequence[Part], originals: Sequence[str]) -> list[str]:
+    """`a` for the first devices of a, `a-002` for more; `a-counters` for counters once beside devices."""
+    seen: dict[Any, int] = {}
+    mixed = {part.slice for part in found if part.devices}
+    scheme = []
+    for part in found:
+        name = originals[part.slice]
+        if part.sets and part.slice in mixed:
+            name = f"{name}-counters"
+        seen[name] = seen.get(name, 0) + 1
+        scheme.append(name if seen[name] == 1 else f"{name}-{seen[name]:03}")
+    return scheme

@@ -1,0 +1,84 @@
+"""Names as the API wants them. What is valid stays; what is not is renamed the same way every time."""
+
+import re
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+MAX_LABEL = 63
+MAX_IDENTIFIER = 32
+MAX_SUBDOMAIN = 253
+
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[a-z])(?=[0-9])")
+
+
+class Rename(NamedTuple):
+    """One name that changed, and of what."""
+
+    kind: str
+    """device, counter set, counter, attribute, capacity or slice"""
+    where: str
+    """The pool, the driver or the counter set that it belongs to"""
+    before: str
+    after: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.before} of {self.where} is now {self.after}"
+
+
+def is_label(text: str) -> bool:
+    """V-1."""
+    return len(text) <= MAX_LABEL and _LABEL.fullmatch(text) is not None
+
+
+def is_subdomain(text: str) -> bool:
+    """V-1."""
+    return len(text) <= MAX_SUBDOMAIN and _SUBDOMAIN.fullmatch(text) is not None
+
+
+def is_key(text: str) -> bool:
+    """Whether the part of an attribute's or capacity's name behind the domain is valid (V-4)."""
+    name = text.rpartition("/")[2]
+    return len(name) <= MAX_IDENTIFIER and _IDENTIFIER.fullmatch(name) is not None
+
+
+def as_label(text: str, limit: int = MAX_LABEL) -> str:
+    """The DNS label closest to a name: `memorySlice0` gives memory-slice-0, `1g.5gb` gives 1g-5gb."""
+    # Words are only told apart where capitals do it: in gpu0 they belong together.
+    spaced = _WORDS.sub("-", text) if any(c.isupper() for c in text) else text
+    return re.sub(r"[^a-z0-9]+", "-", spaced.lower()).strip("-")[:limit].strip("-") or "x"
+
+
+def as_key(text: str, limit: int = MAX_IDENTIFIER) -> str:
+    """The attribute or capacity name closest to one: `copy-engines` gives copy_engines. The domain stays."""
+    domain, slash, name = text.rpartition("/")
+    name = re.sub(r"[^A-Za-z0-9_]", "_", name) or "_"
+    return f"{domain}{slash}{f'_{name}' if name[0].isdigit() else name}"[: len(domain) + len(slash) + limit]
+
+
+def as_subdomain(text: str) -> str:
+    """The DNS subdomain closest to a name."""
+    return ".".join(as_label(part) for part in text.split("."))[:MAX_SUBDOMAIN].strip("-.")
+
+
+def valid_names(
+    names: Iterable[str], valid: Callable[[str], bool], closest: Callable[[str, int], str], limit: int
+) -> dict[str, str]:
+    """Name -> valid name, all different. Valid ones stay; of others that meet, later ones get a number."""
+    ordered = list(dict.fromkeys(names))
+    taken = {name for name in ordered if valid(name)}
+    found: dict[str, str] = {}
+    for name in ordered:
+        if valid(name):
+            found[name] = name
+            continue
+        new, number = closest(name, limit), 2
+        joint = "_" if valid is is_key else "-"
+        while new in taken:
+            suffix = f"{joint}{number}"
+            new, number = closest(name, limit - len(suffix)) + suffix, number + 1
+        taken.add(new)
+        found[name] = new
+    return found

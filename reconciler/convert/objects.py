@@ -1,0 +1,197 @@
+"""Everything that was read, written as Kubernetes 1.36 takes it."""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from reconciler.convert.fields import SPECS, known
+from reconciler.convert.names import MAX_IDENTIFIER, Rename, as_key, is_key, valid_names
+from reconciler.convert.pools import KEPT_METADATA, Keys, NewPool, OldPool
+from reconciler.errors import Rejected
+from reconciler.legacy.shapes import Raw, mapping, mappings
+
+Check = Callable[[dict[str, Any]], Sequence[str]]
+"""What a server would hold against an object"""
+
+BESIDE = ("Node", "Pod")
+"""Kinds that have always been v1, and are written as they are"""
+
+STATUS = ("allocation", "reservedFor")
+ALLOCATION = ("devices", "nodeSelector", "allocationTimestamp")
+"""What of a claim's status decides who gets which devices; drivers report the rest anew"""
+
+TAINT_RULES = "resource.k8s.io/v1beta2"
+"""The newest version in which 1.36 serves them"""
+
+
+@dataclass(frozen=True, slots=True)
+class Converted:
+    """What there is to write, and what to know about it."""
+
+    objects: tuple[dict[str, Any], ...]
+    renames: tuple[Rename, ...]
+    notes: tuple[str, ...]
+    """What is different, and stays without effect"""
+    problems: tuple[str, ...]
+    """What cannot be expressed, and is left out"""
+
+
+@dataclass(slots=True)
+class _Pools:
+    """What became of the pools."""
+
+    slices: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
+    """Place of a pool's first slice in the input -> its slices"""
+    renames: list[Rename] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    devices: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict)
+    """(driver, pool) -> device -> its name now"""
+
+
+def converted(raws: Sequence[Raw], check: Check) -> Converted:
+    """Objects as `legacy.reading` spells them, in their order, as a server of 1.36 takes them."""
+    keys, renames = _keys([raw for raw in raws if raw["kind"] == "ResourceSlice"])
+    pools = _converted_pools(raws, keys, check)
+    objects: list[dict[str, Any]] = []
+    notes, problems = pools.notes, pools.problems
+    renamed = {rename.before: rename.after for rename in renames if "/" not in rename.before}
+    for at, raw in enumerate(raws):
+        if raw["kind"] == "ResourceSlice":
+            objects += pools.slices.get(at, [])
+            continue
+        made, said = _other(raw, pools.devices, renamed)
+        against = check(made) if raw["kind"] not in BESIDE else ()
+        notes += said
+        problems += [f"{subject(raw)} cannot be expressed: {line}" for line in against[:1]]
+        if not against:
+            objects.append(made)
+    return Converted(tuple(objects), (*renames, *pools.renames), tuple(notes), tuple(problems))
+
+
+def subject(raw: Raw) -> str:
+    """`Kind name` of an object, with its namespace if it has one."""
+    metadata = mapping(raw.get("metadata"))
+    namespace = f"{metadata['namespace']}/" if metadata.get("namespace") else ""
+    return f"{raw['kind']} {namespace}{metadata.get('name')}"
+
+
+def _keys(slices: Iterable[Raw]) -> tuple[Mapping[str, Keys], list[Rename]]:
+    """Driver -> names of attributes and capacities, the same in all its pools."""
+    devices: dict[str, list[Raw]] = {}
+    for raw in slices:
+        devices.setdefault(raw["spec"]["driver"], []).extend(mappings(raw["spec"].get("devices")))
+    keys: dict[str, Keys] = {}
+    renames: list[Rename] = []
+    for driver, of_driver in devices.items():
+        named = {
+            kind: valid_names(
+                (key for device in of_driver for key in mapping(device.get(kind))),
+                is_key,
+                as_key,
+                MAX_IDENTIFIER,
+            )
+            for kind in ("attributes", "capacity")
+        }
+        keys[driver] = Keys(named["attributes"], named["capacity"])
+        for kind, names in named.items():
+            word = kind.removesuffix("s")
+            renames += [Rename(word, driver, old, new) for old, new in names.items() if old != new]
+    return keys, renames
+
+
+def _converted_pools(raws: Sequence[Raw], keys: Mapping[str, Keys], check: Check) -> _Pools:
+    groups: dict[tuple[str, str, int], list[int]] = {}
+    for at, raw in enumerate(raws):
+        if raw["kind"] == "ResourceSlice":
+            spec = raw["spec"]
+            groups.setdefault(
+                (spec["driver"], spec["pool"]["name"], spec["pool"].get("generation") or 0), []
+            ).append(at)
+    result = _Pools()
+    own = {at: str(raws[at]["metadata"]["name"]) for members in groups.values() for at in members}
+    written: set[str] = set()
+    for (driver, pool, _), members in groups.items():
+        ordered = sorted(members, key=lambda at: own[at].encode())
+        taken = written | {name for at, name in own.items() if at not in members}
+        new = _checked(OldPool([raws[at] for at in ordered], keys[driver]), taken, check, result)
+        if new is not None:
+            written |= {made["metadata"]["name"] for made in new.slices}
+            result.slices[members[0]] = list(new.slices)
+            result.renames += new.renames
+            result.notes += new.notes
+            result.problems += new.problems
+            result.devices.setdefault((driver, pool), {}).update(new.devices)
+    return result
+
+
+def _checked(pool: OldPool, taken: set[str], check: Check, result: _Pools) -> NewPool | None:
+    """The new pool if a server takes all of it: of a pool with slices missing no device is given."""
+    try:
+        new = pool.converted(taken)
+    except Rejected as exc:
+        result.problems.append(f"{exc}; left out")
+        return None
+    against = [f"{subject(made)}: {line}" for made in new.slices for line in check(made)]
+    if against:
+        result.problems.append(f"pool {pool.name} cannot be expressed: {against[0]}")
+        return None
+    return new
+
+
+def _other(
+    raw: Raw, devices: Mapping[tuple[str, str], Mapping[str, str]], keys: Mapping[str, str]
+) -> tuple[dict[str, Any], list[str]]:
+    """An object that is no slice, without what only a server or an older version knew."""
+    made = dict(raw)
+    notes: list[str] = []
+    made["metadata"] = {key: raw["metadata"][key] for key in KEPT_METADATA if raw["metadata"].get(key)}
+    if raw["kind"] in SPECS:
+        unknown: dict[str, None] = {}
+        made["spec"] = known(mapping(raw.get("spec")), SPECS[raw["kind"]], "spec", unknown)
+        notes += [f"{subject(raw)}: {path} is not known to Kubernetes 1.36 and left out" for path in unknown]
+    if raw["kind"] in BESIDE:
+        return made, notes
+    if raw["kind"] == "DeviceTaintRule":
+        return _taint_rule(made, devices), notes
+    # Quotes and dots end a key in CEL, a slash or a quote in JSON.
+    text = json.dumps(mapping(made.get("spec")))
+    notes += [
+        f"{subject(raw)} names {old}, which is now {new}"
+        for old, new in keys.items()
+        if re.search(rf"(?<![\w-]){re.escape(old)}(?![\w-])", text)
+    ]
+    return _claim(made, devices) if raw["kind"] == "ResourceClaim" else made, notes
+
+
+def _taint_rule(made: dict[str, Any], devices: Mapping[tuple[str, str], Mapping[str, str]]) -> dict[str, Any]:
+    made["apiVersion"] = TAINT_RULES
+    selector = mapping(mapping(made.get("spec")).get("deviceSelector"))
+    name = selector.get("device")
+    new = devices.get((selector.get("driver", ""), selector.get("pool", "")), {}).get(name or "", name)
+    if new != name:
+        made["spec"] = {**made["spec"], "deviceSelector": {**selector, "device": new}}
+    return made
+
+
+def _claim(made: dict[str, Any], devices: Mapping[tuple[str, str], Mapping[str, str]]) -> dict[str, Any]:
+    """A claim that holds devices goes on holding them under their new names."""
+    status = {
+        key: value for key, value in mapping(made.pop("status", None)).items() if key in STATUS and value
+    }
+    if "allocation" in status:
+        allocation = {key: value for key, value in status["allocation"].items() if key in ALLOCATION}
+        held = mapping(allocation.get("devices"))
+        if held.get("results"):
+            results = [
+                {
+                    **one,
+                    "device": devices.get((one["driver"], one["pool"]), {}).get(one["device"], one["device"]),
+                }
+                for one in held["results"]
+            ]
+            allocation["devices"] = {**held, "results": results}
+        status["allocation"] = allocation
+    return {**made, "status": status} if status else made
