@@ -5,11 +5,11 @@ from typing import Any
 
 from pydantic import Field, TypeAdapter, field_validator
 
-from reconciler.koordinator.device import VirtualFunction
+from reconciler.koordinator.device import Minor, VirtualFunction
 from reconciler.koordinator.jsontext import read_as
 from reconciler.koordinator.names import ALLOCATE_HINT, ALLOCATED, JOINT_ALLOCATE, PARTITION_SPEC
 from reconciler.koordinator.selectors import LabelSelector
-from reconciler.objects.model import Int, Map, Model, Str, Tuple
+from reconciler.objects.model import Map, Model, Str, Tuple
 from reconciler.objects.quantity import Quantity
 
 SAME_PCIE = "SamePCIe"
@@ -62,7 +62,7 @@ class Extension(Model):
 class AllocatedDevice(Model):
     """One device in the result annotation."""
 
-    minor: Int
+    minor: Minor
     resources: Map[Quantity] = Field(default_factory=dict)
     id: Str = ""
     extension: Extension | None = None
@@ -70,9 +70,9 @@ class AllocatedDevice(Model):
 
 NO_HINT = Hint()
 
-_JOINT: TypeAdapter[Any] = TypeAdapter(JointAllocate)
+_JOINT: TypeAdapter[Any] = TypeAdapter(JointAllocate | None)
 _HINTS: TypeAdapter[Any] = TypeAdapter(Map[Hint | None])
-_SPEC: TypeAdapter[Any] = TypeAdapter(PartitionSpec)
+_SPEC: TypeAdapter[Any] = TypeAdapter(PartitionSpec | None)
 _ALLOCATED: TypeAdapter[Any] = TypeAdapter(Map[Tuple[AllocatedDevice]])
 
 

@@ -66,7 +66,11 @@ def read_demand(pod: Pod, rules: Rules) -> Demand | Failure | None:
     subject = f"Pod {pod.key}"
     notes = pod.metadata.annotations
     try:
-        written = by_type(requested(pod))
+        requests = requested(pod)
+    except Malformed as exc:
+        return Failure("invalid-request-unit", Status.NEVER, str(exc))
+    written = by_type(requests)
+    try:
         if not written:
             annotations.allocated(subject, notes)
             return None
@@ -75,10 +79,10 @@ def read_demand(pod: Pod, rules: Rules) -> Demand | Failure | None:
         spec = annotations.partition_spec(subject, notes) if GPU in written else None
     except Malformed as exc:
         return Failure(f"malformed-annotation:{exc.field.rpartition('/')[2]}", Status.NEVER, str(exc))
-    for requests in written.values():
-        if refused := refusal(requests):
+    for of_type in written.values():
+        if refused := refusal(of_type):
             return refused
-    normal = {kind: normalised(requests) for kind, requests in written.items()}
+    normal = {kind: normalised(of_type) for kind, of_type in written.items()}
     listed = tuple(
         kind
         for kind in dict.fromkeys(joint.device_types if joint else ())

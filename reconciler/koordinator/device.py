@@ -1,6 +1,6 @@
 """The Device object: what one machine has. One object a node, of the node's name."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -8,21 +8,24 @@ from reconciler.objects.meta import ApiObject
 from reconciler.objects.model import Bool, Int, Map, Model, Str, Tuple
 from reconciler.objects.quantity import Quantity
 
+Minor = Annotated[Int, Field(ge=0, lt=2**31)]
+Number = Annotated[Int, Field(ge=-(2**31), lt=2**31)]
+
 
 class Topology(Model):
     """Where on the machine a device sits."""
 
-    socket_id: Int = Field(default=-1, alias="socketID")
-    node_id: Int = Field(default=-1, alias="nodeID")
+    socket_id: Number = Field(default=-1, alias="socketID")
+    node_id: Number = Field(default=-1, alias="nodeID")
     """The NUMA node, -1 if it is not known."""
     pcie_id: Str = Field(default="", alias="pcieID")
     bus_id: Str = Field(default="", alias="busID")
 
 
 class VirtualFunction(Model):
-    """One virtual function of a NIC."""
+    """One virtual function of a NIC; the node agent does not know its number and says -1."""
 
-    minor: Int = 0
+    minor: Number = 0
     bus_id: Str = Field(default="", alias="busID")
 
 
@@ -38,7 +41,7 @@ class DeviceInfo(Model):
 
     type: Str
     id: Str = ""
-    minor: Int = 0
+    minor: Minor = 0
     health: Bool = False
     labels: Map[Str] = Field(default_factory=dict)
     resources: Map[Quantity] = Field(default_factory=dict)

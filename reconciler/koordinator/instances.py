@@ -1,11 +1,22 @@
 """How many devices of each type a pod needs on one machine, each charged how much (sections 5.2, 5.3)."""
 
+from dataclasses import dataclass
+
 from reconciler.koordinator.annotations import APPLY_FOR_ALL, DEVICE_LEVEL, REQUESTS_AS_COUNT, Hint
 from reconciler.koordinator.demand import Demand, Instance
 from reconciler.koordinator.failure import Failure, Status
 from reconciler.koordinator.machine import Machine
 from reconciler.koordinator.names import GPU, GPU_CORE, GPU_MEMORY_RATIO, KOORD_GPU, TYPES
 from reconciler.koordinator.requests import WHOLE
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is needed of one type wherever that is."""
+
+    instance: Instance
+    of_all: bool = False
+    """Every matching device of the machine is needed, however many these are."""
 
 
 def instances(
@@ -36,43 +47,40 @@ def wanted_types(demand: Demand, machine: Machine, *, trial: bool) -> tuple[str,
 
 def instance(demand: Demand, kind: str, machine: Machine, *, upstream: bool) -> Instance | Failure:
     """What is needed of one type."""
-    if not machine.devices.get(kind):
-        return _none_of(kind)
-    if kind == GPU and demand.gpu is not None:
-        if upstream:
-            return demand.gpu
-        return _gpus(demand, demand.gpu, machine)
+    devices = machine.devices.get(kind)
+    wanted = asked(demand, kind, upstream=upstream)
+    count = wanted.instance.count
+    if devices and wanted.of_all:
+        selector = demand.hint(kind).selector
+        # The release counts devices that are not healthy, too, and so asks for what nobody has.
+        count = sum(
+            (upstream or device.health) and (selector is None or selector.matches(device.labels))
+            for device in devices.values()
+        )
+    if not devices or not count:
+        return Failure(f"no-devices-of-type:{kind}", Status.NEVER, f"Insufficient {kind} devices")
+    return Instance(count, wanted.instance.each, wanted.instance.shared)
+
+
+def asked(demand: Demand, kind: str, *, upstream: bool) -> Asked:
+    """What is asked of one type on any machine."""
     hint = demand.hint(kind)
+    if kind == GPU and demand.gpu is not None:
+        return Asked(demand.gpu) if upstream else _gpus(demand, demand.gpu, hint)
     ((name, amount),) = demand.requests[kind].items()
     # The release lets a multiple of a whole device outrank what the hint says.
     if amount > WHOLE and (upstream or hint.allocate_strategy not in (APPLY_FOR_ALL, REQUESTS_AS_COUNT)):
-        return Instance(amount // WHOLE, {name: WHOLE})
+        return Asked(Instance(amount // WHOLE, {name: WHOLE}))
     if hint.allocate_strategy == APPLY_FOR_ALL:
-        return _all(kind, Instance(0, {name: amount}), hint, machine, upstream=upstream)
+        return Asked(Instance(1, {name: amount}), of_all=True)
     if hint.allocate_strategy == REQUESTS_AS_COUNT:
-        return Instance(amount, {name: WHOLE if hint.exclusive_policy == DEVICE_LEVEL else 1})
-    return Instance(1, {name: amount})
+        return Asked(Instance(amount, {name: WHOLE if hint.exclusive_policy == DEVICE_LEVEL else 1}))
+    return Asked(Instance(1, {name: amount}))
 
 
-def _gpus(demand: Demand, gpu: Instance, machine: Machine) -> Instance | Failure:
-    hint = demand.hint(GPU)
-    if hint.allocate_strategy == APPLY_FOR_ALL:
-        return _all(GPU, gpu, hint, machine, upstream=False)
+def _gpus(demand: Demand, gpu: Instance, hint: Hint) -> Asked:
     written = demand.written[GPU]
     if hint.allocate_strategy == REQUESTS_AS_COUNT and KOORD_GPU in written:
         # A GPU has no virtual functions: an instance of it is the card.
-        return Instance(written[KOORD_GPU], {GPU_CORE: WHOLE, GPU_MEMORY_RATIO: WHOLE})
-    return gpu
-
-
-def _all(kind: str, each: Instance, hint: Hint, machine: Machine, *, upstream: bool) -> Instance | Failure:
-    """Every matching device. The release counts sick ones, too, and so asks for what nobody has."""
-    count = sum(
-        (upstream or device.health) and (hint.selector is None or hint.selector.matches(device.labels))
-        for device in machine.devices[kind].values()
-    )
-    return Instance(count, each.each, each.shared) if count else _none_of(kind)
-
-
-def _none_of(kind: str) -> Failure:
-    return Failure(f"no-devices-of-type:{kind}", Status.NEVER, f"Insufficient {kind} devices")
+        return Asked(Instance(written[KOORD_GPU], {GPU_CORE: WHOLE, GPU_MEMORY_RATIO: WHOLE}))
+    return Asked(gpu, of_all=hint.allocate_strategy == APPLY_FOR_ALL)

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from pydantic import Field, TypeAdapter
@@ -11,16 +11,19 @@ from kernels.partitions import by_what_remains, left_over, weighted
 from kernels.types import Amounts, Mask, Rows
 from reconciler.errors import Malformed
 from reconciler.koordinator.annotations import HONOR, RESTRICTED, PartitionSpec
-from reconciler.koordinator.device import Device
+from reconciler.koordinator.device import Device, Minor, Number
 from reconciler.koordinator.jsontext import read_as
 from reconciler.koordinator.names import GPU_MODEL, GPU_VENDOR, PARTITION_POLICY, PARTITIONS
 from reconciler.koordinator.rules import Semantics
 from reconciler.koordinator.shares import whole
-from reconciler.objects.model import Int, Model, Str, Tuple
+from reconciler.objects.model import Model, Str, Tuple
 from reconciler.objects.quantity import Quantity
 
 HOPPER_MODELS = ("H100", "H800", "H20")
 UNDECLARED = -1
+MAX_PARTITIONS = 1024
+MAX_MEMBERS = 256
+"""No machine has as many, and every choice compares each partition with each other."""
 WEIGHTS = {8: 10000, 4: 100, 2: 1}
 """What the release values a partition at that is still whole, by its size."""
 
@@ -28,16 +31,16 @@ WEIGHTS = {8: 10000, 4: 100, 2: 1}
 class Partition(Model):
     """GPUs that may be given away together."""
 
-    minors: Tuple[Int]
+    minors: Tuple[Minor]
     gpu_link_type: Str = ""
     ring_bus_bandwidth: Quantity | None = None
-    allocation_score: Int = 0
+    allocation_score: Number = 0
 
 
 class LenientPartition(Partition):
     """The same, as the proposal also writes it: scores in quotes, another name for the bandwidth."""
 
-    allocation_score: int = 0
+    allocation_score: Annotated[int, Field(ge=-(2**31), lt=2**31)] = 0
     ring_all_reduce_bandwidth: Quantity | None = Field(default=None)
 
     @property
@@ -45,8 +48,10 @@ class LenientPartition(Partition):
         return self.ring_bus_bandwidth or self.ring_all_reduce_bandwidth
 
 
-_TABLE: TypeAdapter[Any] = TypeAdapter(dict[int, Tuple[Partition]] | None)
-_LENIENT: TypeAdapter[Any] = TypeAdapter(dict[int, Tuple[LenientPartition]] | None)
+Size = Annotated[int, Field(ge=0, lt=2**31)]
+
+_TABLE: TypeAdapter[Any] = TypeAdapter(dict[Size, Tuple[Partition]] | None)
+_LENIENT: TypeAdapter[Any] = TypeAdapter(dict[Size, Tuple[LenientPartition]] | None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +89,12 @@ class Candidates:
 
 
 def table_of(listed: Mapping[int, Sequence[Partition]], subject: str) -> PartitionTable:
-    """The rows of a table. Raises Malformed for a bandwidth that is out of range."""
+    """The rows of a table. Raises Malformed for what is out of range."""
     rows = [(size, partition) for size, partitions in listed.items() for partition in partitions]
     occurring = sorted({minor for _, partition in rows for minor in partition.minors})
+    if len(rows) > MAX_PARTITIONS or len(occurring) > MAX_MEMBERS:
+        found = f"{len(rows)} partitions of {len(occurring)} GPUs"
+        raise Malformed(subject, PARTITIONS, f"{found}; {MAX_PARTITIONS} of {MAX_MEMBERS} are read at most")
     members = np.zeros((len(rows), len(occurring)), dtype=np.bool_)
     bandwidth = np.full(len(rows), UNDECLARED, dtype=np.int64)
     for number, (_, partition) in enumerate(rows):

@@ -77,7 +77,7 @@ def _in_view(
     free = node_free(kind, machine, holdings, preemptible)
     minors = set(free)
     if hint.selector is not None:
-        devices = machine.devices[kind]
+        devices = machine.devices.get(kind, {})
         minors = {minor for minor in minors if hint.selector.matches(devices[minor].labels)}
     if not rules.upstream:
         given_up = {m for m in preemptible if free.get(m) == capacity.get(m)}

@@ -1,0 +1,147 @@
+"""Every machine's devices as rows of shared matrices: a row a device, a block of rows a machine."""
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernels.shares import unused
+from kernels.types import Amounts, Codes, Mask, Rows
+from reconciler.koordinator.annotations import NO_HINT
+from reconciler.koordinator.exclusion import barred
+from reconciler.koordinator.holdings import Holdings
+from reconciler.koordinator.labels import LabelCodes
+from reconciler.koordinator.machine import Machine
+from reconciler.koordinator.names import (
+    GPU_CORE,
+    GPU_MEMORY,
+    GPU_MEMORY_RATIO,
+    KOORD_FPGA,
+    KOORD_RDMA,
+    NPU_CORE,
+    NPU_CPU,
+    NPU_DVPP,
+    TYPES,
+)
+from reconciler.koordinator.shares import LIMIT, NOTHING, Shares
+
+RESOURCES: Final = (
+    GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, NPU_CORE, NPU_CPU, NPU_DVPP, KOORD_RDMA, KOORD_FPGA,
+)  # fmt: skip
+WIDTH: Final = len(RESOURCES) + 1
+"""The last column sums resources that nobody can request: a device with some of them is not used up."""
+NOBODY: Final = -1
+
+
+class Columns:
+    """The rows. `owner` is -1 where a row is not in use."""
+
+    def __init__(self) -> None:
+        self.owner: Rows = np.full(0, NOBODY, dtype=np.intp)
+        self.kind: Codes = np.zeros(0, dtype=np.int32)
+        """Place in `TYPES`."""
+        self.minor: Codes = np.zeros(0, dtype=np.int32)
+        self.total: Amounts = np.zeros((0, WIDTH), dtype=np.int64)
+        """Nothing for devices that are not healthy."""
+        self.free: Amounts = np.zeros((0, WIDTH), dtype=np.int64)
+        self.reported: Mask = np.zeros((0, WIDTH), dtype=np.bool_)
+        self.health: Mask = np.zeros(0, dtype=np.bool_)
+        self.label: Codes = np.zeros(0, dtype=np.int32)
+        self.pcie: Rows = np.full(0, NOBODY, dtype=np.intp)
+        """The first row of the same type on the same switch: a group that no other machine shares."""
+        self.numa: Codes = np.full(0, NOBODY, dtype=np.int32)
+        self.vfs: Codes = np.zeros(0, dtype=np.int32)
+        """Virtual functions that nobody has."""
+        self.held: Mask = np.zeros(0, dtype=np.bool_)
+        self.closed: Mask = np.zeros(0, dtype=np.bool_)
+        """Kept by a holder who is to be alone."""
+        self.labels = LabelCodes()
+        self._blocks: dict[int, slice] = {}
+        self._end = 0
+
+    def describe(self, number: int, machine: Machine, holdings: Holdings) -> None:
+        """Write a machine's rows, in place of those it had."""
+        devices = [
+            (code, kind, info)
+            for code, kind in enumerate(TYPES)
+            for info in machine.devices.get(kind, {}).values()
+        ]
+        block = self._block(number, len(devices))
+        switches: dict[tuple[int, str], int] = {}
+        for row, (code, kind, info) in enumerate(devices, block.start):
+            capacity = machine.capacity[kind][info.minor]
+            self.kind[row], self.minor[row], self.health[row] = code, info.minor, info.health
+            self.total[row] = amounts(capacity)
+            self.reported[row] = [name in capacity for name in RESOURCES] + [False]
+            self.label[row] = self.labels.code(info.labels)
+            numa, pcie = machine.numa(kind, info.minor), machine.pcie(kind, info.minor)
+            self.numa[row] = NOBODY if numa is None else numa
+            self.pcie[row] = NOBODY if pcie is None else switches.setdefault((code, pcie), row)
+        self.occupy(number, machine, holdings)
+
+    def occupy(self, number: int, machine: Machine, holdings: Holdings) -> None:
+        """Write what pods hold of a machine that is described."""
+        block = self._blocks[number]
+        used = np.zeros((block.stop - block.start, WIDTH), dtype=np.int64)
+        closed = {kind: barred(kind, NO_HINT, machine, holdings, ()) for kind in TYPES}
+        held = {kind: holdings.held(kind) for kind in TYPES}
+        for place, row in enumerate(range(block.start, block.stop)):
+            kind, minor = TYPES[self.kind[row]], int(self.minor[row])
+            used[place] = amounts(holdings.used.get(kind, {}).get(minor, NOTHING))
+            self.held[row], self.closed[row] = minor in held[kind], minor in closed[kind]
+            self.vfs[row] = sum(
+                not holdings.vf_taken(kind, minor, vf.bus_id)
+                for group in machine.devices[kind][minor].vf_groups
+                for vf in group.vfs
+            )
+        self.free[block] = unused(self.total[block], used)
+
+    def forget(self, number: int) -> None:
+        """Take a machine's rows out of use."""
+        block = self._blocks.pop(number)
+        self.owner[block] = NOBODY
+        self.held[block] = False
+
+    def _block(self, number: int, rows: int) -> slice:
+        block = self._blocks.get(number)
+        if block is None or block.stop - block.start != rows:
+            if block is not None:
+                self.forget(number)
+            if self._end + rows > len(self.owner):
+                self._make_room(rows)
+            block = slice(self._end, self._end + rows)
+            self._end += rows
+        self._blocks[number] = block
+        self.owner[block] = number
+        return block
+
+    def _make_room(self, rows: int) -> None:
+        """Close the gaps, and double the rest if that is not enough."""
+        kept = np.flatnonzero(self.owner[: self._end] != NOBODY)
+        size = max(2 * (len(kept) + rows), 64)
+        moved = np.full(self._end + 1, NOBODY, dtype=np.intp)
+        moved[kept] = np.arange(len(kept))
+        for name, array in vars(self).items():
+            if isinstance(array, np.ndarray):
+                setattr(self, name, _resized(array[kept], size, NOBODY if name == "owner" else 0))
+        self.pcie[: len(kept)] = moved[self.pcie[: len(kept)]]
+        self._end = len(kept)
+        # A block stays together, so its first row says where it went.
+        self._blocks = {
+            number: slice(int(start), int(start) + block.stop - block.start)
+            for number, block in self._blocks.items()
+            for start in [moved[block.start] if block.stop > block.start else 0]
+        }
+
+
+def amounts(shares: Shares) -> Amounts:
+    """(WIDTH,) amounts in the columns of the matrices, none beyond what a device can have."""
+    known = [min(shares.get(name, 0), LIMIT) for name in RESOURCES]
+    others = sum(amount for name, amount in shares.items() if name not in RESOURCES)
+    return np.array([*known, min(others, LIMIT)], dtype=np.int64)
+
+
+def _resized(array: NDArray[np.generic], size: int, blank: int) -> NDArray[np.generic]:
+    larger = np.full((size, *array.shape[1:]), blank, dtype=array.dtype)
+    larger[: len(array)] = array
+    return larger

@@ -1,0 +1,71 @@
+"""What the kernels about shares and overlapping sets mean, in plain loops."""
+
+from collections.abc import Sequence
+
+Row = Sequence[int]
+Table = Sequence[Row]
+Flags = Sequence[bool]
+
+
+def unused(total: Table, used: Table) -> list[list[int]]:
+    """What is left of each, never less than nothing."""
+    found = []
+    for there, taken in zip(total, used, strict=True):
+        found.append([t - u if t > u else 0 for t, u in zip(there, taken, strict=True)])
+    return found
+
+
+def share_fits(free: Table, reported: Sequence[Flags], wanted: Row) -> list[bool]:
+    """Whether something is free, and enough of all that is reported."""
+    found = []
+    for there, known in zip(free, reported, strict=True):
+        fine = False
+        for amount in there:
+            if amount > 0:
+                fine = True
+        for amount, is_known, asked in zip(there, known, wanted, strict=True):
+            if is_known and asked > amount:
+                fine = False
+        found.append(fine)
+    return found
+
+
+def enough(ok: Flags, owners: Row, needed: Row) -> list[bool]:
+    """Whether each owner has as many as it needs."""
+    return [
+        sum(1 for fine, of in zip(ok, owners, strict=True) if fine and of == owner) >= least
+        for owner, least in enumerate(needed)
+    ]
+
+
+def group_held(held: Flags, groups: Row) -> list[bool]:
+    """Whether a thing, or one of its group, is held."""
+    return [
+        held[i] or any(held[j] and groups[j] == group >= 0 for j in range(len(held)))
+        for i, group in enumerate(groups)
+    ]
+
+
+def left_over(sets: Sequence[set[int]], alive: Flags, picks: Row) -> list[list[bool]]:
+    """Which sets can still be picked after each pick."""
+    return [
+        [ok and not (sets[pick] & other) for ok, other in zip(alive, sets, strict=True)] for pick in picks
+    ]
+
+
+def weighted(left: Sequence[Flags], weights: Row) -> list[int]:
+    """The sum of what is left, weighed."""
+    return [sum(w for ok, w in zip(row, weights, strict=True) if ok) for row in left]
+
+
+def by_what_remains(left: Sequence[Flags], sizes: Row, worth: Row) -> list[int]:
+    """The picks, best first: the largest set left, its worth, then numbers of sets from large to small."""
+
+    def value(pick: int) -> tuple[int, ...]:
+        kept = [(size, w) for ok, size, w in zip(left[pick], sizes, worth, strict=True) if ok]
+        largest = max((size for size, _ in kept), default=0)
+        best = max((w for size, w in kept if size == largest), default=-1)
+        counts = (sum(1 for s, _ in kept if s == size) for size in sorted(set(sizes), reverse=True))
+        return largest, best, *counts
+
+    return sorted(range(len(left)), key=lambda pick: [-part for part in value(pick)])

@@ -1,0 +1,52 @@
+"""Shares: arrays against loops."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernels.shares import enough, group_held, share_fits, unused
+from tests.kernels import share_reference as reference
+from tests.kernels.arrays import amounts, untouched
+
+AMOUNT = st.integers(0, 4) | st.just(2**60)
+
+
+@st.composite
+def tables(draw: st.DrawFn, count: int = 2) -> tuple[int, list[list[list[int]]]]:
+    width, rows = draw(st.integers(0, 3)), draw(st.integers(0, 5))
+    row = st.lists(AMOUNT, min_size=width, max_size=width)
+    return width, [draw(st.lists(row, min_size=rows, max_size=rows)) for _ in range(count)]
+
+
+@given(tables())
+def test_unused_matches_the_reference(case: tuple[int, list[list[list[int]]]]):
+    width, (total, used) = case
+    found = untouched(unused, amounts(total, width), amounts(used, width))
+    assert found.tolist() == reference.unused(total, used)
+
+
+@given(tables(), st.data())
+def test_share_fits_matches_the_reference(case: tuple[int, list[list[list[int]]]], data: st.DataObject):
+    width, (free, known) = case
+    wanted = data.draw(st.lists(AMOUNT, min_size=width, max_size=width))
+    reported = [[bool(n) for n in row] for row in known]
+    flags = np.array(reported, dtype=np.bool_).reshape(len(free), width)
+    found = untouched(share_fits, amounts(free, width), flags, np.array(wanted, dtype=np.int64))
+    assert found.tolist() == reference.share_fits(free, reported, wanted)
+
+
+@given(
+    st.lists(st.tuples(st.booleans(), st.integers(0, 3))), st.lists(st.integers(0, 3), min_size=4, max_size=4)
+)
+def test_enough_matches_the_reference(things: list[tuple[bool, int]], needed: list[int]):
+    ok, owners = [fine for fine, _ in things], [owner for _, owner in things]
+    flags, rows = np.array(ok, dtype=np.bool_), np.array(owners, dtype=np.intp)
+    found = untouched(enough, flags, rows, np.array(needed, dtype=np.int64))
+    assert found.tolist() == reference.enough(ok, owners, needed)
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(-1, 3))))
+def test_group_held_matches_the_reference(things: list[tuple[bool, int]]):
+    held, groups = [is_held for is_held, _ in things], [group for _, group in things]
+    found = untouched(group_held, np.array(held, dtype=np.bool_), np.array(groups, dtype=np.intp), 4)
+    assert found.tolist() == reference.group_held(held, groups)

@@ -1,0 +1,218 @@
+"""The fleet: the mask is sound, and what changes by rows is what a fresh picture would be."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reconciler.koordinator.demand import Demand, read_demand
+from reconciler.koordinator.device import Device
+from reconciler.koordinator.failure import Failure
+from reconciler.koordinator.fleet import Fleet
+from reconciler.koordinator.pod import Pod
+from reconciler.koordinator.rules import Rules, Semantics
+from reconciler.objects.meta import ObjectKey
+from tests.koordinator.builders import demand, device, gpu, minors, nic, pod
+
+HONOR = {"node.koordinator.sh/gpu-partition-policy": "Honor"}
+PLANNED = {"node.koordinator.sh/secondary-device-well-planned": "true"}
+TABLE = {"scheduling.koordinator.sh/gpu-partitions": '{"1": [{"minors": [1]}], "2": [{"minors": [0, 2]}]}'}
+
+SPOTS = st.none() | st.tuples(st.integers(-1, 1), st.sampled_from(["a", "b"]))
+LABELS = st.sampled_from([{}, {"t": "x"}, {"t": "y"}])
+
+
+@st.composite
+def devices(draw: st.DrawFn, name: str) -> Device:
+    """A small machine, now and then odd: sick devices, no topology, capacities that are not reported."""
+    found: list[dict[str, Any]] = []
+    for minor in range(draw(st.integers(0, 4))):
+        odd = draw(st.integers(0, 7))
+        entry = gpu(minor, draw(SPOTS), health=odd != 0, labels=draw(LABELS))
+        if odd == 1:
+            entry["resources"] = {"koordinator.sh/gpu-memory": "80Gi"}
+        if odd == 2:
+            entry["resources"] = {"example.com/other": "1", "koordinator.sh/gpu-memory": "80Gi"}
+        found.append(entry)
+    found += [
+        nic(minor, draw(SPOTS), vfs=draw(st.integers(0, 2)), labels=draw(LABELS))
+        for minor in range(draw(st.integers(0, 3)))
+    ]
+    labels = draw(st.sampled_from([{}, HONOR, PLANNED]))
+    return device(*found, name=name, labels=labels, annotations=draw(st.sampled_from([{}, TABLE])))
+
+
+REQUESTS: list[dict[str, int | str]] = [
+    {"nvidia.com/gpu": 1},
+    {"nvidia.com/gpu": 2},
+    {"gpu-core": 50, "gpu-memory-ratio": 50},
+    {"gpu.shared": 2, "gpu-memory": "80Gi"},
+    {"rdma": 1},
+    {"rdma": 200},
+    {"nvidia.com/gpu": 1, "rdma": 50},
+]
+BOTH = {"deviceTypes": ["gpu", "rdma"]}
+JOINTS = [None, BOTH, {**BOTH, "requiredScope": "SamePCIe"}]
+
+
+@st.composite
+def hints(draw: st.DrawFn) -> dict[str, Any]:
+    fields = {
+        "selector": st.sampled_from([None, {}, {"matchLabels": {"t": "x"}}]),
+        "vfSelector": st.sampled_from([None, None, {}]),
+        "allocateStrategy": st.sampled_from(["", "ApplyForAll", "RequestsAsCount"]),
+        "exclusivePolicy": st.sampled_from(["", "DeviceLevel", "PCIeLevel"]),
+    }
+    kinds = draw(st.sets(st.sampled_from(["gpu", "rdma"])))
+    return {kind: draw(st.fixed_dictionaries(fields)) for kind in kinds}
+
+
+PODS = st.builds(
+    lambda requests, joint, hint: pod(requests, joint=joint, hint=hint),
+    st.sampled_from(REQUESTS),
+    st.sampled_from(JOINTS),
+    hints(),
+)
+
+
+def read(wants: Pod, rules: Rules) -> Demand:
+    found = read_demand(wants, rules)
+    assert isinstance(found, Demand)
+    return found
+
+
+@pytest.mark.parametrize("semantics", Semantics)
+@settings(max_examples=150, deadline=None)
+@given(data=st.data())
+def test_no_machine_that_could_serve_is_left_out(semantics: Semantics, data: st.DataObject):
+    rules = Rules(semantics)
+    fleet = Fleet(rules)
+    names = ["a", "b", "c"]
+    for name in names:
+        fleet.put(data.draw(devices(name)), {})
+    for number, wants in enumerate(data.draw(st.lists(PODS, max_size=6))):
+        asked = read(wants, rules)
+        candidates = fleet.candidates(asked)
+        for name in names:
+            answer = fleet.decide(asked, name)
+            if isinstance(answer, Failure):
+                continue
+            assert name in candidates
+            if name == candidates[0]:
+                fleet.hold(ObjectKey("default", str(number)), name, answer, asked.hints)
+
+
+def picture(fleet: Fleet) -> list[Any]:
+    """The rows in use, without where they stand."""
+    columns = fleet._columns
+    rows = np.flatnonzero(columns.owner >= 0)
+
+    def name(row: Any) -> tuple[int, ...]:
+        return (int(columns.kind[row]), int(columns.minor[row])) if row >= 0 else ()
+
+    return sorted(
+        (
+            fleet._names[columns.owner[row]],
+            name(row),
+            columns.total[row].tolist(),
+            columns.free[row].tolist(),
+            columns.reported[row].tolist(),
+            int(columns.vfs[row]),
+            bool(columns.held[row]),
+            bool(columns.closed[row]),
+            int(columns.numa[row]),
+            name(columns.pcie[row]),
+        )
+        for row in rows
+    )
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.data())
+def test_any_events_lead_to_what_a_fresh_listing_gives(data: st.DataObject):
+    rules = Rules()
+    fleet = Fleet(rules)
+    last: dict[str, Device] = {}
+    held: dict[ObjectKey, Any] = {}
+    for step in range(data.draw(st.integers(0, 8))):
+        name = data.draw(st.sampled_from(["a", "b", "c"]))
+        if data.draw(st.booleans()):
+            last[name] = data.draw(devices(name))
+            fleet.put(last[name], {})
+        else:
+            asked = read(data.draw(PODS), rules)
+            key = ObjectKey("default", str(step % 3))
+            fleet.release(key)
+            held.pop(key, None)
+            answer = fleet.decide(asked, name)
+            if not isinstance(answer, Failure):
+                fleet.hold(key, name, answer, asked.hints)
+                held[key] = (name, answer, asked.hints)
+    fresh = Fleet(rules)
+    for found in last.values():
+        fresh.put(found, {})
+    for key, (name, answer, said) in held.items():
+        fresh.hold(key, name, answer, said)
+    assert picture(fleet) == picture(fresh)
+
+
+def fleet_of(names: Sequence[str], *entries: Any) -> Fleet:
+    fleet = Fleet(Rules(scoring=None))
+    for name in names:
+        fleet.put(device(*entries, name=name), {})
+    return fleet
+
+
+def test_used_machines_are_not_looked_at():
+    fleet = fleet_of(["n1", "n2"], gpu(0), gpu(1))
+    both = demand(pod({"nvidia.com/gpu": 2}))
+    answer = fleet.decide(both, "n1")
+    assert not isinstance(answer, Failure)
+    fleet.hold(ObjectKey("default", "p"), "n1", answer, {})
+    assert fleet.candidates(both) == ["n2"]
+    fleet.release(ObjectKey("default", "p"))
+    assert fleet.candidates(both) == ["n1", "n2"]
+
+
+def test_without_its_object_a_machine_is_sick_until_it_returns():
+    fleet = fleet_of(["n"], gpu(0), gpu(1))
+    one = demand(pod({"nvidia.com/gpu": 1}))
+    answer = fleet.decide(one, "n")
+    assert not isinstance(answer, Failure)
+    fleet.hold(ObjectKey("default", "p"), "n", answer, {})
+    fleet.remove("n")
+    fleet.remove("never seen")
+    assert fleet.candidates(one) == []
+    assert minors(fleet.decide(one, "n")) == "insufficient-devices:gpu"
+    fleet.put(device(gpu(0), gpu(1), name="n"), {})
+    assert minors(fleet.decide(one, "n")) == {"gpu": [1]}
+
+
+def test_a_node_of_which_nothing_is_known_is_let_through():
+    assert fleet_of([]).decide(demand(pod({"rdma": 1})), "n") == {}
+
+
+def test_what_is_held_where_nothing_is_described_is_kept():
+    fleet = fleet_of([])
+    key = ObjectKey("default", "p")
+    answer = fleet_of(["n"], gpu(0)).decide(demand(pod({"nvidia.com/gpu": 1})), "n")
+    assert not isinstance(answer, Failure)
+    fleet.hold(key, "n", answer, {})
+    one = demand(pod({"nvidia.com/gpu": 1}))
+    assert minors(fleet.decide(one, "n")) == "no-devices-of-type:gpu"
+    fleet.put(device(gpu(0), gpu(1), name="n"), {})
+    assert minors(fleet.decide(one, "n")) == {"gpu": [1]}
+
+
+def test_a_restart_keeps_exclusive_switches_closed():
+    spots = [(0, "0"), (0, "0"), (0, "1")]
+    fleet = fleet_of(["n"], *(nic(i, spot) for i, spot in enumerate(spots)))
+    alone = demand(pod({"rdma": 1}, hint={"rdma": {"exclusivePolicy": "PCIeLevel"}}))
+    answer = fleet.decide(alone, "n")
+    assert not isinstance(answer, Failure)
+    fleet.hold(ObjectKey("default", "p"), "n", answer, alone.hints)
+    assert minors(fleet.decide(demand(pod({"rdma": 1})), "n")) == {"rdma": [2]}
+    assert fleet.candidates(demand(pod({"rdma": 200}))) == []
