@@ -11,10 +11,11 @@ from typing import Any
 import click
 
 from reconciler import logs
-from reconciler.cli.inputs import files_option, report_refused
+from reconciler.cli.inputs import files_option, report_refused, report_warnings
 from reconciler.embedded import ApiServer, run_controllers, serve
 from reconciler.errors import Rejected
 from reconciler.manifests.documents import Refusal, documents
+from reconciler.manifests.served import as_served
 
 BAD_INPUT = 1
 
@@ -41,7 +42,9 @@ def apiserver(port: int, host: str, with_controllers: bool, files: tuple[str, ..
     report_refused(refused)
     if refused:
         sys.exit(BAD_INPUT)
-    raws = [dict(document.raw) for document in found if not isinstance(document, Refusal)]
+    warnings: list[str] = []
+    raws = as_served((d.raw for d in found if not isinstance(d, Refusal)), warnings.append)
+    report_warnings(warnings)
     failures: list[str] = []
     try:
         asyncio.run(_serve(raws, host, port, with_controllers))

@@ -11,11 +11,12 @@ from typing import Any
 import click
 
 from reconciler import app, logs
-from reconciler.cli.inputs import files_option, group_mode_option, report_refused
+from reconciler.cli.inputs import files_option, group_mode_option, report_refused, report_warnings
 from reconciler.cluster.http import connect
 from reconciler.embedded import ApiServer, run_controllers, serve
 from reconciler.errors import ReconcilerError, Rejected
 from reconciler.manifests.documents import Refusal, documents
+from reconciler.manifests.served import as_served
 from reconciler.settings import Settings, load
 
 CANNOT_START = 1
@@ -79,7 +80,9 @@ def run(config: Path | None, files: tuple[str, ...], **flags: Any) -> None:
     report_refused(refused)
     if refused:
         sys.exit(CANNOT_START)
-    raws = [dict(document.raw) for document in found if not isinstance(document, Refusal)]
+    warnings: list[str] = []
+    raws = as_served((d.raw for d in found if not isinstance(d, Refusal)), warnings.append)
+    report_warnings(warnings)
     failures: list[BaseException] = []
     try:
         asyncio.run(_run(settings, raws))

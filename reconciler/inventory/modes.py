@@ -80,7 +80,11 @@ def explain(excluded: Rows, world: Snapshot) -> str:
     count = int(np.count_nonzero(nodes >= 0))
     where = f" on {count} node{'' if count == 1 else 's'}" if count else ""
     looked_at = excluded[:: max(len(excluded) // LOOKED_AT, 1)][:LOOKED_AT]
-    why = dict.fromkeys(text for row in looked_at.tolist() for text in _why(world, exclusion, row))
+    why: dict[str, None] = {}
+    for text in (text for row in looked_at.tolist() for text in _why(world, exclusion, row)):
+        why[text] = None
+        if len(why) > MOST_NAMED:
+            break
     named = "; ".join(list(why)[:MOST_NAMED])
     more = "; and others" if len(why) > MOST_NAMED or len(excluded) > len(looked_at) else ""
     return f"{len(excluded)} device{'' if len(excluded) == 1 else 's'}{where}: {named}{more}"
