@@ -15,16 +15,19 @@ def unused(total: Amounts, used: Amounts) -> Amounts:
     return np.maximum(total - used, 0)
 
 
-def share_fits(free: Amounts, reported: Mask, wanted: Amounts) -> Mask:
+def share_fits(free: Amounts, reported: Mask, some: Mask, wanted: Amounts) -> Mask:
     """Things that could give a share, each judged on its own.
 
-    free     (R, K)
+    free     (R, K)  fastest where each column lies in one piece
     reported (R, K)  whether the thing has such a column at all; if not, it is not checked
+    some     (R,)    whether anything at all is free; a thing of which nothing is gives no share
     wanted   (K,)    zero is met by anything
-    ->       (R,)    a thing of which nothing at all is free gives no share, however small
+    ->       (R,)
     """
-    met = np.all((free >= wanted) | ~reported, axis=1)
-    return np.logical_and(met, np.any(free > 0, axis=1))
+    ok = some.copy()
+    for k in np.flatnonzero(wanted):
+        ok &= (free[:, k] >= wanted[k]) | ~reported[:, k]
+    return ok
 
 
 def enough(ok: Mask, owners: Rows, needed: Amounts) -> Mask:

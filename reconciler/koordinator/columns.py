@@ -44,6 +44,8 @@ class Columns:
         self.total: Amounts = np.zeros((0, WIDTH), dtype=np.int64)
         """Nothing for devices that are not healthy."""
         self.free: Amounts = np.zeros((0, WIDTH), dtype=np.int64)
+        self.some: Mask = np.zeros(0, dtype=np.bool_)
+        """Anything at all is free."""
         self.reported: Mask = np.zeros((0, WIDTH), dtype=np.bool_)
         self.health: Mask = np.zeros(0, dtype=np.bool_)
         self.label: Codes = np.zeros(0, dtype=np.int32)
@@ -95,6 +97,7 @@ class Columns:
                 for vf in group.vfs
             )
         self.free[block] = unused(self.total[block], used)
+        self.some[block] = (self.free[block] > 0).any(axis=1)
 
     def forget(self, number: int) -> None:
         """Take a machine's rows out of use."""
@@ -142,6 +145,7 @@ def amounts(shares: Shares) -> Amounts:
 
 
 def _resized(array: NDArray[np.generic], size: int, blank: int) -> NDArray[np.generic]:
-    larger = np.full((size, *array.shape[1:]), blank, dtype=array.dtype)
+    # Columns in one piece: a pass over all rows reads only the few that are asked for.
+    larger = np.full((size, *array.shape[1:]), blank, dtype=array.dtype, order="F")
     larger[: len(array)] = array
     return larger

@@ -3,7 +3,7 @@
 import numpy as np
 
 from kernels.shares import enough, group_held, share_fits
-from kernels.types import Amounts, Mask, Rows
+from kernels.types import Amounts, Mask
 from reconciler.koordinator.annotations import DEVICE_LEVEL, PCIE_LEVEL
 from reconciler.koordinator.columns import Columns, amounts
 from reconciler.koordinator.demand import Demand
@@ -21,47 +21,43 @@ def feasible(columns: Columns, demand: Demand, lenient: Mask, planned: Mask, *, 
     """
     result = np.ones(len(lenient), dtype=np.bool_)
     for kind in demand.requests:
-        rows = np.flatnonzero((columns.kind == TYPES.index(kind)) & (columns.owner >= 0))
-        matching = _matching(columns, demand, kind, rows)
+        matching = _matching(columns, demand, kind)
         wanted = asked(demand, kind, upstream=upstream)
-        owners = columns.owner[rows]
         if wanted.of_all:
-            counted = matching & (columns.health[rows] | upstream)
-            needed: Amounts = np.maximum(np.bincount(owners[counted], minlength=len(lenient)), 1)
+            counted = matching & (columns.health | upstream)
+            needed: Amounts = np.maximum(np.bincount(columns.owner[counted], minlength=len(lenient)), 1)
         else:
             needed = np.full(len(lenient), min(wanted.instance.count, LIMIT), dtype=np.int64)
-        usable = matching & _open(columns, demand, kind, rows, upstream=upstream)
-        free, reported = columns.free[rows], columns.reported[rows]
-        fitting = usable & share_fits(free, reported, amounts(wanted.instance.each))
-        serves = enough(fitting, owners, needed)
+        usable = matching & _open(columns, demand, kind, upstream=upstream)
+        each = amounts(wanted.instance.each)
+        fitting = usable & share_fits(columns.free, columns.reported, columns.some, each)
+        serves = enough(fitting, columns.owner, needed)
         if kind == GPU and upstream and not wanted.instance.shared:
-            nothing = np.zeros(free.shape[1], dtype=np.int64)
-            partitions = enough(usable & share_fits(free, reported, nothing), owners, np.ones_like(needed))
-            serves |= lenient & partitions
+            serves |= lenient & enough(usable & columns.some, columns.owner, np.ones_like(needed))
         if demand.primary and kind != demand.primary:
             serves |= planned
         result &= serves
     return result
 
 
-def _matching(columns: Columns, demand: Demand, kind: str, rows: Rows) -> Mask:
+def _matching(columns: Columns, demand: Demand, kind: str) -> Mask:
+    """Devices of a type that the hint's selector matches."""
+    mine: Mask = (columns.kind == TYPES.index(kind)) & (columns.owner >= 0)
     selector = demand.hint(kind).selector
-    if selector is None:
-        return np.ones(len(rows), dtype=np.bool_)
-    return columns.labels.matching(selector)[columns.label[rows]]
+    return mine if selector is None else mine & columns.labels.matching(selector)[columns.label]
 
 
-def _open(columns: Columns, demand: Demand, kind: str, rows: Rows, *, upstream: bool) -> Mask:
+def _open(columns: Columns, demand: Demand, kind: str, *, upstream: bool) -> Mask:
     """Devices with a virtual function left, if one is needed, from which nobody keeps the pod out."""
     hint = demand.hint(kind)
-    is_open = np.ones(len(rows), dtype=np.bool_)
+    is_open = np.ones(len(columns.owner), dtype=np.bool_)
     if hint.vf_selector is not None:
-        is_open &= columns.vfs[rows] > 0
+        is_open &= columns.vfs > 0
     if upstream:
         return is_open
-    is_open &= ~columns.closed[rows]
+    is_open &= ~columns.closed
     if hint.exclusive_policy == DEVICE_LEVEL:
-        is_open &= ~columns.held[rows]
+        is_open &= ~columns.held
     elif hint.exclusive_policy == PCIE_LEVEL:
-        is_open &= ~group_held(columns.held, columns.pcie, len(columns.pcie))[rows]
+        is_open &= ~group_held(columns.held, columns.pcie, len(columns.pcie))
     return is_open

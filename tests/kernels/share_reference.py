@@ -15,14 +15,11 @@ def unused(total: Table, used: Table) -> list[list[int]]:
     return found
 
 
-def share_fits(free: Table, reported: Sequence[Flags], wanted: Row) -> list[bool]:
+def share_fits(free: Table, reported: Sequence[Flags], some: Flags, wanted: Row) -> list[bool]:
     """Whether something is free, and enough of all that is reported."""
     found = []
-    for there, known in zip(free, reported, strict=True):
-        fine = False
-        for amount in there:
-            if amount > 0:
-                fine = True
+    for there, known, any_free in zip(free, reported, some, strict=True):
+        fine = any_free
         for amount, is_known, asked in zip(there, known, wanted, strict=True):
             if is_known and asked > amount:
                 fine = False

@@ -30,9 +30,11 @@ def test_share_fits_matches_the_reference(case: tuple[int, list[list[list[int]]]
     width, (free, known) = case
     wanted = data.draw(st.lists(AMOUNT, min_size=width, max_size=width))
     reported = [[bool(n) for n in row] for row in known]
+    some = data.draw(st.lists(st.booleans(), min_size=len(free), max_size=len(free)))
     flags = np.array(reported, dtype=np.bool_).reshape(len(free), width)
-    found = untouched(share_fits, amounts(free, width), flags, np.array(wanted, dtype=np.int64))
-    assert found.tolist() == reference.share_fits(free, reported, wanted)
+    asked = np.array(wanted, dtype=np.int64)
+    found = untouched(share_fits, amounts(free, width), flags, np.array(some, dtype=np.bool_), asked)
+    assert found.tolist() == reference.share_fits(free, reported, some, wanted)
 
 
 @given(
