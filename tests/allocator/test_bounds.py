@@ -159,6 +159,11 @@ EQUALS = {
         [claim("c", request("r1", capacity={"mem": "1"}), request("r2", capacity={"mem": "4"}))],
         {"held": [held("h", hold("B", shareID="x", consumedCapacity={"mem": "2"}))]},
     ),
+    "what was consumed on the way": Case(
+        ["r1=A r2=B r3=A r4=B"],
+        local(*SHARED),
+        [claim("c", *(request(f"r{n}", capacity={"mem": m}) for n, m in enumerate("1133", 1)))],
+    ),
     "an error for a later request": Case(
         Reason.CEL_RUNTIME,
         local(*devices("A", "B")),

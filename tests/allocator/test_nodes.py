@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from reconciler.allocator.nodes import allocate
 from reconciler.allocator.onenode import Found, NotFound
 from reconciler.inventory.store import Store
+from reconciler.objects.changes import Removed
+from reconciler.objects.meta import ObjectKey
 from reconciler.objects.plan import Granted, Plan, Reason, Unsatisfied
 from tests.allocator.checker import problems
 from tests.allocator.strategies import contests, worlds
@@ -20,6 +22,7 @@ from tests.builders import (
     claim,
     counter_slice,
     device,
+    device_class,
     devices,
     first_of,
     gpu_slice,
@@ -200,6 +203,21 @@ class History:
     def free(self, name: str) -> None:
         for plan in self.granted.pop(name):
             self.warm.forget(plan)
+
+
+@pytest.mark.parametrize("place", [{"allNodes": True}, {"nodeName": "a"}], ids=["no node", "one node"])
+def test_a_device_that_is_freed_is_found_again(place: Object):
+    """It was counted while it was held."""
+    picture = store(
+        *NODES,
+        device_class(),
+        resource_slice("s", devices("A"), **place),
+        held("h", hold("A")),
+    )
+    wanted = World((), [claim("c", request())]).wanted()
+    assert isinstance(allocate(wanted, picture.snapshot()), Unsatisfied)
+    picture.apply(Removed("ResourceClaim", ObjectKey("default", "h")))
+    assert isinstance(allocate(wanted, picture.snapshot()), Granted)
 
 
 @examples(60)
