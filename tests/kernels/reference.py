@@ -80,3 +80,60 @@ def common(codes: Row, groups: Row, size: int) -> list[int]:
     """The one code of each group, -1 where there is none or more than one."""
     members = [{code for code, group in zip(codes, groups, strict=True) if group == g} for g in range(size)]
     return [next(iter(found)) if len(found) == 1 else -1 for found in members]
+
+
+Names = Sequence[Sequence[frozenset[int]]]
+"""What each device has in each of the scopes that it is in."""
+
+
+def shared_by_all(size: int, scopes: Table, names: Names) -> list[set[int] | None]:
+    """The names that all in a scope have; None where nobody is."""
+    found: list[set[int] | None] = [None] * size
+    for places, sets in zip(scopes, names, strict=True):
+        for scope, declared in zip(places, sets, strict=True):
+            if scope >= 0:
+                before = found[scope]
+                found[scope] = set(declared) if before is None else before & declared
+    return found
+
+
+def joins(common: Sequence[set[int] | None], scopes: Table, names: Names) -> list[bool]:
+    """Whether each device has a name in common with all in each of its scopes."""
+    return [
+        all(
+            scope < 0 or bool(declared if common[scope] is None else declared & common[scope])
+            for scope, declared in zip(places, sets, strict=True)
+        )
+        for places, sets in zip(scopes, names, strict=True)
+    ]
+
+
+def counted(size: int, marks: int, scopes: Table, names: Names) -> list[list[int]]:
+    """How often each mark occurs in each scope."""
+    found = [[0] * marks for _ in range(size)]
+    for places, sets in zip(scopes, names, strict=True):
+        for scope, declared in zip(places, sets, strict=True):
+            for mark in declared if scope >= 0 else ():
+                found[scope][mark] += 1
+    return found
+
+
+def beside(one: int, scopes: Table, asks: Names, meets: Names) -> list[bool]:
+    """Whether each device goes with one of them in every scope that they share, and that one with it."""
+    answers = []
+    for other in range(len(scopes)):
+        fine = True
+        for k, scope in enumerate(scopes[one]):
+            for j, same in enumerate(scopes[other]):
+                if scope == same >= 0 and other != one:
+                    fine &= asks[one][k] <= meets[other][j] and asks[other][j] <= meets[one][k]
+        answers.append(fine)
+    return answers
+
+
+def tolerated(scopes: Table, asks: Names, meets: Names, held: Sequence[bool]) -> list[bool]:
+    """Whether each device goes with every other one that is held."""
+    going = [beside(one, scopes, asks, meets) for one in range(len(scopes))]
+    return [
+        all(going[one][other] or not held[one] for one in range(len(scopes))) for other in range(len(scopes))
+    ]
