@@ -53,7 +53,7 @@ def convert(files: tuple[str, ...], output: str, rename_map: TextIO | None) -> N
     rest is written all the same), 2 for wrong usage.
     """
     bundle = read_bundle(files, sys.stdin.buffer)
-    result = converted(_in_order(bundle), _against)
+    result = converted(_in_order(bundle), objections)
     report_warnings(bundle.warnings)
     report_refused(bundle.refused)
     report_ignored(bundle.ignored)
@@ -76,7 +76,7 @@ def _in_order(bundle: Bundle) -> list[Any]:
     return [entry.raw for entry in sorted(entries, key=lambda entry: entry.number)]
 
 
-def _against(obj: dict[str, Any]) -> list[str]:
+def objections(obj: dict[str, Any]) -> list[str]:
     """What the rules of the embedded API server hold against an object."""
     kind = _KINDS[obj["kind"]]
     copied = copy.deepcopy(obj)

@@ -1,12 +1,13 @@
 """How many slices a pool needs, and names for them that keep the order in which devices are tried."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 from reconciler.convert.counters import MAX_COUNTERS, CounterSet
-from reconciler.convert.names import as_subdomain, is_subdomain
+from reconciler.convert.names import as_subdomain
 from reconciler.legacy.shapes import Raw, mapping
+from reconciler.legacy.spelling import is_subdomain
 
 MAX_DEVICES = 128
 MAX_LARGE_DEVICES = 64
@@ -61,17 +62,17 @@ def _is_large(device: Raw) -> bool:
     )
 
 
-def names(found: Sequence[Part], originals: Sequence[str], taken: Iterable[str]) -> list[str]:
-    """A name for each part, none of which is in `taken`. Devices stay in their order: slices sort by name.
+def names(found: Sequence[Part], originals: Sequence[str], taken: Collection[str]) -> list[str]:
+    """A name for each part, none of another slice in `taken`. Devices keep their order: slices sort by name.
 
     Each slice keeps its name for its first devices, if that keeps the order. Otherwise all are numbered.
     """
-    used = set(taken)
+    own = set(originals)
     for scheme in _schemes(found, originals):
         in_order = [name.encode() for name, part in zip(scheme, found, strict=True) if part.devices]
         if (
             len(set(scheme)) == len(scheme)
-            and used.isdisjoint(scheme)
+            and all(name in own or name not in taken for name in scheme)
             and all(is_subdomain(name) for name in scheme)
             and all(one < other for one, other in pairwise(in_order))
         ):

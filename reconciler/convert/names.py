@@ -4,13 +4,8 @@ import re
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-MAX_LABEL = 63
-MAX_IDENTIFIER = 32
-MAX_SUBDOMAIN = 253
+from reconciler.legacy.spelling import MAX_IDENTIFIER, MAX_LABEL, MAX_SUBDOMAIN, is_key
 
-_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
-_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[a-z])(?=[0-9])")
 
 
@@ -26,22 +21,6 @@ class Rename(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.kind} {self.before} of {self.where} is now {self.after}"
-
-
-def is_label(text: str) -> bool:
-    """V-1."""
-    return len(text) <= MAX_LABEL and _LABEL.fullmatch(text) is not None
-
-
-def is_subdomain(text: str) -> bool:
-    """V-1."""
-    return len(text) <= MAX_SUBDOMAIN and _SUBDOMAIN.fullmatch(text) is not None
-
-
-def is_key(text: str) -> bool:
-    """Whether the part of an attribute's or capacity's name behind the domain is valid (V-4)."""
-    name = text.rpartition("/")[2]
-    return len(name) <= MAX_IDENTIFIER and _IDENTIFIER.fullmatch(name) is not None
 
 
 def as_label(text: str, limit: int = MAX_LABEL) -> str:

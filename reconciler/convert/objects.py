@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from reconciler.convert.fields import SPECS, known
-from reconciler.convert.names import MAX_IDENTIFIER, Rename, as_key, is_key, valid_names
+from reconciler.convert.names import Rename, as_key, valid_names
 from reconciler.convert.pools import KEPT_METADATA, Keys, NewPool, OldPool
 from reconciler.errors import Rejected
 from reconciler.legacy.shapes import Raw, mapping, mappings
+from reconciler.legacy.spelling import MAX_IDENTIFIER, is_key
 
 Check = Callable[[dict[str, Any]], Sequence[str]]
 """What a server would hold against an object"""
@@ -112,13 +113,12 @@ def _converted_pools(raws: Sequence[Raw], keys: Mapping[str, Keys], check: Check
             ).append(at)
     result = _Pools()
     own = {at: str(raws[at]["metadata"]["name"]) for members in groups.values() for at in members}
-    written: set[str] = set()
+    taken = set(own.values())
     for (driver, pool, _), members in groups.items():
         ordered = sorted(members, key=lambda at: own[at].encode())
-        taken = written | {name for at, name in own.items() if at not in members}
         new = _checked(OldPool([raws[at] for at in ordered], keys[driver]), taken, check, result)
         if new is not None:
-            written |= {made["metadata"]["name"] for made in new.slices}
+            taken |= {made["metadata"]["name"] for made in new.slices}
             result.slices[members[0]] = list(new.slices)
             result.renames += new.renames
             result.notes += new.notes

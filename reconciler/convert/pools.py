@@ -7,10 +7,11 @@ from typing import Any
 
 from reconciler.convert.counters import CounterSet, fitted
 from reconciler.convert.layout import Part, names, parts
-from reconciler.convert.names import MAX_LABEL, Rename, as_label, is_label, valid_names
+from reconciler.convert.names import Rename, as_label, valid_names
 from reconciler.errors import Rejected
 from reconciler.legacy.extensions import ANNOTATION, annotated
 from reconciler.legacy.shapes import Raw, mapping, mappings
+from reconciler.legacy.spelling import MAX_LABEL, is_label
 
 API_VERSION = "resource.k8s.io/v1"
 
@@ -66,7 +67,7 @@ class OldPool:
         ]
 
     def converted(self, taken: set[str]) -> NewPool:
-        """The new slices; `taken` holds the names of other slices. Raises Rejected if there can be none."""
+        """The new slices; `taken` holds the names of all slices. Raises Rejected if there can be none."""
         self._check()
         everything = [device for devices in self.devices.values() for device in devices]
         wanted = self.slices[0]["spec"]["pool"].get("resourceSliceCount")
@@ -114,7 +115,7 @@ class OldPool:
         spec = raw["spec"]
         target = next(target for target in TARGETS if spec.get(target))
         pool = {**spec["pool"], "resourceSliceCount": spec["pool"]["resourceSliceCount"] + more}
-        pool.setdefault("generation", 0)
+        pool["generation"] = pool.get("generation") or 0
         made: dict[str, Any] = {"driver": spec["driver"], "pool": pool, target: spec[target]}
         if part.sets:
             made["sharedCounters"] = [

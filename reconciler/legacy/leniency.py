@@ -3,18 +3,25 @@
 An API server refuses or drops these. So they are put right only where warnings can be given.
 """
 
+import json
 from collections.abc import Callable, Mapping
 from typing import Any
+from zlib import crc32
 
 from reconciler.legacy.shapes import Raw, mapping, mappings
 
 Warn = Callable[[str], None]
 
 _KINDS: dict[type, str] = {bool: "bool", int: "int", str: "string"}
+_NAMED = ("ResourceSlice", "DeviceClass", "ResourceClaim", "ResourceClaimTemplate")
+_WITH_BASIC = ("v1beta1", "v1alpha3")
+_FLAT = {"attributes", "capacity", "consumesCounters"}
 
 
 def put_right(raw: Raw, warn: Warn) -> Raw:
     """The object with what is clear enough put right; `warn` is told in one line each."""
+    if raw["kind"] in _NAMED:
+        raw = _with_name(raw, warn)
     match raw["kind"]:
         case "ResourceClaim":
             return _claim(raw, warn)
@@ -23,8 +30,28 @@ def put_right(raw: Raw, warn: Warn) -> Raw:
         case "DeviceClass" if isinstance(raw.get("spec"), Mapping):
             return {**raw, "spec": _selectors(raw["spec"], warn, "spec")}
         case "ResourceSlice" if isinstance(raw.get("spec"), Mapping):
-            return {**raw, "spec": _attributes(raw["spec"], warn)}
+            return {**raw, "spec": _devices(_with_pool(raw, warn), raw["apiVersion"], warn)}
     return raw
+
+
+def _with_name(raw: Raw, warn: Warn) -> Raw:
+    """Documents show parts of objects; what they leave out first is the name."""
+    metadata = raw.get("metadata")
+    if not isinstance(metadata, Mapping) or "name" in metadata or metadata.get("generateName"):
+        return raw
+    name = f"unnamed-{crc32(json.dumps(raw, default=str).encode()):08x}"
+    warn(f"metadata.name: is missing; called {name} here")
+    return {**raw, "metadata": {**metadata, "name": name}}
+
+
+def _with_pool(raw: Raw, warn: Warn) -> Raw:
+    """The spec of a slice, in a pool of its own if it says nothing about pools."""
+    spec: Raw = raw["spec"]
+    if spec.get("pool") is not None:
+        return spec
+    name = spec.get("nodeName") or mapping(raw.get("metadata")).get("name")
+    warn(f"spec.pool: is missing; taken for the only slice of a pool {name}")
+    return {**spec, "pool": {"name": name, "generation": 0, "resourceSliceCount": 1}}
 
 
 def _claim(raw: Raw, warn: Warn) -> Raw:
@@ -80,18 +107,29 @@ def _selectors(holder: Raw, warn: Warn, path: str) -> Raw:
     return {**holder, "selectors": selectors}
 
 
-def _attributes(spec: Raw, warn: Warn) -> Raw:
-    """The spec with attributes that are plain values given the type that they have."""
+def _devices(spec: Raw, version: str, warn: Warn) -> Raw:
     if not isinstance(spec.get("devices"), list):
         return spec
-    return {**spec, "devices": [_device(device, warn, at) for at, device in enumerate(spec["devices"])]}
+    devices: list[Any] = []
+    for number, device in enumerate(spec["devices"]):
+        where = f"spec.devices[{number}]"
+        if isinstance(device, Mapping) and "name" not in device:
+            warn(f"{where}.name: is missing; the device is left out")
+        elif isinstance(device, Mapping) and version.endswith(_WITH_BASIC) and _FLAT & device.keys():
+            warn(f"{where}: its fields belong under `basic` in {version}; read as if they were")
+            rest = {key: value for key, value in device.items() if key != "name"}
+            devices.append({"name": device["name"], "basic": _attributes(rest, warn, f"{where}.basic")})
+        else:
+            devices.append(_attributes(device, warn, where))
+    return {**spec, "devices": devices}
 
 
-def _device(device: Any, warn: Warn, number: int) -> Any:
+def _attributes(device: Any, warn: Warn, where: str) -> Any:
+    """A device with attributes that are plain values given the type that they have."""
     attributes = mapping(mapping(device).get("attributes"))
     bare = [key for key, value in attributes.items() if type(value) in _KINDS]
     if not bare:
         return device
-    warn(f"spec.devices[{number}].attributes.{bare[0]}: must be an object; taken for a typed value")
+    warn(f"{where}.attributes.{bare[0]}: must be an object; taken for a typed value")
     typed = {key: {_KINDS[type(value)]: value} if key in bare else value for key, value in attributes.items()}
     return {**device, "attributes": typed}

@@ -11,7 +11,9 @@ from reconciler.legacy import composite, mixins, v1beta1, versions
 from reconciler.legacy.amounts import spelled_out
 from reconciler.legacy.extensions import extended
 from reconciler.legacy.leniency import put_right
+from reconciler.legacy.shapes import mapping
 from reconciler.legacy.slips import refuse_slips
+from reconciler.legacy.spelling import invalid_names
 from reconciler.objects.claims import DeviceClass, ResourceClaim, ResourceClaimTemplate
 from reconciler.objects.core import Node, Pod
 from reconciler.objects.meta import ApiObject
@@ -80,6 +82,8 @@ def to_v1(raw: Mapping[str, Any], warnings: list[str] | None = None) -> Mapping[
     match kind:
         case "ResourceSlice":
             raw = extended(_slice_to_v1(raw, subject, warnings), subject)
+            if warnings is not None:
+                warnings += [f"{subject}: {line}" for line in invalid_names(mapping(raw.get("spec")))]
         case "ResourceClaim" | "ResourceClaimTemplate" if given in _INLINE:
             convert = v1beta1.claim_to_v1 if kind == "ResourceClaim" else v1beta1.template_to_v1
             raw = convert(raw, subject)

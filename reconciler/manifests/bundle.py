@@ -96,6 +96,8 @@ def _enter(known: dict[ObjectKey, Entry], entry: Entry) -> None:
 def _placed(raw: Mapping[str, Any]) -> Mapping[str, Any]:
     """With the namespace that the object would get: `default` where it needs one, none where it has none."""
     metadata = raw.get("metadata")
+    if metadata is None:
+        metadata = {}
     if not isinstance(metadata, Mapping):
         return raw
     placed = {key: value for key, value in metadata.items() if key != "namespace"}

@@ -2,15 +2,8 @@
 
 import pytest
 
-from reconciler.convert.names import (
-    MAX_IDENTIFIER,
-    MAX_LABEL,
-    as_key,
-    as_label,
-    is_key,
-    is_label,
-    valid_names,
-)
+from reconciler.convert.names import as_key, as_label, valid_names
+from reconciler.legacy.spelling import MAX_IDENTIFIER, MAX_LABEL, is_key, is_label
 from tests.builders import claim, device, held, hold, request, resource_slice, selectors, taint, taint_rule
 from tests.convert.worlds import conversion
 
