@@ -34,7 +34,11 @@ _ON_SINCE = {
     TAINTS: 36,
     FRACTIONAL_RANGE: 37,
 }
-"""Gate -> minor release of Kubernetes 1 in which it is on by default."""
+"""Gate -> minor release of Kubernetes 1 in which it is on by default.
+
+Not DRADeviceCompatibilityGroups: groups are not written, and are read from an annotation where the server
+drops the field.
+"""
 
 
 async def missing_gates(client: Client, served: Served) -> frozenset[str]:

@@ -10,6 +10,7 @@ from reconciler.objects.semantics import (
     TAINTS,
     Semantics,
     with_gates,
+    with_group_modes,
 )
 
 
@@ -45,3 +46,18 @@ def test_binding_conditions_need_two_gates(off: str):
 def test_only_the_older_release_is_old():
     assert Semantics("1.36").old
     assert not Semantics("1.37").old
+
+
+def test_group_modes_are_per_driver_with_a_default():
+    assert Semantics().group_mode("d") == "kep-5963"
+    rules = Semantics(group_modes=with_group_modes(["d=pairwise", "*=pairwise", "e=kep-5963"]))
+    assert [rules.group_mode(driver) for driver in "def"] == ["pairwise", "kep-5963", "pairwise"]
+    assert hash(rules) == hash(
+        Semantics(group_modes=with_group_modes(["e=kep-5963", "d=pairwise", "*=pairwise"]))
+    )
+
+
+@pytest.mark.parametrize("text", ["pairwise", "=pairwise", "d=", "d=none"])
+def test_a_group_mode_that_is_not_known_is_rejected(text: str):
+    with pytest.raises(Rejected, match="DRIVER=kep-5963"):
+        with_group_modes([text])

@@ -72,3 +72,18 @@ def test_every_setting_explains_itself():
     for field, after in pairwise(declared.body):
         if isinstance(field, ast.AnnAssign):
             assert isinstance(after, ast.Expr), ast.unparse(field)
+
+
+@pytest.mark.parametrize("given", [["a=pairwise", "*=kep-5963"], "a=pairwise, *=kep-5963"])
+def test_group_modes_are_pairs(given: object):
+    assert load({"group_modes": given}, None).group_modes == {"a": "pairwise", "*": "kep-5963"}
+
+
+def test_group_modes_come_from_the_environment(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("DRA_RECONCILER_GROUP_MODES", "a=pairwise")
+    assert load({}, None).group_modes == {"a": "pairwise"}
+
+
+def test_a_group_mode_that_is_not_known_is_refused():
+    with pytest.raises(Rejected, match="group_modes"):
+        load({"group_modes": ["a=none"]}, None)
