@@ -148,5 +148,6 @@ def _together(asked: Asked, counts: Sequence[RequestCount]) -> tuple[Reason, str
         )
     if len(counts) == 1:
         left, wanted = counts[0].gates[-1].left, _amount(counts[0].wanted)
-        return Reason.NO_NODE, f"{names} wants {wanted}: {left} would do, but no node reaches enough of them"
+        alone = f"{names} wants {wanted}: {left} would do one by one"
+        return Reason.TOGETHER, f"{alone}, but no node has enough of them that fit together"
     return Reason.TOGETHER, f"each of {names} could be met alone, but no node has devices for all of them"

@@ -58,8 +58,8 @@ def _pod_status(obj: Object, _now: datetime) -> str:
 
 
 def _node_status(obj: Object, _now: datetime) -> str:
-    conditions = obj.get("status", {}).get("conditions", ())
-    ready = next((c.get("status") for c in conditions if c.get("type") == "Ready"), None)
+    conditions = (obj.get("status") or {}).get("conditions") or ()
+    ready = next((c.get("status") for c in conditions if c and c.get("type") == "Ready"), None)
     state = {"True": "Ready", None: "Unknown"}.get(ready, "NotReady")
     return f"{state},SchedulingDisabled" if obj.get("spec", {}).get("unschedulable") else state
 

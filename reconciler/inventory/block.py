@@ -44,6 +44,8 @@ class Block:
     draws: Codes
     """(n, k) what it draws there, coded"""
 
+    selector: int
+    """The selector of the slice itself, coded; -1 if it has none"""
     waits: bool
     """Whether a device has binding conditions (POOL-14)"""
 
@@ -94,6 +96,7 @@ def build(source: ResourceSlice, words: Lexicon, rules: Semantics) -> Block:
         binds=np.array([d.binds_to_node is True for d in devices], dtype=np.bool_),
         sets=sets,
         draws=draws,
+        selector=words.selectors.code(spec.node_selector) if spec.node_selector is not None else -1,
         waits=any(device.binding_conditions for device in devices),
     )
 

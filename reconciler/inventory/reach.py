@@ -8,7 +8,6 @@ import numpy as np
 from kernels.types import Codes, Mask
 from reconciler.inventory.block import Block
 from reconciler.inventory.vocabulary import Lexicon
-from reconciler.objects.nodeselector import NodeSelector
 from reconciler.objects.semantics import PARTITIONABLE_DEVICES, Semantics
 
 
@@ -26,13 +25,14 @@ class Reach:
     def __init__(self, node: NodeInfo, words: Lexicon) -> None:
         self.node = node
         self._words = words
-        self._answers: dict[NodeSelector, bool] = {}
+        self._answers: dict[int, bool] = {}
 
-    def selected_by(self, selector: NodeSelector) -> bool:
-        """Whether a selector matches the node. Raises Rejected if it cannot be read."""
-        if selector not in self._answers:
-            self._answers[selector] = selector.matches(self.node.name, self.node.labels)
-        return self._answers[selector]
+    def _selected_by(self, code: int) -> bool:
+        """Whether a selector, given by its code, matches the node. Raises Rejected if it cannot be read."""
+        if code not in self._answers:
+            selector = self._words.selectors.values[code]
+            self._answers[code] = selector.matches(self.node.name, self.node.labels)
+        return self._answers[code]
 
     def devices(self, block: Block) -> Mask:
         """(n,) the devices of a slice that the node reaches. Raises Rejected if a selector cannot be read."""
@@ -55,12 +55,12 @@ class Reach:
         if spec.all_nodes:
             return True
         if spec.node_selector is not None:
-            return self.selected_by(spec.node_selector)
+            return self._selected_by(block.selector)
         return bool(spec.per_device_node_selection) and bool(self.devices(block).any())
 
     def _selected(self, codes: Codes) -> Mask:
         hit = np.zeros(codes.shape, dtype=np.bool_)
         for code in np.unique(codes[codes >= 0]).tolist():
-            if self.selected_by(self._words.selectors.values[code]):
+            if self._selected_by(code):
                 hit |= codes == code
         return hit

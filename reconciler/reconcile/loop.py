@@ -129,6 +129,7 @@ class Reconciler:
             self._intake.put(unit, after=self._queue.failed(unit))
             return
         answer = self._decider.answer(asked, world)
+        del world  # while somebody holds it, every change of a hold copies the columns
         if isinstance(answer, Refusal):
             await self._refuse(unit, asked, answer)
             return
