@@ -13,7 +13,7 @@ _VERSIONS = {
     "DeviceClass": _CLAIMS,
     "DeviceTaintRule": ("v1", "v1beta2", "v1alpha3"),
 }
-"""Best first. ResourceClaims of v1alpha3 had another shape, which we do not read."""
+"""Best first. Claims of v1alpha3 are read from files alone: Kubernetes 1.31 does not take our answers."""
 
 _OPTIONAL = {"DeviceTaintRule"}
 _SMALL_PAGES = {"ResourceSlice": 50}

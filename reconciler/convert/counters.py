@@ -57,8 +57,8 @@ def fitted(sets: Sequence[CounterSet], devices: Sequence[Raw], *, complete: bool
             made += [counters for counters in joined if counters.counters]
             continue
         why = "" if complete else "slices of its pool are missing"
-        if any(draw.get("compatibilityGroups") for drawn in members.values() for draw in drawn):
-            why = "its counter sets exceed the limits, and compatibility groups go by counter set"
+        if any(_goes_by_set(device, draws) for device in devices if device["name"] in members):
+            why = "its counter sets exceed the limits, and what excludes what goes by counter set"
         if why:
             lost |= dict.fromkeys(members, why)
             continue
@@ -75,6 +75,12 @@ def fitted(sets: Sequence[CounterSet], devices: Sequence[Raw], *, complete: bool
         ]
         draws |= {device: list(_drawn(device, repacked)) for device in members}
     return Fitted(tuple(made), draws, lost)
+
+
+def _goes_by_set(device: Raw, draws: Mapping[str, Sequence[Raw]]) -> bool:
+    """Whether a device says beside which others of its counter sets it can be held."""
+    groups = any(draw.get("compatibilityGroups") for draw in draws[device["name"]])
+    return groups or device.get("compatibleOnlyWith") is not None
 
 
 def _joined(sets: Sequence[CounterSet], draws: Mapping[str, Sequence[Raw]]) -> list[list[CounterSet]]:

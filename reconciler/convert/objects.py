@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +10,7 @@ from reconciler.convert.fields import SPECS, known
 from reconciler.convert.names import Rename, as_key, valid_names
 from reconciler.convert.pools import KEPT_METADATA, Keys, NewPool, OldPool
 from reconciler.errors import Rejected
+from reconciler.legacy.extensions import STATED
 from reconciler.legacy.shapes import Raw, mapping, mappings
 from reconciler.legacy.spelling import MAX_IDENTIFIER, is_key
 
@@ -62,6 +63,8 @@ def converted(raws: Sequence[Raw], check: Check) -> Converted:
     for at, raw in enumerate(raws):
         if raw["kind"] == "ResourceSlice":
             objects += pools.slices.get(at, [])
+            stated = [device.get(STATED) for device in mappings(raw["spec"].get("devices"))]
+            notes += _naming(raw, [one for one in stated if one is not None], renamed)
             continue
         made, said = _other(raw, pools.devices, renamed)
         against = check(made) if raw["kind"] not in BESIDE else ()
@@ -156,14 +159,17 @@ def _other(
         return made, notes
     if raw["kind"] == "DeviceTaintRule":
         return _taint_rule(made, devices), notes
-    # Quotes and dots end a key in CEL, a slash or a quote in JSON.
-    text = json.dumps(mapping(made.get("spec")))
-    notes += [
-        f"{subject(raw)} names {old}, which is now {new}"
-        for old, new in keys.items()
-        if re.search(rf"(?<![\w-]){re.escape(old)}(?![\w-])", text)
-    ]
+    notes += _naming(raw, mapping(made.get("spec")), keys)
     return _claim(made, devices) if raw["kind"] == "ResourceClaim" else made, notes
+
+
+def _naming(raw: Raw, part: Any, keys: Mapping[str, str]) -> Iterator[str]:
+    """The renamed attributes and capacities that a part of an object names."""
+    text = json.dumps(part, ensure_ascii=False) if part else ""
+    for old, new in keys.items():
+        # Quotes and dots end a key in CEL, a slash or a quote in JSON.
+        if old in text and re.search(rf"(?<![\w-]){re.escape(old)}(?![\w-])", text):
+            yield f"{subject(raw)} names {old}, which is now {new}"
 
 
 def _taint_rule(made: dict[str, Any], devices: Mapping[tuple[str, str], Mapping[str, str]]) -> dict[str, Any]:

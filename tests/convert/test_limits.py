@@ -171,7 +171,7 @@ def test_groups_are_not_moved_to_other_sets():
     result = conversion(resource_slice("s", content, nodeName="n", sharedCounters=counter_sets(3)))
     assert result.problems == (
         "device d/p/a cannot be expressed: its counter sets exceed the limits, "
-        "and compatibility groups go by counter set",
+        "and what excludes what goes by counter set",
     )
 
 

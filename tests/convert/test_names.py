@@ -107,3 +107,18 @@ def test_a_driver_has_one_name_for_a_key_in_all_its_pools():
     made = {raw["metadata"]["name"]: raw for raw in conversion(RAW, other).objects}
     assert list(made["s"]["spec"]["devices"][0]["capacity"]) == ["copy_engines_2"]
     assert list(made["t"]["spec"]["devices"][0]["capacity"]) == ["copy_engines", "copy_engines_2"]
+
+
+def test_an_exclusion_that_names_a_renamed_key_is_told():
+    raw = resource_slice(
+        "s",
+        [
+            device(
+                "a",
+                {"pci-root": "r"},
+                compatibleOnlyWith={"expression": 'device.attributes["d"]["pci-root"] == "r"'},
+            )
+        ],
+        nodeName="n",
+    )
+    assert conversion(raw).notes == ("ResourceSlice s names pci-root, which is now pci_root",)
