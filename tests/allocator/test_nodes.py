@@ -114,6 +114,16 @@ def test_counters_of_a_device_of_which_shares_are_held_exclude_no_node():
     assert isinstance(decide(world), Granted)
 
 
+def test_a_node_with_exactly_what_tied_requests_draw_is_looked_at():
+    slices = [
+        resource_slice(
+            "s", [device(name, {"m": 1}, draws={"g": {"m": 2}}) for name in "AB"], slices=2, nodeName="a"
+        ),
+        counter_slice("t", {"g": {"m": 4}}, slices=2, nodeName="a"),
+    ]
+    assert where(slices, claim("c", request(count=2), constraints=[match("d/m")])) == "a"
+
+
 FAILS = selectors('device.attributes["d"].x == 1')
 
 
