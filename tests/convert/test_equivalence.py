@@ -25,7 +25,7 @@ def test_claims_get_the_same_devices_before_and_after(seed: int):
     before = pool_of(seed)
     result = conversion(*before)
     assert result.problems == ()
-    after = slices_of(result)
+    after = readable(slices_of(result))
     new_name = device_map(result)
     original = readable(before)
     rng = random.Random(-seed)

@@ -43,8 +43,8 @@ def slices_of(result: Converted) -> list[Object]:
 def pool_of(seed: int) -> list[Object]:
     """The slices of a pool: a tree, counters beside devices, or more counters and sets than the API takes."""
     rng = random.Random(seed)
-    shape = (_tree, _beside, _wide, _deep)[seed % 4]
-    count = 1 + seed % 3
+    shape = (_tree, _beside, _wide, _deep, _exclusive)[seed % 5]
+    count = 1 + seed // 5 % 3
     made = []
     for at in range(count):
         raw = shape(rng, f"{at}.x" if rng.random() < 0.5 else str(at))
@@ -113,6 +113,18 @@ def _deep(rng: random.Random, tag: str) -> Object:
     ]
     sets = [{"name": name, "counters": {"memory": {"value": str(rng.randint(1, 3))}}} for name in names]
     return _slice(devices=devices, sharedCounters=sets)
+
+
+def _exclusive(rng: random.Random, tag: str) -> Object:
+    """Devices in groups, or that say beside which others they can be held."""
+    raw = _beside(rng, tag)
+    for found in raw["spec"]["devices"]:
+        if rng.random() < 0.5:
+            found["consumesCounters"][0]["compatibilityGroups"] = rng.sample(["a", "b", "c"], 2)
+        elif rng.random() < 0.5:
+            half = rng.randint(0, 1)
+            found["compatibleOnlyWith"] = {"expression": f'device.attributes["{DRIVER}"].half == {half}'}
+    return raw
 
 
 def _drawing(rng: random.Random, name: str, sets: Mapping[str, Sequence[str]]) -> Object:
