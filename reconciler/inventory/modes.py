@@ -68,7 +68,17 @@ def modes(world: Snapshot) -> list[Mode]:
 
 def conflicts(world: Snapshot) -> list[str]:
     """Devices that are held side by side though they exclude one another; nothing is undone."""
-    return [f"{mode.pool} {mode.scope}: {text}" for mode in modes(world) for text in mode.conflicts]
+    exclusion, occupancy = world.fleet.exclusion, world.occupancy
+    if exclusion is None or occupancy.open is None:
+        return []
+    scopes = exclusion.scopes[_taken(world) & ~occupancy.open & exclusion.bound]
+    if not len(scopes):
+        return []
+    found = (
+        _mode(world, exclusion, scope, exclusion.by_scope.of(scope))
+        for scope in np.unique(scopes[scopes >= 0]).tolist()
+    )
+    return [f"{mode.pool} {mode.scope}: {text}" for mode in found for text in mode.conflicts]
 
 
 def explain(excluded: Rows, world: Snapshot) -> str:

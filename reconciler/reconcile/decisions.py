@@ -59,5 +59,12 @@ class HeldTwice:
     claims: tuple[ObjectKey, ...]
 
 
-Decision = Allocated | Waits | Freed | Ungated | HeldTwice
+@dataclass(frozen=True, slots=True)
+class AtOdds:
+    """Not decided: something about devices that exclude one another for somebody to look at."""
+
+    message: str
+
+
+Decision = Allocated | Waits | Freed | Ungated | HeldTwice | AtOdds
 Tell = Callable[[Decision], None]

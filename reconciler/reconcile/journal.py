@@ -5,7 +5,7 @@ from typing import Any
 import structlog
 
 from reconciler.objects.plan import RequestCount
-from reconciler.reconcile.decisions import Allocated, Decision, Freed, HeldTwice, Ungated, Waits
+from reconciler.reconcile.decisions import Allocated, AtOdds, Decision, Freed, HeldTwice, Ungated, Waits
 
 log = structlog.get_logger()
 
@@ -41,6 +41,8 @@ def write_down(decision: Decision) -> None:
         case HeldTwice():
             claims = [str(claim) for claim in decision.claims]
             log.warning("device held twice", device=str(decision.device), claims=claims)
+        case AtOdds():
+            log.warning("exclusive devices at odds", message=decision.message)
 
 
 def _pod(decision: Allocated | Waits) -> dict[str, str]:

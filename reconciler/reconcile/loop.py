@@ -16,6 +16,7 @@ from reconciler.objects.plan import Plan
 from reconciler.reconcile.deciding import Decider, Refusal
 from reconciler.reconcile.decisions import Allocated, Freed, Tell, Ungated, Waits
 from reconciler.reconcile.intake import Intake
+from reconciler.reconcile.oddities import Oddities
 from reconciler.reconcile.ownership import Ownership, classes_of
 from reconciler.reconcile.settling import Settler
 from reconciler.reconcile.steps import Blocked, Decide, Free, Nothing, Planner, Ungate, is_made_for
@@ -45,6 +46,7 @@ class Reconciler:
         self._writer = writer
         self._planner = Planner(intake.store, intake.roster, intake.cordons, ours)
         self._settler = Settler(intake, writer, tell)
+        self._oddities = Oddities(tell)
         self._decider = Decider(ours, steps=steps)
         self._clock = clock
         self._tell = tell
@@ -125,6 +127,7 @@ class Reconciler:
         """No await between the snapshot and the assumption: the next decision must see this one."""
         began = self._clock()
         world = self._store.snapshot()
+        self._oddities.look(world)
         if self._is_known(unit, asked, world):
             self._intake.put(unit, after=self._queue.failed(unit))
             return
