@@ -32,8 +32,10 @@ class Available:
     per_node: Amounts
     """(N + 1,) by the fleet's code of the node, devices that belong to one node; none for the last, which
     stands for nodes that no device belongs to"""
+    per_selector: Amounts
+    """(Q,) by the code of the selector, devices that a selector gives to nodes"""
     spanning: int
-    """Devices that belong to no single node"""
+    """Devices that all nodes reach"""
     failing: Mask
     """(N + 1,) nodes that may meet an error, whether the device is in use or not"""
     trail: Trail
@@ -64,7 +66,10 @@ class Available:
             nodes = world.fleet.codes["node"][rows]
             local = nodes >= 0
             np.add.at(self.per_node, nodes[local], change[local])
-            self.spanning += int(change[~local].sum())
+            selectors = world.fleet.codes["selector"][rows]
+            selected = ~local & (selectors >= 0)
+            np.add.at(self.per_selector, selectors[selected], change[selected])
+            self.spanning += int(change[~local & ~selected].sum())
             for name, counts in self.values.items():
                 codes = world.fleet.cel.attributes[name].codes[rows]
                 np.add.at(counts, codes[codes >= 0], change[codes >= 0])
@@ -101,13 +106,15 @@ def available(ask: Ask, world: Snapshot) -> Available:
 def _count(ask: Ask, world: Snapshot) -> Available:
     fleet, sight = world.fleet, look(ask, world.fleet)
     mask = _judge(sight, world, np.arange(fleet.size), admin=ask.admin)
-    nodes = fleet.codes["node"][mask]
+    nodes, selectors = fleet.codes["node"][mask], fleet.codes["selector"][mask]
+    selected = (nodes < 0) & (selectors >= 0)
     return Available(
         sight=sight,
         admin=ask.admin,
         mask=mask,
         per_node=np.bincount(nodes[nodes >= 0], minlength=len(fleet.words.nodes.values) + 1),
-        spanning=int(np.count_nonzero(nodes < 0)),
+        per_selector=np.bincount(selectors[selected], minlength=len(fleet.words.selectors.values)),
+        spanning=int(np.count_nonzero((nodes < 0) & ~selected)),
         failing=_failing(sight, fleet),
         trail=world.occupancy.trail,
         serial=world.occupancy.serial,

@@ -48,11 +48,12 @@ def allocate(
         if tried >= HARD_NODES * steps:
             refused.append((name, NotFound(Reason.GAVE_UP, f"gave up after {tried} steps", 0)))
             break
-        outcome = attempt(asked, name, world, steps=steps, new_share=new_share)
+        beat = best[0].rank if best is not None else None
+        outcome = attempt(asked, name, world, steps=steps, new_share=new_share, beat=beat)
         tried += outcome.steps
         if isinstance(outcome, NotFound):
             refused.append((name, outcome))
-        elif best is None or outcome.rank < best[0].rank:
+        else:
             best = outcome, name
             if outcome.rank == 0 or not ranked:
                 break
@@ -84,6 +85,9 @@ def _plausible(asked: Asked, nodes: Iterable[str] | None, world: Snapshot) -> tu
             there = available(ask, world)
             failing |= there.failing[codes]
             have += there.per_node[codes] + there.spanning
+            if there.per_selector.any():
+                places, selectors = topology.selected()
+                np.add.at(have, places, there.per_selector[selectors])
         if not any(ask.all for ask in slot.asks):  # wanting all may be met by any number of devices
             enough &= have >= min(ask.source.wanted for ask in slot.asks)
     tied = nodes_with_a_value(asked, world)

@@ -46,9 +46,10 @@ def attempt(
     *,
     steps: int,
     new_share: Callable[[], str] = random_share,
+    beat: int | None = None,
     pruned: bool = True,
 ) -> Found | NotFound:
-    """Try to allocate all claims on one node.
+    """Try to allocate all claims on one node, better ranked than `beat` if that is given.
 
     `pruned=False` searches without bounds and without regard to equal devices: the same answers, slower.
     """
@@ -60,7 +61,10 @@ def attempt(
         search = Search(board, asked.slots, offers, steps, pruned)
         chosen = search.run()
         if chosen is not None:
-            return Found(plans(asked, board, chosen, new_share), _rank(asked, chosen), search.steps)
+            rank = _rank(asked, chosen)
+            if beat is not None and rank >= beat:
+                return NotFound(None, "another node ranks as well or better", search.steps)
+            return Found(plans(asked, board, chosen, new_share), rank, search.steps)
     except Fatal as fatal:
         return NotFound(fatal.reason, str(fatal), search.steps if search else 0)
     except Rejected as rejected:

@@ -16,7 +16,8 @@ from reconciler.inventory.fleet import Fleet
 from reconciler.inventory.pool import Pool
 from reconciler.inventory.scopes import gather
 from reconciler.inventory.tainting import taint
-from reconciler.inventory.vocabulary import Lexicon, Name, Words
+from reconciler.inventory.vocabulary import Lexicon, Name
+from reconciler.inventory.words import Words
 from reconciler.objects.meta import PoolID
 from reconciler.objects.taintrules import DeviceTaintRule
 

@@ -20,19 +20,19 @@ class NodeInfo(NamedTuple):
 
 
 class Reach:
-    """One node's answers. Each distinct selector is tried on the node once, and only when it is met."""
+    """One node's answers. Selectors that cannot be read matter only where they are met (NM-1)."""
 
     def __init__(self, node: NodeInfo, words: Lexicon) -> None:
         self.node = node
         self._words = words
-        self._answers: dict[int, bool] = {}
+        self._index = words.selector_index
+        self._matching = self._index.matching(node.name, dict(node.labels))
 
     def _selected_by(self, code: int) -> bool:
         """Whether a selector, given by its code, matches the node. Raises Rejected if it cannot be read."""
-        if code not in self._answers:
-            selector = self._words.selectors.values[code]
-            self._answers[code] = selector.matches(self.node.name, self.node.labels)
-        return self._answers[code]
+        if code in self._index.unreadable:
+            raise self._index.unreadable[code]
+        return bool(self._matching[code])
 
     def devices(self, block: Block) -> Mask:
         """(n,) the devices of a slice that the node reaches. Raises Rejected if a selector cannot be read."""
@@ -59,8 +59,10 @@ class Reach:
         return bool(spec.per_device_node_selection) and bool(self.devices(block).any())
 
     def _selected(self, codes: Codes) -> Mask:
-        hit = np.zeros(codes.shape, dtype=np.bool_)
-        for code in np.unique(codes[codes >= 0]).tolist():
-            if self._selected_by(code):
-                hit |= codes == code
-        return hit
+        """(n,) devices whose selector matches the node. Raises Rejected if one cannot be read."""
+        if self._index.unreadable:
+            for code in codes[codes >= 0].tolist():
+                self._selected_by(code)
+        if not len(self._matching):
+            return np.zeros(codes.shape, dtype=np.bool_)
+        return (codes >= 0) & self._matching[codes]

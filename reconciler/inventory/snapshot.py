@@ -54,6 +54,7 @@ class Topology:
     """Names of all nodes, sorted: the order in which they are tried"""
     order_codes: Codes = field(default_factory=lambda: np.zeros(0, dtype=np.int32), repr=False)
     """(nodes,) their codes in the fleet's columns; negative for nodes that no slice names"""
+    _selected: list[tuple[Codes, Codes]] = field(default_factory=list, repr=False)
     _views: dict[str, View] = field(default_factory=dict, repr=False)
     _local: dict[str, list[int]] = field(default_factory=dict, repr=False)
     _spanning: list[int] = field(default_factory=list, repr=False)
@@ -69,6 +70,27 @@ class Topology:
             else:
                 for node in nodes:
                     self._local.setdefault(node, []).append(at)
+
+    def selected(self) -> tuple[Codes, Codes]:
+        """(M,) positions in `order` and (M,) codes of the selectors that match that node, all such pairs.
+
+        A selector that cannot be read counts as matching, so that its error is met.
+        """
+        if not self._selected:
+            index = self.fleet.words.selector_index
+            used = np.zeros(len(self.fleet.words.selectors.values) + 1, dtype=np.bool_)
+            used[self.fleet.codes["selector"]] = True
+            used[-1] = False  # where code -1 went
+            unreadable = [code for code in index.unreadable if used[code]]
+            codes = []
+            for name in self.order if used.any() else ():
+                found = index.matching(name, dict(self.nodes[name].labels))
+                found[unreadable] = True
+                codes.append(np.flatnonzero(found & used[:-1]))
+            places = np.repeat(np.arange(len(codes)), [len(of_node) for of_node in codes])
+            joined = np.concatenate(codes) if codes else places
+            self._selected.append((places.astype(np.int32), joined.astype(np.int32)))
+        return self._selected[0]
 
     def view(self, name: str) -> View:
         """What a node sees. Raises Rejected if a selector that has to be looked at cannot be read (NM-1)."""

@@ -1,14 +1,15 @@
 """Values become small integers. Codes are never reused, so equal codes mean equal values fleet-wide."""
 
 from collections.abc import Hashable
-from typing import Generic, NamedTuple, TypeVar
+from typing import NamedTuple
 
+from reconciler.inventory.selecting import SelectorIndex
+from reconciler.inventory.words import Words
 from reconciler.objects.nodeselector import NodeSelector
 from reconciler.objects.quantity import Quantity
 from reconciler.objects.semver import Semver
 from reconciler.objects.slices import CapacityPolicy, DeviceAttribute, DeviceTaint
 
-T = TypeVar("T")
 Scalar = int | bool | str | Semver
 Value = Scalar | tuple[Scalar, ...]
 
@@ -35,29 +36,6 @@ class Binding(NamedTuple):
     failures: tuple[str, ...]
 
 
-class Words(Generic[T]):
-    """Distinct values in the order in which they were first seen."""
-
-    def __init__(self) -> None:
-        self.values: list[T] = []
-        self.keys: list[Hashable] = []
-        self._codes: dict[Hashable, int] = {}
-
-    def code(self, value: T, key: Hashable | None = None) -> int:
-        """The code of a value; `key` tells values apart that compare equal, such as 1 and True."""
-        key = value if key is None else key
-        known = self._codes.get(key)
-        if known is None:
-            known = self._codes[key] = len(self.values)
-            self.values.append(value)
-            self.keys.append(key)
-        return known
-
-    def find(self, key: Hashable) -> int:
-        """The code of a value that was seen before, else -2, which no column holds."""
-        return self._codes.get(key, -2)
-
-
 class Lexicon:
     """All vocabularies of one fleet. Only grows; a rebuilt fleet reads its codes from the same one."""
 
@@ -67,6 +45,7 @@ class Lexicon:
         self.capacity: dict[Name, Words[Quantity]] = {}
         self.nodes: Words[str] = Words()
         self.selectors: Words[NodeSelector] = Words()
+        self.selector_index = SelectorIndex(self.selectors)
         self.taints: Words[tuple[DeviceTaint, ...]] = Words()
         self.shapes: Words[tuple[CapacitySlot, ...]] = Words()
         self.bindings: Words[Binding] = Words()

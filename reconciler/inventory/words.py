@@ -1,0 +1,29 @@
+"""Distinct values as small integers."""
+
+from collections.abc import Hashable
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Words(Generic[T]):
+    """Distinct values in the order in which they were first seen."""
+
+    def __init__(self) -> None:
+        self.values: list[T] = []
+        self.keys: list[Hashable] = []
+        self._codes: dict[Hashable, int] = {}
+
+    def code(self, value: T, key: Hashable | None = None) -> int:
+        """The code of a value; `key` tells values apart that compare equal, such as 1 and True."""
+        key = value if key is None else key
+        known = self._codes.get(key)
+        if known is None:
+            known = self._codes[key] = len(self.values)
+            self.values.append(value)
+            self.keys.append(key)
+        return known
+
+    def find(self, key: Hashable) -> int:
+        """The code of a value that was seen before, else -2, which no column holds."""
+        return self._codes.get(key, -2)
