@@ -28,18 +28,18 @@ def weighted(left: Mask, weights: Amounts) -> Amounts:
     return left.astype(np.int64) @ weights
 
 
-def by_what_remains(left: Mask, sizes: Amounts, worth: Amounts) -> Rows:
-    """Picks ordered by what they leave: the largest set, its worth, then how many of each size.
+def ranked_by_what_remains(left: Mask, sizes: Amounts, worth: Amounts) -> Rows:
+    """Picks ranked by what they leave: the largest set, its worth, then how many of each size.
 
     left  (C, P)
     sizes (P,)   positive
     worth (P,)   not negative
-    ->    (C,)   places of the picks, best first; equal ones keep their order
+    ->    (C,)   0 for the best, the same number for equal ones, without gaps
     """
     largest = np.where(left, sizes, 0).max(axis=1, initial=0)
     best = np.where(left & (sizes == largest[:, None]), worth, -1).max(axis=1, initial=-1)
     distinct = np.unique(sizes)[::-1]
     counts = left.astype(np.int64) @ (sizes[:, None] == distinct)
-    # The last key of a lexical sort is the first one that counts.
-    keys = np.column_stack((largest, best, counts))[:, ::-1]
-    return np.lexsort(-keys.T)
+    keys = np.column_stack((largest, best, counts))
+    ranks: Rows = np.unique(-keys, axis=0, return_inverse=True)[1].reshape(-1)
+    return ranks

@@ -48,7 +48,7 @@ def gpu_options(at: Attempt, needed: Instance) -> Options | Failure:
             if _only_partitions(at):
                 return found
         else:
-            tiers = [(option,) for option in found]
+            tiers = found
             if _only_partitions(at):
                 return Options(tuple(tiers))
     rest = _by_topology(at, needed)
@@ -87,7 +87,7 @@ def _only_partitions(at: Attempt) -> bool:
     return at.rules.upstream or spec.allocate_policy == RESTRICTED or spec.ring_bus_bandwidth is not None
 
 
-def _partitions(at: Attempt, needed: Instance) -> list[Option] | Failure:
+def _partitions(at: Attempt, needed: Instance) -> list[tuple[Option, ...]] | Failure:
     table = at.machine.partitions
     if table is None:
         message = "node(s) missing GPU Partition Table"
@@ -105,7 +105,7 @@ def _partitions(at: Attempt, needed: Instance) -> list[Option] | Failure:
     found = choices(table, needed.count, spec, among, at.rules.semantics)
     if not found:
         return Failure("no-feasible-partition", Status.LATER, "Insufficient Partitioned GPU Devices")
-    return [Option(minors, whole=True) for minors in found]
+    return [tuple(Option(minors, whole=True) for minors in equal) for equal in found]
 
 
 def _by_topology(at: Attempt, needed: Instance) -> tuple[Option, ...] | Failure:

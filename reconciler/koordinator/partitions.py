@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field, TypeAdapter
 
-from kernels.partitions import by_what_remains, left_over, weighted
+from kernels.partitions import left_over, ranked_by_what_remains, weighted
 from kernels.types import Amounts, Mask, Rows
 from reconciler.errors import Malformed
 from reconciler.koordinator.annotations import HONOR, RESTRICTED, PartitionSpec
@@ -181,8 +181,8 @@ def _own_table(
 
 def choices(
     table: PartitionTable, size: int, spec: PartitionSpec, among: Candidates, semantics: Semantics
-) -> list[tuple[int, ...]]:
-    """The partitions of a size that can be given away, the best first.
+) -> list[list[tuple[int, ...]]]:
+    """The partitions of a size that can be given away, the best first, equally good ones together.
 
     The proposal goes from high scores to low ones. The release goes from low to high and stops at the
     first score at which anything can be given.
@@ -193,14 +193,16 @@ def choices(
         groups.reverse()
     if spec.allocate_policy == RESTRICTED:
         groups = groups[:1]
-    found: list[tuple[int, ...]] = []
+    found: list[list[tuple[int, ...]]] = []
     for rows in groups:
         feasible = [row for row in rows.tolist() if _feasible(table, row, spec, among)]
         if not feasible:
             continue
         picks = np.array(feasible, dtype=np.intp)
-        order = _released_order(table, size, picks, among) if upstream else _order(table, picks, among)
-        found += [table.minors[row] for row in picks[order].tolist()]
+        ranks = _released_ranks(table, size, picks, among) if upstream else _ranks(table, picks, among)
+        found += [
+            [table.minors[row] for row in picks[ranks == rank].tolist()] for rank in range(ranks.max() + 1)
+        ]
         if upstream:
             break
     return found
@@ -209,24 +211,26 @@ def choices(
 def _feasible(table: PartitionTable, row: int, spec: PartitionSpec, among: Candidates) -> bool:
     asked = spec.ring_bus_bandwidth
     # A bandwidth that is not declared is below any that is asked for.
-    if asked is not None and (table.bandwidth[row] == UNDECLARED or table.bandwidth[row] < asked.integer):
+    if asked is not None and int(table.bandwidth[row]) < max(asked.integer, 0):
         return False
     return all(minor not in among.used and minor in among.usable for minor in table.minors[row])
 
 
-def _order(table: PartitionTable, picks: Rows, among: Candidates) -> Rows:
+def _ranks(table: PartitionTable, picks: Rows, among: Candidates) -> Rows:
     alive = np.array(
         [all(m not in among.used and m in among.healthy for m in minors) for minors in table.minors]
     )
     left = left_over(table.members, alive, picks)
-    return by_what_remains(left, table.sizes, np.maximum(table.bandwidth, 0))
+    return ranked_by_what_remains(left, table.sizes, np.maximum(table.bandwidth, 0))
 
 
-def _released_order(table: PartitionTable, size: int, picks: Rows, among: Candidates) -> Rows:
+def _released_ranks(table: PartitionTable, size: int, picks: Rows, among: Candidates) -> Rows:
     weights = np.zeros(len(table.minors), dtype=np.int64)
     for larger, weight in WEIGHTS.items():
         if larger >= size and (groups := table.groups(larger)):
             score, rows = groups[0]
             weights[rows] = weight * score
     alive = np.array([all(m not in among.used for m in minors) for minors in table.minors])
-    return np.argsort(-weighted(left_over(table.members, alive, picks), weights), kind="stable")
+    value = weighted(left_over(table.members, alive, picks), weights)
+    ranks: Rows = np.unique(-value, return_inverse=True)[1]
+    return ranks

@@ -55,14 +55,15 @@ def weighted(left: Sequence[Flags], weights: Row) -> list[int]:
     return [sum(w for ok, w in zip(row, weights, strict=True) if ok) for row in left]
 
 
-def by_what_remains(left: Sequence[Flags], sizes: Row, worth: Row) -> list[int]:
-    """The picks, best first: the largest set left, its worth, then numbers of sets from large to small."""
+def ranked_by_what_remains(left: Sequence[Flags], sizes: Row, worth: Row) -> list[int]:
+    """Ranks by the largest set left, its worth, then numbers of sets from large to small."""
 
-    def value(pick: int) -> tuple[int, ...]:
-        kept = [(size, w) for ok, size, w in zip(left[pick], sizes, worth, strict=True) if ok]
+    def value(row: Flags) -> tuple[int, ...]:
+        kept = [(size, w) for ok, size, w in zip(row, sizes, worth, strict=True) if ok]
         largest = max((size for size, _ in kept), default=0)
         best = max((w for size, w in kept if size == largest), default=-1)
         counts = (sum(1 for s, _ in kept if s == size) for size in sorted(set(sizes), reverse=True))
         return largest, best, *counts
 
-    return sorted(range(len(left)), key=lambda pick: [-part for part in value(pick)])
+    values = [value(row) for row in left]
+    return [sorted(set(values), reverse=True).index(found) for found in values]

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernels.partitions import by_what_remains, left_over, weighted
+from kernels.partitions import left_over, ranked_by_what_remains, weighted
 from kernels.types import Mask
 from tests.kernels import share_reference as reference
 from tests.kernels.arrays import untouched
@@ -54,10 +54,9 @@ def test_weighted_matches_the_reference(case: Drawn):
 
 
 @given(drawn())
-def test_the_order_matches_the_reference(case: Drawn):
+def test_the_ranks_match_the_reference(case: Drawn):
     remaining = left(case)
     sizes = [len(one) for one in case.sets]
-    found = untouched(
-        by_what_remains, remaining, np.array(sizes, dtype=np.int64), np.array(case.values, dtype=np.int64)
-    )
-    assert found.tolist() == reference.by_what_remains(remaining.tolist(), sizes, case.values)
+    worth = np.array(case.values, dtype=np.int64)
+    found = untouched(ranked_by_what_remains, remaining, np.array(sizes, dtype=np.int64), worth)
+    assert found.tolist() == reference.ranked_by_what_remains(remaining.tolist(), sizes, case.values)

@@ -148,6 +148,29 @@ def test_a_partition_must_have_room_for_what_is_asked():
     assert given(gpus(2), on) == "no-feasible-partition"
 
 
+def test_what_is_sick_does_not_remain_for_anybody():
+    table = {"1": [part(0), part(3)], "3": [part(0, 1, 2)]}
+    annotations = {"scheduling.koordinator.sh/gpu-partitions": json.dumps(table)}
+    sick = [gpu(i, health=i != 1) for i in range(4)]
+    assert given(gpus(1), machine(*sick, labels=HONOR, annotations=annotations)) == {"gpu": [0]}
+
+
+def test_nearness_decides_between_equal_partitions_only():
+    joint = {"deviceTypes": ["gpu", "rdma"]}
+    wants = pod({"nvidia.com/gpu": 1, "rdma": 1}, joint=joint)
+    spots = [(0, str(i)) for i in range(4)]
+
+    def beside(table: Any) -> Any:
+        annotations = {"scheduling.koordinator.sh/gpu-partitions": json.dumps(table)}
+        devices = [*map(gpu, range(4), spots), nic(0, spots[2])]
+        return given(wants, machine(*devices, labels=HONOR, annotations=annotations))
+
+    singles = [part(i) for i in range(4)]
+    assert beside({"1": singles}) == {"gpu": [2], "rdma": [0]}
+    assert beside({"1": [part(0, score=2), *singles[1:]]}) == {"gpu": [0], "rdma": [0]}
+    assert beside({"1": singles, "3": [part(1, 2, 3)]}) == {"gpu": [0], "rdma": [0]}
+
+
 def test_partitions_beside_nics_are_searched():
     table = {"1": [part(0), part(1)]}
     annotations = {"scheduling.koordinator.sh/gpu-partitions": json.dumps(table)}
