@@ -59,7 +59,8 @@ def converted(raws: Sequence[Raw], check: Check) -> Converted:
     pools = _converted_pools(raws, keys, check)
     objects: list[dict[str, Any]] = []
     notes, problems = pools.notes, pools.problems
-    renamed = {rename.before: rename.after for rename in renames if "/" not in rename.before}
+    # Expressions name the domain apart from the rest, which alone changes.
+    renamed = {one.before.rpartition("/")[2]: one.after.rpartition("/")[2] for one in renames}
     for at, raw in enumerate(raws):
         if raw["kind"] == "ResourceSlice":
             objects += pools.slices.get(at, [])

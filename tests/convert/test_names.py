@@ -109,6 +109,12 @@ def test_a_driver_has_one_name_for_a_key_in_all_its_pools():
     assert list(made["t"]["spec"]["devices"][0]["capacity"]) == ["copy_engines", "copy_engines_2"]
 
 
+def test_a_key_with_a_domain_is_told_by_what_changed():
+    raw = resource_slice("s", [device("a", {"example.com/pci-root": "r"})], nodeName="n")
+    wanted = claim("c", request(selectors=selectors('device.attributes["example.com"]["pci-root"] == "r"')))
+    assert conversion(raw, wanted).notes == ("ResourceClaim default/c names pci-root, which is now pci_root",)
+
+
 def test_an_exclusion_that_names_a_renamed_key_is_told():
     raw = resource_slice(
         "s",
