@@ -108,8 +108,10 @@ class Holdings:
         return (key for key, n in self._holders.items() if n > 0)
 
     def _tidy(self, kind: str, minor: int) -> None:
-        if not any(self.used[kind][minor].values()):
-            del self.used[kind][minor]
+        """Leave no zeros: what is used must not depend on how it came to be."""
+        left = {name: amount for name, amount in self.used[kind].pop(minor).items() if amount}
+        if left:
+            self.used[kind][minor] = left
 
 
 def _grants(allocation: Allocation) -> Iterator[tuple[str, Grant]]:
