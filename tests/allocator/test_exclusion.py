@@ -13,9 +13,9 @@ from tests.builders import (
     claim,
     counter_slice,
     device,
+    devices,
     held,
     hold,
-    match,
     node,
     only,
     request,
@@ -304,12 +304,20 @@ def test_devices_of_one_decision_exclude_each_other(rules: Semantics):
     assert "exclude" in three.message
 
 
-def test_alternatives_and_constraints_turn_back_over_exclusion():
+def test_devices_without_counters_exclude_each_other_within_one_request():
+    """The plain ending of a search, which reads devices off the masks, must not be used for them."""
+    slices = [resource_slice("s", [stating("a", "false"), *devices("b", "c")], nodeName="n")]
+    found = decide(World(slices, [claim("c", request(count=2))]))
+    assert isinstance(found, Granted)
+    assert picks(found.plans) == [[("r", "d/p/b"), ("r", "d/p/c")]]
+    three = decide(World(slices, [claim("c", request(count=3))]))
+    assert isinstance(three, Unsatisfied)
+
+
+def test_a_search_turns_back_over_exclusion():
     """A search that prunes equal devices must not take these for equal."""
     slices = [gpu(part("a", 1, "x"), part("b", 1, "x", "y"), part("c", 1, "y"), part("d", 1, "y"))]
-    made = claim("c", request("r", 2), request("q", selectors=only("d")), constraints=[match("d/id")])
-    del made["spec"]["devices"]["constraints"]
-    found = decide(World(slices, [made]))
+    found = decide(World(slices, [claim("c", request("r", 2), request("q", selectors=only("d")))]))
     assert isinstance(found, Granted)
     assert picks(found.plans) == [[("r", "d/p/b"), ("r", "d/p/c"), ("q", "d/p/d")]]
 
