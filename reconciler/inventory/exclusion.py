@@ -81,15 +81,35 @@ def compile_exclusion(
     for number, mark in enumerate(marks):
         asks[:, :, number], meets[:, :, number] = mark
     asks &= (scopes >= 0)[:, :, None]
+    asks, meets = _numbered_by_scope(scopes, asks, meets)
     return PoolExclusion(
         scopes=scopes,
         apart=apart,
         names=_names(groups, scopes, mode, on=rules.has(COMPATIBILITY_GROUPS)),
-        marks=len(marks),
+        marks=asks.shape[2] if marks else 0,
         asks=packed(asks),
         meets=packed(meets),
         problems=problems,
     )
+
+
+def _numbered_by_scope(scopes: Codes, asks: Mask, meets: Mask) -> tuple[Mask, Mask]:
+    """The same marks (n, K, M), numbered within each scope: as many as most are asked for in one scope.
+
+    A pool may have an expression for each of its physical devices, of which one scope knows a few.
+    """
+    known = {
+        scope: np.flatnonzero(asks[scopes == scope].any(axis=0))
+        for scope in np.unique(scopes[scopes >= 0]).tolist()
+    }
+    width = max((len(marks) for marks in known.values()), default=0)
+    shape = (*scopes.shape, max(width, 1))
+    fewer_asks, fewer_meets = np.zeros(shape, dtype=np.bool_), np.ones(shape, dtype=np.bool_)
+    for scope, marks in known.items():
+        rows, k = np.nonzero(scopes == scope)
+        fewer_asks[rows, k, : len(marks)] = asks[rows, k][:, marks]
+        fewer_meets[rows, k, : len(marks)] = meets[rows, k][:, marks]
+    return fewer_asks, fewer_meets
 
 
 def _scopes(blocks: Sequence[Block], counters: PoolCounters) -> tuple[Codes, tuple[ScopeID, ...]]:

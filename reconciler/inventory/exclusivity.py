@@ -20,8 +20,14 @@ class HeldScopes:
         scopes = exclusion.scopes[rows]
         self.names: Bits = shared_by_all(exclusion.size, scopes, exclusion.names[rows])
         """(S, W) common to all that is held in a scope"""
-        self._asked = counted(exclusion.size, exclusion.marks, scopes, exclusion.asks[rows])
-        self._missed = counted(exclusion.size, exclusion.marks, scopes, ~exclusion.meets[rows])
+        marked = np.unique(exclusion.scopes[(exclusion.asks != 0).any(axis=2)])
+        marked = marked[marked >= 0]
+        # Counts of marks are kept for the scopes in which a device asks for any: mostly there are none.
+        self._marked = np.full(exclusion.size + 1, -1, dtype=np.int32)
+        self._marked[marked] = np.arange(len(marked), dtype=np.int32)
+        places, marks = self._marked[scopes], exclusion.marks if len(marked) else 0
+        self._asked = counted(len(marked), marks, places, exclusion.asks[rows])
+        self._missed = counted(len(marked), marks, places, ~exclusion.meets[rows])
         self.open: Mask = self._judge(np.arange(len(taken)), taken)
         """(D,) nothing that is held stands against the device"""
 
@@ -59,10 +65,10 @@ class HeldScopes:
                 self.names = self.names.copy()
                 self.names[scope] = common
                 yield scope
-            asks, misses = exclusion.asks[row, k], ~exclusion.meets[row, k]
-            if exclusion.marks and (asks.any() or misses.any()):
-                self._asked[scope] += sign * unpacked(asks, exclusion.marks)
-                self._missed[scope] += sign * unpacked(misses, exclusion.marks)
+            place = int(self._marked[scope])
+            if place >= 0:
+                self._asked[place] += sign * unpacked(exclusion.asks[row, k], exclusion.marks)
+                self._missed[place] += sign * unpacked(~exclusion.meets[row, k], exclusion.marks)
                 yield scope
 
     def _common(self, scope: int, taken: Mask) -> Bits:
@@ -77,8 +83,7 @@ class HeldScopes:
         exclusion = self.exclusion
         scopes = exclusion.scopes[rows]
         ok = joins(self.names, scopes, exclusion.names[rows])
-        if exclusion.marks:
-            ok &= tolerated(
-                self._asked, self._missed, scopes, exclusion.asks[rows], exclusion.meets[rows], taken[rows]
-            )
+        if len(self._asked):
+            asks, meets = exclusion.asks[rows], exclusion.meets[rows]
+            ok &= tolerated(self._asked, self._missed, self._marked[scopes], asks, meets, taken[rows])
         return ok
