@@ -1,5 +1,6 @@
 """One store and the time that each decision against it takes."""
 
+import gc
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -61,7 +62,11 @@ class Decider:
         for change in changes:
             store.apply(change)
         store.snapshot()
-        return cls(store, perf_counter() - began)
+        seconds = perf_counter() - began
+        # As the controller does once everything is listed.
+        gc.collect()
+        gc.freeze()
+        return cls(store, seconds)
 
     def decide(self, *claims: ResourceClaim) -> Granted | Unsatisfied:
         """Decide claims together; from the picture to the assumed plan is timed."""
