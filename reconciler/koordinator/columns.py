@@ -103,7 +103,6 @@ class Columns:
         """Take a machine's rows out of use."""
         block = self._blocks.pop(number)
         self.owner[block] = NOBODY
-        self.held[block] = False
 
     def _block(self, number: int, rows: int) -> slice:
         block = self._blocks.get(number)
@@ -121,7 +120,7 @@ class Columns:
     def _make_room(self, rows: int) -> None:
         """Close the gaps, and double the rest if that is not enough."""
         kept = np.flatnonzero(self.owner[: self._end] != NOBODY)
-        size = max(2 * (len(kept) + rows), 64)
+        size = 2 * (len(kept) + rows)
         moved = np.full(self._end + 1, NOBODY, dtype=np.intp)
         moved[kept] = np.arange(len(kept))
         for name, array in vars(self).items():

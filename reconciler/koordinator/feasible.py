@@ -12,11 +12,10 @@ from reconciler.koordinator.names import GPU, TYPES
 from reconciler.koordinator.shares import LIMIT
 
 
-def feasible(columns: Columns, demand: Demand, lenient: Mask, planned: Mask, *, upstream: bool) -> Mask:
+def feasible(columns: Columns, demand: Demand, lenient: Mask, *, upstream: bool) -> Mask:
     """Machines that the exact choice need look at: it refuses every other one.
 
     lenient (N,)  machines on which partitions of GPUs are not compared with what is asked
-    planned (N,)  machines on which types beside the primary one are planned elsewhere
     ->      (N,)
     """
     result = np.ones(len(lenient), dtype=np.bool_)
@@ -34,8 +33,6 @@ def feasible(columns: Columns, demand: Demand, lenient: Mask, planned: Mask, *, 
         serves = enough(fitting, columns.owner, needed)
         if kind == GPU and upstream and not wanted.instance.shared:
             serves |= lenient & enough(usable & columns.some, columns.owner, np.ones_like(needed))
-        if demand.primary and kind != demand.primary:
-            serves |= planned
         result &= serves
     return result
 

@@ -32,7 +32,6 @@ class Fleet:
         self._names: list[str] = []
         self._nodes: dict[ObjectKey, str] = {}
         self._lenient: Mask = np.zeros(0, dtype=np.bool_)
-        self._planned: Mask = np.zeros(0, dtype=np.bool_)
 
     def put(self, device: Device, node_labels: Mapping[str, str]) -> Machine:
         """Take in a Device object with its Node's labels. Raises Malformed; the machine stays as it was."""
@@ -72,7 +71,7 @@ class Fleet:
     def candidates(self, demand: Demand) -> list[str]:
         """Machines that might serve a pod, in the order of names. None of the others can."""
         upstream = self.rules.upstream
-        mask = feasible(self._columns, demand, self._lenient, self._planned, upstream=upstream)
+        mask = feasible(self._columns, demand, self._lenient, upstream=upstream)
         return sorted(self._names[number] for number in np.flatnonzero(mask))
 
     def decide(self, demand: Demand, node: str) -> Allocation | Failure:
@@ -89,11 +88,9 @@ class Fleet:
             self._numbers[machine.name] = len(self._names)
             self._names.append(machine.name)
             self._lenient = np.append(self._lenient, False)
-            self._planned = np.append(self._planned, False)
         number = self._numbers[machine.name]
         self._machines[machine.name] = machine
         self._lenient[number] = machine.partitions is not None
-        self._planned[number] = machine.well_planned
         self._columns.describe(number, machine, self._holdings.setdefault(machine.name, Holdings()))
 
     def _occupied(self, node: str) -> None:

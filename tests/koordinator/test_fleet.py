@@ -177,6 +177,26 @@ def test_used_machines_are_not_looked_at():
     assert fleet.candidates(both) == ["n1", "n2"]
 
 
+def test_without_a_virtual_function_left_a_machine_is_not_looked_at():
+    fleet = fleet_of(["n"], nic(0, vfs=1))
+    one = demand(pod({"rdma": 1}, hint={"rdma": {"vfSelector": {}}}))
+    answer = fleet.decide(one, "n")
+    assert not isinstance(answer, Failure)
+    assert fleet.candidates(one) == ["n"]
+    fleet.hold(ObjectKey("default", "p"), "n", answer, {})
+    assert fleet.candidates(one) == []
+
+
+def test_the_release_does_not_compare_partitions_with_what_is_asked():
+    resources = {"koordinator.sh/gpu-core": "50", "koordinator.sh/gpu-memory": "1"}
+    small = [gpu(minor) | {"resources": resources} for minor in (0, 2)]
+    two = pod({"nvidia.com/gpu": 2})
+    for semantics, expected in ((Semantics.PROPOSAL, []), (Semantics.UPSTREAM, ["n"])):
+        fleet = Fleet(Rules(semantics))
+        fleet.put(device(*small, name="n", annotations=TABLE), {})
+        assert fleet.candidates(demand(two, semantics)) == expected
+
+
 def test_without_its_object_a_machine_is_sick_until_it_returns():
     fleet = fleet_of(["n"], gpu(0), gpu(1))
     one = demand(pod({"nvidia.com/gpu": 1}))

@@ -85,6 +85,12 @@ def test_more_nics_than_switches_come_from_near_to_far():
     assert given(pod({"nvidia.com/gpu": 1, "rdma": 500}, joint=BOTH), on) == "insufficient-devices:rdma"
 
 
+def test_switches_give_in_turn():
+    spots = [(0, "0"), (0, "1")]
+    on = machine(*map(gpu, range(2), spots), *(nic(i, spots[i // 3]) for i in range(6)))
+    assert given(pod({"nvidia.com/gpu": 2, "rdma": 400}, joint=BOTH), on)["rdma"] == [0, 1, 3, 4]
+
+
 @pytest.mark.parametrize("order", [["gpu", "rdma"], ["rdma", "gpu"]])
 def test_gpus_lead_whatever_the_order_of_types(order: list[str]):
     wants = pod({"nvidia.com/gpu": 2, "rdma": 1}, joint={"deviceTypes": order})

@@ -6,7 +6,9 @@ import pytest
 
 from reconciler.koordinator.decision import allocate
 from reconciler.koordinator.holdings import Holdings
+from reconciler.koordinator.nodescore import node_score
 from reconciler.koordinator.rules import Rules, Scoring, Semantics, Strategy
+from reconciler.koordinator.view import Takeover
 from tests.koordinator.builders import demand, given, gpu, holding, machine, minors, pod
 
 SPOTS = [(0, "0"), (0, "0"), (0, "1"), (0, "1"), (1, "2"), (1, "2"), (1, "3"), (1, "3")]
@@ -22,6 +24,7 @@ GPUS = [gpu(i, spot) for i, spot in enumerate(SPOTS)]
         (2, [5], [6, 7]),
         (1, [5], [4]),
         (3, [5], [4, 6, 7]),
+        (2, [5, 6], [0, 1]),
         (4, [0], [4, 5, 6, 7]),
         (5, [], [0, 1, 2, 3, 4]),
         (7, [0, 4], "insufficient-devices:gpu"),
@@ -52,6 +55,22 @@ def test_a_scope_may_be_required(semantics: Semantics, scope: str, count: int, e
     wants = pod({"nvidia.com/gpu": count}, hint={"gpu": {"requiredTopologyScope": scope}})
     found = given(wants, machine(*GPUS, semantics=semantics), semantics=semantics)
     assert found == (expected if isinstance(expected, str) else {"gpu": expected})
+
+
+@pytest.mark.parametrize("semantics", Semantics)
+def test_a_gpu_in_use_that_the_pod_may_not_have_makes_its_switch_busy(semantics: Semantics):
+    gpus = [gpu(i, spot, labels={"mine": str(i != 3)}) for i, spot in enumerate(SPOTS[:4])]
+    wants = pod({"nvidia.com/gpu": 1}, hint={"gpu": {"selector": {"matchLabels": {"mine": "True"}}}})
+    found = given(wants, machine(*gpus, semantics=semantics), holding(gpus=[3]), semantics)
+    assert found == {"gpu": [2]}
+
+
+def test_a_full_node_has_no_score():
+    rules = Rules(scoring=Scoring(Strategy.MOST))
+    wants = demand(pod({"gpu": 50}))
+    on = machine(gpu(0))
+    assert node_score(wants, on, holding(gpus=[0]), rules, Takeover()) == 0
+    assert node_score(wants, on, holding(gpus=[0], share=50), rules, Takeover()) == 75
 
 
 def test_one_gpu_without_a_place_makes_places_useless():
