@@ -1,6 +1,7 @@
 """Devices that exclude one another: the proposal's examples, where the modes differ, and what is said."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -27,7 +28,7 @@ from tests.builders import (
 PAIRWISE = Semantics(group_modes=with_group_modes(["*=pairwise"]))
 
 
-def part(name: str, amount: int, *groups: str, **fields: object) -> Object:
+def part(name: str, amount: int, *groups: str, **fields: Any) -> Object:
     """A device that draws from the physical device `cs`."""
     made = device(name, {"id": name}, draws={"cs": {"m": amount}}, **fields)
     if groups:

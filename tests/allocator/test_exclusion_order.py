@@ -36,7 +36,7 @@ def fleets(draw: st.DrawFn) -> list[Object]:
     for number in range(draw(st.integers(1, 2))):
         parts = []
         for at in range(draw(st.integers(2, 7))):
-            attributes = draw(st.sampled_from([{"mode": "m"}, {"mode": "n", "size": 2}, {"size": 1}]))
+            attributes: Object = draw(st.sampled_from([{"mode": "m"}, {"mode": "n", "size": 2}, {"size": 1}]))
             fields: Object = {}
             if draw(st.integers(0, 3)) == 0:
                 fields["compatibleOnlyWith"] = {"expression": draw(st.sampled_from(EXPRESSIONS))}

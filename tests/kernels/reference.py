@@ -93,19 +93,18 @@ def shared_by_all(size: int, scopes: Table, names: Names) -> list[set[int] | Non
         for scope, declared in zip(places, sets, strict=True):
             if scope >= 0:
                 before = found[scope]
-                found[scope] = set(declared) if before is None else before & declared
+                found[scope] = set(declared if before is None else before & declared)
     return found
 
 
 def joins(common: Sequence[set[int] | None], scopes: Table, names: Names) -> list[bool]:
     """Whether each device has a name in common with all in each of its scopes."""
-    return [
-        all(
-            scope < 0 or bool(declared if common[scope] is None else declared & common[scope])
-            for scope, declared in zip(places, sets, strict=True)
-        )
-        for places, sets in zip(scopes, names, strict=True)
-    ]
+
+    def fine(scope: int, declared: frozenset[int]) -> bool:
+        there = common[scope] if scope >= 0 else None
+        return scope < 0 or bool(declared if there is None else declared & there)
+
+    return [all(map(fine, places, sets)) for places, sets in zip(scopes, names, strict=True)]
 
 
 def counted(size: int, marks: int, scopes: Table, names: Names) -> list[list[int]]:

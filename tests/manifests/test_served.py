@@ -5,8 +5,8 @@ from reconciler.manifests.served import as_served
 from tests.builders import Object, claim, device, devices, resource_slice
 
 
-def mixed(name: str, *content: Object, slices: int = 1, **fields: str) -> Object:
-    made = resource_slice(name, content, slices=slices, nodeName="n", **fields)
+def mixed(name: str, *content: Object, slices: int = 1) -> Object:
+    made = resource_slice(name, content, slices=slices, nodeName="n")
     made["spec"]["sharedCounters"] = [{"name": "g", "counters": {"m": {"value": "4"}}}]
     return made
 
