@@ -44,7 +44,7 @@ class Cursor:
 
     def _move(self, version: str) -> None:
         """Go to a version. One before ours is of a server restored from a backup, or started afresh."""
-        if version.isdecimal() and self.version.isdecimal() and int(version) < int(self.version):
+        if precedes(version, self.version):
             raise Relist(f"watch of {self.resource.plural}: version {version} came after {self.version}")
         self.version = version or self.version
 
@@ -56,6 +56,11 @@ class Cursor:
         if not (isinstance(event, dict) and isinstance(event.get("object"), dict)):
             raise Retry(f"watch of {self.resource.plural}: a line is no event: {line[:80]!r}")
         return str(event.get("type")), event["object"], mark
+
+
+def precedes(version: str, other: str) -> bool:
+    """Whether a version is before another; versions that are no numbers cannot be compared."""
+    return version.isdecimal() and other.isdecimal() and int(version) < int(other)
 
 
 def interpret(raw: dict[str, Any], mark: str | None, resource: Resource, read: Decode) -> ApiObject | Refused:

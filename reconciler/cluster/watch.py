@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import structlog
 
 from reconciler.cluster.client import Client
-from reconciler.cluster.cursor import Cursor, Decode, interpret
+from reconciler.cluster.cursor import Cursor, Decode, interpret, precedes
 from reconciler.cluster.kinds import Resource
 from reconciler.errors import Gone, Inconsistent, ReconcilerError, Rejected, Relist, Retry
 from reconciler.legacy.reading import read
@@ -73,6 +73,8 @@ class _Follower:
     decode: Decode
     pace: Pace
     cursor: Cursor | None = None
+    seen: str = ""
+    """The highest version the server has shown since it was last set back"""
     failures: int = 0
     doubts: int = 0
     """Failures since the listing, or since the last event."""
@@ -82,7 +84,11 @@ class _Follower:
         if self.cursor is None:
             self.cursor = await self._list()
             self.doubts = 0
-        await self._watch(self.cursor)
+        try:
+            await self._watch(self.cursor)
+        finally:
+            if self.cursor is not None:
+                self.seen = self.cursor.version
 
     def pause(self, exc: ReconcilerError) -> float:
         """Note a failure. Returns the seconds to wait before going on."""
@@ -115,7 +121,8 @@ class _Follower:
                 found = interpret(item, page.mark, self.resource, self.decode)
                 refused.append(found) if isinstance(found, Refused) else objects.append(found)
                 await asyncio.sleep(0)  # a slice takes most of a millisecond, and workers wait
-        self._tell(Replaced(self.resource.kind, tuple(objects), tuple(refused)))
+        afresh = precedes(version, self.seen)
+        self._tell(Replaced(self.resource.kind, tuple(objects), tuple(refused), afresh))
         log.debug("listed", kind=self.resource.kind, objects=len(objects), refused=len(refused))
         return Cursor(self.resource, self.decode, version)
 

@@ -157,6 +157,11 @@ class Store:
         for kind, key in list(self.refused):
             if kind == listing.kind and key not in listed:
                 del self.refused[kind, key]
+        if listing.afresh and listing.kind == "ResourceClaim":
+            # Also what we assume was decided for a past that did not happen.
+            unreadable = {refused.key for refused in listing.refused}
+            for key in [key for key in self._claims if key not in unreadable]:
+                touched |= self._drop_claim(key)
         for thing in listing.objects:
             touched |= self.apply(Changed(listing.kind, thing))
         for refused in listing.refused:

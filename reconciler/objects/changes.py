@@ -21,6 +21,8 @@ class Replaced:
     kind: str
     objects: tuple[ApiObject, ...]
     refused: tuple[Refused, ...]
+    afresh: bool = False
+    """The server was set back since: versions known from before say nothing about which object is newer"""
 
 
 @dataclass(frozen=True, slots=True)

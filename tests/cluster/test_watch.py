@@ -29,8 +29,8 @@ async def followed(transport: Scripted, *, seconds: float = 10_000.0, random=lam
 
 def brief(change: Change) -> Any:
     match change:
-        case Replaced(objects=objects):
-            return ["listed", *(found.metadata.name for found in objects)]
+        case Replaced(objects=objects, afresh=afresh):
+            return ["afresh" if afresh else "listed", *(found.metadata.name for found in objects)]
         case Changed(object=found):
             return (found.metadata.name, found.metadata.resource_version)
         case Removed(key=key):
@@ -133,7 +133,7 @@ async def test_a_server_that_was_set_back_is_listed_again():
         ok(listing(node("b"), version="7")),
         streams=[[bookmark("7")], [event("ADDED", node("c", "8"))]],
     )
-    assert await followed(transport) == [["listed", "a"], ["listed", "b"], ("c", "8")]
+    assert await followed(transport) == [["listed", "a"], ["afresh", "b"], ("c", "8")]
 
 
 async def test_a_version_that_keeps_failing_is_given_up():
@@ -142,7 +142,7 @@ async def test_a_version_that_keeps_failing_is_given_up():
     transport = Scripted(
         ok(listing(node("a"), version="500")), ok(listing(node("b"), version="7")), streams=[too_large] * 6
     )
-    assert await followed(transport) == [["listed", "a"], ["listed", "b"]]
+    assert await followed(transport) == [["listed", "a"], ["afresh", "b"]]
     assert watches(transport) == ["500"] * 6 + ["7"]
 
 

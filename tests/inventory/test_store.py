@@ -205,6 +205,18 @@ def test_what_a_claim_holds_stays_held_when_its_newest_version_cannot_be_read():
     assert holders(picture) == []
 
 
+def test_a_server_that_was_set_back_is_believed_although_its_versions_are_older():
+    """Restored from a backup, it knows nothing of an allocation that was made since."""
+    picture = fleet()
+    picture.apply(seen(held("c", hold("A")), version=100))
+    old = seen(claim("c"), version=5)
+    assert picture.apply(old) == NOTHING
+    picture.apply(Replaced("ResourceClaim", (old.object,), (), afresh=True))
+    assert holders(picture) == []
+    picture.apply(seen(held("c", hold("A")), version=6))
+    assert holders(picture) == ["u"]
+
+
 def test_a_slice_that_cannot_be_read_is_not_there():
     picture = fleet()
     key = ObjectKey("", "s")
