@@ -34,6 +34,10 @@ MAY_IMPORT = {
     },
     "reconciler.manifests": {"yaml", "pydantic", "reconciler.legacy", *OBJECTS},
     "reconciler.convert": {"reconciler.legacy", *OBJECTS},
+    "reconciler.doctor": {
+        "numpy", "kernels", "reconciler.cel", "reconciler.embedded", "reconciler.inventory",
+        "reconciler.legacy", "reconciler.manifests", *OBJECTS,
+    },
     "reconciler.offline": {
         "datetime", "reconciler.allocator", "reconciler.inventory", "reconciler.koordinator",
         "reconciler.legacy", "reconciler.manifests", "reconciler.reconcile.placement",

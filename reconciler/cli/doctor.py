@@ -1,0 +1,128 @@
+"""`dra-reconciler doctor`: what is wrong with slices, classes and claims, and what to do about it."""
+
+import asyncio
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from importlib.metadata import version
+from typing import TextIO
+
+import click
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from reconciler.cli.inputs import files_option, gates_option, group_mode_option
+from reconciler.cli.plain import plain
+from reconciler.cli.printing import UNBOUNDED
+from reconciler.doctor.checks import examine
+from reconciler.doctor.findings import Finding, Severity
+from reconciler.doctor.picture import read_picture
+from reconciler.doctor.report import as_json, as_sarif, counts
+from reconciler.errors import ReconcilerError
+from reconciler.manifests.documents import Document, Refusal, documents
+from reconciler.manifests.origin import Origin
+from reconciler.objects.semantics import Semantics, with_group_modes
+
+ERRORS, WARNINGS = 1, 3
+KINDS = ("ResourceSlice", "DeviceClass", "ResourceClaim", "ResourceClaimTemplate", "DeviceTaintRule", "Node")
+
+
+@click.command(short_help="Say what is wrong with slices, classes and claims, and what to do about it.")
+@files_option(required=False)
+@click.argument("more", nargs=-1, type=click.Path(exists=True, readable=True), metavar="[FILE|DIR]...")
+@click.option("--kubeconfig", metavar="FILE", help="Look at this cluster instead of files.")
+@click.option("--context", metavar="NAME", help="Context of the kubeconfig.  [default: its current one]")
+@click.option("--server", metavar="URL", help="Look at an API server that wants no credentials.")
+@click.option(
+    "-o", "--output", type=click.Choice(["table", "json", "sarif"]), default="table", show_default=True
+)
+@click.option("--strict", is_flag=True, help="Exit with 3 for warnings, for use in CI.")
+@gates_option()
+@group_mode_option()
+def doctor(
+    files: tuple[str, ...],
+    more: tuple[str, ...],
+    kubeconfig: str | None,
+    context: str | None,
+    server: str | None,
+    output: str,
+    strict: bool,
+    gates: frozenset[str],
+    group_modes: tuple[str, ...],
+) -> None:
+    """Say what is wrong with ResourceSlices, DeviceClasses and ResourceClaims, and what to do about it.
+
+    \b
+    Exits with
+      0  nothing is worse than a note, or warnings without --strict
+      1  there are errors, or the server cannot be asked
+      2  the command line is wrong
+      3  there are warnings and no errors, with --strict
+    """
+    if bool(files or more) == bool(server or kubeconfig):
+        raise click.UsageError("Name manifests with -f, or a cluster with --server or --kubeconfig.")
+    if files or more:
+        found: Iterable[Document | Refusal] = documents((*files, *more), sys.stdin.buffer)
+    else:
+        try:
+            found = asyncio.run(_of_server(server, kubeconfig, context))
+        except (ReconcilerError, OSError) as exc:
+            raise click.ClickException(str(exc)) from exc
+    rules = Semantics(gates=gates, group_modes=with_group_modes(group_modes))
+    findings = examine(read_picture(found, rules))
+    match output:
+        case "json":
+            click.echo(json.dumps(as_json(findings), indent=2))
+        case "sarif":
+            click.echo(json.dumps(as_sarif(findings, version("dra-reconciler")), indent=2))
+        case _:
+            _print(findings, sys.stdout)
+    sys.exit(_exit_code(findings, strict=strict))
+
+
+def _exit_code(findings: Sequence[Finding], *, strict: bool) -> int:
+    found = {one.severity for one in findings}
+    if Severity.ERROR in found:
+        return ERRORS
+    return WARNINGS if strict and Severity.WARNING in found else 0
+
+
+async def _of_server(server: str | None, kubeconfig: str | None, context: str | None) -> list[Document]:
+    # Importing the client library takes longer than all else this command does for files.
+    from reconciler.cluster.client import Client  # noqa: PLC0415
+    from reconciler.cluster.discovery import discover  # noqa: PLC0415
+    from reconciler.cluster.http import connect  # noqa: PLC0415
+
+    found: list[Document] = []
+    async with connect(server=server, kubeconfig=kubeconfig, context=context) as transport:
+        client = Client(transport)
+        served = await discover(client)
+        for kind in KINDS:
+            if kind not in served:
+                continue
+            resource = served[kind]
+            async for page in client.list_pages(resource, limit=resource.page):
+                for item in page.items:
+                    raw = {**item, "kind": kind, "apiVersion": resource.api_version}
+                    metadata = raw["metadata"]
+                    name = "/".join(filter(None, (metadata.get("namespace"), metadata["name"])))
+                    found.append(Document(Origin(f"{kind}/{name}"), raw))
+    return found
+
+
+def _print(findings: Sequence[Finding], out: TextIO) -> None:
+    console = Console(file=out, highlight=False, emoji=False, markup=False)
+    if not console.is_terminal:
+        console.width = UNBOUNDED
+    table = Table(box=SIMPLE_HEAD if console.is_terminal else None, pad_edge=False)
+    for heading in ("SEVERITY", "CHECK", "OBJECT", "FIELD", "WHAT", "REMEDY", "WHERE"):
+        table.add_column(heading, overflow="fold")
+    for one in findings:
+        cells = (one.severity.value, one.check, one.object, one.field or "-", one.what, one.remedy)
+        table.add_row(*(Text(plain(cell)) for cell in (*cells, str(one.origin))))
+    if findings:
+        console.print(table)
+    summary = ", ".join(f"{count} {severity}" for severity, count in counts(findings).items())
+    console.print(Text(summary))

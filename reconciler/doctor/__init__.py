@@ -1,0 +1,1 @@
+"""What is wrong with slices, classes and claims, and what to do about it. No clock, no printing."""

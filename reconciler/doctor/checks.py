@@ -1,0 +1,53 @@
+"""All checks, and what they find together."""
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from reconciler.doctor import claims, counters, exclusion, limits, nodes, pools, rules, selectors, shape
+from reconciler.doctor.findings import Finding, Severity
+from reconciler.doctor.picture import Picture
+
+CHECKS: Final[tuple[Callable[[Picture], Iterator[Finding]], ...]] = (
+    shape.unreadable,
+    shape.put_right,
+    shape.old_version,
+    shape.duplicate_object,
+    limits.api_rules,
+    pools.incomplete,
+    pools.obsolete,
+    pools.disagreeing,
+    pools.duplicate_devices,
+    counters.duplicate_sets,
+    counters.dangling,
+    counters.never_fits,
+    counters.unused,
+    counters.overcommitted,
+    selectors.missing_class,
+    selectors.refused,
+    selectors.raising,
+    selectors.matching_nothing,
+    selectors.foreign_domain,
+    nodes.no_selection,
+    nodes.bad_selector,
+    nodes.matches_no_node,
+    claims.doubly_held,
+    claims.unknown_devices,
+    claims.at_odds,
+    exclusion.asymmetric,
+    exclusion.failing,
+    exclusion.excluding_itself,
+    exclusion.lonely_groups,
+    exclusion.never_together,
+    exclusion.extension_conflicts,
+)
+
+_WORST_FIRST = list(Severity)
+
+
+def examine(picture: Picture) -> list[Finding]:
+    """The findings of all checks, worst first, then by place."""
+    found = [finding for check in CHECKS for finding in check(picture)]
+    # What a check of our own explains need not be told once more in the words of the API.
+    told = {(one.origin, one.field) for one in found if one.check != rules.API_RULES.id and one.field}
+    kept = [one for one in found if one.check != rules.API_RULES.id or (one.origin, one.field) not in told]
+    return sorted(kept, key=lambda one: (_WORST_FIRST.index(one.severity), one.origin))

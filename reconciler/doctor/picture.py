@@ -1,0 +1,113 @@
+"""Everything that checks look at: documents as written, what became of each, and the world they make."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+
+from reconciler.inventory.snapshot import Snapshot
+from reconciler.inventory.store import Store
+from reconciler.manifests.bundle import Entry, bundle
+from reconciler.manifests.documents import Document, Refusal
+from reconciler.manifests.origin import Origin
+from reconciler.objects.changes import Changed
+from reconciler.objects.claims import DeviceClass, ResourceClaim
+from reconciler.objects.core import Node
+from reconciler.objects.meta import ApiObject, PoolID
+from reconciler.objects.semantics import Semantics
+from reconciler.objects.slices import Device, ResourceSlice
+from reconciler.objects.taintrules import DeviceTaintRule
+
+T = TypeVar("T", bound=ApiObject)
+_IN_WORLD = (ResourceSlice, DeviceClass, ResourceClaim, Node, DeviceTaintRule)
+
+Slices = list[tuple[Entry, ResourceSlice]]
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A document, and the object that it was read as, if it could be."""
+
+    document: Document
+    entry: Entry | None
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """The input of all checks."""
+
+    written: tuple[Written, ...]
+    refused: tuple[Refusal, ...]
+    warnings: tuple[tuple[Origin, str], ...]
+    """What was put right while reading"""
+    world: Snapshot
+    """Of all slices, also those that share a name"""
+    slice_entries: Mapping[str, Entry]
+    """Name in `world` -> the slice as it was read"""
+
+    @property
+    def entries(self) -> Iterator[Entry]:
+        """All objects that could be read, in order."""
+        return (one.entry for one in self.written if one.entry is not None)
+
+    def of(self, model: type[T]) -> Iterator[tuple[Entry, T]]:
+        """All objects of one kind."""
+        return ((entry, entry.object) for entry in self.entries if isinstance(entry.object, model))
+
+    def pools(self) -> Mapping[PoolID, Slices]:
+        """The slices of each pool, in the order in which they were read."""
+        found: dict[PoolID, Slices] = {}
+        for entry, source in self.of(ResourceSlice):
+            found.setdefault(source.pool_id, []).append((entry, source))
+        return found
+
+    def device(self, row: int) -> tuple[Entry, str, Device]:
+        """The slice, the path in it, and the device in a row of the world's fleet."""
+        fleet = self.world.fleet
+        at = int(fleet.pool_of[row])
+        pool, local = fleet.pools[at], row - int(fleet.start[at])
+        block = int(np.searchsorted(pool.offsets, local, side="right")) - 1
+        index = local - int(pool.offsets[block])
+        source = pool.blocks[block].slice
+        return self.slice_entries[source.key.name], f"spec.devices[{index}]", source.spec.devices[index]
+
+
+def read_picture(found: Iterable[Document | Refusal], rules: Semantics) -> Picture:
+    """The picture of some documents. Never raises for what is in them."""
+    written: list[Written] = []
+    refused: list[Refusal] = []
+    warnings: list[tuple[Origin, str]] = []
+    for document in found:
+        if isinstance(document, Refusal):
+            refused.append(document)
+            continue
+        # One at a time: in a bundle of all, the second object of a name would be refused unseen.
+        one = bundle([document])
+        refused += one.refused
+        warnings += [(document.origin, line.removeprefix(f"{document.origin}: ")) for line in one.warnings]
+        entries = [entry for of_kind in one.entries.values() for entry in of_kind.values()]
+        written.append(Written(document, entries[0] if entries else None))
+    world, slices = _world([one.entry for one in written if one.entry is not None], rules)
+    return Picture(tuple(written), tuple(refused), tuple(warnings), world, slices)
+
+
+def _world(entries: Iterable[Entry], rules: Semantics) -> tuple[Snapshot, dict[str, Entry]]:
+    store = Store(rules)
+    slices: dict[str, Entry] = {}
+    for number, entry in enumerate(entries):
+        thing = entry.object
+        if not isinstance(thing, _IN_WORLD):
+            continue
+        if isinstance(thing, ResourceSlice):
+            name = thing.key.name if thing.key.name not in slices else f"{thing.key.name} ({number})"
+            slices[name] = entry
+            thing = _named(thing, name=name)
+        elif isinstance(thing, ResourceClaim):  # manifests have no uid, or the one they were copied with
+            thing = _named(thing, uid=str(thing.key))
+        store.apply(Changed(type(thing).__name__, thing))
+    return store.snapshot(), slices
+
+
+def _named(thing: T, **update: str) -> T:
+    return thing.model_copy(update={"metadata": thing.metadata.model_copy(update=update)})

@@ -1,0 +1,88 @@
+"""Whether the slices of a pool agree and are all there. Source: POOL-3 to POOL-7."""
+
+from collections.abc import Iterator
+
+from reconciler.doctor import rules
+from reconciler.doctor.findings import Finding
+from reconciler.doctor.picture import Picture, Slices
+from reconciler.objects.meta import PoolID
+from reconciler.objects.slices import ResourceSlice
+
+
+def generations(slices: Slices) -> dict[int, Slices]:
+    """The slices of each generation of one pool."""
+    found: dict[int, Slices] = {}
+    for entry, source in slices:
+        found.setdefault(source.spec.pool.generation, []).append((entry, source))
+    return found
+
+
+def newest(slices: Slices) -> Slices:
+    """The slices of the newest generation of one pool."""
+    return max(generations(slices).items())[1]
+
+
+def is_complete(slices: Slices) -> bool:
+    """Whether slices of one generation are as many as each of them says."""
+    return all(source.spec.pool.resource_slice_count == len(slices) for _, source in slices)
+
+
+def incomplete(picture: Picture) -> Iterator[Finding]:
+    """Pools with too few slices, or too many."""
+    for pool, slices in picture.pools().items():
+        current = newest(slices)
+        entry, first = current[0]
+        wanted = first.spec.pool.resource_slice_count
+        if len(current) != wanted:
+            what = (
+                f"pool {pool}: {len(current)} of {wanted} slices of generation {first.spec.pool.generation}"
+            )
+            yield rules.POOL_INCOMPLETE.found(entry, "spec.pool.resourceSliceCount", what)
+
+
+def obsolete(picture: Picture) -> Iterator[Finding]:
+    """Slices that a newer generation has left behind."""
+    for pool, slices in picture.pools().items():
+        latest = max(source.spec.pool.generation for _, source in slices)
+        for entry, source in slices:
+            generation = source.spec.pool.generation
+            if generation < latest:
+                what = f"pool {pool} is at generation {latest}, this slice at {generation}"
+                yield rules.POOL_OBSOLETE.found(entry, "spec.pool.generation", what)
+
+
+def disagreeing(picture: Picture) -> Iterator[Finding]:
+    """Slices of one generation that count differently."""
+    for pool, slices in picture.pools().items():
+        for peers in generations(slices).values():
+            first, wanted = peers[0][0], peers[0][1].spec.pool.resource_slice_count
+            for entry, source in peers[1:]:
+                count = source.spec.pool.resource_slice_count
+                if count != wanted:
+                    what = f"pool {pool}: counts {count} slices, {first.origin} counts {wanted}"
+                    yield rules.POOL_DISAGREES.found(entry, "spec.pool.resourceSliceCount", what)
+
+
+def duplicate_devices(picture: Picture) -> Iterator[Finding]:
+    """Devices of one name in one generation of a pool, on one node or on two."""
+    for pool, slices in picture.pools().items():
+        for peers in generations(slices).values():
+            yield from _duplicates(pool, peers)
+
+
+def _duplicates(pool: PoolID, peers: Slices) -> Iterator[Finding]:
+    first: dict[str, tuple[ResourceSlice, str]] = {}
+    for entry, source in peers:
+        for index, device in enumerate(source.spec.devices):
+            node = source.spec.node_name or device.node_name or ""
+            where, other = first.setdefault(device.name, (source, node))
+            field = f"spec.devices[{index}].name"
+            if where is source and other == node and first[device.name] == (source, node):
+                if [d.name for d in source.spec.devices[:index]].count(device.name):
+                    yield rules.DUPLICATE_DEVICE.found(entry, field, f"{pool}/{device.name} is here twice")
+            elif node and other and node != other:
+                what = f"{pool}/{device.name} is on node {other} and on node {node}"
+                yield rules.DEVICE_ON_TWO_NODES.found(entry, field, what)
+            else:
+                what = f"{pool}/{device.name} is also in slice {where.key.name}"
+                yield rules.DUPLICATE_DEVICE.found(entry, field, what)
