@@ -3,7 +3,18 @@
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from reconciler.doctor import claims, counters, exclusion, limits, nodes, pools, rules, selectors, shape
+from reconciler.doctor import (
+    claims,
+    counters,
+    exclusion,
+    limits,
+    nodes,
+    pools,
+    rules,
+    selectors,
+    shape,
+    slips,
+)
 from reconciler.doctor.findings import Finding, Severity
 from reconciler.doctor.picture import Picture
 
@@ -12,6 +23,9 @@ CHECKS: Final[tuple[Callable[[Picture], Iterator[Finding]], ...]] = (
     shape.put_right,
     shape.old_version,
     shape.duplicate_object,
+    slips.unrendered,
+    slips.claim_sources,
+    slips.koordinator,
     limits.api_rules,
     pools.incomplete,
     pools.obsolete,
@@ -48,6 +62,10 @@ def examine(picture: Picture) -> list[Finding]:
     """The findings of all checks, worst first, then by place."""
     found = [finding for check in CHECKS for finding in check(picture)]
     # What a check of our own explains need not be told once more in the words of the API.
-    told = {(one.origin, one.field) for one in found if one.check != rules.API_RULES.id and one.field}
+    told = {
+        (one.origin, one.field)
+        for one in found
+        if one.check != rules.API_RULES.id and one.field and one.severity is Severity.ERROR
+    }
     kept = [one for one in found if one.check != rules.API_RULES.id or (one.origin, one.field) not in told]
     return sorted(kept, key=lambda one: (_WORST_FIRST.index(one.severity), one.origin))

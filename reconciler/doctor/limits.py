@@ -1,7 +1,7 @@
 """Rules and limits of the API: what an API server answers to each object as it is written."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from reconciler.doctor import rules
@@ -15,7 +15,7 @@ _SERVED = {
     (str(version), kind.kind): kind for kind in BUILTIN for version in kind.served if version.group == GROUP
 }
 _NAMESPACES = "/api/v1/namespaces"
-_JSON = {"Content-Type": "application/json"}
+_DRY = {"dryRun": "All"}
 _UNREAD = "json: cannot unmarshal: "
 _ADMIN = {"resource.kubernetes.io/admin-access": "true"}
 
@@ -23,52 +23,90 @@ Raw = Mapping[str, Any]
 
 
 def api_rules(picture: Picture) -> Iterator[Finding]:
-    """What stands against creating each object. What has no namespace in the input may use admin access."""
-    server = ApiServer()
+    """What stands against creating each object, and against its status."""
+    server = _server(picture)
     for one in picture.written:
-        if one.document.raw.get("kind") == "Namespace":
-            _post(server, _NAMESPACES, one.document.raw)
-    for one in picture.written:
-        found = dict.fromkeys(_of(server, one))
-        for field, what in found:
+        for field, what in dict.fromkeys(_of(server, one)):
             yield rules.API_RULES.at(one.document.origin, subject_of(one.document.raw), field, what)
 
 
+def _server(picture: Picture) -> ApiServer:
+    """A server with the namespaces of the input. Those that only claims name may use admin access."""
+    server = ApiServer()
+    described: set[str] = set()
+    for one in picture.written:
+        if one.document.raw.get("kind") == "Namespace":
+            described.add(_named(one.document.raw, "name"))
+            _ask(server, "POST", _NAMESPACES, one.document.raw)
+    for name in {_namespace(one.document.raw) for one in picture.written} - described:
+        _ask(server, "POST", _NAMESPACES, {"metadata": {"name": name}})
+        _ask(server, "PATCH", f"{_NAMESPACES}/{name}", {"metadata": {"labels": _ADMIN}})
+    return server
+
+
 def _of(server: ApiServer, one: Written) -> Iterator[tuple[str, str]]:
-    response = _create(server, one.document.raw)
-    if response is None or response.status < 400:
+    raw = one.document.raw
+    path = _path(raw)
+    if not path:
         return
-    yield from _problems(response)
+    answer = _ask(server, "POST", path, raw, _DRY)
+    if answer.status < 400:
+        yield from _of_status(server, path, raw)
+        return
+    yield from _problems(answer)
     # A server stops at the first value of a wrong type. What comes behind it is of interest too.
-    mended = _create(server, one.entry.raw) if response.status == 400 and one.entry is not None else None
-    if mended is not None and mended.status == 422:
-        yield from _problems(mended)
+    if answer.status == 400 and one.entry is not None:
+        mended = _ask(server, "POST", _path(one.entry.raw), one.entry.raw, _DRY)
+        if mended.status == 422:
+            yield from _problems(mended)
 
 
-def _create(server: ApiServer, raw: Raw) -> Response | None:
-    """The answer to a dry run; None for what is not of a version that is served."""
-    version = str(raw.get("apiVersion"))
-    kind = _SERVED.get((version, str(raw.get("kind"))))
+def _of_status(server: ApiServer, path: str, raw: Raw) -> Iterator[tuple[str, str]]:
+    """A status is written apart, to an object that is there."""
+    if raw["kind"] != "ResourceClaim" or not raw.get("status"):
+        return
+    made = json.loads(_ask(server, "POST", path, raw).body)
+    where = f"{path}/{made['metadata']['name']}"
+    answer = _ask(server, "PUT", f"{where}/status", {**made, "status": raw["status"]}, _DRY)
+    _ask(server, "PUT", where, {**made, "metadata": {**made["metadata"], "finalizers": []}})
+    _ask(server, "DELETE", where, {})
+    if answer.status >= 400:
+        yield from _problems(answer)
+
+
+def _path(raw: Raw) -> str:
+    """Where objects of this kind are created; empty if they are of no version that is served."""
+    kind = _SERVED.get((str(raw.get("apiVersion")), str(raw.get("kind"))))
     if kind is None:
-        return None
+        return ""
+    where = f"namespaces/{_namespace(raw)}/" if kind.namespaced else ""
+    return f"/apis/{raw['apiVersion']}/{where}{kind.plural}"
+
+
+def _namespace(raw: Raw) -> str:
+    return _named(raw, "namespace") or "default"
+
+
+def _named(raw: Raw, key: str) -> str:
     metadata = raw.get("metadata")
-    where = ""
-    if kind.namespaced:
-        given = metadata.get("namespace") if isinstance(metadata, Mapping) else None
-        namespace = given if isinstance(given, str) and given else "default"
-        _post(server, _NAMESPACES, {"metadata": {"name": namespace, "labels": _ADMIN}})
-        where = f"namespaces/{namespace}/"
-    return _post(server, f"/apis/{version}/{where}{kind.plural}", raw, {"dryRun": "All"})
+    given = metadata.get(key) if isinstance(metadata, Mapping) else None
+    return given if isinstance(given, str) else ""
 
 
-def _post(server: ApiServer, path: str, body: Raw, query: Mapping[str, str] | None = None) -> Response:
-    answer = server.handle(Request("POST", path, query or {}, _JSON, json.dumps(body).encode()))
+def _ask(
+    server: ApiServer, method: str, path: str, body: Raw, query: Mapping[str, str] | None = None
+) -> Response:
+    media = "application/merge-patch+json" if method == "PATCH" else "application/json"
+    request = Request(method, path, query or {}, {"Content-Type": media}, json.dumps(body).encode())
+    answer = server.handle(request)
     assert isinstance(answer, Response)
     return answer
 
 
-def _problems(response: Response) -> Iterable[tuple[str, str]]:
-    status = json.loads(response.body)
+def _problems(answer: Response) -> list[tuple[str, str]]:
+    if answer.status == 404:
+        return [("metadata.namespace", "is not the name of a namespace")]
+    status = json.loads(answer.body)
     causes = (status.get("details") or {}).get("causes")
     if causes:
         return [(cause["field"], cause["message"]) for cause in causes]

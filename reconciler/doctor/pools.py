@@ -6,7 +6,6 @@ from reconciler.doctor import rules
 from reconciler.doctor.findings import Finding
 from reconciler.doctor.picture import Picture, Slices
 from reconciler.objects.meta import PoolID
-from reconciler.objects.slices import ResourceSlice
 
 
 def generations(slices: Slices) -> dict[int, Slices]:
@@ -71,18 +70,17 @@ def duplicate_devices(picture: Picture) -> Iterator[Finding]:
 
 
 def _duplicates(pool: PoolID, peers: Slices) -> Iterator[Finding]:
-    first: dict[str, tuple[ResourceSlice, str]] = {}
-    for entry, source in peers:
+    first: dict[str, tuple[int, int, str]] = {}
+    for number, (entry, source) in enumerate(peers):
         for index, device in enumerate(source.spec.devices):
-            node = source.spec.node_name or device.node_name or ""
-            where, other = first.setdefault(device.name, (source, node))
-            field = f"spec.devices[{index}].name"
-            if where is source and other == node and first[device.name] == (source, node):
-                if [d.name for d in source.spec.devices[:index]].count(device.name):
-                    yield rules.DUPLICATE_DEVICE.found(entry, field, f"{pool}/{device.name} is here twice")
-            elif node and other and node != other:
+            here = number, index, source.spec.node_name or device.node_name or ""
+            earlier = first.setdefault(device.name, here)
+            if earlier == here:
+                continue
+            field, node, other = f"spec.devices[{index}].name", here[2], earlier[2]
+            if node and other and node != other:
                 what = f"{pool}/{device.name} is on node {other} and on node {node}"
                 yield rules.DEVICE_ON_TWO_NODES.found(entry, field, what)
             else:
-                what = f"{pool}/{device.name} is also in slice {where.key.name}"
-                yield rules.DUPLICATE_DEVICE.found(entry, field, what)
+                place = "here twice" if earlier[0] == number else f"also in slice {peers[earlier[0]][1].key}"
+                yield rules.DUPLICATE_DEVICE.found(entry, field, f"{pool}/{device.name} is {place}")

@@ -26,6 +26,18 @@ API_RULES: Final = Rule(
     "api-rules", _E, "A rule or limit of the API is broken.",
     "Change the field until the rule holds; an API server refuses the object as it is.",
 )  # fmt: skip
+UNRENDERED: Final = Rule(
+    "unrendered-template", _E, "A value holds an action of a template that was not filled in.",
+    "Render the template, and name what comes out of it.",
+)  # fmt: skip
+CLAIM_SOURCE: Final = Rule(
+    "claim-source", _E, "A pod's resourceClaims entry has `source`, which servers drop.",
+    "Move what is below `source` up to the entry.",
+)  # fmt: skip
+KOORDINATOR: Final = Rule(
+    "koordinator-shape", _E, "A Device of Koordinator has no spec, or an annotation of its is no JSON.",
+    "Write the spec; write the annotation as JSON, with names in double quotes.",
+)  # fmt: skip
 
 POOL_INCOMPLETE: Final = Rule(
     "pool-incomplete", _E, "The newest generation of a pool does not have the slices that it counts.",
@@ -150,7 +162,7 @@ EXTENSION_CONFLICT: Final = Rule(
 )  # fmt: skip
 
 RULES: Final = (
-    UNREADABLE, PUT_RIGHT, OLD_VERSION, DUPLICATE_OBJECT, API_RULES,
+    UNREADABLE, PUT_RIGHT, OLD_VERSION, DUPLICATE_OBJECT, API_RULES, UNRENDERED, CLAIM_SOURCE, KOORDINATOR,
     POOL_INCOMPLETE, POOL_OBSOLETE, POOL_DISAGREES, DUPLICATE_DEVICE, DEVICE_ON_TWO_NODES,
     DUPLICATE_COUNTER_SET, DANGLING_COUNTER_SET, DANGLING_COUNTER, DEVICE_NEVER_FITS, UNUSED_COUNTER,
     COUNTERS_OVERCOMMITTED,

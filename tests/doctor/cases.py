@@ -125,6 +125,30 @@ def extended(extension: str, *devices: Object) -> Object:
     return made
 
 
+def named(made: Object, namespace: str) -> Object:
+    return {**made, "metadata": {**made["metadata"], "namespace": namespace}}
+
+
+def job(entry: Object) -> Object:
+    spec = {"template": {"spec": {"resourceClaims": [entry]}}}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}, "spec": spec}
+
+
+def koordinator(partitions: str, *, spec: Object | None = None) -> Object:
+    return {
+        "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+        "kind": "Device",
+        "metadata": {"name": "n", "annotations": {"scheduling.koordinator.sh/gpu-partitions": partitions}},
+        "spec": {"devices": []} if spec is None else spec,
+    }
+
+
+def administrative(namespace: str) -> Object:
+    made = named(claim("c"), namespace)
+    made["spec"]["devices"]["requests"][0]["exactly"]["adminAccess"] = True
+    return made
+
+
 A, B = device("a"), device("b")
 GPU = device_class('device.driver == "gpu.example.com"')
 ONE = part("s", A)
@@ -206,6 +230,27 @@ CASES = [
         "what stands behind a wrong type",
         yaml_of(part("s", device("B", attributes={}, capacity={"m": "1"}))),
         ("spec.devices[0].capacity[m]", "spec.devices[0].name"),
+    ),
+    Case(
+        "api-rules",
+        "of a status",
+        yaml_of(claim("c", held=("A",))),
+        ("status.allocation.devices.results[0].device",),
+    ),
+    Case("api-rules", "a namespace", yaml_of(named(claim("c"), "A")), ("metadata.namespace",)),
+    Case("unrendered-template", "of Go", yaml_of(named(claim("c{{.Index}}"), "x")), ("metadata.name",)),
+    Case(
+        "claim-source",
+        "in a Job",
+        yaml_of(job({"name": "c", "source": {"resourceClaimName": "x"}})),
+        ("spec.template.spec.resourceClaims[0].source",),
+    ),
+    Case("koordinator-shape", "no spec", yaml_of(koordinator("{}", spec={})), ("spec",)),
+    Case(
+        "koordinator-shape",
+        "no JSON",
+        yaml_of(koordinator("{a: 1}")),
+        ("metadata.annotations[scheduling.koordinator.sh/gpu-partitions]",),
     ),
     Case("pool-incomplete", "one of two", yaml_of(part("s", A, count=2)), (AT_COUNT,), "1 of 2"),
     Case("pool-incomplete", "two of one", yaml_of(ONE, part("t", B)), (AT_COUNT,), "2 of 1"),
@@ -438,6 +483,7 @@ QUIET = [
             "old-version",
             "duplicate-object",
             "api-rules",
+            "unrendered-template",
             "pool-incomplete",
             "pool-obsolete",
             "pool-disagrees",
@@ -456,6 +502,9 @@ QUIET = [
             "lonely-group",
         )
     ),
+    Case("api-rules", "administrative access", yaml_of(administrative("default"), administrative("x"))),
+    Case("claim-source", "none", yaml_of(job({"name": "c", "resourceClaimName": "x"}))),
+    Case("koordinator-shape", "JSON", yaml_of(koordinator('{"a": 1}'))),
     Case("device-never-fits", "10 of 10", yaml_of(counters(), part("s", FITS, count=2))),
     Case(
         "device-on-two-nodes",

@@ -1,0 +1,75 @@
+"""Slips in manifests of any kind that concern devices: templates, pods, Koordinator's annotations."""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from reconciler.doctor import rules
+from reconciler.doctor.findings import Finding
+from reconciler.doctor.picture import Picture
+from reconciler.legacy.reading import subject_of
+from reconciler.legacy.shapes import mapping, mappings
+
+_KOORDINATOR = "scheduling.koordinator.sh"
+_JSON = tuple(
+    f"{_KOORDINATOR}/{name}"
+    for name in (
+        "device-allocate-hint",
+        "device-allocated",
+        "device-joint-allocate",
+        "gpu-partition-spec",
+        "gpu-partitions",
+    )
+)
+"""Annotations that hold JSON"""
+
+
+def unrendered(picture: Picture) -> Iterator[Finding]:
+    """Actions of a template that nobody has filled in; told once for each object."""
+    for one in picture.written:
+        if not str(one.document.raw.get("kind")).startswith(("Resource", "Device", "Pod")):
+            continue
+        for path, text in _values(one.document.raw, ""):
+            if isinstance(text, str) and "{{" in text:
+                subject = subject_of(one.document.raw)
+                yield rules.UNRENDERED.at(one.document.origin, subject, path, f"holds {text[:80]!r}")
+                break
+
+
+def claim_sources(picture: Picture) -> Iterator[Finding]:
+    """`source` in the claims of a pod's template, where no server reads it any more."""
+    for one in picture.written:
+        for path, value in _values(one.document.raw, ""):
+            if not path.endswith("resourceClaims") or one.document.raw.get("kind") == "Pod":
+                continue
+            for number, entry in enumerate(mappings(value)):
+                if "source" in entry:
+                    subject, field = subject_of(one.document.raw), f"{path}[{number}].source"
+                    yield rules.CLAIM_SOURCE.at(one.document.origin, subject, field, "was dropped in 1.31")
+
+
+def koordinator(picture: Picture) -> Iterator[Finding]:
+    """Annotations that are no JSON, and Devices without a spec."""
+    for one in picture.written:
+        raw = one.document.raw
+        is_device = raw.get("kind") == "Device" and str(raw.get("apiVersion")).startswith(_KOORDINATOR)
+        if is_device and not mapping(raw.get("spec")):
+            yield rules.KOORDINATOR.at(one.document.origin, subject_of(raw), "spec", "is missing")
+        annotations = mapping(mapping(raw.get("metadata")).get("annotations"))
+        for name in sorted(annotations.keys() & set(_JSON)):
+            try:
+                json.loads(str(annotations[name]))
+            except ValueError as exc:
+                field = f"metadata.annotations[{name}]"
+                yield rules.KOORDINATOR.at(one.document.origin, subject_of(raw), field, f"is not JSON: {exc}")
+
+
+def _values(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """Every value below, with the way to it."""
+    yield path, value
+    if isinstance(value, Mapping):
+        for key, part in value.items():
+            yield from _values(part, f"{path}.{key}" if path else str(key))
+    elif isinstance(value, list):
+        for number, part in enumerate(value):
+            yield from _values(part, f"{path}[{number}]")
