@@ -4,8 +4,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
+from kernels.types import Amounts, Codes
 from reconciler.allocator.asks import Asked, read_claims
-from reconciler.allocator.availability import available
+from reconciler.allocator.availability import Available, available
 from reconciler.allocator.onenode import Found, NotFound, attempt, random_share
 from reconciler.allocator.reasons import unsatisfied
 from reconciler.allocator.refusal import Fatal
@@ -39,35 +40,39 @@ def allocate(
         asked = read_claims(claims, world.classes, world.rules)
     except Fatal as fatal:
         return Unsatisfied(keys, fatal.reason, str(fatal))
-    ranked = any(len(slot.asks) > 1 for slot in asked.slots)
-    best: tuple[Found, str] | None = None
+    best: tuple[int, str, Found] | None = None
     refused: list[tuple[str, NotFound]] = []
     tried = 0
     considered, plausible = _plausible(asked, nodes, world)
-    for name in plausible:
+    for least, name in plausible:
+        if best is not None and (least, name) >= best[:2]:
+            continue
         if tried >= HARD_NODES * steps:
             refused.append((name, NotFound(Reason.GAVE_UP, f"gave up after {tried} steps", 0)))
             break
-        beat = best[0].rank if best is not None else None
+        beat = best[0] + (name < best[1]) if best is not None else None
         outcome = attempt(asked, name, world, steps=steps, new_share=new_share, beat=beat)
         tried += outcome.steps
         if isinstance(outcome, NotFound):
             refused.append((name, outcome))
-        else:
-            best = outcome, name
-            if outcome.rank == 0 or not ranked:
-                break
+            continue
+        best = outcome.rank, name, outcome
+        if outcome.rank == least:  # the others are no better by counting, and later by name
+            break
     if best is not None:
-        return Granted(node=best[1], plans=best[0].plans, steps=tried)
+        return Granted(node=best[1], plans=best[2].plans, steps=tried)
     everywhere = considered == len(world.topology.order)
     names = None if everywhere else sorted(set(nodes or ()).intersection(world.topology.nodes))
     return unsatisfied(asked, world, names, refused, tried)
 
 
-def _plausible(asked: Asked, nodes: Iterable[str] | None, world: Snapshot) -> tuple[int, Iterator[str]]:
-    """How many nodes there are to consider, and in name order those that counting cannot exclude.
+def _plausible(
+    asked: Asked, nodes: Iterable[str] | None, world: Snapshot
+) -> tuple[int, Iterator[tuple[int, str]]]:
+    """How many nodes there are to consider, and those that counting cannot exclude.
 
-    A node where selectors fail on a device is never excluded, so that the error is met and reported.
+    Each with the best rank that it could give; the most promising first, then by name. A node where
+    selectors fail on a device is never excluded, so that the error is met and reported.
     """
     topology = world.topology
     possible = np.ones(len(topology.order), dtype=np.bool_)
@@ -79,19 +84,30 @@ def _plausible(asked: Asked, nodes: Iterable[str] | None, world: Snapshot) -> tu
     codes = np.maximum(topology.order_codes, -1)
     failing = np.zeros(len(possible), dtype=np.bool_)
     enough = np.ones(len(possible), dtype=np.bool_)
+    least = np.zeros(len(possible), dtype=np.int64)
     for slot in asked.slots:
-        have = np.zeros(len(possible), dtype=np.int64)
-        for ask in slot.asks:
+        rank = np.full(len(possible), len(slot.asks))
+        for number, ask in reversed(list(enumerate(slot.asks))):
             there = available(ask, world)
             failing |= there.failing[codes]
-            have += there.per_node[codes] + there.spanning
-            if there.per_selector.any():
-                places, selectors = topology.selected()
-                np.add.at(have, places, there.per_selector[selectors])
-        if not any(ask.all for ask in slot.asks):  # wanting all may be met by any number of devices
-            enough &= have >= min(ask.source.wanted for ask in slot.asks)
+            # Wanting all may be met by any number of devices.
+            rank[ask.all | (_per_node(there, codes, world) >= ask.source.wanted)] = number
+        enough &= rank < len(slot.asks)
+        least += rank
     tied = nodes_with_a_value(asked, world)
     if tied is not None:
         enough &= tied[codes]
-    possible &= enough | failing
-    return considered, (topology.order[at] for at in np.flatnonzero(possible).tolist())
+    found = np.flatnonzero(possible & (enough | failing))
+    least[failing] = 0  # what an error hides is not counted
+    if least[found].any():
+        found = found[np.argsort(least[found], kind="stable")]
+    return considered, ((int(least[at]), topology.order[at]) for at in found.tolist())
+
+
+def _per_node(there: Available, codes: Codes, world: Snapshot) -> Amounts:
+    """(nodes,) devices that each node could take for an ask."""
+    have = there.per_node[codes] + there.spanning
+    if there.per_selector.any():
+        places, selectors = world.topology.selected()
+        np.add.at(have, places, there.per_selector[selectors])
+    return have
