@@ -35,7 +35,7 @@ MAY_IMPORT = {
     "reconciler.manifests": {"yaml", "pydantic", "reconciler.legacy", *OBJECTS},
     "reconciler.convert": {"reconciler.legacy", *OBJECTS},
     "reconciler.doctor": {
-        "numpy", "kernels", "reconciler.cel", "reconciler.embedded", "reconciler.inventory",
+        "numpy", "pydantic", "kernels", "reconciler.cel", "reconciler.embedded", "reconciler.inventory",
         "reconciler.legacy", "reconciler.manifests", *OBJECTS,
     },
     "reconciler.offline": {

@@ -14,6 +14,7 @@ from reconciler.doctor import (
     selectors,
     shape,
     slips,
+    unknown,
 )
 from reconciler.doctor.findings import Finding, Severity
 from reconciler.doctor.picture import Picture
@@ -23,6 +24,7 @@ CHECKS: Final[tuple[Callable[[Picture], Iterator[Finding]], ...]] = (
     shape.put_right,
     shape.old_version,
     shape.duplicate_object,
+    unknown.unknown_fields,
     slips.unrendered,
     slips.claim_sources,
     slips.koordinator,
@@ -53,6 +55,7 @@ CHECKS: Final[tuple[Callable[[Picture], Iterator[Finding]], ...]] = (
     exclusion.lonely_groups,
     exclusion.never_together,
     exclusion.extension_conflicts,
+    exclusion.dropped,
 )
 
 _WORST_FIRST = list(Severity)

@@ -111,6 +111,7 @@ def overcommitted(picture: Picture) -> Iterator[Finding]:
                 held.setdefault(result.id, []).append(str(claim.key))
     for pool, slices in picture.pools().items():
         current = newest(slices)
+        sets = published(current)
         used: dict[tuple[str, str], Quantity] = {}
         by: dict[tuple[str, str], dict[str, None]] = {}
         for _, _, device, draw in _draws(current):
@@ -119,7 +120,7 @@ def overcommitted(picture: Picture) -> Iterator[Finding]:
                 used[key] = used.get(key, Quantity.of(0)) + counter.value
                 by.setdefault(key, {}).update(dict.fromkeys(held[(*pool, device)]))
         for (set_name, name), amount in used.items():
-            known = published(current).get(set_name)
+            known = sets.get(set_name)
             total = known.counters.get(name) if known else None
             if known is not None and total is not None and amount.nanos > total.nanos:
                 claims = some(by[set_name, name])

@@ -11,10 +11,12 @@ from reconciler.doctor.findings import Finding, nearest, some
 from reconciler.doctor.picture import Picture
 from reconciler.doctor.pools import generations
 from reconciler.inventory.scopes import Exclusion
-from reconciler.legacy.extensions import FIELD, conflicts
+from reconciler.legacy.extensions import ANNOTATION, FIELD, STATED, conflicts
 from reconciler.objects.slices import ResourceSlice
 
-EXPRESSION = "compatibleOnlyWith.expression"
+EXPRESSION = f"{STATED}.expression"
+LOOKED_AT = 1000
+"""Devices of one scope that are compared in pairs, which grow with the square; scopes are hardly ever wider."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,7 @@ def _scopes(picture: Picture) -> Iterator[Pairs]:
         return
     scopes = exclusion.scopes[exclusion.bound]
     for scope in np.unique(scopes[scopes >= 0]).tolist():
-        yield _pairs(exclusion, scope, exclusion.by_scope.of(scope))
+        yield _pairs(exclusion, scope, exclusion.by_scope.of(scope)[:LOOKED_AT])
 
 
 def _pairs(exclusion: Exclusion, scope: int, rows: Rows) -> Pairs:
@@ -137,6 +139,19 @@ def extension_conflicts(picture: Picture) -> Iterator[Finding]:
     for entry, _ in picture.of(ResourceSlice):
         for text in conflicts(entry.raw):
             yield rules.EXTENSION_CONFLICT.found(entry, FIELD, text)
+
+
+def dropped(picture: Picture) -> Iterator[Finding]:
+    """Expressions that a server would drop, since only the field holds them; the first of each slice."""
+    for entry, source in picture.of(ResourceSlice):
+        if ANNOTATION in source.metadata.annotations:
+            continue
+        for index, device in enumerate(source.spec.devices):
+            if device.compatible_only_with is not None:
+                field = f"spec.devices[{index}].{STATED}"
+                what = f"{device.name} has an expression that no annotation carries"
+                yield rules.DROPPED.found(entry, field, what)
+                break
 
 
 def _s(others: list[str]) -> str:

@@ -26,6 +26,10 @@ API_RULES: Final = Rule(
     "api-rules", _E, "A rule or limit of the API is broken.",
     "Change the field until the rule holds; an API server refuses the object as it is.",
 )  # fmt: skip
+UNKNOWN_FIELD: Final = Rule(
+    "unknown-field", _W, "A field is not in the API, which drops it.",
+    "Correct its name or its place, or remove it.",
+)  # fmt: skip
 UNRENDERED: Final = Rule(
     "unrendered-template", _E, "A value holds an action of a template that was not filled in.",
     "Render the template, and name what comes out of it.",
@@ -156,13 +160,18 @@ NEVER_TOGETHER: Final = Rule(
     "never-together", _I, "Devices exclude one another although the counters would allow both.",
     "Nothing, if the hardware cannot do both; else correct groups and expressions.",
 )  # fmt: skip
+DROPPED: Final = Rule(
+    "dropped-expression", _W, "A compatibleOnlyWith field is not repeated in the annotation for servers.",
+    "Publish it in the annotation dra-reconciler.io/device-extensions as well; servers drop the field.",
+)  # fmt: skip
 EXTENSION_CONFLICT: Final = Rule(
     "extension-conflict", _W, "Part of the annotation dra-reconciler.io/device-extensions has no effect.",
     "State each thing once, or the same in both places; the field wins over the annotation.",
 )  # fmt: skip
 
 RULES: Final = (
-    UNREADABLE, PUT_RIGHT, OLD_VERSION, DUPLICATE_OBJECT, API_RULES, UNRENDERED, CLAIM_SOURCE, KOORDINATOR,
+    UNREADABLE, PUT_RIGHT, OLD_VERSION, DUPLICATE_OBJECT, API_RULES, UNKNOWN_FIELD,
+    UNRENDERED, CLAIM_SOURCE, KOORDINATOR,
     POOL_INCOMPLETE, POOL_OBSOLETE, POOL_DISAGREES, DUPLICATE_DEVICE, DEVICE_ON_TWO_NODES,
     DUPLICATE_COUNTER_SET, DANGLING_COUNTER_SET, DANGLING_COUNTER, DEVICE_NEVER_FITS, UNUSED_COUNTER,
     COUNTERS_OVERCOMMITTED,
@@ -170,5 +179,5 @@ RULES: Final = (
     NO_NODE_SELECTION, BAD_NODE_SELECTOR, MATCHES_NO_NODE,
     DOUBLE_ALLOCATION, UNKNOWN_DEVICE, HELD_AT_ODDS,
     ASYMMETRIC, EXPRESSION_FAILS, EXCLUDES_ITSELF, LONELY_GROUP, MISSPELLED_GROUP, NEVER_TOGETHER,
-    EXTENSION_CONFLICT,
+    EXTENSION_CONFLICT, DROPPED,
 )  # fmt: skip

@@ -238,6 +238,19 @@ CASES = [
         ("status.allocation.devices.results[0].device",),
     ),
     Case("api-rules", "a namespace", yaml_of(named(claim("c"), "A")), ("metadata.namespace",)),
+    Case(
+        "unknown-field",
+        "a slip",
+        yaml_of(part("s", device("a", bindToNode=True))),
+        ("spec.devices[0].bindToNode",),
+        "did you mean bindsToNode?",
+    ),
+    Case(
+        "dropped-expression",
+        "only the field",
+        yaml_of(part("s", MIG)),
+        ("spec.devices[0].compatibleOnlyWith",),
+    ),
     Case("unrendered-template", "of Go", yaml_of(named(claim("c{{.Index}}"), "x")), ("metadata.name",)),
     Case(
         "claim-source",
@@ -484,6 +497,8 @@ QUIET = [
             "duplicate-object",
             "api-rules",
             "unrendered-template",
+            "unknown-field",
+            "dropped-expression",
             "pool-incomplete",
             "pool-obsolete",
             "pool-disagrees",
@@ -503,6 +518,14 @@ QUIET = [
         )
     ),
     Case("api-rules", "administrative access", yaml_of(administrative("default"), administrative("x"))),
+    Case(
+        "unknown-field", "what is not read here", yaml_of(part("s", device("a", nodeAllocatableResources={})))
+    ),
+    Case(
+        "dropped-expression",
+        "an annotation",
+        yaml_of(extended('{"a": {"compatibleOnlyWith": {"expression": "true"}}}', A)),
+    ),
     Case("claim-source", "none", yaml_of(job({"name": "c", "resourceClaimName": "x"}))),
     Case("koordinator-shape", "JSON", yaml_of(koordinator('{"a": 1}'))),
     Case("device-never-fits", "10 of 10", yaml_of(counters(), part("s", FITS, count=2))),
