@@ -16,7 +16,7 @@ from reconciler.objects.slices import ResourceSlice
 
 EXPRESSION = f"{STATED}.expression"
 LOOKED_AT = 1000
-"""Devices of one scope that are compared in pairs, which grow with the square; scopes are hardly ever wider."""
+"""Devices of one scope that are compared in pairs, which grow with the square. Scopes are hardly wider."""
 
 
 @dataclass(frozen=True, slots=True)
