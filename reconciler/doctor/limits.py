@@ -6,10 +6,12 @@ from typing import Any
 
 from reconciler.doctor import rules
 from reconciler.doctor.findings import Finding
-from reconciler.doctor.picture import Picture, Written
+from reconciler.doctor.picture import Picture
 from reconciler.embedded import ApiServer, Request, Response
 from reconciler.embedded.builtin import BUILTIN
 from reconciler.legacy.reading import GROUP, subject_of
+from reconciler.legacy.shapes import mapping
+from reconciler.manifests.bundle import Entry
 
 _SERVED = {
     (str(version), kind.kind): kind for kind in BUILTIN for version in kind.served if version.group == GROUP
@@ -23,10 +25,10 @@ Raw = Mapping[str, Any]
 
 
 def api_rules(picture: Picture) -> Iterator[Finding]:
-    """What stands against creating each object, and against its status."""
+    """What stands against creating each object that could be read, and against its status."""
     server = _server(picture)
     for one in picture.written:
-        for field, what in dict.fromkeys(_of(server, one)):
+        for field, what in dict.fromkeys(_of(server, one.document.raw, one.entry) if one.entry else ()):
             yield rules.API_RULES.at(one.document.origin, subject_of(one.document.raw), field, what)
 
 
@@ -36,16 +38,19 @@ def _server(picture: Picture) -> ApiServer:
     described: set[str] = set()
     for one in picture.written:
         if one.document.raw.get("kind") == "Namespace":
-            described.add(_named(one.document.raw, "name"))
-            _ask(server, "POST", _NAMESPACES, one.document.raw)
+            name = _named(one.document.raw, "name")
+            labels = mapping(mapping(one.document.raw.get("metadata")).get("labels"))
+            given = {key: labels[key] for key in _ADMIN if isinstance(labels.get(key), str)}
+            if name:
+                described.add(name)
+                _ask(server, "POST", _NAMESPACES, {"metadata": {"name": name, "labels": given}})
     for name in {_namespace(one.document.raw) for one in picture.written} - described:
         _ask(server, "POST", _NAMESPACES, {"metadata": {"name": name}})
         _ask(server, "PATCH", f"{_NAMESPACES}/{name}", {"metadata": {"labels": _ADMIN}})
     return server
 
 
-def _of(server: ApiServer, one: Written) -> Iterator[tuple[str, str]]:
-    raw = one.document.raw
+def _of(server: ApiServer, raw: Raw, entry: Entry) -> Iterator[tuple[str, str]]:
     path = _path(raw)
     if not path:
         return
@@ -55,8 +60,8 @@ def _of(server: ApiServer, one: Written) -> Iterator[tuple[str, str]]:
         return
     yield from _problems(answer)
     # A server stops at the first value of a wrong type. What comes behind it is of interest too.
-    if answer.status == 400 and one.entry is not None:
-        mended = _ask(server, "POST", _path(one.entry.raw), one.entry.raw, _DRY)
+    if answer.status == 400:
+        mended = _ask(server, "POST", _path(entry.raw), entry.raw, _DRY)
         if mended.status == 422:
             yield from _problems(mended)
 
