@@ -135,8 +135,10 @@ class Field:
             self.unsupported(allowed)
 
     def unique(self, seen: set[Any], key: Any = None) -> None:
-        """Note a value met before; remember it otherwise."""
+        """Note a value met before; remember it otherwise. A list or an object is no name: others say so."""
         marker = self.value if key is None else key
+        if isinstance(marker, list | dict):
+            return
         if marker in seen:
             self.duplicate()
         seen.add(marker)

@@ -43,6 +43,22 @@ def test_a_body_that_cannot_be_read_is_a_bad_request(body):
     assert ok(api, "GET", CLAIMS)["items"] == []
 
 
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        pytest.param(
+            "/apis/resource.k8s.io/v1beta1/resourceslices",
+            {"metadata": {"name": "s"}, "spec": {"driver": "d", "devices": [{"name": {}}, {"name": []}]}},
+            id="devices called by objects",
+        ),
+        pytest.param("/api/v1/namespaces", {"metadata": {}}, id="a namespace without a name"),
+    ],
+)
+def test_odd_names_are_refused_and_break_nothing(path, body):
+    code, _ = refused(ApiServer(), "POST", path, json.dumps(body).encode())
+    assert code in (400, 422)
+
+
 def test_yaml_is_read_but_its_tricks_are_not():
     api = ApiServer()
     text = b"metadata: {name: a, annotations: {since: '2026-01-01'}}\nspec: {devices: {}}\n"

@@ -77,7 +77,8 @@ def check_lease(review: Review) -> list[Cause]:
 def default_namespace(obj: Object, _now: datetime) -> None:
     """Labels, finalizer and phase that every namespace has."""
     metadata = obj["metadata"]
-    metadata["labels"] = {**metadata.get("labels", {}), "kubernetes.io/metadata.name": metadata["name"]}
+    if "name" in metadata:  # one without is refused later
+        metadata["labels"] = {**metadata.get("labels", {}), "kubernetes.io/metadata.name": metadata["name"]}
     obj.setdefault("spec", {"finalizers": ["kubernetes"]})
     obj.setdefault("status", {"phase": "Active"})
 
