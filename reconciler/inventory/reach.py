@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kernels.types import Codes, Mask
+from kernels.types import Mask
+from reconciler.errors import Rejected
 from reconciler.inventory.block import Block
 from reconciler.inventory.vocabulary import Lexicon
 from reconciler.objects.semantics import PARTITIONABLE_DEVICES, Semantics
@@ -28,10 +29,14 @@ class Reach:
         self._index = words.selector_index
         self._matching = self._index.matching(node.name, dict(node.labels))
 
-    def _selected_by(self, code: int) -> bool:
-        """Whether a selector, given by its code, matches the node. Raises Rejected if it cannot be read."""
-        if code in self._index.unreadable:
-            raise self._index.unreadable[code]
+    def _selected_by(self, code: int, block: Block) -> bool:
+        """Whether a selector of a slice, given by its code, matches the node.
+
+        Raises Rejected, naming the slice, if it cannot be read.
+        """
+        problem = self._index.unreadable.get(code)
+        if problem is not None:
+            raise Rejected(f"ResourceSlice {block.slice.metadata.name}: {problem}")
         return bool(self._matching[code])
 
     def devices(self, block: Block) -> Mask:
@@ -39,7 +44,7 @@ class Reach:
         if not block.slice.spec.per_device_node_selection and block.slice.spec.node_name:
             return np.full(len(block.names), block.slice.spec.node_name == self.node.name)
         code = self._words.nodes.find(self.node.name)
-        return (block.codes["node"] == code) | block.anywhere | self._selected(block.codes["selector"])
+        return (block.codes["node"] == code) | block.anywhere | self._selected(block)
 
     def concerns(self, block: Block, rules: Semantics) -> bool:
         """Whether a slice is relevant for the node (POOL-2, POOL-3)."""
@@ -55,14 +60,15 @@ class Reach:
         if spec.all_nodes:
             return True
         if spec.node_selector is not None:
-            return self._selected_by(block.selector)
+            return self._selected_by(block.selector, block)
         return bool(spec.per_device_node_selection) and bool(self.devices(block).any())
 
-    def _selected(self, codes: Codes) -> Mask:
+    def _selected(self, block: Block) -> Mask:
         """(n,) devices whose selector matches the node. Raises Rejected if one cannot be read."""
+        codes = block.codes["selector"]
         if self._index.unreadable:
             for code in codes[codes >= 0].tolist():
-                self._selected_by(code)
+                self._selected_by(code, block)
         if not len(self._matching):
             return np.zeros(codes.shape, dtype=np.bool_)
         return (codes >= 0) & self._matching[codes]
