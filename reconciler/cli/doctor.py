@@ -5,7 +5,7 @@ import json
 import sys
 from collections.abc import Iterable, Sequence
 from importlib.metadata import version
-from typing import TextIO
+from typing import Any, TextIO
 
 import click
 from rich.box import SIMPLE_HEAD
@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from reconciler.cli.inputs import files_option, gates_option, group_mode_option
+from reconciler.cli.listing import list_objects
 from reconciler.cli.plain import plain
 from reconciler.cli.printing import UNBOUNDED
 from reconciler.doctor.checks import examine
@@ -67,7 +68,8 @@ def doctor(
         found: Iterable[Document | Refusal] = documents((*files, *more), sys.stdin.buffer)
     else:
         try:
-            found = asyncio.run(_of_server(server, kubeconfig, context))
+            listed = list_objects(KINDS, server=server, kubeconfig=kubeconfig, context=context)
+            found = [_document(raw) for raw in asyncio.run(listed)]
         except (ReconcilerError, OSError) as exc:
             raise click.ClickException(str(exc)) from exc
     rules = Semantics(gates=gates, group_modes=with_group_modes(group_modes))
@@ -89,27 +91,10 @@ def _exit_code(findings: Sequence[Finding], *, strict: bool) -> int:
     return WARNINGS if strict and Severity.WARNING in found else 0
 
 
-async def _of_server(server: str | None, kubeconfig: str | None, context: str | None) -> list[Document]:
-    # Importing the client library takes longer than all else this command does for files.
-    from reconciler.cluster.client import Client  # noqa: PLC0415
-    from reconciler.cluster.discovery import discover  # noqa: PLC0415
-    from reconciler.cluster.http import connect  # noqa: PLC0415
-
-    found: list[Document] = []
-    async with connect(server=server, kubeconfig=kubeconfig, context=context) as transport:
-        client = Client(transport)
-        served = await discover(client)
-        for kind in KINDS:
-            if kind not in served:
-                continue
-            resource = served[kind]
-            async for page in client.list_pages(resource, limit=resource.page):
-                for item in page.items:
-                    raw = {**item, "kind": kind, "apiVersion": resource.api_version}
-                    metadata = raw["metadata"]
-                    name = "/".join(filter(None, (metadata.get("namespace"), metadata["name"])))
-                    found.append(Document(Origin(f"{kind}/{name}"), raw))
-    return found
+def _document(raw: dict[str, Any]) -> Document:
+    metadata = raw["metadata"]
+    name = "/".join(filter(None, (metadata.get("namespace"), metadata["name"])))
+    return Document(Origin(f"{raw['kind']}/{name}"), raw)
 
 
 def _print(findings: Sequence[Finding], out: TextIO) -> None:

@@ -19,6 +19,7 @@ from reconciler.cli.inputs import (
     report_refused,
     report_warnings,
 )
+from reconciler.cli.listing import list_objects
 from reconciler.cli.plain import plain
 from reconciler.cli.printing import UNBOUNDED
 from reconciler.errors import Malformed, ReconcilerError
@@ -76,7 +77,8 @@ def modes(
         found: Iterable[ApiObject] = _of_bundle(bundle)
     else:
         try:
-            found = asyncio.run(_of_server(server, kubeconfig, context))
+            listed = list_objects(KINDS, server=server, kubeconfig=kubeconfig, context=context)
+            found = _readable(asyncio.run(listed))
         except (ReconcilerError, OSError) as exc:
             raise click.ClickException(str(exc)) from exc
     for thing in found:
@@ -97,25 +99,12 @@ def _of_bundle(bundle: Bundle) -> Iterator[ApiObject]:
         yield claim.model_copy(update={"metadata": metadata})
 
 
-async def _of_server(server: str | None, kubeconfig: str | None, context: str | None) -> list[ApiObject]:
-    # Importing the client library takes longer than all else this command does for files.
-    from reconciler.cluster.client import Client  # noqa: PLC0415
-    from reconciler.cluster.discovery import discover  # noqa: PLC0415
-    from reconciler.cluster.http import connect  # noqa: PLC0415
-
-    found: list[ApiObject] = []
-    async with connect(server=server, kubeconfig=kubeconfig, context=context) as transport:
-        client = Client(transport)
-        served = await discover(client)
-        for kind in KINDS:
-            resource = served[kind]
-            async for page in client.list_pages(resource, limit=resource.page):
-                for item in page.items:
-                    try:
-                        found.append(read({**item, "kind": kind, "apiVersion": resource.api_version}))
-                    except Malformed as exc:
-                        click.echo(plain(f"refused: {exc}"), err=True)
-    return found
+def _readable(raws: Iterable[dict[str, Any]]) -> Iterator[ApiObject]:
+    for raw in raws:
+        try:
+            yield read(raw)
+        except Malformed as exc:
+            click.echo(plain(f"refused: {exc}"), err=True)
 
 
 def _json(world: Snapshot) -> dict[str, Any]:

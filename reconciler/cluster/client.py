@@ -82,10 +82,6 @@ class Client:
         """Replace an object, except for its status. The body's resourceVersion must be the server's."""
         return await self._write("PUT", resource.path(_key(body)), body)
 
-    async def update_status(self, resource: Resource, body: Raw) -> Raw:
-        """Replace the status of an object, and nothing else of it."""
-        return await self._write("PUT", resource.path(_key(body), "status"), body)
-
     async def patch(
         self,
         resource: Resource,

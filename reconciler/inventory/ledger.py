@@ -84,10 +84,6 @@ class Ledger:
         """Every device that is held."""
         return self._of_device.keys()
 
-    def devices_of(self, uid: str) -> tuple[DeviceID, ...]:
-        """The devices one claim holds."""
-        return tuple(hold.device for hold in self._of_claim[uid][1]) if uid in self._of_claim else ()
-
     def hold(self, holder: Holder, allocation: Allocation) -> set[DeviceID]:
         """Make an allocation all that the claim holds; the devices whose state changed."""
         holds = tuple(self._holds(allocation))

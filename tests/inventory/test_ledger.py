@@ -130,7 +130,6 @@ def test_holding_something_else_lets_go_of_what_was_held():
     ledger.hold(ANNE, allocation(hold("A")))
     assert ledger.hold(ANNE, allocation(hold("B"))) == {A, B}
     assert list(ledger.devices()) == [B]
-    assert ledger.devices_of(ANNE.uid) == (B,)
 
 
 def test_the_same_allocation_once_more_changes_nothing():
@@ -155,7 +154,7 @@ def test_who_holds_nothing_lets_go_of_nothing(uid: str):
     ledger.hold(ANNE, allocation(hold("A")))
     assert ledger.release(uid) == set()
     assert uid not in ledger
-    assert ledger.devices_of(uid) == ()
+    assert list(ledger.devices()) == [A]
     assert ANNE.uid in ledger
 
 
