@@ -24,6 +24,7 @@ from reconciler.reconcile.decisions import Decision, Tell
 from reconciler.reconcile.intake import Intake
 from reconciler.reconcile.journal import write_down
 from reconciler.reconcile.loop import Reconciler
+from reconciler.reconcile.numbering import Numbering
 from reconciler.reconcile.ownership import Ownership
 from reconciler.reconcile.units import Unit
 from reconciler.settings import Settings
@@ -49,7 +50,8 @@ async def run(
     off = await missing_gates(client, served)
     if off:
         log.info("the server lacks features", gates=sorted(off))
-    announce = _announcing(tell)
+    names = Numbering(random)
+    announce = _announcing(names, tell)
     kinds = (resource.kind for resource in served)
     intake = Intake(Store(rules(settings, lacking=off)), queue, kinds, announce)
     reconciler = Reconciler(
@@ -59,6 +61,8 @@ async def run(
         steps=settings.search_steps,
         clock=loop.time,
         tell=announce,
+        names=names,
+        answered=_nobody_counts,
     )
     try:
         async with asyncio.timeout(None) as deadline, asyncio.TaskGroup() as working:
@@ -114,12 +118,15 @@ def rules(settings: Settings, *, lacking: frozenset[str] = frozenset()) -> Seman
     return Semantics(settings.semantics, gates, frozenset(settings.group_modes.items()))
 
 
-def _announcing(tell: Tell | None) -> Callable[[Decision], None]:
-    if tell is None:
-        return write_down
+def _nobody_counts(*_: object) -> None:
+    pass
 
+
+def _announcing(names: Numbering, tell: Tell | None) -> Callable[[Decision], None]:
     def announce(decision: Decision) -> None:
+        decision = names.named(decision)
         write_down(decision)
-        tell(decision)
+        if tell is not None:
+            tell(decision)
 
     return announce

@@ -1,14 +1,21 @@
 """What was decided, for logs and for whoever watches the reconciler at work."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from reconciler.objects.meta import DeviceID, ObjectKey
 from reconciler.objects.plan import RequestCount
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Numbered:
+    decision_id: str = field(default="", compare=False)
+    """Ties log line, Event, metric and journal of one decision together; allocations that were decided
+    together share it. Empty until it is announced, where whoever told it knew none."""
+
+
 @dataclass(frozen=True, slots=True)
-class Allocated:
+class Allocated(_Numbered):
     """A claim holds devices, and the server knows."""
 
     claim: ObjectKey
@@ -23,7 +30,7 @@ class Allocated:
 
 
 @dataclass(frozen=True, slots=True)
-class Waits:
+class Waits(_Numbered):
     """Claims that cannot be met now. Told when the reason is another than last time."""
 
     claims: tuple[ObjectKey, ...]
@@ -37,7 +44,7 @@ class Waits:
 
 
 @dataclass(frozen=True, slots=True)
-class Freed:
+class Freed(_Numbered):
     """A claim let go of what it held; `why` says for what reason."""
 
     claim: ObjectKey
@@ -45,14 +52,14 @@ class Freed:
 
 
 @dataclass(frozen=True, slots=True)
-class Ungated:
+class Ungated(_Numbered):
     """All claims of a pod are allocated: it is the scheduler's turn."""
 
     pod: ObjectKey
 
 
 @dataclass(frozen=True, slots=True)
-class HeldTwice:
+class HeldTwice(_Numbered):
     """Not decided by us alone: claims that hold one device, of which at least one holds it alone."""
 
     device: DeviceID
@@ -60,7 +67,7 @@ class HeldTwice:
 
 
 @dataclass(frozen=True, slots=True)
-class AtOdds:
+class AtOdds(_Numbered):
     """Not decided: something about devices that exclude one another for somebody to look at."""
 
     message: str
@@ -68,3 +75,7 @@ class AtOdds:
 
 Decision = Allocated | Waits | Freed | Ungated | HeldTwice | AtOdds
 Tell = Callable[[Decision], None]
+
+Answered = Callable[[str, float, str], None]
+"""Hears of every answer to a question about devices, those that change nothing included: the reason of a
+refusal or an empty text, the seconds it took, and the name of the decision."""

@@ -22,6 +22,7 @@ def write_down(decision: Decision) -> None:
                 node=decision.node,
                 duration_ms=round(decision.seconds * 1000, 1),
                 steps=decision.steps,
+                decision_id=decision.decision_id,
             )
         case Waits():
             log.info(
@@ -33,16 +34,29 @@ def write_down(decision: Decision) -> None:
                 nodes=decision.nodes,
                 steps=decision.steps,
                 counts=[_count(count) for count in decision.counts],
+                decision_id=decision.decision_id,
             )
         case Freed():
-            log.info("claim freed", claim=str(decision.claim), why=decision.why)
+            log.info(
+                "claim freed",
+                claim=str(decision.claim),
+                why=decision.why,
+                decision_id=decision.decision_id,
+            )
         case Ungated():
-            log.info("pod ungated", pod=str(decision.pod))
+            log.info("pod ungated", pod=str(decision.pod), decision_id=decision.decision_id)
         case HeldTwice():
             claims = [str(claim) for claim in decision.claims]
-            log.warning("device held twice", device=str(decision.device), claims=claims)
+            log.warning(
+                "device held twice",
+                device=str(decision.device),
+                claims=claims,
+                decision_id=decision.decision_id,
+            )
         case AtOdds():
-            log.warning("exclusive devices at odds", message=decision.message)
+            log.warning(
+                "exclusive devices at odds", message=decision.message, decision_id=decision.decision_id
+            )
 
 
 def _pod(decision: Allocated | Waits) -> dict[str, str]:

@@ -14,10 +14,11 @@ from reconciler.objects.core import Pod
 from reconciler.objects.meta import ObjectKey
 from reconciler.objects.plan import Plan
 from reconciler.reconcile.deciding import Decider, Refusal
-from reconciler.reconcile.decisions import Allocated, Freed, Tell, Ungated, Waits
+from reconciler.reconcile.decisions import Allocated, Answered, Freed, Tell, Ungated, Waits
 from reconciler.reconcile.intake import Intake
 from reconciler.reconcile.oddities import Oddities
 from reconciler.reconcile.ownership import Ownership, classes_of
+from reconciler.reconcile.pending import Pending
 from reconciler.reconcile.settling import Settler
 from reconciler.reconcile.steps import Blocked, Decide, Free, Nothing, Planner, Ungate, is_made_for
 from reconciler.reconcile.units import Kind, Unit, claims_of
@@ -38,8 +39,12 @@ class Reconciler:
         steps: int,
         clock: Callable[[], float],
         tell: Tell,
+        names: Callable[[], str],
+        answered: Answered,
     ) -> None:
-        """`steps` bounds one search; `clock` counts seconds; `tell` hears every decision."""
+        """`steps` bounds one search; `clock` counts seconds; `tell` hears every decision, for which
+        `names` gives names; `answered` hears every answer of a search.
+        """
         self._intake = intake
         self._store = intake.store
         self._queue = intake.queue
@@ -50,11 +55,15 @@ class Reconciler:
         self._decider = Decider(ours, steps=steps)
         self._clock = clock
         self._tell = tell
-        self._reasons: dict[Unit, str] = {}
+        self._names = names
+        self._answered = answered
+        self.pending = Pending()
         self._not_before: dict[Unit, float] = {}
         self._stopping = False
         self.failures = 0
         """Turns that ended in an error nobody expected"""
+        self.turns = 0
+        """Turns that ended, however they did"""
 
     def stop(self) -> None:
         """Begin no more turns; those under way go on to their end."""
@@ -73,6 +82,7 @@ class Reconciler:
                 async with self._queue.take() as unit:
                     if not self._stopping:
                         await self.serve(unit)
+                        self.turns += 1
                 await asyncio.sleep(0)  # a turn may end without waiting for anything: others first
             except Closed:
                 return
@@ -132,9 +142,11 @@ class Reconciler:
             self._intake.put(unit, after=self._queue.failed(unit))
             return
         answer = self._decider.answer(asked, world)
+        name = self._names()
+        self._answered(answer.reason if isinstance(answer, Refusal) else "", self._clock() - began, name)
         del world  # while somebody holds it, every change of a hold copies the columns
         if isinstance(answer, Refusal):
-            await self._refuse(unit, asked, answer)
+            await self._refuse(unit, asked, answer, name)
             return
         for plan in answer.plans:
             self._store.assume(plan)
@@ -146,7 +158,9 @@ class Reconciler:
         def written(plan: Plan) -> None:
             devices = tuple(result.id for result in plan.allocation.devices.results)
             seconds = self._clock() - began
-            self._tell(Allocated(plan.claim, _pod(unit), plan.node, devices, seconds, answer.steps))
+            self._tell(
+                Allocated(plan.claim, _pod(unit), plan.node, devices, seconds, answer.steps, decision_id=name)
+            )
 
         await self._settler.settle(list(zip(answer.plans, asked.claims, strict=True)), written)
         self._done(unit)
@@ -154,21 +168,23 @@ class Reconciler:
     def _is_known(self, unit: Unit, asked: Decide, world: Snapshot) -> bool:
         """Whether the unit waits for the very reason for which it would be refused now."""
         return self._intake.waiting.has(unit) and (
-            self._decider.refuses(asked, world) == self._reasons.get(unit, "")
+            self._decider.refuses(asked, world) == self.pending.reason(unit)
         )
 
-    async def _refuse(self, unit: Unit, asked: Decide, refusal: Refusal) -> None:
+    async def _refuse(self, unit: Unit, asked: Decide, refusal: Refusal, name: str) -> None:
         """Let the unit wait, for a change or for its back-off; or make room for a whole decision."""
         if refusal.room and (stuck := self._withdrawable(unit, asked)):
             for claim in stuck:
                 self._intake.observe(await self._writer.withdraw(claim))
-                self._tell(Freed(claim.key, "the other claims of its pod do not fit where it is"))
+                why = "the other claims of its pod do not fit where it is"
+                self._tell(Freed(claim.key, why, decision_id=name))
             return
         classes = frozenset(name for claim in asked.claims for _, name in classes_of(claim))
         self._intake.waiting.add(unit, Wants(classes, refusal.room))
         keys = tuple(claim.key for claim in asked.claims)
         nodes, steps, counts = refusal.nodes, refusal.steps, refusal.counts
-        self._wait(unit, Waits(keys, _pod(unit), refusal.reason, refusal.message, nodes, steps, counts))
+        reason, message = refusal.reason, refusal.message
+        self._wait(unit, Waits(keys, _pod(unit), reason, message, nodes, steps, counts, decision_id=name))
         self._intake.put(unit, after=self._queue.failed(unit))
 
     def _withdrawable(self, unit: Unit, asked: Decide) -> list[ResourceClaim]:
@@ -209,14 +225,13 @@ class Reconciler:
         return delay
 
     def _wait(self, unit: Unit, waits: Waits) -> None:
-        if self._reasons.get(unit) != waits.reason:
-            self._reasons[unit] = waits.reason
+        if self.pending.note(unit, waits.reason, waits.claims):
             self._tell(waits)
 
     def _done(self, unit: Unit) -> None:
         self._intake.waiting.drop(unit)
         self._queue.forget(unit)
-        self._reasons.pop(unit, None)
+        self.pending.drop(unit)
 
 
 def _pod(unit: Unit) -> ObjectKey | None:
