@@ -6,7 +6,7 @@ from reconciler.embedded import columns
 from reconciler.embedded.conversion import CLAIM_V1BETA1, EVENT, SLICE_V1BETA1, TEMPLATE_V1BETA1
 from reconciler.embedded.kinds import GroupVersion, ServedKind
 from reconciler.embedded.strategic import CONDITIONS, METADATA, Merge
-from reconciler.embedded.validation import claims, core, pods, slices, taints
+from reconciler.embedded.validation import claims, core, koordinator, pods, slices, taints
 
 CORE: Final = GroupVersion("", "v1")
 EVENTS: Final = GroupVersion("events.k8s.io", "v1")
@@ -137,7 +137,14 @@ TAINT_RULE: Final = ServedKind(
     columns=columns.NAMED, defaults=taints.default_rule, validate=taints.check_rule,
 )  # fmt: skip
 
+DEVICE: Final = ServedKind(
+    "Device", "devices", "device", (GroupVersion("scheduling.koordinator.sh", "v1alpha1"),),
+    namespaced=False, has_status=True, counts_generations=True, unconditional=False, columns=columns.NAMED,
+    defaults=koordinator.default_device, validate=koordinator.check_device,
+)  # fmt: skip
+"""Served on real servers once Koordinator's resource definition is installed."""
+
 BUILTIN: Final = (
     NAMESPACE, NODE, POD, CONFIG_MAP, EVENT_KIND, LEASE,
-    CLAIM, TEMPLATE, DEVICE_CLASS, SLICE, TAINT_RULE,
+    CLAIM, TEMPLATE, DEVICE_CLASS, SLICE, TAINT_RULE, DEVICE,
 )  # fmt: skip

@@ -119,6 +119,8 @@ def _check_tightened(spec: Field, old: Object) -> None:
         spec["affinity"].forbidden("no node selector term can be added or removed while gated")
         return
     for term, previous in zip(terms, _terms(old["affinity"]) or (), strict=True):
+        if any(term.values()) and not any(previous.values()):
+            spec["affinity"].forbidden("nothing may be added to a term that matches no node")
         for key in ("matchExpressions", "matchFields"):
             if any(item not in term.get(key, []) for item in previous.get(key, [])):
                 spec["affinity"].forbidden("requirements may be added while gated, not removed")
