@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import Enum
 
-from reconciler.legacy.reading import subject_of
 from reconciler.manifests.bundle import Entry
 from reconciler.manifests.origin import Origin
+from reconciler.objects.validating import subject_of
 
 
 class Severity(Enum):

@@ -9,9 +9,10 @@ from reconciler.doctor.findings import Finding
 from reconciler.doctor.picture import Picture
 from reconciler.embedded import ApiServer, Request, Response
 from reconciler.embedded.builtin import BUILTIN
-from reconciler.legacy.reading import GROUP, subject_of
+from reconciler.legacy.reading import GROUP
 from reconciler.legacy.shapes import mapping
 from reconciler.manifests.bundle import Entry
+from reconciler.objects.validating import subject_of
 
 _SERVED = {
     (str(version), kind.kind): kind for kind in BUILTIN for version in kind.served if version.group == GROUP

@@ -7,8 +7,8 @@ from typing import Any
 from reconciler.doctor import rules
 from reconciler.doctor.findings import Finding
 from reconciler.doctor.picture import Picture
-from reconciler.legacy.reading import subject_of
 from reconciler.legacy.shapes import mapping, mappings
+from reconciler.objects.validating import subject_of
 
 _KOORDINATOR = "scheduling.koordinator.sh"
 _JSON = tuple(

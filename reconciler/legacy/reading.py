@@ -1,10 +1,7 @@
 """One JSON object of any served version becomes one typed object, or is refused alone."""
 
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any
-
-from pydantic import ValidationError
 
 from reconciler.errors import Malformed
 from reconciler.legacy import composite, mixins, v1beta1, versions
@@ -19,6 +16,7 @@ from reconciler.objects.core import Node, Pod
 from reconciler.objects.meta import ApiObject
 from reconciler.objects.slices import ResourceSlice
 from reconciler.objects.taintrules import DeviceTaintRule
+from reconciler.objects.validating import subject_of, validated
 
 GROUP = "resource.k8s.io"
 
@@ -33,9 +31,6 @@ MODELS: dict[str, type[ApiObject]] = {
 }
 
 _CORE = ("Node", "Pod")
-
-_OPAQUE = ("parameters", "data")
-"""Fields whose content belongs to a driver, nulls included"""
 
 _SERVED = {
     **dict.fromkeys(MODELS, ("v1", "v1beta2", "v1beta1", "v1alpha3")),
@@ -127,70 +122,7 @@ def _with_versions(
 
 def typed(raw: Mapping[str, Any]) -> ApiObject:
     """The typed object of what `to_v1` gives. Raises Malformed naming kind, name, field and reason."""
-    model = MODELS[raw["kind"]]
-    # The API takes null for absent everywhere. Where our models do not, which is rare, try again without.
-    with suppress(ValidationError):
-        return model.model_validate(raw)
-    try:
-        return model.model_validate(_without_nulls(raw))
-    except ValidationError as exc:
-        raise refusal(subject_of(raw), exc) from exc
-
-
-def _without_nulls(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {
-            key: part if key in _OPAQUE else _without_nulls(part)
-            for key, part in value.items()
-            if part is not None
-        }
-    return [_without_nulls(part) for part in value] if isinstance(value, list) else value
-
-
-def subject_of(raw: Mapping[str, Any]) -> str:
-    """`Kind namespace/name`, as far as the object says."""
-    metadata = raw.get("metadata")
-    metadata = metadata if isinstance(metadata, Mapping) else {}
-    name = metadata.get("name") or metadata.get("generateName") or "(without a name)"
-    namespace = metadata.get("namespace")
-    return f"{raw.get('kind')} {namespace}/{name}" if namespace else f"{raw.get('kind')} {name}"
-
-
-def refusal(subject: str, exc: ValidationError) -> Malformed:
-    """The first problem that pydantic found, as one line."""
-    problem = exc.errors(include_url=False)[0]
-    if problem["type"] in _REASONS:
-        reason = _REASONS[problem["type"]].format_map(problem.get("ctx", {}))
-    else:
-        reason = problem["msg"].removeprefix("Value error, ")
-    got = problem.get("input")
-    if isinstance(got, str | int | float) and got != "" and repr(got) not in reason:
-        reason = f"{reason}, got {got if isinstance(got, bool) else repr(got)[:80]}"
-    return Malformed(subject, _path(problem["loc"]), reason)
-
-
-_REASONS = {
-    "missing": "is missing",
-    "model_type": "must be an object",
-    "model_attributes_type": "must be an object",
-    "dict_type": "must be an object",
-    "tuple_type": "must be a list",
-    "string_type": "must be a string",
-    "string_unicode": "must be text that UTF-8 can hold",
-    "int_type": "must be a whole number",
-    "bool_type": "must be true or false",
-    "string_too_short": "must not be empty",
-    "greater_than_equal": "must be at least {ge}",
-    "literal_error": "must be {expected}",
-}
-"""pydantic's kinds of problem in words that fit a manifest"""
-
-
-def _path(location: tuple[int | str, ...]) -> str:
-    path = ""
-    for part in location:
-        path += f"[{part}]" if isinstance(part, int) else f".{part}" if path else part
-    return path
+    return validated(MODELS[raw["kind"]], raw)
 
 
 def _group_of(raw: Mapping[str, Any]) -> str:

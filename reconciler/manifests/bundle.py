@@ -10,6 +10,7 @@ from reconciler.legacy import reading
 from reconciler.manifests.documents import Document, Refusal, documents, refuse
 from reconciler.manifests.origin import Origin
 from reconciler.objects.meta import ApiObject, ObjectKey
+from reconciler.objects.validating import subject_of
 
 NAMESPACED = ("ResourceClaim", "ResourceClaimTemplate", "Pod")
 T = TypeVar("T", bound=ApiObject)
@@ -90,7 +91,7 @@ def _entry(document: Document, number: int, warnings: list[str]) -> Entry:
 def _enter(known: dict[ObjectKey, Entry], entry: Entry) -> None:
     earlier = known.setdefault(entry.object.key, entry)
     if earlier is not entry:
-        raise Malformed(reading.subject_of(entry.raw), "", f"is also in {earlier.origin}, which is used")
+        raise Malformed(subject_of(entry.raw), "", f"is also in {earlier.origin}, which is used")
 
 
 def _placed(raw: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from reconciler.legacy.leniency import put_right
-from reconciler.legacy.reading import GROUP, subject_of
+from reconciler.legacy.reading import GROUP
+from reconciler.objects.validating import subject_of
 
 Raw = Mapping[str, Any]
 PoolKey = tuple[Any, Any, Any]

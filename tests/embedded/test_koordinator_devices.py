@@ -32,7 +32,7 @@ def test_a_device_is_made_read_changed_watched_and_deleted():
     api = ApiServer()
     made = ok(api, "POST", DEVICES, device(topology=TOPOLOGY))
     assert made["metadata"]["generation"] == 1
-    patch = {"spec": {"devices": []}}
+    patch: dict[str, Any] = {"spec": {"devices": []}}
     assert ok(api, "PATCH", f"{DEVICES}/node-1", patch, media=MERGE)["metadata"]["generation"] == 2
     assert [item["metadata"]["name"] for item in ok(api, "GET", DEVICES)["items"]] == ["node-1"]
     assert ok(api, "DELETE", f"{DEVICES}/node-1")["kind"] == "Status"
