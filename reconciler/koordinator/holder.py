@@ -8,6 +8,7 @@ from reconciler.koordinator import annotations
 from reconciler.koordinator.annotations import Hint
 from reconciler.koordinator.holdings import Allocation, recorded
 from reconciler.koordinator.pod import Pod
+from reconciler.objects.pinning import pinned
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +23,12 @@ class Holder:
 def holder(pod: Pod) -> Holder | None:
     """What a pod holds, or None. Raises Malformed if its result annotation cannot be read.
 
-    A hint that cannot be read keeps nobody out: the pod was not admitted because of it.
+    A pod that is bound to no node yet holds devices of the one it is tied to. A hint that cannot be read
+    keeps nobody out: the pod was not admitted because of it.
     """
     subject = f"Pod {pod.key}"
-    if not pod.spec.node_name or pod.finished:
+    node = pinned(pod)
+    if not node or pod.finished:
         return None
     allocation = recorded(subject, annotations.allocated(subject, pod.metadata.annotations))
     if not allocation:
@@ -34,4 +37,4 @@ def holder(pod: Pod) -> Holder | None:
         hints = annotations.hints(subject, pod.metadata.annotations)
     except Malformed:
         hints = {}
-    return Holder(pod.spec.node_name, allocation, hints)
+    return Holder(node, allocation, hints)

@@ -1,13 +1,12 @@
 """A pod as far as its devices depend on it, and the sum of what its containers request."""
 
 from collections.abc import Mapping
-from typing import Literal
 
 from pydantic import Field
 
 from reconciler.koordinator.names import TYPE_OF
 from reconciler.koordinator.shares import plus, shares_of
-from reconciler.objects.meta import ApiObject
+from reconciler.objects import core
 from reconciler.objects.model import Map, Model, Str, Tuple
 from reconciler.objects.quantity import Quantity
 
@@ -30,31 +29,18 @@ class Container(Model):
     restart_policy: Str = ""
 
 
-class PodSpec(Model):
-    """The containers, and where they run."""
+class PodSpec(core.PodSpec):
+    """The containers, and where they may run."""
 
     containers: Tuple[Container] = ()
     init_containers: Tuple[Container] = ()
     overhead: Map[Quantity] = Field(default_factory=dict)
-    node_name: Str = ""
 
 
-class PodStatus(Model):
-    """How far the pod is."""
-
-    phase: Str = ""
-
-
-class Pod(ApiObject):
+class Pod(core.Pod):
     """A consumer of devices."""
 
-    kind: Literal["Pod"] = "Pod"
     spec: PodSpec = PodSpec()
-    status: PodStatus = PodStatus()
-
-    @property
-    def finished(self) -> bool:
-        return self.status.phase in ("Succeeded", "Failed")
 
 
 def requested(pod: Pod) -> dict[str, int]:

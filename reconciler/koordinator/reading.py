@@ -1,0 +1,31 @@
+"""JSON to Koordinator's objects: the kinds it has of its own, and pods with what their containers request."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from reconciler.errors import Malformed
+from reconciler.koordinator.device import Device
+from reconciler.koordinator.pod import Pod
+from reconciler.objects.validating import subject_of, validated
+
+GROUP = "scheduling.koordinator.sh"
+VERSION = "v1alpha1"
+
+
+def is_device(raw: Mapping[str, Any]) -> bool:
+    """Whether this is a Device, in whatever version."""
+    group = str(raw.get("apiVersion") or "").rpartition("/")[0]
+    return raw.get("kind") == "Device" and group == GROUP
+
+
+def read_device(raw: Mapping[str, Any]) -> Device:
+    """The typed object. Raises Malformed."""
+    given = raw.get("apiVersion")
+    if given != f"{GROUP}/{VERSION}":
+        raise Malformed(subject_of(raw), "apiVersion", f"{given} is not read; use {GROUP}/{VERSION}")
+    return validated(Device, raw)
+
+
+def read_pod(raw: Mapping[str, Any]) -> Pod:
+    """The typed object. Raises Malformed."""
+    return validated(Pod, raw)
