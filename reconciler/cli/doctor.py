@@ -3,7 +3,8 @@
 import asyncio
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from importlib.metadata import version
 from typing import Any, TextIO
 
@@ -17,13 +18,15 @@ from reconciler.cli.inputs import files_option, gates_option, group_mode_option
 from reconciler.cli.listing import list_objects
 from reconciler.cli.plain import plain
 from reconciler.cli.printing import UNBOUNDED
-from reconciler.doctor.checks import examine
+from reconciler.doctor.checks import examine, worst_first
 from reconciler.doctor.findings import Finding, Severity
 from reconciler.doctor.picture import read_picture
 from reconciler.doctor.report import as_json, as_sarif, counts
 from reconciler.errors import ReconcilerError
-from reconciler.manifests.documents import Document, Refusal, documents
+from reconciler.manifests.documents import Document, Refusal, of_texts
+from reconciler.manifests.lines import lines_of
 from reconciler.manifests.origin import Origin
+from reconciler.manifests.sources import texts
 from reconciler.objects.semantics import Semantics, with_group_modes
 
 ERRORS, WARNINGS = 1, 3
@@ -33,7 +36,12 @@ KINDS = ("ResourceSlice", "DeviceClass", "ResourceClaim", "ResourceClaimTemplate
 @click.command(short_help="Say what is wrong with slices, classes and claims, and what to do about it.")
 @files_option(required=False)
 @click.argument("more", nargs=-1, type=click.Path(exists=True, readable=True), metavar="[FILE|DIR]...")
-@click.option("--kubeconfig", metavar="FILE", help="Look at this cluster instead of files.")
+@click.option(
+    "--cluster",
+    is_flag=True,
+    help="Look at a cluster instead of files: that of KUBECONFIG or ~/.kube/config, or the one this runs in.",
+)
+@click.option("--kubeconfig", metavar="FILE", help="Look at the cluster of this kubeconfig.")
 @click.option("--context", metavar="NAME", help="Context of the kubeconfig.  [default: its current one]")
 @click.option("--server", metavar="URL", help="Look at an API server that wants no credentials.")
 @click.option(
@@ -45,6 +53,7 @@ KINDS = ("ResourceSlice", "DeviceClass", "ResourceClaim", "ResourceClaimTemplate
 def doctor(
     files: tuple[str, ...],
     more: tuple[str, ...],
+    cluster: bool,
     kubeconfig: str | None,
     context: str | None,
     server: str | None,
@@ -62,10 +71,13 @@ def doctor(
       2  the command line is wrong
       3  there are warnings and no errors, with --strict
     """
-    if bool(files or more) == bool(server or kubeconfig):
-        raise click.UsageError("Name manifests with -f, or a cluster with --server or --kubeconfig.")
+    if bool(files or more) == bool(cluster or server or kubeconfig or context):
+        raise click.UsageError("Name manifests with -f, or a cluster with --cluster.")
+    sources: dict[str, str] = {}
     if files or more:
-        found: Iterable[Document | Refusal] = documents((*files, *more), sys.stdin.buffer)
+        read = list(texts((*files, *more), sys.stdin.buffer))
+        sources = {name: text for name, text in read if isinstance(text, str)}
+        found: Iterable[Document | Refusal] = of_texts(read)
     else:
         try:
             listed = list_objects(KINDS, server=server, kubeconfig=kubeconfig, context=context)
@@ -73,7 +85,7 @@ def doctor(
         except (ReconcilerError, OSError) as exc:
             raise click.ClickException(str(exc)) from exc
     rules = Semantics(gates=gates, group_modes=with_group_modes(group_modes))
-    findings = examine(read_picture(found, rules))
+    findings = worst_first(_with_lines(examine(read_picture(found, rules)), sources))
     match output:
         case "json":
             click.echo(json.dumps(as_json(findings), indent=2))
@@ -82,6 +94,21 @@ def doctor(
         case _:
             _print(findings, sys.stdout)
     sys.exit(_exit_code(findings, strict=strict))
+
+
+def _with_lines(findings: Iterable[Finding], sources: Mapping[str, str]) -> Iterator[Finding]:
+    """The findings, each on the line of its field where the text of its file is at hand."""
+    found = list(findings)
+    asked: dict[str, list[tuple[Origin, str]]] = {}
+    for one in found:
+        if one.field and one.origin.file in sources:
+            asked.setdefault(one.origin.file, []).append((one.origin, one.field))
+    lines = {
+        at: line for file, fields in asked.items() for at, line in lines_of(sources[file], fields).items()
+    }
+    for one in found:
+        line = lines.get((one.origin, one.field), one.origin.line)
+        yield replace(one, origin=one.origin._replace(line=line))
 
 
 def _exit_code(findings: Sequence[Finding], *, strict: bool) -> int:

@@ -1,6 +1,6 @@
 """All checks, and what they find together."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from reconciler.doctor import (
@@ -71,4 +71,9 @@ def examine(picture: Picture) -> list[Finding]:
         if one.check != rules.API_RULES.id and one.field and one.severity is Severity.ERROR
     }
     kept = [one for one in found if one.check != rules.API_RULES.id or (one.origin, one.field) not in told]
-    return sorted(kept, key=lambda one: (_WORST_FIRST.index(one.severity), one.origin))
+    return worst_first(kept)
+
+
+def worst_first(findings: Iterable[Finding]) -> list[Finding]:
+    """The findings in the order in which they are told: by severity, then by place."""
+    return sorted(findings, key=lambda one: (_WORST_FIRST.index(one.severity), one.origin))

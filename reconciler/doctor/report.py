@@ -39,7 +39,7 @@ def _finding(one: Finding) -> dict[str, Any]:
 
 
 def as_sarif(findings: Sequence[Finding], version: str) -> dict[str, Any]:
-    """One SARIF run. Lines are those on which objects begin."""
+    """One SARIF run."""
     rules = [
         {
             "id": rule.id,

@@ -40,7 +40,12 @@ def refuse(origin: Origin, subject: str, field: str, reason: str) -> Refusal:
 
 def documents(paths: Iterable[str], stdin: BinaryIO) -> Iterator[Document | Refusal]:
     """Every object in the files, directories or `-` that `paths` names, lists unwrapped."""
-    for name, text in texts(paths, stdin):
+    return of_texts(texts(paths, stdin))
+
+
+def of_texts(found: Iterable[tuple[str, str | Malformed]]) -> Iterator[Document | Refusal]:
+    """Every object in some texts, each with its name or with why it cannot be read."""
+    for name, text in found:
         if isinstance(text, Malformed):
             yield Refusal(Origin(name), text)
         else:

@@ -35,6 +35,7 @@ def doctor(tmp_path: Path, text: str, *options: str) -> Result:
         pytest.param(WRONG, [], 1, id="errors"),
         pytest.param(WRONG + WARNED, ["--strict"], 1, id="errors and warnings"),
         pytest.param(SOUND, ["--server", "http://127.0.0.1:1"], 2, id="files and a server"),
+        pytest.param(SOUND, ["--cluster"], 2, id="files and a cluster"),
     ],
 )
 def test_the_worst_finding_decides_how_it_ends(tmp_path: Path, text: str, options: list[str], code: int):
