@@ -1,10 +1,11 @@
 """Requests on API objects. Success is decoded, everything else becomes one of our errors."""
 
-import json
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Literal
+
+from pydantic_core import to_json
 
 from reconciler.cluster.answers import READS, refusal
 from reconciler.cluster.decoding import decode
@@ -105,8 +106,7 @@ class Client:
     async def _write(
         self, method: str, path: str, value: Raw | list[Raw], content_type: str = "application/json"
     ) -> Raw:
-        body = json.dumps(value, separators=(",", ":")).encode()
-        answer, _ = await self._send(method, path, body=body, content_type=content_type)
+        answer, _ = await self._send(method, path, body=to_json(value), content_type=content_type)
         return answer
 
     async def _send(

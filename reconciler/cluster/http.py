@@ -7,6 +7,8 @@ watch are not.
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 from kubernetes_asyncio.client import ApiClient
@@ -22,6 +24,8 @@ LONGEST_ANSWER = 256 * 2**20
 LONGEST_LINE = 16 * 2**20
 """Bytes. etcd holds objects of 1.5 MiB; as JSON they are a few times as large."""
 CONNECT_SECONDS = 10.0
+BUFFER = 2**21
+"""Bytes read ahead of whoever takes the lines of a watch."""
 
 _NEVER_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 
@@ -48,7 +52,18 @@ class HttpTransport:
     """
 
     def __init__(self, api: ApiClient) -> None:
+        """Takes over the connections of `api`, which closes them in the end."""
         self._api = api
+        rest = api.rest_client
+        self._host = api.configuration.host
+        self._proxy = rest.proxy or proxy_of(self._host)
+        # The library's own session looks for a proxy and for a login in ~/.netrc at every request: in a
+        # thread, for a sixth of a write's time, and a login found there cannot stand beside a token.
+        session = aiohttp.ClientSession(
+            connector=rest.pool_manager.connector, cookie_jar=aiohttp.DummyCookieJar(), read_bufsize=BUFFER
+        )
+        rest.pool_manager.detach()
+        rest.pool_manager = self._session = session
 
     async def request(
         self,
@@ -114,15 +129,15 @@ class HttpTransport:
         body: bytes | None = None,
     ) -> aiohttp.ClientResponse:
         rest = self._api.rest_client
-        return await rest.pool_manager.request(
+        return await self._session.request(
             method,
-            f"{self._api.configuration.host}{path}",
-            params=list(query),
+            f"{self._host}{path}",
+            params=list(query) or None,
             data=body,
             headers=headers,
             timeout=limits,
             allow_redirects=False,  # a redirect would carry our credentials elsewhere
-            proxy=rest.proxy,
+            proxy=self._proxy,
             proxy_headers=rest.proxy_headers,
             server_hostname=rest.server_hostname,
         )
@@ -133,6 +148,12 @@ class HttpTransport:
             return Response(response.status, response.headers, await _whole(response))
         except (aiohttp.ClientError, OSError) as exc:
             raise _failure("GET", path, exc) from exc
+
+
+def proxy_of(server: str) -> str | None:
+    """The proxy that the environment names for a server (HTTPS_PROXY, NO_PROXY), as kubectl takes it."""
+    url = urlsplit(server)
+    return None if proxy_bypass(url.hostname or "") else getproxies().get(url.scheme)
 
 
 async def _whole(response: aiohttp.ClientResponse) -> bytes:
