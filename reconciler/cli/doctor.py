@@ -30,7 +30,15 @@ from reconciler.manifests.sources import texts
 from reconciler.objects.semantics import Semantics, with_group_modes
 
 ERRORS, WARNINGS = 1, 3
-KINDS = ("ResourceSlice", "DeviceClass", "ResourceClaim", "ResourceClaimTemplate", "DeviceTaintRule", "Node")
+KINDS = (
+    "ResourceSlice",
+    "DeviceClass",
+    "ResourceClaim",
+    "ResourceClaimTemplate",
+    "DeviceTaintRule",
+    "Node",
+    "Pod",
+)
 
 
 @click.command(short_help="Say what is wrong with slices, classes and claims, and what to do about it.")

@@ -1,11 +1,11 @@
 """The objects of a cluster, for commands that look at it once."""
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import Any
 
 
 async def list_objects(
-    kinds: Iterable[str], *, server: str | None, kubeconfig: str | None, context: str | None
+    kinds: Collection[str], *, server: str | None, kubeconfig: str | None, context: str | None
 ) -> list[dict[str, Any]]:
     """All objects of the kinds that the server serves, as JSON with kind and version.
 
@@ -18,7 +18,7 @@ async def list_objects(
 
     async with connect(server=server, kubeconfig=kubeconfig, context=context) as transport:
         client = Client(transport)
-        served = await discover(client)
+        served = await discover(client, also=kinds)
         return [
             {**item, "kind": kind, "apiVersion": served[kind].api_version}
             for kind in kinds

@@ -1,5 +1,7 @@
 """Which version of resource.k8s.io a server serves. The newest that we read is used for everything."""
 
+from collections.abc import Collection
+
 from reconciler.cluster.client import Client
 from reconciler.cluster.kinds import NODE, PAGE, POD, Resource, Served
 from reconciler.errors import Gone, Rejected
@@ -15,16 +17,23 @@ _VERSIONS = {
 }
 """Best first. Claims of v1alpha3 are read from files alone: Kubernetes 1.31 does not take our answers."""
 
-_OPTIONAL = {"DeviceTaintRule"}
+_FOR_READERS = {"ResourceClaimTemplate": _CLAIMS}
+"""Kinds that nothing is decided by: for those who look at a cluster as a whole"""
+
+_OPTIONAL = {"DeviceTaintRule", *_FOR_READERS}
 _SMALL_PAGES = {"ResourceSlice": 50}
 """A slice holds up to 128 devices: fifty of them take as long to decode as five hundred claims."""
 
 
-async def discover(client: Client) -> Served:
-    """Ask the server once, at start. Raises Rejected when it has no claims or slices that we can read."""
+async def discover(client: Client, *, also: Collection[str] = ()) -> Served:
+    """Ask the server once, at start; `also` names kinds beyond those that decisions need.
+
+    Raises Rejected when it has no claims or slices that we can read.
+    """
     offered = {version: await _offered(client, version) for version in await _served_versions(client)}
     resources = {resource.kind: resource for resource in (NODE, POD)}
-    for kind, versions in _VERSIONS.items():
+    wanted = {**_VERSIONS, **{kind: _FOR_READERS[kind] for kind in _FOR_READERS if kind in also}}
+    for kind, versions in wanted.items():
         found = [offered[version][kind] for version in versions if kind in offered.get(version, {})]
         if found:
             resources[kind] = found[0]

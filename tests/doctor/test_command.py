@@ -2,6 +2,9 @@
 
 import asyncio
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +88,44 @@ async def test_a_server_is_asked_for_what_it_has():
     server.load([ONE, device_class("false")])
     found = await _asked(server)
     assert [(one["check"], one["file"]) for one in found] == [("matches-nothing", "DeviceClass/gpu")]
+
+
+@pytest.mark.loopback
+async def test_a_server_is_asked_for_templates_and_pods_too():
+    server = ApiServer()
+    metadata = {"name": "t", "namespace": "default"}
+    spec = {"spec": claim("c", wants="gppu")["spec"]}
+    template = {**GPU, "kind": "ResourceClaimTemplate", "metadata": metadata, "spec": spec}
+    server.load([ONE, GPU, template])
+    found = await _asked(server)
+    assert [(one["check"], one["object"]) for one in found] == [
+        ("missing-class", "ResourceClaimTemplate default/t")
+    ]
+
+
+@pytest.mark.loopback
+async def test_a_cluster_is_that_of_the_kubeconfig_unless_another_is_named(tmp_path: Path):
+    server = ApiServer()
+    server.load([ONE, device_class("false")])
+    async with serve(server) as url:
+        path = tmp_path / "config"
+        path.write_text(json.dumps(_kubeconfig(url)))
+        command = (sys.executable, "-m", "reconciler", "doctor", "--cluster", "-o", "json")
+        environment = {**os.environ, "KUBECONFIG": str(path)}
+        asked = await asyncio.create_subprocess_exec(*command, env=environment, stdout=subprocess.PIPE)
+        out, _ = await asked.communicate()
+    assert [one["check"] for one in json.loads(out)["findings"]] == ["matches-nothing"]
+
+
+def _kubeconfig(url: str) -> Object:
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "c", "cluster": {"server": url}}],
+        "users": [{"name": "u"}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "c",
+    }
 
 
 async def _asked(server: ApiServer) -> list[Object]:
