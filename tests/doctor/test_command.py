@@ -122,7 +122,7 @@ def _kubeconfig(url: str) -> Object:
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [{"name": "c", "cluster": {"server": url}}],
-        "users": [{"name": "u"}],
+        "users": [{"name": "u", "user": {}}],
         "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
         "current-context": "c",
     }

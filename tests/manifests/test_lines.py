@@ -23,7 +23,7 @@ TOP = Origin("a.yaml")
 
 def nodes(node: yaml.Node, path: str = "") -> dict[str, int]:
     """Every path of a document and the line, from one, of its key or list element."""
-    found = {}
+    found: dict[str, int] = {}
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             step = f"{path}[{key.value}]" if path else key.value
@@ -43,7 +43,9 @@ def written(how: str, value: Any) -> str:
 @given(value=OBJECTS)
 def test_every_field_is_found_where_it_is(how: str, value: dict[str, Any]):
     text = written(how, value)
-    places = nodes(yaml.compose(text, Loader=yaml.SafeLoader))
+    top = yaml.compose(text, Loader=yaml.SafeLoader)
+    assert top is not None
+    places = nodes(top)
     found = lines_of(text, [(TOP, path) for path in places])
     assert {path: found[TOP, path] for path in places} == places
 
