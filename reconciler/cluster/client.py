@@ -1,5 +1,6 @@
 """Requests on API objects. Success is decoded, everything else becomes one of our errors."""
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -106,7 +107,7 @@ class Client:
     async def _write(
         self, method: str, path: str, value: Raw | list[Raw], content_type: str = "application/json"
     ) -> Raw:
-        answer, _ = await self._send(method, path, body=to_json(value), content_type=content_type)
+        answer, _ = await self._send(method, path, body=_encoded(value), content_type=content_type)
         return answer
 
     async def _send(
@@ -135,6 +136,14 @@ class Client:
             # It was applied, but what became of the object is unknown: a read settles it.
             error = Retry if reads else Undecided
             raise error(f"{method} {path}: the answer is not JSON: {exc}") from exc
+
+
+def _encoded(value: Raw | list[Raw]) -> bytes:
+    """JSON. Opaque parameters may nest deeper than the fast encoder goes."""
+    try:
+        return to_json(value)
+    except ValueError:
+        return json.dumps(value, separators=(",", ":")).encode()
 
 
 def _key(body: Raw) -> ObjectKey:
