@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import groupby
 from time import perf_counter
 
@@ -22,7 +23,7 @@ from reconciler.objects.changes import Changed, Refused, Replaced
 from reconciler.objects.meta import ApiObject
 from reconciler.objects.plan import Granted
 from reconciler.objects.semantics import Semantics
-from reconciler.objects.slices import ResourceSlice
+from reconciler.objects.slices import DeviceAttribute, ResourceSlice
 
 PLURAL = {"ResourceSlice": "resourceslices", "DeviceClass": "deviceclasses", "Node": "nodes"}
 
@@ -160,9 +161,9 @@ def _listings(fleet: Iterable[Json]) -> Iterator[tuple[Resource, list[bytes]]]:
 def _renewed(source: ResourceSlice, turn: int) -> ResourceSlice:
     """The slice with another driver version on its first device."""
     first, *others = source.spec.devices
-    version = first.attributes["driverVersion"].model_copy(update={"version": f"550.{turn}.0"})
-    device = first.model_copy(update={"attributes": {**first.attributes, "driverVersion": version}})
-    return source.model_copy(update={"spec": source.spec.model_copy(update={"devices": (device, *others)})})
+    version = DeviceAttribute(version=f"550.{turn}.0")
+    device = replace(first, attributes={**first.attributes, "driverVersion": version})
+    return source.model_copy(update={"spec": replace(source.spec, devices=(device, *others))})
 
 
 WORKLOADS = [

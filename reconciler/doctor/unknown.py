@@ -3,19 +3,18 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, get_args, get_origin
 
-from pydantic import BaseModel
-
 from reconciler.doctor import rules
 from reconciler.doctor.findings import Finding, nearest
 from reconciler.doctor.picture import Picture
 from reconciler.objects.claims import DeviceClass, ResourceClaim, ResourceClaimTemplate, TemplateMetadata
 from reconciler.objects.core import Node, Pod
 from reconciler.objects.meta import ObjectMeta
+from reconciler.objects.model import fields_of
 from reconciler.objects.requests import DeviceSubRequest, ExactDeviceRequest
 from reconciler.objects.slices import Device, ResourceSlice, ResourceSliceSpec
 from reconciler.objects.taintrules import DeviceTaintRule
 
-_UNREAD: Final[Mapping[type[BaseModel], frozenset[str]]] = {
+_UNREAD: Final[Mapping[type, frozenset[str]]] = {
     Device: frozenset({"nodeAllocatableResources", "nodeAllocatableResourceMappings"}),
     ResourceSliceSpec: frozenset({"partitionTypeAttribute"}),
     DeviceSubRequest: frozenset({"derivedAttributes"}),
@@ -43,11 +42,9 @@ def unknown_fields(picture: Picture) -> Iterator[Finding]:
                 yield rules.UNKNOWN_FIELD.found(entry, path, what)
 
 
-def _unknown(
-    model: type[BaseModel], raw: Mapping[str, Any], path: str
-) -> Iterator[tuple[str, str, frozenset[str]]]:
+def _unknown(model: type, raw: Mapping[str, Any], path: str) -> Iterator[tuple[str, str, frozenset[str]]]:
     """Path, name and the names that are known there."""
-    fields = {field.alias or name: field for name, field in model.model_fields.items()}
+    fields = {field.alias or name: field for name, field in fields_of(model).items()}
     known = frozenset(fields) | _UNREAD.get(model, frozenset())
     for key, value in raw.items():
         below = f"{path}.{key}" if path else key
@@ -73,8 +70,8 @@ def _below(annotation: Any, value: Any, path: str) -> Iterator[tuple[str, str, f
         yield from _unknown(model, value, path)
 
 
-def _model(annotation: Any) -> type[BaseModel] | None:
+def _model(annotation: Any) -> type | None:
     """The model in `Model`, `Model | None`, a tuple or a map of it."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+    if isinstance(annotation, type) and fields_of(annotation):
         return annotation
     return next(filter(None, map(_model, get_args(annotation))), None)

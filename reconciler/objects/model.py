@@ -1,21 +1,31 @@
 """The base of every API object: frozen, camelCase outside, lists and maps that may be null."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, StrictBool, StrictInt, StrictStr
 from pydantic.alias_generators import to_camel
+from pydantic.fields import FieldInfo
 
 T = TypeVar("T")
+
+LEAN = ConfigDict(extra="ignore", alias_generator=to_camel, populate_by_name=True)
+"""For parts of objects that there are millions of: pydantic dataclasses with slots, read like a `Model`."""
 
 
 class Model(BaseModel):
     """A frozen API object of which we hold the fields that we read; others are ignored."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", alias_generator=to_camel, populate_by_name=True)
+    model_config = ConfigDict(frozen=True, **LEAN)
 
     def to_json(self) -> dict[str, Any]:
         """The object as the API spells it, without what is unset."""
         return self.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude_none=True)
+
+
+def fields_of(model: type) -> Mapping[str, FieldInfo]:
+    """The fields of a `Model` or of a lean part, by name; none for any other type."""
+    return getattr(model, "__pydantic_fields__", {})
 
 
 def _null_is_empty_list(value: Any) -> Any:

@@ -3,14 +3,16 @@
 from typing import Literal
 
 from pydantic import Field
+from pydantic.dataclasses import dataclass
 
 from reconciler.objects.meta import ApiObject, PoolID
-from reconciler.objects.model import Bool, Int, Map, Model, Str, Tuple
+from reconciler.objects.model import LEAN, Bool, Int, Map, Model, Str, Tuple
 from reconciler.objects.nodeselector import NodeSelector
 from reconciler.objects.quantity import Quantity
 
 
-class DeviceAttribute(Model):
+@dataclass(frozen=True, slots=True, kw_only=True, config=LEAN)
+class DeviceAttribute:
     """A typed value. The API wants exactly one field set; none set is an attribute without a value."""
 
     int_: Int | None = Field(default=None, alias="int")
@@ -82,7 +84,8 @@ class DeviceTaint(Model):
     time_added: Str | None = None
 
 
-class Device(Model):
+@dataclass(frozen=True, slots=True, kw_only=True, config=LEAN)
+class Device:
     """One device of a slice."""
 
     name: Str
@@ -108,7 +111,8 @@ class Device(Model):
         )
 
 
-class ResourcePool(Model):
+@dataclass(frozen=True, slots=True, kw_only=True, config=LEAN)
+class ResourcePool:
     """Which pool a slice belongs to, and how many slices make that pool complete."""
 
     name: Str
@@ -116,7 +120,8 @@ class ResourcePool(Model):
     resource_slice_count: Int = Field(ge=1)
 
 
-class ResourceSliceSpec(Model):
+@dataclass(frozen=True, slots=True, kw_only=True, config=LEAN)
+class ResourceSliceSpec:
     """Devices, or counters, of one pool."""
 
     driver: Str = Field(min_length=1)

@@ -62,6 +62,7 @@ _REASONS = {
     "missing": "is missing",
     "model_type": "must be an object",
     "model_attributes_type": "must be an object",
+    "dataclass_type": "must be an object",
     "dict_type": "must be an object",
     "tuple_type": "must be a list",
     "string_type": "must be a string",
