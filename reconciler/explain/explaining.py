@@ -1,0 +1,141 @@
+"""The whole explanation: funnels from masks, what lacks where, and what the allocator says to less."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from kernels.types import Mask
+from reconciler.allocator import allocate
+from reconciler.allocator.asks import Asked, read_claims
+from reconciler.allocator.refusal import Fatal
+from reconciler.explain.constraints import Tied, tie
+from reconciler.explain.explanation import Explanation, NearMiss, Request
+from reconciler.explain.funnel import Sieve, funnel, sift, steps_beyond
+from reconciler.explain.misses import near_misses
+from reconciler.explain.places import Places
+from reconciler.explain.reasons import remedy
+from reconciler.explain.sets import smallest_sets
+from reconciler.explain.whatif import Named, WhatIf
+from reconciler.inventory.snapshot import Snapshot
+from reconciler.objects.claims import ResourceClaim
+from reconciler.objects.plan import Granted, Reason, Unsatisfied
+
+STEPS = 10_000
+"""Devices tried for the answer itself, where none is given."""
+
+
+def explain(
+    claims: Sequence[ResourceClaim],
+    world: Snapshot,
+    *,
+    nodes: Collection[str] | None = None,
+    answer: Granted | Unsatisfied | None = None,
+    steps: int = STEPS,
+) -> Explanation:
+    """Why claims that are decided together can or cannot be allocated on one of `nodes`; None is all nodes.
+
+    `answer` is what the allocator said to the same question; it is asked if that is not given. Costs
+    some passes over the fleet and up to a few dozen bounded searches, so it is not for the path of a
+    decision.
+    """
+    if answer is None:
+        answer = allocate(claims, world, nodes=nodes, steps=steps)
+    granted = isinstance(answer, Granted)
+    places = Places(world, nodes)
+    told = Explanation(
+        claims=tuple(claim.key for claim in claims),
+        node=answer.node if isinstance(answer, Granted) else "",
+        reason="" if isinstance(answer, Granted) else str(answer.reason),
+        message="" if isinstance(answer, Granted) else answer.message,
+        remedy="" if isinstance(answer, Granted) else remedy(answer.reason),
+        nodes=len(places.names),
+    )
+    try:
+        asked = read_claims(claims, world.classes, world.rules)
+    except Fatal:
+        return told  # no device was looked at
+    sieves = [[sift(ask, world, places) for ask in slot.asks] for slot in asked.slots]
+    requests = tuple(_requests(asked, sieves, world, places, granted=granted))
+    told = replace(told, requests=requests)
+    if isinstance(answer, Granted):
+        return told
+    nearest = tuple(near_misses(asked, sieves, world, places))
+    errors = dict(answer.nodes_refused)
+    nearest = tuple(replace(miss, together=errors.get(miss.node, "")) for miss in nearest)
+    if answer.reason.is_error or not all(_possible(of_slot) for of_slot in sieves):
+        return replace(told, nearest=tuple(miss for miss in nearest if miss.lacks or miss.together))
+    what_if = WhatIf(claims, world, nodes)
+    conflict = what_if.conflict() if answer.reason is not Reason.GAVE_UP else ()
+    return replace(
+        told,
+        nearest=tuple(_completed(miss, conflict, claims, what_if) for miss in nearest),
+        constraints=tuple(dict.fromkeys(what_if.guilty())),
+        conflict=conflict,
+    )
+
+
+def _possible(alternatives: Sequence[Sieve]) -> bool:
+    return any(bool(sieve.nodes.enough.any()) for sieve in alternatives)
+
+
+def _requests(
+    asked: Asked, sieves: Sequence[Sequence[Sieve]], world: Snapshot, places: Places, *, granted: bool
+) -> Iterator[Request]:
+    together = np.ones(len(places.names), dtype=np.bool_)
+    for of_slot in sieves:
+        together &= np.any([sieve.nodes.enough for sieve in of_slot], axis=0)
+    left = {id(sieve.ask): sieve.left for of_slot in sieves for sieve in of_slot}
+    ties = tie(asked, left, world, places)
+    for of_slot in sieves:
+        for sieve in of_slot:
+            yield _request(asked, sieve, world, places, ties, together, granted=granted)
+
+
+def _request(
+    asked: Asked,
+    sieve: Sieve,
+    world: Snapshot,
+    places: Places,
+    ties: Mapping[tuple[int, int], Tied],
+    together: Mask,
+    *,
+    granted: bool,
+) -> Request:
+    ask = sieve.ask
+    found = funnel(sieve, world)
+    mine = [ties[ask.claim, number] for number in ask.constraints]
+    constrained = [(tied.constraint.attribute, tied.passes(sieve.left)) for tied in mine]
+    wanted = None if ask.all else ask.source.wanted
+    return Request(
+        claim=asked.claims[ask.claim].key,
+        request=ask.name,
+        wanted=wanted,
+        devices=world.fleet.size,
+        funnel=(*found.steps, *steps_beyond(sieve, places, constrained, together, granted=granted)),
+        smallest=smallest_sets(sieve.gates, wanted, places),
+        shortages=found.shortages,
+        failing=found.failing,
+        possible=bool(sieve.nodes.enough.any()),
+    )
+
+
+def _completed(
+    miss: NearMiss, conflict: Sequence[Named], claims: Sequence[ResourceClaim], what_if: WhatIf
+) -> NearMiss:
+    """What counting cannot tell of a node where each request alone finds enough devices."""
+    if miss.lacks or miss.together:
+        return miss
+    if len(conflict) == 1:
+        key, name = conflict[0]
+        wanted = next(
+            r.exactly.wanted if r.exactly is not None else 1
+            for claim in claims
+            if claim.key == key
+            for r in claim.spec.devices.requests
+            if r.name == name
+        )
+        if wanted > 1:
+            have = what_if.most(conflict[0], miss.node)
+            return replace(miss, together=f"{have} of {wanted} for request {name} fit at once")
+    return replace(miss, together="each request could be met there, but not all together")

@@ -1,0 +1,127 @@
+"""How many devices each gate leaves, one gate after the other."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from kernels.types import Amounts, Mask
+from reconciler.allocator.asks import Ask
+from reconciler.allocator.offers import resolve
+from reconciler.explain.explanation import Failing, Step
+from reconciler.explain.gates import SELECTION, Gate, Kind, gates_of, problem
+from reconciler.explain.places import Places
+from reconciler.explain.shortage import Shortage, shortages
+from reconciler.inventory import modes
+from reconciler.inventory.snapshot import Snapshot
+
+
+class Have(NamedTuple):
+    """Per node (N,): the devices that an ask could take there, and how many of them it wants."""
+
+    have: Amounts
+    wanted: Amounts
+    """Never 0: nobody is content with no device"""
+
+    @property
+    def enough(self) -> Mask:
+        return self.have >= self.wanted
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sieve:
+    """An ask, its gates over D devices, and what passes all of them."""
+
+    ask: Ask
+    gates: tuple[Gate, ...]
+    left: Mask
+    """(D,)"""
+    nodes: Have
+
+
+def sift(ask: Ask, world: Snapshot, places: Places) -> Sieve:
+    """Judge the fleet for an ask, each device on its own."""
+    gates = gates_of(ask, world, places)
+    left = _all_of(gates, world.fleet.size)
+    have = places.counts(left)
+    wanted = np.full(len(places.names), ask.source.wanted)
+    if ask.all:
+        meant = [gate for gate in gates if gate.kind in SELECTION]
+        wanted = np.maximum(places.counts(_all_of(meant, world.fleet.size)), 1)
+    return Sieve(ask, tuple(gates), left, Have(have, wanted))
+
+
+def _all_of(gates: Sequence[Gate], size: int) -> Mask:
+    alive = np.ones(size, dtype=np.bool_)
+    for gate in gates:
+        alive &= gate.passed
+    return alive
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Funnel:
+    """The steps of a funnel, and what was learned on the way."""
+
+    steps: tuple[Step, ...]
+    shortages: tuple[Shortage, ...]
+    failing: tuple[Failing, ...]
+
+
+def funnel(sieve: Sieve, world: Snapshot) -> Funnel:
+    """The gates of single devices, in order."""
+    alive = np.ones(world.fleet.size, dtype=np.bool_)
+    steps: list[Step] = []
+    short: tuple[Shortage, ...] = ()
+    failing: list[Failing] = []
+    for gate in sieve.gates:
+        errors = np.flatnonzero(alive & gate.error) if gate.error is not None else np.zeros(0, np.intp)
+        if len(errors):
+            failing.append(_failing(sieve.ask, gate, int(errors[0]), len(errors), world))
+        stopped = np.flatnonzero(alive & ~gate.passed)
+        detail = ""
+        if gate.kind is Kind.COUNTERS:
+            short = shortages(stopped, world)
+            detail = str(short[0]) if short else ""
+        elif gate.kind is Kind.GROUPS:
+            detail = modes.explain(stopped, world)
+        alive &= gate.passed
+        steps.append(Step(gate.kind, gate.about, int(np.count_nonzero(alive)), len(errors), detail))
+    return Funnel(tuple(steps), short, tuple(failing))
+
+
+def _failing(ask: Ask, gate: Gate, row: int, count: int, world: Snapshot) -> Failing:
+    device = world.fleet.id_of(row)
+    uses = ask.selectors if gate.kind is Kind.CLASS else filter(None, (gate.use,))
+    found = ((use, text) for use in uses if (text := problem(use, world.fleet, row)))
+    use, text = next(found, (None, ""))
+    if use is not None:
+        return Failing(use.where, device, use.expression, text, count)
+    code = int(world.fleet.codes["shape"][row])
+    where = f"request {ask.name}: {gate.about}"
+    return Failing(where, device, "", str(resolve(ask, [code], world).get(code)), count)
+
+
+def steps_beyond(
+    sieve: Sieve, places: Places, constrained: Sequence[tuple[str, Mask]], together: Mask, *, granted: bool
+) -> Iterator[Step]:
+    """The gates that look at several devices: enough on a node, constraints, all requests on one node.
+
+    constrained  per constraint its attribute and (D,) what it lets through
+    together     (N,) nodes with enough for every request, each request on its own
+    """
+    alive = sieve.left & places.reached(sieve.nodes.enough)
+    amount = "all" if sieve.ask.all else str(sieve.ask.source.wanted)
+    yield _step(Kind.ENOUGH, f"{amount} of them on one node", alive)
+    for attribute, passed in constrained:
+        alive &= passed
+        yield _step(Kind.CONSTRAINT, f"constraint on {attribute}", alive)
+    alive &= places.reached(together)
+    if not granted:
+        # What counting lets through, the search has refused.
+        alive = np.zeros_like(alive)
+    yield _step(Kind.TOGETHER, "all requests together", alive)
+
+
+def _step(kind: Kind, about: str, alive: Mask) -> Step:
+    return Step(kind, about, int(np.count_nonzero(alive)))

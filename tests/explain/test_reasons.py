@@ -1,0 +1,50 @@
+"""One table of reasons: complete, bounded, and the page made from it is current."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from reconciler.explain.page import reasons_page
+from reconciler.explain.reasons import OTHER, REASONS, UNKNOWN, bounded, remedy
+from reconciler.objects.plan import Reason
+from reconciler.reconcile import steps
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def blocking() -> Iterator[str]:
+    """The reasons that the planner gives: the second argument of every `Blocked`."""
+    for found in ast.walk(ast.parse(Path(steps.__file__).read_text())):
+        if isinstance(found, ast.Call) and getattr(found.func, "id", "") == "Blocked":
+            given = found.args[1]
+            if isinstance(given, ast.Constant):
+                yield str(given.value)
+
+
+def test_every_reason_that_can_be_told_is_in_the_table():
+    told = {*map(str, Reason), steps.NOT_OURS, *blocking()}
+    assert len(set(blocking())) >= 5
+    assert told == set(map(str, REASONS))
+
+
+@pytest.mark.parametrize("reason", REASONS, ids=str)
+def test_a_reason_is_a_camel_case_word_with_meaning_and_remedy(reason: str):
+    assert re.fullmatch(r"[A-Z][A-Za-z]+", reason)
+    assert len(reason) <= 128  # what an Event can hold
+    advice = REASONS[reason]
+    assert advice.meaning.endswith(".")
+    assert advice.remedy.endswith(".")
+
+
+def test_what_is_not_in_the_table_is_one_word_and_refers_to_the_message():
+    assert bounded("SomethingNew") == OTHER
+    assert bounded(Reason.COUNTERS) == "CountersExhausted"
+    assert remedy("SomethingNew") == UNKNOWN.remedy
+
+
+def test_the_page_is_current():
+    page = (ROOT / "docs" / "reasons.md").read_text()
+    assert page == reasons_page(), "run python -m reconciler.explain.page > docs/reasons.md"
