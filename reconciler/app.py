@@ -2,7 +2,6 @@
 
 import asyncio
 import gc
-from collections.abc import Callable
 from datetime import UTC, datetime
 from random import random
 
@@ -20,6 +19,8 @@ from reconciler.cluster.writer import Writer
 from reconciler.errors import Rejected
 from reconciler.inventory.store import Store
 from reconciler.objects.semantics import Semantics, with_gates
+from reconciler.observation import Observation
+from reconciler.observe.port import StatusPort
 from reconciler.reconcile.decisions import Decision, Tell
 from reconciler.reconcile.intake import Intake
 from reconciler.reconcile.journal import write_down
@@ -33,37 +34,47 @@ log = structlog.get_logger()
 
 
 async def run(
-    settings: Settings, transport: Transport, *, stop: asyncio.Event, tell: Tell | None = None
+    settings: Settings,
+    transport: Transport,
+    *,
+    stop: asyncio.Event,
+    tell: Tell | None = None,
+    port: StatusPort | None = None,
 ) -> None:
     """Reconcile until `stop` is set, then let begun writes finish, for `drain_seconds` at most.
 
-    `tell` hears every decision, after it was logged. Raises Rejected when the settings or the
-    server do not allow to begin. Cancelled: writes under way may or may not be applied.
+    `tell` hears every decision, after it was logged; on `port` metrics, health and status are served.
+    Raises Rejected when the settings or the server do not allow to begin. Cancelled: writes under
+    way may or may not be applied.
     """
     ours = ownership(settings)
-    client = Client(transport, write_seconds=settings.write_seconds)
-    served = await discover(client)
     loop = asyncio.get_running_loop()
+    seen = Observation(settings, stop=stop, clock=loop.time)
+    if port is not None:
+        seen.serve_on(port)
+    client = Client(seen.metered(transport), write_seconds=settings.write_seconds)
+    served = await discover(client)
     queue: Queue[Unit] = Queue(
         base=settings.backoff_base_seconds, cap=settings.backoff_cap_seconds, random=random
     )
     off = await missing_gates(client, served)
-    if off:
-        log.info("the server lacks features", gates=sorted(off))
+    seen.discovered(served, off)
     names = Numbering(random)
-    announce = _announcing(names, tell)
+    announce = _announcing(names, seen.tell, *([tell] if tell is not None else []))
     kinds = (resource.kind for resource in served)
     intake = Intake(Store(rules(settings, lacking=off)), queue, kinds, announce)
+    writer = Writer(client, served, now=lambda: datetime.now(UTC))
     reconciler = Reconciler(
         intake,
-        Writer(client, served, now=lambda: datetime.now(UTC)),
+        writer,
         ours,
         steps=settings.search_steps,
         clock=loop.time,
         tell=announce,
         names=names,
-        answered=_nobody_counts,
+        answered=seen.answered,
     )
+    seen.running(intake, reconciler, writer.dropped)
     try:
         async with asyncio.timeout(None) as deadline, asyncio.TaskGroup() as working:
             for number in range(settings.writers):
@@ -73,6 +84,9 @@ async def run(
                     watching.create_task(_watch(client, resource, intake), name=f"watch {resource.plural}")
                     for resource in served
                 ]
+                if port is not None:  # else nobody asks, and a simulated day would be full of beats
+                    sources.append(watching.create_task(seen.heart.run(), name="heartbeat"))
+                seen.watching(list(sources))
                 sources.append(watching.create_task(_spare_the_collector(intake), name="spare the collector"))
                 log.info("reconciling", kinds=[resource.kind for resource in served])
                 await stop.wait()
@@ -118,15 +132,11 @@ def rules(settings: Settings, *, lacking: frozenset[str] = frozenset()) -> Seman
     return Semantics(settings.semantics, gates, frozenset(settings.group_modes.items()))
 
 
-def _nobody_counts(*_: object) -> None:
-    pass
-
-
-def _announcing(names: Numbering, tell: Tell | None) -> Callable[[Decision], None]:
+def _announcing(names: Numbering, *tells: Tell) -> Tell:
     def announce(decision: Decision) -> None:
         decision = names.named(decision)
         write_down(decision)
-        if tell is not None:
+        for tell in tells:
             tell(decision)
 
     return announce

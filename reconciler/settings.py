@@ -82,6 +82,30 @@ class Settings(BaseSettings):
     drain_seconds: float = Field(default=25.0, ge=0)
     """How long begun writes may take after SIGTERM. Below the 30 s that Kubernetes gives a pod to end."""
 
+    status_address: str = "127.0.0.1"
+    """Address on which health, metrics and status are served. Beyond this machine they want a token, except
+    for /livez and /readyz, and TLS: with a certificate made for the run unless files are named."""
+
+    status_port: int = Field(default=0, ge=0, le=65535)
+    """Port for the same. 0 takes a free one, which is logged: several may run on one machine."""
+
+    status_token_file: Path | None = None
+    """File with the token that lets a client ask. Read again when it changes."""
+
+    status_token_review: bool = False
+    """Let the cluster decide who may ask, by TokenReview and by SubjectAccessReview for `get` on the path as
+    a non-resource URL. Needs the rights of the cluster role system:auth-delegator."""
+
+    status_tls_cert: Path | None = None
+    """Certificate chain of the status port, PEM. Read again when it changes, with the key."""
+
+    status_tls_key: Path | None = None
+    """Its key, PEM."""
+
+    stalled_seconds: float = Field(default=60.0, gt=0)
+    """After so long without anything done although something waits, /livez fails. Counts from the last answer
+    of the server, so twice `write_seconds` is the least that is used."""
+
     log_format: Literal["auto", "json", "text"] = "auto"
     """JSON lines, or text for people. `auto` is text on a terminal and JSON elsewhere."""
 

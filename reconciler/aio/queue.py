@@ -54,10 +54,18 @@ class Queue(Generic[K]):
         self._timer: asyncio.TimerHandle | None = None
         self._puts = 0
         self._closed = False
+        self.retries = 0
+        """Failures that were counted, of all keys"""
 
     def __len__(self) -> int:
         """Keys that wait, due or backing off; owned ones do not count."""
         return len(self._waiting)
+
+    @property
+    def due(self) -> int:
+        """Keys that could be taken now."""
+        now = asyncio.get_running_loop().time()
+        return sum(waiting.due <= now for waiting in self._waiting.values())
 
     @property
     def oldest_age(self) -> float:
@@ -96,6 +104,7 @@ class Queue(Generic[K]):
         """Count a failure of the key. Returns the seconds it should wait: doubling, with jitter."""
         count = self._failures.get(key, 0)
         self._failures[key] = count + 1
+        self.retries += 1
         # The exponent is capped because 2.0 ** 1024 overflows.
         full = min(self._cap, self._base * 2.0 ** min(count, 64))
         return full * (0.5 + self._random() / 2)

@@ -5,19 +5,26 @@ import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import click
+import structlog
 
 from reconciler import app, logs
 from reconciler.cli.inputs import files_option, group_mode_option, report_refused, report_warnings
+from reconciler.cluster.client import Client
 from reconciler.cluster.http import connect
 from reconciler.embedded import ApiServer, run_controllers, serve
 from reconciler.errors import ReconcilerError, Rejected
 from reconciler.manifests.documents import Refusal, documents
 from reconciler.manifests.served import as_served
+from reconciler.observe.port import StatusPort
+from reconciler.observe.serving import access_for, serving
 from reconciler.settings import Settings, load
+
+log = structlog.get_logger()
 
 CANNOT_START = 1
 
@@ -53,6 +60,10 @@ CANNOT_START = 1
 @click.option(
     "--steps", "search_steps", type=int, help="Devices tried for one decision on one node.  [default: 10000]"
 )
+@click.option(
+    "--status-address", metavar="ADDRESS", help="Where health and metrics are served.  [default: 127.0.0.1]"
+)
+@click.option("--status-port", type=int, help="Port of health and metrics.  [default: any free one]")
 @click.option("--log-format", type=click.Choice(["auto", "json", "text"]), help="[default: auto]")
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="[default: info]")
 @click.option("--config", type=click.Path(path_type=Path), metavar="FILE", help="Settings as YAML.")
@@ -125,4 +136,7 @@ async def _run(settings: Settings, raws: Sequence[dict[str, Any]]) -> None:
         transport = await stack.enter_async_context(
             connect(server=server, kubeconfig=settings.kubeconfig, context=settings.context)
         )
-        await app.run(settings, transport, stop=stop)
+        port = StatusPort(access_for(settings, Client(transport), loop.time))
+        status = await stack.enter_async_context(serving(port, settings, now=lambda: datetime.now(UTC)))
+        log.info("status served", url=status, paths="/livez /readyz /metrics /statusz")
+        await app.run(settings, transport, stop=stop, port=port)

@@ -45,6 +45,16 @@ async def discover(client: Client, *, also: Collection[str] = ()) -> Served:
     return Served(resources)
 
 
+def unserved(served: Served) -> list[str]:
+    """What we would rather have used than what there is: kinds, and newer versions of kinds."""
+    missing = []
+    for kind, versions in _VERSIONS.items():
+        used = served[kind].version if kind in served else None
+        better = versions[: versions.index(used)] if used in versions else versions
+        missing += [f"{GROUP}/{version} {kind}" for version in better]
+    return missing
+
+
 async def _served_versions(client: Client) -> list[str]:
     try:
         group = await client.fetch(f"/apis/{GROUP}")

@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import Any
 
-import structlog
-
 from reconciler.cluster.client import JSON, Client, Raw
+from reconciler.cluster.dropped import Dropped
 from reconciler.cluster.kinds import Served
 from reconciler.errors import Conflict, Gone, Inconsistent, Malformed, Undecided
 from reconciler.legacy.reading import read
@@ -18,8 +17,6 @@ from reconciler.objects.claims import FINALIZER, ResourceClaim
 from reconciler.objects.core import GATE, Pod
 from reconciler.objects.meta import ObjectKey
 from reconciler.objects.plan import Plan
-
-log = structlog.get_logger()
 
 
 class Writer:
@@ -34,6 +31,7 @@ class Writer:
         self._claims = served["ResourceClaim"]
         self._pods = served["Pod"]
         self._now = now
+        self.dropped = Dropped()
 
     async def read_claim(self, key: ObjectKey) -> ResourceClaim | None:
         """The claim as the server has it now, or None when there is none. Raises Malformed."""
@@ -71,7 +69,7 @@ class Writer:
         written = _answer(
             await self._client.patch(self._claims, claim.key, patch, content_type=JSON, subresource="status")
         )
-        _compare(plan, written)
+        self.dropped.compare(plan, written)
         return written
 
     async def withdraw(self, claim: ResourceClaim) -> ResourceClaim:
@@ -147,15 +145,3 @@ def _claim(found: object) -> ResourceClaim:
     if not isinstance(found, ResourceClaim):
         raise Inconsistent(f"a claim was read as {type(found).__name__}")
     return found
-
-
-def _compare(plan: Plan, written: ResourceClaim) -> None:
-    """Say when the server kept something else: it drops fields whose feature gate is off (ST-10)."""
-    stored = written.allocation.devices.results if written.allocation else ()
-    if stored != plan.allocation.devices.results:
-        log.warning(
-            "allocation stored with other fields than were written; is a feature gate off on the server?",
-            claim=str(written.key),
-            written=[device.to_json() for device in plan.allocation.devices.results],
-            stored=[device.to_json() for device in stored],
-        )

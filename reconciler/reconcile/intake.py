@@ -8,12 +8,13 @@ import structlog
 
 from reconciler.aio.queue import Queue
 from reconciler.inventory.store import Store, Touched
+from reconciler.nodes.table import Nodes
 from reconciler.objects.changes import Change, Changed, Refused, Replaced
 from reconciler.objects.claims import FINALIZER, ResourceClaim
 from reconciler.objects.meta import ApiObject, ObjectKey
 from reconciler.objects.plan import Plan
 from reconciler.reconcile.auditing import Audit
-from reconciler.reconcile.cordons import Cordons
+from reconciler.reconcile.charges import Charges
 from reconciler.reconcile.decisions import Tell
 from reconciler.reconcile.order import place
 from reconciler.reconcile.units import Kind, Roster, Unit
@@ -30,11 +31,15 @@ class Intake:
         self.store = store
         self.queue = queue
         self.roster = Roster()
-        self.cordons = Cordons()
+        self.nodes = Nodes()
         self.waiting = Waiting()
+        self.supplies = 0
+        """Changes of devices or nodes so far."""
         self.listed = asyncio.Event()
         """Set when every kind has been listed once: from then on all allocations there are count."""
-        self._unlisted = set(kinds)
+        self.unlisted = set(kinds)
+        """Kinds that were not listed yet"""
+        self._charges = Charges(store, self.roster, self.nodes.room)
         self._audit = Audit(store, tell)
         self._refused: dict[tuple[str, ObjectKey], str] = {}
 
@@ -43,12 +48,12 @@ class Intake:
         self._report(change)
         old_news = isinstance(change, Changed) and self._is_old_news(change.object)
         touched = self.store.apply(change)
-        if self.cordons.note(change):
+        if self.nodes.note(change):
             touched |= Touched(supply=True)
         self.dispatch(replace(touched, claims=frozenset()) if old_news else touched)
         if isinstance(change, Replaced):
-            self._unlisted.discard(change.kind)
-            if not self._unlisted:
+            self.unlisted.discard(change.kind)
+            if not self.unlisted:
                 self.listed.set()
 
     def observe(self, claim: ResourceClaim) -> None:
@@ -57,22 +62,35 @@ class Intake:
         if known is not None and known.metadata.uid == claim.metadata.uid:
             self.dispatch(self.store.apply(Changed("ResourceClaim", claim)))
 
+    def assume(self, plan: Plan) -> None:
+        """Count a decided plan as held, and its pods as tied to its node, before it is written."""
+        self.store.assume(plan)
+        self._charges.claims([plan.claim])
+
     def forget(self, plan: Plan) -> None:
-        """Take back an assumed plan. Those who wait for its devices are woken.
+        """Take back an assumed plan. Those who wait for its devices, or for its pod's room, are woken.
 
         Units that share the claim are not: the queue brings them back with the one that failed.
         """
         self.dispatch(self.store.forget(plan))
+        self._wake_crowded(self._charges.claims([plan.claim]))
 
     def dispatch(self, touched: Touched) -> None:
         """Queue what may have another answer now."""
+        self.supplies += touched.supply
         for key in touched.pods:
             self._pod(key)
+        roomier = [self._charges.pod(key) for key in touched.pods]
+        self._wake_crowded(any([*roomier, self._charges.claims(touched.claims)]))
         for key in touched.claims:
             self._claim(key)
             if (claim := self.store.claims.get(key)) is not None:
                 self._audit.look(claim)
         self.queue.wake(self.waiting.woken_by(touched))
+
+    def _wake_crowded(self, roomier: bool) -> None:
+        if roomier:
+            self.queue.wake(self.waiting.crowded())
 
     def put(self, unit: Unit, *, after: float = 0.0) -> None:
         """Give a unit a turn, at its place in the order."""

@@ -276,3 +276,15 @@ async def test_memory_follows_the_keys_that_wait_not_the_wake_ups_they_had():
         queue.wake(["a"])
         await taken(queue)
     assert len(queue._later) + len(queue._ready) < 200
+
+
+async def test_what_is_due_and_what_backs_off_is_counted_apart():
+    queue = make_queue()
+    queue.put("a", priority=LOW)
+    queue.put("b", priority=LOW, after=queue.failed("b"))
+    assert (queue.due, len(queue), queue.retries) == (1, 2, 1)
+    await asyncio.sleep(1)
+    assert (queue.due, len(queue)) == (2, 2)
+    queue.forget("b")
+    queue.failed("a")
+    assert queue.retries == 2

@@ -1,0 +1,62 @@
+"""Fields that a server did not keep of what was written to it: it drops those whose feature gate is off.
+
+Source: ST-10. What comes back from a write is the only place where this shows.
+"""
+
+from collections.abc import Iterator
+from itertools import zip_longest
+
+import structlog
+
+from reconciler.cluster.client import Raw
+from reconciler.objects.claims import ResourceClaim
+from reconciler.objects.plan import Plan
+from reconciler.objects.semantics import ADMIN_ACCESS, BINDING_CONDITIONS, CONSUMABLE_CAPACITY, TAINTS
+
+log = structlog.get_logger()
+
+_GATES = {
+    "adminAccess": ADMIN_ACCESS,
+    "bindingConditions": BINDING_CONDITIONS,
+    "bindingFailureConditions": BINDING_CONDITIONS,
+    "consumedCapacity": CONSUMABLE_CAPACITY,
+    "shareID": CONSUMABLE_CAPACITY,
+    "tolerations": TAINTS,
+}
+"""Field of a device in an allocation -> the gate that a server needs to keep it"""
+
+
+class Dropped:
+    """Remembers which fields came back otherwise than they were written. Says so once a field."""
+
+    def __init__(self) -> None:
+        self.fields: dict[str, str] = {}
+        """Field -> the gate that is likely off; empty where none explains it"""
+
+    def compare(self, plan: Plan, written: ResourceClaim) -> None:
+        """Look at the answer to a write."""
+        results = written.allocation.devices.results if written.allocation else ()
+        if results == plan.allocation.devices.results:
+            return
+        sent = [device.to_json() for device in plan.allocation.devices.results]
+        stored = [device.to_json() for device in results]
+        nothing: Raw = {}
+        found = dict.fromkeys(
+            f"status.allocation.devices.results[].{name}"
+            for before, after in zip_longest(sent, stored, fillvalue=nothing)
+            for name in _differing(before, after)
+        )
+        for field in found:
+            if field not in self.fields:
+                self.fields[field] = gate = _GATES.get(field.rpartition(".")[2], "")
+                log.warning(
+                    "the server stored an allocation with other fields than were written; is a feature gate "
+                    "off there? Say so with --feature-gates",
+                    field=field,
+                    gate=gate,
+                    claim=str(written.key),
+                )
+
+
+def _differing(before: Raw, after: Raw) -> Iterator[str]:
+    return (name for name in {**before, **after} if before.get(name) != after.get(name))

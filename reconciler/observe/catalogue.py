@@ -1,0 +1,193 @@
+"""Every metric by name: what it says, its labels and what those can be. docs/metrics.md is made from this.
+
+Names end in their unit, counters in `_total`. No label holds the name of a claim, a pod, a node or a
+device: the number of series must not grow with the cluster.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+PREFIX = "dra_reconciler_"
+MAX_DRIVERS = 64
+"""Drivers with series of their own, those with most devices; the others are added up under `_other`."""
+MAX_COUNTERS = 64
+"""Counters of one driver that have series, the first by name; there are no series for others."""
+OTHER = "_other"
+
+_FINE = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
+_COARSE = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+
+_KIND = ("kind", "Kubernetes kind that is watched")
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """One metric. `name` is without prefix and, for counters, with `_total`."""
+
+    name: str
+    kind: Literal["counter", "gauge", "histogram"]
+    help: str
+    labels: tuple[tuple[str, str], ...] = ()
+    """Label, and what it can be"""
+    buckets: tuple[float, ...] = ()
+
+    @property
+    def full_name(self) -> str:
+        """As it is scraped and queried."""
+        return f"{PREFIX}{self.name}"
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        return tuple(name for name, _ in self.labels)
+
+    @property
+    def series(self) -> tuple[str, ...]:
+        """The names under which queries find it."""
+        if self.kind == "histogram":
+            return tuple(f"{self.full_name}_{part}" for part in ("bucket", "sum", "count"))
+        return (self.full_name,)
+
+
+DECISION = Spec(
+    "decision_duration_seconds",
+    "histogram",
+    "Time to answer which devices claims get, without writing the answer. Exemplars name the decision.",
+    (("result", "granted, refused, or gave_up where the bound on the search ended it"),),
+    _FINE,
+)
+ALLOCATION = Spec(
+    "allocation_duration_seconds",
+    "histogram",
+    "Time from the begin of a decision until the API server has stored the allocation of a claim. "
+    "Exemplars name the decision.",
+    buckets=_COARSE,
+)
+REFUSALS = Spec(
+    "refusals_total",
+    "counter",
+    "Answers that claims cannot be met now.",
+    (("reason", "reason of the refusal, as in logs"),),
+)
+PENDING = Spec(
+    "pending_claims",
+    "gauge",
+    "Claims that wait, by what they wait for.",
+    (("reason", "reason of the refusal, as in logs"),),
+)
+FREED = Spec("claims_freed_total", "counter", "Claims that were made to let go of what they held.")
+UNGATED = Spec(
+    "pods_ungated_total", "counter", "Pods whose claims are all allocated, handed to the scheduler."
+)
+FINDINGS = Spec(
+    "audit_findings_total",
+    "counter",
+    "What the audit of held devices found, each finding once.",
+    (("finding", "held_twice, or at_odds for devices that exclude one another and are held side by side"),),
+)
+TURNS = Spec("turns_total", "counter", "Turns of claims and pods that ended, however they did.")
+FAILURES = Spec("turn_failures_total", "counter", "Turns that ended in an error nobody expected: a defect.")
+
+QUEUE = Spec(
+    "queue_depth",
+    "gauge",
+    "Claims and pods in the queue.",
+    (("state", "due, or backing_off until a pause is over or something changes"),),
+)
+QUEUE_AGE = Spec(
+    "queue_oldest_age_seconds", "gauge", "For how long the first of the due ones could have begun."
+)
+RETRIES = Spec(
+    "queue_retries_total",
+    "counter",
+    "Times that a claim or pod was put back to be tried again after a pause.",
+)
+
+REQUESTS = Spec(
+    "api_requests_total",
+    "counter",
+    "Requests to the API server that ended, watches excepted.",
+    (
+        ("verb", "get, list, create, update, patch or delete"),
+        ("resource", "resource, with its subresource, such as resourceclaims/status"),
+        (
+            "result",
+            "ok, conflict, not_found, expired, denied, busy, rejected, server_error, unreachable where it "
+            "was never sent, unanswered where nobody knows whether it was applied, or cancelled",
+        ),
+    ),
+)
+REQUEST_SECONDS = Spec(
+    "api_request_duration_seconds",
+    "histogram",
+    "Duration of requests to the API server, watches excepted.",
+    (("verb", "as above"), ("resource", "as above")),
+    _COARSE,
+)
+WATCH_RESTARTS = Spec(
+    "watch_restarts_total",
+    "counter",
+    "Watches that were begun after another of the same kind.",
+    (_KIND, ("reason", "how the one before ended: ended as asked, or failed")),
+)
+LISTINGS = Spec("listings_total", "counter", "Times that all objects of a kind were listed.", (_KIND,))
+CACHE_AGE = Spec(
+    "cache_age_seconds",
+    "gauge",
+    "Time since the API server last told anything about a kind; it sends a bookmark about every minute.",
+    (_KIND,),
+)
+REFUSED_OBJECTS = Spec(
+    "refused_objects", "gauge", "Objects on the server that cannot be read and are left out.", (_KIND,)
+)
+DROPPED_FIELDS = Spec(
+    "dropped_fields", "gauge", "Different fields that the server dropped from allocations written to it."
+)
+
+LOOP_LAG = Spec(
+    "loop_lag_seconds", "histogram", "By how much a timer of the event loop was late.", buckets=_FINE
+)
+LEADER = Spec("leader", "gauge", "1 while this process may write, 0 while another does.")
+DEVICES = Spec(
+    "devices",
+    "gauge",
+    "Devices of complete pools. They add up to what is published, which is more than fits at once where "
+    "devices are partitions of one another.",
+    (
+        ("driver", f"driver, at most {MAX_DRIVERS}, the others as {OTHER}"),
+        (
+            "state",
+            "held, shared, allocatable, or blocked: free, but what it draws from or goes with is taken",
+        ),
+    ),
+)
+COUNTER_CAPACITY = Spec(
+    "counter_capacity",
+    "gauge",
+    "What the counter sets of a driver publish, in the counter's own unit.",
+    (
+        ("driver", f"driver, at most {MAX_DRIVERS}"),
+        ("counter", f"name of the counter, at most {MAX_COUNTERS} of a driver"),
+    ),
+)
+COUNTER_AVAILABLE = Spec(
+    "counter_available",
+    "gauge",
+    "What of that is left; below zero where devices were held before their slice changed.",
+    COUNTER_CAPACITY.labels,
+)
+BUILD = Spec(
+    "build_info",
+    "gauge",
+    "Always 1.",
+    (
+        ("version", "of the program"),
+        ("python", "version"),
+        ("semantics", "Kubernetes release whose rules apply"),
+    ),
+)
+
+CATALOGUE = (
+    DECISION, ALLOCATION, REFUSALS, PENDING, FREED, UNGATED, FINDINGS, TURNS, FAILURES, QUEUE, QUEUE_AGE,
+    RETRIES, REQUESTS, REQUEST_SECONDS, WATCH_RESTARTS, LISTINGS, CACHE_AGE, REFUSED_OBJECTS,
+    DROPPED_FIELDS, LOOP_LAG, LEADER, DEVICES, COUNTER_CAPACITY, COUNTER_AVAILABLE, BUILD,
+)  # fmt: skip

@@ -1,0 +1,122 @@
+"""A transport that counts: requests by result, watches by kind, and when each kind was last heard of."""
+
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+
+from reconciler.cluster.transport import Query, Response, Transport
+from reconciler.errors import ReconcilerError, Undecided
+from reconciler.observe.meters import Meters
+
+KINDS = {
+    "deviceclasses": "DeviceClass",
+    "devicetaintrules": "DeviceTaintRule",
+    "nodes": "Node",
+    "pods": "Pod",
+    "resourceclaims": "ResourceClaim",
+    "resourceslices": "ResourceSlice",
+}
+"""Plural -> kind, of what is listed and watched"""
+_ALSO = {"events", "leases", "subjectaccessreviews", "tokenreviews"}
+_SUBRESOURCES = {"binding", "status"}
+
+_PATH = re.compile(
+    r"/apis?(?:/[a-z0-9.]+)?/v[0-9a-z]+(?:/namespaces/[^/]+)?/(?P<plural>[a-z]+)"
+    r"(?:/(?P<name>[^/]+)(?:/(?P<sub>[a-z]+))?)?"
+)
+_VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+_RESULTS = {
+    401: "denied", 403: "denied", 404: "not_found", 409: "conflict", 410: "expired", 429: "busy", 503: "busy",
+}  # fmt: skip
+
+
+class Metered:
+    """Passes everything on as it is."""
+
+    def __init__(self, behind: Transport, meters: Meters, clock: Callable[[], float]) -> None:
+        """`clock` counts seconds."""
+        self._behind = behind
+        self._meters = meters
+        self._clock = clock
+        self._ended: dict[str, str] = {}
+        self.heard: dict[str, float] = {}
+        """Kind -> by the clock, when the server last told anything about it"""
+        self.answers = 0
+        """Requests that ended, however they did"""
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Query = (),
+        body: bytes | None = None,
+        content_type: str = "application/json",
+        timeout: float,  # noqa: ASYNC109 - see Transport
+    ) -> Response:
+        """See `Transport.request`."""
+        verb, resource = _names(method, path)
+        began, result = self._clock(), "cancelled"
+        try:
+            response = await self._behind.request(
+                method, path, query=query, body=body, content_type=content_type, timeout=timeout
+            )
+            result = _result(response.status)
+        except Undecided:
+            result = "unanswered"
+            raise
+        except ReconcilerError:
+            result = "unreachable"
+            raise
+        finally:
+            self.answers += 1
+            self._meters.requests.labels(verb, resource, result).inc()
+            self._meters.request_seconds.labels(verb, resource).observe(self._clock() - began)
+        if verb == "list" and result == "ok" and (kind := KINDS.get(resource)):
+            self.heard[kind] = self._clock()
+            if not any(name == "continue" for name, _ in query):
+                self._meters.listings.labels(kind).inc()
+        return response
+
+    def stream(
+        self, path: str, *, query: Query, idle: float
+    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        """See `Transport.stream`."""
+        kind = KINDS.get(_names("GET", path)[1])
+        behind = self._behind.stream(path, query=query, idle=idle)
+        return self._watch(kind, behind) if kind else behind
+
+    @asynccontextmanager
+    async def _watch(
+        self, kind: str, behind: AbstractAsyncContextManager[AsyncIterator[bytes]]
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        if kind in self._ended:
+            self._meters.watch_restarts.labels(kind, self._ended[kind]).inc()
+        self._ended[kind] = "failed"
+        async with behind as lines:
+            self.heard[kind] = self._clock()
+            async with aclosing(self._listen(kind, lines)) as heard:
+                yield heard
+        self._ended[kind] = "ended"
+
+    async def _listen(self, kind: str, lines: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+        async for line in lines:
+            self.heard[kind] = self._clock()
+            yield line
+
+
+def _names(method: str, path: str) -> tuple[str, str]:
+    """Verb and resource as Kubernetes names them; `other` for what we have no business with."""
+    match = _PATH.fullmatch(path)
+    if match is None:
+        return _VERBS.get(method, "get"), "discovery"
+    plural, sub = match["plural"], match["sub"]
+    known = (plural in KINDS or plural in _ALSO) and (sub is None or sub in _SUBRESOURCES)
+    resource = f"{plural}/{sub}" if known and sub else plural if known else "other"
+    return _VERBS.get(method) or ("get" if match["name"] else "list"), resource
+
+
+def _result(status: int) -> str:
+    if 200 <= status <= 299:
+        return "ok"
+    return _RESULTS.get(status) or ("server_error" if status >= 500 else "rejected")
