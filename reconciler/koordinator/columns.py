@@ -1,5 +1,6 @@
 """Every machine's devices as rows of shared matrices: a row a device, a block of rows a machine."""
 
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -23,7 +24,7 @@ from reconciler.koordinator.names import (
     NPU_DVPP,
     TYPES,
 )
-from reconciler.koordinator.shares import LIMIT, NOTHING, Shares
+from reconciler.koordinator.shares import LIMIT, Shares
 
 RESOURCES: Final = (
     GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, NPU_CORE, NPU_CPU, NPU_DVPP, KOORD_RDMA, KOORD_FPGA,
@@ -31,6 +32,24 @@ RESOURCES: Final = (
 WIDTH: Final = len(RESOURCES) + 1
 """The last column sums resources that nobody can request: a device with some of them is not used up."""
 NOBODY: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The rows of one machine, as if there were no other: its number is 0."""
+
+    owner: Rows
+    kind: Codes
+    free: Amounts
+    some: Mask
+    reported: Mask
+    health: Mask
+    label: Codes
+    pcie: Rows
+    vfs: Codes
+    held: Mask
+    closed: Mask
+    labels: LabelCodes
 
 
 class Columns:
@@ -61,6 +80,25 @@ class Columns:
         self._blocks: dict[int, slice] = {}
         self._end = 0
 
+    def part(self, number: int) -> Part:
+        """One machine's rows. Views: what changes here changes there."""
+        block = self._blocks[number]
+        pcie = self.pcie[block]
+        return Part(
+            owner=np.zeros(block.stop - block.start, dtype=np.intp),
+            kind=self.kind[block],
+            free=self.free[block],
+            some=self.some[block],
+            reported=self.reported[block],
+            health=self.health[block],
+            label=self.label[block],
+            pcie=np.where(pcie >= 0, pcie - block.start, pcie),
+            vfs=self.vfs[block],
+            held=self.held[block],
+            closed=self.closed[block],
+            labels=self.labels,
+        )
+
     def describe(self, number: int, machine: Machine, holdings: Holdings) -> None:
         """Write a machine's rows, in place of those it had."""
         devices = [
@@ -89,7 +127,8 @@ class Columns:
         held = {kind: holdings.held(kind) for kind in TYPES}
         for place, row in enumerate(range(block.start, block.stop)):
             kind, minor = TYPES[self.kind[row]], int(self.minor[row])
-            used[place] = amounts(holdings.used.get(kind, {}).get(minor, NOTHING))
+            if (taken := holdings.used.get(kind, {}).get(minor)) is not None:
+                used[place] = amounts(taken)
             self.held[row], self.closed[row] = minor in held[kind], minor in closed[kind]
             self.vfs[row] = sum(
                 not holdings.vf_taken(kind, minor, vf.bus_id)

@@ -1,6 +1,6 @@
 """What a pod asks for, read and checked once, before any node is looked at (sections 4 and 5.2)."""
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 
 from reconciler.errors import Malformed
@@ -8,15 +8,18 @@ from reconciler.koordinator import annotations
 from reconciler.koordinator.annotations import APPLY_FOR_ALL, NO_HINT, SAME_PCIE, Hint, PartitionSpec
 from reconciler.koordinator.failure import Failure, Status
 from reconciler.koordinator.names import (
+    ALLOCATE_HINT,
     GPU,
     GPU_CORE,
     GPU_MEMORY,
     GPU_MEMORY_RATIO,
     GPU_SHARED,
     ISOLATION_PROVIDER,
+    JOINT_ALLOCATE,
     NPU_CORE,
     NPU_CPU,
     NPU_DVPP,
+    PARTITION_SPEC,
 )
 from reconciler.koordinator.pod import Pod, requested
 from reconciler.koordinator.requests import WHOLE, by_type, normalised, refusal
@@ -41,6 +44,8 @@ class Demand:
     """One pod's requests and annotations."""
 
     pod: ObjectKey
+    shape: Hashable
+    """Equal for pods that ask for the same in the same words."""
     written: Mapping[str, Shares]
     """Device type -> requests as written."""
     requests: Mapping[str, Shares]
@@ -95,6 +100,11 @@ def read_demand(pod: Pod, rules: Rules) -> Demand | Failure | None:
         return Failure("no-matching-share-template", Status.NEVER, message)
     return Demand(
         pod=pod.key,
+        shape=(
+            tuple(sorted(requests.items())),
+            *(notes.get(key) for key in (JOINT_ALLOCATE, ALLOCATE_HINT, PARTITION_SPEC)),
+            pod.metadata.labels.get(ISOLATION_PROVIDER),
+        ),
         written=written,
         requests=normal,
         hints=hints,

@@ -1,23 +1,49 @@
 """All machines with Device objects, what pods hold of them, and who might serve a pod."""
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 import numpy as np
 
-from kernels.types import Mask
+from kernels.types import Mask, Rows
 from reconciler.koordinator.annotations import Hint
 from reconciler.koordinator.columns import Columns
 from reconciler.koordinator.decision import allocate
 from reconciler.koordinator.demand import Demand
 from reconciler.koordinator.device import Device
 from reconciler.koordinator.failure import Failure
-from reconciler.koordinator.feasible import feasible
+from reconciler.koordinator.feasible import KindCount, counts, feasible
 from reconciler.koordinator.holdings import Allocation, Holdings
 from reconciler.koordinator.machine import Machine, machine_of
+from reconciler.koordinator.questions import ChangeLog, Question, Questions
+from reconciler.koordinator.result import annotation
 from reconciler.koordinator.rules import Rules
 from reconciler.koordinator.shares import NOTHING
 from reconciler.objects.meta import ObjectKey
+
+ALL = -1
+"""As many tries as there are machines."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Devices for a pod, on one machine."""
+
+    node: str
+    allocation: Allocation
+
+
+@dataclass(frozen=True, slots=True)
+class Unserved:
+    """No machine can serve a pod, and how many could not for which reason."""
+
+    machines: int
+    unsuited: int
+    """Machines that might, but on which the pod cannot run"""
+    refused: Counter[Failure]
+    """Answers of the exact choice; all other machines have too few devices left for it to be asked"""
 
 
 class Fleet:
@@ -32,6 +58,15 @@ class Fleet:
         self._names: list[str] = []
         self._nodes: dict[ObjectKey, str] = {}
         self._lenient: Mask = np.zeros(0, dtype=np.bool_)
+        self._by_name: Rows | None = None
+        """(N,) machine numbers in the order of names, once they are asked for."""
+        self._log = ChangeLog()
+        self._questions = Questions()
+
+    @property
+    def machines(self) -> Mapping[str, Machine]:
+        """Everything that was ever described, by name."""
+        return MappingProxyType(self._machines)
 
     def put(self, device: Device, node_labels: Mapping[str, str]) -> Machine:
         """Take in a Device object with its Node's labels. Raises Malformed; the machine stays as it was."""
@@ -70,9 +105,47 @@ class Fleet:
 
     def candidates(self, demand: Demand) -> list[str]:
         """Machines that might serve a pod, in the order of names. None of the others can."""
-        upstream = self.rules.upstream
-        mask = feasible(self._columns, demand, self._lenient, upstream=upstream)
-        return sorted(self._names[number] for number in np.flatnonzero(mask))
+        return [self._names[number] for number in self._asked(demand).candidates(self._order())]
+
+    def first(
+        self, demand: Demand, suits: Callable[[str], bool], *, tries: int = ALL
+    ) -> Placed | Unserved | None:
+        """Devices for a pod on the first machine, by name, that suits and can give them.
+
+        None after so many refusals by the exact choice: they are remembered, so asking again goes on
+        from there, and the caller may do other things meanwhile.
+        """
+        question = self._asked(demand)
+        unsuited = 0
+        for number in question.candidates(self._order()):
+            name = self._names[number]
+            if not suits(name):
+                unsuited += 1
+                continue
+            answer = self.decide(demand, name)
+            if not isinstance(answer, Failure):
+                return Placed(name, answer)
+            question.refuse(number, answer)
+            tries -= 1
+            if not tries:
+                return None
+        return Unserved(len(self._names), unsuited, Counter(question.refused.values()))
+
+    def may_serve(self, demand: Demand) -> bool:
+        """Whether some machine might serve a pod."""
+        return bool(self._asked(demand).open.any())
+
+    def counts(self, demand: Demand) -> tuple[KindCount, ...]:
+        """How many devices of all machines each test leaves over, by type."""
+        return counts(self._columns, demand, upstream=self.rules.upstream)
+
+    def holders(self, node: str) -> Holdings:
+        """What is held on a machine."""
+        return self._holdings.get(node, Holdings())
+
+    def text(self, node: str, allocation: Allocation) -> str:
+        """The result annotation for what was decided there."""
+        return annotation(allocation, self._machines[node])
 
     def decide(self, demand: Demand, node: str) -> Allocation | Failure:
         """What a pod is given on one node; nothing, where nothing is known of the node's devices."""
@@ -88,11 +161,34 @@ class Fleet:
             self._numbers[machine.name] = len(self._names)
             self._names.append(machine.name)
             self._lenient = np.append(self._lenient, False)
+            self._by_name = None
         number = self._numbers[machine.name]
         self._machines[machine.name] = machine
         self._lenient[number] = machine.partitions is not None
         self._columns.describe(number, machine, self._holdings.setdefault(machine.name, Holdings()))
+        self._log.note(number)
 
     def _occupied(self, node: str) -> None:
         if node in self._machines:
-            self._columns.occupy(self._numbers[node], self._machines[node], self._holdings[node])
+            number = self._numbers[node]
+            self._columns.occupy(number, self._machines[node], self._holdings[node])
+            self._log.note(number)
+
+    def _order(self) -> Rows:
+        if self._by_name is None:
+            numbers = sorted(range(len(self._names)), key=self._names.__getitem__)
+            self._by_name = np.array(numbers, dtype=np.intp)
+        return self._by_name
+
+    def _asked(self, demand: Demand) -> Question:
+        question = self._questions.of(demand.shape)
+        upstream = self.rules.upstream
+        question.refresh(
+            self._log,
+            len(self._names),
+            lambda: feasible(self._columns, demand, self._lenient, upstream=upstream),
+            lambda n: bool(
+                feasible(self._columns.part(n), demand, self._lenient[n : n + 1], upstream=upstream)[0]
+            ),
+        )
+        return question

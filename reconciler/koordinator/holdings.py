@@ -90,6 +90,24 @@ class Holdings:
     def vf_taken(self, kind: str, minor: int, bus_id: str) -> bool:
         return self._vfs[kind, minor, bus_id] > 0
 
+    def vf_shared(self, kind: str, minor: int, bus_id: str) -> bool:
+        """Whether more than one pod has a virtual function."""
+        return self._vfs[kind, minor, bus_id] > 1
+
+    def allocation(self, pod: ObjectKey) -> Allocation | None:
+        """What a pod holds here."""
+        return self._pods[pod][0] if pod in self._pods else None
+
+    def pods(self, kind: str, minor: int) -> tuple[ObjectKey, ...]:
+        """The pods that hold something of a device, by name."""
+        return tuple(
+            sorted(
+                pod
+                for pod, (allocation, _) in self._pods.items()
+                if any(grant.minor == minor for grant in allocation.get(kind, ()))
+            )
+        )
+
     def held(self, kind: str) -> frozenset[int]:
         """Devices of which a pod holds anything, were it nothing but a virtual function."""
         return frozenset(minor for (of, minor), n in self._holders.items() if of == kind and n > 0)

@@ -1,0 +1,140 @@
+"""The first machine that serves: what is remembered between questions never changes an answer."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reconciler.koordinator.demand import Demand
+from reconciler.koordinator.failure import Failure
+from reconciler.koordinator.fleet import Fleet, Placed, Unserved
+from reconciler.koordinator.questions import KEPT, ChangeLog, Questions
+from reconciler.koordinator.rules import Rules, Semantics
+from reconciler.objects.meta import ObjectKey
+from tests.koordinator.builders import demand, device, gpu, nic, pod
+from tests.koordinator.test_fleet import PODS, devices, read
+
+NAMES = ["a", "b", "c", "d", "e", "f", "g"]
+SAME = {"deviceTypes": ["gpu", "rdma"], "requiredScope": "SamePCIe"}
+
+
+def anywhere(_: str) -> bool:
+    return True
+
+
+def asked_one_by_one(fleet: Fleet, asked: Demand, names: list[str]) -> Placed | None:
+    """The slow twin: every machine, by name, by the exact choice alone."""
+    for name in sorted(names):
+        answer = fleet.decide(asked, name)
+        if not isinstance(answer, Failure):
+            return Placed(name, answer)
+    return None
+
+
+@pytest.mark.parametrize("semantics", Semantics)
+@settings(max_examples=100, deadline=None)
+@given(data=st.data())
+def test_memory_never_changes_an_answer(semantics: Semantics, data: st.DataObject):
+    """Machines come, change and go, pods come and end; the same few kinds of pods ask all the while."""
+    rules = Rules(semantics)
+    fleet = Fleet(rules)
+    kinds = data.draw(st.lists(PODS, min_size=1, max_size=3))
+    known: set[str] = set()
+    for step in range(data.draw(st.integers(1, 12))):
+        name = data.draw(st.sampled_from(NAMES))
+        match data.draw(st.sampled_from(["put", "put", "remove", "release", "ask", "ask"])):
+            case "put":
+                fleet.put(data.draw(devices(name)), {})
+                known.add(name)
+            case "remove":
+                fleet.remove(name)
+            case "release":
+                fleet.release(ObjectKey("default", str(data.draw(st.integers(0, 11)))))
+            case "ask":
+                asked = read(data.draw(st.sampled_from(kinds)), rules)
+                allowed = [other for other in known if other != name]
+                found = fleet.first(asked, allowed.__contains__)
+                expected = asked_one_by_one(fleet, asked, allowed)
+                if expected is None:
+                    assert isinstance(found, Unserved)
+                else:
+                    assert found == expected
+                    fleet.hold(ObjectKey("default", str(step)), found.node, found.allocation, asked.hints)
+
+
+def joint_fleet(count: int) -> Fleet:
+    """Machines on which a GPU and a NIC are free, but never on one switch: only the exact choice can tell."""
+    fleet = Fleet(Rules())
+    for number in range(count):
+        fleet.put(device(gpu(0, (0, "a")), nic(0, (0, "b")), name=f"n{number}"), {})
+    return fleet
+
+
+def test_a_machine_that_refused_is_asked_again_only_when_it_changed(monkeypatch: pytest.MonkeyPatch):
+    fleet = joint_fleet(3)
+    joint = demand(pod({"nvidia.com/gpu": 1, "rdma": 1}, joint=SAME))
+    assert isinstance(fleet.first(joint, anywhere, tries=3 + 1), Unserved)
+    decided: list[str] = []
+    exact = fleet.decide
+
+    def counting(asked: Demand, node: str) -> Any:
+        decided.append(node)
+        return exact(asked, node)
+
+    monkeypatch.setattr(fleet, "decide", counting)
+    refused = fleet.first(joint, anywhere)
+    assert isinstance(refused, Unserved)
+    assert decided == []
+    assert sum(refused.refused.values()) == 3
+    fleet.put(device(gpu(0, (0, "a")), nic(0, (0, "a")), name="n1"), {})
+    found = fleet.first(joint, anywhere)
+    assert isinstance(found, Placed)
+    assert (found.node, decided) == ("n1", ["n1"])
+
+
+def test_a_long_search_is_given_back_and_goes_on_where_it_was():
+    fleet = joint_fleet(5)
+    joint = demand(pod({"nvidia.com/gpu": 1, "rdma": 1}, joint=SAME))
+    assert fleet.first(joint, anywhere, tries=2) is None
+    assert fleet.first(joint, anywhere, tries=2) is None
+    assert isinstance(fleet.first(joint, anywhere, tries=2), Unserved)
+
+
+def test_where_a_pod_cannot_run_is_counted_apart():
+    fleet = Fleet(Rules())
+    for name in ("a", "b"):
+        fleet.put(device(gpu(0), name=name), {})
+    found = fleet.first(demand(pod({"nvidia.com/gpu": 1})), lambda name: name == "c")
+    assert isinstance(found, Unserved)
+    assert (found.machines, found.unsuited) == (2, 2)
+
+
+def test_counts_say_what_each_test_leaves():
+    fleet = Fleet(Rules())
+    sick, other = gpu(1, health=False, labels={"t": "x"}), gpu(2)
+    fleet.put(device(gpu(0, labels={"t": "x"}), sick, other, name="n"), {})
+    selecting = pod({"nvidia.com/gpu": 2}, hint={"gpu": {"selector": {"matchLabels": {"t": "x"}}}})
+    (count,) = fleet.counts(demand(selecting))
+    assert (count.kind, count.wanted) == ("gpu", 2)
+    assert [left for _, left in count.gates] == [3, 2, 1, 1, 1]
+
+
+def test_changes_long_past_are_forgotten_and_known_to_be():
+    log = ChangeLog()
+    for number in range(5 * KEPT):
+        log.note(number)
+    assert log.since(0) is None
+    assert log.since(log.end) == set()
+    assert log.since(log.end - 2) == {5 * KEPT - 2, 5 * KEPT - 1}
+
+
+def test_only_so_many_kinds_of_demand_are_remembered():
+    questions = Questions()
+    first = questions.of("first")
+    for number in range(KEPT - 1):
+        questions.of(number)
+        assert questions.of("first") is first
+    for number in range(KEPT):
+        questions.of(("other", number))
+    assert questions.of("first") is not first
