@@ -1,6 +1,6 @@
 """Allocation without a cluster: manifests in, the devices of every claim or the reason against it out."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from reconciler.allocator import allocate
 from reconciler.errors import Rejected
+from reconciler.inventory.snapshot import Snapshot
 from reconciler.inventory.store import Store
 from reconciler.legacy import reading
 from reconciler.manifests.bundle import Bundle, Entry
@@ -91,23 +92,44 @@ class Report:
         ]
 
 
-def decide(bundle: Bundle, rules: Semantics, *, steps: int = STEPS) -> Report:
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked when the turn of some claims comes: the claims, where, and what is held by then."""
+
+    pod: ObjectKey | None
+    claims: tuple[ResourceClaim, ...]
+    nodes: tuple[str, ...] | None
+    """None for all nodes"""
+    world: Snapshot
+
+
+def decide(
+    bundle: Bundle,
+    rules: Semantics,
+    *,
+    steps: int = STEPS,
+    only: Callable[[ObjectKey | None, tuple[ObjectKey, ...]], bool] = lambda _pod, _claims: True,
+    asking: Callable[[Question], None] = lambda _: None,
+) -> Report:
     """Allocate every waiting claim of a bundle.
+
+    `only` says, given a pod and its claims, or no pod and a claim, whether those are decided at all;
+    `asking` is told every question before it is answered.
 
     The claims of one pod are decided together, for one node; other claims one by one. First come higher
     pod priorities (a claim on its own has 0), then older objects, then the order of the input. Objects
     without a creation time count as youngest. Never raises for what is in the bundle.
     """
-    run = _Run(bundle, rules, steps)
+    run = _Run(bundle, rules, steps, asking)
     for pod in run.pods:
         run.make_claims(pod)
     alone = [entry for key, entry in run.claims.items() if key not in run.used]
     turns: list[Entry] = [*bundle.entries.get("Pod", {}).values(), *alone]
     for entry in sorted(turns, key=_turn):
         if isinstance(entry.object, Pod):
-            if is_live(entry.object):
+            if is_live(entry.object) and only(entry.object.key, run.needs(entry.object)):
                 run.decide_pod(entry.object)
-        else:
+        elif only(None, (entry.object.key,)):
             run.decide_claims((entry.object.key,), None)
     return run.report()
 
@@ -121,12 +143,15 @@ def _turn(entry: Entry) -> tuple[int, str, int]:
 class _Run:
     """The state of one run: what is known, what is held, what was answered."""
 
-    def __init__(self, bundle: Bundle, rules: Semantics, steps: int) -> None:
+    def __init__(
+        self, bundle: Bundle, rules: Semantics, steps: int, asking: Callable[[Question], None]
+    ) -> None:
         self.pods = [pod for pod in bundle.of(Pod) if is_live(pod)]
         self.claims: dict[ObjectKey, Entry] = dict(bundle.entries.get("ResourceClaim", {}))
         self.used: set[ObjectKey] = set()
         self._templates = bundle.entries.get(ResourceClaimTemplate.__name__, {})
         self._steps = steps
+        self._asking = asking
         self._store = Store(rules)
         self._needs: dict[ObjectKey, tuple[tuple[ObjectKey, ...], str]] = {}
         self._held: dict[ObjectKey, Allocation] = {}
@@ -175,6 +200,10 @@ class _Run:
         self.used.update(needs)
         self._needs[pod.key] = tuple(dict.fromkeys(needs)), missing
 
+    def needs(self, pod: Pod) -> tuple[ObjectKey, ...]:
+        """The claims of a pod, as far as they are there."""
+        return self._needs[pod.key][0]
+
     def decide_pod(self, pod: Pod) -> None:
         """Decide all claims of a pod that wait still, where the pod can run and use what it holds."""
         needs, missing = self._needs[pod.key]
@@ -211,7 +240,9 @@ class _Run:
         if leaving:
             self._answers.append(Answer(pod, keys, Blocked(f"claim {leaving[0]} is being deleted")))
             return
-        outcome = allocate(claims, self._store.snapshot(), nodes=nodes, steps=self._steps)
+        where = None if nodes is None else tuple(nodes)
+        self._asking(Question(pod, tuple(claims), where, self._store.snapshot()))
+        outcome = allocate(claims, self._store.snapshot(), nodes=where, steps=self._steps)
         self._answers.append(Answer(pod, keys, outcome))
         if isinstance(outcome, Granted):
             for plan in outcome.plans:
