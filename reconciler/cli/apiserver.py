@@ -6,6 +6,7 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any
 
 import click
@@ -13,6 +14,7 @@ import click
 from reconciler import logs
 from reconciler.cli.inputs import files_option, report_refused, report_warnings
 from reconciler.embedded import ApiServer, run_controllers, serve
+from reconciler.embedded.access import Guard, Roles, read_tokens
 from reconciler.errors import Rejected
 from reconciler.manifests.documents import Refusal, documents
 from reconciler.manifests.served import as_served
@@ -24,18 +26,43 @@ BAD_INPUT = 1
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=8001, show_default=True, help="0 takes any free port."
 )
-@click.option("--host", default="127.0.0.1", show_default=True, help="Whoever reaches it may do everything.")
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    help="Whoever reaches it may do everything, unless --token-file is given.",
+)
+@click.option(
+    "--token-file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help='Who may ask at all: lines of token,user,uid,"group,group".',
+)
+@click.option(
+    "--rbac",
+    type=click.Path(exists=True, readable=True),
+    metavar="FILE|DIR",
+    help="What they may do: roles and bindings. Group system:masters may do everything.",
+)
 @click.option(
     "--with-controllers",
     is_flag=True,
     help="Also make claims from templates, bind and end pods, and free claims, as a cluster does.",
 )
 @files_option(required=False)
-def apiserver(port: int, host: str, with_controllers: bool, files: tuple[str, ...]) -> None:
+def apiserver(
+    port: int,
+    host: str,
+    token_file: Path | None,
+    rbac: str | None,
+    with_controllers: bool,
+    files: tuple[str, ...],
+) -> None:
     """Run the embedded API server alone, in memory, until SIGINT or SIGTERM.
 
-    There is no authentication, and nothing is kept. What -f names is there from the start.
+    Nothing is kept. What -f names is there from the start. Without --token-file there is no authentication.
     """
+    if rbac is not None and token_file is None:
+        raise click.UsageError("--rbac needs --token-file: without tokens everybody is the same.")
     logs.configure("info")
     found = list(documents(files, sys.stdin.buffer))
     refused = [document for document in found if isinstance(document, Refusal)]
@@ -47,7 +74,8 @@ def apiserver(port: int, host: str, with_controllers: bool, files: tuple[str, ..
     report_warnings(warnings)
     failures: list[str] = []
     try:
-        asyncio.run(_serve(raws, host, port, with_controllers))
+        guard = None if token_file is None else _guard(token_file, rbac)
+        asyncio.run(_serve(raws, host, port, with_controllers, guard))
     except* (Rejected, OSError) as group:
         failures = [str(exc) for exc in group.exceptions]
     for failure in failures:
@@ -56,12 +84,23 @@ def apiserver(port: int, host: str, with_controllers: bool, files: tuple[str, ..
         sys.exit(BAD_INPUT)
 
 
-async def _serve(raws: Sequence[dict[str, Any]], host: str, port: int, with_controllers: bool) -> None:
+def _guard(token_file: Path, rbac: str | None) -> Guard:
+    tokens = read_tokens(token_file.read_text(), source=str(token_file))
+    found = list(documents((rbac,), sys.stdin.buffer)) if rbac is not None else []
+    for one in found:
+        if isinstance(one, Refusal):
+            raise one.problem
+    return Guard(tokens, Roles.read(one.raw for one in found if not isinstance(one, Refusal)))
+
+
+async def _serve(
+    raws: Sequence[dict[str, Any]], host: str, port: int, with_controllers: bool, guard: Guard | None
+) -> None:
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, ended.set)
-    api = ApiServer()
+    api = ApiServer(guard=guard)
     api.load(raws)
     async with AsyncExitStack() as stack:
         if with_controllers:

@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from reconciler.embedded import discovery
+from reconciler.embedded.access import Account, Guard, reviews
 from reconciler.embedded.builtin import POD
 from reconciler.embedded.encoding import decode_json, decode_yaml, encode
 from reconciler.embedded.fields import Cause
@@ -37,8 +38,17 @@ _TRUE = ("1", "true")
 class Answers:
     """Turns requests into operations on a store."""
 
-    def __init__(self, store: Store, writer: Writer, routes: Routes, now: Callable[[], datetime]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        writer: Writer,
+        routes: Routes,
+        now: Callable[[], datetime],
+        *,
+        guard: Guard | None,
+    ) -> None:
         self._store = store
+        self._guard = guard
         self._writer = writer
         self._routes = routes
         self._now = now
@@ -47,19 +57,36 @@ class Answers:
         """Raises Refusal, WrongType or NoSuchPath."""
         if len(request.body) > MAX_BODY:
             raise too_large(MAX_BODY)
-        known = discovery.answer(self._routes, request.path)
+        sender = self._guard.account(request) if self._guard is not None else None
+        known = self._known(request, sender)
         if known is not None:
-            if request.method != "GET":
-                raise method_not_allowed()
             return known
         target = self._routes.resolve(request.path)
+        if self._guard is not None and sender is not None:
+            self._guard.check(sender, request, target)
         accept, include = request.headers.get("Accept", ""), request.query.get("includeObject", "")
         view = choose_view(target.kind, target.served, accept, include=include, now=self._now)
         if not target.name:
             return self._collection(request, target, view)
         if target.subresource:
-            return self._subresource(request, target, view)
+            return self._subresource(request, target, view, sender)
         return self._object(request, target, view)
+
+    def _known(self, request: Request, sender: Account | None) -> Response | None:
+        """The answer where the path names no objects."""
+        guard = self._guard
+        if guard is not None and sender is not None:
+            review = reviews.answer(guard, sender, request)
+            if review is not None:
+                return review
+        known = discovery.answer(self._routes, request.path)
+        if known is None:
+            return None
+        if guard is not None and sender is not None:
+            guard.check_path(sender, request)
+        if request.method != "GET":
+            raise method_not_allowed()
+        return known
 
     def _collection(self, request: Request, target: Target, view: View) -> Response | Stream:
         is_whole = bool(target.namespace) or not target.kind.namespaced
@@ -90,7 +117,7 @@ class Answers:
                 return self._delete(request, target, view)
         raise method_not_allowed()
 
-    def _subresource(self, request: Request, target: Target, view: View) -> Response:
+    def _subresource(self, request: Request, target: Target, view: View, sender: Account | None) -> Response:
         if target.subresource == "binding" and target.kind is POD:
             if request.method != "POST":
                 raise method_not_allowed()
@@ -102,24 +129,34 @@ class Answers:
             case "GET":
                 return Response(200, view.whole(get(self._store, target)))
             case "PUT":
-                return self._replace(request, target, view)
+                return self._replace(request, target, view, sender)
             case "PATCH":
-                return self._patch(request, target, view)
+                return self._patch(request, target, view, sender)
         raise method_not_allowed()
 
-    def _replace(self, request: Request, target: Target, view: View) -> Response:
+    def _replace(
+        self, request: Request, target: Target, view: View, sender: Account | None = None
+    ) -> Response:
         body = _body(request)
-        record = self._writer.update(target, lambda _shown: body, dry_run=_dry_run(request.query))
+        change = self._allowed(request, target, sender, lambda _shown: body)
+        record = self._writer.update(target, change, dry_run=_dry_run(request.query))
         return Response(200, view.whole(record))
 
-    def _patch(self, request: Request, target: Target, view: View) -> Response:
+    def _allowed(
+        self, request: Request, target: Target, sender: Account | None, change: Callable[[Object], Any]
+    ) -> Callable[[Object], Any]:
+        if self._guard is None or sender is None:
+            return change
+        return self._guard.binding(sender, request, target, change)
+
+    def _patch(self, request: Request, target: Target, view: View, sender: Account | None = None) -> Response:
         media, dry_run = _media(request), _dry_run(request.query)
         if media != APPLY:
-            change = patcher(target.kind, media, request.body)
+            change = self._allowed(request, target, sender, patcher(target.kind, media, request.body))
             return Response(200, view.whole(self._writer.update(target, change, dry_run=dry_run)))
         wanted = decode_yaml(request.body)
         if target.subresource or self._store[target.kind].get(target.key) is not None:
-            change = patcher(target.kind, media, wanted)
+            change = self._allowed(request, target, sender, patcher(target.kind, media, wanted))
             return Response(200, view.whole(self._writer.update(target, change, dry_run=dry_run)))
         record = self._writer.create(target, wanted, dry_run=dry_run)
         return Response(201, view.whole(record))

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from random import Random
 
 from reconciler.embedded import namespaces
+from reconciler.embedded.access import Guard
 from reconciler.embedded.answers import Answers
 from reconciler.embedded.builtin import BUILTIN, NAMESPACE, POD
 from reconciler.embedded.encoding import encode
@@ -37,13 +38,15 @@ class ApiServer:
         now: Callable[[], datetime] = _utc_now,
         random: Random | None = None,
         history: int = HISTORY,
+        guard: Guard | None = None,
     ) -> None:
+        """`guard` judges requests that come through `handle`; without one, everybody may do everything."""
         served = (*BUILTIN, *kinds)
         self.now = now
         self.store = Store(served, history=history)
         self._writer = Writer(self.store, now=now, random=random or random_module.Random())
         self._routes = Routes(served)
-        self._answers = Answers(self.store, self._writer, self._routes, now)
+        self._answers = Answers(self.store, self._writer, self._routes, now, guard=guard)
         for name in namespaces.START:
             self.create(NAMESPACE, "", {"metadata": {"name": name}})
 

@@ -6,15 +6,12 @@ from typing import Any
 
 import aiohttp
 
-from reconciler.embedded import ApiServer, serve
+from reconciler.embedded import serve
 from tests.conformance.documents import SHARED, Document
 from tests.conformance.outcome import Mismatch, Outcome
-from tests.embedded.replay import ORDER, Learned, load, mended, mismatches
+from tests.embedded.replay import ORDER, Learned, load, mended, mismatches, recorded_server
 
 Recording = Mapping[str, Any]
-
-UNAUTHORIZED = 401
-NO_ACCOUNTS = "out of scope: the embedded server has no accounts, so no token is wrong"
 
 
 def recognises(data: Recording) -> bool:
@@ -49,7 +46,7 @@ def _before(given: Sequence[Recording], found: Sequence[Document]) -> list[Recor
 
 async def _play(before: Sequence[Recording], given: Sequence[Recording]) -> list[Outcome]:
     learned, outcomes = Learned(), []
-    async with serve(ApiServer()) as url, aiohttp.ClientSession() as session:
+    async with serve(recorded_server()) as url, aiohttp.ClientSession() as session:
         for recording in sorted([*before, *given], key=_turn):
             found = {m.step: m.why for m in await mismatches(recording, url, session, learned)}
             if recording not in before:
@@ -63,6 +60,4 @@ async def _play(before: Sequence[Recording], given: Sequence[Recording]) -> list
 def _outcome(topic: str, number: int, step: Mapping[str, Any], why: str | None) -> Outcome:
     request, answer = step["request"], step["response"]
     case = f"{topic} step {number}: {request['method']} {request['path']}"
-    if answer["status"] == UNAUTHORIZED:
-        return Outcome(case, skipped=NO_ACCOUNTS)
     return Outcome(case, None if why is None else Mismatch(answer, why))

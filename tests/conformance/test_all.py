@@ -10,19 +10,12 @@ import pytest
 from tests.builders import claim, device_class, devices, hold, node, request, resource_slice
 from tests.conformance.__main__ import main
 from tests.conformance.documents import SHARED, documents
-from tests.conformance.outcome import Outcome
 from tests.conformance.suites import SUITES, outcomes
 from tests.koordinator.recorded import SKIPPED as SKIPPED_OF_KOORDINATOR
 
 needs_data = pytest.mark.skipif(not SHARED.is_dir(), reason=f"no conformance data at {SHARED}")
 
 SKIPPED = {
-    "apiserver": [
-        Outcome(
-            "discovery-and-errors step 12: GET /apis/resource.k8s.io/v1/namespaces/default/resourceclaims",
-            skipped="out of scope: the embedded server has no accounts, so no token is wrong",
-        )
-    ],
     "koordinator": SKIPPED_OF_KOORDINATOR,
 }
 CASES = {"dra": 219 + 1117, "cel": 133 + 66, "apiserver": 95, "koordinator": 231}

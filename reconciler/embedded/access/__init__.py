@@ -1,0 +1,7 @@
+"""Who may do what on the embedded server, if it was given tokens and roles to enforce."""
+
+from reconciler.embedded.access.accounts import Account, read_tokens
+from reconciler.embedded.access.guard import Guard
+from reconciler.embedded.access.roles import Roles
+
+__all__ = ["Account", "Guard", "Roles", "read_tokens"]

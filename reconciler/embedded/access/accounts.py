@@ -1,0 +1,49 @@
+"""Accounts and the bearer tokens that stand for them. Source: Kubernetes' static token file."""
+
+import csv
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from reconciler.errors import Malformed
+
+AUTHENTICATED = "system:authenticated"
+_SERVICE_ACCOUNTS = "system:serviceaccounts"
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """Somebody who sends requests."""
+
+    name: str
+    groups: frozenset[str]
+
+
+ANONYMOUS = Account("system:anonymous", frozenset({"system:unauthenticated"}))
+"""Who sends no token"""
+
+
+def account(name: str, *groups: str) -> Account:
+    """Somebody whose token was good; a service account is in the groups of its kind and namespace."""
+    parts = name.split(":")
+    if parts[:2] == ["system", "serviceaccount"] and len(parts) == 4:
+        groups = (*groups, _SERVICE_ACCOUNTS, f"{_SERVICE_ACCOUNTS}:{parts[2]}")
+    return Account(name, frozenset({AUTHENTICATED, *groups}))
+
+
+def service_account(namespace: str, name: str) -> Account:
+    """The account of pods that run under a service account."""
+    return account(f"system:serviceaccount:{namespace}:{name}")
+
+
+def read_tokens(text: str, *, source: str) -> Mapping[str, Account]:
+    """Token -> account, from lines `token,user,uid[,"group,group"]`. Raises Malformed; it shows no token."""
+    found: dict[str, Account] = {}
+    for number, row in enumerate(csv.reader(io.StringIO(text)), 1):
+        if not row or row[0].startswith("#"):
+            continue
+        if len(row) < 3 or not row[0].strip() or not row[1].strip():
+            raise Malformed(f"{source}:{number}", "", 'must be token,user,uid[,"group,group"]')
+        groups = (part.strip() for part in (row[3] if len(row) > 3 else "").split(","))
+        found[row[0].strip()] = account(row[1].strip(), *filter(None, groups))
+    return found

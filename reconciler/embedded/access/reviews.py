@@ -1,0 +1,59 @@
+"""TokenReview and SubjectAccessReview: what servers beside this one ask about their own callers."""
+
+from reconciler.embedded.access.accounts import Account
+from reconciler.embedded.access.guard import Guard
+from reconciler.embedded.access.roles import Asked
+from reconciler.embedded.encoding import decode_json, encode
+from reconciler.embedded.fields import Field
+from reconciler.embedded.kinds import Object
+from reconciler.embedded.messages import Request, Response
+from reconciler.embedded.status import Refusal, method_not_allowed
+
+TOKENS = "/apis/authentication.k8s.io/v1/tokenreviews"
+ACCESS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+
+
+def answer(guard: Guard, sender: Account, request: Request) -> Response | None:
+    """The verdict, with status 201, for a review; None for any other path. Raises a Refusal."""
+    if request.path not in (TOKENS, ACCESS):
+        return None
+    if request.method != "POST":
+        raise method_not_allowed()
+    group, resource = request.path.split("/")[2], request.path.split("/")[4]
+    if not guard.allows(sender, Asked("create", group, resource)):
+        message = f'{resource}.{group} is forbidden: User "{sender.name}" cannot create resource "{resource}"'
+        raise Refusal(403, "Forbidden", message, details={"group": group, "kind": resource})
+    body = decode_json(request.body)
+    spec = Field(body if isinstance(body, dict) else {})["spec"]
+    if request.path == TOKENS:
+        kind, verdict = "TokenReview", _token(guard, spec["token"].text())
+    else:
+        kind, verdict = "SubjectAccessReview", {"allowed": guard.allows(_who(spec), _what(spec))}
+    answered = {"kind": kind, "apiVersion": f"{group}/v1", "metadata": {}, "spec": {}, "status": verdict}
+    return Response(201, encode(answered))
+
+
+def _token(guard: Guard, token: str) -> Object:
+    holder = guard.holder(token)
+    if holder is None:
+        return {"user": {}, "error": "the token is not known"}
+    return {"authenticated": True, "user": {"username": holder.name, "groups": sorted(holder.groups)}}
+
+
+def _who(spec: Field) -> Account:
+    return Account(spec["user"].text(), frozenset(group.text() for group in spec["groups"].items()))
+
+
+def _what(spec: Field) -> Asked:
+    path = spec["nonResourceAttributes"]
+    if path["path"].text():
+        return Asked(path["verb"].text(), path=path["path"].text())
+    asked = spec["resourceAttributes"]
+    part = asked["subresource"].text()
+    return Asked(
+        asked["verb"].text(),
+        asked["group"].text(),
+        asked["resource"].text() + (f"/{part}" if part else ""),
+        asked["namespace"].text(),
+        asked["name"].text(),
+    )

@@ -1,0 +1,122 @@
+"""Roles and their bindings, and what they allow. Source: rbac.authorization.k8s.io/v1; rules only add."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from reconciler.embedded.access.accounts import Account
+from reconciler.errors import Malformed
+
+ALL = "*"
+_GROUP = "rbac.authorization.k8s.io"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a request wants to do."""
+
+    verb: str
+    group: str = ""
+    resource: str = ""
+    """With its subresource: `resourceclaims/status`"""
+    namespace: str = ""
+    """Empty for kinds without namespaces and for all namespaces together"""
+    name: str = ""
+    path: str = ""
+    """Of a request for no resource, such as /metrics; all else is empty then"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    verbs: frozenset[str]
+    groups: frozenset[str]
+    resources: frozenset[str]
+    names: frozenset[str]
+    paths: tuple[str, ...]
+
+    def allows(self, asked: Asked) -> bool:
+        if not _has(self.verbs, asked.verb):
+            return False
+        if asked.path:
+            return any(_matches(pattern, asked.path) for pattern in self.paths)
+        if not _has(self.groups, asked.group) or (self.names and asked.name not in self.names):
+            return False
+        _, _, part = asked.resource.partition("/")
+        return _has(self.resources, asked.resource) or (bool(part) and f"*/{part}" in self.resources)
+
+
+@dataclass(frozen=True, slots=True)
+class _Grant:
+    """A role that somebody has, in one namespace or, where that is empty, everywhere."""
+
+    users: frozenset[str]
+    groups: frozenset[str]
+    namespace: str
+    rules: tuple[_Rule, ...]
+
+
+class Roles:
+    """What accounts may do."""
+
+    def __init__(self, grants: Iterable[_Grant] = ()) -> None:
+        self._grants = tuple(grants)
+
+    @classmethod
+    def read(cls, objects: Iterable[Mapping[str, Any]]) -> "Roles":
+        """From ClusterRoles, Roles and their bindings; other kinds are left alone.
+
+        Raises Malformed for a binding whose role is not among them: it would allow nothing.
+        """
+        found = [item for item in objects if str(item.get("apiVersion", "")).startswith(f"{_GROUP}/")]
+        rules = {
+            (item["kind"], item["metadata"].get("namespace", ""), item["metadata"]["name"]): tuple(
+                _rule(rule) for rule in item.get("rules") or ()
+            )
+            for item in found
+            if item["kind"] in ("ClusterRole", "Role")
+        }
+        return cls(_grant(item, rules) for item in found if item["kind"].endswith("RoleBinding"))
+
+    def allows(self, account: Account, asked: Asked) -> bool:
+        """Whether some role of the account allows it."""
+        return any(
+            (not grant.namespace or grant.namespace == asked.namespace)
+            and (account.name in grant.users or account.groups & grant.groups)
+            and any(rule.allows(asked) for rule in grant.rules)
+            for grant in self._grants
+        )
+
+
+def _has(allowed: frozenset[str], wanted: str) -> bool:
+    return ALL in allowed or wanted in allowed
+
+
+def _matches(pattern: str, path: str) -> bool:
+    return path.startswith(pattern[:-1]) if pattern.endswith(ALL) else path == pattern
+
+
+def _rule(rule: Mapping[str, Any]) -> _Rule:
+    return _Rule(
+        verbs=frozenset(rule.get("verbs") or ()),
+        groups=frozenset(rule.get("apiGroups") or ()),
+        resources=frozenset(rule.get("resources") or ()),
+        names=frozenset(rule.get("resourceNames") or ()),
+        paths=tuple(rule.get("nonResourceURLs") or ()),
+    )
+
+
+def _grant(binding: Mapping[str, Any], rules: Mapping[tuple[str, str, str], tuple[_Rule, ...]]) -> _Grant:
+    kind, name = binding["roleRef"]["kind"], binding["roleRef"]["name"]
+    namespace = binding["metadata"].get("namespace", "") if binding["kind"] == "RoleBinding" else ""
+    role = rules.get((kind, namespace if kind == "Role" else "", name))
+    if role is None:
+        reason = f"there is no {kind} {name} among the roles given"
+        raise Malformed(f"{binding['kind']} {binding['metadata']['name']}", "roleRef.name", reason)
+    subjects = list(binding.get("subjects") or ())
+    users = {one["name"] for one in subjects if one["kind"] == "User"} | {
+        f"system:serviceaccount:{one.get('namespace', namespace)}:{one['name']}"
+        for one in subjects
+        if one["kind"] == "ServiceAccount"
+    }
+    groups = {one["name"] for one in subjects if one["kind"] == "Group"}
+    return _Grant(frozenset(users), frozenset(groups), namespace, role)
