@@ -8,9 +8,12 @@ from kernels.types import Amounts, Codes
 from reconciler.allocator.asks import Asked, read_claims
 from reconciler.allocator.availability import Available, available
 from reconciler.allocator.onenode import Found, NotFound, attempt, random_share
+from reconciler.allocator.pace import LEISURE, Pace, Unseen
 from reconciler.allocator.reasons import unsatisfied
 from reconciler.allocator.refusal import Fatal
+from reconciler.allocator.sight import is_quick
 from reconciler.allocator.tied import nodes_with_a_value
+from reconciler.inventory.chosen import Chosen
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.objects.claims import ResourceClaim
 from reconciler.objects.plan import Granted, Reason, Unsatisfied
@@ -27,19 +30,22 @@ def allocate(
     nodes: Iterable[str] | None = None,
     steps: int = DEFAULT_STEPS,
     new_share: Callable[[], str] = random_share,
+    pace: Pace = LEISURE,
 ) -> Granted | Unsatisfied:
     """Devices for all claims together, on one node; or why not.
 
     The first node in name order that fits is taken; with `firstAvailable` the one whose choice ranks best
     (SC-1), ties by name. An error on one node excludes that node only. `nodes` limits the choice; None is
     all nodes. `steps` bounds the devices tried per node, and ten times as many those tried in all; counted
-    rather than timed, so that the same fleet gives the same answer on a slow machine.
+    rather than timed, so that the same fleet gives the same answer on a slow machine. Raises Unfinished where `pace` breaks off.
     """
     keys = tuple(claim.key for claim in claims)
     try:
         asked = read_claims(claims, world.classes, world.rules)
     except Fatal as fatal:
         return Unsatisfied(keys, fatal.reason, str(fatal))
+    if pace.hurried and not all(is_quick(ask, world.fleet) for slot in asked.slots for ask in slot.asks):
+        raise Unseen("selectors have to be run first")
     best: tuple[int, str, Found] | None = None
     refused: list[tuple[str, NotFound]] = []
     tried = 0
@@ -50,8 +56,9 @@ def allocate(
         if tried >= HARD_NODES * steps:
             refused.append((name, NotFound(Reason.GAVE_UP, f"gave up after {tried} steps", 0)))
             break
+        pace.beat()
         beat = best[0] + (name < best[1]) if best is not None else None
-        outcome = attempt(asked, name, world, steps=steps, new_share=new_share, beat=beat)
+        outcome = attempt(asked, name, world, steps=steps, new_share=new_share, beat=beat, pace=pace)
         tried += outcome.steps
         if isinstance(outcome, NotFound):
             refused.append((name, outcome))
@@ -78,8 +85,11 @@ def _plausible(
     possible = np.ones(len(topology.order), dtype=np.bool_)
     considered = len(possible)
     if nodes is not None:
-        chosen = set(nodes)
-        possible = np.array([name in chosen for name in topology.order], dtype=np.bool_)
+        if isinstance(nodes, Chosen) and nodes.order is topology.order:
+            possible = nodes.mask
+        else:
+            chosen = set(nodes)
+            possible = np.array([name in chosen for name in topology.order], dtype=np.bool_)
         considered = int(np.count_nonzero(possible))
     codes = np.maximum(topology.order_codes, -1)
     failing = np.zeros(len(possible), dtype=np.bool_)

@@ -15,6 +15,7 @@ from reconciler.objects.meta import ApiObject, ObjectKey
 from reconciler.objects.plan import Plan
 from reconciler.reconcile.auditing import Audit
 from reconciler.reconcile.charges import Charges
+from reconciler.reconcile.cordons import Cordons
 from reconciler.reconcile.decisions import Tell
 from reconciler.reconcile.order import place
 from reconciler.reconcile.units import Kind, Roster, Unit
@@ -32,9 +33,8 @@ class Intake:
         self.queue = queue
         self.roster = Roster()
         self.nodes = Nodes()
+        self.cordons = Cordons(self.nodes)
         self.waiting = Waiting()
-        self.supplies = 0
-        """Changes of devices or nodes so far."""
         self.listed = asyncio.Event()
         """Set when every kind has been listed once: from then on all allocations there are count."""
         self.unlisted = set(kinds)
@@ -77,7 +77,6 @@ class Intake:
 
     def dispatch(self, touched: Touched) -> None:
         """Queue what may have another answer now."""
-        self.supplies += touched.supply
         for key in touched.pods:
             self._pod(key)
         roomier = [self._charges.pod(key) for key in touched.pods]

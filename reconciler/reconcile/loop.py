@@ -49,7 +49,7 @@ class Reconciler:
         self._store = intake.store
         self._queue = intake.queue
         self._writer = writer
-        self._planner = Planner(intake.store, intake.roster, intake.cordons, ours)
+        self._planner = Planner(intake.store, intake.roster, intake.nodes, ours)
         self._settler = Settler(intake, writer, tell)
         self._oddities = Oddities(tell)
         self._decider = Decider(ours, steps=steps)
@@ -149,7 +149,7 @@ class Reconciler:
             await self._refuse(unit, asked, answer, name)
             return
         for plan in answer.plans:
-            self._store.assume(plan)
+            self._intake.assume(plan)
         if self._intake.waiting.has(unit):
             # How often it was told no says nothing about how its write will fare.
             self._intake.waiting.drop(unit)
@@ -180,10 +180,11 @@ class Reconciler:
                 self._tell(Freed(claim.key, why, decision_id=name))
             return
         classes = frozenset(name for claim in asked.claims for _, name in classes_of(claim))
-        self._intake.waiting.add(unit, Wants(classes, refusal.room))
+        self._intake.waiting.add(unit, Wants(classes, refusal.room, asked.crowded))
         keys = tuple(claim.key for claim in asked.claims)
         nodes, steps, counts = refusal.nodes, refusal.steps, refusal.counts
-        reason, message = refusal.reason, refusal.message
+        reason = refusal.reason
+        message = "; ".join(filter(None, [refusal.message, self._planner.left_out(asked)]))
         self._wait(unit, Waits(keys, _pod(unit), reason, message, nodes, steps, counts, decision_id=name))
         self._intake.put(unit, after=self._queue.failed(unit))
 

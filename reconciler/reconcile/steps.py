@@ -1,17 +1,18 @@
 """What a unit needs next, read off the picture as it is now. Decides nothing about devices."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from reconciler.errors import Rejected
+from reconciler.inventory.chosen import Chosen
 from reconciler.inventory.store import Store
-from reconciler.objects.claims import FINALIZER, Allocation, ResourceClaim
+from reconciler.nodes.placing import account, backed, places
+from reconciler.nodes.table import Nodes
+from reconciler.objects.claims import FINALIZER, ResourceClaim
 from reconciler.objects.core import Pod
 from reconciler.objects.meta import ObjectKey
+from reconciler.objects.nodeselector import NodeSelector
 from reconciler.objects.plan import Reason
-from reconciler.reconcile.cordons import Cordons
 from reconciler.reconcile.ownership import Ownership
-from reconciler.reconcile.placement import candidates
 from reconciler.reconcile.units import Kind, Roster, Unit, claims_of, is_live
 
 NOT_OURS = "NotOurs"
@@ -37,10 +38,14 @@ class Decide:
     """Find devices for these claims together."""
 
     claims: tuple[ResourceClaim, ...]
-    nodes: tuple[str, ...] | None
+    nodes: Chosen | None
     """Where; None for anywhere"""
     held: tuple[ResourceClaim, ...] = ()
     """Claims of the same pod that are allocated already"""
+    pod: Pod | None = field(default=None, compare=False)
+    """For which they are decided together, if for any"""
+    crowded: bool = False
+    """Whether nodes are left out because other pods take what the pod needs"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +68,10 @@ Step = Nothing | Blocked | Decide | Free | Ungate
 class Planner:
     """Reads the picture. Changes nothing."""
 
-    def __init__(self, store: Store, roster: Roster, cordons: Cordons, ours: Ownership) -> None:
+    def __init__(self, store: Store, roster: Roster, nodes: Nodes, ours: Ownership) -> None:
         self._store = store
         self._roster = roster
-        self._cordons = cordons
+        self._nodes = nodes
         self._ours = ours
 
     def next(self, unit: Unit) -> Step:
@@ -116,19 +121,27 @@ class Planner:
         return self._allowed(todo) or self._placed(pod, todo, held)
 
     def _placed(self, pod: Pod, todo: tuple[ResourceClaim, ...], held: tuple[ResourceClaim, ...]) -> Step:
-        nodes = self._store.snapshot().topology.nodes
+        topology = self._store.snapshot().topology
+        if (bound := pod.spec.node_name) != "":  # where it is, it is
+            return Decide(todo, self._nodes.only(bound, topology), held, pod)
         try:
-            where = candidates(pod, _allocations(held), nodes)
+            found = places(pod, _selectors(held), self._nodes, topology, self._backed(pod))
         except Rejected as exc:
             return Blocked(tuple(claim.key for claim in todo), Reason.NODE_SELECTOR, str(exc))
-        if where is None:
-            return Decide(todo, self._open(), held)
-        if not pod.spec.node_name:  # one that is bound is there already
-            where = tuple(name for name in where if name not in self._cordons)
-        return Decide(todo, where, held)
+        return Decide(todo, found.nodes, held, pod, found.crowded)
 
-    def _open(self) -> tuple[str, ...] | None:
-        return self._cordons.open(self._store.snapshot().topology)
+    def left_out(self, asked: Decide) -> str:
+        """Why nodes were left out of a question about a pod, for people; empty if none was."""
+        if asked.pod is None or asked.pod.spec.node_name:
+            return ""
+        topology = self._store.snapshot().topology
+        return account(asked.pod, _selectors(asked.held), self._nodes, topology, self._backed(asked.pod))
+
+    def _backed(self, pod: Pod) -> frozenset[str]:
+        return backed(self._store.snapshot().classes, pod)
+
+    def _open(self) -> Chosen | None:
+        return self._nodes.open(self._store.snapshot().topology)
 
     def _decidable(self, key: ObjectKey) -> bool:
         claim = self._store.claims.get(key)
@@ -159,8 +172,10 @@ class Planner:
         return None
 
 
-def _allocations(claims: tuple[ResourceClaim, ...]) -> Iterator[Allocation]:
-    return (claim.allocation for claim in claims if claim.allocation is not None)
+def _selectors(claims: tuple[ResourceClaim, ...]) -> list[NodeSelector]:
+    """Where the claims that are allocated can be used."""
+    found = (claim.allocation.node_selector for claim in claims if claim.allocation is not None)
+    return [selector for selector in found if selector is not None]
 
 
 def _made_for_another(claim: ResourceClaim, pod: Pod) -> bool:

@@ -15,6 +15,8 @@ class Wants:
     """Device classes that its claims name"""
     room: bool
     """Whether a device set free may be enough. Not so where something has to be mended first."""
+    crowded: bool = False
+    """Whether other pods going may be enough, by what they leave of CPU, memory and the like"""
 
 
 class Waiting:
@@ -42,6 +44,10 @@ class Waiting:
         if not touched.freed and not touched.classes:
             return ()
         return [unit for unit, wants in self._wants.items() if _concerns(touched, wants)]
+
+    def crowded(self) -> Iterable[Unit]:
+        """The units that should be asked again when a node has more room. They keep waiting."""
+        return [unit for unit, wants in self._wants.items() if wants.crowded]
 
 
 def _concerns(touched: Touched, wants: Wants) -> bool:

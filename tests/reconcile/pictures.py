@@ -76,4 +76,4 @@ async def taken(found: Intake) -> list[Unit]:
 
 def step(found: Intake, unit: Unit, **ours: Any) -> Step:
     """What the unit needs."""
-    return Planner(found.store, found.roster, found.cordons, Ownership(**{"alone": True, **ours})).next(unit)
+    return Planner(found.store, found.roster, found.nodes, Ownership(**{"alone": True, **ours})).next(unit)

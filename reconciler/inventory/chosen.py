@@ -1,0 +1,37 @@
+"""Some of the nodes of a picture, as a mask beside their names. Good only with that picture."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from kernels.types import Mask
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Chosen:
+    """Nodes to choose from. Equal to a choice, or a sequence, of the same names in the same order."""
+
+    order: tuple[str, ...]
+    """`Topology.order`"""
+    mask: Mask
+    """(nodes,) read-only"""
+    _hash: int = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.mask.setflags(write=False)
+        object.__setattr__(self, "_hash", hash(self.mask.tobytes()))
+
+    def __iter__(self) -> Iterator[str]:
+        return (self.order[at] for at in np.flatnonzero(self.mask).tolist())
+
+    def __len__(self) -> int:
+        return int(np.count_nonzero(self.mask))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Chosen) and self.order is other.order:
+            return bool((self.mask == other.mask).all())
+        return isinstance(other, Chosen | Sequence) and tuple(self) == tuple(other)
