@@ -6,6 +6,7 @@ from uuid import uuid4
 
 from reconciler.allocator.asks import MAX_RESULTS, Asked
 from reconciler.allocator.candidates import Candidates, find_candidates
+from reconciler.allocator.pace import LEISURE, Pace
 from reconciler.allocator.refusal import Fatal, GaveUp
 from reconciler.allocator.result import plans
 from reconciler.allocator.search import Search
@@ -48,17 +49,19 @@ def attempt(
     new_share: Callable[[], str] = random_share,
     beat: int | None = None,
     pruned: bool = True,
+    pace: Pace = LEISURE,
 ) -> Found | NotFound:
     """Try to allocate all claims on one node, better ranked than `beat` if that is given.
 
     `pruned=False` searches without bounds and without regard to equal devices: the same answers, slower.
+    Raises what `pace` raises.
     """
     search: Search | None = None
     try:
         view = world.topology.view(node)
         board = set_up(asked, view, world)
         offers = _offers(asked, view, world)
-        search = Search(board, asked.slots, offers, steps, pruned)
+        search = Search(board, asked.slots, offers, steps, pruned, pace)
         chosen = search.run()
         if chosen is not None:
             rank = _rank(asked, chosen)

@@ -14,6 +14,7 @@ from reconciler.allocator.asks import MAX_RESULTS, Slot
 from reconciler.allocator.bounds import hopeless
 from reconciler.allocator.candidates import Candidates
 from reconciler.allocator.equal import classes_of_equals
+from reconciler.allocator.pace import LEISURE, Pace
 from reconciler.allocator.refusal import Fatal, GaveUp
 from reconciler.allocator.state import Board, Choice, State, begin, choose, enter_claim, in_use, viable
 from reconciler.allocator.straight import finish
@@ -42,6 +43,7 @@ class Search:
     budget: int
     pruned: bool = True
     """Whether bounds and equality are used; the tests compare with and without."""
+    pace: Pace = LEISURE
     steps: int = 0
     _asked: int = field(default=0, repr=False)
     _silent: int = field(default=0, repr=False)
@@ -176,6 +178,7 @@ class Search:
         return int(self._equals[at])
 
     def _step(self, devices: int = 1) -> None:
+        self.pace.beat()
         self.steps += devices
         if self.steps > self.budget:
             raise GaveUp(f"gave up after {self.budget} steps")

@@ -11,7 +11,7 @@ import numpy as np
 from kernels.types import Mask
 from reconciler.allocator.asks import Ask
 from reconciler.allocator.refusal import Fatal
-from reconciler.cel.program import CelRefused, Selector, compile_selector
+from reconciler.cel.program import CelRefused, Selector, compile_selector, spent_on
 from reconciler.inventory.fleet import Fleet
 from reconciler.objects.plan import Reason
 
@@ -36,6 +36,21 @@ def look(ask: Ask, fleet: Fleet) -> Sight:
     if expressions not in of_fleet:
         of_fleet[expressions] = _evaluate(expressions, fleet)
     return of_fleet[expressions]
+
+
+QUICK = 10_000
+"""Steps of a pass over the fleet, some milliseconds. Parts of a selector that run over columns take none."""
+
+
+def is_quick(ask: Ask, fleet: Fleet) -> bool:
+    """Whether `look` takes no time to speak of: the outcome is known, or the last pass was a short one.
+
+    A selector may cost more on another fleet than it did on the last; it does so once.
+    """
+    expressions = ask.key.expressions
+    return expressions in _kept.get(fleet, ()) or all(
+        0 <= spent_on(expression) <= QUICK for expression in expressions
+    )
 
 
 def _evaluate(expressions: tuple[str, ...], fleet: Fleet) -> Sight:

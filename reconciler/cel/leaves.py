@@ -35,6 +35,11 @@ class Budget:
         self.absorbing = False
         """Whether an evaluation that costs too much is an error like others."""
 
+    @property
+    def spent(self) -> int:
+        """Steps that are gone."""
+        return MASK_COST_LIMIT - self._left
+
     def evaluate(self, run: Run, device: DeviceView, names: int) -> int:
         """The answer on one device. Raises Exhausted where it costs too much, unless absorbing."""
         if self._left <= 0:

@@ -4,6 +4,7 @@ from collections import OrderedDict
 from collections.abc import Hashable
 from functools import lru_cache
 from threading import Lock
+from weakref import WeakValueDictionary
 
 from reconciler.cel.batches import batch
 from reconciler.cel.check import Checked, check
@@ -23,7 +24,7 @@ from reconciler.cel.rows import Masks, Rows
 from reconciler.cel.tree import Call, Conditional, Ident, Literal, Logic, Node, Select
 from reconciler.cel.values import truth
 
-__all__ = ["CelError", "CelRefused", "DeviceView", "Masks", "Selector", "compile_selector"]
+__all__ = ["CelError", "CelRefused", "DeviceView", "Masks", "Selector", "compile_selector", "spent_on"]
 
 KEPT_SELECTORS = 1024
 KEPT_MASKS = 4
@@ -49,6 +50,8 @@ class Selector:
         self._program: Program = _program(checked.root, checked)
         self._kept: OrderedDict[Hashable, Masks] = OrderedDict()
         self._lock = Lock()
+        self.spent = -1
+        """Steps of the last pass over all devices, the limit while one is under way; -1 before the first"""
 
     def masks(self, rows: Rows) -> Masks:
         """The answers on all devices, kept per version of the rows."""
@@ -65,8 +68,10 @@ class Selector:
     def _compute(self, rows: Rows) -> Masks:
         budget = Budget()
         budget.absorbing = isinstance(self._program, Leaf)
+        self.spent = MASK_COST_LIMIT
         try:
             codes = self._program.run(rows, budget)
+            self.spent = budget.spent
         except Exhausted:
             # A part costs too much; whether it is reached at all, the plain evaluator knows, now and later.
             budget.absorbing = True
@@ -118,4 +123,14 @@ def _program(node: Node, checked: Checked) -> Program:
 @lru_cache(maxsize=KEPT_SELECTORS)
 def compile_selector(expression: str) -> Selector:
     """Compile a device selector, once per text. Raises CelRefused."""
-    return Selector(expression, DEVICE_SELECTOR)
+    selector = _compiled[expression] = Selector(expression, DEVICE_SELECTOR)
+    return selector
+
+
+_compiled: WeakValueDictionary[str, Selector] = WeakValueDictionary()
+
+
+def spent_on(expression: str) -> int:
+    """`Selector.spent` of a selector, -1 also for one that is not compiled."""
+    selector = _compiled.get(expression)
+    return selector.spent if selector is not None else -1

@@ -42,7 +42,8 @@ class DeviceState:
 
     @property
     def holders(self) -> list[Holder]:
-        return list(dict.fromkeys([*self.alone, *(share.holder for share in self.shares)]))
+        # Copied at one go: another thread may ask, for a message.
+        return list(dict.fromkeys([*self.alone, *(share.holder for share in [*self.shares])]))
 
     @property
     def consumed(self) -> dict[str, int]:

@@ -3,6 +3,8 @@
 A fleet of partitioned accelerators may have a selector a device; nearly all of them name another node.
 """
 
+from threading import RLock
+
 import numpy as np
 
 from kernels.types import Mask
@@ -14,7 +16,7 @@ NAME = "metadata.name"
 
 
 class SelectorIndex:
-    """An index over a vocabulary of selectors. Follows it as it grows."""
+    """An index over a vocabulary of selectors. Follows it as it grows. Threads may share it."""
 
     def __init__(self, selectors: Words[NodeSelector]) -> None:
         self._selectors = selectors
@@ -22,6 +24,7 @@ class SelectorIndex:
         self._by_value: dict[tuple[str, str], list[int]] = {}
         self._others: list[int] = []
         self._unreadable: dict[int, Rejected] = {}
+        self._lock = RLock()
 
     @property
     def unreadable(self) -> dict[int, Rejected]:
@@ -31,15 +34,20 @@ class SelectorIndex:
 
     def matching(self, name: str, labels: dict[str, str]) -> Mask:
         """(Q,) whether each selector matches a node. False for what cannot be read."""
-        self._follow()
-        found = np.zeros(self._indexed, dtype=np.bool_)
-        near = [self._by_value.get(pair, ()) for pair in labels.items()]
-        for codes in (*near, self._by_value.get((NAME, name), ()), self._others):
-            for code in codes:
-                found[code] = self._selectors.values[code].matches(name, labels)
-        return found
+        with self._lock:
+            self._follow()
+            found = np.zeros(self._indexed, dtype=np.bool_)
+            near = [self._by_value.get(pair, ()) for pair in labels.items()]
+            for codes in (*near, self._by_value.get((NAME, name), ()), self._others):
+                for code in codes:
+                    found[code] = self._selectors.values[code].matches(name, labels)
+            return found
 
     def _follow(self) -> None:
+        with self._lock:
+            self._index()
+
+    def _index(self) -> None:
         for code in range(self._indexed, len(self._selectors.values)):
             selector = self._selectors.values[code]
             try:

@@ -1,7 +1,8 @@
 """One frozen picture of the fleet and of what is held; every decision is made from one."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -146,3 +147,10 @@ class Snapshot:
     @property
     def rules(self) -> Semantics:
         return self.topology.rules
+
+    def apart(self) -> "Snapshot":
+        """The same picture for another thread: what decisions work out and keep is not shared with others."""
+        topology = copy(self.topology)
+        object.__setattr__(topology, "fleet", copy(self.fleet))
+        object.__setattr__(topology, "_views", {})
+        return replace(self, topology=topology)
