@@ -21,11 +21,12 @@ from reconciler.koordinator.names import (
     NPU_DVPP,
     PARTITION_SPEC,
 )
-from reconciler.koordinator.pod import Pod, requested
+from reconciler.koordinator.pod import requested
 from reconciler.koordinator.requests import WHOLE, by_type, normalised, refusal
 from reconciler.koordinator.rules import Rules
 from reconciler.koordinator.shares import Shares
 from reconciler.koordinator.templates import matching
+from reconciler.objects.core import Pod
 from reconciler.objects.meta import ObjectKey
 
 

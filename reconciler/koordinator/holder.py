@@ -7,7 +7,7 @@ from reconciler.errors import Malformed
 from reconciler.koordinator import annotations
 from reconciler.koordinator.annotations import Hint
 from reconciler.koordinator.holdings import Allocation, recorded
-from reconciler.koordinator.pod import Pod
+from reconciler.objects.core import Pod
 from reconciler.objects.pinning import pinned
 
 

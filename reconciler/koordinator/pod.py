@@ -1,46 +1,11 @@
-"""A pod as far as its devices depend on it, and the sum of what its containers request."""
+"""What a pod requests of Koordinator's resources: the sum of what its containers do."""
 
 from collections.abc import Mapping
 
-from pydantic import Field
-
 from reconciler.koordinator.names import TYPE_OF
 from reconciler.koordinator.shares import plus, shares_of
-from reconciler.objects import core
-from reconciler.objects.model import Map, Model, Str, Tuple
+from reconciler.objects.core import Pod, ResourceRequirements
 from reconciler.objects.quantity import Quantity
-
-
-class Resources(Model):
-    """What a container requests; a limit without a request is one."""
-
-    requests: Map[Quantity] = Field(default_factory=dict)
-    limits: Map[Quantity] = Field(default_factory=dict)
-
-    @property
-    def wanted(self) -> Mapping[str, Quantity]:
-        return {**self.limits, **self.requests}
-
-
-class Container(Model):
-    """A container, or an init container."""
-
-    resources: Resources = Resources()
-    restart_policy: Str = ""
-
-
-class PodSpec(core.PodSpec):
-    """The containers, and where they may run."""
-
-    containers: Tuple[Container] = ()
-    init_containers: Tuple[Container] = ()
-    overhead: Map[Quantity] = Field(default_factory=dict)
-
-
-class Pod(core.Pod):
-    """A consumer of devices."""
-
-    spec: PodSpec = PodSpec()
 
 
 def requested(pod: Pod) -> dict[str, int]:
@@ -56,11 +21,11 @@ def requested(pod: Pod) -> dict[str, int]:
 
     running: dict[str, int] = {}
     for container in pod.spec.containers:
-        running = plus(running, of(container.resources.wanted))
+        running = plus(running, of(_wanted(container.resources)))
     beside: dict[str, int] = {}
     peak: dict[str, int] = {}
     for container in pod.spec.init_containers:
-        now = plus(beside, of(container.resources.wanted))
+        now = plus(beside, of(_wanted(container.resources)))
         if container.restart_policy == "Always":
             beside = now
         peak = {name: max(peak.get(name, 0), now.get(name, 0)) for name in {**peak, **now}}
@@ -68,3 +33,8 @@ def requested(pod: Pod) -> dict[str, int]:
     total = {name: max(running.get(name, 0), peak.get(name, 0)) for name in {**running, **peak}}
     total = plus(total, of(pod.spec.overhead))
     return {name: amount for name, amount in total.items() if amount}
+
+
+def _wanted(resources: ResourceRequirements) -> Mapping[str, Quantity]:
+    """Requests; a limit without a request is one."""
+    return {**resources.limits, **resources.requests}

@@ -1,11 +1,10 @@
-"""JSON to Koordinator's objects: the kinds it has of its own, and pods with what their containers request."""
+"""JSON to Device objects."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from reconciler.errors import Malformed
 from reconciler.koordinator.device import Device
-from reconciler.koordinator.pod import Pod
 from reconciler.objects.validating import subject_of, validated
 
 GROUP = "scheduling.koordinator.sh"
@@ -24,8 +23,3 @@ def read_device(raw: Mapping[str, Any]) -> Device:
     if given != f"{GROUP}/{VERSION}":
         raise Malformed(subject_of(raw), "apiVersion", f"{given} is not read; use {GROUP}/{VERSION}")
     return validated(Device, raw)
-
-
-def read_pod(raw: Mapping[str, Any]) -> Pod:
-    """The typed object. Raises Malformed."""
-    return validated(Pod, raw)

@@ -17,13 +17,13 @@ from reconciler.koordinator.machine import Machine, machine_of
 from reconciler.koordinator.nodescore import node_score
 from reconciler.koordinator.ordinary import Ranked, rank
 from reconciler.koordinator.partitions import Partition, honors, read_table, table_of
-from reconciler.koordinator.pod import Pod
 from reconciler.koordinator.result import annotation, completed, plugin_annotations
 from reconciler.koordinator.rules import Rules, Scoring, Semantics, Strategy
 from reconciler.koordinator.scoring import device_score
 from reconciler.koordinator.shares import printed, shares_of
 from reconciler.koordinator.tree import Level, Scope
 from reconciler.koordinator.view import Takeover
+from reconciler.objects.core import Pod
 from reconciler.objects.meta import ObjectKey
 from reconciler.objects.quantity import Quantity
 

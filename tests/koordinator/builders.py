@@ -12,8 +12,8 @@ from reconciler.koordinator.device import Device
 from reconciler.koordinator.failure import Failure
 from reconciler.koordinator.holdings import Allocation, Grant, Holdings
 from reconciler.koordinator.machine import Machine, machine_of
-from reconciler.koordinator.pod import Pod
 from reconciler.koordinator.rules import Rules, Semantics
+from reconciler.objects.core import Pod
 from reconciler.objects.meta import ObjectKey
 
 PROPOSAL, UPSTREAM = Semantics.PROPOSAL, Semantics.UPSTREAM

@@ -9,8 +9,8 @@ from reconciler.koordinator import annotations, names
 from reconciler.koordinator.demand import Demand, read_demand
 from reconciler.koordinator.failure import Failure, Status
 from reconciler.koordinator.holder import holder
-from reconciler.koordinator.pod import Pod
 from reconciler.koordinator.rules import Rules
+from reconciler.objects.core import Pod
 from tests.koordinator.builders import demand, given, gpu, machine, nic, pod
 
 

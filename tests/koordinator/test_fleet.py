@@ -12,8 +12,8 @@ from reconciler.koordinator.demand import Demand, read_demand
 from reconciler.koordinator.device import Device
 from reconciler.koordinator.failure import Failure
 from reconciler.koordinator.fleet import Fleet
-from reconciler.koordinator.pod import Pod
 from reconciler.koordinator.rules import Rules, Semantics
+from reconciler.objects.core import Pod
 from reconciler.objects.meta import ObjectKey
 from tests.koordinator.builders import demand, device, gpu, minors, nic, pod
 

@@ -6,8 +6,9 @@ import pytest
 
 from reconciler.koordinator.demand import Demand, read_demand
 from reconciler.koordinator.failure import Failure
-from reconciler.koordinator.pod import Pod, requested
+from reconciler.koordinator.pod import requested
 from reconciler.koordinator.rules import Rules
+from reconciler.objects.core import Pod
 from tests.koordinator.builders import demand, pod
 
 
