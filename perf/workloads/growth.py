@@ -14,8 +14,8 @@ from perf.workloads.gpus import drawn_counts, gpu_claim
 from perf.workloads.mig import partition_claim
 from reconciler.allocator import allocate
 from reconciler.cel.program import compile_selector
-from reconciler.cluster.cursor import interpret
-from reconciler.cluster.decoding import decode
+from reconciler.cluster.cursor import listed
+from reconciler.cluster.decoding import cut_listing
 from reconciler.cluster.kinds import PAGE, Resource
 from reconciler.inventory.store import Store
 from reconciler.legacy.reading import read
@@ -56,10 +56,10 @@ def cold_start(size: Size, progress: Progress) -> Outcome:
         objects: list[ApiObject] = []
         watch.begin()
         for page in pages:
-            items, mark = decode(page)
-            watch.lap("decode")
-            for item in items["items"]:
-                found = interpret(item, mark, resource, read)
+            listing = cut_listing(page)
+            watch.lap("cut")
+            for item in listing.items:
+                found = listed(item, listing.mark, resource, read)
                 assert not isinstance(found, Refused)
                 objects.append(found)
             watch.lap("read")

@@ -13,6 +13,7 @@ async def list_objects(
     """
     # Importing the client library takes longer than all else these commands do for files.
     from reconciler.cluster.client import Client  # noqa: PLC0415
+    from reconciler.cluster.decoding import decode  # noqa: PLC0415
     from reconciler.cluster.discovery import discover  # noqa: PLC0415
     from reconciler.cluster.http import connect  # noqa: PLC0415
 
@@ -20,7 +21,7 @@ async def list_objects(
         client = Client(transport)
         served = await discover(client, also=kinds)
         return [
-            {**item, "kind": kind, "apiVersion": served[kind].api_version}
+            {**decode(item)[0], "kind": kind, "apiVersion": served[kind].api_version}
             for kind in kinds
             if kind in served
             async for page in client.list_pages(served[kind], limit=served[kind].page)

@@ -3,13 +3,12 @@
 import json
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from pydantic_core import to_json
 
 from reconciler.cluster.answers import READS, refusal
-from reconciler.cluster.decoding import decode
+from reconciler.cluster.decoding import Listing, cut_listing, decode
 from reconciler.cluster.kinds import Resource
 from reconciler.cluster.transport import Query, Transport
 from reconciler.errors import Retry, Undecided
@@ -19,18 +18,6 @@ Raw = dict[str, Any]
 PatchType = Literal["application/merge-patch+json", "application/json-patch+json"]
 MERGE: PatchType = "application/merge-patch+json"
 JSON: PatchType = "application/json-patch+json"
-
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    """A part of a listing."""
-
-    items: list[Raw]
-    """Without `kind` and `apiVersion`, as servers send them."""
-    version: str
-    """Of the whole listing: a watch goes on from here."""
-    mark: str | None
-    """Stands where an item nests too deeply to be decoded; see `decode`."""
 
 
 class Client:
@@ -53,24 +40,27 @@ class Client:
         value, _ = await self._send("GET", path, query=query)
         return value
 
-    async def list_pages(self, resource: Resource, *, limit: int) -> AsyncIterator[Page]:
+    async def list_pages(self, resource: Resource, *, limit: int) -> AsyncIterator[Listing]:
         """All objects of a kind, so many at a time. Raises Relist when the server forgot the listing."""
-        query = [("limit", str(limit))]
+        query = [("limit", str(limit)), *resource.selection]
         while True:
-            value, mark = await self._send("GET", resource.everywhere, query=query)
-            if not (isinstance(value, dict) and "metadata" in value):
-                raise Retry(f"{resource.everywhere}: the answer is no listing")
-            metadata = value["metadata"]
-            yield Page(value.get("items") or [], metadata["resourceVersion"], mark)
-            if not metadata.get("continue"):
+            body = await self._answer("GET", resource.everywhere, query=query)
+            try:
+                page = cut_listing(body)
+            except ValueError as exc:
+                raise Retry(f"{resource.everywhere}: the answer is {exc}") from exc
+            yield page
+            if not page.token:
                 return
-            query = [("limit", str(limit)), ("continue", metadata["continue"])]
+            query = [("limit", str(limit)), *resource.selection, ("continue", page.token)]
 
     def watch(
         self, resource: Resource, *, query: Query, idle: float
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         """The lines of a watch on all objects of a kind; see `Transport.stream`."""
-        return self._transport.stream(resource.everywhere, query=[("watch", "true"), *query], idle=idle)
+        return self._transport.stream(
+            resource.everywhere, query=[("watch", "true"), *resource.selection, *query], idle=idle
+        )
 
     async def get(self, resource: Resource, key: ObjectKey) -> Raw:
         """One object."""
@@ -119,23 +109,34 @@ class Client:
         body: bytes | None = None,
         content_type: str = "application/json",
     ) -> tuple[Raw, str | None]:
-        reads = method in READS
+        answer = await self._answer(method, path, query=query, body=body, content_type=content_type)
+        try:
+            return decode(answer)
+        except ValueError as exc:
+            # It was applied, but what became of the object is unknown: a read settles it.
+            error = Retry if method in READS else Undecided
+            raise error(f"{method} {path}: the answer is not JSON: {exc}") from exc
+
+    async def _answer(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Query = (),
+        body: bytes | None = None,
+        content_type: str = "application/json",
+    ) -> bytes:
         response = await self._transport.request(
             method,
             path,
             query=query,
             body=body,
             content_type=content_type,
-            timeout=self._read_seconds if reads else self.write_seconds,
+            timeout=self._read_seconds if method in READS else self.write_seconds,
         )
         if not 200 <= response.status <= 299:
             raise refusal(method, path, response)
-        try:
-            return decode(response.body)
-        except ValueError as exc:
-            # It was applied, but what became of the object is unknown: a read settles it.
-            error = Retry if reads else Undecided
-            raise error(f"{method} {path}: the answer is not JSON: {exc}") from exc
+        return response.body
 
 
 def _encoded(value: Raw | list[Raw]) -> bytes:

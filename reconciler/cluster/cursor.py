@@ -4,14 +4,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from reconciler.cluster.decoding import DEEPEST, decode, holds
+from reconciler.cluster.decoding import DEEPEST, cut_event, decode, holds
 from reconciler.cluster.kinds import Resource
 from reconciler.errors import Malformed, Relist, Retry
+from reconciler.legacy.slicetext import read_slice
 from reconciler.objects.changes import Changed, Refused, Removed
 from reconciler.objects.meta import ApiObject, ObjectKey
+from reconciler.objects.slices import ResourceSlice
 
 Decode = Callable[[Mapping[str, Any]], ApiObject]
-"""Raises Malformed for what cannot be read."""
+"""Raises Malformed for what cannot be read. Slices of the current version are read without it."""
 
 
 @dataclass(slots=True)
@@ -29,6 +31,11 @@ class Cursor:
         before it, and Retry for any other error of the server and for a line that is no event. The
         cursor then stays where it is.
         """
+        if self.resource.kind == "ResourceSlice":
+            found = self._slice(line)
+            if found is not None:
+                self._move(found.metadata.resource_version)
+                return Changed(self.resource.kind, found)
         kind, raw, mark = self._event(line)
         if kind == "ERROR":
             message = f"watch of {self.resource.plural}: {raw.get('message') or raw.get('reason') or raw}"
@@ -41,6 +48,13 @@ class Cursor:
             case "DELETED":
                 return Removed(self.resource.kind, key_of(raw))
         return None
+
+    def _slice(self, line: bytes) -> ResourceSlice | None:
+        """The slice that a line tells of, if it can be read without decoding the line."""
+        event = cut_event(line)
+        if event is None or event[0] not in ("ADDED", "MODIFIED"):
+            return None
+        return read_slice(event[1], self.resource.api_version)
 
     def _move(self, version: str) -> None:
         """Go to a version. One before ours is of a server restored from a backup, or started afresh."""
@@ -61,6 +75,21 @@ class Cursor:
 def precedes(version: str, other: str) -> bool:
     """Whether a version is before another; versions that are no numbers cannot be compared."""
     return version.isdecimal() and other.isdecimal() and int(version) < int(other)
+
+
+def listed(text: bytes, mark: str | None, resource: Resource, read: Decode) -> ApiObject | Refused:
+    """An item of a listing, typed, or why it cannot be read. Raises Retry for what is not JSON."""
+    if resource.kind == "ResourceSlice" and mark is None:
+        found = read_slice(text, resource.api_version)
+        if found is not None:
+            return found
+    try:
+        raw, own = decode(text)
+    except ValueError as exc:
+        raise Retry(f"listing of {resource.plural}: an item is not JSON: {exc}") from exc
+    if not isinstance(raw, dict):
+        raise Retry(f"listing of {resource.plural}: an item is no object: {text[:80]!r}")
+    return interpret(raw, mark or own, resource, read)
 
 
 def interpret(raw: dict[str, Any], mark: str | None, resource: Resource, read: Decode) -> ApiObject | Refused:

@@ -1,14 +1,67 @@
-"""JSON of a server as Python values, however deeply somebody nested the opaque parts of an object."""
+"""JSON of a server as Python values, however deeply somebody nested the opaque parts of an object.
+
+Listings and events are cut into their objects first, which costs a twentieth of decoding them.
+"""
 
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
+import msgspec
 from pydantic_core import from_json
 
 DEEPEST = 200
 """Levels that the decoder goes down. A server accepts thousands in the opaque parameters of a claim."""
 
 _BRACKET = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[\]{}]', re.DOTALL)
+
+
+class Listing(NamedTuple):
+    """One page of a listing."""
+
+    items: list[bytes]
+    version: str
+    token: str
+    """Of the next page; empty on the last one"""
+    mark: str | None
+    """Stands in items where they nest too deeply; see `decode`"""
+
+
+class _Page(msgspec.Struct):
+    metadata: dict[str, Any]
+    items: list[msgspec.Raw] | None = None
+
+
+class _Event(msgspec.Struct):
+    type: str
+    object: msgspec.Raw
+
+
+_page = msgspec.json.Decoder(_Page).decode
+_event = msgspec.json.Decoder(_Event).decode
+
+
+def cut_listing(text: bytes) -> Listing:
+    """A page of a listing, its items still text. Raises ValueError for what is no listing."""
+    mark = None
+    try:
+        page = _page(text)
+    except (msgspec.MsgspecError, RecursionError):
+        mark = _mark(text)
+        try:
+            page = _page(_cut(text, b'"%b"' % mark.encode()))
+        except (msgspec.MsgspecError, RecursionError) as exc:
+            raise ValueError(f"no listing: {exc}") from exc
+    version, token = page.metadata.get("resourceVersion"), page.metadata.get("continue")
+    return Listing([bytes(item) for item in page.items or ()], str(version or ""), str(token or ""), mark)
+
+
+def cut_event(line: bytes) -> tuple[str, bytes] | None:
+    """The type and the text of the object of an event; None where the line has to be decoded to be judged."""
+    try:
+        event = _event(line)
+    except (msgspec.MsgspecError, RecursionError):
+        return None
+    return event.type, bytes(event.object)
 
 
 def decode(text: bytes) -> tuple[Any, str | None]:
@@ -21,9 +74,7 @@ def decode(text: bytes) -> tuple[Any, str | None]:
     try:
         return from_json(text), None
     except ValueError:
-        mark = "nested too deeply"
-        while mark.encode() in text:
-            mark += "."
+        mark = _mark(text)
         shallow = _cut(text, b'"%b"' % mark.encode())
         if shallow == text:
             raise
@@ -37,6 +88,14 @@ def holds(value: Any, mark: str) -> bool:
     if isinstance(value, list):
         return any(holds(part, mark) for part in value)
     return bool(value == mark)
+
+
+def _mark(text: bytes) -> str:
+    """A text that does not occur."""
+    mark = "nested too deeply"
+    while mark.encode() in text:
+        mark += "."
+    return mark
 
 
 def _cut(text: bytes, mark: bytes) -> bytes:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import structlog
 
 from reconciler.cluster.client import Client
-from reconciler.cluster.cursor import Cursor, Decode, interpret, precedes
+from reconciler.cluster.cursor import Cursor, Decode, listed, precedes
 from reconciler.cluster.kinds import Resource
 from reconciler.errors import Gone, Inconsistent, ReconcilerError, Rejected, Relist, Retry
 from reconciler.legacy.reading import read
@@ -118,9 +118,9 @@ class _Follower:
         async for page in self.client.list_pages(self.resource, limit=self.resource.page):
             version = page.version
             for item in page.items:
-                found = interpret(item, page.mark, self.resource, self.decode)
+                found = listed(item, page.mark, self.resource, self.decode)
                 refused.append(found) if isinstance(found, Refused) else objects.append(found)
-                await asyncio.sleep(0)  # a slice takes most of a millisecond, and workers wait
+                await asyncio.sleep(0)  # a page holds hundreds, and workers wait
         afresh = precedes(version, self.seen)
         self._tell(Replaced(self.resource.kind, tuple(objects), tuple(refused), afresh))
         log.debug("listed", kind=self.resource.kind, objects=len(objects), refused=len(refused))

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.cluster.cursor import Cursor
+from reconciler.cluster.cursor import Cursor, listed
 from reconciler.errors import Relist, Retry
 from reconciler.legacy.reading import read
 from reconciler.objects.changes import Changed, Refused, Removed
@@ -79,6 +79,12 @@ def test_an_object_without_a_version_does_not_lose_the_place(version):
     cursor = make_cursor()
     cursor.feed(line(event("ADDED", {"metadata": {"name": "a", "resourceVersion": version}})))
     assert cursor.version == "10"
+
+
+@pytest.mark.parametrize("text", [b"3", b'{"a": "\xff"}'], ids=["a number", "no UTF-8"])
+def test_an_item_that_is_no_object_ends_the_listing(text):
+    with pytest.raises(Retry, match="listing of nodes: an item is"):
+        listed(text, None, NODES, read)
 
 
 @pytest.mark.parametrize("metadata", [None, 3, {}, {"name": 7}], ids=str)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.cluster.decoding import DEEPEST, decode, holds
+from reconciler.cluster.decoding import DEEPEST, cut_event, cut_listing, decode, holds
 
 
 def nested(depth: int, inside: str = "") -> bytes:
@@ -55,3 +55,35 @@ def test_what_is_not_json_is_an_error(text):
 def test_large_integers_stay_exact():
     value, _ = decode(json.dumps({"n": 2**200}).encode())
     assert value["n"] == 2**200
+
+
+def page(*items: bytes) -> bytes:
+    return b'{"metadata": {"resourceVersion": "7"}, "items": [%b]}' % b", ".join(items)
+
+
+def test_a_listing_is_cut_into_items_that_are_decoded_alone():
+    items, version, token, mark = cut_listing(page(b'{"a": [1]}', b"{}"))
+    assert (items, version, token, mark) == ([b'{"a": [1]}', b"{}"], "7", "", None)
+
+
+def test_an_item_that_nests_too_deeply_does_not_take_the_others_with_it():
+    listing = cut_listing(page(b'{"a": %b}' % nested(9000), b'{"a": 1}'))
+    assert listing.mark is not None
+    first, second = (decode(item)[0] for item in listing.items)
+    assert holds(first, listing.mark)
+    assert second == {"a": 1}
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"[]", b"{}", b'{"metadata": 3}', b'{"metadata": {}, "items": 3}', nested(9000)]
+)
+def test_what_is_no_listing_is_an_error(text):
+    with pytest.raises(ValueError, match="no listing"):
+        cut_listing(text)
+
+
+@pytest.mark.parametrize(
+    "line", [b"", b"[]", b'{"type": "ADDED"}', b'{"type": 3, "object": {}}', nested(9000)]
+)
+def test_a_line_that_is_no_plain_event_is_left_to_be_decoded(line):
+    assert cut_event(line) is None
