@@ -11,6 +11,7 @@ COMMANDS = {
     "convert": ("reconciler.cli.convert:convert", "Write manifests of any version as resource.k8s.io/v1."),
     "demo": ("reconciler.cli.demo:demo", "Allocate sample claims on the embedded API server, and end."),
     "doctor": ("reconciler.cli.doctor:doctor", "Say what is wrong with slices, classes and claims."),
+    "explain": ("reconciler.cli.explain:explain", "Say why a claim waits, or where it could be allocated."),
     "modes": ("reconciler.cli.modes:modes", "Show what is held on each device, and what it locks out."),
     "run": ("reconciler.cli.run:run", "Allocate the claims of a cluster, until told to end."),
 }

@@ -38,6 +38,8 @@ class Sieve:
     left: Mask
     """(D,)"""
     nodes: Have
+    meant: Amounts
+    """(N,) devices of each node that are what is asked for, whoever holds them"""
 
 
 def sift(ask: Ask, world: Snapshot, places: Places) -> Sieve:
@@ -45,11 +47,10 @@ def sift(ask: Ask, world: Snapshot, places: Places) -> Sieve:
     gates = gates_of(ask, world, places)
     left = _all_of(gates, world.fleet.size)
     have = places.counts(left)
-    wanted = np.full(len(places.names), ask.source.wanted)
-    if ask.all:
-        meant = [gate for gate in gates if gate.kind in SELECTION]
-        wanted = np.maximum(places.counts(_all_of(meant, world.fleet.size)), 1)
-    return Sieve(ask, tuple(gates), left, Have(have, wanted))
+    selection = [gate for gate in gates if gate.kind in SELECTION]
+    meant = places.counts(_all_of(selection, world.fleet.size))
+    wanted = np.maximum(meant, 1) if ask.all else np.full(len(places.names), ask.source.wanted)
+    return Sieve(ask, tuple(gates), left, Have(have, wanted), meant)
 
 
 def _all_of(gates: Sequence[Gate], size: int) -> Mask:

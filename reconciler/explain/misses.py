@@ -20,11 +20,16 @@ MOST_DEVICES = 3
 def near_misses(
     asked: Asked, sieves: Sequence[Sequence[Sieve]], world: Snapshot, places: Places
 ) -> Iterator[NearMiss]:
-    """The nodes that lack fewest devices, then by name. `sieves` are those of each slot's alternatives."""
+    """The nodes that lack fewest devices; then those that have most of the kind, if in use; then by name.
+
+    `sieves` are those of each slot's alternatives.
+    """
     total = np.zeros(len(places.names), dtype=np.int64)
+    foreign = np.zeros(len(places.names), dtype=np.int64)
     for alternatives in sieves:
         total += np.min([_missing(sieve) for sieve in alternatives], axis=0)
-    for at in np.argsort(total, kind="stable")[:MOST_NODES].tolist():
+        foreign += np.min([np.maximum(s.nodes.wanted - s.meant, 0) for s in alternatives], axis=0)
+    for at in np.lexsort((foreign, total))[:MOST_NODES].tolist():
         lacks = []
         for alternatives in sieves:
             best = min(alternatives, key=lambda sieve: int(_missing(sieve)[at]))

@@ -47,8 +47,8 @@ class Shortage:
 def shortages(rows: Rows, world: Snapshot) -> tuple[Shortage, ...]:
     """Each counter that is short for some of the devices in `rows` (n,), where it is short by least.
 
-    Counters of one name in sets of the same make count as one. The least short, compared with what is
-    wanted, comes first.
+    Counters of one name in sets of the same make count as one. The least short, as a part of what is
+    wanted, comes first; of one device the last is what it lacks most.
     """
     best: dict[tuple[int, int], tuple[float, int, int]] = {}
     counted: dict[tuple[int, int], int] = {}

@@ -1,6 +1,6 @@
 """What stands against one device, in words that name who holds it and by how much it falls short."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -13,6 +13,8 @@ from reconciler.explain.shortage import MOST_HOLDERS, amount, of_device, relativ
 from reconciler.inventory import modes
 from reconciler.inventory.snapshot import Snapshot
 
+MOST_COUNTERS = 2
+"""Counters of one device that are named."""
 FAR = 1000
 """What a gate of selection weighs against one of state: a device that is meant is nearer than another."""
 
@@ -33,47 +35,53 @@ def nearest(among: Mask, gates: Sequence[Gate], world: Snapshot, most: int) -> R
 
 
 def against(row: int, ask: Ask, gates: Sequence[Gate], world: Snapshot) -> str:
-    """Everything that stands against a device."""
-    return "; ".join(
-        text for gate in gates if not gate.passed[row] for text in _against(row, ask, gate, world)
-    )
+    """What stands against a device: that it is another, or else who holds it, what it lacks, and so on."""
+    failed = [gate for gate in gates if not gate.passed[row]]
+    # Of what selects, the first that fails: those after it would not even be tried.
+    other = [gate for gate in failed if gate.kind in SELECTION][:1]
+    return "; ".join(_against(row, ask, gate, world) for gate in other or failed)
 
 
-def _against(row: int, ask: Ask, gate: Gate, world: Snapshot) -> Iterator[str]:
+def _against(row: int, ask: Ask, gate: Gate, world: Snapshot) -> str:
     name = world.fleet.id_of(row).device
     match gate.kind:
+        case Kind.CLASS | Kind.SELECTOR if gate.error is not None and gate.error[row]:
+            return f"{gate.about} fails on {name}: {_problem(row, ask, gate, world)}"
         case Kind.CLASS | Kind.SELECTOR:
-            if gate.error is not None and gate.error[row]:
-                yield f"{gate.about} fails on {name}: {_problem(row, ask, gate, world)}"
-            elif gate.kind is Kind.CLASS:
-                yield f"{name} is not of {gate.about}"
-            else:
-                yield f"{name} does not match {gate.about}"
+            return f"other devices there do not pass {gate.about}"
         case Kind.FEATURE:
-            yield f"{name} needs a feature that is off"
+            return f"{name} needs a feature that is off"
         case Kind.POOL:
             pool = world.fleet.pools[int(world.fleet.pool_of[row])]
             flaw = pool.flaw(world.rules) or "an older generation"
-            yield f"{name} is in pool {pool.id}, which is not ready: {flaw}"
+            return f"{name} is in pool {pool.id}, which is not ready: {flaw}"
         case Kind.TAINTS:
-            yield f"{name} has the taint {_taints(row, ask, world)}"
+            return f"{name} has the taint {_taints(row, ask, world)}"
         case Kind.HELD:
-            yield f"{name} is held{_by(row, world)}"
+            return f"{name} is held{_by(row, world)}"
         case Kind.CAPACITY:
-            yield _capacity(row, ask, world)
+            return _capacity(row, ask, world)
         case Kind.COUNTERS:
-            found = [str(shortage) for shortage in of_device(row, world)]
-            yield from found or [f"the pool of {name} has given out more than it has"]
+            return _short(row, world)
         case Kind.GROUPS:
             why = modes.explain(np.array([row], dtype=np.intp), world)
-            yield f"{name} is excluded{f' ({why})' if why else ''}"
-        case Kind.NODES:
-            yield f"no node that was considered reaches {name}"
+            return f"{name} is excluded{f' ({why})' if why else ''}"
+    return f"no node that was considered reaches {name}"
 
 
 def _problem(row: int, ask: Ask, gate: Gate, world: Snapshot) -> str:
     uses = (gate.use,) if gate.use is not None else ask.selectors
     return next(filter(None, (problem(use, world.fleet, row) for use in uses)), "")
+
+
+def _short(row: int, world: Snapshot) -> str:
+    """The scarcest counters: a device that is gone altogether lacks them all."""
+    found = of_device(row, world)
+    if not found:
+        return f"the pool of {world.fleet.id_of(row).device} has given out more than it has"
+    scarcest = found[-MOST_COUNTERS:][::-1]
+    more = f" (and of {len(found) - len(scarcest)} more counters)" if len(found) > len(scarcest) else ""
+    return "; ".join(map(str, scarcest)) + more
 
 
 def _by(row: int, world: Snapshot) -> str:
