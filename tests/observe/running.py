@@ -38,8 +38,9 @@ class Answer:
     headers: dict[str, str]
 
 
-async def ask(url: str, *, tls: ssl.SSLContext | bool = True, method: str = "GET", **headers: str) -> Answer:
-    headers = {name.replace("_", "-"): value for name, value in headers.items()}
+async def ask(
+    url: str, headers: dict[str, str] | None = None, *, tls: ssl.SSLContext | bool = True, method: str = "GET"
+) -> Answer:
     async with (
         aiohttp.ClientSession() as session,
         session.request(method, url, headers=headers, ssl=tls) as response,
@@ -52,6 +53,7 @@ class Watched:
     """A reconciler at work, and where it is looked at."""
 
     url: str
+    port: StatusPort
     stop: asyncio.Event
     faulty: Faulty
     decisions: list[Decision] = field(default_factory=list)
@@ -69,7 +71,7 @@ class Watched:
         return found
 
     async def get(self, path: str, **headers: str) -> Answer:
-        return await ask(f"{self.url}{path}", **headers)
+        return await ask(f"{self.url}{path}", headers)
 
     async def families(self) -> dict[str, Metric]:
         answer = await self.get("/metrics", **OPENMETRICS)
@@ -106,7 +108,7 @@ async def watched(
             serving(port, settings, now=lambda: datetime.now(UTC)) as url,
             asyncio.TaskGroup() as group,
         ):
-            found = Watched(url, asyncio.Event(), faulty)
+            found = Watched(url, port, asyncio.Event(), faulty)
             group.create_task(
                 app.run(settings, faulty, stop=found.stop, tell=found.tell, port=port), name="reconciler"
             )
