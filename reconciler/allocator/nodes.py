@@ -37,7 +37,8 @@ def allocate(
     The first node in name order that fits is taken; with `firstAvailable` the one whose choice ranks best
     (SC-1), ties by name. An error on one node excludes that node only. `nodes` limits the choice; None is
     all nodes. `steps` bounds the devices tried per node, and ten times as many those tried in all; counted
-    rather than timed, so that the same fleet gives the same answer on a slow machine. Raises Unfinished where `pace` breaks off.
+    rather than timed, so that the same fleet gives the same answer on a slow machine.
+    Raises Unfinished where `pace` breaks off.
     """
     keys = tuple(claim.key for claim in claims)
     try:

@@ -3,16 +3,19 @@
 Worked out once per list of expressions and fleet: it does not depend on what is allocated (SEL-5).
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from kernels.types import Mask
-from reconciler.allocator.asks import Ask
+from reconciler.allocator.asks import Ask, read_claims
 from reconciler.allocator.refusal import Fatal
 from reconciler.cel.program import CelRefused, Selector, compile_selector, spent_on
 from reconciler.inventory.fleet import Fleet
+from reconciler.inventory.snapshot import Snapshot
+from reconciler.objects.claims import ResourceClaim
 from reconciler.objects.plan import Reason
 
 
@@ -40,6 +43,17 @@ def look(ask: Ask, fleet: Fleet) -> Sight:
 
 QUICK = 10_000
 """Steps of a pass over the fleet, some milliseconds. Parts of a selector that run over columns take none."""
+
+
+def look_at_all(claims: Sequence[ResourceClaim], world: Snapshot, wanted: Callable[[], bool]) -> None:
+    """Run every selector that a decision about claims needs, for as long as somebody wants it."""
+    try:
+        asked = read_claims(claims, world.classes, world.rules)
+    except Fatal:  # the decision will say so
+        return
+    for ask in (ask for slot in asked.slots for ask in slot.asks):
+        if wanted():
+            look(ask, world.fleet)
 
 
 def is_quick(ask: Ask, fleet: Fleet) -> bool:

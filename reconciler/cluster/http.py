@@ -56,7 +56,7 @@ class HttpTransport:
         self._api = api
         rest = api.rest_client
         self._host = api.configuration.host
-        self._proxy = rest.proxy or proxy_of(self._host)
+        self._proxy = rest.proxy or proxy_of(self._host or "")
         # The library's own session looks for a proxy and for a login in ~/.netrc at every request: in a
         # thread, for a sixth of a write's time, and a login found there cannot stand beside a token.
         session = aiohttp.ClientSession(

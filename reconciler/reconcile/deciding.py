@@ -3,12 +3,14 @@
 from dataclasses import dataclass
 
 from reconciler.allocator import allocate
+from reconciler.allocator.pace import LEISURE, Pace
+from reconciler.inventory.chosen import Chosen
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.objects.plan import Granted, RequestCount, Unsatisfied
 from reconciler.reconcile.ownership import Ownership
 from reconciler.reconcile.steps import NOT_OURS, Decide
 
-Question = tuple[tuple[str, ...], tuple[str, ...] | None]
+Question = tuple[tuple[str, ...], Chosen | None]
 """What an answer depends on besides the picture: the specs of the claims, and the nodes."""
 
 
@@ -38,16 +40,24 @@ class Decider:
         self._refused: dict[Question, str] = {}
         self._version = -1
 
-    def answer(self, asked: Decide, world: Snapshot) -> Granted | Refusal:
-        """Devices for all claims of a question together, or why not."""
-        answer = allocate(asked.claims, world, nodes=asked.nodes, steps=self._steps)
-        refusal = _refusal(answer) if isinstance(answer, Unsatisfied) else self._trespass(asked, answer)
-        if refusal is None:
-            assert isinstance(answer, Granted)
-            return answer
+    def answer(self, asked: Decide, world: Snapshot, pace: Pace = LEISURE) -> Granted | Refusal:
+        """Devices for all claims of a question together, or why not. Raises Unfinished as `pace` does."""
+        answer = self.find(asked, world, pace)
+        if isinstance(answer, Refusal):
+            self.remember(asked, world, answer)
+        return answer
+
+    def find(self, asked: Decide, world: Snapshot, pace: Pace) -> Granted | Refusal:
+        """The same answer, which is not remembered: another thread may ask, on a picture set apart."""
+        answer = allocate(asked.claims, world, nodes=asked.nodes, steps=self._steps, pace=pace)
+        if isinstance(answer, Unsatisfied):
+            return _refusal(answer)
+        return self._trespass(asked, answer) or answer
+
+    def remember(self, asked: Decide, world: Snapshot, refusal: Refusal) -> None:
+        """Refuse the same again, without a search, for as long as this picture stands."""
         self._forget_before(world.version)
         self._refused[_question(asked)] = refusal.reason
-        return refusal
 
     def refuses(self, asked: Decide, world: Snapshot) -> str | None:
         """The reason for which the same question was refused from the same picture, if it was."""

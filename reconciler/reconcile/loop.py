@@ -13,6 +13,7 @@ from reconciler.objects.claims import ResourceClaim
 from reconciler.objects.core import Pod
 from reconciler.objects.meta import ObjectKey
 from reconciler.objects.plan import Plan
+from reconciler.reconcile.aside import Aside
 from reconciler.reconcile.deciding import Decider, Refusal
 from reconciler.reconcile.decisions import Allocated, Answered, Freed, Tell, Ungated, Waits
 from reconciler.reconcile.intake import Intake
@@ -53,6 +54,7 @@ class Reconciler:
         self._settler = Settler(intake, writer, tell)
         self._oddities = Oddities(tell)
         self._decider = Decider(ours, steps=steps)
+        self._aside = Aside(intake, self._planner, self._decider)
         self._clock = clock
         self._tell = tell
         self._names = names
@@ -69,6 +71,7 @@ class Reconciler:
         """Begin no more turns; those under way go on to their end."""
         self._stopping = True
         self._queue.close()
+        self._aside.close()
         self._intake.listed.set()  # who still waits for the first listing goes home
 
     async def work(self) -> None:
@@ -134,17 +137,19 @@ class Reconciler:
                 self._done(unit)
 
     async def _decide(self, unit: Unit, asked: Decide) -> None:
-        """No await between the snapshot and the assumption: the next decision must see this one."""
+        """No await between an answer and its assumption: the next decision must see this one."""
         began = self._clock()
         world = self._store.snapshot()
         self._oddities.look(world)
         if self._is_known(unit, asked, world):
             self._intake.put(unit, after=self._queue.failed(unit))
             return
-        answer = self._decider.answer(asked, world)
+        del world  # while somebody holds it, every change of a hold copies the columns
+        answer = await self._aside.answer(unit, asked)  # waits for nothing that is not long
+        if answer is None:
+            return
         name = self._names()
         self._answered(answer.reason if isinstance(answer, Refusal) else "", self._clock() - began, name)
-        del world  # while somebody holds it, every change of a hold copies the columns
         if isinstance(answer, Refusal):
             await self._refuse(unit, asked, answer, name)
             return

@@ -1,0 +1,148 @@
+"""Answers without holding up the loop: what takes long is worked out beside it, on a picture of its own.
+
+Nearly all questions are answered at a glance. One that is not goes to a thread, and its answer is looked at
+again when it comes back: what it rests on may have changed meanwhile.
+"""
+
+from functools import partial
+
+from reconciler.aio.sideline import Closed, Sideline, Wanted
+from reconciler.allocator.pace import Glance, Pace, Unfinished, Unseen
+from reconciler.allocator.sight import look_at_all
+from reconciler.inventory.snapshot import Snapshot
+from reconciler.inventory.standing import stands
+from reconciler.objects.claims import ResourceClaim
+from reconciler.objects.plan import Granted
+from reconciler.objects.requests import ALL
+from reconciler.reconcile.deciding import Decider, Refusal
+from reconciler.reconcile.intake import Intake
+from reconciler.reconcile.steps import Decide, Planner
+from reconciler.reconcile.units import Unit
+
+GLANCE = 64
+"""Nodes and devices that are tried on the loop, 0.25 ms each where it is dear: 16 ms. Of the decisions that
+find devices, those for a few requests try a dozen."""
+REPEATS = 3
+"""How often an answer may be overtaken by events before the unit has to wait."""
+SELDOM = 16
+"""Beats from one look at whether an answer is still wanted to the next."""
+
+
+class Aside:
+    """Answers a question at a glance, or in a thread. One long search runs at a time, and one selector."""
+
+    def __init__(self, intake: Intake, planner: Planner, decider: Decider) -> None:
+        self._intake = intake
+        self._store = intake.store
+        self._planner = planner
+        self._decider = decider
+        self._searches = Sideline("search")
+        self._selectors = Sideline("selectors")
+        self._parked: dict[Sideline, dict[Unit, None]] = {self._searches: {}, self._selectors: {}}
+        self._long: set[Unit] = set()
+
+    def close(self) -> None:
+        """Break off what is under way: those who wait for it get no answer."""
+        self._searches.close()
+        self._selectors.close()
+
+    async def answer(self, unit: Unit, asked: Decide) -> Granted | Refusal | None:
+        """Devices for a question that was just asked, or why not; true of the picture as it is on return.
+
+        A refusal may be true of an earlier picture, where pictures change faster than it can be found. None:
+        the unit has nothing to ask any more, or gets another turn, when a thread is free or later.
+        """
+        found: Granted | Refusal | None = None
+        for _ in range(REPEATS):
+            world = self._store.snapshot()
+            lane = self._searches
+            if unit not in self._long:
+                try:
+                    return self._decider.answer(asked, world, Glance(GLANCE))
+                except Unseen:
+                    lane = self._selectors
+                except Unfinished:
+                    self._long.add(unit)
+            if lane.busy:
+                self._parked[lane][unit] = None
+                return None
+            try:
+                found = await self._beside(lane, asked, world)
+            except (Unfinished, Closed):
+                self._long.discard(unit)
+                self._intake.put(unit)
+                return None
+            now = self._planner.next(unit)
+            if not (isinstance(now, Decide) and _objects(now) == _objects(asked)):
+                self._long.discard(unit)
+                self._intake.put(unit)
+                return None
+            if found is not None and self._is_true(found, now, asked, world):
+                self._long.discard(unit)
+                return found
+            asked = now
+        self._long.discard(unit)
+        if isinstance(found, Granted):
+            self._intake.put(unit, after=self._intake.queue.failed(unit))
+            return None
+        return found
+
+    async def _beside(self, lane: Sideline, asked: Decide, world: Snapshot) -> Granted | Refusal | None:
+        """The answer of a thread; None if it only ran the selectors."""
+        try:
+            if lane is self._selectors:
+                return await lane.run(partial(look_at_all, asked.claims, world))
+            apart = world.apart()
+            return await lane.run(
+                lambda wanted: self._decider.find(asked, apart, _Study(lambda: wanted() and self._has(asked)))
+            )
+        finally:
+            parked = list(self._parked[lane])
+            self._parked[lane].clear()
+            for unit in parked:
+                self._intake.put(unit)
+
+    def _has(self, asked: Decide) -> bool:
+        """Whether the claims are what they were. Asked by other threads: it only looks things up."""
+        return all(self._store.claims.get(claim.key) is claim for claim in asked.claims)
+
+    def _is_true(self, found: Granted | Refusal, now: Decide, asked: Decide, before: Snapshot) -> bool:
+        """Whether an answer from an earlier picture is one to what is asked now, of the present."""
+        world = self._store.snapshot()
+        if isinstance(found, Refusal):
+            if world.version != before.version or now.nodes != asked.nodes:
+                return False
+            self._decider.remember(now, world, found)
+            return True
+        if now.nodes is not None and found.node not in now.nodes:
+            return False
+        devices = [result.id for plan in found.plans for result in plan.allocation.devices.results]
+        return stands(found.node, devices, before, world, whole=any(map(_wants_all, now.claims)))
+
+
+class _Study(Pace):
+    """A decision at leisure, for as long as somebody wants it."""
+
+    def __init__(self, wanted: Wanted) -> None:
+        self._wanted = wanted
+        self._beats = 0
+
+    def beat(self) -> None:
+        """See `Pace.beat`."""
+        self._beats += 1
+        if self._beats % SELDOM == 0 and not self._wanted():
+            raise Unfinished("nobody waits for the answer any more")
+
+
+def _wants_all(claim: ResourceClaim) -> bool:
+    return any(
+        part.allocation_mode == ALL
+        for request in claim.spec.devices.requests
+        for part in (request.exactly, *request.first_available)
+        if part is not None
+    )
+
+
+def _objects(asked: Decide) -> tuple[list[int], list[int]]:
+    """What is decided for, as it was. Where it may go is another matter."""
+    return [id(claim) for claim in asked.claims], [id(claim) for claim in asked.held]
