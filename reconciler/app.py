@@ -10,20 +10,30 @@ import structlog
 from reconciler.aio.queue import Queue
 from reconciler.aio.tasks import forever
 from reconciler.cluster.client import Client
+from reconciler.cluster.cursor import Decode
 from reconciler.cluster.discovery import discover
 from reconciler.cluster.features import missing_gates
 from reconciler.cluster.kinds import Resource
+from reconciler.cluster.koordinator import with_devices
+from reconciler.cluster.podwriter import PodWriter
 from reconciler.cluster.transport import Transport
-from reconciler.cluster.watch import follow
+from reconciler.cluster.watch import Sink, follow
 from reconciler.cluster.writer import Writer
 from reconciler.errors import Rejected
 from reconciler.inventory.store import Store
+from reconciler.koordinator.fleet import Fleet
+from reconciler.koordinator.reading import read_device
+from reconciler.koordinator.rules import Rules
+from reconciler.koordinator.rules import Semantics as DeviceSemantics
+from reconciler.legacy.reading import read
 from reconciler.objects.semantics import Semantics, with_gates
 from reconciler.observation import Observation
 from reconciler.observe.port import StatusPort
 from reconciler.reconcile.decisions import Decision, Tell
 from reconciler.reconcile.intake import Intake
 from reconciler.reconcile.journal import write_down
+from reconciler.reconcile.koordinator.picture import Picture
+from reconciler.reconcile.koordinator.turns import Turns
 from reconciler.reconcile.loop import Reconciler
 from reconciler.reconcile.numbering import Numbering
 from reconciler.reconcile.ownership import Ownership
@@ -54,6 +64,8 @@ async def run(
         seen.serve_on(port)
     client = Client(seen.metered(transport), write_seconds=settings.write_seconds)
     served = await discover(client)
+    if settings.koordinator:
+        served = await with_devices(client, served)
     queue: Queue[Unit] = Queue(
         base=settings.backoff_base_seconds, cap=settings.backoff_cap_seconds, random=random
     )
@@ -74,6 +86,20 @@ async def run(
         names=names,
         answered=seen.answered,
     )
+    sink, decoders = intake.take, dict[str, Decode]()
+    if settings.koordinator:
+        fleet = Fleet(Rules(DeviceSemantics(settings.koordinator_semantics)))
+        reconciler.devices = Turns(
+            Picture(fleet, announce),
+            intake,
+            PodWriter(client, served),
+            clock=loop.time,
+            tell=announce,
+            names=names,
+            answered=seen.answered,
+            pending=reconciler.pending,
+        )
+        sink, decoders = reconciler.devices.take, {"Device": read_device}
     seen.running(intake, reconciler, writer.dropped)
     try:
         async with asyncio.timeout(None) as deadline, asyncio.TaskGroup() as working:
@@ -81,7 +107,10 @@ async def run(
                 working.create_task(reconciler.work(), name=f"worker {number}")
             async with asyncio.TaskGroup() as watching:
                 sources = [
-                    watching.create_task(_watch(client, resource, intake), name=f"watch {resource.plural}")
+                    watching.create_task(
+                        _watch(client, resource, sink, decoders.get(resource.kind, read)),
+                        name=f"watch {resource.plural}",
+                    )
                     for resource in served
                 ]
                 if port is not None:  # else nobody asks, and a simulated day would be full of beats
@@ -99,8 +128,8 @@ async def run(
     log.info("stopped")
 
 
-async def _watch(client: Client, resource: Resource, intake: Intake) -> None:
-    await forever(resource.plural, follow(client, resource, sink=intake.take, random=random))
+async def _watch(client: Client, resource: Resource, sink: Sink, decode: Decode) -> None:
+    await forever(resource.plural, follow(client, resource, sink=sink, random=random, decode=decode))
 
 
 async def _spare_the_collector(intake: Intake) -> None:
@@ -118,10 +147,11 @@ def ownership(settings: Settings) -> Ownership:
         classes=settings.own_classes,
         alone=settings.embedded,
     )
-    if not ours.writes:
+    if not ours.writes and not settings.koordinator:
         raise Rejected(
             "no driver or class is owned, so nothing may be written: the API does not protect a device "
-            "from two allocators. Name what is yours alone with --own-driver or --own-class"
+            "from two allocators. Name what is yours alone with --own-driver or --own-class, or say with "
+            "--koordinator that Koordinator's devices are"
         )
     return ours
 

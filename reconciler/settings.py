@@ -61,6 +61,13 @@ class Settings(BaseSettings):
     """Feature gates, as `A=true,B=false`. Those not named are on unless the server's release has them off
     by default: it drops the fields of features that are off."""
 
+    koordinator: bool = False
+    """Serve gated pods that request Koordinator's devices, too, from its Device objects. These devices are
+    then ours alone: no scheduler with Koordinator's DeviceShare plugin may serve the same nodes."""
+
+    koordinator_semantics: Literal["proposal", "upstream"] = "proposal"
+    """Where Koordinator's proposals and its release differ, which of them counts."""
+
     search_steps: int = Field(default=10_000, ge=1)
     """Devices tried on one node before a decision gives up there; ten times as many for all nodes together.
     Counted, not timed, so that the same cluster gives the same answer on a slow machine."""

@@ -58,6 +58,17 @@ CANNOT_START = 1
 @click.option("--feature-gates", metavar="A=BOOL,...", help="Gates that are not on.")
 @group_mode_option()
 @click.option(
+    "--koordinator",
+    is_flag=True,
+    default=None,
+    help="Serve pods with requests for Koordinator's devices, too.",
+)
+@click.option(
+    "--koordinator-semantics",
+    type=click.Choice(["proposal", "upstream"]),
+    help="Koordinator's proposals or its release, where they differ.  [default: proposal]",
+)
+@click.option(
     "--steps", "search_steps", type=int, help="Devices tried for one decision on one node.  [default: 10000]"
 )
 @click.option(
@@ -74,6 +85,9 @@ def run(config: Path | None, files: tuple[str, ...], **flags: Any) -> None:
     Ours are claims labelled dra-reconciler.io/managed: "true" and all claims of pods with the
     scheduling gate dra-reconciler.io/allocation. On a live cluster say with --own-driver or
     --own-class which devices no other allocator gives out; nothing else is ever written.
+
+    With --koordinator, pods with that gate that request Koordinator's devices get them from its
+    Device objects, recorded in their annotation scheduling.koordinator.sh/device-allocated.
 
     Every setting can also come from the environment, as DRA_RECONCILER_OWN_DRIVERS=a,b, or from
     --config. Flags win over the environment, the environment over the file. -f loads manifests

@@ -73,7 +73,28 @@ class AtOdds(_Numbered):
     message: str
 
 
-Decision = Allocated | Waits | Freed | Ungated | HeldTwice | AtOdds
+@dataclass(frozen=True, slots=True)
+class Equipped(_Numbered):
+    """A pod holds devices that its annotation records, is tied to their node, and the server knows."""
+
+    pod: ObjectKey
+    node: str
+    devices: tuple[DeviceID, ...]
+    """Type, node and minor"""
+    seconds: float
+    """From the begin of the turn to the answer of the server"""
+
+
+@dataclass(frozen=True, slots=True)
+class Overdrawn(_Numbered):
+    """Not decided by us alone: a device of which pods hold more than there is, by their annotations."""
+
+    device: DeviceID
+    """Type, node and minor"""
+    pods: tuple[ObjectKey, ...]
+
+
+Decision = Allocated | Waits | Freed | Ungated | HeldTwice | AtOdds | Equipped | Overdrawn
 Tell = Callable[[Decision], None]
 
 Answered = Callable[[str, float, str], None]

@@ -5,7 +5,17 @@ from typing import Any
 import structlog
 
 from reconciler.objects.plan import RequestCount
-from reconciler.reconcile.decisions import Allocated, AtOdds, Decision, Freed, HeldTwice, Ungated, Waits
+from reconciler.reconcile.decisions import (
+    Allocated,
+    AtOdds,
+    Decision,
+    Equipped,
+    Freed,
+    HeldTwice,
+    Overdrawn,
+    Ungated,
+    Waits,
+)
 
 log = structlog.get_logger()
 
@@ -56,6 +66,23 @@ def write_down(decision: Decision) -> None:
         case AtOdds():
             log.warning(
                 "exclusive devices at odds", message=decision.message, decision_id=decision.decision_id
+            )
+
+        case Equipped():
+            log.info(
+                "pod given devices",
+                pod=str(decision.pod),
+                devices=[str(device) for device in decision.devices],
+                node=decision.node,
+                duration_ms=round(decision.seconds * 1000, 1),
+                decision_id=decision.decision_id,
+            )
+        case Overdrawn():
+            log.warning(
+                "device overdrawn",
+                device=str(decision.device),
+                pods=[str(pod) for pod in decision.pods],
+                decision_id=decision.decision_id,
             )
 
 

@@ -17,6 +17,7 @@ from reconciler.reconcile.aside import Aside
 from reconciler.reconcile.deciding import Decider, Refusal
 from reconciler.reconcile.decisions import Allocated, Answered, Freed, Tell, Ungated, Waits
 from reconciler.reconcile.intake import Intake
+from reconciler.reconcile.koordinator.turns import Turns
 from reconciler.reconcile.oddities import Oddities
 from reconciler.reconcile.ownership import Ownership, classes_of
 from reconciler.reconcile.pending import Pending
@@ -60,6 +61,8 @@ class Reconciler:
         self._names = names
         self._answered = answered
         self.pending = Pending()
+        self.devices: Turns | None = None
+        """Serves pods with devices that are not claimed, where there are such"""
         self._not_before: dict[Unit, float] = {}
         self._stopping = False
         self.failures = 0
@@ -118,6 +121,8 @@ class Reconciler:
 
     async def turn(self, unit: Unit) -> None:
         """Bring a unit from what it asks to what it holds. Safe to call at any time, twice."""
+        if unit.kind is Kind.POD and self.devices is not None and await self.devices.serves(unit):
+            return
         await self._resolve(unit)
         match self._planner.next(unit):
             case Nothing():

@@ -1,0 +1,101 @@
+"""Decided devices on their way to the server: one patch, and what is known after it.
+
+Annotation, node and gate go together in one request that names the version it was decided from. It
+happens to that pod as a whole or not at all.
+"""
+
+from reconciler.cluster.podwriter import PodWriter
+from reconciler.errors import Conflict, Gone, Rejected, Retry, Undecided
+from reconciler.koordinator.names import ALLOCATED
+from reconciler.objects.core import GATE, Pod
+from reconciler.objects.meta import ObjectKey
+from reconciler.objects.pinning import Operation, pin
+from reconciler.reconcile.koordinator.picture import Grant, Picture
+
+
+class Settler:
+    """Writes grants. One is assumed from before its write until the server's answer is known."""
+
+    def __init__(self, picture: Picture, writer: PodWriter) -> None:
+        self._picture = picture
+        self._writer = writer
+
+    async def settle(self, grant: Grant) -> None:
+        """Write a grant that is assumed already.
+
+        Conflict, Retry, Rejected, Gone: the devices are free again, unless the pod turns out to hold
+        them. Undecided or cancelled: the grant stays assumed.
+        """
+        try:
+            written = await self._writer.patch(grant.pod, steps(grant))
+        except Undecided:
+            raise
+        except Conflict:
+            # What was refused may follow an earlier try without an answer: look before they are free.
+            found = await self._look(grant.pod.key)
+            self._picture.forget(grant)
+            if not _has(found, grant):
+                raise
+            return
+        except (Retry, Rejected, Gone):
+            self._picture.forget(grant)
+            raise
+        self._picture.observe(written)
+        # Still assumed: the server kept the pod without the annotation. Nobody would count it again.
+        self._picture.forget(grant)
+
+    async def resolve(self, grant: Grant) -> bool:
+        """Find out what became of a write without an answer. Whether the pod has what was decided.
+
+        A write that is still on its way can hit only the version it was decided from. While the pod
+        has that version the same is written again, so that it does not matter which of the two arrives.
+        """
+        found = await self._look(grant.pod.key)
+        if self._picture.assumed(grant.pod.key) is not grant:
+            return _has(found, grant)
+        same = found is not None and found.metadata.uid == grant.pod.metadata.uid
+        if same and found is not None and _version(found) == _version(grant.pod):
+            await self.settle(grant)
+            return True
+        self._picture.forget(grant)
+        return False
+
+    async def _look(self, key: ObjectKey) -> Pod | None:
+        pod = await self._writer.read(key)
+        if pod is not None:
+            self._picture.observe(pod)
+        return pod
+
+
+def steps(grant: Grant) -> list[Operation]:
+    """The JSON patch of a grant; nothing that we do not know of the pod is touched."""
+    pod = grant.pod
+    return [*_annotation(pod, grant.text), *pin(pod, grant.held.node), *_gate(pod)]
+
+
+def _annotation(pod: Pod, text: str) -> list[Operation]:
+    if not pod.metadata.annotations:
+        return [{"op": "add", "path": "/metadata/annotations", "value": {ALLOCATED: text}}]
+    return [{"op": "add", "path": f"/metadata/annotations/{_escaped(ALLOCATED)}", "value": text}]
+
+
+def _gate(pod: Pod) -> list[Operation]:
+    places = [number for number, gate in enumerate(pod.spec.scheduling_gates) if gate.name == GATE]
+    return [{"op": "remove", "path": f"/spec/schedulingGates/{number}"} for number in reversed(places)]
+
+
+def _escaped(key: str) -> str:
+    return key.replace("~", "~0").replace("/", "~1")
+
+
+def _has(found: Pod | None, grant: Grant) -> bool:
+    """Whether a pod holds what was decided for it."""
+    return (
+        found is not None
+        and found.metadata.uid == grant.pod.metadata.uid
+        and found.metadata.annotations.get(ALLOCATED) == grant.text
+    )
+
+
+def _version(pod: Pod) -> str:
+    return pod.metadata.resource_version
