@@ -15,6 +15,8 @@ from tests.deploy.test_manifests import of_kind
 from tests.end_to_end.faults import Faulty, Send
 from tests.end_to_end.objects import claim, device_class, devices, node, pod
 from tests.end_to_end.running import Cluster, reconciling
+from tests.koordinator.builders import gpu
+from tests.koordinator.live import machine, wants
 
 pytestmark = pytest.mark.loopback
 
@@ -65,11 +67,14 @@ async def test_the_role_grants_what_was_asked_for_and_nothing_else():
         recording.append(Recording(faulty.behind))
         faulty.behind = recording[0]
         faulty.on("PATCH", "/status", lost_request)  # so that a claim has to be read
+        faulty.on("PATCH", "/equipped", lost_request)  # and a pod
 
     cluster = Cluster([device_class(), node("a"), devices("a", "d0", "d1")])
     cluster.load(claim("alone", 1), claim("shared", 1, managed=False), pod("p", "shared"))
-    async with reconciling(cluster, prepare=record, backoff_base_seconds=0.01) as running:
-        await running.heard(Ungated)
+    cluster.load(machine("a", gpu(0)), wants("equipped", {"nvidia.com/gpu": 1}))
+    flags = {"backoff_base_seconds": 0.01, "koordinator": True}
+    async with reconciling(cluster, prepare=record, **flags) as running:
+        await running.heard(Ungated, 2)
         await cluster.until(lambda: cluster.devices("alone") and cluster.devices("shared"))
         cluster.delete("alone")
         await running.heard(Freed)
