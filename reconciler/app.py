@@ -8,12 +8,12 @@ from random import random
 import structlog
 
 from reconciler.aio.queue import Queue
-from reconciler.aio.tasks import forever
+from reconciler.aio.tasks import Stopped, forever, unless
 from reconciler.cluster.client import Client
 from reconciler.cluster.cursor import Decode
 from reconciler.cluster.discovery import discover
 from reconciler.cluster.features import missing_gates
-from reconciler.cluster.kinds import Resource
+from reconciler.cluster.kinds import Resource, Served
 from reconciler.cluster.koordinator import with_devices
 from reconciler.cluster.podwriter import PodWriter
 from reconciler.cluster.transport import Transport
@@ -63,13 +63,14 @@ async def run(
     if port is not None:
         seen.serve_on(port)
     client = Client(seen.metered(transport), write_seconds=settings.write_seconds)
-    served = await discover(client)
-    if settings.koordinator:
-        served = await with_devices(client, served)
+    try:
+        served, off = await unless(stop, _discovered(client, settings))
+    except Stopped:
+        log.info("stopped before the server answered")
+        return
     queue: Queue[Unit] = Queue(
         base=settings.backoff_base_seconds, cap=settings.backoff_cap_seconds, random=random
     )
-    off = await missing_gates(client, served)
     seen.discovered(served, off)
     names = Numbering(random)
     announce = _announcing(names, seen.tell, *([tell] if tell is not None else []))
@@ -126,6 +127,14 @@ async def run(
     except TimeoutError:
         log.warning("writes cut off", drain_seconds=settings.drain_seconds)
     log.info("stopped")
+
+
+async def _discovered(client: Client, settings: Settings) -> tuple[Served, frozenset[str]]:
+    """What the server has, and the feature gates that it lacks."""
+    served = await discover(client)
+    if settings.koordinator:
+        served = await with_devices(client, served)
+    return served, await missing_gates(client, served)
 
 
 async def _watch(client: Client, resource: Resource, sink: Sink, decode: Decode) -> None:

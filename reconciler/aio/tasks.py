@@ -1,7 +1,10 @@
 """Guards for tasks."""
 
-from collections.abc import Awaitable
-from typing import Never
+import asyncio
+from collections.abc import Awaitable, Coroutine
+from typing import Any, Never, TypeVar
+
+T = TypeVar("T")
 
 
 class Ended(Exception):
@@ -15,3 +18,24 @@ async def forever(name: str, work: Awaitable[object]) -> Never:
     """
     await work
     raise Ended(f"{name} returned, but was to run until cancelled")
+
+
+class Stopped(Exception):
+    """What was waited for is not wanted any more."""
+
+
+async def unless(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T:
+    """What `work` returns or raises. Raises Stopped if `stop` is set before that; the work is cancelled.
+
+    Cancelled: so is the work.
+    """
+    working, stopping = asyncio.create_task(work), asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        working.cancel()
+        stopping.cancel()
+        await asyncio.wait((working, stopping))
+    if working.cancelled():
+        raise Stopped
+    return working.result()

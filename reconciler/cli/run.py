@@ -13,6 +13,7 @@ import click
 import structlog
 
 from reconciler import app, logs
+from reconciler.aio.tasks import Stopped, unless
 from reconciler.cli.inputs import files_option, group_mode_option, report_refused, report_warnings
 from reconciler.cluster.client import Client
 from reconciler.cluster.http import connect
@@ -147,9 +148,11 @@ async def _run(settings: Settings, raws: Sequence[dict[str, Any]]) -> None:
             server = await stack.enter_async_context(serve(api, port=settings.embedded_port))
             click.echo(f"embedded API server on {server}")
             click.echo(f"kubectl --server={server} get resourceslices,resourceclaims,pods -A")
-        transport = await stack.enter_async_context(
-            connect(server=server, kubeconfig=settings.kubeconfig, context=settings.context)
-        )
+        reach = connect(server=server, kubeconfig=settings.kubeconfig, context=settings.context)
+        try:
+            transport = await unless(stop, stack.enter_async_context(reach))
+        except Stopped:  # while a plugin of the kubeconfig was asked for credentials
+            return
         port = StatusPort(access_for(settings, Client(transport), loop.time))
         status = await stack.enter_async_context(serving(port, settings, now=lambda: datetime.now(UTC)))
         log.info("status served", url=status, paths="/livez /readyz /metrics /statusz")
