@@ -22,6 +22,10 @@ MAY_IMPORT = {
     "reconciler.explain": {
         "numpy", "kernels", "reconciler.allocator", "reconciler.inventory", "reconciler.cel", *OBJECTS,
     },
+    "reconciler.joint": {
+        "numpy", "pydantic", "kernels", "reconciler.allocator", "reconciler.inventory",
+        "reconciler.koordinator.jsontext", *OBJECTS,
+    },
     "reconciler.nodes": {"numpy", "kernels", "reconciler.inventory", *OBJECTS},
     "reconciler.koordinator": {"numpy", "pydantic", "kernels", *OBJECTS},
     "reconciler.aio": {"asyncio", "threading"},
@@ -50,7 +54,8 @@ MAY_IMPORT = {
     },
     "reconciler.reconcile": {
         "asyncio", "structlog", "reconciler.aio", "reconciler.allocator", "reconciler.cluster",
-        "reconciler.inventory", "reconciler.koordinator", "reconciler.nodes", "reconciler.settings", *OBJECTS,
+        "reconciler.explain", "reconciler.inventory", "reconciler.koordinator", "reconciler.nodes",
+        "reconciler.settings", *OBJECTS,
     },
 }  # fmt: skip
 """Package -> what it may import besides itself and harmless parts of the standard library.
@@ -60,7 +65,7 @@ The composition root, the command line and the demo may import everything and ar
 
 FREE = {
     "reconciler", "reconciler.__main__", "reconciler.app", "reconciler.cli", "reconciler.demo",
-    "reconciler.observation",
+    "reconciler.beside", "reconciler.notices", "reconciler.observation",
 }  # fmt: skip
 
 NEVER = {

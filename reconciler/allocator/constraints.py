@@ -18,6 +18,8 @@ Tokens = frozenset[Hashable]
 State = Tokens | None
 """match: what all chosen devices have in common; distinct: what any of them has. None: none chosen yet."""
 
+ANY_DOMAIN = "*"
+"""Stands for every domain; no name that the API allows has it"""
 _SCALARS = ("string", "int", "bool", "version")
 _ELEMENT = {"strings": "string", "ints": "int", "bools": "bool", "versions": "version"}
 
@@ -68,18 +70,31 @@ def compile_constraint(source: DeviceConstraint, fleet: Fleet, rows: Rows, rules
     attribute = source.match_attribute or source.distinct_attribute or ""
     domain, _, name = attribute.partition("/")
     match = source.match_attribute is not None
-    column = fleet.cel.attributes.get((domain, name))
-    if column is None:
-        return Constraint(
-            attribute, match, np.full(len(rows), -1, dtype=np.int32), {}, frozenset(), plain=True
-        )
-    codes = column.codes[rows]
-    keys = fleet.words.attribute(Name(domain, name)).keys
     lists = rules.has(LIST_ATTRIBUTES)
+    if domain == ANY_DOMAIN:
+        codes, keys = _of_any_domain(name, fleet, rows)
+    elif (column := fleet.cel.attributes.get((domain, name))) is not None:
+        codes, keys = column.codes[rows], fleet.words.attribute(Name(domain, name)).keys
+    else:
+        codes, keys = np.full(len(rows), -1, dtype=np.int32), []
     tokens = {code: _tokens(keys[code], lists=lists) for code in np.unique(codes[codes >= 0]).tolist()}
     alone = frozenset(code for code, values in tokens.items() if match and not lists and not values)
     plain = all(isinstance(keys[code], tuple) and keys[code][0] in _SCALARS for code in tokens)
     return Constraint(attribute, match, codes, tokens, alone, plain)
+
+
+def _of_any_domain(name: str, fleet: Fleet, rows: Rows) -> tuple[Codes, list[Hashable]]:
+    """(n,) codes of an attribute whatever its domain, and the values they stand for.
+
+    A device that has it in several domains counts with the last by name.
+    """
+    codes, keys = np.full(len(rows), -1, dtype=np.int32), list[Hashable]()
+    for domain, id_ in sorted(fleet.cel.attributes):
+        if id_ == name:
+            here = fleet.cel.attributes[domain, id_].codes[rows]
+            codes = np.where(here >= 0, here + len(keys), codes)
+            keys += fleet.words.attribute(Name(domain, id_)).keys
+    return codes, keys
 
 
 def _tokens(key: Hashable, *, lists: bool) -> Tokens:

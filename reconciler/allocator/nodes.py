@@ -7,7 +7,7 @@ import numpy as np
 from kernels.types import Amounts, Codes
 from reconciler.allocator.asks import Asked, read_claims
 from reconciler.allocator.availability import Available, available
-from reconciler.allocator.onenode import Found, NotFound, attempt, random_share
+from reconciler.allocator.onenode import Found, NotFound, Only, attempt, random_share
 from reconciler.allocator.pace import LEISURE, Pace, Unseen
 from reconciler.allocator.reasons import unsatisfied
 from reconciler.allocator.refusal import Fatal
@@ -31,14 +31,15 @@ def allocate(
     steps: int = DEFAULT_STEPS,
     new_share: Callable[[], str] = random_share,
     pace: Pace = LEISURE,
+    only: Only | None = None,
 ) -> Granted | Unsatisfied:
     """Devices for all claims together, on one node; or why not.
 
     The first node in name order that fits is taken; with `firstAvailable` the one whose choice ranks best
     (SC-1), ties by name. An error on one node excludes that node only. `nodes` limits the choice; None is
-    all nodes. `steps` bounds the devices tried per node, and ten times as many those tried in all; counted
-    rather than timed, so that the same fleet gives the same answer on a slow machine.
-    Raises Unfinished where `pace` breaks off.
+    all nodes. `only` keeps requests to some devices, so that fewer fit than are counted. `steps` bounds the
+    devices tried per node, and ten times as many those tried in all; counted rather than timed, so that the
+    same fleet gives the same answer on a slow machine. Raises Unfinished where `pace` breaks off.
     """
     keys = tuple(claim.key for claim in claims)
     try:
@@ -59,7 +60,9 @@ def allocate(
             break
         pace.beat()
         beat = best[0] + (name < best[1]) if best is not None else None
-        outcome = attempt(asked, name, world, steps=steps, new_share=new_share, beat=beat, pace=pace)
+        outcome = attempt(
+            asked, name, world, steps=steps, new_share=new_share, beat=beat, pace=pace, only=only
+        )
         tried += outcome.steps
         if isinstance(outcome, NotFound):
             refused.append((name, outcome))

@@ -1,8 +1,10 @@
 """The attempt on one node: what kube-scheduler's allocator would answer there."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from uuid import uuid4
+
+import numpy as np
 
 from reconciler.allocator.asks import MAX_RESULTS, Asked
 from reconciler.allocator.candidates import Candidates, find_candidates
@@ -35,6 +37,10 @@ class NotFound:
     steps: int
 
 
+Only = Mapping[tuple[int, str], frozenset[int]]
+"""(position of the claim, name of the request) -> rows of the fleet that the request is kept to"""
+
+
 def random_share() -> str:
     """A fresh share id (CAP-10)."""
     return str(uuid4())
@@ -50,6 +56,7 @@ def attempt(
     beat: int | None = None,
     pruned: bool = True,
     pace: Pace = LEISURE,
+    only: Only | None = None,
 ) -> Found | NotFound:
     """Try to allocate all claims on one node, better ranked than `beat` if that is given.
 
@@ -60,7 +67,7 @@ def attempt(
     try:
         view = world.topology.view(node)
         board = set_up(asked, view, world)
-        offers = _offers(asked, view, world)
+        offers = _offers(asked, view, world, only)
         search = Search(board, asked.slots, offers, steps, pruned, pace)
         chosen = search.run()
         if chosen is not None:
@@ -82,7 +89,7 @@ def attempt(
     return NotFound(None, "the devices do not suffice", search.steps)
 
 
-def _offers(asked: Asked, view: View, world: Snapshot) -> list[list[Candidates]]:
+def _offers(asked: Asked, view: View, world: Snapshot, only: Only | None = None) -> list[list[Candidates]]:
     """What the node offers to every alternative of every slot, claim by claim.
 
     Raises Fatal where mode All finds something wrong (PREP-8), and for a claim that needs too many devices
@@ -102,7 +109,18 @@ def _offers(asked: Asked, view: View, world: Snapshot) -> list[list[Candidates]]
                 f"claim {claim.key} needs at least {least} devices; a claim can hold {MAX_RESULTS}",
             )
         offers += mine
+    if only:
+        offers = [[_kept_to(only, one, view) for one in of_slot] for of_slot in offers]
     return offers
+
+
+def _kept_to(only: Only, candidates: Candidates, view: View) -> Candidates:
+    """The same, without devices that the request is not to have."""
+    rows = only.get((candidates.ask.claim, candidates.ask.request))
+    if rows is None:
+        return candidates
+    among = np.isin(view.rows, list(rows))
+    return replace(candidates, available=candidates.available & among)
 
 
 def _rank(asked: Asked, chosen: tuple[Choice, ...]) -> int:

@@ -15,6 +15,7 @@ from kernels.groups import common, lowest
 from kernels.types import Amounts, Codes, Mask
 from reconciler.allocator.asks import Ask, Asked, AskKey
 from reconciler.allocator.availability import available, value_count
+from reconciler.allocator.constraints import ANY_DOMAIN
 from reconciler.allocator.sight import look
 from reconciler.inventory.fleet import Fleet
 from reconciler.inventory.snapshot import Snapshot
@@ -72,6 +73,8 @@ def _ties(asked: Asked, fleet: Fleet) -> Iterator[tuple[Name, Sequence[Ask]]]:
             if constraint.match_attribute is None:
                 continue
             domain, _, id_ = constraint.match_attribute.partition("/")
+            if domain == ANY_DOMAIN:
+                continue
             asks = [
                 slot.asks[0]
                 for slot in asked.slots

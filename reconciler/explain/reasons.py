@@ -85,9 +85,20 @@ REASONS: Mapping[str, Advice] = {
         "Ask for fewer devices a claim, free devices on one node, or loosen the pod's node selector.",
         Whose.TIME,
     ),
+    Reason.PARTITION: Advice(
+        "Devices enough are free, but no set of them that the class's partition table lists is.",
+        "Wait until a whole partition is free, list more partitions, or have the table preferred instead of "
+        "honored.",
+        Whose.TIME,
+    ),
     Reason.GAVE_UP: Advice(
         "The search used up its steps; whether an answer exists is not known.",
         "Raise --steps, or make the requests more alike: fewer constraints and alternatives.",
+        Whose.CLAIM,
+    ),
+    Reason.WISH_INVALID: Advice(
+        "What the claim, or a class of its, says about joint allocation or partitions cannot be understood.",
+        "Correct the annotation or the class's configuration at the place that the message names.",
         Whose.CLAIM,
     ),
     Reason.CLASS_NOT_FOUND: Advice(

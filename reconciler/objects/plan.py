@@ -21,6 +21,7 @@ class Reason(StrEnum):
     CONSTRAINT = "ConstraintUnmet"
     TOGETHER = "RequestsCompete"
     NO_NODE = "NoSuitableNode"
+    PARTITION = "PartitionsTaken"
     GAVE_UP = "SearchGaveUp"
 
     # Something is wrong: waiting does not help, somebody has to mend it.
@@ -38,6 +39,7 @@ class Reason(StrEnum):
     CONSTRAINT_VIOLATED = "ConstraintViolated"
     NODE_SELECTOR = "NodeSelectorInvalid"
     CAPACITY_INVALID = "CapacityInvalid"
+    WISH_INVALID = "JointAllocationInvalid"
 
     @property
     def is_error(self) -> bool:
@@ -61,6 +63,7 @@ _ERRORS = frozenset(
         Reason.CONSTRAINT_VIOLATED,
         Reason.NODE_SELECTOR,
         Reason.CAPACITY_INVALID,
+        Reason.WISH_INVALID,
     }
 )
 
@@ -76,6 +79,8 @@ class Plan:
     node: str
     allocation: Allocation
     """Without `allocationTimestamp`, which the writer sets."""
+    annotations: tuple[tuple[str, str], ...] = ()
+    """Written into the claim beside the allocation"""
 
 
 @dataclass(frozen=True, slots=True)

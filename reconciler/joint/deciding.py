@@ -1,0 +1,155 @@
+"""Decides claims that have wishes, by asking the allocator one plain question after another."""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+
+from reconciler.allocator import allocate
+from reconciler.allocator.constraints import ANY_DOMAIN
+from reconciler.allocator.nodes import DEFAULT_STEPS
+from reconciler.allocator.onenode import random_share
+from reconciler.allocator.pace import LEISURE, Pace
+from reconciler.errors import Malformed
+from reconciler.inventory.snapshot import Snapshot
+from reconciler.joint.pairs import MARK, Spread, spread
+from reconciler.joint.partitions import Kept, Only, decide_kept, kept_requests
+from reconciler.joint.wishes import NODE, Alignment, alignments, has_wishes
+from reconciler.objects.claims import ResourceClaim
+from reconciler.objects.plan import Granted, Plan, Reason, Unsatisfied
+from reconciler.objects.requests import DeviceConstraint
+
+TIERS = "dra-reconciler.io/joint-allocation-tiers"
+"""Annotation of a claim: the tier that each of its alignments got, in order"""
+
+_PART = re.compile(re.escape(MARK) + r"[0-9]+")
+
+Nodes = Iterable[str] | None
+Levels = tuple[int, ...]
+"""For each alignment, in order, which of its tiers is asked for"""
+
+
+def decide(
+    claims: Sequence[ResourceClaim],
+    world: Snapshot,
+    *,
+    nodes: Nodes = None,
+    steps: int = DEFAULT_STEPS,
+    new_share: Callable[[], str] = random_share,
+    pace: Pace = LEISURE,
+) -> Granted | Unsatisfied:
+    """Devices for all claims together, on one node; or why not. As `allocate`, with wishes met.
+
+    Alignments are met from first to last: the first gets the nearest tier at which all others can still be
+    had at their loosest, then the second, and so on. A nearer tier counts for more than an earlier node.
+    Wishes that cannot be understood refuse the claims.
+    """
+    ask = partial(allocate, steps=steps, new_share=new_share, pace=pace)
+    if not has_wishes(claims, world.classes):
+        return ask(claims, world, nodes=nodes)
+    try:
+        spreads = [spread(claim, alignments(claim, world.classes)) for claim in claims]
+        kept = kept_requests(claims, world)
+    except Malformed as exc:
+        return Unsatisfied(tuple(claim.key for claim in claims), Reason.WISH_INVALID, str(exc))
+    if nodes is not None:
+        nodes = tuple(nodes)
+    return _Wishes(spreads, kept, nodes, world, ask).decide()
+
+
+class _Wishes:
+    """One decision: what is wished, and how to ask for a part of it."""
+
+    def __init__(
+        self,
+        spreads: Sequence[Spread],
+        kept: Sequence[Kept],
+        nodes: Nodes,
+        world: Snapshot,
+        ask: Callable[..., Granted | Unsatisfied],
+    ) -> None:
+        self._spreads = spreads
+        self._kept = kept
+        self._nodes = nodes
+        self._world = world
+        self._ask = ask
+        self._wishes: list[tuple[int, Alignment]] = [
+            (at, wish) for at, one in enumerate(spreads) for wish in one.wishes
+        ]
+        self._steps = 0
+
+    def decide(self) -> Granted | Unsatisfied:
+        """The best levels at which everything can be had, and the devices at those."""
+        best: Levels = tuple(0 for _ in self._wishes)
+        loosest: Levels = tuple(len(wish.accepted) - 1 for _, wish in self._wishes)
+        outcome = self._at(best)
+        if isinstance(outcome, Granted) or best == loosest:
+            return self._told(outcome, best)
+        outcome, levels = self._at(loosest), loosest
+        for number in range(len(levels)):
+            if not isinstance(outcome, Granted):
+                break
+            for level in range(levels[number]):
+                nearer = (*levels[:number], level, *levels[number + 1 :])
+                found = self._at(nearer)
+                if isinstance(found, Granted):
+                    outcome, levels = found, nearer
+                    break
+        return self._told(outcome, levels)
+
+    def _at(self, levels: Levels) -> Granted | Unsatisfied:
+        """The claims, each alignment at the given tier, and partitions as they come."""
+        limits: dict[int, list[DeviceConstraint]] = {}
+        for (at, wish), level in zip(self._wishes, levels, strict=True):
+            tier = wish.accepted[level]
+            if tier != NODE:
+                attribute = tier if "/" in tier else f"{ANY_DOMAIN}/{tier}"
+                limit = DeviceConstraint(requests=wish.requests, match_attribute=attribute)
+                limits.setdefault(at, []).append(limit)
+        claims = [_limited(one.claim, limits.get(at, ())) for at, one in enumerate(self._spreads)]
+
+        def ask(only: Only, nodes: Nodes) -> Granted | Unsatisfied:
+            narrow = {
+                (at, part): rows
+                for (at, request), rows in only.items()
+                for part in self._spreads[at].named(request)
+            }
+            outcome = self._ask(claims, self._world, nodes=nodes, only=narrow)
+            self._steps += outcome.steps
+            return outcome
+
+        if not self._kept:
+            return ask({}, self._nodes)
+        return decide_kept(self._kept, self._nodes, self._world, ask)
+
+    def _told(self, outcome: Granted | Unsatisfied, levels: Levels) -> Granted | Unsatisfied:
+        """The answer in the names of the claims, with the tiers that were reached."""
+        if isinstance(outcome, Unsatisfied):
+            required = [wish.required for _, wish in self._wishes if wish.required != NODE]
+            told = f"; joint allocation requires {', '.join(dict.fromkeys(required))}" if required else ""
+            return replace(outcome, message=_whole_names(outcome.message) + told, steps=self._steps)
+        reached: dict[int, list[str]] = {}
+        for (at, wish), level in zip(self._wishes, levels, strict=True):
+            reached.setdefault(at, []).append(wish.accepted[level])
+        plans = tuple(
+            self._noted(one.restored(plan), reached.get(at, ()))
+            for at, (one, plan) in enumerate(zip(self._spreads, outcome.plans, strict=True))
+        )
+        return replace(outcome, plans=plans, steps=self._steps)
+
+    @staticmethod
+    def _noted(plan: Plan, tiers: Sequence[str]) -> Plan:
+        return replace(plan, annotations=((TIERS, ",".join(tiers)),)) if tiers else plan
+
+
+def _limited(claim: ResourceClaim, limits: Sequence[DeviceConstraint]) -> ResourceClaim:
+    if not limits:
+        return claim
+    devices = claim.spec.devices
+    more = devices.model_copy(update={"constraints": (*devices.constraints, *limits)})
+    return claim.model_copy(update={"spec": claim.spec.model_copy(update={"devices": more})})
+
+
+def _whole_names(message: str) -> str:
+    """A message of the allocator, in names of requests that the claim has."""
+    return _PART.sub("", message)
