@@ -1,9 +1,9 @@
 """How many devices each driver publishes, and how many are held: arrays counted, not devices walked."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from weakref import WeakKeyDictionary, ref
+from weakref import ref
 
 import numpy as np
 
@@ -65,7 +65,7 @@ class Capacity:
         """`ready` tells whether the picture is whole: until then to look costs much and tells little."""
         self._picture = picture
         self._ready = ready
-        self._pools: WeakKeyDictionary[Pool, _Of] = WeakKeyDictionary()
+        self._pools: dict[Pool, _Of] = {}
         self._fleet: ref[Fleet] | None = None
         self._index: _Index | None = None
         self._version = -1
@@ -81,12 +81,14 @@ class Capacity:
         fleet, rules = world.fleet, world.rules
         del world  # while somebody holds it, every change of a hold copies its columns
         if self._index is None or self._fleet is None or self._fleet() is not fleet:
+            looked: dict[Pool, _Of] = {}
             for at, pool in enumerate(fleet.pools):
-                if pool not in self._pools:
-                    self._pools[pool] = _look(pool, rules)
-                    if at % AT_ONCE == 0:
-                        await asyncio.sleep(0)
-            self._index = _index(fleet, self._pools)
+                known = self._pools.get(pool)
+                looked[pool] = known or _look(pool, rules)
+                if known is None and at % AT_ONCE == 0:
+                    await asyncio.sleep(0)
+            self._pools = looked
+            self._index = _index(fleet, looked)
             self._fleet = ref(fleet)
         world = self._picture()
         if world.fleet is fleet:  # otherwise the slices changed meanwhile: next time
@@ -104,7 +106,7 @@ def _look(pool: Pool, rules: Semantics) -> _Of:
     return _Of(pool.offered(rules), sets)
 
 
-def _index(fleet: Fleet, pools: WeakKeyDictionary[Pool, _Of]) -> _Index:
+def _index(fleet: Fleet, pools: Mapping[Pool, _Of]) -> _Index:
     of_pool = [pools[pool] for pool in fleet.pools]
     drivers, place = _drivers(fleet)
     rows = np.flatnonzero(np.concatenate([np.zeros(0, np.bool_), *(found.offered for found in of_pool)]))

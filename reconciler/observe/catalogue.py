@@ -120,7 +120,7 @@ REQUEST_SECONDS = Spec(
     "api_request_duration_seconds",
     "histogram",
     "Duration of requests to the API server, watches excepted.",
-    (("verb", "as above"), ("resource", "as above")),
+    (("verb", "as for api_requests_total"), ("resource", "as for api_requests_total")),
     _COARSE,
 )
 WATCH_RESTARTS = Spec(

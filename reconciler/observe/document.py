@@ -1,0 +1,44 @@
+"""docs/metrics.md, made from the catalogue: `python -m reconciler.observe.document > docs/metrics.md`."""
+
+import sys
+from collections.abc import Iterator
+
+from reconciler.observe.catalogue import CATALOGUE, Spec
+
+_HEAD = """\
+# Metrics
+
+Served at `/metrics` of the status port, as OpenMetrics with exemplars to who asks for it, otherwise in
+Prometheus' older text. This page is made from `reconciler/observe/catalogue.py` by
+`python -m reconciler.observe.document`.
+
+All are ALPHA in Kubernetes' sense: names and labels may still change. No label holds the name of a claim, a
+pod, a node or a device, so that the number of series does not grow with the cluster. Gauges are read when
+somebody scrapes. Besides these there are `process_*` and `python_*` of Prometheus' client.
+
+The exemplars of the two histograms of decisions hold `decision_id`, which is also in the log line of the
+decision.
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    return "\n".join([_HEAD, *(line for spec in CATALOGUE for line in _section(spec))])
+
+
+def _section(spec: Spec) -> Iterator[str]:
+    yield f"## {spec.full_name}"
+    yield f"{spec.kind.capitalize()}. {spec.help}"
+    yield ""
+    if spec.labels:
+        yield "| label | what it can be |"
+        yield "|---|---|"
+        yield from (f"| `{name}` | {values} |" for name, values in spec.labels)
+        yield ""
+    if spec.buckets:
+        yield f"Buckets: {', '.join(f'{bucket:g}' for bucket in spec.buckets)} seconds."
+        yield ""
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())
