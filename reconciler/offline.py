@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, cast
 
-from reconciler.allocator import allocate
 from reconciler.errors import Rejected
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.inventory.store import Store
+from reconciler.joint import decide as decide_claims
 from reconciler.legacy import reading
 from reconciler.manifests.bundle import Bundle, Entry
 from reconciler.manifests.generated import ENTRY_ANNOTATION, claim_from_template
@@ -242,7 +242,7 @@ class _Run:
             return
         where = None if nodes is None else tuple(nodes)
         self._asking(Question(pod, tuple(claims), where, self._store.snapshot()))
-        outcome = allocate(claims, self._store.snapshot(), nodes=where, steps=self._steps)
+        outcome = decide_claims(claims, self._store.snapshot(), nodes=where, steps=self._steps)
         self._answers.append(Answer(pod, keys, outcome))
         if isinstance(outcome, Granted):
             for plan in outcome.plans:

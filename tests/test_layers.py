@@ -37,9 +37,9 @@ MAY_IMPORT = {
     },
     "reconciler.embedded": {"asyncio", "datetime", "random", "aiohttp", "yaml", *OBJECTS},
     "reconciler.observe": {
-        "asyncio", "datetime", "aiohttp", "cryptography", "numpy", "prometheus_client", "structlog", "kernels",
-        "reconciler.cluster", "reconciler.inventory", "reconciler.settings", "reconciler.reconcile.decisions",
-        *OBJECTS,
+        "asyncio", "datetime", "aiohttp", "cryptography", "numpy", "prometheus_client", "structlog",
+        "kernels", "reconciler.cluster", "reconciler.inventory", "reconciler.settings",
+        "reconciler.reconcile.decisions", *OBJECTS,
     },
     "reconciler.manifests": {"yaml", "pydantic", "reconciler.legacy", *OBJECTS},
     "reconciler.convert": {"reconciler.legacy", *OBJECTS},
@@ -48,14 +48,14 @@ MAY_IMPORT = {
         "reconciler.legacy", "reconciler.manifests", *OBJECTS,
     },
     "reconciler.offline": {
-        "datetime", "reconciler.allocator", "reconciler.inventory", "reconciler.koordinator",
-        "reconciler.legacy", "reconciler.manifests", "reconciler.reconcile.placement",
-        "reconciler.reconcile.units", *OBJECTS,
+        "datetime", "reconciler.allocator", "reconciler.inventory", "reconciler.joint",
+        "reconciler.koordinator", "reconciler.legacy", "reconciler.manifests",
+        "reconciler.reconcile.placement", "reconciler.reconcile.units", *OBJECTS,
     },
     "reconciler.reconcile": {
         "asyncio", "structlog", "reconciler.aio", "reconciler.allocator", "reconciler.cluster",
-        "reconciler.explain", "reconciler.inventory", "reconciler.koordinator", "reconciler.nodes",
-        "reconciler.settings", *OBJECTS,
+        "reconciler.explain", "reconciler.inventory", "reconciler.joint", "reconciler.koordinator",
+        "reconciler.nodes", "reconciler.settings", *OBJECTS,
     },
 }  # fmt: skip
 """Package -> what it may import besides itself and harmless parts of the standard library.

@@ -5,5 +5,6 @@ by the allocator alone. No I/O, no clock, no logging.
 """
 
 from reconciler.joint.deciding import decide
+from reconciler.joint.wishes import wishes_of
 
-__all__ = ["decide"]
+__all__ = ["decide", "wishes_of"]

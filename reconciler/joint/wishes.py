@@ -113,6 +113,11 @@ def has_wishes(claims: Sequence[ResourceClaim], classes: Mapping[str, DeviceClas
     )
 
 
+def wishes_of(claim: ResourceClaim) -> tuple[str, ...]:
+    """What a claim itself says about wishes, as it is written."""
+    return tuple(claim.metadata.annotations.get(name, "") for name in (JOINT, PARTITION))
+
+
 def alignments(claim: ResourceClaim, classes: Mapping[str, DeviceClass]) -> tuple[Alignment, ...]:
     """What a claim wants aligned: what its annotation says, otherwise what its classes say.
 

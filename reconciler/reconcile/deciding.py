@@ -2,16 +2,16 @@
 
 from dataclasses import dataclass
 
-from reconciler.allocator import allocate
 from reconciler.allocator.pace import LEISURE, Pace
 from reconciler.inventory.chosen import Chosen
 from reconciler.inventory.snapshot import Snapshot
+from reconciler.joint import decide, wishes_of
 from reconciler.objects.plan import Granted, RequestCount, Unsatisfied
 from reconciler.reconcile.ownership import Ownership
 from reconciler.reconcile.steps import NOT_OURS, Decide
 
-Question = tuple[tuple[str, ...], Chosen | None]
-"""What an answer depends on besides the picture: the specs of the claims, and the nodes."""
+Question = tuple[tuple[tuple[str, ...], ...], Chosen | None]
+"""What an answer depends on besides the picture: specs and wishes of the claims, and the nodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Decider:
 
     def find(self, asked: Decide, world: Snapshot, pace: Pace) -> Granted | Refusal:
         """The same answer, which is not remembered: another thread may ask, on a picture set apart."""
-        answer = allocate(asked.claims, world, nodes=asked.nodes, steps=self._steps, pace=pace)
+        answer = decide(asked.claims, world, nodes=asked.nodes, steps=self._steps, pace=pace)
         if isinstance(answer, Unsatisfied):
             return _refusal(answer)
         return self._trespass(asked, answer) or answer
@@ -77,7 +77,7 @@ class Decider:
 
 
 def _question(asked: Decide) -> Question:
-    return tuple(claim.spec.model_dump_json() for claim in asked.claims), asked.nodes
+    return tuple((claim.spec.model_dump_json(), *wishes_of(claim)) for claim in asked.claims), asked.nodes
 
 
 def _refusal(answer: Unsatisfied) -> Refusal:
