@@ -9,6 +9,7 @@ import structlog
 
 from reconciler.aio.queue import Queue
 from reconciler.aio.tasks import Stopped, forever, unless
+from reconciler.beside import guarded, sidelines, started
 from reconciler.cluster.client import Client
 from reconciler.cluster.cursor import Decode
 from reconciler.cluster.discovery import discover
@@ -62,7 +63,8 @@ async def run(
     seen = Observation(settings, stop=stop, clock=loop.time)
     if port is not None:
         seen.serve_on(port)
-    client = Client(seen.metered(transport), write_seconds=settings.write_seconds)
+    door = guarded(settings, transport, lambda: intake)
+    client = Client(seen.metered(door), write_seconds=settings.write_seconds)
     try:
         served, off = await unless(stop, _discovered(client, settings))
     except Stopped:
@@ -116,6 +118,7 @@ async def run(
                 ]
                 if port is not None:  # else nobody asks, and a simulated day would be full of beats
                     sources.append(watching.create_task(seen.heart.run(), name="heartbeat"))
+                sources += started(watching, sidelines(settings, client, intake, announce))
                 seen.watching(list(sources))
                 sources.append(watching.create_task(_spare_the_collector(intake), name="spare the collector"))
                 log.info("reconciling", kinds=[resource.kind for resource in served])

@@ -3,7 +3,8 @@
 ReconcilerError
 ├── Retry            busy or away: the same key again, later
 │   ├── Conflict     409: someone wrote first; read, then decide afresh
-│   └── Undecided    no answer: the write may or may not have happened
+│   ├── Undecided    no answer: the write may or may not have happened
+│   └── Paused       writes are switched off: the key gets its turn when they go on
 ├── Relist           410: the watch lost its place; list again
 ├── Gone             404: the object is no longer there; nothing left to do
 ├── Rejected         the object or the write is invalid: trying again cannot help
@@ -30,6 +31,10 @@ class Conflict(Retry):
 
 class Undecided(Retry):
     """No answer arrived: the write may or may not have been applied. A read settles it."""
+
+
+class Paused(Retry):
+    """Writes are switched off. Nothing was sent."""
 
 
 class Relist(ReconcilerError):

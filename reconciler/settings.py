@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, StringConstraints, ValidationError, field_validator
 from pydantic_settings import BaseSettings, EnvSettingsSource, NoDecode, SettingsConfigDict
 
 from reconciler.errors import Rejected
+
+_KEY = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?/[a-z0-9]([-.a-z0-9]*[a-z0-9])?$"
 
 Names = Annotated[frozenset[str], NoDecode]
 """Names; in the environment separated by commas."""
@@ -34,6 +36,25 @@ class Settings(BaseSettings):
     embedded: bool = False
     """Start an API server in this process and reconcile against it. Nobody else allocates there, so
     everything on it is ours."""
+
+    mode: Literal["allocate", "shadow"] = "allocate"
+    """`shadow` writes nothing at all: it compares what it would have decided with what the cluster's own
+    scheduler does."""
+
+    shadow_pending_seconds: float = Field(default=30.0, gt=0)
+    """In shadow mode: how long a pod has to wait for its claims until it is told that we could have met them.
+    Shorter would blame the scheduler for its normal latency."""
+
+    pause: bool = False
+    """Write nothing until restarted without it. Decisions go on, and wait to be written."""
+
+    pause_config_map: Annotated[str, StringConstraints(pattern=_KEY)] | None = None
+    """`NAMESPACE/NAME` of a ConfigMap that stops all writes at once while its data says `pause: "true"`. It
+    is watched, and nothing is written before it was read. Need not exist."""
+
+    audit_seconds: float = Field(default=1.0, gt=0)
+    """Least time between two looks for counters that are over-committed and devices that exclude one another.
+    It looks only after changes; devices that are held twice are told without delay."""
 
     embedded_port: int = Field(default=0, ge=0, le=65535)
     """Port of the embedded server. 0 takes a free one, which is printed. Not called `port`, because

@@ -1,6 +1,6 @@
 """The kinds we watch, where the server keeps them, and in which version it serves them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from reconciler.objects.meta import ObjectKey
@@ -21,6 +21,8 @@ class Resource:
     namespaced: bool
     page: int = field(default=PAGE, compare=False)
     """Objects a page of a listing. Decoding a page holds the loop, so large objects come in small pages."""
+    only: ObjectKey | None = None
+    """The one object that we want of this kind; None for all"""
 
     @property
     def api_version(self) -> str:
@@ -34,12 +36,21 @@ class Resource:
 
     @property
     def everywhere(self) -> str:
-        """The path of all objects, in all namespaces."""
+        """The path of all objects that we want, in all namespaces unless it is a single one."""
+        if self.only is not None:
+            return self.within(self.only.namespace)
         return f"{self.root}/{self.plural}"
+
+    @property
+    def selection(self) -> Sequence[tuple[str, str]]:
+        """The query by which listings and watches are limited to what we want."""
+        return [("fieldSelector", f"metadata.name={self.only.name}")] if self.only is not None else []
 
     def within(self, namespace: str) -> str:
         """The path of the objects of one namespace, or of all objects of a kind without namespaces."""
-        return f"{self.root}/namespaces/{namespace}/{self.plural}" if self.namespaced else self.everywhere
+        if self.namespaced:
+            return f"{self.root}/namespaces/{namespace}/{self.plural}"
+        return f"{self.root}/{self.plural}"
 
     def path(self, key: ObjectKey, subresource: str = "") -> str:
         """The path of one object, or of a part of it such as its status."""
@@ -49,6 +60,11 @@ class Resource:
 
 NODE = Resource("Node", "", "v1", "nodes", namespaced=False)
 POD = Resource("Pod", "", "v1", "pods", namespaced=True)
+
+
+def config_map(key: ObjectKey) -> Resource:
+    """One ConfigMap and no other."""
+    return Resource("ConfigMap", "", "v1", "configmaps", namespaced=True, only=key)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from reconciler.cluster.dropped import Dropped
 from reconciler.cluster.kinds import Served
 from reconciler.errors import Conflict, Gone, Inconsistent, Malformed, Undecided
 from reconciler.legacy.reading import read
-from reconciler.objects.claims import FINALIZER, ResourceClaim
+from reconciler.objects.claims import ALLOCATED_AT, FINALIZER, ResourceClaim
 from reconciler.objects.core import GATE, Pod
 from reconciler.objects.meta import ObjectKey
 from reconciler.objects.plan import Plan
@@ -32,6 +32,8 @@ class Writer:
         self._pods = served["Pod"]
         self._now = now
         self.dropped = Dropped()
+        self.withdrawing: set[str] = set()
+        """Uids of claims whose allocation is being taken back"""
 
     async def read_claim(self, key: ObjectKey) -> ResourceClaim | None:
         """The claim as the server has it now, or None when there is none. Raises Malformed."""
@@ -45,18 +47,19 @@ class Writer:
         """Allocate a claim, which must be the one that was planned for. Returns it as stored.
 
         The finalizer goes first, otherwise nobody would free the devices of a claim that is
-        deleted (CO-1). Cancelled or failed between the two requests: the claim has the finalizer
-        and no allocation, which is harmless; the next decision, or `release`, goes on from there.
+        deleted (CO-1), and with it the mark by which we know our own allocation again. Cancelled
+        or failed between the two requests: the claim has the finalizer and no allocation, which is
+        harmless; the next decision, or `release`, goes on from there.
         """
         if claim.deleting or claim.allocation is not None:
             state = "is being deleted" if claim.deleting else "is allocated already"
             raise Conflict(f"{claim.key} {state}, so {plan.allocation.devices.results} cannot be written")
-        version = plan.resource_version
-        if FINALIZER not in claim.metadata.finalizers:
-            held = await self._set_finalizers(claim.key, version, (*claim.metadata.finalizers, FINALIZER))
-            version = held.metadata.resource_version
         # Without the timestamp kube-scheduler can never reserve the claim (SCHED-10).
         stamp = self._now().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        finalizers = dict.fromkeys((*claim.metadata.finalizers, FINALIZER))
+        version = (
+            await self._mark(claim.key, plan.resource_version, finalizers, stamp)
+        ).metadata.resource_version
         # No merge patch: it would drop every null inside the opaque parameters.
         patch: list[Raw] = [
             {"op": "replace", "path": "/metadata/resourceVersion", "value": _known(claim.key, version)},
@@ -80,12 +83,16 @@ class Writer:
         """
         if claim.status.reserved_for:
             raise Conflict(f"{claim.key} is reserved for {claim.status.reserved_for[0].name}")
-        if claim.allocation is not None:
-            claim = await self._deallocate(claim)
-        if FINALIZER not in claim.metadata.finalizers:
-            return claim
-        others = (finalizer for finalizer in claim.metadata.finalizers if finalizer != FINALIZER)
-        return await self._set_finalizers(claim.key, claim.metadata.resource_version, others)
+        self.withdrawing.add(claim.metadata.uid)
+        try:
+            if claim.allocation is not None:
+                claim = await self._deallocate(claim)
+            if FINALIZER not in claim.metadata.finalizers:
+                return claim
+            others = (finalizer for finalizer in claim.metadata.finalizers if finalizer != FINALIZER)
+            return await self._mark(claim.key, claim.metadata.resource_version, others, None)
+        finally:
+            self.withdrawing.discard(claim.metadata.uid)
 
     async def release(self, claim: ResourceClaim) -> None:
         """Let a claim go that is being deleted: what `withdraw` does, after which the server removes it.
@@ -114,10 +121,12 @@ class Writer:
         patch = _from(claim.key, claim.metadata.resource_version, status={"allocation": None})
         return _answer(await self._client.patch(self._claims, claim.key, patch, subresource="status"))
 
-    async def _set_finalizers(self, key: ObjectKey, version: str, finalizers: Iterable[str]) -> ResourceClaim:
+    async def _mark(
+        self, key: ObjectKey, version: str, finalizers: Iterable[str], stamp: str | None
+    ) -> ResourceClaim:
         # The patch replaces the whole list; the version guards that it is the list we read.
         patch = _from(key, version)
-        patch["metadata"]["finalizers"] = list(finalizers) or None
+        patch["metadata"] |= {"finalizers": list(finalizers) or None, "annotations": {ALLOCATED_AT: stamp}}
         return _answer(await self._client.patch(self._claims, key, patch))
 
 

@@ -12,7 +12,7 @@ from reconciler.inventory.assembly import Layout, assemble, lay_out
 from reconciler.inventory.block import Block, build
 from reconciler.inventory.counters import DrawTable
 from reconciler.inventory.fleet import Fleet
-from reconciler.inventory.ledger import Holder, Ledger
+from reconciler.inventory.ledger import DeviceState, Holder, Ledger
 from reconciler.inventory.occupancy import Columns
 from reconciler.inventory.pool import Pool
 from reconciler.inventory.reach import NodeInfo
@@ -39,6 +39,8 @@ class Touched:
     classes: frozenset[str] = frozenset()
     supply: bool = False
     """Whether devices or nodes changed"""
+    devices: frozenset[DeviceID] = frozenset()
+    """Devices that are held by others than before"""
 
     def __or__(self, other: "Touched") -> "Touched":
         return Touched(
@@ -47,6 +49,7 @@ class Touched:
             freed=self.freed | other.freed,
             classes=self.classes | other.classes,
             supply=self.supply or other.supply,
+            devices=self.devices | other.devices,
         )
 
 
@@ -99,6 +102,10 @@ class Store:
     def assumed(self, uid: str) -> Plan | None:
         """The plan for a claim that was decided and is not confirmed yet."""
         return self._assumed.get(uid)
+
+    def state(self, device: DeviceID) -> DeviceState:
+        """The holds on a device, assumed ones included. Not to be changed by the caller."""
+        return self._ledger.state(device)
 
     def holders(self, device: DeviceID) -> list[Holder]:
         """The claims that hold a device, assumed ones included."""
@@ -274,7 +281,8 @@ class Store:
         if devices:
             self._changed_devices |= devices
             self._snapshot = None
-        return Touched(freed=frozenset(d.pool_id for d in devices if not self._ledger.state(d).alone))
+        freed = frozenset(d.pool_id for d in devices if not self._ledger.state(d).alone)
+        return Touched(freed=freed, devices=frozenset(devices))
 
     def _supply_changed(self) -> Touched:
         self._topology = self._snapshot = None

@@ -18,6 +18,10 @@ from reconciler.objects.requests import (
 
 FINALIZER = "resource.kubernetes.io/delete-protection"
 
+ALLOCATED_AT = "dra-reconciler.io/allocated-at"
+"""The annotation of claims that we allocated: the timestamp of that allocation. It tells ours from those that
+others wrote later."""
+
 
 class DeviceClassSpec(Model):
     """Which devices belong to a class, and how they are configured."""

@@ -1,44 +1,67 @@
-"""Devices that two claims hold although one of them holds it alone.
+"""What is wrong with what is held, whoever is to blame: looked for all the time, told once.
 
 The API does not prevent it: another allocator, or a reconciler that was cut off from the cluster, can
-do it at any time. Nothing is undone here; somebody has to look.
+give a device twice at any time. `races` says what is undone; of the rest somebody has to take care.
 """
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Iterable
 
+from reconciler.inventory.overcommitted import Overcommitments
 from reconciler.inventory.store import Store
-from reconciler.objects.claims import ResourceClaim
 from reconciler.objects.meta import DeviceID, ObjectKey
-from reconciler.reconcile.decisions import HeldTwice, Tell
+from reconciler.reconcile.decisions import HeldTwice, OverCommitted, Tell
+from reconciler.reconcile.oddities import Oddities
+from reconciler.reconcile.races import is_raced
 
 
 class Audit:
-    """Looks at every allocation that comes in, and tells of each double one once."""
+    """Looks at every device whose holders changed, and tells of each double one once."""
 
     def __init__(self, store: Store, tell: Tell) -> None:
         self._store = store
         self._tell = tell
         self._told: dict[DeviceID, frozenset[ObjectKey]] = {}
 
-    def look(self, claim: ResourceClaim) -> None:
-        """Check the devices of a claim that is part of the picture already."""
-        for device in _held(claim):
-            claims = frozenset(holder.claim for holder in self._store.holders(device))
-            if len(claims) > 1 and any(device in self._alone(key) for key in claims):
+    def look(self, devices: Iterable[DeviceID]) -> set[ObjectKey]:
+        """Check devices as they are held now. Returns the claims that hold one of them twice."""
+        found: set[ObjectKey] = set()
+        for device in devices:
+            holders = self._store.holders(device)
+            if len(holders) > 1 and is_raced(device, self._store):
+                claims = frozenset(holder.claim for holder in holders)
+                found |= claims
                 if self._told.get(device) != claims:
                     self._told[device] = claims
                     self._tell(HeldTwice(device, tuple(sorted(claims))))
-            else:
+            elif self._told:
                 self._told.pop(device, None)
-
-    def _alone(self, key: ObjectKey) -> set[DeviceID]:
-        claim = self._store.claims.get(key)
-        plan = self._store.assumed(claim.metadata.uid) if claim is not None else None
-        allocation = plan.allocation if plan else claim.allocation if claim else None
-        results = allocation.devices.results if allocation else ()
-        return {result.id for result in results if not result.admin_access and not result.share_id}
+        return found
 
 
-def _held(claim: ResourceClaim) -> Iterator[DeviceID]:
-    results = claim.allocation.devices.results if claim.allocation else ()
-    return (result.id for result in results if not result.admin_access)
+class Auditor:
+    """Looks at the whole picture once it changed, also while nothing has to be decided."""
+
+    def __init__(self, changed: asyncio.Event, store: Store, tell: Tell, seconds: float) -> None:
+        """`seconds` is the least time between two looks: changes come in bursts."""
+        self._changed = changed
+        self._store = store
+        self._tell = tell
+        self._seconds = seconds
+        self._oddities = Oddities(tell)
+        self._over = Overcommitments()
+
+    async def run(self) -> None:
+        """Look after every change, for ever."""
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            self.look()
+            await asyncio.sleep(self._seconds)
+
+    def look(self) -> None:
+        """Tell what is found that was not told before."""
+        world = self._store.snapshot()
+        self._oddities.look(world)
+        for one in self._over.follow(world):
+            self._tell(OverCommitted(one.key.pool, one.key.counter_set, one.short, one.claims))

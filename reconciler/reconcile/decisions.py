@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from reconciler.objects.meta import DeviceID, ObjectKey
+from reconciler.objects.meta import DeviceID, ObjectKey, PoolID
 from reconciler.objects.plan import RequestCount
 
 
@@ -94,7 +94,59 @@ class Overdrawn(_Numbered):
     pods: tuple[ObjectKey, ...]
 
 
-Decision = Allocated | Waits | Freed | Ungated | HeldTwice | AtOdds | Equipped | Overdrawn
+@dataclass(frozen=True, slots=True)
+class OverCommitted(_Numbered):
+    """Not decided by us alone: more is drawn from a counter set than it publishes."""
+
+    pool: PoolID
+    counter_set: str
+    short: tuple[tuple[str, str], ...]
+    """Counter, and how much of it is missing"""
+    claims: tuple[ObjectKey, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TakenBack(_Numbered):
+    """kube-scheduler took back what we allocated for a pod, and decides afresh."""
+
+    claim: ObjectKey
+    pod: ObjectKey
+    node: str
+    """Where the devices were; empty if that left a choice"""
+    devices: tuple[DeviceID, ...]
+    message: str
+    """What we know to stand against that node"""
+
+
+@dataclass(frozen=True, slots=True)
+class WritesPaused(_Numbered):
+    """From now on nothing is written. Told again for another reason."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class WritesResumed(_Numbered):
+    """Writes go on."""
+
+    held: int
+    """Units that would have written something meanwhile"""
+
+
+Decision = (
+    Allocated
+    | Waits
+    | Freed
+    | Ungated
+    | HeldTwice
+    | AtOdds
+    | Equipped
+    | Overdrawn
+    | OverCommitted
+    | TakenBack
+    | WritesPaused
+    | WritesResumed
+)
 Tell = Callable[[Decision], None]
 
 Answered = Callable[[str, float, str], None]

@@ -15,9 +15,11 @@ from reconciler.objects.meta import ApiObject, ObjectKey
 from reconciler.objects.plan import Plan
 from reconciler.reconcile.auditing import Audit
 from reconciler.reconcile.charges import Charges
-from reconciler.reconcile.cordons import Cordons
 from reconciler.reconcile.decisions import Tell
 from reconciler.reconcile.order import place
+from reconciler.reconcile.pausing import Pause
+from reconciler.reconcile.races import written_by_us
+from reconciler.reconcile.takenback import Yielded
 from reconciler.reconcile.units import Kind, Roster, Unit
 from reconciler.reconcile.waiting import Waiting
 
@@ -33,13 +35,16 @@ class Intake:
         self.queue = queue
         self.roster = Roster()
         self.nodes = Nodes()
-        self.cordons = Cordons(self.nodes)
         self.waiting = Waiting()
         self.listed = asyncio.Event()
         """Set when every kind has been listed once: from then on all allocations there are count."""
         self.unlisted = set(kinds)
         """Kinds that were not listed yet"""
+        self.pause = Pause(tell, self.put)
         self._charges = Charges(store, self.roster, self.nodes.room)
+        self.changed = asyncio.Event()
+        """Set when devices, or who holds them, changed. For whoever looks at the whole; it clears it"""
+        self.yielded = Yielded(store, self.roster, self.nodes, tell)
         self._audit = Audit(store, tell)
         self._refused: dict[tuple[str, ObjectKey], str] = {}
 
@@ -47,6 +52,8 @@ class Intake:
         """Make a change part of the picture. The sink of every watch."""
         self._report(change)
         old_news = isinstance(change, Changed) and self._is_old_news(change.object)
+        for thing in _things(change):
+            self.yielded.note(thing)
         touched = self.store.apply(change)
         if self.nodes.note(change):
             touched |= Touched(supply=True)
@@ -83,8 +90,11 @@ class Intake:
         self._wake_crowded(any([*roomier, self._charges.claims(touched.claims)]))
         for key in touched.claims:
             self._claim(key)
-            if (claim := self.store.claims.get(key)) is not None:
-                self._audit.look(claim)
+        if touched.devices:
+            for key in self._audit.look(touched.devices):
+                self.put(Unit(Kind.CLAIM, key))  # one of them may have to let go
+        if touched.devices or touched.supply:
+            self.changed.set()
         self.queue.wake(self.waiting.woken_by(touched))
 
     def _wake_crowded(self, roomier: bool) -> None:
@@ -113,10 +123,14 @@ class Intake:
     def _claim(self, key: ObjectKey) -> None:
         claim = self.store.claims.get(key)
         # Most news of a claim is that it was allocated or reserved: by itself it needs nothing then.
-        if claim is None or claim.deleting or claim.allocation is None:
+        if claim is None or claim.deleting or claim.allocation is None or self._left_over(claim):
             self.put(Unit(Kind.CLAIM, key))
         for pod in self.roster.users(key):
             self.put(Unit(Kind.POD, pod))
+
+    def _left_over(self, claim: ResourceClaim) -> bool:
+        """Whether we allocated a claim for pods of which none is left, nor uses it."""
+        return not (claim.status.reserved_for or self.roster.users(claim.key)) and written_by_us(claim)
 
     def _report(self, change: Change) -> None:
         """Say once what cannot be read; again only for another reason."""
@@ -133,6 +147,15 @@ class Intake:
         if self._refused.get((refused.kind, refused.key)) != refused.reason:
             self._refused[refused.kind, refused.key] = refused.reason
             log.warning("object refused", kind=refused.kind, name=str(refused.key), reason=refused.reason)
+
+
+def _things(change: Change) -> Iterable[ApiObject]:
+    match change:
+        case Changed(object=thing):
+            return (thing,)
+        case Replaced(objects=objects):
+            return objects
+    return ()
 
 
 def _matters(claim: ResourceClaim) -> tuple[object, ...]:

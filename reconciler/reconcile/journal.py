@@ -12,9 +12,13 @@ from reconciler.reconcile.decisions import (
     Equipped,
     Freed,
     HeldTwice,
+    OverCommitted,
     Overdrawn,
+    TakenBack,
     Ungated,
     Waits,
+    WritesPaused,
+    WritesResumed,
 )
 
 log = structlog.get_logger()
@@ -68,6 +72,29 @@ def write_down(decision: Decision) -> None:
                 "exclusive devices at odds", message=decision.message, decision_id=decision.decision_id
             )
 
+        case OverCommitted():
+            log.warning(
+                "counters over-committed",
+                pool=str(decision.pool),
+                counter_set=decision.counter_set,
+                short=dict(decision.short),
+                claims=[str(claim) for claim in decision.claims],
+                decision_id=decision.decision_id,
+            )
+        case TakenBack():
+            log.warning(
+                "allocation taken back by kube-scheduler",
+                claim=str(decision.claim),
+                pod=str(decision.pod),
+                node=decision.node,
+                devices=[str(device) for device in decision.devices],
+                message=decision.message,
+                decision_id=decision.decision_id,
+            )
+        case WritesPaused():
+            log.warning("writes paused", reason=decision.reason, decision_id=decision.decision_id)
+        case WritesResumed():
+            log.info("writes resumed", held=decision.held, decision_id=decision.decision_id)
         case Equipped():
             log.info(
                 "pod given devices",

@@ -7,7 +7,7 @@ import structlog
 
 from reconciler.aio.queue import Closed
 from reconciler.cluster.writer import Writer
-from reconciler.errors import Conflict, Gone, Inconsistent, Rejected, Retry
+from reconciler.errors import Conflict, Gone, Inconsistent, Paused, Rejected, Retry
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.objects.claims import ResourceClaim
 from reconciler.objects.core import Pod
@@ -18,7 +18,6 @@ from reconciler.reconcile.deciding import Decider, Refusal
 from reconciler.reconcile.decisions import Allocated, Answered, Freed, Tell, Ungated, Waits
 from reconciler.reconcile.intake import Intake
 from reconciler.reconcile.koordinator.turns import Turns
-from reconciler.reconcile.oddities import Oddities
 from reconciler.reconcile.ownership import Ownership, classes_of
 from reconciler.reconcile.pending import Pending
 from reconciler.reconcile.settling import Settler
@@ -51,9 +50,9 @@ class Reconciler:
         self._store = intake.store
         self._queue = intake.queue
         self._writer = writer
-        self._planner = Planner(intake.store, intake.roster, intake.nodes, ours)
+        self._planner = Planner(intake.store, intake.roster, intake.nodes, ours, intake.yielded)
+        intake.yielded.withdrawing = writer.withdrawing
         self._settler = Settler(intake, writer, tell)
-        self._oddities = Oddities(tell)
         self._decider = Decider(ours, steps=steps)
         self._aside = Aside(intake, self._planner, self._decider)
         self._clock = clock
@@ -107,6 +106,8 @@ class Reconciler:
         except Conflict as exc:  # it was read again: the sooner it is decided afresh, the better
             delay = self._again(unit, exc.after)
             log.info("turn to be repeated", unit=str(unit), error=str(exc), pause=round(delay, 3))
+        except Paused:
+            self._intake.pause.hold(unit)
         except Retry as exc:
             delay = self._hold_off(unit, self._again(unit, exc.after))
             log.info("turn to be repeated", unit=str(unit), error=str(exc), pause=round(delay, 3))
@@ -132,9 +133,8 @@ class Reconciler:
                 self._wait(unit, Waits(blocked.claims, _pod(unit), blocked.reason, blocked.message))
             case Decide() as asked:
                 await self._decide(unit, asked)
-            case Free(claim=claim):
-                await self._writer.release(claim)
-                self._tell(Freed(claim.key, "deleted, and nobody uses it"))
+            case Free() as found:
+                await self._free(unit, found)
                 self._done(unit)
             case Ungate(pod=pod):
                 await self._writer.ungate(pod)
@@ -145,7 +145,6 @@ class Reconciler:
         """No await between an answer and its assumption: the next decision must see this one."""
         began = self._clock()
         world = self._store.snapshot()
-        self._oddities.look(world)
         if self._is_known(unit, asked, world):
             self._intake.put(unit, after=self._queue.failed(unit))
             return
@@ -158,6 +157,7 @@ class Reconciler:
         if isinstance(answer, Refusal):
             await self._refuse(unit, asked, answer, name)
             return
+        self._intake.pause.check()
         for plan in answer.plans:
             self._intake.assume(plan)
         if self._intake.waiting.has(unit):
@@ -174,6 +174,20 @@ class Reconciler:
 
         await self._settler.settle(list(zip(answer.plans, asked.claims, strict=True)), written)
         self._done(unit)
+
+    async def _free(self, unit: Unit, found: Free) -> None:
+        """Let a claim go. Where that is for the sake of another, only if the server says so too."""
+        if found.rival is not None:
+            rival = await self._writer.read_claim(found.rival)
+            if rival is not None:
+                self._intake.observe(rival)
+            if rival is None or self._planner.next(unit) != found:
+                return
+        if found.claim.deleting:
+            await self._writer.release(found.claim)
+        else:
+            self._intake.observe(await self._writer.withdraw(found.claim))
+        self._tell(Freed(found.claim.key, found.why))
 
     def _is_known(self, unit: Unit, asked: Decide, world: Snapshot) -> bool:
         """Whether the unit waits for the very reason for which it would be refused now."""

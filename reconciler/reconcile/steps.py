@@ -13,10 +13,15 @@ from reconciler.objects.meta import ObjectKey
 from reconciler.objects.nodeselector import NodeSelector
 from reconciler.objects.plan import Reason
 from reconciler.reconcile.ownership import Ownership
+from reconciler.reconcile.races import lost, written_by_us
+from reconciler.reconcile.takenback import Yielded
 from reconciler.reconcile.units import Kind, Roster, Unit, claims_of, is_live
 
 NOT_OURS = "NotOurs"
 """The reason where devices may be free, but belong to another allocator."""
+
+LEFT = "LeftToScheduler"
+"""The reason where kube-scheduler took an allocation back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +55,12 @@ class Decide:
 
 @dataclass(frozen=True, slots=True)
 class Free:
-    """A claim is being deleted and nobody uses it."""
+    """A claim holds something, or our finalizer, to no purpose."""
 
     claim: ResourceClaim
+    why: str
+    rival: ObjectKey | None = None
+    """The claim that makes it so, to be read again before anything is undone"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +76,11 @@ Step = Nothing | Blocked | Decide | Free | Ungate
 class Planner:
     """Reads the picture. Changes nothing."""
 
-    def __init__(self, store: Store, roster: Roster, nodes: Nodes, ours: Ownership) -> None:
+    def __init__(self, store: Store, roster: Roster, nodes: Nodes, ours: Ownership, yielded: Yielded) -> None:
         self._store = store
         self._roster = roster
         self._nodes = nodes
+        self._yielded = yielded
         self._ours = ours
 
     def next(self, unit: Unit) -> Step:
@@ -85,12 +94,24 @@ class Planner:
     def _claim(self, claim: ResourceClaim) -> Step:
         if claim.deleting:
             return self._deleted(claim)
-        if claim.allocation is not None or not self._ours.claims(claim) or self._pending(claim):
+        if claim.allocation is not None:
+            return self._held(claim)
+        if not self._ours.claims(claim) or self._pending(claim):
             return Nothing()
         if self._roster.users(claim.key):  # its pods decide, who know on which nodes they may run
             return Nothing()
         problem = self._problem(claim.key, None)
         return problem or self._allowed((claim,)) or Decide((claim,), self._open())
+
+    def _held(self, claim: ResourceClaim) -> Step:
+        """An allocation of ours goes where it lost a race, or where nobody else would free it (RCC-3)."""
+        if claim.status.reserved_for or not written_by_us(claim):
+            return Nothing()
+        if (found := lost(claim, self._store)) is not None:
+            return Free(claim, str(found), found.winner)
+        if self._ours.claims(claim) or self._roster.users(claim.key):
+            return Nothing()
+        return Free(claim, "the pods it was allocated for are gone")
 
     def _deleted(self, claim: ResourceClaim) -> Step:
         idle = (
@@ -99,7 +120,7 @@ class Planner:
             or self._pending(claim)
             or not self._ours.frees(claim)
         )
-        return Nothing() if idle else Free(claim)
+        return Nothing() if idle else Free(claim, "deleted, and nobody uses it")
 
     def _pod(self, pod: Pod) -> Step:
         keys = claims_of(pod)
@@ -114,6 +135,8 @@ class Planner:
         claims = [self._store.claims[key] for key in keys]
         if any(self._pending(claim) for claim in claims):
             return Nothing()  # whoever writes it puts us back when it is written
+        if any(claim in self._yielded for claim in claims):
+            return Blocked(keys, LEFT, "kube-scheduler took back what we allocated, and decides itself")
         held = tuple(claim for claim in claims if claim.allocation is not None)
         todo = tuple(c for c in claims if c.allocation is None and (pod.gated or self._ours.claims(c)))
         if not todo:

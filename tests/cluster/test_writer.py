@@ -12,7 +12,14 @@ from reconciler.cluster.kinds import POD, Served
 from reconciler.cluster.writer import Writer
 from reconciler.errors import Conflict, Gone, Inconsistent, Rejected, Retry, Undecided
 from reconciler.legacy.reading import read
-from reconciler.objects.claims import FINALIZER, AllocatedDevice, Allocation, DeviceAllocation, ResourceClaim
+from reconciler.objects.claims import (
+    ALLOCATED_AT,
+    FINALIZER,
+    AllocatedDevice,
+    Allocation,
+    DeviceAllocation,
+    ResourceClaim,
+)
 from reconciler.objects.core import GATE, Pod
 from reconciler.objects.meta import ObjectKey
 from reconciler.objects.plan import Plan
@@ -61,6 +68,17 @@ def sent(transport: Scripted) -> list[tuple[str, str, Any]]:
     return [(asked.method, asked.path.removeprefix(PATH), asked.body) for asked in transport.requests]
 
 
+def marking(version: str, finalizers: list[str] | None, stamp: str | None) -> dict[str, Any]:
+    """The patch that sets finalizers, and the mark by which we know our allocation."""
+    annotations = {ALLOCATED_AT: stamp}
+    return {"metadata": {"resourceVersion": version, "finalizers": finalizers, "annotations": annotations}}
+
+
+def before_status() -> dict[str, Any]:
+    """The claim as it is between the two requests of a write."""
+    return claim(version="11", finalizers=[FINALIZER])
+
+
 async def test_the_finalizer_is_written_before_the_allocation():
     """A claim deleted between an allocation and its finalizer would never give its devices back."""
     before = as_claim(claim(version="10", finalizers=["other/one"]))
@@ -70,7 +88,7 @@ async def test_the_finalizer_is_written_before_the_allocation():
     )
     written = await writer.write(plan_for(before), before)
     assert sent(transport) == [
-        ("PATCH", "", {"metadata": {"resourceVersion": "10", "finalizers": ["other/one", FINALIZER]}}),
+        ("PATCH", "", marking("10", ["other/one", FINALIZER], ALLOCATED["allocationTimestamp"])),
         (
             "PATCH",
             "/status",
@@ -85,20 +103,28 @@ async def test_the_finalizer_is_written_before_the_allocation():
     assert written.allocation is not None
 
 
-async def test_a_finalizer_that_is_there_costs_no_request():
-    before = as_claim(claim(finalizers=[FINALIZER]))
-    writer, transport = make_writer(ok(claim(version="12", status={"allocation": ALLOCATED})))
+async def test_a_claim_that_others_allocated_before_is_marked_as_ours_now():
+    """They leave the finalizer behind, and may leave an older mark."""
+    before = as_claim(claim(finalizers=[FINALIZER], annotations={ALLOCATED_AT: "2020-01-01T00:00:00Z"}))
+    writer, transport = make_writer(
+        ok(claim(version="11", finalizers=[FINALIZER])),
+        ok(claim(version="12", status={"allocation": ALLOCATED})),
+    )
     await writer.write(plan_for(before), before)
-    assert [path for _, path, _ in sent(transport)] == ["/status"]
-    assert transport.requests[0].body[0]["value"] == "10"
+    assert sent(transport)[0] == (
+        "PATCH",
+        "",
+        marking("10", [FINALIZER], ALLOCATED["allocationTimestamp"]),
+    )
+    assert transport.requests[1].body[0]["value"] == "11"
 
 
 async def test_nulls_in_opaque_parameters_are_written_as_they_are():
     before = as_claim(claim(finalizers=[FINALIZER]))
     config = [{"source": "FromClaim", "opaque": {"driver": "gpu", "parameters": {"a": None, "b": [None]}}}]
-    writer, transport = make_writer(ok(claim(status={"allocation": ALLOCATED})))
+    writer, transport = make_writer(ok(before_status()), ok(claim(status={"allocation": ALLOCATED})))
     await writer.write(plan_for(before, config=config), before)
-    sent_config = transport.requests[0].body[1]["value"]["devices"]["config"]
+    sent_config = transport.requests[1].body[1]["value"]["devices"]["config"]
     assert sent_config[0]["opaque"]["parameters"] == {"a": None, "b": [None]}
 
 
@@ -172,7 +198,7 @@ async def test_a_field_that_the_server_dropped_is_reported():
     plan = Plan(
         before.key, "u-1", "10", "n", allocation=Allocation(devices=DeviceAllocation(results=(device,)))
     )
-    writer, _ = make_writer(ok(claim(status={"allocation": ALLOCATED})))
+    writer, _ = make_writer(ok(before_status()), ok(claim(status={"allocation": ALLOCATED})))
     with capture_logs() as logs:
         await writer.write(plan, before)
     assert [entry["log_level"] for entry in logs] == ["warning"]
@@ -187,7 +213,7 @@ async def test_withdrawing_clears_the_allocation_then_the_finalizer():
     left = await writer.withdraw(before)
     assert sent(transport) == [
         ("PATCH", "/status", {"metadata": {"resourceVersion": "10"}, "status": {"allocation": None}}),
-        ("PATCH", "", {"metadata": {"resourceVersion": "11", "finalizers": ["other/one"]}}),
+        ("PATCH", "", marking("11", ["other/one"], None)),
     ]
     assert left.metadata.finalizers == ("other/one",)
 
@@ -196,7 +222,7 @@ async def test_withdrawing_after_only_the_finalizer_was_written_removes_it():
     before = as_claim(claim(finalizers=[FINALIZER]))
     writer, transport = make_writer(ok(claim(version="11")))
     await writer.withdraw(before)
-    assert sent(transport) == [("PATCH", "", {"metadata": {"resourceVersion": "10", "finalizers": None}})]
+    assert sent(transport) == [("PATCH", "", marking("10", None, None))]
 
 
 async def test_a_claim_without_allocation_and_finalizer_is_withdrawn_already():

@@ -32,7 +32,7 @@ async def test_a_claim_edited_between_decision_and_write_is_decided_afresh():
     async with reconciling(cluster, prepare=lambda f: f.on("PATCH", "/a", after(edit))) as running:
         await running.heard(Allocated)
     assert cluster.devices("a") == ["n/d0"]
-    assert cluster.claim("a")["metadata"]["annotations"] == {"somebody": "was here"}
+    assert cluster.claim("a")["metadata"]["annotations"]["somebody"] == "was here"
 
 
 async def test_a_claim_deleted_between_decision_and_write_gives_its_device_to_the_next():

@@ -76,4 +76,5 @@ async def taken(found: Intake) -> list[Unit]:
 
 def step(found: Intake, unit: Unit, **ours: Any) -> Step:
     """What the unit needs."""
-    return Planner(found.store, found.roster, found.nodes, Ownership(**{"alone": True, **ours})).next(unit)
+    owned = Ownership(**{"alone": True, **ours})
+    return Planner(found.store, found.roster, found.nodes, owned, found.yielded).next(unit)

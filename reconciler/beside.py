@@ -1,0 +1,67 @@
+"""What it takes to live beside another scheduler, put together: pause, audit, the door to the server."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from random import random
+from typing import Any
+
+from reconciler.aio.tasks import forever
+from reconciler.cluster.client import Client
+from reconciler.cluster.guard import Guarded, never
+from reconciler.cluster.kinds import config_map
+from reconciler.cluster.transport import Transport
+from reconciler.cluster.watch import follow
+from reconciler.objects.core import ConfigMap
+from reconciler.objects.meta import ObjectKey
+from reconciler.objects.validating import validated
+from reconciler.reconcile.auditing import Auditor
+from reconciler.reconcile.decisions import Tell
+from reconciler.reconcile.intake import Intake
+from reconciler.reconcile.pausing import Switch
+from reconciler.settings import Settings
+
+
+def guarded(settings: Settings, transport: Transport, intake: Callable[[], Intake]) -> Transport:
+    """A transport that sends no write while writes are paused, and none at all in shadow mode.
+
+    `intake` is asked when the first write comes.
+    """
+    if settings.mode == "shadow":
+        return Guarded(transport, never)
+
+    def check(path: str) -> None:
+        intake().pause.check(path)
+
+    return Guarded(transport, check)
+
+
+def sidelines(
+    settings: Settings, client: Client, intake: Intake, tell: Tell
+) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
+    """What runs beside deciding, by name: each for ever, until cancelled."""
+    auditor = Auditor(intake.changed, intake.store, tell, settings.audit_seconds)
+    yield "audit", auditor.run()
+    if settings.mode == "shadow":  # nothing to pause
+        return
+    if settings.pause:
+        intake.pause.set("setting", "the setting `pause` says so")
+    if settings.pause_config_map is not None:
+        namespace, _, name = settings.pause_config_map.partition("/")
+        yield "watch the switch", _watch_switch(client, ObjectKey(namespace, name), intake)
+
+
+async def _watch_switch(client: Client, key: ObjectKey, intake: Intake) -> None:
+    switch = Switch(key, intake.pause)
+    watch = follow(
+        client,
+        config_map(key),
+        sink=switch.take,
+        random=random,
+        decode=lambda raw: validated(ConfigMap, raw),
+    )
+    await forever("switch", watch)
+
+
+def started(group: asyncio.TaskGroup, named: Iterator[tuple[str, Coroutine[Any, Any, None]]]) -> list[Any]:
+    """Tasks of a group, by name."""
+    return [group.create_task(work, name=name) for name, work in named]

@@ -1,0 +1,87 @@
+"""Counter sets from which more is drawn than they publish. Looks again only at sets that changed."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from kernels.types import Rows
+from reconciler.inventory.occupancy import Trail
+from reconciler.inventory.snapshot import Snapshot
+from reconciler.objects.meta import ObjectKey, PoolID
+from reconciler.objects.quantity import Quantity
+
+
+class Key(NamedTuple):
+    """One counter set of one generation of a pool."""
+
+    pool: PoolID
+    generation: int
+    counter_set: str
+
+
+@dataclass(frozen=True, slots=True)
+class Overcommitted:
+    """Too much is drawn from a counter set."""
+
+    key: Key
+    short: tuple[tuple[str, str], ...]
+    """Counter, and how much of it is missing"""
+    claims: tuple[ObjectKey, ...]
+    """Who holds devices that draw from the set; nobody where less than nothing was published"""
+
+
+class Overcommitments:
+    """The sets that are over-committed, followed from picture to picture."""
+
+    def __init__(self) -> None:
+        self._trail: Trail | None = None
+        self._serial = 0
+        self._known: dict[Key, Overcommitted] = {}
+
+    def follow(self, world: Snapshot) -> list[Overcommitted]:
+        """Sets that are over-committed now, and were not before or not in this way."""
+        occupancy, fleet = world.occupancy, world.fleet
+        before = self._known
+        if occupancy.trail is self._trail and occupancy.serial >= self._serial:
+            if occupancy.serial == self._serial:
+                return []
+            sets = fleet.sets[self._trail.between(self._serial, occupancy.serial)]
+            changed = np.unique(sets[sets >= 0]).astype(np.intp)
+        else:
+            changed = np.arange(len(fleet.totals), dtype=np.intp)
+            self._known = {}
+        self._trail, self._serial = occupancy.trail, occupancy.serial
+        over = changed[(occupancy.left[changed] < 0).any(axis=1)]
+        if self._known:
+            for number in np.setdiff1d(changed, over).tolist():
+                self._known.pop(_key(world, number), None)
+        found = list(_found(world, over))
+        self._known |= {one.key: one for one in found}
+        return [one for one in found if before.get(one.key) != one]
+
+
+def _found(world: Snapshot, over: Rows) -> Iterator[Overcommitted]:
+    fleet, occupancy = world.fleet, world.occupancy
+    for number in over.tolist():
+        columns = fleet.set_columns[number]
+        short = tuple(
+            (name, str(Quantity(-left * unit)))
+            for name, unit, left in zip(
+                columns.counters, columns.units, occupancy.left[number].tolist(), strict=False
+            )
+            if left < 0
+        )
+        rows = fleet.by_set.of(number)
+        taken = rows[occupancy.held[rows] | occupancy.sharing[rows]]
+        claims = {claim for row in taken.tolist() for claim in occupancy.claims_of(fleet.id_of(row))}
+        yield Overcommitted(_key(world, number), short, tuple(sorted(claims)))
+
+
+def _key(world: Snapshot, number: int) -> Key:
+    fleet = world.fleet
+    # Every set belongs to one pool; pools without sets have empty ranges.
+    at = int(np.searchsorted(fleet.first_set, number, side="right")) - 1
+    columns = fleet.set_columns[number]
+    return Key(fleet.pools[at].id, columns.id.generation, columns.id.name)

@@ -1,0 +1,96 @@
+"""Stops all writes, at once, and takes up again what was held back."""
+
+from collections.abc import Callable
+
+from reconciler.cluster.guard import LEASES
+from reconciler.errors import Paused
+from reconciler.objects.changes import Change, Changed, Refused, Removed, Replaced
+from reconciler.objects.core import ConfigMap
+from reconciler.objects.meta import ObjectKey
+from reconciler.reconcile.decisions import Tell, WritesPaused, WritesResumed
+from reconciler.reconcile.units import Unit
+
+KEY = "pause"
+"""In the data of the ConfigMap."""
+_GO_ON = ("", "false")
+
+
+class Pause:
+    """Whether nothing may be written, for which reasons, and which units were held back."""
+
+    def __init__(self, tell: Tell, put: Callable[[Unit], None]) -> None:
+        """`put` gives a unit another turn."""
+        self._tell = tell
+        self._put = put
+        self._reasons: dict[str, str] = {}
+        self._held: set[Unit] = set()
+
+    @property
+    def paused(self) -> bool:
+        return bool(self._reasons)
+
+    @property
+    def why(self) -> str:
+        """The reasons, for people; empty while writes go on."""
+        return "; ".join(self._reasons.values())
+
+    @property
+    def held(self) -> int:
+        """Units that would have written something, and get their turn afterwards."""
+        return len(self._held)
+
+    def set(self, source: str, reason: str) -> None:
+        """Let one source ask for a pause, or with an empty reason for none. Any that asks is enough."""
+        before = self.why
+        if reason:
+            self._reasons[source] = reason
+        else:
+            self._reasons.pop(source, None)
+        if self.paused and self.why != before:
+            self._tell(WritesPaused(self.why))
+        elif before and not self.paused:
+            held, self._held = sorted(self._held), set()
+            self._tell(WritesResumed(len(held)))
+            for unit in held:
+                self._put(unit)
+
+    def check(self, path: str = "") -> None:
+        """Raise Paused unless writes go on, or the write is one by which replicas agree who is active."""
+        if self._reasons and not path.startswith(LEASES):
+            raise Paused(f"writes are paused: {self.why}")
+
+    def hold(self, unit: Unit) -> None:
+        """The unit would have written something."""
+        self._held.add(unit)
+
+
+class Switch:
+    """Follows the one ConfigMap that can pause us. Until it was read once, nothing is written."""
+
+    def __init__(self, key: ObjectKey, pause: Pause) -> None:
+        self._key = key
+        self._pause = pause
+        self._set(f"ConfigMap {key} was not read yet")
+
+    def take(self, change: Change) -> None:
+        """The sink of the watch on that ConfigMap."""
+        match change:
+            case Changed(object=ConfigMap() as found) if found.key == self._key:
+                self._read(found)
+            case Replaced(objects=objects, refused=refused):
+                found = [thing for thing in objects if thing.key == self._key]
+                if found and isinstance(found[0], ConfigMap):
+                    self._read(found[0])
+                else:
+                    self._set(f"ConfigMap {self._key} cannot be read" if refused else "")
+            case Removed(key=key) if key == self._key:
+                self._set("")
+            case Refused(key=key) if key == self._key:
+                self._set(f"ConfigMap {key} cannot be read")
+
+    def _read(self, found: ConfigMap) -> None:
+        value = found.data.get(KEY, "").strip().lower()
+        self._set("" if value in _GO_ON else f"ConfigMap {self._key} says {KEY}: {value}")
+
+    def _set(self, reason: str) -> None:
+        self._pause.set("configmap", reason)
