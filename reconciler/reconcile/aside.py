@@ -4,11 +4,12 @@ Nearly all questions are answered at a glance. One that is not goes to a thread,
 again when it comes back: what it rests on may have changed meanwhile.
 """
 
+import asyncio
 from functools import partial
 
 from reconciler.aio.sideline import Closed, Sideline, Wanted
 from reconciler.allocator.pace import Glance, Pace, Unfinished, Unseen
-from reconciler.allocator.sight import look_at_all
+from reconciler.allocator.sight import look_at_all, warm_up
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.inventory.standing import stands
 from reconciler.objects.claims import ResourceClaim
@@ -24,6 +25,9 @@ GLANCE = 64
 find devices, those for a few requests try a dozen."""
 REPEATS = 3
 """How often an answer may be overtaken by events before the unit has to wait."""
+PATIENCE = 0.05
+"""Seconds for which others let a unit go first whose selectors are being run. Nearly all take a few
+milliseconds, and who comes first in the queue should not lose its devices for being the first to ask."""
 SELDOM = 16
 """Beats from one look at whether an answer is still wanted to the next."""
 
@@ -40,6 +44,8 @@ class Aside:
         self._selectors = Sideline("selectors")
         self._parked: dict[Sideline, dict[Unit, None]] = {self._searches: {}, self._selectors: {}}
         self._long: set[Unit] = set()
+        self._order = asyncio.Lock()
+        warm_up()  # while nobody waits yet
 
     def close(self) -> None:
         """Break off what is under way: those who wait for it get no answer."""
@@ -52,6 +58,14 @@ class Aside:
         A refusal may be true of an earlier picture, where pictures change faster than it can be found. None:
         the unit has nothing to ask any more, or gets another turn, when a thread is free or later.
         """
+        await self._order.acquire()
+        first = _First(self._order)
+        try:
+            return await self._answer(unit, asked, first)
+        finally:
+            first.let_go()
+
+    async def _answer(self, unit: Unit, asked: Decide, first: "_First") -> Granted | Refusal | None:
         found: Granted | Refusal | None = None
         for _ in range(REPEATS):
             world = self._store.snapshot()
@@ -67,7 +81,7 @@ class Aside:
                 self._parked[lane][unit] = None
                 return None
             try:
-                found = await self._beside(lane, asked, world)
+                found = await self._beside(lane, asked, world, first)
             except (Unfinished, Closed):
                 self._long.discard(unit)
                 self._intake.put(unit)
@@ -87,16 +101,21 @@ class Aside:
             return None
         return found
 
-    async def _beside(self, lane: Sideline, asked: Decide, world: Snapshot) -> Granted | Refusal | None:
+    async def _beside(
+        self, lane: Sideline, asked: Decide, world: Snapshot, first: "_First"
+    ) -> Granted | Refusal | None:
         """The answer of a thread; None if it only ran the selectors."""
+        timer = asyncio.get_running_loop().call_later(PATIENCE, first.let_go)
         try:
             if lane is self._selectors:
                 return await lane.run(partial(look_at_all, asked.claims, world))
+            first.let_go()
             apart = world.apart()
             return await lane.run(
                 lambda wanted: self._decider.find(asked, apart, _Study(lambda: wanted() and self._has(asked)))
             )
         finally:
+            timer.cancel()
             parked = list(self._parked[lane])
             self._parked[lane].clear()
             for unit in parked:
@@ -118,6 +137,19 @@ class Aside:
             return False
         devices = [result.id for plan in found.plans for result in plan.allocation.devices.results]
         return stands(found.node, devices, before, world, whole=any(map(_wants_all, now.claims)))
+
+
+class _First:
+    """The right to be answered before others are. Given up once, at the latest with the answer."""
+
+    def __init__(self, order: asyncio.Lock) -> None:
+        self._order: asyncio.Lock | None = order
+
+    def let_go(self) -> None:
+        """Let others be answered."""
+        if self._order is not None:
+            self._order.release()
+            self._order = None
 
 
 class _Study(Pace):

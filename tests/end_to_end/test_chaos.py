@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from reconciler.embedded.builtin import POD
+from reconciler.reconcile import aside
 from reconciler.reconcile.decisions import HeldTwice
 from tests.end_to_end.faults import Faulty, answer, lost_answer, lost_request
 from tests.end_to_end.objects import claim, device_class, devices, node, pod, template
@@ -166,7 +167,17 @@ async def breathe(random: Random) -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 async def test_chaos_ends_in_order(seed: int):
-    chaos = Chaos(seed)
+    await play(Chaos(seed))
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_chaos_ends_in_order_where_every_search_is_long(seed: int, monkeypatch: pytest.MonkeyPatch):
+    """Each goes to a thread, and the world goes on meanwhile."""
+    monkeypatch.setattr(aside, "GLANCE", 0)
+    await play(Chaos(100 + seed))
+
+
+async def play(chaos: Chaos) -> None:
     running: Running
     async with reconciling(chaos.cluster, controllers=True, backoff_base_seconds=0.01) as running:
         for _ in range(60):

@@ -56,7 +56,9 @@ async def test_it_can_be_stopped_before_it_saw_everything():
 
 async def test_it_can_be_stopped_while_the_server_does_not_answer():
     cluster, question = fleet(), Held()
-    async with reconciling(cluster, prepare=lambda f: f.on("GET", "/apis/resource.k8s.io", question)) as running:
+    async with reconciling(
+        cluster, prepare=lambda f: f.on("GET", "/apis/resource.k8s.io", question)
+    ) as running:
         await question.arrived.wait()
         running.stop.set()
         async with asyncio.timeout(5):
