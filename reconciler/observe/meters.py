@@ -29,19 +29,21 @@ class Meters:
         self.listings = self._counter(of.LISTINGS)
         self.loop_lag = self._histogram(of.LOOP_LAG)
         self.build = Gauge(of.BUILD.full_name, of.BUILD.help, of.BUILD.label_names, registry=self.registry)
-        for result in ("granted", "refused", "gave_up"):
-            self.decision.labels(result)  # a series that begins at 0 can be compared with before
+        # A series that begins at 0 can be compared with before.
+        self._decided = {name: self.decision.labels(name) for name in ("granted", "refused", "gave_up")}
+        self._refused: dict[str, Counter] = {}
         for finding in ("held_twice", "at_odds"):
             self.findings.labels(finding)
 
     def answered(self, reason: str, seconds: float, decision_id: str) -> None:
         """Count the answer of a search; see `reconciler.reconcile.decisions.Answered`."""
-        result = "refused" if reason else "granted"
+        result = "granted"
         if reason:
-            self.refusals.labels(reason).inc()
-        if reason == Reason.GAVE_UP:
-            result = "gave_up"
-        self.decision.labels(result).observe(seconds, {"decision_id": decision_id})
+            result = "gave_up" if reason == Reason.GAVE_UP else "refused"
+            if reason not in self._refused:  # to look a series up costs more than to count
+                self._refused[reason] = self.refusals.labels(reason)
+            self._refused[reason].inc()
+        self._decided[result].observe(seconds, {"decision_id": decision_id})
 
     def tell(self, decision: Decision) -> None:
         """Count a decision."""

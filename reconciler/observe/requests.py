@@ -4,6 +4,8 @@ import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 
+from prometheus_client import Counter, Histogram
+
 from reconciler.cluster.transport import Query, Response, Transport
 from reconciler.errors import ReconcilerError, Undecided
 from reconciler.observe.meters import Meters
@@ -39,6 +41,7 @@ class Metered:
         self._meters = meters
         self._clock = clock
         self._ended: dict[str, str] = {}
+        self._series: dict[tuple[str, str, str], tuple[Counter, Histogram]] = {}
         self.heard: dict[str, float] = {}
         """Kind -> by the clock, when the server last told anything about it"""
         self.answers = 0
@@ -70,8 +73,7 @@ class Metered:
             raise
         finally:
             self.answers += 1
-            self._meters.requests.labels(verb, resource, result).inc()
-            self._meters.request_seconds.labels(verb, resource).observe(self._clock() - began)
+            self._count((verb, resource, result), self._clock() - began)
         if verb == "list" and result == "ok" and (kind := KINDS.get(resource)):
             self.heard[kind] = self._clock()
             if not any(name == "continue" for name, _ in query):
@@ -85,6 +87,14 @@ class Metered:
         kind = KINDS.get(_names("GET", path)[1])
         behind = self._behind.stream(path, query=query, idle=idle)
         return self._watch(kind, behind) if kind else behind
+
+    def _count(self, labels: tuple[str, str, str], seconds: float) -> None:
+        if labels not in self._series:  # to look a series up costs more than to count
+            requests, durations = self._meters.requests, self._meters.request_seconds
+            self._series[labels] = requests.labels(*labels), durations.labels(*labels[:2])
+        counter, histogram = self._series[labels]
+        counter.inc()
+        histogram.observe(seconds)
 
     @asynccontextmanager
     async def _watch(
