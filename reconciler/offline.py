@@ -24,7 +24,7 @@ from reconciler.objects.claims import (
 )
 from reconciler.objects.core import Node, Pod
 from reconciler.objects.meta import ApiObject, ObjectKey, PoolID
-from reconciler.objects.plan import Granted, Unsatisfied
+from reconciler.objects.plan import Granted, Plan, Unsatisfied
 from reconciler.objects.semantics import Semantics
 from reconciler.objects.slices import ResourceSlice, ResourceSliceSpec
 from reconciler.objects.taintrules import DeviceTaintRule
@@ -86,7 +86,7 @@ class Report:
         """The claims that got devices, as a live run would leave them on the server at that time."""
         stamp = now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         return [
-            _allocated(self.written[plan.claim], plan.allocation, stamp)
+            _allocated(self.written[plan.claim], plan, stamp)
             for granted in self.granted
             for plan in granted.plans
         ]
@@ -299,14 +299,14 @@ def _bounds(pod: Pod, held: Sequence[Allocation]) -> str:
     return "the pod's " + " and ".join(bounds)
 
 
-def _allocated(raw: Mapping[str, Any], allocation: Allocation, stamp: str) -> dict[str, Any]:
-    metadata = raw["metadata"]
-    finalizers = list(metadata.get("finalizers") or ())
-    if FINALIZER not in finalizers:
-        finalizers.append(FINALIZER)
-    written = {**allocation.to_json(), "allocationTimestamp": stamp}
+def _allocated(raw: Mapping[str, Any], plan: Plan, stamp: str) -> dict[str, Any]:
+    metadata = dict(raw["metadata"])
+    metadata["finalizers"] = list(dict.fromkeys([*(metadata.get("finalizers") or ()), FINALIZER]))
+    if plan.annotations:
+        metadata["annotations"] = {**(metadata.get("annotations") or {}), **dict(plan.annotations)}
+    written = {**plan.allocation.to_json(), "allocationTimestamp": stamp}
     return {
         **raw,
-        "metadata": {**metadata, "finalizers": finalizers},
+        "metadata": metadata,
         "status": {**(raw.get("status") or {}), "allocation": written},
     }

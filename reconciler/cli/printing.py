@@ -28,7 +28,7 @@ def print_report(report: Report, out: TextIO) -> None:
         console.width = UNBOUNDED
     if report.granted:
         console.print(_table(report.granted, SIMPLE_HEAD if console.is_terminal else None))
-    for line in (*refusals(report), *notes(report), _summary(report)):
+    for line in (*_aligned(report), *refusals(report), *notes(report), _summary(report)):
         console.print(Text(plain(line)), soft_wrap=True)
 
 
@@ -58,6 +58,13 @@ def _device(device: AllocatedDevice) -> str:
     consumed = ", ".join(f"{key}={amount}" for key, amount in device.consumed_capacity.items())
     admin = " admin access" if device.admin_access else ""
     return f"{device.id}{admin}{f' ({consumed})' if consumed else ''}"
+
+
+def _aligned(report: Report) -> Iterator[str]:
+    """How near to each other the devices are, where claims wished for that."""
+    for granted in report.granted:
+        for plan in granted.plans:
+            yield from (f"aligned: claim {plan.claim}: {tiers}" for _, tiers in plan.annotations)
 
 
 def refusals(report: Report) -> Iterator[str]:

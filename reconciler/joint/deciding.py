@@ -23,6 +23,8 @@ TIERS = "dra-reconciler.io/joint-allocation-tiers"
 """Annotation of a claim: the tier that each of its alignments got, in order"""
 
 _PART = re.compile(re.escape(MARK) + r"[0-9]+")
+_REPEATED = re.compile(r"\b(\S+ \S+?)(?:, \1)+\b")
+"""A request that is named once for each of its parts"""
 
 Nodes = Iterable[str] | None
 Levels = tuple[int, ...]
@@ -151,5 +153,6 @@ def _limited(claim: ResourceClaim, limits: Sequence[DeviceConstraint]) -> Resour
 
 
 def _whole_names(message: str) -> str:
-    """A message of the allocator, in names of requests that the claim has."""
-    return _PART.sub("", message)
+    """A message of the allocator, in names that the claim and its wishes have."""
+    whole = _PART.sub("", message).replace(f"{ANY_DOMAIN}/", "")
+    return _REPEATED.sub(r"\1", whole)
