@@ -1,23 +1,22 @@
 """Putting a fleet together from pools. What did not change is copied from the fleet before, in long runs."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 
-from kernels.index import invert
-from kernels.types import Codes, Rows
-from reconciler.cel.rows import Column
-from reconciler.cel.rows import Rows as CelRows
-from reconciler.inventory.block import COLUMNS, Block
-from reconciler.inventory.counters import DrawTable
+from kernels.index import Inverse, invert
+from kernels.types import Amounts, Codes, Rows
+from reconciler.inventory.block import COLUMNS, FLAGS
+from reconciler.inventory.counters import CounterSetColumns, DrawTable
 from reconciler.inventory.fleet import Fleet
 from reconciler.inventory.pool import Pool
 from reconciler.inventory.scopes import gather
+from reconciler.inventory.tables import Table, cel_rows, join, table_of
 from reconciler.inventory.tainting import taint
-from reconciler.inventory.vocabulary import Lexicon, Name
-from reconciler.inventory.words import Words
+from reconciler.inventory.vocabulary import Lexicon
 from reconciler.objects.meta import PoolID
 from reconciler.objects.taintrules import DeviceTaintRule
 
@@ -43,6 +42,10 @@ class Layout:
     """(pools + 1,)"""
     first_set: Rows
     """(pools + 1,)"""
+    index: Mapping[PoolID, int]
+    """pool -> position in `pools`"""
+    same_counters: bool
+    """Whether every counter set, and what every device draws, is as in the fleet before, in the same place"""
 
     def rows(self, run: Run) -> slice:
         """The run's rows in the new fleet."""
@@ -65,8 +68,13 @@ class Layout:
         return slice(int(first[run.before]), int(first[run.before + len(run.pools)]))
 
 
-def lay_out(pools: Mapping[PoolID, Pool], previous: Fleet | None) -> Layout:
-    """The pools in driver and pool order by bytes (POOL-14), and which of them can be copied."""
+def lay_out(pools: Mapping[PoolID, Pool], fresh: Collection[PoolID], previous: Fleet | None) -> Layout:
+    """The pools in driver and pool order by bytes (POOL-14), and which of them can be copied.
+
+    `fresh` are pools that were built, or went, since the fleet before.
+    """
+    if previous is not None and all(pool in pools and pool in previous.index for pool in fresh):
+        return _exchanged(pools, sorted(previous.index[pool] for pool in fresh), previous)
     ordered = tuple(pools[key] for key in sorted(pools, key=lambda p: (p.driver.encode(), p.pool.encode())))
     return Layout(
         previous=previous,
@@ -74,11 +82,36 @@ def lay_out(pools: Mapping[PoolID, Pool], previous: Fleet | None) -> Layout:
         runs=tuple(_runs(ordered, previous)),
         start=_ends([pool.size for pool in ordered]),
         first_set=_ends([len(pool.counters.sets) for pool in ordered]),
+        index={pool.id: at for at, pool in enumerate(ordered)},
+        same_counters=False,
     )
 
 
+def _exchanged(pools: Mapping[PoolID, Pool], places: Sequence[int], previous: Fleet) -> Layout:
+    """The layout of the fleet before, with other pools of the same names in some places."""
+    ordered = list(previous.pools)
+    runs: list[Run] = []
+    at = 0
+    for place in places:
+        if at < place:
+            runs.append(Run(at, previous.pools[at:place], at))
+        ordered[place] = pools[ordered[place].id]
+        runs.append(Run(place, (ordered[place],), -1))
+        at = place + 1
+    if at < len(ordered):
+        runs.append(Run(at, previous.pools[at:], at))
+    start, first_set = previous.start, previous.first_set
+    exchanged = [(previous.pools[place], ordered[place]) for place in places]
+    if any(old.size != new.size for old, new in exchanged):
+        start = _ends([pool.size for pool in ordered])
+    if any(len(old.counters.sets) != len(new.counters.sets) for old, new in exchanged):
+        first_set = _ends([len(pool.counters.sets) for pool in ordered])
+    same = all(old.counters is new.counters for old, new in exchanged)
+    return Layout(previous, tuple(ordered), tuple(runs), start, first_set, previous.index, same)
+
+
 def _ends(sizes: Sequence[int]) -> Rows:
-    return np.concatenate([[0], np.cumsum(sizes, dtype=np.intp)]).astype(np.intp)
+    return np.cumsum([0, *sizes], dtype=np.intp)
 
 
 def _runs(ordered: tuple[Pool, ...], previous: Fleet | None) -> Iterator[Run]:
@@ -103,69 +136,105 @@ def _position(pool: Pool, previous: Fleet | None) -> int:
 
 def assemble(layout: Layout, rules: Sequence[DeviceTaintRule], words: Lexicon, table: DrawTable) -> Fleet:
     """The columns of a layout. `rules` must be those of the fleet before, if there is one to copy from."""
-    columns = tuple(c for pool in layout.pools for c in pool.counters.sets)
-    matrix = table.matrix(max((len(c.counters) for c in columns), default=0))
-    totals = np.zeros((len(columns), matrix.shape[1]), dtype=np.int64)
-    for row, published in enumerate(columns):
-        totals[row, : len(published.totals)] = published.totals
-    codes = {name: _coded(layout, name) for name in COLUMNS}
-    shared = _joined(layout, lambda f: f.shared, lambda b: b.shared, np.bool_)
-    sets, draws = _draws(layout)
+    devices = join(list(_tables(layout)))
+    counters = _counters(layout, table)
     fleet = Fleet(
         words=words,
         pools=layout.pools,
         start=layout.start,
         first_set=layout.first_set,
-        pool_of=np.repeat(np.arange(len(layout.pools), dtype=np.int32), np.diff(layout.start)),
-        codes=codes,
-        cel=_cel_rows(layout, words, codes["driver"], shared),
-        anywhere=_joined(layout, lambda f: f.anywhere, lambda b: b.anywhere, np.bool_),
-        shared=shared,
-        binds=_joined(layout, lambda f: f.binds, lambda b: b.binds, np.bool_),
-        sets=sets,
-        draws=draws,
-        table=matrix,
-        totals=totals,
-        by_set=invert(sets, len(columns)),
-        set_group=_groups(layout.pools),
-        set_columns=columns,
-        exclusion=gather(layout.pools, layout.start, layout.first_set, sets),
-        index={pool.id: at for at, pool in enumerate(layout.pools)},
+        pool_of=_pool_of(layout),
+        devices=devices,
+        codes=dict(zip(COLUMNS, devices.codes, strict=False)),
+        cel=cel_rows(devices, words),
+        anywhere=devices.flags[FLAGS.index("anywhere")],
+        shared=devices.flags[FLAGS.index("shared")],
+        binds=devices.flags[FLAGS.index("binds")],
+        sets=counters.sets,
+        draws=counters.draws,
+        table=counters.table,
+        totals=counters.totals,
+        by_set=counters.by_set,
+        set_group=counters.set_group,
+        set_columns=counters.set_columns,
+        exclusion=gather(layout.pools, layout.start, layout.first_set, counters.sets),
+        index=layout.index,
     )
     fresh = [layout.rows(run) for run in layout.runs if run.before < 0]
     for rule in rules:
         taint(fleet, rule, fresh)
-    for array in (*codes.values(), fleet.anywhere, shared, fleet.binds, sets, draws, totals, fleet.pool_of):
+    columns = (*fleet.cel.attributes.values(), *fleet.cel.capacity.values())
+    views = [fleet.anywhere, fleet.shared, fleet.binds, fleet.cel.driver.codes, fleet.cel.shared]
+    views += [fleet.cel.unreadable, *(column.codes for column in columns), *fleet.codes.values()]
+    for array in (devices.codes, devices.flags, fleet.pool_of, counters.sets, counters.draws, *views):
         array.setflags(write=False)
+    counters.totals.setflags(write=False)
     return fleet
 
 
-def _coded(layout: Layout, name: str) -> Codes:
-    return _joined(layout, lambda fleet: fleet.codes[name], lambda block: block.codes[name], np.int32)
-
-
-def _joined(
-    layout: Layout,
-    of_fleet: Callable[[Fleet], np.ndarray[Any, Any]],
-    of_block: Callable[[Block], np.ndarray[Any, Any]],
-    dtype: type,
-) -> np.ndarray[Any, Any]:
-    """(D,) one column: cut from the fleet before, or taken from the blocks of fresh pools."""
-    pieces: list[np.ndarray[Any, Any]] = []
+def _tables(layout: Layout) -> Iterator[Table]:
+    """The devices in order: cut from the fleet before, or slice by slice of fresh pools."""
     for run in layout.runs:
         if run.before >= 0 and layout.previous is not None:
-            pieces.append(of_fleet(layout.previous)[layout.old_rows(run)])
+            yield layout.previous.devices.cut(layout.old_rows(run))
         else:
-            pieces += [of_block(block) for pool in run.pools for block in pool.blocks]
-    return np.concatenate(pieces) if pieces else np.zeros(0, dtype=dtype)
+            yield from (table_of(block) for pool in run.pools for block in pool.blocks)
 
 
-def _groups(pools: Sequence[Pool]) -> Codes:
-    numbers: dict[tuple[PoolID, int], int] = {}
-    codes = [
-        numbers.setdefault((p.id, c.id.generation), len(numbers)) for p in pools for c in p.counters.sets
-    ]
-    return np.array(codes, dtype=np.int32)
+def _pool_of(layout: Layout) -> Codes:
+    if layout.previous is not None and layout.start is layout.previous.start:
+        return layout.previous.pool_of
+    return np.repeat(np.arange(len(layout.pools), dtype=np.int32), np.diff(layout.start))
+
+
+class _Counters(NamedTuple):
+    """What `Fleet` says of counters, by the same names."""
+
+    sets: Codes
+    draws: Codes
+    table: Amounts
+    totals: Amounts
+    by_set: Inverse
+    set_group: Codes
+    set_columns: tuple[CounterSetColumns, ...]
+
+
+def _counters(layout: Layout, table: DrawTable) -> _Counters:
+    before = layout.previous
+    columns = _set_columns(layout)
+    matrix = table.matrix(max((len(c.counters) for c in columns), default=0))
+    if before is not None and layout.same_counters and matrix is before.table:
+        totals, by_set, groups = before.totals, before.by_set, before.set_group
+        return _Counters(before.sets, before.draws, matrix, totals, by_set, groups, columns)
+    totals = np.zeros((len(columns), matrix.shape[1]), dtype=np.int64)
+    groups = np.empty(len(columns), dtype=np.int32)
+    for run in layout.runs:
+        sets = layout.sets(run)
+        if run.before >= 0 and before is not None:
+            old = layout.old_sets(run)
+            totals[sets, : before.totals.shape[1]] = before.totals[old]
+            groups[sets] = before.set_group[old] + (sets.start - old.start)
+            continue
+        first: dict[int, int] = {}
+        for row, published in enumerate(run.pools[0].counters.sets, start=sets.start):
+            totals[row, : len(published.totals)] = published.totals
+            groups[row] = first.setdefault(published.id.generation, row)
+    sets_of, draws = _draws(layout)
+    return _Counters(sets_of, draws, matrix, totals, invert(sets_of, len(columns)), groups, columns)
+
+
+def _set_columns(layout: Layout) -> tuple[CounterSetColumns, ...]:
+    before = layout.previous
+    if before is not None and layout.same_counters:
+        return before.set_columns
+    return tuple(
+        chain.from_iterable(
+            before.set_columns[layout.old_sets(run)]
+            if run.before >= 0 and before is not None
+            else run.pools[0].counters.sets
+            for run in layout.runs
+        )
+    )
 
 
 def _draws(layout: Layout) -> tuple[Codes, Codes]:
@@ -174,6 +243,8 @@ def _draws(layout: Layout) -> tuple[Codes, Codes]:
     size = int(layout.start[-1])
     sets = np.full((size, width), -1, dtype=np.int32)
     draws = np.full((size, width), -1, dtype=np.int32)
+    if not width:
+        return sets, draws
     for run in layout.runs:
         rows, first_set = layout.rows(run), layout.sets(run).start
         if run.before >= 0 and layout.previous is not None:
@@ -185,45 +256,3 @@ def _draws(layout: Layout) -> tuple[Codes, Codes]:
         sets[rows, : local.shape[1]] = np.where(local >= 0, local + shift, -1)
         draws[rows, : drawn.shape[1]] = drawn
     return sets, draws
-
-
-def _cel_rows(layout: Layout, words: Lexicon, driver: Codes, shared: np.ndarray[Any, Any]) -> CelRows:
-    return CelRows(
-        size=len(driver),
-        driver=Column(driver, words.drivers.values),
-        attributes=_named(layout, lambda f: f.cel.attributes, lambda b: b.attributes, words.attribute),
-        capacity=_named(layout, lambda f: f.cel.capacity, lambda b: b.capacity, words.amount),
-        shared=shared,
-        unreadable=_joined(layout, lambda f: f.cel.unreadable, lambda b: b.unreadable, np.bool_),
-        version=object(),
-    )
-
-
-def _named(
-    layout: Layout,
-    of_fleet: Callable[[Fleet], Mapping[tuple[str, str], Column]],
-    of_block: Callable[[Block], Mapping[Name, Codes]],
-    words: Callable[[Name], Words[Any]],
-) -> dict[tuple[str, str], Column]:
-    size = int(layout.start[-1])
-    columns: dict[Name, Codes] = {}
-
-    def put(name: Name, rows: slice, codes: Codes) -> None:
-        if name not in columns:
-            columns[name] = np.full(size, -1, dtype=np.int32)
-        columns[name][rows] = codes
-
-    for run in layout.runs:
-        rows = layout.rows(run)
-        if run.before >= 0 and layout.previous is not None:
-            for (domain, id_), column in of_fleet(layout.previous).items():
-                put(Name(domain, id_), rows, column.codes[layout.old_rows(run)])
-            continue
-        row = rows.start
-        for block in run.pools[0].blocks:
-            for name, codes in of_block(block).items():
-                put(name, slice(row, row + len(block.names)), codes)
-            row += len(block.names)
-    for codes in columns.values():
-        codes.setflags(write=False)
-    return {name: Column(codes, words(name).values) for name, codes in columns.items()}

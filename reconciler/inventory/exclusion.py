@@ -16,11 +16,11 @@ import numpy as np
 from kernels.exclusion import ALL, packed
 from kernels.types import Bits, Codes, Mask
 from reconciler.cel.program import CelRefused, Selector, compile_selector
-from reconciler.cel.rows import Column
 from reconciler.cel.rows import Rows as CelRows
 from reconciler.inventory.block import Block
 from reconciler.inventory.counters import PoolCounters
-from reconciler.inventory.vocabulary import Lexicon, Name
+from reconciler.inventory.tables import cel_rows, join, table_of
+from reconciler.inventory.vocabulary import Lexicon
 from reconciler.objects.meta import DeviceID, PoolID
 from reconciler.objects.semantics import COMPATIBILITY_GROUPS, GroupMode, Semantics
 from reconciler.objects.slices import Device
@@ -67,9 +67,9 @@ def compile_exclusion(
     pool: PoolID, blocks: Sequence[Block], counters: PoolCounters, words: Lexicon, rules: Semantics
 ) -> PoolExclusion | None:
     """The columns of a pool whose slices are `blocks`; None if no device of it says anything."""
-    devices = [device for block in blocks for device in block.slice.spec.devices]
-    if not any(device.exclusive for device in devices):
+    if not any(block.exclusive for block in blocks):
         return None
+    devices = [device for block in blocks for device in block.slice.spec.devices]
     scopes, apart = _scopes(blocks, counters)
     groups = _groups(devices, scopes, counters)
     mode = rules.group_mode(pool.driver)
@@ -201,7 +201,7 @@ def _expressions(
             stating.setdefault(device.compatible_only_with.expression, []).append(row)
     if not stating:
         return [], ()
-    rows = _cel_rows(blocks, words)
+    rows = cel_rows(join([table_of(block) for block in blocks]), words)
     marks: list[Mark] = []
     problems: list[Problem] = []
     for expression, stated in stating.items():
@@ -236,33 +236,3 @@ def _failure(selector: Selector, rows: CelRows, failing: Mask, devices: Sequence
     more = int(np.count_nonzero(failing)) - 1
     others = f", and on {more} more" if more else ""
     return f"compatibleOnlyWith fails on {devices[first].name}{others}: {selector.explain(rows, first)}"
-
-
-def _cel_rows(blocks: Sequence[Block], words: Lexicon) -> CelRows:
-    """The devices of a pool as selectors see them."""
-    size = sum(len(block.names) for block in blocks)
-
-    def column(name: Name, codes: Sequence[Mapping[Name, Codes]]) -> Codes:
-        return np.concatenate(
-            [
-                of_block.get(name, np.full(len(block.names), -1, dtype=np.int32))
-                for block, of_block in zip(blocks, codes, strict=True)
-            ]
-        )
-
-    attributes, capacity = [b.attributes for b in blocks], [b.capacity for b in blocks]
-    return CelRows(
-        size=size,
-        driver=Column(np.concatenate([b.codes["driver"] for b in blocks]), words.drivers.values),
-        attributes={
-            name: Column(column(name, attributes), words.attribute(name).values)
-            for name in dict.fromkeys(chain.from_iterable(attributes))
-        },
-        capacity={
-            name: Column(column(name, capacity), words.amount(name).values)
-            for name in dict.fromkeys(chain.from_iterable(capacity))
-        },
-        shared=np.concatenate([b.shared for b in blocks]),
-        unreadable=np.concatenate([b.unreadable for b in blocks]),
-        version=object(),
-    )

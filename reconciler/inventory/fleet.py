@@ -13,6 +13,7 @@ from reconciler.cel.rows import Rows as CelRows
 from reconciler.inventory.counters import CounterSetColumns
 from reconciler.inventory.pool import Pool
 from reconciler.inventory.scopes import Exclusion
+from reconciler.inventory.tables import Table
 from reconciler.inventory.vocabulary import Lexicon
 from reconciler.objects.meta import DeviceID, PoolID
 
@@ -29,6 +30,8 @@ class Fleet:
     """(pools + 1,) first counter set of each pool"""
     pool_of: Codes
     """(D,) position in `pools`"""
+    devices: Table
+    """What the columns below are cut from"""
     codes: Mapping[str, Codes]
     """Column of block.COLUMNS -> (D,); `taints` includes what rules add"""
     cel: CelRows
@@ -49,7 +52,7 @@ class Fleet:
     by_set: Inverse
     """counter set -> devices that draw from it"""
     set_group: Codes
-    """(S,) sets of one pool and generation have the same number; they stand and fall together (CTR-6)"""
+    """(S,) the first set of the same pool and generation; they stand and fall together (CTR-6)"""
     set_columns: tuple[CounterSetColumns, ...]
     """what the S rows of `totals` mean"""
     exclusion: Exclusion | None

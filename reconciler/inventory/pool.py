@@ -1,6 +1,6 @@
 """A pool: its slices in order, and what of them a node can use. Source: section 4 of the rules."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -9,11 +9,15 @@ import numpy as np
 from kernels.types import Mask, Rows
 from reconciler.inventory.block import Block
 from reconciler.inventory.counters import DrawTable, PoolCounters, compile_counters
-from reconciler.inventory.exclusion import compile_exclusion
+from reconciler.inventory.encoding import Encoder, Names
+from reconciler.inventory.exclusion import PoolExclusion, compile_exclusion
 from reconciler.inventory.reach import Reach
-from reconciler.inventory.vocabulary import Lexicon
+from reconciler.inventory.recent import Recent
 from reconciler.objects.meta import PoolID
 from reconciler.objects.semantics import PARTITIONABLE_DEVICES, Semantics
+
+KEPT = 1 << 10
+"""Makes of machines that are remembered."""
 
 
 class Usable(Enum):
@@ -43,25 +47,34 @@ class PoolOnNode:
 class Pool:
     """All slices of one (driver, pool name), sorted by slice name (POOL-9). Immutable once built."""
 
+    __slots__ = ("_named", "blocks", "counters", "exclusion", "id", "offsets", "size")
+
     def __init__(
-        self, pool: PoolID, blocks: Iterable[Block], words: Lexicon, table: DrawTable, rules: Semantics
+        self,
+        pool: PoolID,
+        blocks: tuple[Block, ...],
+        named: Names,
+        offsets: Rows,
+        counters: PoolCounters,
+        exclusion: PoolExclusion | None,
     ) -> None:
         self.id = pool
-        self.blocks = tuple(sorted(blocks, key=lambda block: block.slice.metadata.name.encode()))
-        self.counters: PoolCounters = compile_counters(self.blocks, words, table)
-        self.exclusion = compile_exclusion(pool, self.blocks, self.counters, words, rules)
-        sizes = [len(block.names) for block in self.blocks]
-        self.offsets = np.concatenate([[0], np.cumsum(sizes, dtype=np.intp)]).astype(np.intp)
-        self.size = int(self.offsets[-1])
-        self.names = tuple(name for block in self.blocks for name in block.names)
-        self._rows_of: dict[str, tuple[int, ...]] = {}
-        for row, name in enumerate(self.names):
-            self._rows_of[name] = (*self._rows_of.get(name, ()), row)
-        self._has_twins = len(self._rows_of) < self.size
+        self.blocks = blocks
+        self.counters = counters
+        self.exclusion = exclusion
+        self.offsets = offsets
+        """(slices + 1,) first device of each slice"""
+        self.size = int(offsets[-1])
+        self._named = named
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of all devices."""
+        return self._named.all
 
     def rows_of(self, device: str) -> tuple[int, ...]:
         """Positions of the devices of that name: one, unless generations or mistakes overlap."""
-        return self._rows_of.get(device, ())
+        return self._named.rows_of(device)
 
     @property
     def nodes(self) -> frozenset[str] | None:
@@ -124,7 +137,7 @@ class Pool:
         return PoolOnNode(self.id, usable, problem, np.zeros(0, np.intp), np.zeros(0, np.bool_), waits=False)
 
     def _invalid(self, current: Sequence[int], generation: int, rules: Semantics) -> str:
-        if self._has_twins:
+        if self._named.has_twins:
             seen: set[str] = set()
             for at in current:
                 for name in self.blocks[at].names:
@@ -146,3 +159,39 @@ class Pool:
             here=np.concatenate(here) if len(here) > 1 else here[0],
             waits=any(self.blocks[at].waits for at in current),
         )
+
+
+class PoolBuilder:
+    """Builds pools. What pools of like machines have in common is worked out once, and is one object."""
+
+    def __init__(self, encoder: Encoder, rules: Semantics) -> None:
+        self.table = DrawTable()
+        self._encoder = encoder
+        self._rules = rules
+        self._counters: Recent[Hashable, PoolCounters] = Recent(KEPT)
+        self._offsets: Recent[tuple[int, ...], Rows] = Recent(KEPT)
+
+    def build(self, pool: PoolID, members: Iterable[Block]) -> Pool:
+        """The pool of some slices, given in any order."""
+        blocks = tuple(sorted(members, key=lambda block: block.slice.metadata.name.encode()))
+        named = blocks[0].named
+        if len(blocks) > 1:
+            named = self._encoder.names(tuple([name for block in blocks for name in block.names]))
+        counters = self._counters_of(blocks)
+        exclusion = compile_exclusion(pool, blocks, counters, self._encoder.words, self._rules)
+        sizes = tuple([len(block.names) for block in blocks])
+        offsets = self._offsets.get(sizes)
+        if offsets is None:
+            offsets = self._offsets.put(sizes, np.cumsum((0, *sizes), dtype=np.intp))
+        return Pool(pool, blocks, named, offsets, counters, exclusion)
+
+    def _counters_of(self, blocks: tuple[Block, ...]) -> PoolCounters:
+        alike = tuple([
+            (block.generation, block.published, block.drawn.shape, block.drawn.tobytes()) for block in blocks
+        ])  # fmt: skip
+        known = self._counters.get(alike)
+        if known is None:
+            known = compile_counters(blocks, self._encoder.words, self.table)
+            if not known.problems:  # they name slices
+                self._counters.put(alike, known)
+        return known

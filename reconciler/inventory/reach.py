@@ -44,7 +44,7 @@ class Reach:
         if not block.slice.spec.per_device_node_selection and block.slice.spec.node_name:
             return np.full(len(block.names), block.slice.spec.node_name == self.node.name)
         code = self._words.nodes.find(self.node.name)
-        return (block.codes["node"] == code) | block.anywhere | self._selected(block)
+        return (block.column("node") == code) | block.anywhere | self._selected(block)
 
     def concerns(self, block: Block, rules: Semantics) -> bool:
         """Whether a slice is relevant for the node (POOL-2, POOL-3)."""
@@ -65,7 +65,7 @@ class Reach:
 
     def _selected(self, block: Block) -> Mask:
         """(n,) devices whose selector matches the node. Raises Rejected if one cannot be read."""
-        codes = block.codes["selector"]
+        codes = block.column("selector")
         if self._index.unreadable:
             for code in codes[codes >= 0].tolist():
                 self._selected_by(code, block)

@@ -10,11 +10,11 @@ from types import MappingProxyType
 
 from reconciler.inventory.assembly import Layout, assemble, lay_out
 from reconciler.inventory.block import Block, build
-from reconciler.inventory.counters import DrawTable
+from reconciler.inventory.encoding import Encoder
 from reconciler.inventory.fleet import Fleet
 from reconciler.inventory.ledger import DeviceState, Holder, Ledger
 from reconciler.inventory.occupancy import Columns
-from reconciler.inventory.pool import Pool
+from reconciler.inventory.pool import Pool, PoolBuilder
 from reconciler.inventory.reach import NodeInfo
 from reconciler.inventory.snapshot import Snapshot, Topology
 from reconciler.inventory.vocabulary import Lexicon
@@ -63,8 +63,8 @@ class Store:
         self.rules = rules
         self.refused: dict[tuple[str, ObjectKey], str] = {}
         """Objects on the server that we cannot read, and why"""
-        self._words = Lexicon()
-        self._table = DrawTable()
+        self._encoder = Encoder(Lexicon(), rules)
+        self._builder = PoolBuilder(self._encoder, rules)
         self._blocks: dict[str, Block] = {}
         self._members: dict[PoolID, dict[str, Block]] = {}
         self._pools: dict[PoolID, Pool] = {}
@@ -263,7 +263,7 @@ class Store:
         if known is not None:
             self._stale_pools.add(known.slice.pool_id)
             self._members[known.slice.pool_id].pop(source.key.name)
-        block = build(source, self._words, self.rules)
+        block = build(source, self._encoder)
         self._blocks[source.key.name] = block
         self._members.setdefault(source.pool_id, {})[source.key.name] = block
         self._stale_pools.add(source.pool_id)
@@ -294,15 +294,14 @@ class Store:
         if self._fleet is not None and not self._stale_pools and rules == self._tainted_by:
             return self._fleet, None
         for pool in self._stale_pools:
-            self._pools.pop(pool, None)
             if self._members.get(pool):
-                members = self._members[pool].values()
-                self._pools[pool] = Pool(pool, members, self._words, self._table, self.rules)
+                self._pools[pool] = self._builder.build(pool, self._members[pool].values())
             else:
                 self._members.pop(pool, None)
+                self._pools.pop(pool, None)
+        layout = lay_out(self._pools, self._stale_pools, self._fleet if rules == self._tainted_by else None)
         self._stale_pools.clear()
-        layout = lay_out(self._pools, self._fleet if rules == self._tainted_by else None)
-        self._fleet = assemble(layout, rules, self._words, self._table)
+        self._fleet = assemble(layout, rules, self._encoder.words, self._builder.table)
         self._tainted_by = rules
         return self._fleet, layout
 

@@ -13,6 +13,9 @@ from reconciler.objects.slices import CapacityPolicy, DeviceAttribute, DeviceTai
 Scalar = int | bool | str | Semver
 Value = Scalar | tuple[Scalar, ...]
 
+Amounts = tuple[tuple[str, int], ...]
+"""Counter and billionths, sorted"""
+
 
 class Name(NamedTuple):
     """An attribute or capacity key with its domain (V-6)."""
@@ -51,7 +54,8 @@ class Lexicon:
         self.bindings: Words[Binding] = Words()
         self.operations: Words[tuple[str, ...]] = Words()
         self.sets: Words[str] = Words()
-        self.draws: Words[tuple[tuple[str, int], ...]] = Words()
+        self.draws: Words[Amounts] = Words()
+        self.published: Words[tuple[tuple[str, Amounts], ...]] = Words()
 
     def attribute(self, name: Name) -> Words[Value]:
         """The values of one attribute; their keys are `(type, value)`."""

@@ -103,13 +103,6 @@ class Device:
     compatible_only_with: CompatibleOnlyWith | None = None
     """Not part of the API, which drops it; also read from an annotation of the slice"""
 
-    @property
-    def exclusive(self) -> bool:
-        """Whether it says beside which devices it can be held."""
-        return self.compatible_only_with is not None or any(
-            draw.compatibility_groups for draw in self.consumes_counters
-        )
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, config=LEAN)
 class ResourcePool:
