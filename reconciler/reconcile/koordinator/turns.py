@@ -33,6 +33,14 @@ HELD = "HoldsDevices"
 OURS = frozenset(TYPE_OF)
 
 
+class Unanswered(NamedTuple):
+    """A write, and what there is to tell once it is known to be applied."""
+
+    grant: Grant
+    began: float
+    name: str
+
+
 class Where(NamedTuple):
     """Nodes on which a pod may run."""
 
@@ -68,6 +76,7 @@ class Turns:
         self._waiting: dict[Hashable, dict[Unit, Demand]] = {}
         """Kind of demand -> who waits with it."""
         self._shapes: dict[Unit, Hashable] = {}
+        self._unanswered: dict[Unit, Unanswered] = {}
         self._room = 0
 
     def take(self, change: Change) -> None:
@@ -83,6 +92,7 @@ class Turns:
         """
         pod, demand = self._picture.pod(unit.key), self._picture.demand(unit.key)
         if pod is None or demand is None or not pod.gated or not is_live(pod):
+            self._told_late(unit, pod)
             self._leave(unit)
             # The other picture may be behind, where the gate is still there.
             served = pod is not None and ALLOCATED in pod.metadata.annotations
@@ -104,7 +114,7 @@ class Turns:
         lost = self._picture.assumed(pod.key)
         if lost is not None:
             if await self._settler.resolve(lost):
-                self._equipped(unit, lost, began, "")
+                self._equipped(unit, self._unanswered.get(unit) or Unanswered(lost, began, ""))
             else:
                 self._intake.put(unit)  # what was read is news: begin again from there
             return
@@ -122,11 +132,12 @@ class Turns:
             # How often it was told no says nothing about how its write will fare.
             self._intake.queue.forget(unit)
         self._leave(unit)
+        self._unanswered[unit] = Unanswered(answer, began, name)
         try:
             await self._settler.settle(answer)
         finally:
             self._wake()
-        self._equipped(unit, answer, began, name)
+        self._equipped(unit, self._unanswered[unit])
 
     async def _decide(self, pod: Pod, demand: Demand) -> Grant | Refusal | None:
         """Devices, assumed at once, or why there are none; None if the pod changed meanwhile."""
@@ -164,7 +175,17 @@ class Turns:
         """Resources that a node need not offer itself: its Device object says what there is of ours."""
         return backed(world.classes, pod) | OURS
 
-    def _equipped(self, unit: Unit, grant: Grant, began: float, name: str) -> None:
+    def _told_late(self, unit: Unit, pod: Pod | None) -> None:
+        """The watch may have told first of a write that was not answered."""
+        found = self._unanswered.pop(unit, None)
+        if found is None or pod is None or pod.metadata.uid != found.grant.pod.metadata.uid:
+            return
+        if pod.metadata.annotations.get(ALLOCATED) == found.grant.text:
+            self._equipped(unit, found)
+
+    def _equipped(self, unit: Unit, found: Unanswered) -> None:
+        grant, began, name = found
+        self._unanswered.pop(unit, None)
         self._leave(unit)
         self._intake.queue.forget(unit)
         devices = tuple(

@@ -23,42 +23,45 @@ class Settler:
     async def settle(self, grant: Grant) -> None:
         """Write a grant that is assumed already.
 
-        Conflict, Retry, Rejected, Gone: the devices are free again, unless the pod turns out to hold
-        them. Undecided or cancelled: the grant stays assumed.
+        Conflict, Retry, Rejected, Gone: the devices are free again. Undecided or cancelled, also where
+        the pod could not be read after a refusal: the grant stays assumed.
         """
         try:
-            written = await self._writer.patch(grant.pod, steps(grant))
+            await self._send(grant)
         except Undecided:
             raise
-        except Conflict:
-            # What was refused may follow an earlier try without an answer: look before they are free.
+        except (Conflict, Rejected) as exc:
             found = await self._look(grant.pod.key)
             self._picture.forget(grant)
-            if not _has(found, grant):
-                raise
-            return
-        except (Retry, Rejected, Gone):
+            if isinstance(exc, Rejected) and found is not None and _version(found) != _version(grant.pod):
+                # The steps did not fit what the pod has become: refused for another reason than its version.
+                raise Conflict(str(exc)) from exc
+            raise
+        except (Retry, Gone):
             self._picture.forget(grant)
             raise
-        self._picture.observe(written)
-        # Still assumed: the server kept the pod without the annotation. Nobody would count it again.
-        self._picture.forget(grant)
 
     async def resolve(self, grant: Grant) -> bool:
         """Find out what became of a write without an answer. Whether the pod has what was decided.
 
         A write that is still on its way can hit only the version it was decided from. While the pod
         has that version the same is written again, so that it does not matter which of the two arrives.
+        Whatever is raised, the grant stays assumed: the first of the two may be through by then.
         """
         found = await self._look(grant.pod.key)
-        if self._picture.assumed(grant.pod.key) is not grant:
-            return _has(found, grant)
-        same = found is not None and found.metadata.uid == grant.pod.metadata.uid
-        if same and found is not None and _version(found) == _version(grant.pod):
-            await self.settle(grant)
-            return True
+        if found is None or found.metadata.uid != grant.pod.metadata.uid:
+            self._picture.forget(grant)
+            return False
+        if _version(found) != _version(grant.pod):
+            self._picture.forget(grant)  # unless it was written, and is counted as what it is
+            return found.metadata.annotations.get(ALLOCATED) == grant.text
+        await self._send(grant)
+        return True
+
+    async def _send(self, grant: Grant) -> None:
+        self._picture.observe(await self._writer.patch(grant.pod, steps(grant)))
+        # Still assumed: the server kept the pod without the annotation. Nobody would count it again.
         self._picture.forget(grant)
-        return False
 
     async def _look(self, key: ObjectKey) -> Pod | None:
         pod = await self._writer.read(key)
@@ -86,15 +89,6 @@ def _gate(pod: Pod) -> list[Operation]:
 
 def _escaped(key: str) -> str:
     return key.replace("~", "~0").replace("/", "~1")
-
-
-def _has(found: Pod | None, grant: Grant) -> bool:
-    """Whether a pod holds what was decided for it."""
-    return (
-        found is not None
-        and found.metadata.uid == grant.pod.metadata.uid
-        and found.metadata.annotations.get(ALLOCATED) == grant.text
-    )
 
 
 def _version(pod: Pod) -> str:
