@@ -3,13 +3,17 @@
 import asyncio
 import heapq
 from asyncio.events import TimerHandle
+from collections.abc import Callable
+from concurrent.futures import Executor
+from typing import Any
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
     """An hour of back-off takes no time and ends at the exact second. Not for real sockets.
 
     When every task waits and no timer is left, nothing can ever happen again: the loop raises
-    instead of hanging. Work handed to threads is waited for in real time.
+    instead of hanging. Work handed to threads is waited for in real time; that for an executor of
+    its own is done in place and at once, so that the same run can be had again.
     """
 
     _now = 0.0
@@ -22,6 +26,19 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         """Seconds since the loop was made."""
         return self._now
+
+    def run_in_executor(  # type: ignore[override]
+        self, executor: Executor | None, func: Callable[..., Any], *args: Any
+    ) -> asyncio.Future[Any]:
+        """See the base class."""
+        if executor is None:
+            return super().run_in_executor(executor, func, *args)
+        future = self.create_future()
+        try:
+            future.set_result(func(*args))
+        except Exception as exc:
+            future.set_exception(exc)
+        return future
 
     def _run_once(self) -> None:
         while self._scheduled and self._scheduled[0].cancelled():
