@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from random import random
 
@@ -27,6 +28,7 @@ from reconciler.koordinator.reading import read_device
 from reconciler.koordinator.rules import Rules
 from reconciler.koordinator.rules import Semantics as DeviceSemantics
 from reconciler.legacy.reading import read
+from reconciler.notices import Notices
 from reconciler.objects.semantics import Semantics, with_gates
 from reconciler.observation import Observation
 from reconciler.observe.port import StatusPort
@@ -75,7 +77,8 @@ async def run(
     )
     seen.discovered(served, off)
     names = Numbering(random)
-    announce = _announcing(names, seen.tell, *([tell] if tell is not None else []))
+    hearing = [seen.tell, *([tell] if tell is not None else [])]
+    announce = _announcing(names, hearing)
     kinds = (resource.kind for resource in served)
     intake = Intake(Store(rules(settings, lacking=off)), queue, kinds, announce)
     writer = Writer(client, served, now=lambda: datetime.now(UTC))
@@ -103,6 +106,7 @@ async def run(
             pending=reconciler.pending,
         )
         sink, decoders = reconciler.devices.take, {"Device": read_device}
+    notices = Notices(client, served, intake.store, step=reconciler.next, clock=loop.time)
     seen.running(intake, reconciler, writer.dropped)
     try:
         async with asyncio.timeout(None) as deadline, asyncio.TaskGroup() as working:
@@ -119,6 +123,9 @@ async def run(
                 if port is not None:  # else nobody asks, and a simulated day would be full of beats
                     sources.append(watching.create_task(seen.heart.run(), name="heartbeat"))
                 sources += started(watching, sidelines(settings, client, intake, announce))
+                if settings.events:
+                    hearing.append(notices.hear)
+                    sources.append(watching.create_task(notices.run(), name="notices"))
                 seen.watching(list(sources))
                 sources.append(watching.create_task(_spare_the_collector(intake), name="spare the collector"))
                 log.info("reconciling", kinds=[resource.kind for resource in served])
@@ -174,7 +181,7 @@ def rules(settings: Settings, *, lacking: frozenset[str] = frozenset()) -> Seman
     return Semantics(settings.semantics, gates, frozenset(settings.group_modes.items()))
 
 
-def _announcing(names: Numbering, *tells: Tell) -> Tell:
+def _announcing(names: Numbering, tells: Sequence[Tell]) -> Tell:
     def announce(decision: Decision) -> None:
         decision = names.named(decision)
         write_down(decision)

@@ -107,6 +107,10 @@ class Settings(BaseSettings):
     backoff_cap_seconds: float = Field(default=60.0, gt=0)
     """Longest such pause. Units that wait for devices are woken by changes; asking again is only a net."""
 
+    events: bool = True
+    """Write an Event on claims and pods that wait, with what they lack. At most ten a second, beside the
+    work; off saves the server those writes."""
+
     drain_seconds: float = Field(default=25.0, ge=0)
     """How long begun writes may take after SIGTERM. Below the 30 s that Kubernetes gives a pod to end."""
 

@@ -16,7 +16,7 @@ from reconciler.explain.misses import near_misses
 from reconciler.explain.places import Places
 from reconciler.explain.reasons import remedy
 from reconciler.explain.sets import smallest_sets
-from reconciler.explain.whatif import Named, WhatIf
+from reconciler.explain.whatif import EFFORT, Named, WhatIf
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.objects.claims import ResourceClaim
 from reconciler.objects.plan import Granted, Reason, Unsatisfied
@@ -32,12 +32,13 @@ def explain(
     nodes: Collection[str] | None = None,
     answer: Granted | Unsatisfied | None = None,
     steps: int = STEPS,
+    effort: int = EFFORT,
 ) -> Explanation:
     """Why claims that are decided together can or cannot be allocated on one of `nodes`; None is all nodes.
 
-    `answer` is what the allocator said to the same question; it is asked if that is not given. Costs
-    some passes over the fleet and up to a few dozen bounded searches, so it is not for the path of a
-    decision.
+    `answer` is what the allocator said to the same question; it is asked, with `steps`, if that is not
+    given. Costs some passes over the fleet, and up to a few dozen searches in which `effort` devices are
+    tried in all, so it is not for the path of a decision.
     """
     if answer is None:
         answer = allocate(claims, world, nodes=nodes, steps=steps)
@@ -65,7 +66,7 @@ def explain(
     nearest = tuple(replace(miss, together=errors.get(miss.node, "")) for miss in nearest)
     if answer.reason.is_error or not all(_possible(of_slot) for of_slot in sieves):
         return replace(told, nearest=tuple(miss for miss in nearest if miss.lacks or miss.together))
-    what_if = WhatIf(claims, world, nodes)
+    what_if = WhatIf(claims, world, nodes, effort)
     conflict = what_if.conflict() if answer.reason is not Reason.GAVE_UP else ()
     return replace(
         told,

@@ -13,7 +13,9 @@ MOST_CONSTRAINTS = 8
 MOST_REQUESTS = 32
 """Claims with more are not taken apart: each part is another search."""
 STEPS = 2_000
-"""Devices tried in one search."""
+"""Devices tried on one node in one search."""
+EFFORT = 50_000
+"""Devices tried in all searches of an explanation that somebody waits for."""
 
 Named = tuple[ObjectKey, str]
 
@@ -22,11 +24,17 @@ class WhatIf:
     """Variations of claims that were refused, asked of the same picture."""
 
     def __init__(
-        self, claims: Sequence[ResourceClaim], world: Snapshot, nodes: Collection[str] | None
+        self,
+        claims: Sequence[ResourceClaim],
+        world: Snapshot,
+        nodes: Collection[str] | None,
+        effort: int = EFFORT,
     ) -> None:
+        """`effort` bounds the devices tried in all. What is asked beyond it has no answer."""
         self._claims = claims
         self._world = world
         self._nodes = nodes
+        self._left = effort
 
     def guilty(self) -> Iterator[str]:
         """Attributes whose constraint alone stands in the way."""
@@ -81,7 +89,10 @@ class WhatIf:
 
     def _fits(self, claims: Sequence[ResourceClaim], nodes: Collection[str] | None) -> bool | None:
         """None if the search gave up, of which nothing follows."""
-        answer = allocate(claims, self._world, nodes=nodes, steps=STEPS)
+        if self._left <= 0:
+            return None
+        answer = allocate(claims, self._world, nodes=nodes, steps=min(STEPS, self._left))
+        self._left -= answer.steps + 1
         if isinstance(answer, Granted):
             return True
         return None if answer.reason is Reason.GAVE_UP else False

@@ -21,7 +21,7 @@ from reconciler.reconcile.koordinator.turns import Turns
 from reconciler.reconcile.ownership import Ownership, classes_of
 from reconciler.reconcile.pending import Pending
 from reconciler.reconcile.settling import Settler
-from reconciler.reconcile.steps import Blocked, Decide, Free, Nothing, Planner, Ungate, is_made_for
+from reconciler.reconcile.steps import Blocked, Decide, Free, Nothing, Planner, Step, Ungate, is_made_for
 from reconciler.reconcile.units import Kind, Unit, claims_of
 from reconciler.reconcile.waiting import Wants
 
@@ -140,6 +140,10 @@ class Reconciler:
                 await self._writer.ungate(pod)
                 self._tell(Ungated(pod.key))
                 self._done(unit)
+
+    def next(self, unit: Unit) -> Step:
+        """What a unit needs as things are now, for whoever looks on."""
+        return self._planner.next(unit)
 
     async def _decide(self, unit: Unit, asked: Decide) -> None:
         """No await between an answer and its assumption: the next decision must see this one."""

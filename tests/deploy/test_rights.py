@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from reconciler.cluster.transport import Query, Response, Transport
+from reconciler.embedded.builtin import DEVICE_CLASS
 from reconciler.errors import Undecided
 from reconciler.reconcile.decisions import Allocated, Freed, Ungated
 from tests.deploy.test_manifests import of_kind
@@ -50,7 +51,7 @@ class Recording:
         self.seen.add(("get" if verb == "list" and match["name"] else verb, resource))
 
     async def request(self, method: str, path: str, *, query: Query = (), **rest: Any) -> Response:
-        self.note({"GET": "list"}.get(method, method.lower()), path)
+        self.note({"GET": "list", "POST": "create"}.get(method, method.lower()), path)
         return await self.behind.request(method, path, query=query, **rest)
 
     def stream(
@@ -72,12 +73,18 @@ async def test_the_role_grants_what_was_asked_for_and_nothing_else():
     cluster = Cluster([device_class(), node("a"), devices("a", "d0", "d1")])
     cluster.load(claim("alone", 1), claim("shared", 1, managed=False), pod("p", "shared"))
     cluster.load(machine("a", gpu(0)), wants("equipped", {"nvidia.com/gpu": 1}))
-    flags = {"backoff_base_seconds": 0.01, "koordinator": True}
+    flags: dict[str, Any] = {"backoff_base_seconds": 0.01, "koordinator": True}
     async with reconciling(cluster, prepare=record, **flags) as running:
         await running.heard(Ungated, 2)
         await cluster.until(lambda: cluster.devices("alone") and cluster.devices("shared"))
         cluster.delete("alone")
         await running.heard(Freed)
+        cluster.load(claim("waits", 1, device_class="none"))
+        await cluster.until(lambda: cluster.events("waits"))
+        cluster.load(device_class("none", "nobody.example.com"))
+        await cluster.until(lambda: len(cluster.events("waits")) > 1)
+        cluster.api.delete(DEVICE_CLASS, "", "none")
+        await cluster.until(lambda: any("series" in event for event in cluster.events("waits")))
     granted = {
         (verb, resource)
         for rule in of_kind("ClusterRole")["rules"]

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from reconciler import app
 from reconciler.cluster.http import connect
 from reconciler.embedded import ApiServer, serve
-from reconciler.embedded.builtin import CLAIM, POD
+from reconciler.embedded.builtin import CLAIM, EVENT_KIND, POD
 from reconciler.embedded.controllers import run_controllers
 from reconciler.reconcile.decisions import Decision, Waits
 from reconciler.settings import Settings
@@ -42,6 +42,12 @@ class Cluster:
         record = self.api.store[POD].get(f"default/{name}")
         return record.object if record else None
 
+    def events(self, name: str) -> list[Any]:
+        """The Events about an object, oldest first, as core/v1 spells them."""
+        found = [record.object for record in self.api.store[EVENT_KIND].scan("")]
+        about = [event for event in found if event["involvedObject"]["name"] == name]
+        return sorted(about, key=lambda event: event["eventTime"])
+
     def devices(self, name: str) -> list[str]:
         """The devices a claim holds, as `pool/device`."""
         allocation = (self.claim(name) or {}).get("status", {}).get("allocation", {})
@@ -67,8 +73,8 @@ class Cluster:
         self.api.delete(CLAIM, "default", name)
 
     async def until(self, true: Callable[[], object]) -> None:
-        """Wait until a condition on claims and pods holds."""
-        shelves = [self.api.store[kind] for kind in (CLAIM, POD)]
+        """Wait until a condition on claims, pods and Events holds."""
+        shelves = [self.api.store[kind] for kind in (CLAIM, POD, EVENT_KIND)]
         async with asyncio.timeout(PATIENCE):
             while not true():
                 waits = [asyncio.ensure_future(shelf.wait(shelf.end)) for shelf in shelves]

@@ -1,0 +1,22 @@
+"""Writes Events, events.k8s.io/v1."""
+
+from reconciler.cluster.client import Client, Raw
+from reconciler.cluster.kinds import Resource
+from reconciler.objects.meta import ObjectKey
+
+EVENT = Resource("Event", "events.k8s.io", "v1", "events", namespaced=True)
+
+
+class EventWriter:
+    """Makes Events and counts repetitions. Raises the errors of `Client`."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def create(self, event: Raw) -> None:
+        """Write a new Event."""
+        await self._client.create(EVENT, event)
+
+    async def repeat(self, key: ObjectKey, series: Raw) -> None:
+        """Count another occurrence of an Event. Raises Gone when the server has forgotten it."""
+        await self._client.patch(EVENT, key, {"series": series})

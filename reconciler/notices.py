@@ -1,0 +1,73 @@
+"""Ties refusals to their explanations and to the Events on claims and pods."""
+
+import asyncio
+import socket
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+
+from reconciler.cluster.client import Client
+from reconciler.cluster.events import EventWriter
+from reconciler.cluster.kinds import Served
+from reconciler.explain import Explanation
+from reconciler.explain.reasons import remedy
+from reconciler.inventory.store import Store
+from reconciler.objects.meta import ApiObject
+from reconciler.observe.events import Events, Notice, Regarding
+from reconciler.reconcile.decisions import Decision, Waits
+from reconciler.reconcile.explaining import Explainer
+from reconciler.reconcile.steps import Step
+from reconciler.reconcile.units import Unit
+
+
+class Notices:
+    """Hears decisions; explains refusals and writes Events about them, beside the work."""
+
+    def __init__(
+        self,
+        client: Client,
+        served: Served,
+        store: Store,
+        *,
+        step: Callable[[Unit], Step],
+        clock: Callable[[], float],
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        """`step` says what a unit needs; `clock` counts seconds, `now` gives the time with its zone."""
+        self._store = store
+        self._served = served
+        self.events = Events(EventWriter(client), instance=socket.gethostname(), clock=clock, now=now)
+        self._explainer = Explainer(store, step, clock=clock, explained=self._explained)
+
+    def hear(self, decision: Decision) -> None:
+        """Take in a decision; only refusals are of interest."""
+        self._explainer.hear(decision)
+
+    async def run(self) -> None:
+        """Explain and write until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._explainer.run(), name="explain refusals")
+            group.create_task(self.events.run(), name="write events")
+
+    def _explained(self, waits: Waits, explanation: Explanation | None) -> None:
+        self.events.tell(self._notices(waits, note(waits, explanation)))
+
+    def _notices(self, waits: Waits, text: str) -> Iterator[Notice]:
+        concerned: list[tuple[str, ApiObject | None]] = [
+            ("ResourceClaim", self._store.claims.get(key)) for key in waits.claims
+        ]
+        if waits.pod is not None:
+            concerned.append(("Pod", self._store.pods.get(waits.pod)))
+        for kind, thing in concerned:
+            if thing is not None:
+                version = self._served[kind].api_version
+                regarding = Regarding(version, kind, thing.key, thing.metadata.uid)
+                yield Notice(regarding, waits.reason, text, waits.decision_id)
+
+
+def note(waits: Waits, explanation: Explanation | None) -> str:
+    """What an Event says: the nearest miss before the counts, since long notes are cut."""
+    parts = [waits.message]
+    if explanation is not None:
+        parts.append(explanation.short())
+    parts.append(remedy(waits.reason))
+    return ". ".join(part.rstrip(".") for part in parts if part) + "."

@@ -1,0 +1,91 @@
+"""Explains why units wait: beside the work, in a bounded part of the time."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+
+import structlog
+
+from reconciler.explain import Explanation, explain
+from reconciler.inventory.store import Store
+from reconciler.reconcile.decisions import Decision, Waits
+from reconciler.reconcile.steps import Decide, Step
+from reconciler.reconcile.units import Kind, Unit
+
+log = structlog.get_logger()
+
+SHARE = 0.05
+"""Part of the time that goes into explaining, at most. A whole fleet takes some milliseconds each."""
+BACKLOG = 64
+"""Refusals that wait for their explanation. What comes on top is passed on without one."""
+STEPS = 200
+"""Devices tried in one search, and ten times as many in all: what holds the loop holds it briefly."""
+
+Explained = Callable[[Waits, Explanation | None], None]
+
+
+class Explainer:
+    """Hears decisions; passes on each refusal once, in order, with its explanation where there is time."""
+
+    def __init__(
+        self,
+        store: Store,
+        step: Callable[[Unit], Step],
+        *,
+        clock: Callable[[], float],
+        explained: Explained,
+    ) -> None:
+        """`step` says what a unit needs now; `clock` counts seconds; `explained` hears every refusal."""
+        self._store = store
+        self._step = step
+        self._clock = clock
+        self._explained = explained
+        self._due: asyncio.Queue[Waits] = asyncio.Queue(BACKLOG)
+
+    def hear(self, decision: Decision) -> None:
+        """Take in a decision. Costs next to nothing: who decides goes on at once."""
+        if not isinstance(decision, Waits):
+            return
+        try:
+            self._due.put_nowait(decision)
+        except asyncio.QueueFull:
+            self._explained(decision, None)
+
+    async def run(self) -> None:
+        """Explain until cancelled."""
+        while True:
+            waits = await self._due.get()
+            began = self._clock()
+            explanation = self._explain(waits)
+            spent = self._clock() - began
+            self._explained(waits, explanation)
+            await asyncio.sleep(spent / SHARE - spent)
+
+    def _explain(self, waits: Waits) -> Explanation | None:
+        """None where no device is in question, or no longer: the picture has gone on since."""
+        if waits.pod is None and not waits.claims:
+            return None
+        unit = Unit(Kind.POD, waits.pod) if waits.pod is not None else Unit(Kind.CLAIM, waits.claims[0])
+        try:
+            asked = self._step(unit)
+            if not isinstance(asked, Decide):
+                return None
+            world = self._store.snapshot()
+            nodes = None if asked.nodes is None else frozenset(asked.nodes)
+            found = explain(asked.claims, world, nodes=nodes, steps=STEPS, effort=10 * STEPS)
+        except Exception:
+            # A note that cannot be written must not stop those who decide.
+            log.exception("refusal not explained", unit=str(unit), decision_id=waits.decision_id)
+            return None
+        if found.allocatable:
+            return None
+        found = replace(found, reason=waits.reason, message=waits.message)
+        log.info(
+            "claim explained",
+            claims=[str(claim) for claim in waits.claims],
+            reason=waits.reason,
+            why=found.short(),
+            remedy=found.remedy,
+            decision_id=waits.decision_id,
+        )
+        return found
