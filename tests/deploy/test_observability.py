@@ -133,6 +133,14 @@ def test_reasons_in_queries_are_those_that_are_told():
             assert set(reasons.split("|")) <= {str(reason) for reason in Reason} | own
 
 
+def test_whatever_somebody_has_to_mend_is_alerted_about():
+    """Whoever adds a reason of that sort says here or there what becomes of it."""
+    (alert,) = [alert for alert in alerts() if alert["alert"] == "DRAReconcilerClaimsBroken"]
+    (reasons,) = re.findall(r'reason=~"([^"]+)"', alert["expr"])
+    passing = {Reason.INCOMPLETE_POOL, Reason.CONSTRAINT_VIOLATED}
+    assert {reason for reason in Reason if reason.is_error} - passing <= set(reasons.split("|"))
+
+
 def test_panels_do_not_overlap_and_have_titles():
     cells: set[tuple[int, int]] = set()
     for panel in dashboard()["panels"]:

@@ -309,7 +309,7 @@ async def test_made_up_tokens_are_no_load_on_the_server():
     [
         b"{}",
         b'{"status": null}',
-        b'{"status": {"authenticated": "yes"}}',
+        b'{"status": {"authenticated": "yes", "allowed": true, "user": {"username": "u"}}}',
         b"[]",
         b'{"status": {"authenticated": true}}',
     ],
