@@ -125,7 +125,7 @@ def decide(
         run.make_claims(pod)
     alone = [entry for key, entry in run.claims.items() if key not in run.used]
     turns: list[Entry] = [*bundle.entries.get("Pod", {}).values(), *alone]
-    for entry in sorted(turns, key=_turn):
+    for entry in sorted(turns, key=turn):
         if isinstance(entry.object, Pod):
             if is_live(entry.object) and only(entry.object.key, run.needs(entry.object)):
                 run.decide_pod(entry.object)
@@ -134,7 +134,8 @@ def decide(
     return run.report()
 
 
-def _turn(entry: Entry) -> tuple[int, str, int]:
+def turn(entry: Entry) -> tuple[int, str, int]:
+    """Where a pod or claim stands: by priority, age and place in the input."""
     urgency = -(entry.object.spec.priority or 0) if isinstance(entry.object, Pod) else 0
     # "~" sorts behind every digit: what has no creation time yet is younger than what has one.
     return urgency, entry.object.metadata.creation_timestamp or "~", entry.number

@@ -41,7 +41,9 @@ MAY_IMPORT = {
         "kernels", "reconciler.cluster", "reconciler.inventory", "reconciler.settings",
         "reconciler.reconcile.decisions", *OBJECTS,
     },
-    "reconciler.manifests": {"yaml", "pydantic", "reconciler.legacy", *OBJECTS},
+    "reconciler.manifests": {
+        "yaml", "pydantic", "reconciler.koordinator.reading", "reconciler.legacy", *OBJECTS,
+    },
     "reconciler.convert": {"reconciler.legacy", *OBJECTS},
     "reconciler.doctor": {
         "numpy", "pydantic", "kernels", "reconciler.cel", "reconciler.embedded", "reconciler.inventory",

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 import click
 
+from reconciler.cli.devices import decide_devices, lines, print_devices, written
 from reconciler.cli.inputs import (
     files_option,
     gates_option,
@@ -15,6 +16,7 @@ from reconciler.cli.inputs import (
 )
 from reconciler.cli.plain import plain
 from reconciler.cli.printing import claims_json, claims_yaml, notes, print_report, refusals
+from reconciler.koordinator.rules import Semantics as DeviceSemantics
 from reconciler.manifests.bundle import read_bundle
 from reconciler.objects.semantics import Release, Semantics, with_group_modes
 from reconciler.offline import STEPS, decide
@@ -42,6 +44,13 @@ BAD_INPUT = 1
     show_default=True,
     help="The Kubernetes release whose rules apply where releases differ.",
 )
+@click.option(
+    "--koordinator-semantics",
+    type=click.Choice(["proposal", "upstream"]),
+    default="proposal",
+    show_default=True,
+    help="Koordinator's proposals or its release, where they differ.",
+)
 @gates_option()
 @group_mode_option()
 @click.option(
@@ -59,6 +68,7 @@ def allocate(
     gates: frozenset[str],
     group_modes: tuple[str, ...],
     steps: int,
+    koordinator_semantics: str,
 ) -> None:
     """Allocate the claims of manifests, without a cluster.
 
@@ -70,24 +80,35 @@ def allocate(
     Nodes that no Node object describes are taken from the slices' `nodeName`. For selectors that match none
     of them, one more node is assumed, with labels for as many as possible.
 
-    Exits with 0 if every claim is allocated, 3 if some are not, 1 if some of the input was refused (the rest
-    is done all the same), 2 for wrong usage.
+    Where there are Koordinator's Device objects, pods that request their devices get them, too: the table
+    shows the annotation that records them, yaml and json the pods. Pods that have it hold what it says.
+
+    Exits with 0 if every claim is allocated and every pod served, 3 if some are not, 1 if some of the input
+    was refused (the rest is done all the same), 2 for wrong usage.
     """
     if not files and not more:
         raise click.UsageError("Nothing to read: name manifests with -f FILE, -f DIR or -f -.")
     bundle = read_bundle((*files, *more), sys.stdin.buffer)
     report = decide(bundle, Semantics(release, gates, with_group_modes(group_modes)), steps=steps)
+    devices = decide_devices(bundle, DeviceSemantics(koordinator_semantics))
     report_warnings(bundle.warnings)
     report_refused(bundle.refused)
     report_ignored(bundle.ignored)
     if output == "table":
-        print_report(report, sys.stdout)
+        if devices is None or report.answers or report.held:
+            print_report(report, sys.stdout)
+        if devices is not None:
+            print_devices(devices, sys.stdout)
     else:
         for line in (*refusals(report), *notes(report)):
             click.echo(plain(line), err=True)
         claims = report.allocated(datetime.now(UTC))
+        if devices is not None:
+            for line in lines(devices):
+                click.echo(plain(line), err=True)
+            claims += written(bundle, devices)
         click.echo(claims_yaml(claims) if output == "yaml" else claims_json(claims), nl=False)
     if bundle.refused:
         sys.exit(BAD_INPUT)
-    if report.waiting:
+    if report.waiting or (devices is not None and devices.refused):
         sys.exit(SOME_WAIT)

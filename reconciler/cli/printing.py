@@ -21,11 +21,17 @@ UNBOUNDED = 10_000
 """Columns where there is no terminal: names are never cut, so that lines can be searched."""
 
 
-def print_report(report: Report, out: TextIO) -> None:
-    """The devices of every claim, why the others have none, and what was assumed about nodes."""
+def console_on(out: TextIO) -> Console:
+    """Plain text, in lines of any length unless somebody watches."""
     console = Console(file=out, highlight=False, emoji=False, markup=False)
     if not console.is_terminal:
         console.width = UNBOUNDED
+    return console
+
+
+def print_report(report: Report, out: TextIO) -> None:
+    """The devices of every claim, why the others have none, and what was assumed about nodes."""
+    console = console_on(out)
     if report.granted:
         console.print(_table(report.granted, SIMPLE_HEAD if console.is_terminal else None))
     for line in (*_aligned(report), *refusals(report), *notes(report), _summary(report)):

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO, TypeVar, cast
 
 from reconciler.errors import Malformed
+from reconciler.koordinator.reading import is_device, read_device
 from reconciler.legacy import reading
 from reconciler.manifests.documents import Document, Refusal, documents, refuse
 from reconciler.manifests.origin import Origin
@@ -65,7 +66,7 @@ def bundle(found: Iterable[Document | Refusal]) -> Bundle:
     for number, document in enumerate(found):
         if isinstance(document, Refusal):
             refused.append(document)
-        elif not reading.is_ours(document.raw):
+        elif not reading.is_ours(document.raw) and not is_device(document.raw):
             ignored[_kind(document.raw)] += 1
         else:
             try:
@@ -82,6 +83,9 @@ def _kind(raw: Mapping[str, Any]) -> str:
 
 
 def _entry(document: Document, number: int, warnings: list[str]) -> Entry:
+    if is_device(document.raw):
+        raw = _placed(document.raw)
+        return Entry(document.origin, raw, read_device(raw), number)
     found: list[str] = []
     raw = reading.to_v1(_placed(document.raw), found)
     warnings += [f"{document.origin}: {line}" for line in found]

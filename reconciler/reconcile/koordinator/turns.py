@@ -12,6 +12,7 @@ from reconciler.koordinator.failure import Failure
 from reconciler.koordinator.fleet import Placed, Unserved
 from reconciler.koordinator.holder import Holder
 from reconciler.koordinator.names import ALLOCATED, TYPE_OF
+from reconciler.koordinator.refusing import reason_of
 from reconciler.nodes.placing import account, backed, places
 from reconciler.objects.changes import Change
 from reconciler.objects.core import Pod
@@ -20,7 +21,7 @@ from reconciler.objects.plan import Reason
 from reconciler.reconcile.decisions import Answered, Equipped, Tell, Ungated, Waits
 from reconciler.reconcile.intake import Intake
 from reconciler.reconcile.koordinator.picture import Grant, Picture
-from reconciler.reconcile.koordinator.refusing import Refusal, counts, reason_of, refusal
+from reconciler.reconcile.koordinator.refusing import Refusal, counts, refusal
 from reconciler.reconcile.koordinator.writing import Settler
 from reconciler.reconcile.pending import Pending
 from reconciler.reconcile.units import Unit, is_live

@@ -7,9 +7,9 @@ happens to that pod as a whole or not at all.
 from reconciler.cluster.podwriter import PodWriter
 from reconciler.errors import Conflict, Gone, Rejected, Retry, Undecided
 from reconciler.koordinator.names import ALLOCATED
-from reconciler.objects.core import GATE, Pod
+from reconciler.koordinator.patch import steps
+from reconciler.objects.core import Pod
 from reconciler.objects.meta import ObjectKey
-from reconciler.objects.pinning import Operation, pin
 from reconciler.reconcile.koordinator.picture import Grant, Picture
 
 
@@ -59,7 +59,9 @@ class Settler:
         return True
 
     async def _send(self, grant: Grant) -> None:
-        self._picture.observe(await self._writer.patch(grant.pod, steps(grant)))
+        self._picture.observe(
+            await self._writer.patch(grant.pod, steps(grant.pod, grant.held.node, grant.text))
+        )
         # Still assumed: the server kept the pod without the annotation. Nobody would count it again.
         self._picture.forget(grant)
 
@@ -68,27 +70,6 @@ class Settler:
         if pod is not None:
             self._picture.observe(pod)
         return pod
-
-
-def steps(grant: Grant) -> list[Operation]:
-    """The JSON patch of a grant; nothing that we do not know of the pod is touched."""
-    pod = grant.pod
-    return [*_annotation(pod, grant.text), *pin(pod, grant.held.node), *_gate(pod)]
-
-
-def _annotation(pod: Pod, text: str) -> list[Operation]:
-    if not pod.metadata.annotations:
-        return [{"op": "add", "path": "/metadata/annotations", "value": {ALLOCATED: text}}]
-    return [{"op": "add", "path": f"/metadata/annotations/{_escaped(ALLOCATED)}", "value": text}]
-
-
-def _gate(pod: Pod) -> list[Operation]:
-    places = [number for number, gate in enumerate(pod.spec.scheduling_gates) if gate.name == GATE]
-    return [{"op": "remove", "path": f"/spec/schedulingGates/{number}"} for number in reversed(places)]
-
-
-def _escaped(key: str) -> str:
-    return key.replace("~", "~0").replace("/", "~1")
 
 
 def _version(pod: Pod) -> str:

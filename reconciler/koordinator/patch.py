@@ -1,0 +1,25 @@
+"""How a pod comes to have what was decided for it: its annotation, its node, and no gate of ours any more."""
+
+from reconciler.koordinator.names import ALLOCATED
+from reconciler.objects.core import GATE, Pod
+from reconciler.objects.pinning import Operation, pin
+
+
+def steps(pod: Pod, node: str, text: str) -> list[Operation]:
+    """A JSON patch by which a pod gets devices of a node; nothing that we do not know of it is touched."""
+    return [*_annotation(pod, text), *([] if pod.spec.node_name else pin(pod, node)), *_gate(pod)]
+
+
+def _annotation(pod: Pod, text: str) -> list[Operation]:
+    if not pod.metadata.annotations:
+        return [{"op": "add", "path": "/metadata/annotations", "value": {ALLOCATED: text}}]
+    return [{"op": "add", "path": f"/metadata/annotations/{_escaped(ALLOCATED)}", "value": text}]
+
+
+def _gate(pod: Pod) -> list[Operation]:
+    places = [number for number, gate in enumerate(pod.spec.scheduling_gates) if gate.name == GATE]
+    return [{"op": "remove", "path": f"/spec/schedulingGates/{number}"} for number in reversed(places)]
+
+
+def _escaped(key: str) -> str:
+    return key.replace("~", "~0").replace("/", "~1")

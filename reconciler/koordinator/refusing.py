@@ -1,0 +1,40 @@
+"""A refusal by the whole fleet in words, and as one short reason."""
+
+from reconciler.koordinator.failure import Failure, Status
+from reconciler.koordinator.fleet import Unserved
+
+NO_ROOM = "InsufficientDevices"
+MOST = 4
+"""Answers of machines that are spelled out."""
+
+
+def reason_of(failure: Failure) -> str:
+    """`joint-scope-violation` as Kubernetes would write it; what follows a colon is in the message."""
+    return "".join(word.capitalize() for word in failure.reason.partition(":")[0].split("-"))
+
+
+def no_room(answer: Unserved) -> str:
+    """Why no machine serves a pod: how many for which reason."""
+    if not answer.machines:
+        return "no node has a Device object"
+    asked = sum(answer.refused.values())
+    spelled = answer.refused.most_common(MOST)
+    parts = [f"{number} {failure.message}" for failure, number in spelled]
+    rest = asked - sum(number for _, number in spelled)
+    parts += [f"{rest} for other reasons"] if rest else []
+    few = too_few(answer)
+    parts += [f"{few} too few devices with enough left"] if few else []
+    parts += [f"{answer.unsuited} could, but the pod cannot run there"] if answer.unsuited else []
+    return f"0/{answer.machines} nodes can give the devices: {', '.join(parts)}"
+
+
+def too_few(answer: Unserved) -> int:
+    """Machines that were not asked, since by their amounts they cannot serve."""
+    return answer.machines - sum(answer.refused.values()) - answer.unsuited
+
+
+def main_reason(answer: Unserved) -> str:
+    """What pods that end might mend, if anything; otherwise what most machines lack."""
+    might_help = {failure: n for failure, n in answer.refused.items() if failure.status is Status.LATER}
+    failures = might_help or ({} if too_few(answer) else answer.refused)
+    return reason_of(max(failures, key=failures.__getitem__)) if failures else NO_ROOM
