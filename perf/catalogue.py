@@ -6,6 +6,7 @@ from perf.workloads import (
     cel,
     churn,
     exclusive,
+    explain,
     gpus,
     growth,
     impossible,
@@ -15,7 +16,20 @@ from perf.workloads import (
     stream,
 )
 
-_FAMILIES = (mig, exclusive, gpus, network, alternatives, churn, impossible, growth, cel, stream, live)
+_FAMILIES = (
+    mig,
+    exclusive,
+    gpus,
+    network,
+    alternatives,
+    churn,
+    impossible,
+    explain,
+    growth,
+    cel,
+    stream,
+    live,
+)
 
 WORKLOADS: dict[str, Workload] = {
     workload.name: workload for family in _FAMILIES for workload in family.WORKLOADS

@@ -3,7 +3,8 @@
 import sys
 from collections.abc import Iterator
 
-from reconciler.explain.reasons import REASONS, Whose
+from reconciler.explain.advice import Whose
+from reconciler.explain.reasons import REASONS
 
 
 def reasons_page() -> str:

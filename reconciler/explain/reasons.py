@@ -4,27 +4,10 @@ The words are stable: they are the reasons of Events, log lines and the metric o
 """
 
 from collections.abc import Mapping
-from enum import StrEnum
-from typing import NamedTuple
 
+from reconciler.explain.advice import Advice, Whose
+from reconciler.explain.koordinator import KOORDINATOR
 from reconciler.objects.plan import Reason
-
-
-class Whose(StrEnum):
-    """Who can do something about it."""
-
-    TIME = "passes when devices are freed or added"
-    CLAIM = "the claim has to be mended"
-    FLEET = "slices, classes or nodes have to be mended"
-
-
-class Advice(NamedTuple):
-    """A row of the table."""
-
-    meaning: str
-    remedy: str
-    whose: Whose
-
 
 UNKNOWN = Advice("A reason that this release does not know.", "See the message.", Whose.CLAIM)
 
@@ -196,6 +179,7 @@ REASONS: Mapping[str, Advice] = {
         "Delete the older pod or its claim, or rename the pod.",
         Whose.CLAIM,
     ),
+    **KOORDINATOR,
 }
 """Reason -> what it means. Bounded: what is not here never becomes a label of a metric."""
 

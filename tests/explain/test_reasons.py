@@ -11,6 +11,7 @@ from reconciler.explain.page import reasons_page
 from reconciler.explain.reasons import OTHER, REASONS, UNKNOWN, bounded, remedy
 from reconciler.objects.plan import Reason
 from reconciler.reconcile import steps
+from reconciler.reconcile.koordinator import turns
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -24,8 +25,20 @@ def blocking() -> Iterator[str]:
                 yield str(given.value)
 
 
+def of_koordinator() -> Iterator[str]:
+    """The first part of the reason of every `Failure`, as a word."""
+    for path in (ROOT / "reconciler" / "koordinator").glob("*.py"):
+        for found in ast.walk(ast.parse(path.read_text())):
+            if isinstance(found, ast.Call) and getattr(found.func, "id", "") == "Failure":
+                given = found.args[0]
+                part = given.values[0] if isinstance(given, ast.JoinedStr) else given
+                assert isinstance(part, ast.Constant)
+                words = str(part.value).partition(":")[0].split("-")
+                yield "".join(word.capitalize() for word in words)
+
+
 def test_every_reason_that_can_be_told_is_in_the_table():
-    told = {*map(str, Reason), steps.NOT_OURS, *blocking()}
+    told = {*map(str, Reason), steps.NOT_OURS, *blocking(), *of_koordinator(), turns.BOTH, turns.HELD}
     assert len(set(blocking())) >= 5
     assert told == set(map(str, REASONS))
 

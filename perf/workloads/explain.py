@@ -1,0 +1,91 @@
+"""What "why not" costs: what hearing a refusal adds to it, and a whole explanation, by what is asked."""
+
+from time import perf_counter
+
+from perf.deciding import Decider, Wrong, read_claim
+from perf.fleets import mig
+from perf.fleets.objects import Json, claim
+from perf.workload import Figure, Outcome, Progress, Size, Workload, latencies
+from perf.workloads.mig import drawn_profiles, partition_claim
+from reconciler.explain import explain
+from reconciler.objects.claims import ResourceClaim
+from reconciler.objects.plan import Granted, Unsatisfied
+from reconciler.reconcile.decisions import Waits
+from reconciler.reconcile.explaining import STEPS, Explainer
+from reconciler.reconcile.steps import Nothing
+
+
+def refusals(size: Size, progress: Progress) -> Outcome:
+    """The same refusals on a fleet that is nearly full: alone, heard, and explained."""
+    decider = _full(size["nodes"])
+    asked = {
+        "partition": _claim("partition", mig.partition("r", "3g.20gb")),
+        "tied": _claim("tied", mig.partition("r", "2g.10gb", count=4), match=mig.PARENT),
+    }
+    figures: list[Figure] = []
+    for number, (name, wanted) in enumerate(asked.items()):
+        alone: list[float] = []
+        heard: list[float] = []
+        whole: list[float] = []
+        explainer = Explainer(
+            decider.store, lambda _: Nothing(), clock=perf_counter, explained=lambda _waits, _told: None
+        )
+        for turn in range(size["times"]):
+            _touch(decider, turn)
+            began = perf_counter()
+            outcome = decider.refuse(wanted)
+            alone.append(perf_counter() - began)
+            began = perf_counter()
+            explainer.hear(Waits(outcome.claims, None, outcome.reason, outcome.message))
+            heard.append(perf_counter() - began)
+            world = decider.store.snapshot()
+            began = perf_counter()
+            told = explain([wanted], world, steps=STEPS, effort=10 * STEPS)
+            whole.append(perf_counter() - began)
+            if told.allocatable or not told.nearest:
+                raise Wrong(f"{name} must be explained")
+            progress(number * size["times"] + turn + 1, len(asked) * size["times"])
+        refusing = sum(alone) / len(alone)
+        figures += [
+            *latencies(alone, f"{name}: refusal"),
+            Figure(f"{name}: hearing adds", 100 * sum(heard) / len(heard) / refusing, "%"),
+            *latencies(whole, f"{name}: explanation"),
+        ]
+    return Outcome(figures)
+
+
+def _claim(name: str, request: Json, match: str = "") -> ResourceClaim:
+    return read_claim(claim(name, [request], match=match) if match else claim(name, [request]))
+
+
+def _full(nodes: int) -> Decider:
+    """A fleet filled until eight claims in a row got nothing."""
+    decider = Decider.over(mig.fleet(nodes))
+    refused = 0
+    for number, profile in enumerate(drawn_profiles(nodes * 100)):
+        refused = (
+            refused + 1 if isinstance(decider.decide(partition_claim(number, profile)), Unsatisfied) else 0
+        )
+        if refused == 8:
+            break
+    return decider
+
+
+def _touch(decider: Decider, turn: int) -> None:
+    """Take a plan back and hold it again, so that nothing is known from the question before."""
+    granted = [outcome for outcome in decider.outcomes if isinstance(outcome, Granted)]
+    plan = granted[turn % len(granted)].plans[0]
+    decider.store.forget(plan)
+    decider.store.snapshot()
+    decider.store.assume(plan)
+
+
+WORKLOADS = [
+    Workload(
+        "explain",
+        "refusals on a full fleet of partitions: alone, heard by who explains, and explained",
+        refusals,
+        {"": {"nodes": 50, "times": 40}},
+        tiny={"nodes": 1, "times": 2},
+    ),
+]
