@@ -1,12 +1,13 @@
 """From a listing to the first decision, from one changed slice to a right picture, and both by fleet size."""
 
+import gc
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import groupby
 from time import perf_counter
 
-from perf.deciding import Decider, audit, typed
+from perf.deciding import Decider, audit
 from perf.fleets import gpus, mig
 from perf.fleets.objects import Json
 from perf.workload import Curve, Figure, Outcome, Progress, Size, Workload, latencies, rate
@@ -110,21 +111,27 @@ def delta(size: Size, progress: Progress) -> Outcome:
 
 
 def scale(size: Size, progress: Progress) -> Outcome:
-    """A fleet of whole GPUs is loaded slice by slice, then claims are decided."""
+    """A fleet of whole GPUs is loaded item by item from JSON bytes, then claims are decided."""
     nodes = size["devices"] // gpus.GPUS_A_NODE
     store = Store(Semantics())
     compile_selector("true")
-    applying = 0.0
+    watch = Stopwatch()
     things = nodes * 2 + 1
-    for number, change in enumerate(typed(gpus.fleet(nodes))):
-        began = perf_counter()
-        store.apply(change)
-        applying += perf_counter() - began
+    for number, thing in enumerate(gpus.fleet(nodes)):
+        resource, item = _item(thing)
+        watch.begin()
+        found = listed(item, None, resource, read)
+        watch.lap("read")
+        assert not isinstance(found, Refused)
+        store.apply(Changed(resource.kind, found))
+        watch.lap("apply")
         progress(number + 1, things + size["claims"])
-    began = perf_counter()
+    gc.collect()  # as the controller does once everything is listed
+    gc.freeze()
+    watch.begin()
     store.snapshot()
-    picture = perf_counter() - began
-    decider = Decider(store, applying + picture)
+    watch.lap("picture")
+    decider = Decider(store, sum(watch.parts.values()))
     for number, count in enumerate(drawn_counts(size["claims"])):
         decider.decide(gpu_claim(number, count))
         progress(things + number + 1, things + size["claims"])
@@ -132,8 +139,7 @@ def scale(size: Size, progress: Progress) -> Outcome:
     first, *others = decider.seconds
     return Outcome(
         figures=[
-            Figure("apply", applying, "s"),
-            Figure("picture", picture, "s"),
+            *(Figure(part, seconds, "s") for part, seconds in watch.parts.items()),
             Figure("first decision", first, "s"),
             rate("claims/s", others),
             Figure("claims/s of processor time", len(decider.seconds) / decider.processor, "/s", "more"),
@@ -147,15 +153,18 @@ def scale(size: Size, progress: Progress) -> Outcome:
 
 def _listings(fleet: Iterable[Json]) -> Iterator[tuple[Resource, list[bytes]]]:
     """The pages of each kind, items without kind and version, as a server sends them."""
-    by_kind = sorted(fleet, key=lambda thing: str(thing["kind"]))
-    for kind, things in groupby(by_kind, lambda thing: str(thing["kind"])):
-        items = [dict(thing) for thing in things]
-        group, _, version = items[0]["apiVersion"].rpartition("/")
-        resource = Resource(kind, group, version, PLURAL[kind], namespaced=False)
-        for item in items:
-            del item["kind"], item["apiVersion"]
-        pages = [items[start : start + PAGE] for start in range(0, len(items), PAGE)]
-        yield resource, [json.dumps({"metadata": {}, "items": page}).encode() for page in pages]
+    items = sorted(map(_item, fleet), key=lambda item: item[0].kind)
+    for resource, of_kind in groupby(items, lambda item: item[0]):
+        texts = [text for _, text in of_kind]
+        pages = [texts[start : start + PAGE] for start in range(0, len(texts), PAGE)]
+        yield resource, [b'{"metadata": {}, "items": [%b]}' % b", ".join(page) for page in pages]
+
+
+def _item(thing: Json) -> tuple[Resource, bytes]:
+    group, _, version = str(thing["apiVersion"]).rpartition("/")
+    resource = Resource(thing["kind"], group, version, PLURAL[thing["kind"]], namespaced=False)
+    rest = {key: value for key, value in thing.items() if key not in ("kind", "apiVersion")}
+    return resource, json.dumps(rest).encode()
 
 
 def _renewed(source: ResourceSlice, turn: int) -> ResourceSlice:

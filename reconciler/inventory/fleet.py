@@ -7,6 +7,8 @@ generations are present, since each node judges for itself which one counts (POO
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from kernels.index import Inverse
 from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.cel.rows import Rows as CelRows
@@ -63,6 +65,12 @@ class Fleet:
     @property
     def size(self) -> int:
         return len(self.pool_of)
+
+    @property
+    def values_in_use(self) -> int:
+        """About how many values of the lexicon its columns hold."""
+        columns = (*self.devices.codes, self.draws)
+        return sum(len(np.unique(column)) for column in columns) + len(self.set_columns)
 
     def rows_of(self, device: DeviceID) -> tuple[int, ...]:
         """Rows of the device of that name; none if it is not published, several if generations overlap."""

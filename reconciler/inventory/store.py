@@ -56,6 +56,12 @@ class Touched:
 NOTHING = Touched()
 
 
+SPARE_VALUES = 1 << 18
+"""Values that nothing may use any more before vocabularies are made anew. A value takes about 200 bytes."""
+SPARE_FACTOR = 3
+"""The same, as a multiple of those in use: making vocabularies anew takes as long as reading all slices."""
+
+
 class Store:
     """Slices, classes, nodes, taint rules, claims and pods, and who holds what."""
 
@@ -65,10 +71,12 @@ class Store:
         """Objects on the server that we cannot read, and why"""
         self._encoder = Encoder(Lexicon(), rules)
         self._builder = PoolBuilder(self._encoder, rules)
+        self._most_values = SPARE_VALUES
         self._blocks: dict[str, Block] = {}
         self._members: dict[PoolID, dict[str, Block]] = {}
         self._pools: dict[PoolID, Pool] = {}
         self._stale_pools: set[PoolID] = set()
+        self._built_ahead: dict[PoolID, tuple[int, ...]] = {}
         self._classes: dict[str, DeviceClass] = {}
         self._nodes: dict[str, NodeInfo] = {}
         self._taint_rules: dict[str, DeviceTaintRule] = {}
@@ -125,6 +133,16 @@ class Store:
                 self._class_view = MappingProxyType(dict(self._classes))
             self._snapshot = Snapshot(self._version, self._topology, columns.freeze(), self._class_view)
         return self._snapshot
+
+    def build_ahead(self, pools: int) -> bool:
+        """Do part of what the next snapshot has to: build so many of the pools that have changed. Whether any
+        was left to build. What is built of a pool that changes again is dropped.
+        """
+        left = [pool for pool in self._stale_pools if pool not in self._built_ahead][:pools]
+        for pool in left:
+            self._build(pool)
+            self._built_ahead[pool] = self._content(pool)
+        return bool(left)
 
     # -- changing
 
@@ -293,17 +311,42 @@ class Store:
         rules = self._effective_rules()
         if self._fleet is not None and not self._stale_pools and rules == self._tainted_by:
             return self._fleet, None
+        if self._encoder.words.size > self._most_values:
+            self._shed_values()
         for pool in self._stale_pools:
-            if self._members.get(pool):
-                self._pools[pool] = self._builder.build(pool, self._members[pool].values())
-            else:
-                self._members.pop(pool, None)
-                self._pools.pop(pool, None)
+            if pool not in self._built_ahead or self._built_ahead[pool] != self._content(pool):
+                self._build(pool)
+        self._built_ahead.clear()
         layout = lay_out(self._pools, self._stale_pools, self._fleet if rules == self._tainted_by else None)
         self._stale_pools.clear()
         self._fleet = assemble(layout, rules, self._encoder.words, self._builder.table)
         self._tainted_by = rules
         return self._fleet, layout
+
+    def _shed_values(self) -> None:
+        """Encode everything anew if most values are of slices that are gone. Older pictures keep theirs."""
+        in_use = self._fleet.values_in_use if self._fleet is not None else 0
+        if self._encoder.words.size > SPARE_VALUES + (1 + SPARE_FACTOR) * in_use:
+            self._encoder = Encoder(Lexicon(), self.rules)
+            self._builder = PoolBuilder(self._encoder, self.rules)
+            self._fleet = None
+            self._stale_pools.update(self._members)
+            for name, old in self._blocks.items():
+                block = self._blocks[name] = build(old.slice, self._encoder)
+                self._members[block.slice.pool_id][name] = block
+            in_use = self._encoder.words.size
+        self._most_values = SPARE_VALUES + (1 + SPARE_FACTOR) * max(in_use, 1)
+
+    def _build(self, pool: PoolID) -> None:
+        if self._members.get(pool):
+            self._pools[pool] = self._builder.build(pool, self._members[pool].values())
+        else:
+            self._members.pop(pool, None)
+            self._pools.pop(pool, None)
+
+    def _content(self, pool: PoolID) -> tuple[int, ...]:
+        """Tells a pool from what it was: blocks are never changed, and a built pool keeps its own alive."""
+        return tuple(map(id, self._members.get(pool, {}).values()))
 
     def _columns_of(self, fleet: Fleet, layout: Layout | None) -> Columns:
         """The columns of the fleet, carried over from those of the fleet before as far as they stand."""

@@ -1,7 +1,7 @@
 """Values become small integers. Codes are never reused, so equal codes mean equal values fleet-wide."""
 
 from collections.abc import Hashable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from reconciler.inventory.selecting import SelectorIndex
 from reconciler.inventory.words import Words
@@ -40,7 +40,7 @@ class Binding(NamedTuple):
 
 
 class Lexicon:
-    """All vocabularies of one fleet. Only grows; a rebuilt fleet reads its codes from the same one."""
+    """All vocabularies of one fleet. Only grows; `Store` begins another when most of it is out of use."""
 
     def __init__(self) -> None:
         self.drivers: Words[str] = Words()
@@ -56,6 +56,14 @@ class Lexicon:
         self.sets: Words[str] = Words()
         self.draws: Words[Amounts] = Words()
         self.published: Words[tuple[tuple[str, Amounts], ...]] = Words()
+
+    @property
+    def size(self) -> int:
+        """Values of all vocabularies together."""
+        vocabularies: list[Words[Any]] = [self.drivers, self.nodes, self.selectors, self.taints, self.shapes]
+        vocabularies += [self.bindings, self.operations, self.sets, self.draws, self.published]
+        vocabularies += [*self.attributes.values(), *self.capacity.values()]
+        return sum(len(words.values) for words in vocabularies)
 
     def attribute(self, name: Name) -> Words[Value]:
         """The values of one attribute; their keys are `(type, value)`."""

@@ -121,7 +121,7 @@ def _device(cut: _DeviceText) -> Device:
         if getattr(cut, name) is not UNSET:
             raise _Odd
     device = _new(Device)
-    _write_name(device, cut.name)
+    _write_name(device, intern(cut.name))
     attributes = cut.attributes
     _write_attributes(device, {} if attributes is UNSET else _attributes(bytes(attributes)))
     for name, write, read, default in _FIELDS:
