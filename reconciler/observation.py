@@ -83,6 +83,8 @@ class Observation:
     def discovered(self, served: Served, off: frozenset[str]) -> None:
         """What the server has, and which gates are off there, is known. Logs what it lacks."""
         self._served = served
+        if self._metered is not None:
+            self._metered.watching(served)
         missing = unserved(served)
         if missing or off:
             log.info("the server lacks features", not_served=missing, gates=sorted(off))

@@ -1,25 +1,18 @@
 """A transport that counts: requests by result, watches by kind, and when each kind was last heard of."""
 
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 
 from prometheus_client import Counter, Histogram
 
+from reconciler.cluster.kinds import Resource
 from reconciler.cluster.transport import Query, Response, Transport
 from reconciler.errors import ReconcilerError, Undecided
 from reconciler.observe.meters import Meters
 
-KINDS = {
-    "deviceclasses": "DeviceClass",
-    "devicetaintrules": "DeviceTaintRule",
-    "nodes": "Node",
-    "pods": "Pod",
-    "resourceclaims": "ResourceClaim",
-    "resourceslices": "ResourceSlice",
-}
-"""Plural -> kind, of what is listed and watched"""
 _ALSO = {"events", "leases", "subjectaccessreviews", "tokenreviews"}
+"""Resources that are not watched, but have series of their own"""
 _SUBRESOURCES = {"binding", "status"}
 
 _PATH = re.compile(
@@ -40,12 +33,17 @@ class Metered:
         self._behind = behind
         self._meters = meters
         self._clock = clock
+        self._kinds: dict[str, str] = {}
         self._ended: dict[str, str] = {}
         self._series: dict[tuple[str, str, str], tuple[Counter, Histogram]] = {}
         self.heard: dict[str, float] = {}
         """Kind -> by the clock, when the server last told anything about it"""
         self.answers = 0
         """Requests that ended, however they did"""
+
+    def watching(self, resources: Iterable[Resource]) -> None:
+        """What will be listed and watched. The resources and kinds of these alone have names in series."""
+        self._kinds |= {resource.plural: resource.kind for resource in resources}
 
     async def request(
         self,
@@ -58,7 +56,7 @@ class Metered:
         timeout: float,  # noqa: ASYNC109 - see Transport
     ) -> Response:
         """See `Transport.request`."""
-        verb, resource = _names(method, path)
+        verb, resource = self._names(method, path)
         began, result = self._clock(), "cancelled"
         try:
             response = await self._behind.request(
@@ -74,7 +72,7 @@ class Metered:
         finally:
             self.answers += 1
             self._count((verb, resource, result), self._clock() - began)
-        if verb == "list" and result == "ok" and (kind := KINDS.get(resource)):
+        if verb == "list" and result == "ok" and (kind := self._kinds.get(resource)):
             self.heard[kind] = self._clock()
             if not any(name == "continue" for name, _ in query):
                 self._meters.listings.labels(kind).inc()
@@ -84,7 +82,7 @@ class Metered:
         self, path: str, *, query: Query, idle: float
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         """See `Transport.stream`."""
-        kind = KINDS.get(_names("GET", path)[1])
+        kind = self._kinds.get(self._names("GET", path)[1])
         behind = self._behind.stream(path, query=query, idle=idle)
         return self._watch(kind, behind) if kind else behind
 
@@ -114,16 +112,15 @@ class Metered:
             self.heard[kind] = self._clock()
             yield line
 
-
-def _names(method: str, path: str) -> tuple[str, str]:
-    """Verb and resource as Kubernetes names them; `other` for what we have no business with."""
-    match = _PATH.fullmatch(path)
-    if match is None:
-        return _VERBS.get(method, "get"), "discovery"
-    plural, sub = match["plural"], match["sub"]
-    known = (plural in KINDS or plural in _ALSO) and (sub is None or sub in _SUBRESOURCES)
-    resource = f"{plural}/{sub}" if known and sub else plural if known else "other"
-    return _VERBS.get(method) or ("get" if match["name"] else "list"), resource
+    def _names(self, method: str, path: str) -> tuple[str, str]:
+        """Verb and resource as Kubernetes names them; `other` for what we have no business with."""
+        match = _PATH.fullmatch(path)
+        if match is None:
+            return _VERBS.get(method, "get"), "discovery"
+        plural, sub = match["plural"], match["sub"]
+        known = (plural in self._kinds or plural in _ALSO) and (sub is None or sub in _SUBRESOURCES)
+        resource = f"{plural}/{sub}" if known and sub else plural if known else "other"
+        return _VERBS.get(method) or ("get" if match["name"] else "list"), resource
 
 
 def _result(status: int) -> str:

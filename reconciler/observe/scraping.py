@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+import structlog
 from aiohttp import web
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
@@ -13,6 +14,8 @@ from reconciler.observe.capacity import Capacity
 from reconciler.observe.catalogue import Spec
 from reconciler.observe.meters import Meters
 from reconciler.observe.port import Route
+
+log = structlog.get_logger()
 
 Values = Iterable[tuple[tuple[str, ...], float]]
 """Label values, and the value of that series"""
@@ -65,8 +68,11 @@ def metrics_routes(meters: Meters, readings: Readings) -> list[Route]:
     """`/metrics`, in OpenMetrics or in Prometheus' older text, as the scraper prefers."""
 
     async def metrics(request: web.BaseRequest) -> web.StreamResponse:
-        if readings.capacity is not None:
-            await readings.capacity.refresh()
+        try:
+            if readings.capacity is not None:
+                await readings.capacity.refresh()
+        except Exception:  # what is broken is best seen by the metrics that are left
+            log.exception("devices could not be counted")
         encode, content_type = choose_encoder(request.headers.get("Accept", ""))
         return web.Response(body=encode(meters.registry), headers={"Content-Type": content_type})
 

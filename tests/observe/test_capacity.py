@@ -173,3 +173,27 @@ async def test_nothing_published_is_nothing_counted():
     capacity = Capacity(Store(Semantics()).snapshot)
     await capacity.refresh()
     assert capacity.holdings.devices == {}
+
+
+async def test_a_device_counts_in_one_state_even_if_it_is_held_alone_and_in_shares():
+    """Which the API does not prevent."""
+    source = devices("n", "d0", "d1", driver=DRIVERS[0])
+    for device in source["spec"]["devices"]:
+        device["allowMultipleAllocations"] = True
+    shared = held(DRIVERS[0], "n", "d0")
+    shared["allocation"]["devices"]["results"][0]["shareID"] = "3f1f4ad9-4a4b-4a2b-9d7b-0f6f7f0f5a51"
+    store = store_with(source)
+    put(store, {**claim("share"), "status": shared})
+    capacity = Capacity(store.snapshot)
+    await capacity.refresh()
+    assert capacity.holdings.devices[DRIVERS[0]] == {"held": 0, "shared": 1, "allocatable": 1, "blocked": 0}
+    put(store, {**claim("alone"), "status": held(DRIVERS[0], "n", "d0")})
+    await capacity.refresh()
+    assert capacity.holdings.devices[DRIVERS[0]] == {"held": 1, "shared": 0, "allocatable": 1, "blocked": 0}
+
+
+async def test_a_picture_that_is_not_whole_is_not_put_together():
+    def snapshot() -> Snapshot:
+        raise AssertionError("looked")
+
+    await Capacity(snapshot, ready=lambda: False).refresh()

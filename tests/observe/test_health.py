@@ -5,11 +5,13 @@ import asyncio
 import pytest
 from aiohttp import web
 
-from reconciler.observe.health import Health, Progress
+from reconciler.observation import Observation
+from reconciler.observe.health import Progress
 from reconciler.observe.port import Route
 from reconciler.reconcile.decisions import Allocated
+from reconciler.settings import Settings
 from tests.end_to_end.faults import Held
-from tests.end_to_end.objects import claim, device_class, devices, node
+from tests.end_to_end.objects import claim, device_class, devices, node, pod
 from tests.end_to_end.running import Cluster
 from tests.observe.running import Watched, watched
 
@@ -106,6 +108,58 @@ async def test_workers_that_are_all_stuck_are_noticed():
         await seen.until(lives)
 
 
+IMPATIENT = {"writers": 1, "stalled_seconds": 0.02, "write_seconds": 0.1}
+
+
+async def long_waited(seen: Watched) -> None:
+    """Until something has waited for longer than what counts as stuck."""
+
+    async def waited() -> bool:
+        return (await seen.value("dra_reconciler_queue_oldest_age_seconds") or 0) > 0.4
+
+    await seen.until(waited)
+
+
+@loopback
+async def test_to_wait_for_the_first_listing_is_not_to_be_stuck():
+    """A process that is killed while it lists a large cluster would never get further."""
+    cluster = fleet("d0")
+    cluster.load(claim("a"), pod("p", "a"))
+    slow = Held()
+    async with watched(cluster, prepare=lambda f: f.on("GET", "/resourceclaims", slow), **IMPATIENT) as seen:
+        await slow.arrived.wait()
+        await long_waited(seen)
+        assert (await seen.get("/livez")).status == 200
+        slow.go.set()
+
+
+@loopback
+async def test_to_end_with_work_left_is_not_to_be_stuck():
+    cluster = fleet("d0", "d1")
+    cluster.load(claim("a"), claim("b"))
+    held = Held()
+    async with watched(cluster, prepare=lambda f: f.on("PATCH", "/a/status", held), **IMPATIENT) as seen:
+        await held.arrived.wait()
+        seen.stop.set()
+        await long_waited(seen)
+        assert (await seen.get("/livez?verbose")).status == 200
+        held.go.set()
+
+
+async def test_a_watch_that_ended_is_named_unless_all_ends():
+    stop = asyncio.Event()
+    seen = Observation(Settings(), stop=stop, clock=lambda: 0.0)
+    ended = asyncio.create_task(asyncio.sleep(0), name="watch pods")
+    alive = asyncio.create_task(asyncio.sleep(1000), name="watch nodes")
+    seen.watching([ended, alive])
+    assert seen.live.problems() == {}
+    await ended
+    assert seen.live.problems() == {"tasks": "ended: watch pods"}
+    stop.set()
+    assert seen.live.problems() == {}
+    alive.cancel()
+
+
 @loopback
 async def test_a_check_that_does_not_exist_is_told():
     async with watched(fleet("d0")) as seen:
@@ -133,12 +187,6 @@ def test_stuck_means_work_waits_and_none_is_done(steps: list[tuple[float, int, f
     for now, done, waiting in steps:  # noqa: B007 - read by the lambdas
         problem = progress.problem()
     assert bool(problem) == stuck
-
-
-def test_a_task_that_ended_is_named():
-    health = Health("livez")
-    health.add("tasks", lambda: "ended: watch pods")
-    assert health.problems() == {"tasks": "ended: watch pods"}
 
 
 @loopback

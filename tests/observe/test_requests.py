@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
+from reconciler.cluster.kinds import POD, Resource
 from reconciler.cluster.transport import Response
 from reconciler.errors import Relist, Retry, Undecided
 from reconciler.observe.meters import Meters
 from reconciler.observe.requests import Metered
 
+CLAIMS = Resource("ResourceClaim", "resource.k8s.io", "v1", "resourceclaims", namespaced=True)
 CLAIM = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/a"
 
 
@@ -43,7 +45,11 @@ class Scripted:
 
 def metered(*answers: int | BaseException) -> tuple[Metered, Meters]:
     meters = Meters(process=False)
-    return Metered(Scripted(*answers), meters, asyncio.get_running_loop().time), meters
+    transport = Metered(Scripted(*answers), meters, asyncio.get_running_loop().time)
+    transport.watching(
+        [POD, Resource("ResourceClaim", "resource.k8s.io", "v1", "resourceclaims", namespaced=True)]
+    )
+    return transport, meters
 
 
 def counted(meters: Meters, **labels: str) -> float | None:

@@ -5,12 +5,20 @@ import re
 import pytest
 from structlog.testing import capture_logs
 
+from reconciler.inventory.snapshot import Snapshot
+from reconciler.observe.access import Local
+from reconciler.observe.capacity import Capacity
 from reconciler.observe.catalogue import CATALOGUE, PREFIX
+from reconciler.observe.meters import Meters
+from reconciler.observe.port import StatusPort
+from reconciler.observe.scraping import Readings, metrics_routes
+from reconciler.observe.serving import serving
 from reconciler.reconcile.decisions import Allocated, Freed, Ungated, Waits
+from reconciler.settings import Settings
 from tests.end_to_end.faults import Held, answer
 from tests.end_to_end.objects import DRIVER, claim, device_class, devices, held, node, pod
 from tests.end_to_end.running import Cluster
-from tests.observe.running import watched
+from tests.observe.running import ask, utc_now, watched
 
 pytestmark = pytest.mark.loopback
 
@@ -121,6 +129,11 @@ async def test_nothing_is_told_of_devices_before_all_is_listed():
     slow = Held()
     async with watched(cluster, prepare=lambda f: f.on("GET", "/resourceclaims", slow)) as seen:
         await slow.arrived.wait()
+
+        async def slices_are_listed() -> bool:
+            return (await seen.get("/readyz/listed-resourceslices")).status == 200
+
+        await seen.until(slices_are_listed)
         assert (await seen.families())["dra_reconciler_devices"].samples == []
         slow.go.set()
 
@@ -167,3 +180,35 @@ async def test_the_scraper_chooses_the_format(accept: str, content_type: str):
     async with watched(fleet("d0")) as seen:
         found = await seen.get("/metrics", Accept=accept)
     assert found.headers["Content-Type"].startswith(content_type)
+
+
+async def test_when_devices_cannot_be_counted_the_rest_is_served():
+    def broken() -> Snapshot:
+        raise ValueError("odd")
+
+    meters, readings = Meters(process=False), Readings()
+    port = StatusPort(Local())
+    port.add(*metrics_routes(meters, readings))
+    readings.holdings(Capacity(broken))
+    with capture_logs() as lines:
+        async with serving(port, Settings(), now=utc_now) as url:
+            found = await ask(f"{url}/metrics")
+    assert found.status == 200
+    assert "dra_reconciler_claims_freed_total 0.0" in found.text
+    assert [line["event"] for line in lines] == ["devices could not be counted"]
+
+
+@pytest.mark.parametrize(
+    ("reason", "result"), [("", "granted"), ("DevicesInUse", "refused"), ("SearchGaveUp", "gave_up")]
+)
+def test_every_answer_counts_once_by_what_it_was(reason: str, result: str):
+    meters = Meters(process=False)
+    meters.answered(reason, 0.25, "x-1")
+    value = meters.registry.get_sample_value
+    for name in ("granted", "refused", "gave_up"):
+        labels = {"result": name}
+        assert value("dra_reconciler_decision_duration_seconds_count", labels) == (name == result)
+        assert value("dra_reconciler_decision_duration_seconds_sum", labels) == (
+            0.25 if name == result else 0
+        )
+    assert value("dra_reconciler_refusals_total", {"reason": reason}) == (1 if reason else None)
