@@ -142,8 +142,9 @@ class Observation:
         readings.holdings(Capacity(intake.store.snapshot, ready=intake.listed.is_set))
 
     def _waiting(self, intake: Intake) -> float:
-        """For how long somebody could have done something, in seconds."""
-        return intake.queue.oldest_age if intake.listed.is_set() and not self._stop.is_set() else 0.0
+        """For how long we could have done something, in seconds."""
+        ours = intake.listed.is_set() and self.leading() and not self._stop.is_set()
+        return intake.queue.oldest_age if ours else 0.0
 
     def _heartless(self, seconds: float) -> str:
         if self.heart.last is None or (since := self._clock() - self.heart.last) <= seconds:

@@ -84,16 +84,12 @@ class Progress:
         self._seen = done()
         self._since = clock()
 
-    def look(self) -> None:
-        """Note whether anything was done since the last look."""
-        done = self._done()
-        if done != self._seen:
-            self._seen, self._since = done, self._clock()
-
     def problem(self) -> str:
-        """What is wrong; empty if nothing is."""
-        self.look()
-        idle, waiting = self._clock() - self._since, self._waiting()
+        """What is wrong; empty if nothing is. Counts from the last call at which all was well."""
+        done, waiting = self._done(), self._waiting()
+        if done != self._seen or not waiting:
+            self._seen, self._since = done, self._clock()
+        idle = self._clock() - self._since
         if min(idle, waiting) <= self._seconds:
             return ""
         return f"nothing was done for {idle:.0f} s, and something waits for {waiting:.0f} s"

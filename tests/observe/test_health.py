@@ -1,13 +1,14 @@
 """`/livez` and `/readyz`: what they say, in Kubernetes' words, and when they fail."""
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 from aiohttp import web
 
 from reconciler.observation import Observation
 from reconciler.observe.health import Progress
-from reconciler.observe.port import Route
+from reconciler.observe.port import Route, StatusPort
 from reconciler.reconcile.decisions import Allocated
 from reconciler.settings import Settings
 from tests.end_to_end.faults import Held
@@ -146,6 +147,34 @@ async def test_to_end_with_work_left_is_not_to_be_stuck():
         held.go.set()
 
 
+def _remembering(
+    made: list[Observation], serve_on: Callable[[Observation, StatusPort], None]
+) -> Callable[[Observation, StatusPort], None]:
+    def remember(self: Observation, port: StatusPort) -> None:
+        made.append(self)
+        serve_on(self, port)
+
+    return remember
+
+
+@loopback
+async def test_to_wait_until_it_leads_is_not_to_be_stuck(monkeypatch: pytest.MonkeyPatch):
+    """Another one holds the lease, and our queue is as long as its."""
+    cluster = fleet("d0", "d1")
+    cluster.load(claim("a"), claim("b"))
+    held = Held()
+    made: list[Observation] = []
+    monkeypatch.setattr(Observation, "serve_on", _remembering(made, Observation.serve_on))
+    async with watched(cluster, prepare=lambda f: f.on("PATCH", "/a/status", held), **IMPATIENT) as seen:
+        await held.arrived.wait()
+        made[0].leading = lambda: False
+        await long_waited(seen)
+        assert (await seen.get("/livez?verbose")).status == 200
+        assert await seen.value("dra_reconciler_leader") == 0
+        assert "  leading: no" in (await seen.get("/statusz")).text
+        held.go.set()
+
+
 async def test_a_watch_that_ended_is_named_unless_all_ends():
     stop = asyncio.Event()
     seen = Observation(Settings(), stop=stop, clock=lambda: 0.0)
@@ -178,6 +207,8 @@ async def test_a_check_that_does_not_exist_is_told():
         ([(50, 0, 50.0), (100, 0, 100.0)], True),
         ([(90, 1, 90.0), (100, 1, 100.0)], False),  # something was done ten seconds ago
         ([(100, 1, 100.0), (200, 1, 200.0)], True),
+        ([(100, 0, 0.0), (130, 0, 130.0)], False),  # it became ours just now, and is old already
+        ([(100, 0, 0.0), (170, 0, 170.0)], True),
     ],
 )
 def test_stuck_means_work_waits_and_none_is_done(steps: list[tuple[float, int, float]], stuck: bool):
