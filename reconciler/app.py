@@ -3,6 +3,7 @@
 import asyncio
 import gc
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from random import random
 
@@ -10,7 +11,7 @@ import structlog
 
 from reconciler.aio.queue import Queue
 from reconciler.aio.tasks import Stopped, forever, unless
-from reconciler.beside import guarded, sidelines, started
+from reconciler.beside import guarded, shadowing, sidelines, started
 from reconciler.cluster.client import Client
 from reconciler.cluster.cursor import Decode
 from reconciler.cluster.discovery import discover
@@ -107,11 +108,14 @@ async def run(
         )
         sink, decoders = reconciler.devices.take, {"Device": read_device}
     notices = Notices(client, served, intake.store, step=reconciler.next, clock=loop.time)
+    shadow = shadowing(settings, intake, ours, sink, clock=loop.time, tell=announce)
+    if shadow is not None:
+        sink = shadow.take
     seen.running(intake, reconciler, writer.dropped)
     try:
         async with asyncio.timeout(None) as deadline, asyncio.TaskGroup() as working:
             for number in range(settings.writers):
-                working.create_task(reconciler.work(), name=f"worker {number}")
+                working.create_task((shadow or reconciler).work(), name=f"worker {number}")
             async with asyncio.TaskGroup() as watching:
                 sources = [
                     watching.create_task(
@@ -123,7 +127,7 @@ async def run(
                 if port is not None:  # else nobody asks, and a simulated day would be full of beats
                     sources.append(watching.create_task(seen.heart.run(), name="heartbeat"))
                 sources += started(watching, sidelines(settings, client, intake, announce))
-                if settings.events:
+                if settings.events and shadow is None:
                     hearing.append(notices.hear)
                     sources.append(watching.create_task(notices.run(), name="notices"))
                 seen.watching(list(sources))
@@ -136,6 +140,8 @@ async def run(
             deadline.reschedule(loop.time() + settings.drain_seconds)
     except TimeoutError:
         log.warning("writes cut off", drain_seconds=settings.drain_seconds)
+    if shadow is not None:
+        shadow.sum_up()
     log.info("stopped")
 
 
@@ -166,6 +172,8 @@ def ownership(settings: Settings) -> Ownership:
         classes=settings.own_classes,
         alone=settings.embedded,
     )
+    if settings.mode == "shadow" and not ours.writes:  # nothing is written, so nothing needs to be ours
+        return replace(ours, alone=True)
     if not ours.writes and not settings.koordinator:
         raise Rejected(
             "no driver or class is owned, so nothing may be written: the API does not protect a device "

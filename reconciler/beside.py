@@ -10,14 +10,17 @@ from reconciler.cluster.client import Client
 from reconciler.cluster.guard import Guarded, never
 from reconciler.cluster.kinds import config_map
 from reconciler.cluster.transport import Transport
-from reconciler.cluster.watch import follow
+from reconciler.cluster.watch import Sink, follow
 from reconciler.objects.core import ConfigMap
 from reconciler.objects.meta import ObjectKey
 from reconciler.objects.validating import validated
 from reconciler.reconcile.auditing import Auditor
+from reconciler.reconcile.deciding import Decider
 from reconciler.reconcile.decisions import Tell
 from reconciler.reconcile.intake import Intake
+from reconciler.reconcile.ownership import Ownership
 from reconciler.reconcile.pausing import Switch
+from reconciler.reconcile.shadow import Shadow
 from reconciler.settings import Settings
 
 
@@ -48,6 +51,28 @@ def sidelines(
     if settings.pause_config_map is not None:
         namespace, _, name = settings.pause_config_map.partition("/")
         yield "watch the switch", _watch_switch(client, ObjectKey(namespace, name), intake)
+
+
+def shadowing(
+    settings: Settings,
+    intake: Intake,
+    ours: Ownership,
+    sink: Sink,
+    *,
+    clock: Callable[[], float],
+    tell: Tell,
+) -> Shadow | None:
+    """Who looks on instead of deciding, if the settings want it."""
+    if settings.mode != "shadow":
+        return None
+    return Shadow(
+        intake,
+        Decider(ours, steps=settings.search_steps),
+        sink=sink,
+        pending_seconds=settings.shadow_pending_seconds,
+        clock=clock,
+        tell=tell,
+    )
 
 
 async def _watch_switch(client: Client, key: ObjectKey, intake: Intake) -> None:

@@ -10,7 +10,7 @@ from kernels.types import Rows
 from reconciler.inventory.occupancy import Trail
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.objects.meta import ObjectKey, PoolID
-from reconciler.objects.quantity import Quantity
+from reconciler.objects.quantity import Format, Quantity
 
 
 class Key(NamedTuple):
@@ -67,7 +67,7 @@ def _found(world: Snapshot, over: Rows) -> Iterator[Overcommitted]:
     for number in over.tolist():
         columns = fleet.set_columns[number]
         short = tuple(
-            (name, str(Quantity(-left * unit)))
+            (name, str(Quantity(-left * unit, Format.BINARY)))
             for name, unit, left in zip(
                 columns.counters, columns.units, occupancy.left[number].tolist(), strict=False
             )

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from reconciler.allocator.pace import LEISURE, Pace
+from reconciler.allocator.sight import look_at_all
 from reconciler.inventory.chosen import Chosen
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.joint import decide, wishes_of
@@ -52,7 +53,16 @@ class Decider:
         answer = decide(asked.claims, world, nodes=asked.nodes, steps=self._steps, pace=pace)
         if isinstance(answer, Unsatisfied):
             return _refusal(answer)
-        return self._trespass(asked, answer) or answer
+        trespass = self._trespass(asked, answer)
+        if trespass is None:
+            return answer
+        # First fit took a device of others; there may be a choice without.
+        claims = tuple(self._ours.restricted(claim) for claim in asked.claims)
+        look_at_all(claims, world, lambda: True)  # at a glance: all but the driver's was looked at just now
+        other = decide(claims, world, nodes=asked.nodes, steps=self._steps, pace=pace)
+        if isinstance(other, Unsatisfied) or self._trespass(asked, other) is not None:
+            return trespass
+        return other
 
     def remember(self, asked: Decide, world: Snapshot, refusal: Refusal) -> None:
         """Refuse the same again, without a search, for as long as this picture stands."""

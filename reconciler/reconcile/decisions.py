@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from reconciler.objects.meta import DeviceID, ObjectKey, PoolID
 from reconciler.objects.plan import RequestCount
@@ -118,11 +119,48 @@ class TakenBack(_Numbered):
     """What we know to stand against that node"""
 
 
+class Outcome(StrEnum):
+    """How what we would have decided compares with what was decided by others."""
+
+    AGREES = "agrees"
+    OTHER_DEVICES = "other devices"
+    OTHER_NODE = "other node"
+    WE_REFUSE = "we refuse"
+    THEY_WAIT = "they wait"
+
+
+@dataclass(frozen=True, slots=True)
+class Compared(_Numbered):
+    """Shadow mode: what somebody allocated, or does not, beside what we would have."""
+
+    claims: tuple[ObjectKey, ...]
+    """One that was allocated; all that a pod waits for"""
+    pod: ObjectKey | None
+    outcome: Outcome
+    node: str = ""
+    devices: tuple[DeviceID, ...] = ()
+    their_node: str = ""
+    """Empty where their devices leave a choice"""
+    their_devices: tuple[DeviceID, ...] = ()
+    there: Outcome | None = None
+    """How we compare on their node, where ours would have been another"""
+    message: str = ""
+    """Why we refuse"""
+
+
 @dataclass(frozen=True, slots=True)
 class WritesPaused(_Numbered):
     """From now on nothing is written. Told again for another reason."""
 
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class HeldBack(_Numbered):
+    """A claim, or a pod with its claims, would have been written to, but for the pause. Told once a pause."""
+
+    claim: ObjectKey | None
+    pod: ObjectKey | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +182,9 @@ Decision = (
     | Overdrawn
     | OverCommitted
     | TakenBack
+    | Compared
     | WritesPaused
+    | HeldBack
     | WritesResumed
 )
 Tell = Callable[[Decision], None]

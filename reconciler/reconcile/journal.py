@@ -8,10 +8,13 @@ from reconciler.objects.plan import RequestCount
 from reconciler.reconcile.decisions import (
     Allocated,
     AtOdds,
+    Compared,
     Decision,
     Equipped,
     Freed,
+    HeldBack,
     HeldTwice,
+    Outcome,
     OverCommitted,
     Overdrawn,
     TakenBack,
@@ -72,6 +75,29 @@ def write_down(decision: Decision) -> None:
                 "exclusive devices at odds", message=decision.message, decision_id=decision.decision_id
             )
 
+        case Equipped():
+            log.info(
+                "pod given devices",
+                pod=str(decision.pod),
+                devices=[str(device) for device in decision.devices],
+                node=decision.node,
+                duration_ms=round(decision.seconds * 1000, 1),
+                decision_id=decision.decision_id,
+            )
+        case Overdrawn():
+            log.warning(
+                "device overdrawn",
+                device=str(decision.device),
+                pods=[str(pod) for pod in decision.pods],
+                decision_id=decision.decision_id,
+            )
+        case _:
+            _write_down_beside(decision)
+
+
+def _write_down_beside(decision: Decision) -> None:
+    """Log what comes of living beside others."""
+    match decision:
         case OverCommitted():
             log.warning(
                 "counters over-committed",
@@ -91,29 +117,30 @@ def write_down(decision: Decision) -> None:
                 message=decision.message,
                 decision_id=decision.decision_id,
             )
+        case Compared():
+            log.info(
+                "shadow agrees" if decision.outcome is Outcome.AGREES else "shadow differs",
+                outcome=str(decision.outcome),
+                claims=[str(claim) for claim in decision.claims],
+                **_pod(decision),
+                node=decision.node,
+                devices=[str(device) for device in decision.devices],
+                their_node=decision.their_node,
+                their_devices=[str(device) for device in decision.their_devices],
+                there=None if decision.there is None else str(decision.there),
+                message=decision.message,
+                decision_id=decision.decision_id,
+            )
         case WritesPaused():
             log.warning("writes paused", reason=decision.reason, decision_id=decision.decision_id)
+        case HeldBack():
+            what = {"claim": str(decision.claim)} if decision.claim else _pod(decision)
+            log.info("write held back", **what, decision_id=decision.decision_id)
         case WritesResumed():
             log.info("writes resumed", held=decision.held, decision_id=decision.decision_id)
-        case Equipped():
-            log.info(
-                "pod given devices",
-                pod=str(decision.pod),
-                devices=[str(device) for device in decision.devices],
-                node=decision.node,
-                duration_ms=round(decision.seconds * 1000, 1),
-                decision_id=decision.decision_id,
-            )
-        case Overdrawn():
-            log.warning(
-                "device overdrawn",
-                device=str(decision.device),
-                pods=[str(pod) for pod in decision.pods],
-                decision_id=decision.decision_id,
-            )
 
 
-def _pod(decision: Allocated | Waits) -> dict[str, str]:
+def _pod(decision: Allocated | Compared | HeldBack | Waits) -> dict[str, str]:
     return {"pod": str(decision.pod)} if decision.pod else {}
 
 

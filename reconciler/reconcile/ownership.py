@@ -1,9 +1,14 @@
 """Which claims are ours to decide, and which devices are ours to give."""
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 from reconciler.objects.claims import Allocation, ResourceClaim
+from reconciler.objects.requests import ALL, CelSelector, DeviceSelector, DeviceSubRequest
+
+Request = TypeVar("Request", bound=DeviceSubRequest)
 
 MANAGED = "dra-reconciler.io/managed"
 """The label of claims that we allocate whether or not a pod names them."""
@@ -44,6 +49,34 @@ class Ownership:
         if not foreign:
             return None
         return f"class {foreign[0]} is not ours: ours are {', '.join(sorted(self.classes))}"
+
+    def restricted(self, claim: ResourceClaim) -> ResourceClaim:
+        """The same claim, asking for devices of our drivers alone wherever that is a matter of choice.
+
+        A request for all devices stays as it is: fewer would not be what was asked for.
+        """
+        if self.alone or not self.drivers:
+            return claim
+        requests = tuple(
+            request.model_copy(
+                update={
+                    "exactly": request.exactly and self._restricted(request.exactly),
+                    "first_available": tuple(map(self._restricted, request.first_available)),
+                }
+            )
+            for request in claim.spec.devices.requests
+        )
+        devices = claim.spec.devices.model_copy(update={"requests": requests})
+        return claim.model_copy(update={"spec": claim.spec.model_copy(update={"devices": devices})})
+
+    def _restricted(self, request: Request) -> Request:
+        if request.device_class_name in self.classes or request.allocation_mode == ALL:
+            return request
+        ours = DeviceSelector(
+            cel=CelSelector(expression=f"device.driver in {json.dumps(sorted(self.drivers))}")
+        )
+        # Last, so that what fails on a device fails as before.
+        return request.model_copy(update={"selectors": (*request.selectors, ours)})
 
     def trespass(self, claim: ResourceClaim, allocation: Allocation | None) -> str | None:
         """Why an allocation may not be written: the first device that is not ours. None if all are."""

@@ -7,8 +7,8 @@ from reconciler.errors import Paused
 from reconciler.objects.changes import Change, Changed, Refused, Removed, Replaced
 from reconciler.objects.core import ConfigMap
 from reconciler.objects.meta import ObjectKey
-from reconciler.reconcile.decisions import Tell, WritesPaused, WritesResumed
-from reconciler.reconcile.units import Unit
+from reconciler.reconcile.decisions import HeldBack, Tell, WritesPaused, WritesResumed
+from reconciler.reconcile.units import Kind, Unit
 
 KEY = "pause"
 """In the data of the ConfigMap."""
@@ -61,7 +61,12 @@ class Pause:
 
     def hold(self, unit: Unit) -> None:
         """The unit would have written something."""
-        self._held.add(unit)
+        if not self._reasons:  # resumed while its request was on the way to the door
+            self._put(unit)
+        elif unit not in self._held:
+            self._held.add(unit)
+            of_pod = unit.kind is Kind.POD
+            self._tell(HeldBack(None if of_pod else unit.key, unit.key if of_pod else None))
 
 
 class Switch:
@@ -78,9 +83,9 @@ class Switch:
             case Changed(object=ConfigMap() as found) if found.key == self._key:
                 self._read(found)
             case Replaced(objects=objects, refused=refused):
-                found = [thing for thing in objects if thing.key == self._key]
-                if found and isinstance(found[0], ConfigMap):
-                    self._read(found[0])
+                there = [thing for thing in objects if thing.key == self._key]
+                if there and isinstance(there[0], ConfigMap):
+                    self._read(there[0])
                 else:
                     self._set(f"ConfigMap {self._key} cannot be read" if refused else "")
             case Removed(key=key) if key == self._key:

@@ -32,7 +32,8 @@ PATH = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/c"
 MERGE, JSON = "application/merge-patch+json", "application/json-patch+json"
 
 RESULT = {"request": "r", "driver": "gpu.example.com", "pool": "p", "device": "d-0"}
-ALLOCATED = {"devices": {"results": [RESULT]}, "allocationTimestamp": "2026-03-01T12:00:05Z"}
+STAMP = "2026-03-01T12:00:05Z"
+ALLOCATED = {"devices": {"results": [RESULT]}, "allocationTimestamp": STAMP}
 
 
 def make_writer(*answers: Any) -> tuple[Writer, Scripted]:
@@ -88,7 +89,7 @@ async def test_the_finalizer_is_written_before_the_allocation():
     )
     written = await writer.write(plan_for(before), before)
     assert sent(transport) == [
-        ("PATCH", "", marking("10", ["other/one", FINALIZER], ALLOCATED["allocationTimestamp"])),
+        ("PATCH", "", marking("10", ["other/one", FINALIZER], STAMP)),
         (
             "PATCH",
             "/status",
@@ -114,7 +115,7 @@ async def test_a_claim_that_others_allocated_before_is_marked_as_ours_now():
     assert sent(transport)[0] == (
         "PATCH",
         "",
-        marking("10", [FINALIZER], ALLOCATED["allocationTimestamp"]),
+        marking("10", [FINALIZER], STAMP),
     )
     assert transport.requests[1].body[0]["value"] == "11"
 
