@@ -33,6 +33,10 @@ class Settings(BaseSettings):
     context: str | None = None
     """Context of the kubeconfig. None: its current one."""
 
+    insecure_skip_tls_verify: bool = False
+    """Believe any certificate of the API server. A kubeconfig that says so is refused otherwise: a line in a
+    file that was copied from somewhere must not open the connection to whoever is in between."""
+
     embedded: bool = False
     """Start an API server in this process and reconcile against it. Nobody else allocates there, so
     everything on it is ours."""

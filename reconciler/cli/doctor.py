@@ -18,6 +18,7 @@ from reconciler.cli.inputs import files_option, gates_option, group_mode_option
 from reconciler.cli.listing import list_objects
 from reconciler.cli.plain import plain
 from reconciler.cli.printing import UNBOUNDED
+from reconciler.cli.reach import Reach, cluster_options
 from reconciler.doctor.checks import examine, worst_first
 from reconciler.doctor.findings import Finding, Severity
 from reconciler.doctor.picture import read_picture
@@ -44,14 +45,7 @@ KINDS = (
 @click.command(short_help="Say what is wrong with slices, classes and claims, and what to do about it.")
 @files_option(required=False)
 @click.argument("more", nargs=-1, type=click.Path(exists=True, readable=True), metavar="[FILE|DIR]...")
-@click.option(
-    "--cluster",
-    is_flag=True,
-    help="Look at a cluster instead of files: that of KUBECONFIG or ~/.kube/config, or the one this runs in.",
-)
-@click.option("--kubeconfig", metavar="FILE", help="Look at the cluster of this kubeconfig.")
-@click.option("--context", metavar="NAME", help="Context of the kubeconfig.  [default: its current one]")
-@click.option("--server", metavar="URL", help="Look at an API server that wants no credentials.")
+@cluster_options
 @click.option(
     "-o", "--output", type=click.Choice(["table", "json", "sarif"]), default="table", show_default=True
 )
@@ -61,10 +55,7 @@ KINDS = (
 def doctor(
     files: tuple[str, ...],
     more: tuple[str, ...],
-    cluster: bool,
-    kubeconfig: str | None,
-    context: str | None,
-    server: str | None,
+    reach: Reach,
     output: str,
     strict: bool,
     gates: frozenset[str],
@@ -79,7 +70,7 @@ def doctor(
       2  the command line is wrong
       3  there are warnings and no errors, with --strict
     """
-    if bool(files or more) == bool(cluster or server or kubeconfig or context):
+    if bool(files or more) == reach.named:
         raise click.UsageError("Name manifests with -f, or a cluster with --cluster.")
     sources: dict[str, str] = {}
     if files or more:
@@ -88,8 +79,7 @@ def doctor(
         found: Iterable[Document | Refusal] = of_texts(read)
     else:
         try:
-            listed = list_objects(KINDS, server=server, kubeconfig=kubeconfig, context=context)
-            found = [_document(raw) for raw in asyncio.run(listed)]
+            found = [_document(raw) for raw in asyncio.run(list_objects(KINDS, reach))]
         except (ReconcilerError, OSError) as exc:
             raise click.ClickException(str(exc)) from exc
     rules = Semantics(gates=gates, group_modes=with_group_modes(group_modes))

@@ -3,8 +3,6 @@
 import asyncio
 import json
 import sys
-from collections.abc import Iterable, Iterator
-from typing import Any
 
 import click
 import yaml
@@ -19,21 +17,18 @@ from reconciler.cli.inputs import (
 )
 from reconciler.cli.listing import list_objects
 from reconciler.cli.plain import plain
+from reconciler.cli.reach import Reach, cluster_options
+from reconciler.cli.situation import KINDS, Situation, in_manifests, on_cluster
 from reconciler.errors import ReconcilerError
 from reconciler.explain import Explanation
 from reconciler.explain import explain as explain_claims
 from reconciler.explain.report import as_json
-from reconciler.manifests.bundle import Bundle, bundle, read_bundle
-from reconciler.manifests.documents import Document
-from reconciler.manifests.origin import Origin
-from reconciler.objects.claims import Allocation, ResourceClaim
-from reconciler.objects.core import Pod
+from reconciler.manifests.bundle import read_bundle
 from reconciler.objects.meta import ObjectKey
 from reconciler.objects.semantics import Release, Semantics, with_group_modes
-from reconciler.offline import STEPS, Blocked, Question, Report, decide
+from reconciler.offline import STEPS
 
 CANNOT, NO_ANSWER = 1, 2
-KINDS = ("ResourceSlice", "DeviceClass", "ResourceClaim", "DeviceTaintRule", "Node", "Pod")
 
 
 class NoAnswer(click.ClickException):
@@ -47,9 +42,7 @@ class NoAnswer(click.ClickException):
 @click.option("-n", "--namespace", default="default", show_default=True, help="Where NAMESPACE is not given.")
 @click.option("--pod", "of_pod", is_flag=True, help="The name is a pod's: explain all its claims together.")
 @files_option(required=False)
-@click.option("--kubeconfig", metavar="FILE", help="Default: KUBECONFIG, ~/.kube/config, our pod's account.")
-@click.option("--context", metavar="NAME", help="Context of the kubeconfig.  [default: its current one]")
-@click.option("--server", metavar="URL", help="Ask an API server that wants no credentials.")
+@cluster_options
 @click.option(
     "-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True
 )
@@ -75,9 +68,7 @@ def explain(
     namespace: str,
     of_pod: bool,
     files: tuple[str, ...],
-    kubeconfig: str | None,
-    context: str | None,
-    server: str | None,
+    reach: Reach,
     output: str,
     release: Release,
     gates: frozenset[str],
@@ -95,56 +86,38 @@ def explain(
       1  it cannot be allocated now
       2  the command line is wrong, there is no such claim, or the input cannot be read
     """
-    if files and (kubeconfig or context or server):
+    if files and reach.named:
         raise click.UsageError("Name manifests with -f, or a cluster, not both.")
     before, _, name = target.rpartition("/")
     key = ObjectKey(before or namespace, name)
-    found = _read(files, server=server, kubeconfig=kubeconfig, context=context)
     rules = Semantics(release, gates, with_group_modes(group_modes))
-    asked: list[Question] = []
-
-    def concerns(pod: ObjectKey | None, claims: Iterable[ObjectKey]) -> bool:
-        return pod == key if of_pod else key in claims
-
-    def note(question: Question) -> None:
-        if concerns(question.pod, [claim.key for claim in question.claims]):
-            asked.append(question)
-
-    report = decide(
-        found,
-        rules,
-        steps=steps,
-        # On a cluster nobody comes first: what is allocated there is.
-        only=(lambda _pod, _claims: True) if files else concerns,
-        asking=note,
-    )
-    if asked:
-        told = [explain_claims(q.claims, q.world, nodes=q.nodes, steps=steps) for q in asked]
-        _print(told, output)
-        sys.exit(0 if any(one.allocatable for one in told) else CANNOT)
-    _without_question(key, report, found, output, of_pod=of_pod)
-
-
-def _read(
-    files: tuple[str, ...], *, server: str | None, kubeconfig: str | None, context: str | None
-) -> Bundle:
     if files:
-        found = read_bundle(files, sys.stdin.buffer)
+        bundle = read_bundle(files, sys.stdin.buffer)
+        report_warnings(bundle.warnings)
+        report_refused(bundle.refused)
+        found = in_manifests(bundle, rules, key, of_pod=of_pod, steps=steps)
     else:
         try:
-            raws = asyncio.run(list_objects(KINDS, server=server, kubeconfig=kubeconfig, context=context))
+            found = asyncio.run(_live(key, rules, reach, of_pod=of_pod))
         except (ReconcilerError, OSError) as exc:
             raise NoAnswer(str(exc)) from exc
-        found = bundle(_document(raw) for raw in raws)
-    report_warnings(found.warnings)
-    report_refused(found.refused)
-    return found
+    if not found.known:
+        raise NoAnswer(plain(found.message))
+    for note in found.notes:
+        click.echo(plain(f"note: {note}"), err=True)
+    if not found.questions:
+        _say(key, found.message, output, allocated=found.allocated)
+        sys.exit(0 if found.allocated else CANNOT)
+    told = [
+        explain_claims(q.claims, q.world, nodes=q.nodes, answer=q.answer, steps=steps)
+        for q in found.questions
+    ]
+    _print(told, output)
+    sys.exit(0 if any(one.allocatable for one in told) else CANNOT)
 
 
-def _document(raw: dict[str, Any]) -> Document:
-    metadata = raw["metadata"]
-    name = "/".join(filter(None, (metadata.get("namespace"), metadata["name"])))
-    return Document(Origin(f"{raw['kind']}/{name}"), raw)
+async def _live(key: ObjectKey, rules: Semantics, reach: Reach, *, of_pod: bool) -> Situation:
+    return await on_cluster(await list_objects(KINDS, reach), rules, key, of_pod=of_pod)
 
 
 def _print(told: list[Explanation], output: str) -> None:
@@ -158,35 +131,6 @@ def _print(told: list[Explanation], output: str) -> None:
                 if number:
                     click.echo()
                 print_explanation(one, sys.stdout)
-
-
-def _without_question(key: ObjectKey, report: Report, found: Bundle, output: str, *, of_pod: bool) -> None:
-    """Say why there was nothing to decide: held already, blocked by something else, or not there."""
-    for answer in report.answers:
-        named = answer.pod == key if of_pod else key in answer.claims
-        if named and isinstance(answer.outcome, Blocked):
-            _say(key, answer.outcome.message, output, allocated=False)
-            sys.exit(CANNOT)
-    claims = {claim.key: claim for claim in found.of(ResourceClaim)}
-    pods = {pod.key: pod for pod in found.of(Pod)}
-    if of_pod and key in pods:
-        _say(key, "the pod has no claim that waits", output, allocated=True)
-        return
-    if not of_pod and key in report.held:
-        allocation = claims[key].allocation
-        _say(key, f"allocated: {', '.join(_holdings(allocation))}", output, allocated=True)
-        return
-    what, known = ("pod", pods) if of_pod else ("claim", claims)
-    if key in known:
-        _say(key, "nobody decides about it: its pods have ended", output, allocated=False)
-        sys.exit(CANNOT)
-    hint = "" if of_pod or key not in pods else "; there is a pod of that name, say --pod to explain it"
-    raise NoAnswer(f"there is no {what} {key}{hint}")
-
-
-def _holdings(allocation: Allocation | None) -> Iterator[str]:
-    for device in allocation.devices.results if allocation is not None else ():
-        yield f"{device.id} for request {device.request}"
 
 
 def _say(key: ObjectKey, message: str, output: str, *, allocated: bool) -> None:

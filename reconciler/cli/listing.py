@@ -3,10 +3,10 @@
 from collections.abc import Collection
 from typing import Any
 
+from reconciler.cli.reach import Reach
 
-async def list_objects(
-    kinds: Collection[str], *, server: str | None, kubeconfig: str | None, context: str | None
-) -> list[dict[str, Any]]:
+
+async def list_objects(kinds: Collection[str], reach: Reach) -> list[dict[str, Any]]:
     """All objects of the kinds that the server serves, as JSON with kind and version.
 
     Raises a ReconcilerError or OSError when the server cannot be read.
@@ -17,7 +17,7 @@ async def list_objects(
     from reconciler.cluster.discovery import discover  # noqa: PLC0415
     from reconciler.cluster.http import connect  # noqa: PLC0415
 
-    async with connect(server=server, kubeconfig=kubeconfig, context=context) as transport:
+    async with connect(**reach.arguments()) as transport:
         client = Client(transport)
         served = await discover(client, also=kinds)
         return [

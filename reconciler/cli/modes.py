@@ -22,6 +22,7 @@ from reconciler.cli.inputs import (
 from reconciler.cli.listing import list_objects
 from reconciler.cli.plain import plain
 from reconciler.cli.printing import UNBOUNDED
+from reconciler.cli.reach import Reach, cluster_options
 from reconciler.errors import Malformed, ReconcilerError
 from reconciler.inventory.modes import Held, Mode, problems
 from reconciler.inventory.modes import modes as modes_of
@@ -42,18 +43,14 @@ KINDS = ("ResourceSlice", "ResourceClaim")
 @click.command(short_help="Show what is held on each device, and what it locks out.")
 @files_option(required=False)
 @click.argument("more", nargs=-1, type=click.Path(exists=True, readable=True), metavar="[FILE|DIR]...")
-@click.option("--kubeconfig", metavar="FILE", help="Ask this cluster instead of reading files.")
-@click.option("--context", metavar="NAME", help="Context of the kubeconfig.  [default: its current one]")
-@click.option("--server", metavar="URL", help="Ask an API server that wants no credentials.")
+@cluster_options
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 @gates_option()
 @group_mode_option()
 def modes(
     files: tuple[str, ...],
     more: tuple[str, ...],
-    kubeconfig: str | None,
-    context: str | None,
-    server: str | None,
+    reach: Reach,
     output: str,
     gates: frozenset[str],
     group_modes: tuple[str, ...],
@@ -65,8 +62,8 @@ def modes(
 
     Exits with 1 if the server cannot be asked or some of the input was refused.
     """
-    if bool(files or more) == bool(server or kubeconfig):
-        raise click.UsageError("Name manifests with -f, or a cluster with --server or --kubeconfig.")
+    if bool(files or more) == reach.named:
+        raise click.UsageError("Name manifests with -f, or a cluster with --cluster.")
     store = Store(Semantics(gates=gates, group_modes=with_group_modes(group_modes)))
     refused = False
     if files or more:
@@ -77,8 +74,7 @@ def modes(
         found: Iterable[ApiObject] = _of_bundle(bundle)
     else:
         try:
-            listed = list_objects(KINDS, server=server, kubeconfig=kubeconfig, context=context)
-            found = _readable(asyncio.run(listed))
+            found = _readable(asyncio.run(list_objects(KINDS, reach)))
         except (ReconcilerError, OSError) as exc:
             raise click.ClickException(str(exc)) from exc
     for thing in found:

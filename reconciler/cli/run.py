@@ -15,6 +15,7 @@ import structlog
 from reconciler import app, logs
 from reconciler.aio.tasks import Stopped, unless
 from reconciler.cli.inputs import files_option, group_mode_option, report_refused, report_warnings
+from reconciler.cli.reach import insecure_option
 from reconciler.cluster.client import Client
 from reconciler.cluster.http import connect
 from reconciler.embedded import ApiServer, run_controllers, serve
@@ -33,6 +34,7 @@ CANNOT_START = 1
 @click.command(short_help="Allocate the claims of a cluster, until told to end.")
 @click.option("--kubeconfig", metavar="FILE", help="Default: KUBECONFIG, ~/.kube/config, our pod's account.")
 @click.option("--context", metavar="NAME", help="Context of the kubeconfig.  [default: its current one]")
+@insecure_option(default=None)
 @click.option("--server", metavar="URL", help="An API server that asks for no credentials.")
 @click.option(
     "--embedded", is_flag=True, default=None, help="Start an API server with controllers in this process."
@@ -154,7 +156,12 @@ async def _run(settings: Settings, raws: Sequence[dict[str, Any]]) -> None:
             server = await stack.enter_async_context(serve(api, port=settings.embedded_port))
             click.echo(f"embedded API server on {server}")
             click.echo(f"kubectl --server={server} get resourceslices,resourceclaims,pods -A")
-        reach = connect(server=server, kubeconfig=settings.kubeconfig, context=settings.context)
+        reach = connect(
+            server=server,
+            kubeconfig=settings.kubeconfig,
+            context=settings.context,
+            insecure=settings.insecure_skip_tls_verify,
+        )
         try:
             transport = await unless(stop, stack.enter_async_context(reach))
         except Stopped:  # while a plugin of the kubeconfig was asked for credentials

@@ -3,6 +3,7 @@
 import asyncio
 from pathlib import Path
 
+import structlog
 import yaml
 from kubernetes_asyncio.client import Configuration
 from kubernetes_asyncio.config import ConfigException, load_incluster_config
@@ -15,6 +16,8 @@ from kubernetes_asyncio.config.kube_config import (
 
 from reconciler.errors import Rejected, Retry
 
+log = structlog.get_logger()
+
 # The library meets a file that is no map with a TypeError.
 _UNUSABLE = (ConfigException, OSError, yaml.YAMLError, TypeError)
 
@@ -23,9 +26,25 @@ REFRESH_SECONDS = 60.0
 
 
 async def configuration_for(
-    *, server: str | None, kubeconfig: str | None, context: str | None
+    *, server: str | None, kubeconfig: str | None, context: str | None, insecure: bool = False
 ) -> Configuration:
-    """The client library's configuration. Raises Rejected when nothing says how to reach a server."""
+    """The client library's configuration. Raises Rejected when nothing says how to reach a server.
+
+    With `insecure` certificates are not verified; a kubeconfig alone does not bring that about.
+    """
+    configuration = await _reach(server, kubeconfig, context)
+    if insecure:
+        log.warning("the API server's certificate is not verified", server=configuration.host)
+        configuration.verify_ssl = False
+    elif not configuration.verify_ssl:
+        raise Rejected(
+            "the kubeconfig says insecure-skip-tls-verify: name the authority in certificate-authority-data, "
+            "or say --insecure-skip-tls-verify if anybody in between may read and change everything"
+        )
+    return configuration
+
+
+async def _reach(server: str | None, kubeconfig: str | None, context: str | None) -> Configuration:
     if server is not None:
         if not server.startswith(("http://", "https://")):
             raise Rejected(f"no way to reach a cluster: {server!r} is no http or https URL")

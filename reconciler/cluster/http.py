@@ -32,14 +32,21 @@ _NEVER_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 
 @asynccontextmanager
 async def connect(
-    *, server: str | None = None, kubeconfig: str | None = None, context: str | None = None
+    *,
+    server: str | None = None,
+    kubeconfig: str | None = None,
+    context: str | None = None,
+    insecure: bool = False,
 ) -> AsyncIterator["HttpTransport"]:
     """A transport to a plain URL, to a context of a kubeconfig, or else to the cluster we run in.
 
     Without arguments the usual places are tried in kubectl's order: KUBECONFIG, ~/.kube/config,
-    the service account. Raises Rejected when none of them says how to reach a server.
+    the service account. Raises Rejected when none of them says how to reach a server, and where a
+    kubeconfig would have any certificate believed but `insecure` does not say so too.
     """
-    configuration = await configuration_for(server=server, kubeconfig=kubeconfig, context=context)
+    configuration = await configuration_for(
+        server=server, kubeconfig=kubeconfig, context=context, insecure=insecure
+    )
     async with ApiClient(configuration) as api:
         yield HttpTransport(api)
 

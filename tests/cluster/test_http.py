@@ -2,13 +2,13 @@
 
 import asyncio
 import ssl
-import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 import yaml
 from aiohttp import web
 from kubernetes_asyncio.client import ApiClient, Configuration
@@ -263,35 +263,27 @@ async def test_not_knowing_the_server_is_said_at_once(tmp_path, monkeypatch, arg
 
 
 @pytest.fixture(scope="module")
-def certificate(tmp_path_factory) -> tuple[Path, Path]:
-    """A certificate for 127.0.0.1, signed by itself, and its key."""
-    folder = tmp_path_factory.mktemp("tls")
-    command = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=test -keyout key -out cert"
-    extensions = ["subjectAltName=IP:127.0.0.1", "keyUsage=digitalSignature,keyCertSign"]
-    try:
-        subprocess.run(
-            [*command.split(), *(word for text in extensions for word in ("-addext", text))],
-            cwd=folder,
-            check=True,
-            capture_output=True,
-        )
-    except FileNotFoundError:
-        pytest.skip("needs the openssl command to make a certificate")
-    return folder / "cert", folder / "key"
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+@pytest.fixture(scope="module")
+def tls(authority: trustme.CA) -> ssl.SSLContext:
+    """For a server at 127.0.0.1 whose certificate only this authority vouches for."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    return context
 
 
 @pytest.mark.parametrize(
     ("cluster", "trusted"),
     [
         pytest.param({"certificate-authority": "cert"}, True, id="its authority is named"),
-        pytest.param({"insecure-skip-tls-verify": True}, True, id="verification is off"),
         pytest.param({}, False, id="an authority nobody knows"),
     ],
 )
-async def test_tls_is_verified_as_the_kubeconfig_says(tmp_path, certificate, cluster, trusted):
-    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    tls.load_cert_chain(*certificate)
-    (tmp_path / "cert").write_bytes(certificate[0].read_bytes())
+async def test_tls_is_verified_as_the_kubeconfig_says(tmp_path, authority, tls, cluster, trusted):
+    authority.cert_pem.write_to_path(str(tmp_path / "cert"))
     async with serving(whoami, tls) as server:
         path = write_kubeconfig(tmp_path / "config", {"server": server, **cluster}, me={"token": "t"})
         async with connect(kubeconfig=path) as transport:
@@ -300,3 +292,26 @@ async def test_tls_is_verified_as_the_kubeconfig_says(tmp_path, certificate, clu
             else:
                 with pytest.raises(Retry, match="Certificate"):
                     await Client(transport).fetch("/")
+
+
+@pytest.mark.parametrize("insecure", [True, False])
+async def test_any_certificate_is_believed_only_where_a_flag_says_so_too(tmp_path, tls, insecure):
+    async with serving(whoami, tls) as server:
+        cluster = {"server": server, "insecure-skip-tls-verify": True}
+        path = write_kubeconfig(tmp_path / "config", cluster, me={"token": "t"})
+        if insecure:
+            async with connect(kubeconfig=path, insecure=True) as transport:
+                assert await Client(transport).fetch("/") == {"token": "Bearer t"}
+        else:
+            with pytest.raises(Rejected, match="say --insecure-skip-tls-verify"):
+                async with connect(kubeconfig=path):
+                    pass
+
+
+async def test_the_flag_goes_for_a_plain_url_as_well(tls):
+    async with serving(whoami, tls) as server:
+        async with connect(server=server) as transport:
+            with pytest.raises(Retry, match="Certificate"):
+                await Client(transport).fetch("/")
+        async with connect(server=server, insecure=True) as transport:
+            assert await Client(transport).fetch("/") == {"token": "none"}
