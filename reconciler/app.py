@@ -34,6 +34,7 @@ from reconciler.objects.semantics import Semantics, with_gates
 from reconciler.observation import Observation
 from reconciler.observe.port import StatusPort
 from reconciler.reconcile.decisions import Decision, Tell
+from reconciler.reconcile.fencing import Fence
 from reconciler.reconcile.intake import Intake
 from reconciler.reconcile.journal import write_down
 from reconciler.reconcile.koordinator.picture import Picture
@@ -83,6 +84,7 @@ async def run(
     kinds = (resource.kind for resource in served)
     intake = Intake(Store(rules(settings, lacking=off)), queue, kinds, announce)
     writer = Writer(client, served, now=lambda: datetime.now(UTC))
+    fence = Fence(intake, writer, clock=loop.time, patience=settings.write_seconds)
     reconciler = Reconciler(
         intake,
         writer,
@@ -92,6 +94,7 @@ async def run(
         tell=announce,
         names=names,
         answered=seen.answered,
+        fence=fence,
     )
     sink, decoders = intake.take, dict[str, Decode]()
     if settings.koordinator:
@@ -131,6 +134,7 @@ async def run(
                     hearing.append(notices.hear)
                     sources.append(watching.create_task(notices.run(), name="notices"))
                 seen.watching(list(sources))
+                sources.append(watching.create_task(fence.raise_(), name="fence"))
                 sources.append(watching.create_task(_spare_the_collector(intake), name="spare the collector"))
                 log.info("reconciling", kinds=[resource.kind for resource in served])
                 await stop.wait()

@@ -16,6 +16,7 @@ from reconciler.objects.plan import Plan
 from reconciler.reconcile.aside import Aside
 from reconciler.reconcile.deciding import Decider, Refusal
 from reconciler.reconcile.decisions import Allocated, Answered, Freed, Tell, Ungated, Waits
+from reconciler.reconcile.fencing import Fence
 from reconciler.reconcile.intake import Intake
 from reconciler.reconcile.koordinator.turns import Turns
 from reconciler.reconcile.ownership import Ownership, classes_of
@@ -42,6 +43,7 @@ class Reconciler:
         tell: Tell,
         names: Callable[[], str],
         answered: Answered,
+        fence: Fence,
     ) -> None:
         """`steps` bounds one search; `clock` counts seconds; `tell` hears every decision, for which
         `names` gives names; `answered` hears every answer of a search.
@@ -50,6 +52,7 @@ class Reconciler:
         self._store = intake.store
         self._queue = intake.queue
         self._writer = writer
+        self._fence = fence
         self._planner = Planner(intake.store, intake.roster, intake.nodes, ours, intake.yielded)
         intake.yielded.withdrawing = writer.withdrawing
         self._settler = Settler(intake, writer, tell)
@@ -74,14 +77,14 @@ class Reconciler:
         self._stopping = True
         self._queue.close()
         self._aside.close()
-        self._intake.listed.set()  # who still waits for the first listing goes home
+        self._fence.up.set()  # who still waits for it goes home
 
     async def work(self) -> None:
-        """Take turns until stopped. Nothing is decided before every kind was listed.
+        """Take turns until stopped. Nothing is decided before every kind was listed and the fence is up.
 
         Any number of workers may run. Cancelled during a write: its plan stays assumed.
         """
-        await self._intake.listed.wait()
+        await self._fence.up.wait()
         while not self._stopping:
             try:
                 async with self._queue.take() as unit:
@@ -129,14 +132,16 @@ class Reconciler:
             case Nothing():
                 self._done(unit)
             case Blocked() as blocked:
-                self._intake.waiting.drop(unit)
+                self._wait_no_more(unit)
                 self._wait(unit, Waits(blocked.claims, _pod(unit), blocked.reason, blocked.message))
             case Decide() as asked:
                 await self._decide(unit, asked)
             case Free() as found:
+                self._wait_no_more(unit)
                 await self._free(unit, found)
                 self._done(unit)
             case Ungate(pod=pod):
+                self._wait_no_more(unit)
                 await self._writer.ungate(pod)
                 self._tell(Ungated(pod.key))
                 self._done(unit)
@@ -164,10 +169,7 @@ class Reconciler:
         self._intake.pause.check()
         for plan in answer.plans:
             self._intake.assume(plan)
-        if self._intake.waiting.has(unit):
-            # How often it was told no says nothing about how its write will fare.
-            self._intake.waiting.drop(unit)
-            self._queue.forget(unit)
+        self._wait_no_more(unit)
 
         def written(plan: Plan) -> None:
             devices = tuple(result.id for result in plan.allocation.devices.results)
@@ -256,6 +258,12 @@ class Reconciler:
     def _wait(self, unit: Unit, waits: Waits) -> None:
         if self.pending.note(unit, waits.reason, waits.claims):
             self._tell(waits)
+
+    def _wait_no_more(self, unit: Unit) -> None:
+        """How often it was told no says nothing about how its write will fare."""
+        if self._intake.waiting.has(unit):
+            self._intake.waiting.drop(unit)
+            self._queue.forget(unit)
 
     def _done(self, unit: Unit) -> None:
         self._intake.waiting.drop(unit)

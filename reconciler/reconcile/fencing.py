@@ -1,0 +1,82 @@
+"""Before the first decision: what a predecessor may have sent in its last moments is fenced off.
+
+A process that was killed may have an allocation on its way. To us its claim looks as if nobody had decided,
+so the same devices could be given to another. But every allocation is announced: the claim is marked first.
+Taking that mark back makes another version of the claim, which the late write cannot hit.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+
+from reconciler.cluster.writer import Writer
+from reconciler.errors import Gone, Rejected, Retry
+from reconciler.objects.claims import ALLOCATED_AT, FINALIZER, ResourceClaim
+from reconciler.reconcile.intake import Intake
+
+log = structlog.get_logger()
+
+PAUSE, LONGEST_PAUSE = 0.1, 5.0
+"""Seconds between attempts, doubling"""
+
+
+class Fence:
+    """Keeps all turns waiting until no allocation of a predecessor can arrive any more."""
+
+    def __init__(
+        self, intake: Intake, writer: Writer, *, clock: Callable[[], float], patience: float
+    ) -> None:
+        """A claim that cannot be written to is waited out for `patience` seconds by `clock`."""
+        self.up = asyncio.Event()
+        self._intake = intake
+        self._writer = writer
+        self._clock = clock
+        self._patience = patience
+
+    async def raise_(self) -> None:
+        """Fence off every claim that is marked and not allocated. Cancelled: the fence is not up."""
+        await self._intake.listed.wait()
+        marked = [claim for claim in self._intake.store.claims.values() if _is_marked(claim)]
+        if marked:
+            log.info("fencing off what may still be written", claims=[str(claim.key) for claim in marked])
+        until = self._clock() + self._patience
+        async with asyncio.TaskGroup() as group:
+            for claim in marked:
+                group.create_task(self._fence_off(claim, until), name=f"fence off {claim.key}")
+        self.up.set()
+
+    async def _fence_off(self, claim: ResourceClaim, until: float) -> None:
+        pause = PAUSE
+        while True:
+            try:
+                return await self._take_back(claim)
+            except Gone:
+                return None
+            except Rejected as exc:
+                # It may never be let through. What is later than a write may be is not coming.
+                log.warning("cannot fence off a claim", claim=str(claim.key), error=str(exc))
+                return await asyncio.sleep(max(until - self._clock(), 0.0))
+            except Retry as exc:
+                await asyncio.sleep(max(pause, exc.after))
+                pause = min(2 * pause, LONGEST_PAUSE)
+
+    async def _take_back(self, claim: ResourceClaim) -> None:
+        """Take the mark back if it is still there. If the late write was faster, that is seen instead."""
+        found = await self._writer.read_claim(claim.key)
+        if found is None or found.metadata.uid != claim.metadata.uid:
+            return
+        self._intake.observe(found)
+        if _is_marked(found):
+            self._intake.observe(await self._writer.withdraw(found))
+
+
+def _is_marked(claim: ResourceClaim) -> bool:
+    """Whether an allocation was announced and is not there. Deletion made another version already."""
+    metadata = claim.metadata
+    return (
+        claim.allocation is None
+        and not claim.deleting
+        and FINALIZER in metadata.finalizers
+        and ALLOCATED_AT in metadata.annotations
+    )
