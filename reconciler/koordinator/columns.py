@@ -1,5 +1,6 @@
 """Every machine's devices as rows of shared matrices: a row a device, a block of rows a machine."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -78,6 +79,8 @@ class Columns:
         """Kept by a holder who is to be alone."""
         self.labels = LabelCodes()
         self._blocks: dict[int, slice] = {}
+        self._places: dict[int, dict[tuple[str, int], int]] = {}
+        """Type and minor of each row of a block, and where in the block it is"""
         self._end = 0
 
     def part(self, number: int) -> Part:
@@ -107,6 +110,7 @@ class Columns:
             for info in machine.devices.get(kind, {}).values()
         ]
         block = self._block(number, len(devices))
+        self._places[number] = {(kind, info.minor): place for place, (_, kind, info) in enumerate(devices)}
         switches: dict[tuple[int, str], int] = {}
         for row, (code, kind, info) in enumerate(devices, block.start):
             capacity = machine.capacity[kind][info.minor]
@@ -119,28 +123,39 @@ class Columns:
             self.pcie[row] = NOBODY if pcie is None else switches.setdefault((code, pcie), row)
         self.occupy(number, machine, holdings)
 
-    def occupy(self, number: int, machine: Machine, holdings: Holdings) -> None:
-        """Write what pods hold of a machine that is described."""
-        block = self._blocks[number]
-        used = np.zeros((block.stop - block.start, WIDTH), dtype=np.int64)
-        closed = {kind: barred(kind, NO_HINT, machine, holdings, ()) for kind in TYPES}
-        held = {kind: holdings.held(kind) for kind in TYPES}
-        for place, row in enumerate(range(block.start, block.stop)):
-            kind, minor = TYPES[self.kind[row]], int(self.minor[row])
+    def occupy(
+        self,
+        number: int,
+        machine: Machine,
+        holdings: Holdings,
+        changed: Iterable[tuple[str, int]] | None = None,
+    ) -> None:
+        """Write what pods hold of a machine that is described; of these devices, or of all."""
+        block, places = self._blocks[number], self._places[number]
+        found = places.items() if changed is None else [(k, places[k]) for k in changed if k in places]
+        rows = np.array([block.start + place for _, place in found], dtype=np.intp)
+        used = np.zeros((len(rows), WIDTH), dtype=np.int64)
+        for at, ((kind, minor), place) in enumerate(found):
             if (taken := holdings.used.get(kind, {}).get(minor)) is not None:
-                used[place] = amounts(taken)
-            self.held[row], self.closed[row] = minor in held[kind], minor in closed[kind]
-            self.vfs[row] = sum(
-                not holdings.vf_taken(kind, minor, vf.bus_id)
-                for group in machine.devices[kind][minor].vf_groups
-                for vf in group.vfs
-            )
-        self.free[block] = unused(self.total[block], used)
-        self.some[block] = (self.free[block] > 0).any(axis=1)
+                used[at] = amounts(taken)
+            row = block.start + place
+            self.held[row] = holdings.is_held(kind, minor)
+            if groups := machine.devices[kind][minor].vf_groups:
+                self.vfs[row] = sum(
+                    not holdings.vf_taken(kind, minor, vf.bus_id) for group in groups for vf in group.vfs
+                )
+            elif changed is None:
+                self.vfs[row] = 0
+        free = unused(self.total[rows], used)
+        self.free[rows], self.some[rows] = free, (free > 0).any(axis=1)
+        if holdings.alone or changed is None or self.closed[block].any():
+            closed = {kind: barred(kind, NO_HINT, machine, holdings, ()) for kind in TYPES}
+            self.closed[block] = [minor in closed[kind] for kind, minor in places]
 
     def forget(self, number: int) -> None:
         """Take a machine's rows out of use."""
         block = self._blocks.pop(number)
+        del self._places[number]
         self.owner[block] = NOBODY
 
     def _block(self, number: int, rows: int) -> slice:

@@ -94,14 +94,15 @@ class Fleet:
         self.release(pod)
         self._nodes[pod] = node
         self._holdings.setdefault(node, Holdings()).hold(pod, allocation, hints)
-        self._occupied(node)
+        self._occupied(node, allocation)
 
     def release(self, pod: ObjectKey) -> None:
         """Forget a pod; one that holds nothing is no error."""
         node = self._nodes.pop(pod, None)
         if node is not None:
+            allocation = self._holdings[node].allocation(pod) or {}
             self._holdings[node].release(pod)
-            self._occupied(node)
+            self._occupied(node, allocation)
 
     def candidates(self, demand: Demand) -> list[str]:
         """Machines that might serve a pod, in the order of names. None of the others can."""
@@ -168,10 +169,11 @@ class Fleet:
         self._columns.describe(number, machine, self._holdings.setdefault(machine.name, Holdings()))
         self._log.note(number)
 
-    def _occupied(self, node: str) -> None:
+    def _occupied(self, node: str, changed: Allocation) -> None:
         if node in self._machines:
             number = self._numbers[node]
-            self._columns.occupy(number, self._machines[node], self._holdings[node])
+            devices = {(kind, grant.minor) for kind, grants in changed.items() for grant in grants}
+            self._columns.occupy(number, self._machines[node], self._holdings[node], devices)
             self._log.note(number)
 
     def _order(self) -> Rows:

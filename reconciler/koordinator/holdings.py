@@ -46,6 +46,8 @@ def recorded(
 class Holdings:
     """Used shares and virtual functions by type and minor, kept by pod."""
 
+    alone: int = 0
+    """Pods that asked to be alone on something they hold."""
     used: dict[str, dict[int, dict[str, int]]] = field(default_factory=dict)
     """Without minors of which nothing is used."""
     _pods: dict[ObjectKey, tuple[Allocation, Mapping[str, str]]] = field(default_factory=dict)
@@ -67,6 +69,7 @@ class Holdings:
             if hint.exclusive_policy in (DEVICE_LEVEL, PCIE_LEVEL)
         }
         self._pods[pod] = (allocation, policies)
+        self.alone += bool(policies)
         for kind, grant in _grants(allocation):
             by_minor = self.used.setdefault(kind, {})
             by_minor[grant.minor] = plus(by_minor.get(grant.minor, {}), grant.shares)
@@ -78,7 +81,8 @@ class Holdings:
         """Forget a pod; one that is not known is no error."""
         if pod not in self._pods:
             return
-        allocation, _ = self._pods.pop(pod)
+        allocation, policies = self._pods.pop(pod)
+        self.alone -= bool(policies)
         for kind, grant in _grants(allocation):
             by_minor = self.used.setdefault(kind, {})
             before = by_minor.get(grant.minor, {})
@@ -107,6 +111,10 @@ class Holdings:
                 if any(grant.minor == minor for grant in allocation.get(kind, ()))
             )
         )
+
+    def is_held(self, kind: str, minor: int) -> bool:
+        """Whether a pod holds anything of a device."""
+        return self._holders[kind, minor] > 0
 
     def held(self, kind: str) -> frozenset[int]:
         """Devices of which a pod holds anything, were it nothing but a virtual function."""
