@@ -89,7 +89,7 @@ class Shelf:
         self._changes: list[Change] = []
         self._dropped = 0
         self._compacted = 0
-        self._waiters: set[asyncio.Future[None]] = set()
+        self._waiters: dict[asyncio.Future[None], None] = {}  # in order, so that seeds replay
 
     def __len__(self) -> int:
         return len(self._records)
@@ -169,11 +169,11 @@ class Shelf:
         if position < self.end:
             return
         waiter = asyncio.get_running_loop().create_future()
-        self._waiters.add(waiter)
+        self._waiters[waiter] = None
         try:
             await waiter
         finally:
-            self._waiters.discard(waiter)
+            self._waiters.pop(waiter, None)
 
     def _wake(self) -> None:
         for waiter in self._waiters:
