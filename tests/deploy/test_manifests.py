@@ -23,6 +23,12 @@ def of_kind(kind: str) -> Any:
     return next(document for document in documents() if document["kind"] == kind)
 
 
+def environment() -> dict[str, str]:
+    """What the container is told."""
+    container = of_kind("Deployment")["spec"]["template"]["spec"]["containers"][0]
+    return {entry["name"]: entry["value"] for entry in container["env"] if "value" in entry}
+
+
 @pytest.mark.parametrize("document", documents(), ids=lambda d: f"{d['kind']} {d['metadata']['name']}")
 def test_every_manifest_fits_the_published_schema(document):
     kubernetes_validate.validate(document, KUBERNETES, strict=True)
@@ -44,3 +50,10 @@ def test_the_pod_is_restricted_and_outlives_its_drain():
     }
     drain = Settings.model_fields["drain_seconds"].default
     assert pod["terminationGracePeriodSeconds"] > drain
+
+
+def test_the_one_config_map_that_may_be_read_is_the_one_that_pauses():
+    roles = [found for found in documents() if found["kind"] == "Role"]
+    (role,) = [found for found in roles if found["rules"][0]["resources"] == ["configmaps"]]
+    (name,) = role["rules"][0]["resourceNames"]
+    assert environment()["DRA_RECONCILER_PAUSE_CONFIG_MAP"] == f"{role['metadata']['namespace']}/{name}"

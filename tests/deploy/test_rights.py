@@ -12,7 +12,7 @@ from reconciler.cluster.transport import Query, Response, Transport
 from reconciler.embedded.builtin import DEVICE_CLASS
 from reconciler.errors import Undecided
 from reconciler.reconcile.decisions import Allocated, Freed, Ungated
-from tests.deploy.test_manifests import of_kind
+from tests.deploy.test_manifests import documents, environment
 from tests.end_to_end.faults import Faulty, Send
 from tests.end_to_end.objects import claim, device_class, devices, node, pod
 from tests.end_to_end.running import Cluster, reconciling
@@ -73,7 +73,12 @@ async def test_the_role_grants_what_was_asked_for_and_nothing_else():
     cluster = Cluster([device_class(), node("a"), devices("a", "d0", "d1")])
     cluster.load(claim("alone", 1), claim("shared", 1, managed=False), pod("p", "shared"))
     cluster.load(machine("a", gpu(0)), wants("equipped", {"nvidia.com/gpu": 1}))
-    flags: dict[str, Any] = {"backoff_base_seconds": 0.01, "koordinator": True}
+    switch = environment()["DRA_RECONCILER_PAUSE_CONFIG_MAP"]
+    flags: dict[str, Any] = {
+        "backoff_base_seconds": 0.01,
+        "koordinator": True,
+        "pause_config_map": switch,
+    }
     async with reconciling(cluster, prepare=record, **flags) as running:
         await running.heard(Ungated, 2)
         await cluster.until(lambda: cluster.devices("alone") and cluster.devices("shared"))
@@ -87,7 +92,9 @@ async def test_the_role_grants_what_was_asked_for_and_nothing_else():
         await cluster.until(lambda: any("series" in event for event in cluster.events("waits")))
     granted = {
         (verb, resource)
-        for rule in of_kind("ClusterRole")["rules"]
+        for role in documents()
+        if role["kind"] in ("ClusterRole", "Role")
+        for rule in role["rules"]
         for resource in rule["resources"]
         for verb in rule["verbs"]
     }
