@@ -4,6 +4,8 @@ import numpy as np
 
 from kernels.types import Amounts, Codes, Mask
 
+NO_FLOOR = np.iinfo(np.int64).min
+
 
 def fits(left: Amounts, table: Amounts, sets: Codes, draws: Codes) -> Mask:
     """Devices that could be taken next, each judged on its own.
@@ -23,6 +25,30 @@ def fits(left: Amounts, table: Amounts, sets: Codes, draws: Codes) -> Mask:
         there = left.take(sets[:, k], axis=0, mode="clip")
         ok &= ~used | ((wanted <= there) | (wanted == 0)).all(axis=1)
     return ok
+
+
+def floor(table: Amounts, draws: Codes) -> Amounts:
+    """How low a set may stand for each of some devices that draw from it alone.
+
+    table (P, C)  distinct draws
+    draws (n,)    row of `table` for each device
+    ->    (n, C)  the least int64 where it draws nothing. Read-only
+    """
+    lowest = table[draws]
+    lowest[lowest == 0] = NO_FLOOR
+    lowest.setflags(write=False)
+    return lowest
+
+
+def fits_floor(left: Amounts, lowest: Amounts) -> Mask:
+    """Devices of one set that could be taken next: `fits` for a few devices, again and again.
+
+    left   (C,)    what the set still has
+    lowest (n, C)  see `floor`
+    ->     (n,)
+    """
+    found: Mask = np.logical_and.reduce(lowest <= left, axis=1)
+    return found
 
 
 def drawn(size: int, table: Amounts, sets: Codes, draws: Codes) -> Amounts:

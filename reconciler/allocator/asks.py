@@ -31,6 +31,9 @@ class SelectorUse:
 
     expression: str
     where: str
+    """`class NAME` or `request NAME`, and which selector; without the claim, since others ask the same"""
+    own: bool
+    """Of the request, not of the class"""
 
 
 class AskKey(NamedTuple):
@@ -138,7 +141,8 @@ def _ask(
         raise Fatal(
             Reason.FEATURE_DISABLED, f"{where}: capacity requests need the feature gate {CONSUMABLE_CAPACITY}"
         )
-    own = tuple(_selectors(where, source))
+    spelled = f"{request}/{alternative}" if alternative else request
+    own = tuple(_selectors(f"request {spelled}", source, where))
     admin = source.admin_access if isinstance(source, ExactDeviceRequest) else None
     if admin is not None and not rules.has(ADMIN_ACCESS):
         raise Fatal(Reason.FEATURE_DISABLED, f"{where}: adminAccess needs the feature gate {ADMIN_ACCESS}")
@@ -150,7 +154,8 @@ def _ask(
     if source.allocation_mode not in (EXACT_COUNT, ALL):
         raise Fatal(Reason.UNSUPPORTED_MODE, f"{where}: allocationMode {source.allocation_mode} is not known")
     constraints = claim.spec.devices.constraints
-    selectors = (*_selectors(f"class {device_class.key.name}", device_class.spec), *own)
+    of_class = f"class {device_class.key.name}"
+    selectors = (*_selectors(of_class, device_class.spec, of_class, own=False), *own)
     capacity = source.capacity.requests if source.capacity is not None else {}
     return Ask(
         claim=at,
@@ -172,10 +177,10 @@ def _ask(
     )
 
 
-def _selectors(where: str, source: object) -> Iterator[SelectorUse]:
+def _selectors(where: str, source: object, in_full: str, *, own: bool = True) -> Iterator[SelectorUse]:
     for number, selector in enumerate(source.selectors):  # type: ignore[attr-defined]
         if selector.cel is None:
             raise Fatal(
-                Reason.UNSUPPORTED_SELECTOR, f"{where}: selector #{number} is of a kind that is not known"
+                Reason.UNSUPPORTED_SELECTOR, f"{in_full}: selector #{number} is of a kind that is not known"
             )
-        yield SelectorUse(selector.cel.expression, f"{where}: selector #{number}")
+        yield SelectorUse(selector.cel.expression, f"{where}: selector #{number}", own)

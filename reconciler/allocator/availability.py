@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from kernels.types import Amounts, Mask, Rows
+from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.allocator.asks import Ask
 from reconciler.allocator.sight import Sight, look
 from reconciler.inventory.fleet import Fleet
@@ -19,6 +19,8 @@ from reconciler.inventory.vocabulary import Name
 
 KEPT = 512
 """Different asks of one fleet whose counts are kept."""
+LONGEST_LOG = 1000
+"""Changes of counts that are remembered. Who lags behind further starts from scratch."""
 
 
 @dataclass(slots=True)
@@ -40,6 +42,12 @@ class Available:
     """(N + 1,) nodes that may meet an error, whether the device is in use or not"""
     trail: Trail
     serial: int
+    concerned: Mask
+    """(D,) devices that could be in the mask at some time"""
+    fails: bool
+    """Whether some node is in `failing`"""
+    log: "Log"
+    """Which nodes' counts changed"""
     values: dict[Name, Amounts]
     """Attribute -> (V,) devices per code of its value, for attributes that constraints ask about"""
 
@@ -56,27 +64,64 @@ class Available:
         if occupancy.serial == self.serial:
             return
         rows = self.trail.between(self.serial, occupancy.serial)
-        now = self._judge(world, rows)
-        turned = now != self.mask[rows]
-        if turned.any():
-            # A row that changed twice in between is there twice.
-            rows = np.array(sorted(set(rows[turned].tolist())), dtype=np.intp)
-            change = np.where(self.mask[rows], -1, 1)
-            self.mask[rows] ^= True
-            nodes = world.fleet.codes["node"][rows]
-            local = nodes >= 0
-            np.add.at(self.per_node, nodes[local], change[local])
-            selectors = world.fleet.codes["selector"][rows]
-            selected = ~local & (selectors >= 0)
-            np.add.at(self.per_selector, selectors[selected], change[selected])
-            self.spanning += int(change[~local & ~selected].sum())
-            for name, counts in self.values.items():
-                codes = world.fleet.cel.attributes[name].codes[rows]
-                np.add.at(counts, codes[codes >= 0], change[codes >= 0])
         self.serial = occupancy.serial
+        rows = rows[self.concerned[rows]]
+        turned = rows[_judge(self.sight, world, rows, admin=self.admin) != self.mask[rows]]
+        if len(turned):
+            self._turn(turned if len(turned) == 1 else np.unique(turned), world.fleet)
 
-    def _judge(self, world: Snapshot, rows: Rows) -> Mask:
-        return _judge(self.sight, world, rows, admin=self.admin)
+    def _turn(self, rows: Rows, fleet: Fleet) -> None:
+        """Count devices in that were out, and out that were in."""
+        before = self.mask[rows]
+        change = np.where(before, -1, 1)
+        self.mask[rows] = ~before
+        nodes = fleet.codes["node"][rows]
+        if int(nodes.min()) >= 0:
+            np.add.at(self.per_node, nodes, change)
+            self.log.add(nodes)
+        else:
+            self._turn_spread(rows, nodes, change, fleet)
+        for name, counts in self.values.items():
+            codes = fleet.cel.attributes[name].codes[rows]
+            np.add.at(counts, codes[codes >= 0], change[codes >= 0])
+
+    def _turn_spread(self, rows: Rows, nodes: Codes, change: Amounts, fleet: Fleet) -> None:
+        """The same for devices of which some belong to no single node."""
+        local = nodes >= 0
+        np.add.at(self.per_node, nodes[local], change[local])
+        selectors = fleet.codes["selector"][rows]
+        selected = ~local & (selectors >= 0)
+        np.add.at(self.per_selector, selectors[selected], change[selected])
+        self.spanning += int(change[~local & ~selected].sum())
+        self.log.clear()
+
+
+class Log:
+    """On which nodes counts changed, one change after the other."""
+
+    def __init__(self) -> None:
+        self.start = 0
+        """Where it begins: what was before is not known, and may have been any node"""
+        self._changes: list[Codes] = []
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self._changes)
+
+    def add(self, nodes: Codes) -> None:
+        """Note a change on some nodes, by the fleet's code."""
+        self._changes.append(nodes)
+        if len(self._changes) > LONGEST_LOG:
+            self.clear()
+
+    def clear(self) -> None:
+        """Note a change that may concern any node."""
+        self.start += len(self._changes) + 1
+        self._changes.clear()
+
+    def since(self, position: int) -> list[Codes]:
+        """The changes from a position on, which is not before the start."""
+        return self._changes[position - self.start :]
 
 
 def value_count(name: Name, fleet: Fleet) -> int:
@@ -108,6 +153,7 @@ def _count(ask: Ask, world: Snapshot) -> Available:
     mask = _judge(sight, world, np.arange(fleet.size), admin=ask.admin)
     nodes, selectors = fleet.codes["node"][mask], fleet.codes["selector"][mask]
     selected = (nodes < 0) & (selectors >= 0)
+    failing = _failing(sight, fleet)
     return Available(
         sight=sight,
         admin=ask.admin,
@@ -115,7 +161,10 @@ def _count(ask: Ask, world: Snapshot) -> Available:
         per_node=np.bincount(nodes[nodes >= 0], minlength=len(fleet.words.nodes.values) + 1),
         per_selector=np.bincount(selectors[selected], minlength=len(fleet.words.selectors.values)),
         spanning=int(np.count_nonzero((nodes < 0) & ~selected)),
-        failing=_failing(sight, fleet),
+        failing=failing,
+        fails=bool(failing.any()),
+        concerned=sight.true | sight.error,
+        log=Log(),
         trail=world.occupancy.trail,
         serial=world.occupancy.serial,
         values={},
@@ -125,6 +174,8 @@ def _count(ask: Ask, world: Snapshot) -> Available:
 def _judge(sight: Sight, world: Snapshot, rows: Rows, *, admin: bool) -> Mask:
     """(n,) devices that could be taken, or whose error would be met; errors count, so that they are met."""
     occupancy = world.occupancy
+    if not admin and not sight.fails:
+        return sight.true[rows] & occupancy.free[rows]
     could = (sight.true[rows] & (occupancy.fits[rows] | occupancy.sharing[rows])) | sight.error[rows]
     return could if admin else could & ~occupancy.held[rows]
 

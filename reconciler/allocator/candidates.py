@@ -50,12 +50,14 @@ def find_candidates(ask: Ask, view: View, world: Snapshot) -> Candidates:
     offer = offer_of(ask, view, world)
     listed = _all(ask, view, world, offer) if ask.all else None
     occupancy = world.occupancy
-    available, fatal = offer.suitable, offer.fatal
-    if not ask.admin:
-        free = ~view.of(occupancy.held)
-        available, fatal = available & free, fatal & free
+    fatal = offer.fatal
     # The first share of a device has drawn its counters for all later ones (CAP-13).
-    available = available & (view.of(occupancy.fits) | view.of(occupancy.sharing))
+    if ask.admin:
+        available = offer.suitable & (view.of(occupancy.fits) | view.of(occupancy.sharing))
+    else:
+        available = offer.suitable & view.of(occupancy.free)
+        if offer.fails:
+            fatal = fatal & ~view.of(occupancy.held)
     if occupancy.consumed and offer.consumption:
         available &= _beside(view.rows, offer.consumption, offer.shape, available, world)
     return Candidates(

@@ -41,6 +41,8 @@ class Offer:
     consumption: Consumptions
     shape: Codes
     """capacity shape, -1 for devices without capacity"""
+    fails: bool
+    """Whether `fatal` has any device"""
 
 
 _kept: WeakKeyDictionary[Fleet, dict[AskKey, Offer]] = WeakKeyDictionary()
@@ -65,7 +67,8 @@ def _cut(whole: Offer, view: View, world: Snapshot) -> Offer:
         operations = view.of(world.fleet.codes["operations"])
         if (operations >= 0).any():
             suitable = suitable & (operations < 0)
-    return Offer(matching, suitable, fatal, whole.consumption, view.of(whole.shape))
+    fails = whole.fails and bool(fatal.any())
+    return Offer(matching, suitable, fatal, whole.consumption, view.of(whole.shape), fails)
 
 
 def _whole(ask: Ask, world: Snapshot) -> Offer:
@@ -97,7 +100,7 @@ def _work_out(ask: Ask, world: Snapshot) -> Offer:
         suitable &= ~draws(fleet, everything)
     for mask in (matching, suitable, fatal):
         mask.setflags(write=False)
-    return Offer(matching, suitable, fatal, consumption, shape)
+    return Offer(matching, suitable, fatal, consumption, shape, fails=bool(fatal.any()))
 
 
 def draws(fleet: Fleet, rows: Rows) -> Mask:

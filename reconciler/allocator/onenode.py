@@ -13,6 +13,7 @@ from reconciler.allocator.refusal import Fatal, GaveUp
 from reconciler.allocator.result import plans
 from reconciler.allocator.search import Search
 from reconciler.allocator.state import Choice, set_up
+from reconciler.allocator.straight import immediate
 from reconciler.errors import Rejected
 from reconciler.inventory.snapshot import Snapshot, View
 from reconciler.objects.plan import Plan, Reason
@@ -66,17 +67,22 @@ def attempt(
     search: Search | None = None
     try:
         view = world.topology.view(node)
-        board = set_up(asked, view, world)
         offers = _offers(asked, view, world, only)
-        search = Search(board, asked.slots, offers, steps, pruned, pace)
+        if pruned and steps and (single := immediate(offers)) is not None:
+            pace.beat()
+            return Found(plans(asked, view, world, (single,), new_share), 0, 1)
+        search = Search(set_up(asked, view, world), asked.slots, offers, steps, pruned, pace)
         chosen = search.run()
         if chosen is not None:
             rank = _rank(asked, chosen)
             if beat is not None and rank >= beat:
                 return NotFound(None, "another node ranks as well or better", search.steps)
-            return Found(plans(asked, board, chosen, new_share), rank, search.steps)
+            return Found(plans(asked, view, world, chosen, new_share), rank, search.steps)
     except Fatal as fatal:
-        return NotFound(fatal.reason, str(fatal), search.steps if search else 0)
+        message = str(fatal)
+        if fatal.claim is not None:
+            message = f"claim {asked.claims[fatal.claim].key}, {message}"
+        return NotFound(fatal.reason, message, search.steps if search else 0)
     except Rejected as rejected:
         return NotFound(Reason.NODE_SELECTOR, str(rejected), 0)
     except GaveUp as gave_up:

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 
 from reconciler.allocator.asks import Asked
 from reconciler.allocator.refusal import Fatal
-from reconciler.allocator.state import Board, Choice
-from reconciler.inventory.snapshot import View
+from reconciler.allocator.state import Choice
+from reconciler.inventory.snapshot import Snapshot, View
 from reconciler.objects.claims import (
     AllocatedConfig,
     AllocatedDevice,
@@ -18,7 +18,7 @@ from reconciler.objects.plan import Plan, Reason
 
 
 def plans(
-    asked: Asked, board: Board, chosen: Sequence[Choice], new_share: Callable[[], str]
+    asked: Asked, view: View, world: Snapshot, chosen: Sequence[Choice], new_share: Callable[[], str]
 ) -> tuple[Plan, ...]:
     """One plan a claim, in order. Raises Fatal where a device cannot be expressed in a result (RES-13)."""
     of_claim: list[list[Choice]] = [[] for _ in asked.claims]
@@ -29,31 +29,37 @@ def plans(
             claim=claim.key,
             uid=claim.metadata.uid,
             resource_version=claim.metadata.resource_version,
-            node=board.view.node.name,
-            allocation=_allocation(claim, board, choices, new_share),
+            node=view.node.name,
+            allocation=_allocation(claim, view, world, choices, new_share),
         )
         for claim, choices in zip(asked.claims, of_claim, strict=True)
     )
 
 
 def _allocation(
-    claim: ResourceClaim, board: Board, choices: Sequence[Choice], new_share: Callable[[], str]
+    claim: ResourceClaim,
+    view: View,
+    world: Snapshot,
+    choices: Sequence[Choice],
+    new_share: Callable[[], str],
 ) -> Allocation:
-    devices: dict[str, object] = {"results": tuple(_device(board, choice, new_share) for choice in choices)}
-    configs = tuple(_configs(claim, choices, old=board.world.rules.old))
+    devices: dict[str, object] = {
+        "results": tuple(_device(view, world, choice, new_share) for choice in choices)
+    }
+    configs = tuple(_configs(claim, choices, old=world.rules.old))
     if configs:
         devices["config"] = configs
     fields: dict[str, object] = {"devices": DeviceAllocation(**devices)}
-    selector = _node_selector(board, choices)
+    selector = _node_selector(view, world, choices)
     if selector is not None:
         fields["node_selector"] = selector
     return Allocation(**fields)
 
 
-def _device(board: Board, choice: Choice, new_share: Callable[[], str]) -> AllocatedDevice:
+def _device(view: View, world: Snapshot, choice: Choice, new_share: Callable[[], str]) -> AllocatedDevice:
     """Only what is set is given, since what is unset is not written."""
-    fleet, ask = board.world.fleet, choice.candidates.ask
-    row = int(board.rows[choice.at])
+    fleet, ask = world.fleet, choice.candidates.ask
+    row = int(view.rows[choice.at])
     device = fleet.id_of(row)
     fields: dict[str, object] = {
         "request": ask.name,
@@ -66,13 +72,13 @@ def _device(board: Board, choice: Choice, new_share: Callable[[], str]) -> Alloc
     if ask.source.tolerations:
         fields["tolerations"] = ask.source.tolerations
     binding = int(fleet.codes["binding"][row])
-    if binding >= 0 and board.world.rules.binding_conditions:
+    if binding >= 0 and world.rules.binding_conditions:
         words = fleet.words.bindings.values[binding]
         if words.conditions:
             fields["binding_conditions"] = words.conditions
         if words.failures:
             fields["binding_failure_conditions"] = words.failures
-    if board.shared[choice.at]:
+    if fleet.shared[row] and world.rules.sharing:
         fields["share_id"] = new_share()
         amounts = choice.candidates.takes(choice.at)
         if amounts is not None:
@@ -113,15 +119,15 @@ def _configs(claim: ResourceClaim, choices: Sequence[Choice], *, old: bool) -> l
     return configs
 
 
-def _node_selector(board: Board, choices: Sequence[Choice]) -> NodeSelector | None:
+def _node_selector(view: View, world: Snapshot, choices: Sequence[Choice]) -> NodeSelector | None:
     """Where all the devices can be reached (RES-12)."""
-    fleet = board.world.fleet
+    fleet = world.fleet
     fields: list[NodeSelectorRequirement] = []
     expressions: list[NodeSelectorRequirement] = []
     for choice in choices:
-        row = int(board.rows[choice.at])
+        row = int(view.rows[choice.at])
         if fleet.codes["node"][row] >= 0 or fleet.binds[row]:
-            return _pinned(board.view)
+            return _pinned(view)
         code = int(fleet.codes["selector"][row])
         if code < 0:
             continue

@@ -27,6 +27,8 @@ class Sight:
     """(D,) all selectors match"""
     error: Mask
     """(D,) the first selector that does not match fails"""
+    fails: bool
+    """Whether `error` has any device"""
 
 
 _kept: WeakKeyDictionary[Fleet, dict[tuple[str, ...], Sight]] = WeakKeyDictionary()
@@ -86,7 +88,7 @@ def _evaluate(expressions: tuple[str, ...], fleet: Fleet) -> Sight:
         alive &= masks.true
     alive.setflags(write=False)
     error.setflags(write=False)
-    return Sight(alive, error)
+    return Sight(alive, error, fails=bool(error.any()))
 
 
 def _compiled(expression: str) -> Selector | None:
@@ -100,14 +102,15 @@ def _compiled(expression: str) -> Selector | None:
 def failure(ask: Ask, fleet: Fleet, row: int) -> Fatal:
     """The error of an ask's selectors on a device where they fail."""
     for use in ask.selectors:
+        claim = ask.claim if use.own else None
         try:
             selector = compile_selector(use.expression)
         except CelRefused as refused:
-            return Fatal(Reason.CEL_COMPILE, f"{use.where}: {refused}")
+            return Fatal(Reason.CEL_COMPILE, f"{use.where}: {refused}", claim)
         masks = selector.masks(fleet.cel)
         if masks.error[row]:
             problem = selector.explain(fleet.cel, row)
-            return Fatal(Reason.CEL_RUNTIME, f"{use.where}: device {fleet.id_of(row)}: {problem}")
+            return Fatal(Reason.CEL_RUNTIME, f"{use.where}: device {fleet.id_of(row)}: {problem}", claim)
         if not masks.true[row]:
             break
     raise AssertionError("no selector fails on this device")

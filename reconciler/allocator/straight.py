@@ -4,11 +4,26 @@ Without counters, shares, errors and `distinctAttribute`, the devices that first
 can be read off the masks. The same answer as the search, without its steps.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from kernels.types import Codes, Mask, Rows
 from reconciler.allocator.candidates import Candidates
-from reconciler.allocator.state import Board, State, viable
+from reconciler.allocator.state import Board, Choice, State, viable
+
+
+def immediate(offers: Sequence[Sequence[Candidates]]) -> Choice | None:
+    """The first device there is, where one device for one request is all that is wanted. None: search."""
+    if len(offers) != 1 or len(offers[0]) != 1:
+        return None
+    (candidates,) = offers[0]
+    if candidates.count != 1 or candidates.listed is not None or candidates.offer.fails:
+        return None
+    if candidates.ask.constraints or not len(candidates.available):
+        return None
+    at = int(candidates.available.argmax())
+    return Choice(0, candidates, at) if candidates.available[at] else None
 
 
 def finish(board: Board, candidates: Candidates, state: State) -> Rows | None:
@@ -21,7 +36,7 @@ def finish(board: Board, candidates: Candidates, state: State) -> Rows | None:
     if len(constraints) > 1 or not all(c.match and c.plain for c in constraints):
         return None
     entangled = _entangled(board)
-    if candidates.fatal.any() or (candidates.available & entangled).any():
+    if (candidates.offer.fails and candidates.fatal.any()) or (candidates.available & entangled).any():
         return None
     possible = viable(board, state, candidates)
     rows = np.flatnonzero(possible)

@@ -54,7 +54,7 @@ def nodes_with_a_value(asked: Asked, world: Snapshot) -> Mask | None:
     """
     if not any(claim.spec.devices.constraints for claim in asked.claims):
         return None
-    if any(look(ask, world.fleet).error.any() for slot in asked.slots for ask in slot.asks):
+    if any(look(ask, world.fleet).fails for slot in asked.slots for ask in slot.asks):
         return None
     if np.any(world.occupancy.sharing & ~world.fleet.shared):
         return None

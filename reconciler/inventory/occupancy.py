@@ -1,13 +1,13 @@
 """What is held, as columns over one fleet, kept up to date device by device. Source: CTR-2, AS-4."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 from weakref import ref
 
 import numpy as np
 
-from kernels.fit import drawn, fits
+from kernels.fit import drawn, fits, fits_floor, floor
 from kernels.types import Amounts, Bits, Mask, Rows
 from reconciler.inventory.assembly import Layout
 from reconciler.inventory.exclusivity import NO_ROWS, HeldScopes
@@ -51,6 +51,8 @@ class Occupancy:
     """(S, C) what the counter sets still have; negative where over-committed"""
     fits: Mask
     """(D,) its own draw fits into what is left, its pool is not over-committed (CTR-6), and it is open"""
+    free: Mask
+    """(D,) not held, and fits or held in shares already: what a plain request could take"""
     open: Mask | None
     """(D,) nothing that is held excludes the device; part of `fits`. None if no device excludes others"""
     common: Bits | None
@@ -76,6 +78,7 @@ class Columns:
         self._held = np.zeros(fleet.size, dtype=np.bool_)
         self._sharing = np.zeros(fleet.size, dtype=np.bool_)
         self._fits = np.zeros(fleet.size, dtype=np.bool_)
+        self._free = np.zeros(fleet.size, dtype=np.bool_)
         self._consumed: dict[int, Mapping[str, int]] = {}
         self._left = fleet.totals.copy()
         fresh = np.arange(fleet.size)
@@ -90,6 +93,9 @@ class Columns:
         taken = fresh[self._held[fresh] | self._sharing[fresh]]
         self._left -= drawn(len(fleet.totals), fleet.table, fleet.sets[taken], fleet.draws[taken])
         self._over: Mask = np.any(self._left < 0, axis=1)
+        self._some_over = bool(self._over.any())
+        self._floors: dict[int, Amounts | None] = {}
+        self._makes: dict[bytes, Amounts] = {}
         self._scopes = None
         if fleet.exclusion is not None:
             self._scopes = HeldScopes(fleet.exclusion, self._held | self._sharing)
@@ -111,6 +117,7 @@ class Columns:
             self._held[rows] = previous._held[old]
             self._sharing[rows] = previous._sharing[old]
             self._fits[rows] = previous._fits[old]
+            self._free[rows] = previous._free[old]
             width = previous._left.shape[1]
             self._left[layout.sets(run), :width] = previous._left[layout.old_sets(run)]
             kept[old], shift[old] = True, rows.start - old.start
@@ -128,6 +135,7 @@ class Columns:
                 sharing=_read_only(self._sharing),
                 left=_read_only(self._left),
                 fits=_read_only(self._fits),
+                free=_read_only(self._free),
                 open=self._scopes.open if self._scopes is not None else None,
                 common=self._scopes.names if self._scopes is not None else None,
                 consumed=self._consumed,
@@ -144,27 +152,21 @@ class Columns:
             self._copy()
         rows: list[int] = []
         turned: list[int] = []
-        touched: set[int] = set()
         for device in changed:
             for row in self.fleet.rows_of(device):
                 rows.append(row)
-                before = bool(self._held[row] or self._sharing[row])
-                self._read(row, device)
-                after = bool(self._held[row] or self._sharing[row])
-                if before != after:
+                if self._read(row, device):
                     turned.append(row)
-                    touched |= self._charge(row, 1 if before else -1)
-        again = self.fleet.by_set.of_any(self._concerned(touched)) if touched else NO_ROWS
-        if self._scopes is not None and turned:
-            bound = self._scopes.changed(turned, self._held | self._sharing)
-            again = np.union1d(again, bound) if len(bound) else again
+        again = self._judge_beside(turned) if turned else NO_ROWS
+        seen = set(again.tolist()) if len(again) else ()
+        others = [row for row in rows if row not in seen]
+        for row in others:
+            self._free[row] = not self._held[row] and (self._fits[row] or self._sharing[row])
+        if others:
+            apart = np.array(others, dtype=np.intp)
+            again = np.concatenate([again, apart]) if len(again) else apart
         if len(again):
-            self._judge(again)
-            seen = set(again.tolist())
-            others = [row for row in rows if row not in seen]
-            self._note(np.concatenate([again, np.array(others, dtype=np.intp)]) if others else again)
-        elif rows:
-            self._note(np.array(rows, dtype=np.intp))
+            self._note(again)
 
     def _note(self, rows: Rows) -> None:
         if len(self._trail) >= LONGEST_TRAIL:
@@ -173,17 +175,47 @@ class Columns:
 
     def _copy(self) -> None:
         self._held, self._sharing = self._held.copy(), self._sharing.copy()
-        self._left, self._fits = self._left.copy(), self._fits.copy()
+        self._left, self._fits, self._free = self._left.copy(), self._fits.copy(), self._free.copy()
         self._consumed = dict(self._consumed)
 
-    def _read(self, row: int, device: DeviceID) -> None:
+    def _read(self, row: int, device: DeviceID) -> bool:
+        """Whether the device was taken, or is free again."""
         state = self._ledger.state(device)
-        self._held[row] = bool(state.alone)
-        self._sharing[row] = bool(state.shares)
-        if state.shares:
+        before = self._held[row] or self._sharing[row]
+        self._held[row] = held = bool(state.alone)
+        self._sharing[row] = sharing = bool(state.shares)
+        if sharing:
             self._consumed[row] = state.consumed
         else:
             self._consumed.pop(row, None)
+        return bool(before != (held or sharing))
+
+    def _judge_beside(self, turned: Sequence[int]) -> Rows:
+        """Charge devices that were taken or freed, and judge those that may feel it.
+
+        turned (n,)  rows
+        ->     (m,)  rows that were judged, each once
+        """
+        touched: set[int] = set()
+        for row in turned:
+            touched |= self._charge(row, -1 if self._held[row] or self._sharing[row] else 1)
+        spread = self._spread(touched)
+        bound = NO_ROWS
+        if self._scopes is not None:
+            bound = self._scopes.changed(turned, self._held | self._sharing)
+        if len(touched) == 1 and not spread and not len(bound):
+            (number,) = touched
+            again = self.fleet.by_set.of(number)
+            lowest = self._floor(number, again)
+            if lowest is not None:
+                self._settle(again, fits_floor(self._left[number], lowest))
+                return again
+        numbers = touched.union(spread)
+        again = self.fleet.by_set.of_any(np.array(sorted(numbers), dtype=np.intp))
+        again = np.union1d(again, bound) if len(bound) else again
+        if len(again):
+            self._judge(again)
+        return again
 
     def _charge(self, row: int, sign: int) -> set[int]:
         """Give back (1) or take (-1) what one device draws; the counter sets concerned."""
@@ -193,31 +225,49 @@ class Columns:
                 self._left[number] += sign * self.fleet.table[self.fleet.draws[row, k]]
         return {number for number in sets if number >= 0}
 
-    def _concerned(self, touched: set[int]) -> Rows:
-        """The sets whose devices are to be judged again: those that changed, and with them the other sets
-        of a pool that has become over-committed or has ceased to be.
-        """
+    def _spread(self, touched: Iterable[int]) -> Sequence[int]:
+        """The sets of a pool that has become over-committed, or has ceased to be, by a change of these."""
         turned = []
         for number in touched:
-            over = bool((self._left[number] < 0).any())
+            over = min(self._left[number].tolist(), default=0) < 0
             if over != self._over[number]:
                 self._over[number] = over
                 turned.append(number)
-        sets = np.array(sorted(touched), dtype=np.intp)
         if not turned:
-            return sets
+            return ()
+        self._some_over = bool(self._over.any())
         groups = np.unique(self.fleet.set_group[turned])
-        return np.union1d(sets, np.flatnonzero(np.isin(self.fleet.set_group, groups)))
+        spread: list[int] = np.flatnonzero(np.isin(self.fleet.set_group, groups)).tolist()
+        return spread
+
+    def _floor(self, number: int, rows: Rows) -> Amounts | None:
+        """(n, C) what the devices draw that draw from a set; None if one draws from another set, too.
+
+        Kept: sets of one make are drawn from alike, so that they share the array.
+        """
+        if number not in self._floors:
+            sets, draws = self.fleet.sets[rows], self.fleet.draws[rows]
+            alone = bool((sets[:, 0] == number).all() and (sets[:, 1:] < 0).all())
+            key = draws[:, 0].tobytes() if alone else None
+            if key is not None and key not in self._makes:
+                self._makes[key] = floor(self.fleet.table, draws[:, 0])
+            self._floors[number] = self._makes[key] if key is not None else None
+        return self._floors[number]
 
     def _judge(self, rows: Rows) -> None:
-        fleet, sets = self.fleet, self.fleet.sets[rows]
-        fine = fits(self._left, fleet.table, sets, fleet.draws[rows])
-        if self._over.any():
-            over = fleet.set_group[self._over]
-            fine &= ~((sets >= 0) & np.isin(fleet.set_group[sets], over)).any(axis=1)
+        fleet = self.fleet
+        self._settle(rows, fits(self._left, fleet.table, fleet.sets[rows], fleet.draws[rows]))
+
+    def _settle(self, rows: Rows, fine: Mask) -> None:
+        """Write down which of some devices fit, and what follows."""
+        if self._some_over:
+            fleet = self.fleet
+            sets, over = fleet.sets[rows], fleet.set_group[self._over]
+            fine = fine & ~((sets >= 0) & np.isin(fleet.set_group[sets], over)).any(axis=1)
         if self._scopes is not None:
-            fine &= self._scopes.open[rows]
+            fine = fine & self._scopes.open[rows]
         self._fits[rows] = fine
+        self._free[rows] = (fine | self._sharing[rows]) & ~self._held[rows]
 
 
 def _read_only(array: Array) -> Array:

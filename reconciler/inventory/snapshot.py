@@ -52,9 +52,13 @@ class Topology:
     nodes: Mapping[str, NodeInfo]
     rules: Semantics
     order: tuple[str, ...] = ()
-    """Names of all nodes, sorted: the order in which they are tried"""
+    """Names of all nodes in the order in which they are tried: sorted, unless another order is given"""
     order_codes: Codes = field(default_factory=lambda: np.zeros(0, dtype=np.int32), repr=False)
     """(nodes,) their codes in the fleet's columns; negative for nodes that no slice names"""
+    place_of: Rows = field(default_factory=lambda: np.zeros(0, dtype=np.intp), repr=False)
+    """(N + 1,) by the fleet's code of a node, its position in `order`; -1 for names that are no nodes"""
+    memo: dict[object, Any] = field(default_factory=dict, repr=False)
+    """What others worked out from this, which stays true as long as it exists"""
     _selected: list[tuple[Codes, Codes]] = field(default_factory=list, repr=False)
     _views: dict[str, View] = field(default_factory=dict, repr=False)
     _local: dict[str, list[int]] = field(default_factory=dict, repr=False)
@@ -62,8 +66,12 @@ class Topology:
 
     def __post_init__(self) -> None:
         find = self.fleet.words.nodes.find
-        object.__setattr__(self, "order", tuple(sorted(self.nodes)))
-        object.__setattr__(self, "order_codes", np.array([find(name) for name in self.order], dtype=np.int32))
+        object.__setattr__(self, "order", self.order or tuple(sorted(self.nodes)))
+        codes = np.array([find(name) for name in self.order], dtype=np.int32)
+        object.__setattr__(self, "order_codes", codes)
+        place_of = np.full(len(self.fleet.words.nodes.values) + 1, -1, dtype=np.intp)
+        place_of[codes[codes >= 0]] = np.flatnonzero(codes >= 0)
+        object.__setattr__(self, "place_of", place_of)
         for at, pool in enumerate(self.fleet.pools):
             nodes = None if self.rules.old and pool.counters.sets else pool.nodes
             if nodes is None:
@@ -153,4 +161,5 @@ class Snapshot:
         topology = copy(self.topology)
         object.__setattr__(topology, "fleet", copy(self.fleet))
         object.__setattr__(topology, "_views", {})
+        object.__setattr__(topology, "memo", {})
         return replace(self, topology=topology)

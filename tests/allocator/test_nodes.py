@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from reconciler.allocator.nodes import allocate
 from reconciler.allocator.onenode import Found, NotFound
 from reconciler.inventory.store import Store
-from reconciler.objects.changes import Removed
+from reconciler.objects.changes import Changed, Removed
 from reconciler.objects.meta import ObjectKey
 from reconciler.objects.plan import Granted, Plan, Reason, Unsatisfied
 from tests.allocator.checker import problems
@@ -35,6 +35,7 @@ from tests.builders import (
     resource_slice,
     selectors,
     store,
+    typed,
     wants,
 )
 
@@ -253,3 +254,26 @@ def test_what_was_decided_before_leaves_nothing_but_what_is_held(world: World, t
             history.granted[name] = outcome.plans
             for plan in outcome.plans:
                 history.warm.assume(plan)
+
+
+def test_claims_of_one_spec_are_told_apart_in_messages():
+    """What they ask for is read once; whose error it is must not be remembered with it."""
+    broken = request(selectors=selectors('device.attributes["d"].x == 1'))
+    asked = World([on("a", "A")], [claim("c1", broken), claim("c2", broken)], nodes=NODES)
+    seen = asked.snapshot()
+    first, second = (allocate([wanted], seen) for wanted in asked.wanted())
+    assert isinstance(first, Unsatisfied)
+    assert isinstance(second, Unsatisfied)
+    assert "claim default/c1, request r: selector #0" in first.message
+    assert second.message == first.message.replace("c1", "c2")
+    assert [text.count("default/c2") for _, text in second.nodes_refused] == [1]
+
+
+def test_a_class_that_changes_is_read_again():
+    """Also by claims of a spec that was asked for before."""
+    picture = store(*NODES, device_class(), on("a", "A"))
+    (wanted,) = World((), [claim("c", request())]).wanted()
+    assert isinstance(allocate([wanted], picture.snapshot()), Granted)
+    nothing = device_class("any", "false")
+    picture.apply(Changed("DeviceClass", typed(nothing)))
+    assert isinstance(allocate([wanted], picture.snapshot()), Unsatisfied)

@@ -54,6 +54,7 @@ def _device(row: int, seen: Snapshot) -> dict[str, Any]:
         "held": bool(occupancy.held[row]),
         "sharing": bool(occupancy.sharing[row]),
         "fits": bool(occupancy.fits[row]),
+        "free": bool(occupancy.free[row]),
         "open": occupancy.open is None or bool(occupancy.open[row]),
         "common": _common(row, seen),
         "consumed": dict(occupancy.consumed.get(row, {})),

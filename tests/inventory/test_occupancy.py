@@ -185,7 +185,17 @@ def test_a_long_series_of_changes_ends_where_it_began(monkeypatch: pytest.Monkey
 def test_arrays_that_are_handed_out_cannot_be_written_to():
     seen = snapshot(node("n"), *mig())
     fleet, now = seen.fleet, seen.occupancy
-    arrays = [now.held, now.sharing, now.left, now.fits, fleet.sets, fleet.draws, fleet.table, fleet.totals]
+    arrays = [
+        now.held,
+        now.sharing,
+        now.left,
+        now.fits,
+        now.free,
+        fleet.sets,
+        fleet.draws,
+        fleet.table,
+        fleet.totals,
+    ]
     arrays += [fleet.anywhere, fleet.shared, fleet.binds, fleet.pool_of, *fleet.codes.values()]
     arrays += [column.codes for column in fleet.cel.attributes.values()]
     assert [array.flags.writeable for array in arrays] == [False] * len(arrays)

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernels.fit import drawn, fits, take
+from kernels.fit import drawn, fits, fits_floor, floor, take
 from tests.kernels import reference
 from tests.kernels.arrays import EXTREME, Drawing, amounts, codes, drawings, untouched
 
@@ -19,6 +19,18 @@ def test_fits_is_the_plain_definition(world: Drawing):
     found = untouched(fits, *world.arrays())
     assert found.dtype == np.bool_
     assert found.tolist() == reference.fits(world.left, world.table, world.sets, world.draws)
+
+
+@given(drawings())
+def test_a_floor_says_the_same_of_devices_that_draw_from_one_set(world: Drawing):
+    left, table, _, draws = world.arrays()
+    for number in range(len(left)):
+        rows = draws[draws >= 0]
+        lowest = untouched(floor, table, rows)
+        found = untouched(fits_floor, left[number], lowest)
+        alone, drawn_there = np.full((len(rows), 1), number, dtype=np.int32), rows[:, None]
+        expected = reference.fits(world.left, world.table, alone.tolist(), drawn_there.tolist())
+        assert found.tolist() == expected
 
 
 @given(drawings(wanted=SMALL | HUGE))

@@ -1,0 +1,64 @@
+"""What claims ask for, read once for all claims of the same spec: most are made from a few templates."""
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from reconciler.allocator.asks import Asked, read_claims
+from reconciler.allocator.prospects import Prospects
+from reconciler.allocator.sight import is_quick
+from reconciler.inventory.snapshot import Snapshot
+from reconciler.objects.claims import DeviceClass, ResourceClaim, ResourceClaimSpec
+
+KEPT = 256
+"""Different specs of one topology that are remembered."""
+
+_spelled = ResourceClaimSpec.__pydantic_serializer__.to_json
+
+
+@dataclass(slots=True)
+class Form:
+    """Claims of these specs, whatever their names."""
+
+    asked: Asked
+    """Of the first such claims; only the claims themselves differ"""
+    prospects: Prospects
+    known: bool = False
+    """Whether its selectors were seen to take no time to speak of"""
+
+    def quick(self, world: Snapshot) -> bool:
+        """Whether all selectors have been run on the fleet, or can be without taking long."""
+        self.known = self.known or all(
+            is_quick(ask, world.fleet) for slot in self.asked.slots for ask in slot.asks
+        )
+        return self.known
+
+
+@dataclass(slots=True)
+class _Forms:
+    classes: Mapping[str, DeviceClass]
+    by_spec: OrderedDict[object, Form] = field(default_factory=OrderedDict)
+
+
+def form_of(claims: Sequence[ResourceClaim], world: Snapshot) -> Form:
+    """What claims ask for. Raises Fatal for what no node could meet."""
+    memo = world.topology.memo
+    forms: _Forms | None = memo.get(_Forms)
+    if forms is None or forms.classes is not world.classes:
+        forms = memo[_Forms] = _Forms(world.classes)
+    try:
+        specs = tuple([_spelled(claim.spec) for claim in claims])
+    except ValueError:  # text that is not Unicode; it is asked for as seldom as it can be spelled
+        return _read(claims, world)
+    form = forms.by_spec.get(specs)
+    if form is None:
+        form = forms.by_spec[specs] = _read(claims, world)
+        if len(forms.by_spec) > KEPT:
+            forms.by_spec.popitem(last=False)
+    forms.by_spec.move_to_end(specs)
+    return form
+
+
+def _read(claims: Sequence[ResourceClaim], world: Snapshot) -> Form:
+    asked = read_claims(claims, world.classes, world.rules)
+    return Form(asked, Prospects(asked.slots, world.topology))
