@@ -68,9 +68,8 @@ class Fleet:
 
     @property
     def values_in_use(self) -> int:
-        """About how many values of the lexicon its columns hold."""
-        columns = (*self.devices.codes, self.draws)
-        return sum(len(np.unique(column)) for column in columns) + len(self.set_columns)
+        """How many values of the lexicon its columns hold, absence counted as one."""
+        return sum(len(np.unique(column)) for column in self.devices.codes)
 
     def rows_of(self, device: DeviceID) -> tuple[int, ...]:
         """Rows of the device of that name; none if it is not published, several if generations overlap."""

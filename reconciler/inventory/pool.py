@@ -166,7 +166,7 @@ class PoolBuilder:
 
     def __init__(self, encoder: Encoder, rules: Semantics) -> None:
         self.table = DrawTable()
-        self._encoder = encoder
+        self.encoder = encoder
         self._rules = rules
         self._counters: Recent[Hashable, PoolCounters] = Recent(KEPT)
         self._offsets: Recent[tuple[int, ...], Rows] = Recent(KEPT)
@@ -176,9 +176,9 @@ class PoolBuilder:
         blocks = tuple(sorted(members, key=lambda block: block.slice.metadata.name.encode()))
         named = blocks[0].named
         if len(blocks) > 1:
-            named = self._encoder.names(tuple([name for block in blocks for name in block.names]))
+            named = self.encoder.names(tuple([name for block in blocks for name in block.names]))
         counters = self._counters_of(blocks)
-        exclusion = compile_exclusion(pool, blocks, counters, self._encoder.words, self._rules)
+        exclusion = compile_exclusion(pool, blocks, counters, self.encoder.words, self._rules)
         sizes = tuple([len(block.names) for block in blocks])
         offsets = self._offsets.get(sizes)
         if offsets is None:
@@ -191,7 +191,7 @@ class PoolBuilder:
         ])  # fmt: skip
         known = self._counters.get(alike)
         if known is None:
-            known = compile_counters(blocks, self._encoder.words, self.table)
+            known = compile_counters(blocks, self.encoder.words, self.table)
             if not known.problems:  # they name slices
                 self._counters.put(alike, known)
         return known

@@ -16,6 +16,7 @@ from reconciler.inventory.ledger import DeviceState, Holder, Ledger
 from reconciler.inventory.occupancy import Columns
 from reconciler.inventory.pool import Pool, PoolBuilder
 from reconciler.inventory.reach import NodeInfo
+from reconciler.inventory.shedding import shed
 from reconciler.inventory.snapshot import Snapshot, Topology
 from reconciler.inventory.vocabulary import Lexicon
 from reconciler.objects.changes import Change, Changed, Refused, Removed, Replaced
@@ -59,7 +60,7 @@ NOTHING = Touched()
 SPARE_VALUES = 1 << 18
 """Values that nothing may use any more before vocabularies are made anew. A value takes about 200 bytes."""
 SPARE_FACTOR = 3
-"""The same, as a multiple of those in use: making vocabularies anew takes as long as reading all slices."""
+"""The same, as a multiple of those in use: with the vocabularies all columns are put together anew."""
 
 
 class Store:
@@ -324,18 +325,17 @@ class Store:
         return self._fleet, layout
 
     def _shed_values(self) -> None:
-        """Encode everything anew if most values are of slices that are gone. Older pictures keep theirs."""
-        in_use = self._fleet.values_in_use if self._fleet is not None else 0
+        """Make vocabularies anew if most values are of slices that are gone."""
+        in_use = self._encoder.words.size if self._fleet is None else self._fleet.values_in_use
         if self._encoder.words.size > SPARE_VALUES + (1 + SPARE_FACTOR) * in_use:
-            self._encoder = Encoder(Lexicon(), self.rules)
-            self._builder = PoolBuilder(self._encoder, self.rules)
-            self._fleet = None
-            self._stale_pools.update(self._members)
-            for name, old in self._blocks.items():
-                block = self._blocks[name] = build(old.slice, self._encoder)
+            self._encoder, self._blocks = shed(self._blocks, self._encoder.words, self.rules)
+            for name, block in self._blocks.items():
                 self._members[block.slice.pool_id][name] = block
+            self._builder.encoder = self._encoder
+            self._stale_pools.update(self._members)
+            self._fleet = None
             in_use = self._encoder.words.size
-        self._most_values = SPARE_VALUES + (1 + SPARE_FACTOR) * max(in_use, 1)
+        self._most_values = SPARE_VALUES + (1 + SPARE_FACTOR) * in_use
 
     def _build(self, pool: PoolID) -> None:
         if self._members.get(pool):

@@ -46,7 +46,7 @@ def join(tables: Sequence[Table]) -> Table:
         if own == header:
             np.concatenate([table.codes for table in alike], axis=1, out=target)
         else:
-            target[_places(own, header)] = np.concatenate([table.codes for table in alike], axis=1)
+            target[places(own, header)] = np.concatenate([table.codes for table in alike], axis=1)
         start = stop
     flags = [table.flags for table in tables]
     return Table(
@@ -65,7 +65,7 @@ def _union(headers: Sequence[Header]) -> Header:
     )
 
 
-def _places(own: Header, whole: Header) -> list[int]:
+def places(own: Header, whole: Header) -> list[int]:
     """Where the columns of one header stand under another that has them all."""
     attributes = {name: at for at, name in enumerate(whole.attributes, start=len(COLUMNS))}
     capacity = {name: at for at, name in enumerate(whole.capacity, start=len(COLUMNS) + len(attributes))}

@@ -1,6 +1,7 @@
 """Values become small integers. Codes are never reused, so equal codes mean equal values fleet-wide."""
 
 from collections.abc import Hashable
+from copy import copy
 from typing import Any, NamedTuple
 
 from reconciler.inventory.selecting import SelectorIndex
@@ -59,11 +60,29 @@ class Lexicon:
 
     @property
     def size(self) -> int:
-        """Values of all vocabularies together."""
-        vocabularies: list[Words[Any]] = [self.drivers, self.nodes, self.selectors, self.taints, self.shapes]
-        vocabularies += [self.bindings, self.operations, self.sets, self.draws, self.published]
-        vocabularies += [*self.attributes.values(), *self.capacity.values()]
-        return sum(len(words.values) for words in vocabularies)
+        """Values of the vocabularies that `without_values` leaves behind."""
+        named: list[Words[Any]] = [*self.attributes.values(), *self.capacity.values()]
+        return len(self.nodes.values) + len(self.shapes.values) + sum(len(words.values) for words in named)
+
+    def without_values(self) -> "Lexicon":
+        """Another lexicon without attributes, capacity and names of nodes. All else is the same."""
+        other = copy(self)
+        other.attributes, other.capacity = {}, {}
+        other.nodes, other.shapes = Words(), Words()
+        return other
+
+    def of_column(self, column: str) -> Words[Any]:
+        """The vocabulary of one of `block.COLUMNS`."""
+        vocabularies: dict[str, Words[Any]] = {
+            "driver": self.drivers,
+            "node": self.nodes,
+            "selector": self.selectors,
+            "taints": self.taints,
+            "shape": self.shapes,
+            "binding": self.bindings,
+            "operations": self.operations,
+        }
+        return vocabularies[column]
 
     def attribute(self, name: Name) -> Words[Value]:
         """The values of one attribute; their keys are `(type, value)`."""
