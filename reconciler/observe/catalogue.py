@@ -82,7 +82,7 @@ FINDINGS = Spec(
     "audit_findings_total",
     "counter",
     "What the audit of held devices found, each finding once.",
-    (("finding", "held_twice, or at_odds for devices that exclude one another and are held side by side"),),
+    (("finding", "held_twice, overdrawn, or at_odds: devices that exclude one another, held side by side"),),
 )
 TURNS = Spec("turns_total", "counter", "Turns of claims and pods that ended, however they did.")
 FAILURES = Spec("turn_failures_total", "counter", "Turns that ended in an error nobody expected: a defect.")

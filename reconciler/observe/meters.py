@@ -5,7 +5,17 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, GCCollector, Hi
 from reconciler.objects.plan import Reason
 from reconciler.observe import catalogue as of
 from reconciler.observe.catalogue import Spec
-from reconciler.reconcile.decisions import Allocated, AtOdds, Decision, Freed, HeldTwice, Ungated, Waits
+from reconciler.reconcile.decisions import (
+    Allocated,
+    AtOdds,
+    Decision,
+    Equipped,
+    Freed,
+    HeldTwice,
+    Overdrawn,
+    Ungated,
+    Waits,
+)
 
 
 class Meters:
@@ -32,7 +42,7 @@ class Meters:
         # A series that begins at 0 can be compared with before.
         self._decided = {name: self.decision.labels(name) for name in ("granted", "refused", "gave_up")}
         self._refused: dict[str, Counter] = {}
-        for finding in ("held_twice", "at_odds"):
+        for finding in ("held_twice", "at_odds", "overdrawn"):
             self.findings.labels(finding)
 
     def answered(self, reason: str, seconds: float, decision_id: str) -> None:
@@ -50,6 +60,8 @@ class Meters:
         match decision:
             case Allocated():
                 self.allocation.observe(decision.seconds, {"decision_id": decision.decision_id})
+            case Equipped():
+                self.allocation.observe(decision.seconds, {"decision_id": decision.decision_id})
             case Freed():
                 self.freed.inc()
             case Ungated():
@@ -58,6 +70,8 @@ class Meters:
                 self.findings.labels("held_twice").inc()
             case AtOdds():
                 self.findings.labels("at_odds").inc()
+            case Overdrawn():
+                self.findings.labels("overdrawn").inc()
             case Waits():
                 pass  # told once a reason; every refusal is counted where it is answered
 

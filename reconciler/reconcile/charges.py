@@ -9,6 +9,7 @@ from reconciler.objects.claims import Allocation
 from reconciler.objects.core import Pod
 from reconciler.objects.meta import ObjectKey
 from reconciler.objects.nodeselector import NodeSelector
+from reconciler.objects.pinning import pinned
 from reconciler.reconcile.units import Roster, claims_of, is_live
 
 
@@ -42,7 +43,8 @@ class Charges:
             allocation = allocation_of(self._store, key)
             if allocation is not None and (node := pinned_to(allocation.node_selector)):
                 return node
-        return ""
+        # Nothing but its affinity ties a pod that was given Koordinator's devices.
+        return "" if pod.gated else pinned(pod)
 
 
 def allocation_of(store: Store, key: ObjectKey) -> Allocation | None:

@@ -13,6 +13,7 @@ from tests.end_to_end.objects import node
 from tests.koordinator.builders import gpu, nic
 from tests.koordinator.live import machine, wants
 
+ROOT = Path(__file__).parent.parent.parent
 GPU = {"nvidia.com/gpu": 1}
 ANNOTATION = (
     '{"gpu":[{"minor":0,"resources":{"koordinator.sh/gpu-core":"100","koordinator.sh/gpu-memory":"80Gi",'
@@ -86,6 +87,19 @@ def test_the_release_can_be_followed_instead(tmp_path: Path):
     )
     assert allocate(tmp_path, f=text).exit_code == SOME
     assert allocate(tmp_path, "--koordinator-semantics", "upstream", f=text).exit_code == ALL
+
+
+def test_the_pod_of_the_documentation_is_served(tmp_path: Path):
+    page = (ROOT / "docs" / "koordinator.md").read_text()
+    example = page.split("```yaml\n")[1].split("```")[0]
+    near = (0, "x")
+    fleet = machine("n", gpu(0, near), gpu(1, near), nic(0, (0, "y"), vfs=1), nic(1, near, vfs=1))
+    result = allocate(tmp_path, "-o", "json", a=written(fleet), b=example)
+    assert result.exit_code == ALL
+    (found,) = json.loads(result.stdout)["items"]
+    given = json.loads(found["metadata"]["annotations"][names.ALLOCATED])
+    assert [entry["minor"] for entry in given["gpu"]] == [0, 1]
+    assert [entry["extension"]["vfs"] for entry in given["rdma"]] == [[{"busID": "01:00.0"}]]
 
 
 def test_claims_and_devices_are_told_one_after_the_other(tmp_path: Path):

@@ -1,6 +1,7 @@
 """From a gated pod to one with devices, a node and no gate, and back when it ends."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -9,7 +10,7 @@ from reconciler.errors import Rejected
 from reconciler.koordinator import names
 from reconciler.objects.core import GATE
 from reconciler.objects.meta import ObjectKey
-from reconciler.reconcile.decisions import Equipped, Overdrawn, Ungated, Waits
+from reconciler.reconcile.decisions import Equipped, HeldBack, Overdrawn, Ungated, Waits
 from reconciler.settings import Settings
 from tests.end_to_end.objects import claim, device_class, devices, node
 from tests.koordinator.builders import gpu, nic
@@ -270,3 +271,36 @@ def test_settings_name_what_they_need():
     with pytest.raises(Rejected, match="--koordinator"):
         app.ownership(Settings())
     assert not app.ownership(Settings(koordinator=True)).writes
+
+
+async def test_what_a_pod_takes_of_its_node_counts_before_it_is_bound():
+    """Devices are left, but no memory: the scheduler could not bring a second pod there."""
+    cluster = KoordinatorCluster([node("a"), machine("a", gpu(0), gpu(1))])
+    room = {"cpu": "4", "memory": "10Gi", "pods": "10"}
+    cluster.api.update(NODE, "", "a", lambda n: {**n, "status": {"allocatable": room}}, subresource="status")
+    cluster.load(big("first"))
+    async with running(cluster) as run:
+        await run.heard(Equipped)
+        await cluster.until(lambda: cluster.served("first"))
+        cluster.load(big("second"))
+        (waits,) = await run.heard(Waits)
+        assert waits.reason == "NoSuitableNode"
+        assert waits.message.endswith("0 of 1 nodes suit the pod: 1 Insufficient memory")
+        cluster.end("first")
+        await run.heard(Equipped, 2)
+
+
+def big(name: str) -> dict[str, Any]:
+    """A pod that takes most of a node's memory."""
+    found = wants(name, GPU)
+    found["spec"]["containers"][0]["resources"]["requests"]["memory"] = "6Gi"
+    return found
+
+
+async def test_nothing_is_given_while_writes_are_paused():
+    cluster = small("a")
+    cluster.load(wants("p", GPU))
+    async with running(cluster, pause=True) as run:
+        (held,) = await run.heard(HeldBack)
+        assert held.pod == ObjectKey("default", "p")
+    assert cluster.gated("p")

@@ -157,6 +157,7 @@ class Turns:
                 return None
         if isinstance(found, Unserved):
             return refusal(found, self._left_out(pod) if found.unsuited else "", crowded=where.crowded)
+        self._intake.pause.check()
         grant = _grant(pod, demand, found, fleet.text(found.node, found.allocation))
         self._picture.assume(grant)
         return grant
