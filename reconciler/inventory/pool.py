@@ -47,7 +47,7 @@ class PoolOnNode:
 class Pool:
     """All slices of one (driver, pool name), sorted by slice name (POOL-9). Immutable once built."""
 
-    __slots__ = ("_named", "blocks", "counters", "exclusion", "id", "offsets", "size")
+    __slots__ = ("_named", "blocks", "counters", "exclusion", "id", "nodes", "offsets", "size")
 
     def __init__(
         self,
@@ -65,6 +65,9 @@ class Pool:
         self.offsets = offsets
         """(slices + 1,) first device of each slice"""
         self.size = int(offsets[-1])
+        nodes = tuple(dict.fromkeys([block.slice.spec.node_name or "" for block in blocks]))
+        self.nodes = nodes if all(nodes) else None
+        """The nodes this pool can concern, or None if only selectors can tell"""
         self._named = named
 
     @property
@@ -75,16 +78,6 @@ class Pool:
     def rows_of(self, device: str) -> tuple[int, ...]:
         """Positions of the devices of that name: one, unless generations or mistakes overlap."""
         return self._named.rows_of(device)
-
-    @property
-    def nodes(self) -> frozenset[str] | None:
-        """The nodes this pool can concern, or None if only selectors can tell."""
-        names = set()
-        for block in self.blocks:
-            if not block.slice.spec.node_name:
-                return None
-            names.add(block.slice.spec.node_name)
-        return frozenset(names)
 
     def on(self, node: Reach, rules: Semantics) -> PoolOnNode | None:
         """What a node can make of the pool; None if it does not exist there (POOL-3 to POOL-7, POOL-11).
