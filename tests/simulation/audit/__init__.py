@@ -1,0 +1,4 @@
+"""What must be true on the server, worked out from its JSON with plain fractions.
+
+Shares no code with what it audits.
+"""

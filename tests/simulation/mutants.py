@@ -1,0 +1,148 @@
+"""Protections of the reconciler, each broken on purpose: a simulation that misses one of them is too mild."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+from unittest import mock
+
+from reconciler.cluster import answers, client, cursor
+from reconciler.cluster.client import Client
+from reconciler.cluster.writer import Writer
+from reconciler.errors import Retry, Undecided
+from reconciler.inventory import store
+from reconciler.inventory.store import NOTHING, Store
+from reconciler.objects.changes import Changed
+from reconciler.objects.claims import FINALIZER
+from reconciler.reconcile.fencing import Fence
+from reconciler.reconcile.intake import Intake
+from reconciler.reconcile.loop import Reconciler
+from reconciler.reconcile.ownership import Ownership
+from reconciler.reconcile.settling import Settler
+from reconciler.reconcile.steps import Planner
+from reconciler.reconcile.waiting import Waiting
+
+Mutant = Callable[[], AbstractContextManager[object]]
+
+
+def _swap(owner: object, name: str, instead: Any) -> Mutant:
+    assert hasattr(owner, name)
+    return lambda: mock.patch.object(owner, name, instead)
+
+
+async def _forgotten(self: Any, claim: Any) -> None:
+    """An unanswered write is taken for one that was not applied."""
+    plan = self._intake.store.assumed(claim.metadata.uid)
+    if plan is not None and claim.metadata.uid not in self._busy:
+        self._intake.forget(plan)
+
+
+async def _read_only(self: Any, claim: Any) -> None:
+    """The claim is read, but the write that may still come is not fenced off."""
+    plan = self._intake.store.assumed(claim.metadata.uid)
+    if plan is not None and claim.metadata.uid not in self._busy:
+        found = await self._writer.read_claim(claim.key)
+        if found is not None:
+            self._intake.observe(found)
+        self._intake.forget(plan)
+
+
+_patch = Client.patch
+
+
+async def _unguarded(self: Any, resource: Any, key: Any, patch: Any, **more: Any) -> Any:
+    if isinstance(patch, list):
+        patch = [step for step in patch if step["path"] != "/metadata/resourceVersion"]
+    else:
+        metadata = {k: v for k, v in patch["metadata"].items() if k != "resourceVersion"}
+        patch = {**patch, "metadata": metadata}
+    return await _patch(self, resource, key, patch, **more)
+
+
+_write = Writer.write
+
+
+async def _without_finalizer(self: Any, plan: Any, claim: Any) -> Any:
+    metadata = claim.metadata.model_copy(update={"finalizers": (*claim.metadata.finalizers, FINALIZER)})
+    return await _write(self, plan, claim.model_copy(update={"metadata": metadata}))
+
+
+_replace = Store._replace
+
+
+def _keeps_what_is_gone(self: Any, listing: Any) -> Any:
+    touched = NOTHING
+    for thing in listing.objects:
+        touched |= self._put(thing)
+    return touched
+
+
+def _observes_anything(self: Any, claim: Any) -> None:
+    self.dispatch(self.store.apply(Changed("ResourceClaim", claim)))
+
+
+def _forgets_in_silence(self: Any, plan: Any) -> None:
+    self.store.forget(plan)
+
+
+_refusal = answers.refusal
+
+
+def _not_applied(method: str, path: str, response: Any) -> Any:
+    """A server that failed is believed not to have applied anything."""
+    found = _refusal(method, path, response)
+    return Retry(str(found)) if isinstance(found, Undecided) else found
+
+
+_deleted = Planner._deleted
+
+
+def _frees_what_is_used(self: Any, claim: Any) -> Any:
+    unused = claim.status.model_copy(update={"reserved_for": ()})
+    return _deleted(self, claim.model_copy(update={"status": unused}))
+
+
+_put_claim = Store._put_claim
+
+
+def _puts_by_name(self: Any, claim: Any) -> Any:
+    """A claim made anew is taken for the one that had its name."""
+    known = self._claims.get(claim.key)
+    if known is not None and known.metadata.uid != claim.metadata.uid:
+        return NOTHING
+    return _put_claim(self, claim)
+
+
+async def _no_fence(self: Any) -> None:
+    await self._intake.listed.wait()
+    self.up.set()
+
+
+def _old_wins(self: Any, unit: Any) -> None:
+    """Refusals count as failures of the write that follows them."""
+    self._intake.waiting.drop(unit)
+
+
+MUTANTS: dict[str, Mutant] = {
+    "plans are not assumed": _swap(Store, "assume", lambda *_: None),
+    "unanswered writes are forgotten": _swap(Settler, "resolve", _forgotten),
+    "late writes are not fenced": _swap(Settler, "resolve", _read_only),
+    "writes without resourceVersion": _swap(Client, "patch", _unguarded),
+    "allocation without finalizer": _swap(Writer, "write", _without_finalizer),
+    "a listing drops nothing": _swap(Store, "_replace", _keeps_what_is_gone),
+    "old versions count": _swap(store, "_older", lambda *_: False),
+    "rewound events count": _swap(cursor, "precedes", lambda *_: False),
+    "all news of claims is an echo": _swap(
+        Intake,
+        "_is_old_news",
+        lambda self, thing: thing.kind == "ResourceClaim" and thing.key in self.store.claims,
+    ),
+    "changes wake nobody": _swap(Waiting, "woken_by", lambda *_: ()),
+    "freed plans wake nobody": _swap(Intake, "forget", _forgets_in_silence),
+    "answers about claims long gone count": _swap(Intake, "observe", _observes_anything),
+    "500 means not applied": _swap(client, "refusal", _not_applied),
+    "all devices are ours": _swap(Ownership, "trespass", lambda *_: None),
+    "claims in use are freed": _swap(Planner, "_deleted", _frees_what_is_used),
+    "nothing is fenced off at the start": _swap(Fence, "raise_", _no_fence),
+    "refusals slow writes down": _swap(Reconciler, "_wait_no_more", _old_wins),
+    "a claim is its name": _swap(Store, "_put_claim", _puts_by_name),
+}

@@ -1,0 +1,259 @@
+"""One schedule: a seed decides the fleet, what happens when, which faults there are, and every death."""
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack, contextmanager
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+from unittest import mock
+
+import structlog
+
+from reconciler.cluster.http import connect
+from reconciler.cluster.transport import Response, Transport
+from reconciler.embedded import run_controllers, serve
+from reconciler.embedded.builtin import CLAIM, DEVICE_CLASS, NODE, POD, SLICE
+from reconciler.settings import Settings
+from tests.simulation import fleet
+from tests.simulation.audit.auditor import Auditor
+from tests.simulation.audit.waiting import Undone
+from tests.simulation.clock import SimulationLoop
+from tests.simulation.faults import Faulty, Weather
+from tests.simulation.memory import InMemory
+from tests.simulation.replica import Replica, drawn_clock, outside
+from tests.simulation.world import World
+
+PATIENCE = 1500.0
+"""Seconds of calm after which nothing may be left undone: silence on a watch, long waits and all"""
+PROMPT = 15.0
+"""Seconds within which a change is answered when only a write now and then is in the way"""
+CALM = 255.0
+"""Seconds of calm after which no decision can rest on an outdated picture any more"""
+SETTINGS = Settings(
+    own_drivers=fleet.OURS, write_seconds=1.0, writers=8, backoff_cap_seconds=300.0, events=False
+)
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a schedule."""
+
+    seed: int
+    findings: tuple[str, ...]
+    count: Counter[str]
+    seconds: float
+    """Of virtual time"""
+
+
+def run(seed: int, *, sockets: bool = False, say: Say | None = None) -> Outcome:
+    """Play a schedule. The same seed gives the same schedule; over sockets, nearly the same."""
+    loop = SimulationLoop(sockets=sockets)
+    count: Counter[str] = Counter()
+    with _quiet(seed, count, say) as errors, asyncio.Runner(loop_factory=lambda: loop) as runner:
+        schedule = Schedule(seed, loop, count, say)
+        try:
+            runner.run(schedule.play(sockets=sockets))
+        except RuntimeError as exc:
+            schedule.find(f"the simulation ended: {exc!r}")
+    return Outcome(seed, (*schedule.auditor.findings, *errors), count, loop.true_time)
+
+
+class Schedule:
+    """A world, a reconciler in it, and an auditor over it."""
+
+    def __init__(self, seed: int, loop: SimulationLoop, count: Counter[str], say: Say | None) -> None:
+        self.random = Random(seed)
+        self.loop = loop
+        self.count = count
+        self.say = say
+        self.auditor = Auditor(fleet.NODES, fleet.CLASSES, fleet.OURS, lambda: loop.true_time)
+        self.world = World(self.random, lambda: loop.true_time, count)
+        self.auditor.given_away = self.world.given_away
+        self.weather = Weather.drawn(seed, self.random, count)
+        self.pace = self.random.choice((0.02, 0.3, 1.0))
+        self.deaths = self.random.choice((0.0, 0.1, 0.2))
+        self._mortal = True
+        self._seen = dict.fromkeys((CLAIM, SLICE), 0)
+        self._behind: Transport = InMemory(self.world.api)
+        self._replica = Replica(
+            SETTINGS, drawn_clock(self.random), self._connect, self.find, self._started, self._alarmed
+        )
+        self._outside = outside()
+        self._on_its_way: set[asyncio.Task[None]] = set()
+
+    # -- playing
+
+    async def play(self, *, sockets: bool) -> None:
+        """Turmoil, then calm, then order, then the end."""
+        async with AsyncExitStack() as stack:
+            if sockets:
+                url = await stack.enter_async_context(serve(self.world.api))
+                self._behind = await stack.enter_async_context(connect(server=url))
+            if self.world.controllers:
+                await stack.enter_async_context(run_controllers(self.world.api))
+            self._replica.start()
+            await self._turmoil()
+            await self._calm()
+            self.weather.clear_up(writes=0.3)
+            for _ in range(4):
+                await self._order()
+            self.weather.clear_up(writes=0.0)
+            await self._end()
+            for task in self._on_its_way:
+                task.cancel()
+            await self._replica.stopped()
+
+    async def _turmoil(self) -> None:
+        for _ in range(self.random.choice((0, 6, 12))):
+            self._act(self.world.demand)
+        for _ in range(self.random.randint(10, 50)):
+            self._act(self.world.act)
+            if self.random.random() < self.deaths:
+                self.loop.kill_at(self.random.randint(1, 300), self._kill)
+            if self.random.random() < 0.6:
+                await asyncio.sleep(self.random.expovariate(1 / self.pace))
+            await self._resurrect()
+
+    async def _resurrect(self) -> None:
+        if not self._replica.dies:
+            return
+        await self._replica.killed()
+        await asyncio.sleep(self.random.choice((0.0, 0.0, 0.01, 1.0)))
+        self._replica.start()
+
+    async def _calm(self) -> None:
+        self.weather.clear_up(writes=0.0)  # nobody is killed from here on
+        self._mortal = False
+        await self._resurrect()
+        self._act(self.world.mend)
+        await self._until_done(PATIENCE)
+        await asyncio.sleep(CALM)
+        await self._until_done(PROMPT)
+
+    async def _order(self) -> None:
+        """A few things at a time, each of which has to be answered at once."""
+        for _ in range(self.random.randint(1, 4)):
+            self._act(self.world.act)
+        await self._until_done(PROMPT)
+
+    async def _end(self) -> None:
+        self._act(self.world.let_go)
+        await self._until_done(PATIENCE)
+        self.look()
+        for key, claim in self.auditor.claims.items():
+            if (
+                self.world.controllers
+                or claim["metadata"].get("labels", {}).get("dra-reconciler.io/managed") == "true"
+            ):
+                self.find(f"claim {key} is left behind: {claim}")
+
+    async def _until_done(self, seconds: float) -> None:
+        until, pause = self.loop.true_time + seconds, seconds / 64
+        undone = list(self.undone())
+        while self.loop.true_time < until:
+            await asyncio.sleep(pause)
+            undone = list(self.undone())
+            if not undone and seconds != PROMPT:
+                return
+            pause *= 2
+        for what in undone:
+            self.find(f"after {seconds} s of calm: {what}")
+
+    # -- looking
+
+    def undone(self) -> Iterator[str]:
+        self.look()
+        classes = frozenset(one["metadata"]["name"] for one in self.world.all(DEVICE_CLASS))
+        return Undone(self.auditor, self.world.all(POD), self.world.all(NODE), classes, fleet.OURS).all()
+
+    def look(self) -> None:
+        """Let the auditor see every change since the last time."""
+        store = self.world.api.store
+        changes = [change for kind, at in self._seen.items() for change in store[kind].since(at, 10**6)]
+        for change in sorted(changes, key=lambda change: change.record.version):
+            record = change.record
+            self._seen[record.kind] += 1
+            content = None if change.deleted else record.object
+            if record.kind is SLICE:
+                self.auditor.slice_changed(record.key, content)
+            else:
+                self.auditor.claim_changed(record.key, content)
+
+    def find(self, what: str) -> None:
+        self.auditor.findings.append(f"t={self.loop.true_time:.3f}: {what}")
+
+    # -- for the world and the replica
+
+    def _act(self, act: Callable[[], None]) -> None:
+        self.look()  # before history may be forgotten
+        act()
+        self.look()
+
+    def _meddle(self, path: str) -> None:
+        self._act(lambda: self.world.meddle(path))
+
+    def _applied(self, write: str, answer: Response) -> None:
+        self.count["writes"] += 1
+        if self.say is not None:
+            self.say(f"{self.loop.true_time:.6f} {write}: {answer.status}")
+        self.look()
+        if answer.status not in (200, 201, 404, 409):
+            self.find(f"{write} was refused: {answer.body.decode()}")
+
+    def _kill(self) -> None:
+        if self._mortal:
+            self.count["killed"] += 1
+            self._replica.kill()
+
+    def _started(self) -> None:
+        self.count["started"] += 1
+        self.auditor.life += 1
+
+    def _alarmed(self) -> None:
+        self.count["alarms of doubles"] += 1
+
+    def _connect(self) -> Faulty:
+        return Faulty(
+            behind=self._behind,
+            weather=self.weather,
+            meddle=self._meddle,
+            die=self._kill,
+            applied=self._applied,
+            world=self._outside,
+            on_its_way=self._on_its_way,
+        )
+
+
+@contextmanager
+def _quiet(seed: int, count: Counter[str], say: Say | None) -> Iterator[list[str]]:
+    """Log lines are counted, said if somebody listens, and kept if they tell of what nobody expected."""
+    errors: list[str] = []
+    chance = random.getstate()
+    random.seed(seed)  # the reconciler draws its pauses from here
+
+    def hear(_: object, level: str, line: Any) -> Any:
+        if say is not None:
+            say(f"{level}: {line}")
+        if level in ("error", "exception", "critical"):
+            count["errors logged"] += 1
+            errors.append(f"logged: {line}")
+        raise structlog.DropEvent
+
+    before = structlog.get_config()
+    level = 10 if say is not None else 40
+    structlog.configure(
+        processors=[structlog.processors.format_exc_info, hear],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+    )
+    try:
+        # What one of many schedules leaves must be collected.
+        with mock.patch("gc.freeze"), mock.patch("gc.collect"):
+            yield errors
+    finally:
+        structlog.configure(**before)
+        random.setstate(chance)

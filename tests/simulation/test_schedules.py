@@ -1,0 +1,33 @@
+"""Whatever happens, in whatever order: no device twice, no decision lost."""
+
+from collections.abc import Callable, Mapping
+
+import pytest
+
+from tests.simulation.schedule import run
+
+IN_MEMORY = 2000
+OVER_SOCKETS = 200
+
+Report = Callable[[Mapping[str, int]], None]
+
+
+@pytest.mark.parametrize("seed", range(IN_MEMORY))
+def test_in_memory(seed: int, report: Report):
+    outcome = run(seed)
+    report(outcome.count)
+    assert outcome.findings == (), f"replay with: python -m tests.simulation --seed {seed} -v"
+
+
+@pytest.mark.parametrize("seed", range(OVER_SOCKETS))
+def test_over_sockets(seed: int, report: Report):
+    """By way of HTTP, whose connections break and whose answers come in pieces."""
+    outcome = run(seed, sockets=True)
+    report(outcome.count)
+    assert outcome.findings == (), f"replay with: python -m tests.simulation --sockets --seed {seed} -v"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_seed_gives_the_same_schedule_again(seed: int):
+    first, second = run(seed), run(seed)
+    assert (first.count, first.seconds) == (second.count, second.seconds)
