@@ -35,9 +35,9 @@ class Failing:
     """Devices on which it fails"""
 
     def __str__(self) -> str:
-        expression = f" {self.expression}" if self.expression else ""
+        expression = f" {self.expression}:" if self.expression else ""
         others = f" (and {self.devices - 1} more devices)" if self.devices > 1 else ""
-        return f"{self.where}:{expression}: device {self.device}: {self.problem}{others}"
+        return f"{self.where}:{expression} device {self.device}: {self.problem}{others}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,5 +75,5 @@ class _Test:
             left = self._counts[(self._patterns & chosen) == 0].sum(axis=0)
             return bool((left < self._wanted).all())
         some = self._counts[(self._patterns & chosen & self._selection) == 0].sum(axis=0) > 0
-        lost = self._meant_counts[(self._meant & chosen & ~self._selection) != 0].sum(axis=0) > 0
+        lost = self._meant_counts[(self._meant & chosen) != 0].sum(axis=0) > 0
         return bool((lost | ~some).all())

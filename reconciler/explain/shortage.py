@@ -31,7 +31,7 @@ class Shortage:
     wanted: Quantity
     left: Quantity
     devices: int
-    """Devices for which this counter is short, in sets of the same make"""
+    """Draws for which this counter is short, in sets of the same make; one a device, as a rule"""
     holders: tuple[ObjectKey, ...]
     """Claims that hold something of the set, a few of them"""
 

@@ -156,20 +156,68 @@ def test_explaining_files_does_not_import_the_cluster_client(tmp_path: Path):
     assert not loaded & {"kubernetes_asyncio", "aiohttp"}
 
 
+# -- a cluster
+
+
+def served(*manifests: str) -> ApiServer:
+    api = ApiServer()
+    for raw in yaml.safe_load_all(together(*manifests)):
+        namespaced = raw["kind"] in ("ResourceClaim", "Pod")
+        metadata = {"namespace": "default", **raw["metadata"]} if namespaced else raw["metadata"]
+        api.load([{**raw, "metadata": metadata}])
+    return api
+
+
+async def ask(api: ApiServer, *arguments: str) -> Result:
+    async with serve(api) as url:
+        return await asyncio.to_thread(explain, *arguments, "--server", url)
+
+
 @pytest.mark.loopback
 async def test_a_cluster_is_looked_at_as_it_is_now():
     """Nobody comes first there: what is allocated is, and what waits does not stand in the way."""
-    api = ApiServer()
-    objects = together(FLEET, node("n1"), node("n2"), claim("first", 2), claim("late", 2), claim("big", 3))
-    api.load(
-        {**raw, "metadata": {"namespace": "default", **raw["metadata"]}}
-        if raw["kind"] == "ResourceClaim"
-        else raw
-        for raw in yaml.safe_load_all(objects)
-    )
-    async with serve(api) as url:
-        fine = await asyncio.to_thread(explain, "late", "--server", url)
-        waits = await asyncio.to_thread(explain, "big", "--server", url, "-o", "json")
+    api = served(FLEET, node("n1"), node("n2"), claim("first", 2), claim("late", 2), claim("big", 3))
+    fine, waits = await ask(api, "late"), await ask(api, "big", "-o", "json")
     assert (fine.exit_code, waits.exit_code) == (0, 1)
     assert "can be allocated on node n1" in fine.stdout
     assert json.loads(waits.stdout)[0]["reason"] == "NoSuitableNode"
+
+
+@pytest.mark.loopback
+async def test_nodes_are_left_out_on_a_cluster_as_the_reconciler_leaves_them_out():
+    cordoned = "{apiVersion: v1, kind: Node, metadata: {name: n1}, spec: {unschedulable: true}}\n"
+    api = served(FLEET, cordoned, node("n2"), claim("two", 2))
+    result = await ask(api, "two", "-o", "json")
+    assert result.exit_code == 1
+    (told,) = json.loads(result.stdout)
+    assert (told["nodesConsidered"], [miss["node"] for miss in told["nearest"]]) == (1, ["n2"])
+
+
+@pytest.mark.loopback
+async def test_the_pod_of_a_claim_says_where_on_a_cluster():
+    bound = pod("p", "a=one", spec="nodeSelector: {zone: b}, containers: [{name: main, image: main}]")
+    api = served(FLEET, node("n1", zone="a"), node("n2", zone="b"), claim("one", 2), bound)
+    by_claim, by_pod = await ask(api, "one"), await ask(api, "p", "--pod")
+    assert by_claim.stdout == by_pod.stdout
+    assert "nearest miss: n2: 1 of 2" in by_claim.stdout
+    assert "n1" not in by_claim.stdout
+
+
+@pytest.mark.loopback
+async def test_a_claim_that_nobody_gave_us_is_explained_with_a_note():
+    labelled = claim("ours", metadata='labels: {dra-reconciler.io/managed: "true"}')
+    api = served(FLEET, node("n1"), node("n2"), claim("theirs"), labelled)
+    theirs, ours = await ask(api, "theirs"), await ask(api, "ours")
+    assert theirs.stderr.startswith("note: default/theirs: neither labelled dra-reconciler.io/managed=true")
+    assert (theirs.exit_code, ours.exit_code, ours.stderr) == (0, 0, "")
+
+
+@pytest.mark.loopback
+async def test_what_blocks_a_pod_on_a_cluster_is_told_by_its_reason():
+    waiting = pod("p", "a=nowhere", spec="containers: [{name: main, image: main}]")
+    gated = waiting.replace("spec: {", "spec: {schedulingGates: [{name: dra-reconciler.io/allocation}], ")
+    result = await ask(served(FLEET, node("n1"), gated), "p", "--pod")
+    assert (result.exit_code, result.stdout) == (
+        1,
+        "default/p: ClaimNotFound: claim default/nowhere does not exist\n",
+    )
