@@ -57,14 +57,19 @@ def freed(*pools: PoolID) -> Touched:
     return Touched(freed=frozenset(pools))
 
 
+def regarding(*devices: str) -> Touched:
+    """Devices that are held by others than before."""
+    return Touched(devices=frozenset(DeviceID(*P, device) for device in devices))
+
+
 # -- claims
 
 
 def test_an_allocation_is_held_until_it_is_taken_back():
     picture = fleet()
-    assert picture.apply(seen(held("c", hold("A")))) == claims("c")
+    assert picture.apply(seen(held("c", hold("A")))) == claims("c") | regarding("A")
     assert picture.holders(A) == [Holder("u", C)]
-    assert picture.apply(seen(claim("c"), version=2)) == claims("c") | freed(P)
+    assert picture.apply(seen(claim("c"), version=2)) == claims("c") | freed(P) | regarding("A")
     assert picture.holders(A) == []
 
 
@@ -76,7 +81,7 @@ def test_an_allocation_is_held_until_its_claim_is_gone():
     dying["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     assert picture.apply(seen(dying, version=2)) == claims("c")
     assert holders(picture) == ["u"]
-    assert picture.apply(Removed("ResourceClaim", C)) == claims("c") | freed(P)
+    assert picture.apply(Removed("ResourceClaim", C)) == claims("c") | freed(P) | regarding("A")
     assert holders(picture) == []
     assert picture.apply(Removed("ResourceClaim", C)) == NOTHING
 
@@ -99,7 +104,7 @@ def test_versions_are_numbers_not_texts():
 def test_a_claim_made_anew_under_its_name_does_not_inherit():
     picture = fleet()
     picture.apply(seen(held("c", hold("A")), version=10))
-    assert picture.apply(seen(claim("c"), version=11, uid="v")) == claims("c") | freed(P)
+    assert picture.apply(seen(claim("c"), version=11, uid="v")) == claims("c") | freed(P) | regarding("A")
     assert holders(picture) == []
     picture.apply(seen(held("c", hold("B")), version=12, uid="v"))
     assert holders(picture, B) == ["v"]
@@ -109,7 +114,7 @@ def test_a_device_that_somebody_else_holds_too_is_not_freed():
     picture = fleet(held("other", hold("A")))
     picture.apply(seen(held("c", hold("A"))))
     assert holders(picture) == ["uid-other", "u"]
-    assert picture.apply(Removed("ResourceClaim", C)) == claims("c")
+    assert picture.apply(Removed("ResourceClaim", C)) == claims("c") | regarding("A")
     assert holders(picture) == ["uid-other"]
 
 
@@ -147,11 +152,13 @@ def test_the_allocation_that_is_seen_takes_the_place_of_the_plan():
     picture = fleet()
     picture.apply(seen(claim("c")))
     picture.assume(plan("A"))
-    assert picture.apply(seen(held("c", hold("B")), version=2)) == claims("c") | freed(P)
+    assert picture.apply(seen(held("c", hold("B")), version=2)) == claims("c") | freed(P) | regarding(
+        "A", "B"
+    )
     assert (holders(picture, A), holders(picture, B)) == ([], ["u"])
     assert picture.assumed("u") is None
     assert picture.forget(plan("A")) == NOTHING
-    assert picture.apply(seen(claim("c"), version=3)) == claims("c") | freed(P)
+    assert picture.apply(seen(claim("c"), version=3)) == claims("c") | freed(P) | regarding("B")
     assert holders(picture, B) == []
 
 
@@ -159,7 +166,7 @@ def test_a_plan_that_is_forgotten_frees_its_devices():
     picture = fleet()
     picture.apply(seen(claim("c")))
     picture.assume(plan())
-    assert picture.forget(plan()) == freed(P)
+    assert picture.forget(plan()) == freed(P) | regarding("A")
     assert holders(picture) == []
     assert picture.forget(plan()) == NOTHING
 
@@ -242,7 +249,9 @@ def test_a_listing_settles_what_was_refused():
 def test_what_is_not_listed_is_gone():
     picture = fleet(held("a", hold("A")), held("b", hold("B")))
     kept = typed(held("b", hold("B")))
-    assert picture.apply(Replaced("ResourceClaim", (kept,), ())) == claims("a", "b") | freed(P)
+    assert picture.apply(Replaced("ResourceClaim", (kept,), ())) == claims("a", "b") | freed(P) | regarding(
+        "A"
+    )
     assert set(picture.claims) == {ObjectKey("default", "b")}
     assert holders(picture) == []
 
