@@ -11,7 +11,7 @@ from reconciler.cluster.cursor import Cursor, Decode, listed, precedes
 from reconciler.cluster.kinds import Resource
 from reconciler.errors import Gone, Inconsistent, ReconcilerError, Rejected, Relist, Retry
 from reconciler.legacy.reading import read
-from reconciler.objects.changes import Change, Refused, Replaced
+from reconciler.objects.changes import Change, Changed, Refused, Replaced
 from reconciler.objects.meta import ApiObject
 
 log = structlog.get_logger()
@@ -20,6 +20,10 @@ Sink = Callable[[Change], None]
 
 SHORT = 1.0
 """Seconds. A watch that ends sooner and told nothing counts as a failure, or it would spin."""
+
+DEAR = frozenset({"ResourceSlice"})
+"""Kinds of which taking in a single object takes a millisecond. Those of a listing are told one by one before
+the whole is: to the sink they are changes like others, and the rest of us gets its turns."""
 
 DOUBT = 5
 """Failures in a row that a version survives: a server restored from a backup may never have had it."""
@@ -50,9 +54,10 @@ async def follow(
 ) -> None:
     """Tell the sink everything about one kind, for ever: Replaced first, then each change.
 
-    Replaced comes again whenever the place in the stream of events was lost. Every error of the
-    server, a missing permission included, is logged and tried again; `random` gives numbers in
-    [0, 1). Cancelled: every change that was read has been told. An error of the sink ends the run.
+    Of a kind that is dear to take in, the objects of a listing come before that, one by one. Replaced
+    comes again whenever the place in the stream of events was lost. Every error of the server, a missing
+    permission included, is logged and tried again; `random` gives numbers in [0, 1). Cancelled: every
+    change that was read has been told. An error of the sink ends the run.
     """
     follower = _Follower(client, resource, sink, random, decode, pace)
     while True:
@@ -119,7 +124,12 @@ class _Follower:
             version = page.version
             for item in page.items:
                 found = listed(item, page.mark, self.resource, self.decode)
-                refused.append(found) if isinstance(found, Refused) else objects.append(found)
+                if isinstance(found, Refused):
+                    refused.append(found)
+                else:
+                    objects.append(found)
+                    if self.resource.kind in DEAR:
+                        self._tell(Changed(self.resource.kind, found))
                 await asyncio.sleep(0)  # a page holds hundreds, and workers wait
         afresh = precedes(version, self.seen)
         self._tell(Replaced(self.resource.kind, tuple(objects), tuple(refused), afresh))

@@ -5,6 +5,7 @@ again when it comes back: what it rests on may have changed meanwhile.
 """
 
 import asyncio
+from contextlib import suppress
 from functools import partial
 
 from reconciler.aio.sideline import Closed, Sideline, Wanted
@@ -45,7 +46,15 @@ class Aside:
         self._parked: dict[Sideline, dict[Unit, None]] = {self._searches: {}, self._selectors: {}}
         self._long: set[Unit] = set()
         self._order = asyncio.Lock()
-        warm_up()  # while nobody waits yet
+        self._warm = False
+
+    async def warm_up(self) -> None:
+        """Build what every decision needs, once. Whoever comes meanwhile waits for it."""
+        async with self._order:
+            if not self._warm:
+                self._warm = True
+                with suppress(Closed):
+                    await self._selectors.run(lambda _: warm_up())
 
     def close(self) -> None:
         """Break off what is under way: those who wait for it get no answer."""

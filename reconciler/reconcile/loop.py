@@ -28,6 +28,9 @@ from reconciler.reconcile.waiting import Wants
 
 log = structlog.get_logger()
 
+POOLS = 8
+"""Pools that are built at one go where many have changed: a millisecond each"""
+
 
 class Reconciler:
     """Takes units from the queue, any number at a time. Only writes wait; deciding does not."""
@@ -58,6 +61,7 @@ class Reconciler:
         self._settler = Settler(intake, writer, tell)
         self._decider = Decider(ours, steps=steps)
         self._aside = Aside(intake, self._planner, self._decider)
+        self._building = asyncio.Lock()
         self._clock = clock
         self._tell = tell
         self._names = names
@@ -84,10 +88,14 @@ class Reconciler:
 
         Any number of workers may run. Cancelled during a write: its plan stays assumed.
         """
+        await self._aside.warm_up()
         await self._fence.up.wait()
         while not self._stopping:
             try:
                 async with self._queue.take() as unit:
+                    async with self._building:  # who was first in the queue is first here
+                        while self._store.build_ahead(POOLS):  # noqa: ASYNC110 - nobody else builds
+                            await asyncio.sleep(0)
                     if not self._stopping:
                         await self.serve(unit)
                         self.turns += 1
