@@ -9,6 +9,7 @@ from time import perf_counter
 from perf.deciding import Wrong
 from perf.fleets import mig
 from perf.fleets.objects import Json, claim
+from perf.lag import Lag
 from perf.live import Cluster, cluster, in_flight, server
 from perf.workload import Figure, Outcome, Progress, Size, Workload, latencies
 from perf.workloads.mig import drawn_profiles
@@ -55,26 +56,35 @@ def e2e(size: Size, progress: Progress) -> Outcome:
 
 
 async def _e2e(size: Size, progress: Progress) -> Outcome:
-    backlog, single, floor = size["backlog"], size["single"], size["floor"]
-    of = backlog + single + floor
+    backlog, single, beside, floor = size["backlog"], size["single"], size["beside"], size["floor"]
+    of = backlog + single + beside + floor
     heard = Heard()
+    lags = Lag(), Lag()
     async with server() as transport, cluster(transport) as made:
         await made.create_all(mig.fleet(size["nodes"]))
         profiles = drawn_profiles(of)
         await made.create_all(labelled_claim(n, profile) for n, profile in enumerate(profiles[:backlog]))
         began = perf_counter()
         taken: list[float] = []
-        async with _reconciling(transport, heard):
-            await heard.wait(backlog)
-            progress(backlog, of)
-            times = sorted(heard.at.values())
-            for number in range(backlog, backlog + single):
+        taken_beside: list[float] = []
+
+        async def one_by_one(numbers: Sequence[int], seconds: list[float]) -> None:
+            for number in numbers:
                 sent = perf_counter()
                 await made.create(labelled_claim(number, profiles[number]))
                 await heard.wait(number + 1)
-                taken.append(heard.at[f"claim-{number}"] - sent)
+                seconds.append(heard.at[f"claim-{number}"] - sent)
                 progress(number + 1, of)
-        writes = await _write_floor(made, range(backlog + single, of))
+
+        async with _reconciling(transport, heard):
+            async with lags[0].measured():
+                await heard.wait(backlog)
+                times = sorted(heard.at.values())
+                await one_by_one(range(backlog, backlog + single), taken)
+            await made.create(long_search())
+            async with lags[1].measured():
+                await one_by_one(range(backlog + single, of - floor), taken_beside)
+        writes = await _write_floor(made, range(of - floor, of))
         progress(of, of)
     if len(set(heard.devices)) != len(heard.devices):
         raise Wrong("a device was given out twice")
@@ -82,6 +92,9 @@ async def _e2e(size: Size, progress: Progress) -> Outcome:
         Figure("claims/s", (backlog - 1) / (times[-1] - times[0]), "/s", "more"),
         Figure("start to first allocation", times[0] - began, "s"),
         *latencies(taken, "creation to allocation"),
+        *lags[0].figures("listing and allocating"),
+        *latencies(taken_beside, "the same beside a long search"),
+        *lags[1].figures("beside a long search"),
         Figure("write floor", floor / writes, "/s", "more"),
     ])  # fmt: skip
 
@@ -101,6 +114,14 @@ async def _reconciling(transport: Transport, heard: Heard) -> AsyncIterator[None
 def labelled_claim(number: int, profile: str) -> Json:
     """A claim of one partition that says whose it is."""
     raw = claim(f"claim-{number}", [mig.partition("partition", profile)])
+    del raw["metadata"]["uid"]
+    raw["metadata"]["labels"] = {MANAGED: "true"}
+    return raw
+
+
+def long_search() -> Json:
+    """A claim that no empty node can meet, which only a search can tell, and it gives up after long."""
+    raw = claim("long", [mig.partition("four", "4g.20gb", 8), mig.partition("two", "2g.10gb", 9)])
     del raw["metadata"]["uid"]
     raw["metadata"]["labels"] = {MANAGED: "true"}
     return raw
@@ -130,7 +151,7 @@ WORKLOADS = [
         "e2e",
         "claims a second and creation to allocation, through HTTP",
         e2e,
-        {"": {"nodes": 50, "backlog": 800, "single": 200, "floor": 500}},
-        tiny={"nodes": 1, "backlog": 4, "single": 2, "floor": 2},
+        {"": {"nodes": 50, "backlog": 800, "single": 200, "beside": 200, "floor": 500}},
+        tiny={"nodes": 1, "backlog": 4, "single": 2, "beside": 1, "floor": 2},
     ),
 ]
