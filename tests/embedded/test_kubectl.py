@@ -72,6 +72,19 @@ async def test_apply_creates_configures_and_leaves_alone(kubectl):
     assert await run("get", "pods,resourceclaims", "-o", "name") == ""
 
 
+async def test_koordinator_devices(kubectl):
+    run, _ = kubectl
+    version = "scheduling.koordinator.sh/v1alpha1"
+    device = {"apiVersion": version, "kind": "Device", "metadata": {"name": "n"}, "spec": {"devices": []}}
+    assert (
+        await run("apply", "-f", "-", stdin=json.dumps(device))
+        == "device.scheduling.koordinator.sh/n created\n"
+    )
+    assert (await run("get", "devices")).split()[:3] == ["NAME", "AGE", "n"]
+    await run("label", "device", "n", "x=y")
+    await run("delete", "devices.scheduling.koordinator.sh", "n")
+
+
 async def test_imperative_commands(kubectl):
     run, _ = kubectl
     await run("create", "namespace", "team")
