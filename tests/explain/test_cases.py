@@ -146,3 +146,19 @@ def test_requests_that_are_tied_need_a_value_that_serves_each_of_them():
     assert [left(asked)[Kind.CONSTRAINT] for asked in explanation.requests] == [1, 1]
     apart = claim("c", request("r", 2), constraints=[distinct("d/v")])
     assert told(World([resource_slice("s", content, nodeName="n")], [apart])).allocatable
+
+
+def test_of_a_node_the_device_that_fails_least_is_told_and_of_what_selects_the_first():
+    tainted = {"key": "k", "effect": "NoSchedule"}
+    content = [device("A", taints=[tainted]), device("B")]
+    world = World(
+        [resource_slice("s", content, nodeName="n")],
+        [claim("c", request())],
+        [held("h", hold("A"), hold("B"))],
+    )
+    assert told(world).nearest[0].lacks[0].why == ("B is held by default/h",)
+    other = claim("c", request(selectors=selectors("false")))
+    foreign = World(
+        [resource_slice("s", content, nodeName="n")], [other], classes=[device_class("any", "false")]
+    )
+    assert told(foreign).nearest[0].lacks[0].why == ("other devices there do not pass class any",)
