@@ -57,9 +57,7 @@ def after(*changes: Object, whole: bool = False) -> bool:
         pytest.param([], id="nothing"),
         pytest.param([held("c", hold("apart"))], id="a device of another counter set was taken"),
         pytest.param([held("c", hold("x", pool="q"))], id="a device of another pool was taken"),
-        pytest.param(
-            [resource_slice("t", [device("y")], pool="q", nodeName="n")], id="another pool changed"
-        ),
+        pytest.param([resource_slice("t", [device("y")], pool="q", nodeName="n")], id="another pool changed"),
         pytest.param(
             [resource_slice("0", [device("y")], pool="0", nodeName="n")], id="a pool came before it"
         ),
