@@ -127,6 +127,23 @@ def replay_(scenario: Path, as_json: bool, policy: str) -> None:  # noqa: ARG001
             print(f"{name:18} {value}")
 
 
+@main.command("soak")
+@click.option("--minutes", type=click.FloatRange(min=0.1), default=10.0, show_default=True)
+@click.option("--out", type=click.Path(dir_okay=False, writable=True, path_type=Path), help="Keep as JSON.")
+def soak_(minutes: float, out: Path | None) -> None:
+    """Run under constant churn and faults in real time; print JSON. Exit code 1 if anything was found."""
+    from perf.soak import soak  # noqa: PLC0415 - brings the simulation with it
+
+    with _progress() as progress:
+        task = progress.add_task("soak", total=minutes * 60)
+        found = soak(minutes, lambda done, how: progress.update(task, completed=done, description=how))
+    text = json.dumps(found, indent=1)
+    if out is not None:
+        out.write_text(text + "\n", "utf-8")
+    print(text)
+    sys.exit(bool(found["findings"]))
+
+
 def _progress() -> Progress:
     columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
     return Progress(*columns, console=Console(stderr=True), transient=True)

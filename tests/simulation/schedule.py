@@ -54,7 +54,7 @@ def run(seed: int, *, sockets: bool = False, say: Say | None = None) -> Outcome:
     """Play a schedule. The same seed gives the same schedule; over sockets, nearly the same."""
     loop = SimulationLoop(sockets=sockets)
     count: Counter[str] = Counter()
-    with _quiet(seed, count, say) as errors, asyncio.Runner(loop_factory=lambda: loop) as runner:
+    with quiet(seed, count, say) as errors, asyncio.Runner(loop_factory=lambda: loop) as runner:
         schedule = Schedule(seed, loop, count, say)
         try:
             runner.run(schedule.play(sockets=sockets))
@@ -230,7 +230,7 @@ class Schedule:
 
 
 @contextmanager
-def _quiet(seed: int, count: Counter[str], say: Say | None) -> Iterator[list[str]]:
+def quiet(seed: int, count: Counter[str], say: Say | None) -> Iterator[list[str]]:
     """Log lines are counted, said if somebody listens, and kept if they tell of what nobody expected."""
     errors: list[str] = []
     chance = random.getstate()

@@ -43,7 +43,12 @@ class World:
             self.api.load(fleet.slices(driver, pool, 1, random))
         self.templates = [f"t{n}" for n in range(3)]
         if self.controllers:
-            self.api.load(demand.template(t, demand.claim_spec(self.drivers, random)) for t in self.templates)
+            self.templates_made()
+
+    def templates_made(self) -> None:
+        """Publish the templates from which pods have claims made."""
+        specs = ((name, demand.claim_spec(self.drivers, self.random)) for name in self.templates)
+        self.api.load(demand.template(name, spec) for name, spec in specs)
 
     # -- looking
 
