@@ -48,10 +48,13 @@ def places(
 
 def backed(classes: Mapping[str, DeviceClass], pod: Pod) -> frozenset[str]:
     """Resources of a pod that kube-scheduler turns into claims where a node does not offer them (EXT-1)."""
+    extended = [name for name in demand(pod) if "/" in name]
+    if not extended:
+        return frozenset()
     names = {found.spec.extended_resource_name for found in classes.values()}
     return frozenset(
         name
-        for name in demand(pod)
+        for name in extended
         if name in names or (name.startswith(_IMPLICIT) and name.removeprefix(_IMPLICIT) in classes)
     )
 

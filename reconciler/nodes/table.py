@@ -139,7 +139,6 @@ class Nodes:
 
     def _forget(self) -> None:
         self._masks.clear()
-        self._rows = ((), np.zeros(0, dtype=np.intp))
         self._open = (None, None)
         if len(self._profiles) > 2 * self._size + KEPT:  # most are of the past
             self._profiles.clear()

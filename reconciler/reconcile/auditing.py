@@ -23,6 +23,13 @@ class Audit:
         self._tell = tell
         self._told: dict[DeviceID, frozenset[ObjectKey]] = {}
 
+    def beside(self, claims: Iterable[ObjectKey]) -> set[ObjectKey]:
+        """The claims that hold a device together with one of these, these included."""
+        if not self._told:
+            return set()
+        changed = set(claims)
+        return {key for found in self._told.values() if found & changed for key in found}
+
     def look(self, devices: Iterable[DeviceID]) -> set[ObjectKey]:
         """Check devices as they are held now. Returns the claims that hold one of them twice."""
         found: set[ObjectKey] = set()

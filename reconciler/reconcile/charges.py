@@ -20,12 +20,21 @@ class Charges:
         self._store = store
         self._roster = roster
         self._room = room
+        self._counted: dict[ObjectKey, Pod] = {}
+        """The pods as they were charged"""
 
     def pod(self, key: ObjectKey) -> bool:
         """Follow a pod that changed or went. Whether a node has more room now."""
         pod = self._store.pods.get(key)
         node = self._node(pod) if pod is not None else ""
-        return self._room.charge(key, Charge(node, demand(pod)) if pod is not None and node else None)
+        if pod is None or not node:
+            self._counted.pop(key, None)
+            return self._room.charge(key, None)
+        before = self._room.charged(key)
+        if before is not None and before.node == node and self._counted.get(key) is pod:
+            return False  # most news of a claim is an echo
+        self._counted[key] = pod
+        return self._room.charge(key, Charge(node, demand(pod)))
 
     def claims(self, keys: Iterable[ObjectKey]) -> bool:
         """Follow claims that were allocated, or let go: their pods go where they are."""

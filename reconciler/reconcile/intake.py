@@ -90,9 +90,9 @@ class Intake:
         self._wake_crowded(any([*roomier, self._charges.claims(touched.claims)]))
         for key in touched.claims:
             self._claim(key)
-        if touched.devices:
-            for key in self._audit.look(touched.devices):
-                self.put(Unit(Kind.CLAIM, key))  # one of them may have to let go
+        raced = self._audit.look(touched.devices) | self._audit.beside(touched.claims)
+        for key in raced:
+            self.put(Unit(Kind.CLAIM, key))  # one of them may have to let go
         if touched.devices or touched.supply:
             self.changed.set()
         self.queue.wake(self.waiting.woken_by(touched))

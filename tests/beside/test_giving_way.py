@@ -57,22 +57,6 @@ async def test_it_is_ours_again_once_its_pod_is_gone():
         await running.heard(Allocated, 2)
 
 
-async def test_what_the_scheduler_took_back_from_a_gated_pod_is_allocated_again():
-    """Nobody else can: the pod is still ours."""
-    cluster = fleet(machine("a"))
-    cluster.load(claim("one"), pod("p", "one", "later"))
-    async with reconciling(cluster, **SLOW) as running:
-        await running.heard(Waits)
-        cluster.load(claim("later"))
-        await running.heard(Ungated)
-        cluster.load(claim("shared"), pod("q", "shared", "never"))
-        allocate(cluster, "shared", "a", "d9")
-        take_back(cluster, "shared")
-        cluster.load(claim("never", 5))
-        await running.heard(Waits, 2)
-    assert running.of(TakenBack) == []
-
-
 @pytest.mark.parametrize("restarted", [False, True])
 async def test_a_claim_whose_gated_pod_vanished_is_freed(restarted: bool):
     """Nobody else does it: it was never reserved (RCC-3)."""
@@ -143,6 +127,22 @@ async def test_of_two_claims_with_one_device_ours_gives_way(stamp: str, reserved
     assert told.claims == (ObjectKey("default", "ours"), ObjectKey("default", "theirs"))
     assert cluster.devices("theirs") == ["a/d0"]
     assert cluster.devices("ours") == ([] if gives_way else ["a/d0"])
+
+
+async def test_ours_gives_way_when_the_younger_claim_comes_into_use():
+    cluster = fleet(machine("a"), count=1)
+    cluster.load(claim("ours"), claim("theirs", managed=False), pod("p", "theirs", gates=()))
+    async with reconciling(cluster, **SLOW) as running:
+        await running.heard(Allocated)
+        allocate(cluster, "theirs", "a", "d0", stamp=LATE)
+        await running.heard(HeldTwice)
+        cluster.load(claim("late"))
+        await running.heard(Waits)
+        assert running.of(Freed) == []
+        entry = {"resource": "pods", "name": "p", "uid": cluster.pod("p")["metadata"]["uid"]}
+        cluster.edit("theirs", status=True, reservedFor=[entry])
+        await running.heard(Freed)
+    assert (cluster.devices("ours"), cluster.devices("theirs")) == ([], ["a/d0"])
 
 
 async def test_a_claim_of_ours_that_is_in_use_does_not_give_way():

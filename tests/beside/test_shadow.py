@@ -4,7 +4,19 @@ from typing import Any
 
 import pytest
 
-from reconciler.reconcile.decisions import Compared, Outcome, WritesPaused
+from reconciler.aio.queue import Queue
+from reconciler.embedded.builtin import CLAIM, DEVICE_CLASS, NODE, SLICE
+from reconciler.embedded.kinds import ServedKind
+from reconciler.inventory.store import Store
+from reconciler.legacy.reading import read
+from reconciler.objects.changes import Replaced
+from reconciler.objects.semantics import Semantics
+from reconciler.reconcile.deciding import Decider
+from reconciler.reconcile.decisions import Compared, Decision, Outcome, WritesPaused
+from reconciler.reconcile.intake import Intake
+from reconciler.reconcile.ownership import Ownership
+from reconciler.reconcile.shadow import Shadow
+from reconciler.reconcile.units import Unit
 from tests.beside.clusters import SLOW, Listening, allocate, asking, bind, fleet, machine
 from tests.end_to_end.objects import claim, pod
 from tests.end_to_end.running import Cluster, reconciling
@@ -126,6 +138,58 @@ async def test_a_pod_that_waits_rightly_is_told_of_once_it_does_so_wrongly():
         cluster.edit("other", status=True, allocation=None)
         (told,) = await running.heard(Compared)
     assert told.outcome is Outcome.THEY_WAIT
+
+
+async def test_a_claim_without_a_pod_is_compared_too():
+    cluster = fleet(machine("a", ready="False"), machine("b"))
+    cluster.load(claim("one", managed=False))
+    listening = Listening()
+    async with reconciling(cluster, prepare=listening.prepare, **SHADOW) as running:
+        await listening.listed()
+        allocate(cluster, "one", "b", "d0")
+        (told,) = await running.heard(Compared)
+    assert (told.outcome, told.pod) == (Outcome.AGREES, None)
+
+
+async def test_what_was_missed_while_the_watch_was_away_is_compared_in_the_order_of_its_timestamps():
+    """By name `late` would come first, and take the device that `z-early` got."""
+    cluster = fleet(machine("a"))
+    cluster.load(claim("late", managed=False), claim("z-early", managed=False))
+    shadow, told = looking_on(cluster)
+    allocate(cluster, "late", "a", "d1", stamp="2026-01-02T00:00:00Z")
+    allocate(cluster, "z-early", "a", "d0", stamp="2026-01-01T00:00:00Z")
+    shadow.take(listing(cluster, CLAIM))
+    assert [(one.claims[0].name, one.outcome) for one in told] == [
+        ("z-early", Outcome.AGREES),
+        ("late", Outcome.AGREES),
+    ]
+    shadow.take(listing(cluster, CLAIM))
+    assert len(told) == 2
+
+
+def listing(cluster: Cluster, kind: ServedKind) -> Replaced:
+    """Everything of a kind, as a watch lists it."""
+    version = "v1" if kind is NODE else "resource.k8s.io/v1"
+    records = cluster.api.store[kind].scan("")
+    things = [read({"kind": kind.kind, "apiVersion": version, **record.object}) for record in records]
+    return Replaced(kind.kind, tuple(things), ())
+
+
+def looking_on(cluster: Cluster) -> tuple[Shadow, list[Compared]]:
+    """A shadow that has seen everything on the server."""
+    told: list[Compared] = []
+
+    def tell(decision: Decision) -> None:
+        assert isinstance(decision, Compared)
+        told.append(decision)
+
+    queue: Queue[Unit] = Queue(base=1.0, cap=1.0, random=lambda: 1.0)
+    intake = Intake(Store(Semantics()), queue, ["ResourceClaim"], tell)
+    decider = Decider(Ownership(alone=True), steps=1000)
+    shadow = Shadow(intake, decider, sink=intake.take, pending_seconds=30.0, clock=lambda: 0.0, tell=tell)
+    for kind in (NODE, DEVICE_CLASS, SLICE, CLAIM):
+        shadow.take(listing(cluster, kind))
+    return shadow, told
 
 
 async def test_nothing_at_all_is_written():

@@ -83,3 +83,66 @@ async def test_a_deleted_claim_on_devices_of_others_is_not_freed_by_us():
     async with reconciling(cluster, embedded=False, own_drivers=DRIVER):
         await cluster.until(lambda: cluster.claim("gpu") is None)
     assert cluster.devices("nic") == ["n/e0"]
+
+
+def mixed(*ours: str) -> Cluster:
+    """A class of devices of two drivers, of which the other's come first."""
+    anything = {**device_class("any"), "spec": {"selectors": [{"cel": {"expression": "true"}}]}}
+    return Cluster(
+        [node("n"), anything, devices("n", "e0", "e1", driver="a.example.com"), devices("n", *ours)]
+    )
+
+
+def wanting_all(name: str) -> dict[str, Any]:
+    raw = claim(name, device_class="any")
+    raw["spec"]["devices"]["requests"][0]["exactly"] = {"deviceClassName": "any", "allocationMode": "All"}
+    return raw
+
+
+def either(name: str) -> dict[str, Any]:
+    """Two devices, or one."""
+    raw = claim(name)
+    alternatives = [{"name": f"x{n}", "deviceClassName": "any", "count": n} for n in (2, 1)]
+    raw["spec"]["devices"]["requests"] = [{"name": "r", "firstAvailable": alternatives}]
+    return raw
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        pytest.param(claim("c", device_class="any"), id="exactly one"),
+        pytest.param(either("c"), id="the alternative that our devices can meet"),
+    ],
+)
+async def test_where_there_is_a_choice_our_own_devices_are_taken(raw: dict[str, Any]):
+    cluster = mixed("d0")
+    cluster.load(raw)
+    async with reconciling(cluster, embedded=False, own_drivers=DRIVER) as running:
+        (told,) = await running.heard(Allocated)
+    assert [device.driver for device in told.devices] == [DRIVER]
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        pytest.param(claim("c", 2, device_class="any"), id="more than are ours"),
+        pytest.param(wanting_all("c"), id="all, which fewer are not"),
+    ],
+)
+async def test_where_our_own_do_not_do_it_is_refused_as_not_ours(raw: dict[str, Any]):
+    cluster = mixed("d0")
+    cluster.load(raw)
+    async with reconciling(cluster, embedded=False, own_drivers=DRIVER) as running:
+        await running.heard(Waits)
+    assert running.waits("c") == ["NotOurs"]
+    assert cluster.devices("c") == []
+
+
+async def test_a_class_that_is_ours_gives_devices_of_any_driver():
+    cluster = mixed("d0")
+    cluster.load(claim("c", 2, device_class="any"))
+    async with reconciling(
+        cluster, embedded=False, own_drivers="else.example.com", own_classes="any"
+    ) as running:
+        await running.heard(Allocated)
+    assert cluster.devices("c") == ["n/e0", "n/e1"]
