@@ -43,9 +43,7 @@ CANNOT_START = 1
     "--port", "embedded_port", type=int, help="Port of the embedded server.  [default: any free one]"
 )
 @click.option("--all-claims", is_flag=True, default=None, help="Allocate every claim, labelled or not.")
-@click.option(
-    "--mode", type=click.Choice(["allocate", "shadow"]), help="shadow: compare and write nothing."
-)
+@click.option("--mode", type=click.Choice(["allocate", "shadow"]), help="shadow: compare and write nothing.")
 @click.option("--pause", is_flag=True, default=None, help="Decide, but write nothing.")
 @click.option("--pause-config-map", metavar="NAMESPACE/NAME", help="A ConfigMap that can stop all writes.")
 @click.option(
