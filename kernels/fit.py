@@ -41,10 +41,10 @@ def floor(table: Amounts, draws: Codes) -> Amounts:
 
 
 def fits_floor(left: Amounts, lowest: Amounts) -> Mask:
-    """Devices of one set that could be taken next: `fits` for a few devices, again and again.
+    """Devices that could be taken next: `fits` for a few that draw from one set each, again and again.
 
-    left   (C,)    what the set still has
-    lowest (n, C)  see `floor`
+    left   (C,) or (n, C)  what the set still has, of all of them or of each
+    lowest (n, C)          see `floor`
     ->     (n,)
     """
     found: Mask = np.logical_and.reduce(lowest <= left, axis=1)

@@ -9,7 +9,7 @@ from time import perf_counter, thread_time
 from perf.fleets.objects import Json
 from perf.workload import Figure, latencies, rate
 from reconciler.allocator import allocate
-from reconciler.cel.program import compile_selector
+from reconciler.allocator.sight import warm_up
 from reconciler.inventory.store import Store
 from reconciler.legacy.reading import read
 from reconciler.objects.changes import Changed, Removed
@@ -53,10 +53,10 @@ class Decider:
     def over(cls, fleet: Iterable[Json]) -> "Decider":
         """A decider over a fleet that is listed completely. Reading JSON is not counted.
 
-        The parser of selectors, which a process builds once, is there already: `cold-start` counts it.
+        What a process does once, such as building the parser of selectors, is done: `cold-start` counts it.
         """
         changes = list(typed(fleet))
-        compile_selector("true")
+        warm_up()
         store = Store(Semantics())
         began = perf_counter()
         for change in changes:

@@ -28,7 +28,7 @@ def partition_claim(number: int, profile: str) -> ResourceClaim:
 
 
 def fill(size: Size, progress: Progress) -> Outcome:
-    """Claims of one partition each, one after the other, until hardly anything is left."""
+    """Claims of one partition each, one after the other, until nothing is left for the last of them."""
     decider = Decider.over(mig.fleet(size["nodes"]))
     profiles = drawn_profiles(size["claims"])
     for number, profile in enumerate(profiles):
@@ -80,9 +80,9 @@ def infeasible(size: Size, progress: Progress) -> Outcome:
 WORKLOADS = [
     Workload(
         "mig-fill",
-        "one partition a claim, profiles as users draw them, until the fleet is full",
+        "one partition a claim, profiles as users draw them, until the fleet is full and beyond",
         fill,
-        {"": {"nodes": 50, "claims": 1600}},
+        {"": {"nodes": 50, "claims": 2000}},
         tiny={"nodes": 1, "claims": 40},
     ),
     Workload(

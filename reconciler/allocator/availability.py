@@ -44,12 +44,18 @@ class Available:
     serial: int
     concerned: Mask
     """(D,) devices that could be in the mask at some time"""
+    local: bool
+    """Whether each of those belongs to one node"""
     fails: bool
     """Whether some node is in `failing`"""
     log: "Log"
     """Which nodes' counts changed"""
     values: dict[Name, Amounts]
     """Attribute -> (V,) devices per code of its value, for attributes that constraints ask about"""
+
+    def reaches(self, world: Snapshot) -> bool:
+        """Whether the counts can be brought to the state of a snapshot."""
+        return self.trail is world.occupancy.trail and self.serial <= world.occupancy.serial
 
     def per_value(self, name: Name, fleet: Fleet) -> Amounts:
         """(V,) devices per value of an attribute."""
@@ -63,12 +69,19 @@ class Available:
         occupancy = world.occupancy
         if occupancy.serial == self.serial:
             return
+        several = occupancy.serial - self.serial > 1
         rows = self.trail.between(self.serial, occupancy.serial)
         self.serial = occupancy.serial
         rows = rows[self.concerned[rows]]
-        turned = rows[_judge(self.sight, world, rows, admin=self.admin) != self.mask[rows]]
+        if self.admin or self.fails:
+            now = _judge(self.sight, world, rows, admin=self.admin)
+        else:
+            now = occupancy.free[rows]
+        turned = rows[now != self.mask[rows]]
+        if several and len(turned) > 1:  # a row that changed twice in between is there twice
+            turned = np.array(list(set(turned.tolist())), dtype=np.intp)
         if len(turned):
-            self._turn(turned if len(turned) == 1 else np.unique(turned), world.fleet)
+            self._turn(turned, world.fleet)
 
     def _turn(self, rows: Rows, fleet: Fleet) -> None:
         """Count devices in that were out, and out that were in."""
@@ -76,7 +89,7 @@ class Available:
         change = np.where(before, -1, 1)
         self.mask[rows] = ~before
         nodes = fleet.codes["node"][rows]
-        if int(nodes.min()) >= 0:
+        if self.local:
             np.add.at(self.per_node, nodes, change)
             self.log.add(nodes)
         else:
@@ -138,8 +151,7 @@ def available(ask: Ask, world: Snapshot) -> Available:
     of_fleet = _kept.setdefault(world.fleet, OrderedDict())
     key = (ask.key.expressions, ask.admin)
     found = of_fleet.get(key)
-    occupancy = world.occupancy
-    if found is None or found.trail is not occupancy.trail or found.serial > occupancy.serial:
+    if found is None or not found.reaches(world):
         found = of_fleet[key] = _count(ask, world)
         if len(of_fleet) > KEPT:
             of_fleet.popitem(last=False)
@@ -154,6 +166,7 @@ def _count(ask: Ask, world: Snapshot) -> Available:
     nodes, selectors = fleet.codes["node"][mask], fleet.codes["selector"][mask]
     selected = (nodes < 0) & (selectors >= 0)
     failing = _failing(sight, fleet)
+    concerned = sight.true | sight.error if sight.fails else sight.true
     return Available(
         sight=sight,
         admin=ask.admin,
@@ -163,7 +176,8 @@ def _count(ask: Ask, world: Snapshot) -> Available:
         spanning=int(np.count_nonzero((nodes < 0) & ~selected)),
         failing=failing,
         fails=bool(failing.any()),
-        concerned=sight.true | sight.error,
+        concerned=concerned,
+        local=not (fleet.codes["node"][concerned] < 0).any(),
         log=Log(),
         trail=world.occupancy.trail,
         serial=world.occupancy.serial,
@@ -183,6 +197,8 @@ def _judge(sight: Sight, world: Snapshot, rows: Rows, *, admin: bool) -> Mask:
 def _failing(sight: Sight, fleet: Fleet) -> Mask:
     """(N + 1,) nodes that have a device on which the selectors fail."""
     failing = np.zeros(len(fleet.words.nodes.values) + 1, dtype=np.bool_)
+    if not sight.fails:
+        return failing
     rows = np.flatnonzero(sight.error)
     nodes = fleet.codes["node"][rows]
     failing[nodes[nodes >= 0]] = True

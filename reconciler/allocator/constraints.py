@@ -3,8 +3,9 @@
 The state of a constraint is a value, so that leaving a branch of the search undoes nothing.
 """
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -24,29 +25,51 @@ _SCALARS = ("string", "int", "bool", "version")
 _ELEMENT = {"strings": "string", "ints": "int", "bools": "bool", "versions": "version"}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Constraint:
-    """One constraint of a claim over the n devices of a view."""
+    """One constraint of a claim over the n devices of a view. Keeps what was worked out from it."""
 
     attribute: str
     match: bool
     """All must share a value; otherwise all must differ."""
     codes: Codes
     """(n,) the attribute's value, -1 where the device has none"""
-    tokens: dict[int, Tokens]
-    """Code -> the values it stands for; empty for what cannot be compared"""
-    alone: frozenset[int]
-    """Codes that nothing can stand beside: lists, while lists are not understood (CON-6)"""
+    keys: Sequence[Hashable]
+    """By code, the value with its type; more may be added at the end"""
+    lists: bool
+    """Whether lists are understood (CON-6)"""
     plain: bool
     """Every device has one comparable value or none"""
+    _tokens: dict[int, Tokens] | None = field(default=None, repr=False)
     _allowed: dict[State, Mask] = field(default_factory=dict, repr=False)
+
+    @property
+    def tokens(self) -> dict[int, Tokens]:
+        """Code -> the values it stands for; empty for what cannot be compared."""
+        if self._tokens is None:
+            codes = np.unique(self.codes[self.codes >= 0]).tolist()
+            self._tokens = {code: _tokens(self.keys[code], lists=self.lists) for code in codes}
+        return self._tokens
+
+    @property
+    def alone(self) -> frozenset[int]:
+        """Codes that nothing can stand beside: lists, while lists are not understood (CON-6)."""
+        if self.plain or self.lists or not self.match:
+            return frozenset()
+        return frozenset(code for code, values in self.tokens.items() if not values)
 
     def allowed(self, state: State) -> Mask:
         """(n,) the devices that could be chosen next."""
-        if state not in self._allowed:
-            fine = [code for code, tokens in self.tokens.items() if self._admits(code, tokens, state)]
-            self._allowed[state] = np.isin(self.codes, fine)
-        return self._allowed[state]
+        known = self._allowed.get(state)
+        if known is None:
+            known = self._allowed[state] = self._judge(state)
+        return known
+
+    def _judge(self, state: State) -> Mask:
+        if state is None and self.plain:
+            return self.codes >= 0
+        fine = [code for code, tokens in self.tokens.items() if self._admits(code, tokens, state)]
+        return self.codes == fine[0] if len(fine) == 1 else np.isin(self.codes, fine)
 
     def after(self, state: State, row: int) -> State:
         """The state once the device in `row` is chosen."""
@@ -73,28 +96,48 @@ def compile_constraint(source: DeviceConstraint, fleet: Fleet, rows: Rows, rules
     lists = rules.has(LIST_ATTRIBUTES)
     if domain == ANY_DOMAIN:
         codes, keys = _of_any_domain(name, fleet, rows)
+        plain = all(_is_scalar(keys[code]) for code in np.unique(codes[codes >= 0]).tolist())
     elif (column := fleet.cel.attributes.get((domain, name))) is not None:
         codes, keys = column.codes[rows], fleet.words.attribute(Name(domain, name)).keys
+        plain = all_scalar(Name(domain, name), fleet) or all(
+            _is_scalar(keys[code]) for code in np.unique(codes[codes >= 0]).tolist()
+        )
     else:
-        codes, keys = np.full(len(rows), -1, dtype=np.int32), []
-    tokens = {code: _tokens(keys[code], lists=lists) for code in np.unique(codes[codes >= 0]).tolist()}
-    alone = frozenset(code for code, values in tokens.items() if match and not lists and not values)
-    plain = all(isinstance(keys[code], tuple) and keys[code][0] in _SCALARS for code in tokens)
-    return Constraint(attribute, match, codes, tokens, alone, plain)
+        codes, keys, plain = np.full(len(rows), -1, dtype=np.int32), [], True
+    return Constraint(attribute, match, codes, keys, lists, plain)
+
+
+_scalars: WeakKeyDictionary[Fleet, dict[Name, tuple[int, bool]]] = WeakKeyDictionary()
+
+
+def all_scalar(name: Name, fleet: Fleet) -> bool:
+    """Whether every value of an attribute is a single one. Only values that appeared since are looked at."""
+    keys = fleet.words.attribute(name).keys
+    of_fleet = _scalars.setdefault(fleet, {})
+    checked, scalar = of_fleet.get(name, (0, True))
+    if checked < len(keys):
+        scalar = scalar and all(_is_scalar(key) for key in keys[checked:])
+        of_fleet[name] = len(keys), scalar
+    return scalar
+
+
+def _is_scalar(key: Hashable) -> bool:
+    return isinstance(key, tuple) and key[0] in _SCALARS
 
 
 def _of_any_domain(name: str, fleet: Fleet, rows: Rows) -> tuple[Codes, list[Hashable]]:
-    """(n,) codes of an attribute whatever its domain, and the values they stand for.
+    """(n,) codes of an attribute whatever its domain, and the values they stand for, each once.
 
     A device that has it in several domains counts with the last by name.
     """
-    codes, keys = np.full(len(rows), -1, dtype=np.int32), list[Hashable]()
+    codes, places = np.full(len(rows), -1, dtype=np.int32), dict[Hashable, int]()
     for domain, id_ in sorted(fleet.cel.attributes):
         if id_ == name:
             here = fleet.cel.attributes[domain, id_].codes[rows]
-            codes = np.where(here >= 0, here + len(keys), codes)
-            keys += fleet.words.attribute(Name(domain, id_)).keys
-    return codes, keys
+            keys = fleet.words.attribute(Name(domain, id_)).keys
+            place = np.array([places.setdefault(key, len(places)) for key in keys], dtype=np.int32)
+            codes = np.where(here >= 0, place.take(here, mode="clip"), codes) if len(place) else codes
+    return codes, list(places)
 
 
 def _tokens(key: Hashable, *, lists: bool) -> Tokens:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from reconciler.allocator.asks import Asked, read_claims
 from reconciler.allocator.prospects import Prospects
 from reconciler.allocator.sight import is_quick
+from reconciler.allocator.tied import Knot, ties_of
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.objects.claims import DeviceClass, ResourceClaim, ResourceClaimSpec
 
@@ -25,6 +26,7 @@ class Form:
     prospects: Prospects
     known: bool = False
     """Whether its selectors were seen to take no time to speak of"""
+    _ties: tuple[Knot, ...] | None = None
 
     def quick(self, world: Snapshot) -> bool:
         """Whether all selectors have been run on the fleet, or can be without taking long."""
@@ -32,6 +34,12 @@ class Form:
             is_quick(ask, world.fleet) for slot in self.asked.slots for ask in slot.asks
         )
         return self.known
+
+    def ties(self, world: Snapshot) -> tuple[Knot, ...]:
+        """What its constraints tie, as far as it can exclude nodes."""
+        if self._ties is None:
+            self._ties = ties_of(self.asked, world)
+        return self._ties
 
 
 @dataclass(slots=True)

@@ -6,10 +6,9 @@ import numpy as np
 
 from kernels.types import Mask
 from reconciler.allocator.asks import Asked
-from reconciler.allocator.forms import form_of
+from reconciler.allocator.forms import Form, form_of
 from reconciler.allocator.onenode import Found, NotFound, Only, attempt, random_share
 from reconciler.allocator.pace import LEISURE, Pace, Unseen
-from reconciler.allocator.prospects import Prospects
 from reconciler.allocator.reasons import unsatisfied
 from reconciler.allocator.refusal import Fatal
 from reconciler.allocator.tied import nodes_with_a_value
@@ -51,7 +50,7 @@ def allocate(
     best: tuple[int, int, Found] | None = None
     refused: list[tuple[str, NotFound]] = []
     tried = 0
-    considered, plausible = _plausible(asked, form.prospects, nodes, world)
+    considered, plausible = _plausible(form, nodes, world)
     for least, place in plausible:
         name = world.topology.order[place]
         if best is not None and (least, place) >= best[:2]:
@@ -79,17 +78,18 @@ def allocate(
 
 
 def _plausible(
-    asked: Asked, prospects: Prospects, nodes: Iterable[str] | None, world: Snapshot
+    form: Form, nodes: Iterable[str] | None, world: Snapshot
 ) -> tuple[int, Iterator[tuple[int, int]]]:
     """How many nodes there are to consider, and the places of those that counting cannot exclude.
 
     Each with the best rank that it could give. A node where selectors fail on a device is never
     excluded, so that the error is met and reported.
     """
+    prospects = form.prospects
     prospects.follow(world)
     among = prospects.open
     considered = len(among)
-    tied = nodes_with_a_value(asked, world)
+    tied = nodes_with_a_value(form.ties(world), world)
     if tied is not None:
         among = among & (tied[np.maximum(world.topology.order_codes, -1)] | prospects.failing)
     if nodes is not None:

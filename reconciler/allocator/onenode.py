@@ -68,9 +68,10 @@ def attempt(
     try:
         view = world.topology.view(node)
         offers = _offers(asked, view, world, only)
-        if pruned and steps and (single := immediate(offers)) is not None:
+        plain = immediate(asked, offers, view, world) if pruned else None
+        if plain is not None and len(plain) <= steps:
             pace.beat()
-            return Found(plans(asked, view, world, (single,), new_share), 0, 1)
+            return Found(plans(asked, view, world, plain, new_share), 0, len(plain))
         search = Search(set_up(asked, view, world), asked.slots, offers, steps, pruned, pace)
         chosen = search.run()
         if chosen is not None:

@@ -1,6 +1,7 @@
 """Which nodes counting cannot exclude, for claims of one form. Followed node by node as counts change."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -10,15 +11,23 @@ from reconciler.allocator.availability import Available, available
 from reconciler.inventory.snapshot import Snapshot, Topology
 
 
+@dataclass(slots=True)
+class Watch:
+    """The counts for one ask, and how far their changes have been followed."""
+
+    ask: Ask
+    there: Available | None = None
+    come: int = 0
+
+
 class Prospects:
     """N nodes, in the order in which they are tried. Good for one topology."""
 
     def __init__(self, slots: Sequence[Slot], topology: Topology) -> None:
-        self._slots = slots
+        self._watches = [[Watch(ask) for ask in slot.asks] for slot in slots]
         self._topology = topology
         self._codes = np.maximum(topology.order_codes, -1)
-        self._seen: dict[int, tuple[Available, int]] = {}
-        """id of an ask -> the counts it was judged by, and how far they had come"""
+        self._all_placed = bool((topology.place_of[:-1] >= 0).all())
         size = len(self._codes)
         self.open: Mask = np.ones(size, dtype=np.bool_)
         """(N,) has enough for every request, each counted alone, or may meet an error"""
@@ -31,46 +40,45 @@ class Prospects:
 
     def follow(self, world: Snapshot) -> None:
         """Bring everything to the state of a snapshot."""
-        counts = [[available(ask, world) for ask in slot.asks] for slot in self._slots]
-        places = self._places(counts)
-        if places is None:
-            self._judge(counts, slice(None))
-        elif len(places):
-            self._judge(counts, places)
-
-    def _places(self, counts: Sequence[Sequence[Available]]) -> Rows | None:
-        """(n,) nodes whose counts changed since; None if that may be any."""
         changed: list[Codes] = []
         everywhere = False
-        for slot, of_slot in zip(self._slots, counts, strict=True):
-            for ask, there in zip(slot.asks, of_slot, strict=True):
-                before, come = self._seen.get(id(ask), (None, 0))
-                if before is not there or come < there.log.start:
+        for of_slot in self._watches:
+            for watch in of_slot:
+                there = watch.there
+                if there is None or not there.reaches(world):
+                    there = watch.there = available(watch.ask, world)
                     everywhere = True
-                elif come < there.log.end:
-                    changed += there.log.since(come)
-                self._seen[id(ask)] = there, there.log.end
+                else:
+                    there.follow(world)
+                    if watch.come < there.log.start:
+                        everywhere = True
+                    else:
+                        changed += there.log.since(watch.come)
+                watch.come = there.log.end
         if everywhere:
-            return None
-        if not changed:
-            return _NONE
-        codes = changed[0] if len(changed) == 1 else np.concatenate(changed)
-        places = self._topology.place_of[codes]
-        return places[places >= 0]
+            self._judge(slice(None))
+        elif changed:
+            places = self._topology.place_of[changed[0] if len(changed) == 1 else np.concatenate(changed)]
+            self._judge(places if self._all_placed else places[places >= 0])
 
-    def _judge(self, counts: Sequence[Sequence[Available]], places: Rows | slice) -> None:
+    def _judge(self, places: Rows | slice) -> None:
         codes = self._codes[places]
+        if self.least is None and not any(_counts(watch).fails for (watch,) in self._watches):
+            enough = np.ones(len(codes), dtype=np.bool_)
+            for (watch,) in self._watches:
+                enough &= self._suffices(watch, codes, places)
+            self.open[places] = enough
+            return
         failing = np.zeros(len(codes), dtype=np.bool_)
         enough = np.ones(len(codes), dtype=np.bool_)
         least = np.zeros(len(codes), dtype=np.int64)
-        for slot, of_slot in zip(self._slots, counts, strict=True):
-            rank = np.full(len(codes), len(slot.asks))
-            for number in range(len(slot.asks) - 1, -1, -1):
-                ask, there = slot.asks[number], of_slot[number]
-                if there.fails:
-                    failing |= there.failing[codes]
-                rank[self._suffices(ask, there, codes, places)] = number
-            enough &= rank < len(slot.asks)
+        for of_slot in self._watches:
+            rank = np.full(len(codes), len(of_slot))
+            for number in range(len(of_slot) - 1, -1, -1):
+                if _counts(of_slot[number]).fails:
+                    failing |= _counts(of_slot[number]).failing[codes]
+                rank[self._suffices(of_slot[number], codes, places)] = number
+            enough &= rank < len(of_slot)
             least += rank
         self.failing[places] = failing
         self.open[places] = enough | failing
@@ -78,18 +86,19 @@ class Prospects:
             least[failing] = 0  # what an error hides is not counted
             self.least[places] = least
 
-    def _suffices(self, ask: Ask, there: Available, codes: Codes, places: Rows | slice) -> Mask:
+    def _suffices(self, watch: Watch, codes: Codes, places: Rows | slice) -> Mask:
         """(n,) the nodes that could take enough devices for an ask."""
+        ask, there = watch.ask, _counts(watch)
         if ask.all:  # any number of devices may be all
             return np.ones(len(codes), dtype=np.bool_)
         have = there.per_node[codes]
-        if there.spanning:
+        if not there.local:
             have = have + there.spanning
-        if len(there.per_selector) and there.per_selector.any():
-            selected = np.zeros(len(self._codes), dtype=np.int64)
-            nodes, selectors = self._topology.selected()
-            np.add.at(selected, nodes, there.per_selector[selectors])
-            have = have + selected[places]
+            if there.per_selector.any():
+                selected = np.zeros(len(self._codes), dtype=np.int64)
+                nodes, selectors = self._topology.selected()
+                np.add.at(selected, nodes, there.per_selector[selectors])
+                have += selected[places]
         found: Mask = have >= ask.source.wanted
         return found
 
@@ -113,4 +122,6 @@ class Prospects:
             at += 1
 
 
-_NONE: Rows = np.zeros(0, dtype=np.intp)
+def _counts(watch: Watch) -> Available:
+    assert watch.there is not None
+    return watch.there

@@ -76,7 +76,7 @@ def set_up(asked: Asked, view: View, world: Snapshot) -> Board:
         left=world.occupancy.left[ground.used],
         by_set=ground.by_set,
         constraints=tuple(
-            tuple(_constraint(source, view, world) for source in claim.spec.devices.constraints)
+            tuple(constraint_on(source, view, world) for source in claim.spec.devices.constraints)
             for claim in asked.claims
         ),
         sides=sides_of(view, world),
@@ -103,7 +103,8 @@ def _ground(view: View, world: Snapshot) -> Ground:
     )
 
 
-def _constraint(source: DeviceConstraint, view: View, world: Snapshot) -> Constraint:
+def constraint_on(source: DeviceConstraint, view: View, world: Snapshot) -> Constraint:
+    """A constraint over the devices of a view. Kept with the view."""
     key = (Constraint, source.match_attribute, source.distinct_attribute)
     if key not in view.memo:
         view.memo[key] = compile_constraint(source, world.fleet, view.rows, world.rules)

@@ -9,21 +9,45 @@ from collections.abc import Sequence
 import numpy as np
 
 from kernels.types import Codes, Mask, Rows
+from reconciler.allocator.asks import MAX_RESULTS, Asked
 from reconciler.allocator.candidates import Candidates
-from reconciler.allocator.state import Board, Choice, State, viable
+from reconciler.allocator.state import Board, Choice, State, constraint_on, viable
+from reconciler.inventory.snapshot import Snapshot, View
 
 
-def immediate(offers: Sequence[Sequence[Candidates]]) -> Choice | None:
-    """The first device there is, where one device for one request is all that is wanted. None: search."""
+def immediate(
+    asked: Asked, offers: Sequence[Sequence[Candidates]], view: View, world: Snapshot
+) -> tuple[Choice, ...] | None:
+    """What the search would choose, where one plain request is all that is wanted; None if it takes a search.
+
+    Devices for a single request, without errors, that do not change what else could be taken.
+    """
     if len(offers) != 1 or len(offers[0]) != 1:
         return None
     (candidates,) = offers[0]
-    if candidates.count != 1 or candidates.listed is not None or candidates.offer.fails:
+    ask, available = candidates.ask, candidates.available
+    count = candidates.count
+    if (
+        candidates.listed is not None
+        or candidates.offer.fails
+        or not 0 < count <= min(len(available), MAX_RESULTS)
+    ):
         return None
-    if candidates.ask.constraints or not len(candidates.available):
+    if count == 1 and not ask.constraints:
+        at = int(available.argmax())
+        return (Choice(0, candidates, at),) if available[at] else None
+    if len(ask.constraints) > 1 or entangled(view, world) is not None:
         return None
-    at = int(candidates.available.argmax())
-    return Choice(0, candidates, at) if candidates.available[at] else None
+    if ask.constraints:
+        source = asked.claims[ask.claim].spec.devices.constraints[ask.constraints[0]]
+        constraint = constraint_on(source, view, world)
+        if not (constraint.match and constraint.plain):
+            return None
+        rows = np.flatnonzero(available & constraint.allowed(None))
+        rows = _first_with_enough(rows, constraint.codes[rows], count)
+    else:
+        rows = np.flatnonzero(available)[:count]
+    return tuple([Choice(0, candidates, at) for at in rows.tolist()]) if len(rows) == count else None
 
 
 def finish(board: Board, candidates: Candidates, state: State) -> Rows | None:
@@ -35,8 +59,10 @@ def finish(board: Board, candidates: Candidates, state: State) -> Rows | None:
     constraints = [board.constraints[ask.claim][number] for number in ask.constraints]
     if len(constraints) > 1 or not all(c.match and c.plain for c in constraints):
         return None
-    entangled = _entangled(board)
-    if (candidates.offer.fails and candidates.fatal.any()) or (candidates.available & entangled).any():
+    if candidates.offer.fails and candidates.fatal.any():
+        return None
+    bound = entangled(board.view, board.world)
+    if bound is not None and (candidates.available & bound).any():
         return None
     possible = viable(board, state, candidates)
     rows = np.flatnonzero(possible)
@@ -55,11 +81,22 @@ def _first_with_enough(rows: Rows, values: Codes, count: int) -> Rows:
     return rows[:0]
 
 
-def _entangled(board: Board) -> Mask:
-    """(n,) devices that draw, are shared or exclude others: taking one may change what else fits."""
-    known: Mask | None = board.view.memo.get(_entangled)
-    if known is None:
-        drawing = (board.sets >= 0).any(axis=1) if board.sets.shape[1] else False
-        excluding = board.sides.bound if board.sides is not None else False
-        known = board.view.memo[_entangled] = board.shared | drawing | excluding
+def entangled(view: View, world: Snapshot) -> Mask | None:
+    """(n,) devices that draw, are shared or exclude others: taking one may change what else fits.
+
+    None if there are none.
+    """
+    if entangled not in view.memo:
+        view.memo[entangled] = _entangled(view, world)
+    known: Mask | None = view.memo[entangled]
     return known
+
+
+def _entangled(view: View, world: Snapshot) -> Mask | None:
+    fleet = world.fleet
+    found = view.of(fleet.shared)
+    if fleet.sets.shape[1]:
+        found = found | (view.of(fleet.sets) >= 0).any(axis=1)
+    if fleet.exclusion is not None:
+        found = found | view.of(fleet.exclusion.bound)
+    return found if found.any() else None

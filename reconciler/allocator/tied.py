@@ -5,23 +5,22 @@ compares the least that the requests must draw with what is left, so it may let 
 but never excludes a good one.
 """
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from kernels.fit import NO_FLOOR, fits_floor
 from kernels.groups import common, lowest
 from kernels.types import Amounts, Codes, Mask
 from reconciler.allocator.asks import Ask, Asked, AskKey
 from reconciler.allocator.availability import available, value_count
-from reconciler.allocator.constraints import ANY_DOMAIN
+from reconciler.allocator.constraints import ANY_DOMAIN, all_scalar
 from reconciler.allocator.sight import look
 from reconciler.inventory.fleet import Fleet
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.inventory.vocabulary import Name
-
-SCALARS = ("string", "int", "bool", "version")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,33 +39,51 @@ class Tie:
     """Whether some value belongs to one node, so that knowing the values helps to choose nodes"""
 
 
-_kept: WeakKeyDictionary[Fleet, dict[Hashable, Tie]] = WeakKeyDictionary()
-_scalars: WeakKeyDictionary[Fleet, dict[Name, tuple[int, bool]]] = WeakKeyDictionary()
+@dataclass(frozen=True, slots=True)
+class Knot:
+    """Requests that must agree on an attribute."""
+
+    name: Name
+    asks: tuple[Ask, ...]
+    tie: Tie | None
+    """What one device for each of them draws together at least; None if no device has the attribute"""
 
 
-def nodes_with_a_value(asked: Asked, world: Snapshot) -> Mask | None:
+_kept: WeakKeyDictionary[Fleet, dict[tuple[Name, AskKey], Tie]] = WeakKeyDictionary()
+
+
+def ties_of(asked: Asked, world: Snapshot) -> tuple[Knot, ...]:
+    """What the constraints tie, as far as it can exclude nodes. The same for as long as the fleet is.
+
+    Nothing is excluded while some device is an error, since the error has to be met.
+    """
+    if not any(claim.spec.devices.constraints for claim in asked.claims):
+        return ()
+    if any(look(ask, world.fleet).fails for slot in asked.slots for ask in slot.asks):
+        return ()
+    knots = (_knot(name, asks, world.fleet) for name, asks in _ties(asked, world.fleet))
+    return tuple([knot for knot in knots if knot.tie is None or knot.tie.local])
+
+
+def nodes_with_a_value(knots: Sequence[Knot], world: Snapshot) -> Mask | None:
     """(N + 1,) by the fleet's code, nodes that the constraints leave possible; None if they exclude none.
 
     The last stands for nodes that no device belongs to.
 
-    Nothing is excluded while some device is an error, since the error has to be met; nor while shares are
-    held of a device that is published as dedicated since, whose counters are drawn already.
+    Nothing is excluded while shares are held of a device that is published as dedicated since, whose
+    counters are drawn already.
     """
-    if not any(claim.spec.devices.constraints for claim in asked.claims):
-        return None
-    if any(look(ask, world.fleet).fails for slot in asked.slots for ask in slot.asks):
-        return None
-    if np.any(world.occupancy.sharing & ~world.fleet.shared):
+    if not knots or (world.occupancy.consumed and np.any(world.occupancy.sharing & ~world.fleet.shared)):
         return None
     possible: Mask | None = None
-    for name, asks in _ties(asked, world.fleet):
-        nodes = _nodes(name, asks, world)
+    for knot in knots:
+        nodes = _nodes(knot, world)
         if nodes is not None:
             possible = nodes if possible is None else possible & nodes
     return possible
 
 
-def _ties(asked: Asked, fleet: Fleet) -> Iterator[tuple[Name, Sequence[Ask]]]:
+def _ties(asked: Asked, fleet: Fleet) -> Iterator[tuple[Name, tuple[Ask, ...]]]:
     """Attributes on which plain requests must agree, with those requests."""
     for at, claim in enumerate(asked.claims):
         for number, constraint in enumerate(claim.spec.devices.constraints):
@@ -80,61 +97,43 @@ def _ties(asked: Asked, fleet: Fleet) -> Iterator[tuple[Name, Sequence[Ask]]]:
                 for slot in asked.slots
                 if slot.claim == at and len(slot.asks) == 1 and number in slot.asks[0].constraints
             ]
-            plain = [ask for ask in asks if not ask.all and not ask.admin]
-            if plain and _scalar(Name(domain, id_), fleet):
+            plain = tuple([ask for ask in asks if not ask.all and not ask.admin])
+            if plain and all_scalar(Name(domain, id_), fleet):
                 yield Name(domain, id_), plain
 
 
-def _scalar(name: Name, fleet: Fleet) -> bool:
-    """Whether every value of an attribute is a single one. Only values that appeared since are looked at."""
-    keys = fleet.words.attribute(name).keys
-    checked, scalar = _scalars.setdefault(fleet, {}).get(name, (0, True))
-    if checked < len(keys):
-        scalar = scalar and all(isinstance(key, tuple) and key[0] in SCALARS for key in keys[checked:])
-        _scalars[fleet][name] = len(keys), scalar
-    return scalar
-
-
-def _nodes(name: Name, asks: Sequence[Ask], world: Snapshot) -> Mask | None:
-    fleet = world.fleet
-    if name not in fleet.cel.attributes:
-        return np.zeros(len(fleet.words.nodes.values) + 1, dtype=np.bool_)
-    knot = _knot(name, asks, fleet)
-    if not knot.local:
-        return None
-    feasible = np.ones(len(knot.source), dtype=np.bool_)
-    for ask in asks:
-        feasible &= available(ask, world).per_value(name, fleet) >= ask.source.wanted
-    if knot.draws:
-        enough = (knot.draw <= world.occupancy.left[knot.source]).all(axis=1)
-        feasible &= enough | (knot.source < 0)
+def _nodes(knot: Knot, world: Snapshot) -> Mask | None:
+    fleet, tie = world.fleet, knot.tie
     nodes = np.zeros(len(fleet.words.nodes.values) + 1, dtype=np.bool_)
-    places = knot.node[feasible]
+    if tie is None:
+        return nodes
+    feasible = np.ones(len(tie.source), dtype=np.bool_)
+    for ask in knot.asks:
+        feasible &= available(ask, world).per_value(knot.name, fleet) >= ask.source.wanted
+    if tie.draws:
+        rows = np.flatnonzero(feasible)
+        enough = fits_floor(world.occupancy.left[tie.source[rows]], tie.draw[rows])
+        feasible[rows] = enough | (tie.source[rows] < 0)
+    places = tie.node[feasible]
     if (places < 0).any():
         return None
     nodes[places] = True
     return nodes
 
 
-def _knot(name: Name, asks: Sequence[Ask], fleet: Fleet) -> Tie:
+def _knot(name: Name, asks: tuple[Ask, ...], fleet: Fleet) -> Knot:
     """What all the asks draw together, at least."""
-    of_fleet = _kept.setdefault(fleet, {})
-    key = (name, tuple((ask.key, ask.source.wanted) for ask in asks))
-    if key not in of_fleet:
-        ties = [_tie(ask, name, fleet) for ask in asks]
-        source = ties[0].source
-        draw = np.zeros_like(ties[0].draw)
-        for ask, tie in zip(asks, ties, strict=True):
-            draw += ask.source.wanted * tie.draw
-            source = np.where(source == tie.source, source, -1)
-        of_fleet[key] = Tie(
-            draw=np.where(draw == 0, np.iinfo(np.int64).min, draw),
-            source=source,
-            node=ties[0].node,
-            local=ties[0].local,
-            draws=bool((source >= 0).any()),
-        )
-    return of_fleet[key]
+    if name not in fleet.cel.attributes:
+        return Knot(name, asks, None)
+    ties = [_tie(ask, name, fleet) for ask in asks]
+    source = ties[0].source
+    draw = np.zeros_like(ties[0].draw)
+    for ask, tie in zip(asks, ties, strict=True):
+        draw += ask.source.wanted * tie.draw
+        source = np.where(source == tie.source, source, -1)
+    draw = np.where(draw == 0, NO_FLOOR, draw)
+    draws = bool((source >= 0).any())
+    return Knot(name, asks, Tie(draw, source, ties[0].node, draws, ties[0].local))
 
 
 def _tie(ask: Ask, name: Name, fleet: Fleet) -> Tie:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar
 from weakref import ref
 
 import numpy as np
@@ -66,6 +66,16 @@ class Occupancy:
     """Position in the trail"""
 
 
+class _Seen(TypedDict):
+    """The arrays of a picture."""
+
+    held: Mask
+    sharing: Mask
+    left: Amounts
+    fits: Mask
+    free: Mask
+
+
 class Columns:
     """The same columns, live. Copied before a change only if a frozen picture of them is still in use."""
 
@@ -101,6 +111,7 @@ class Columns:
             self._scopes = HeldScopes(fleet.exclusion, self._held | self._sharing)
         self._judge(fresh)
         self._trail = Trail()
+        self._seen = self._read_only()
         self._lent: ref[Occupancy] | None = None
 
     def _carry_over(self, layout: Layout, previous: "Columns") -> Rows:
@@ -131,11 +142,7 @@ class Columns:
         occupancy = self._lent() if self._lent is not None else None
         if occupancy is None or occupancy.trail is not self._trail or occupancy.serial != len(self._trail):
             occupancy = Occupancy(
-                held=_read_only(self._held),
-                sharing=_read_only(self._sharing),
-                left=_read_only(self._left),
-                fits=_read_only(self._fits),
-                free=_read_only(self._free),
+                **self._seen,
                 open=self._scopes.open if self._scopes is not None else None,
                 common=self._scopes.names if self._scopes is not None else None,
                 consumed=self._consumed,
@@ -177,6 +184,16 @@ class Columns:
         self._held, self._sharing = self._held.copy(), self._sharing.copy()
         self._left, self._fits, self._free = self._left.copy(), self._fits.copy(), self._free.copy()
         self._consumed = dict(self._consumed)
+        self._seen = self._read_only()
+
+    def _read_only(self) -> _Seen:
+        return _Seen(
+            held=_read_only(self._held),
+            sharing=_read_only(self._sharing),
+            left=_read_only(self._left),
+            fits=_read_only(self._fits),
+            free=_read_only(self._free),
+        )
 
     def _read(self, row: int, device: DeviceID) -> bool:
         """Whether the device was taken, or is free again."""

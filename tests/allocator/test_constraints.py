@@ -38,6 +38,16 @@ def both(*constraints: Object) -> tuple[Object, ...]:
 MATCH, DISTINCT = match("d/m"), distinct("d/m")
 
 CONSTRAINTS = {
+    "any domain: values agree whatever their domains": Case(
+        ["r=A r=B"],
+        local(device("A", {"x.org/m": 1}), device("B", {"y.org/m": 1})),
+        both(match("*/m")),
+    ),
+    "any domain: values that differ do not agree": Case(
+        None,
+        local(device("A", {"x.org/m": 1}), device("B", {"y.org/m": 2})),
+        both(match("*/m")),
+    ),
     "CON-1 only the requests named": Case(
         ["r1=A r2=B"],
         pair(1, 2),
