@@ -43,6 +43,7 @@ from reconciler.reconcile.loop import Reconciler
 from reconciler.reconcile.numbering import Numbering
 from reconciler.reconcile.ownership import Ownership
 from reconciler.reconcile.units import Unit
+from reconciler.rounds import Rounds
 from reconciler.settings import Settings
 
 log = structlog.get_logger()
@@ -133,6 +134,16 @@ async def run(
                 if settings.events and shadow is None:
                     hearing.append(notices.hear)
                     sources.append(watching.create_task(notices.run(), name="notices"))
+                if port is not None and settings.doctor_seconds:
+                    telling = settings.events and shadow is None
+                    rounds = Rounds(
+                        settings,
+                        intake.store,
+                        tell=notices.events.tell if telling else lambda _: None,
+                        version=served["ResourceSlice"].api_version,
+                    )
+                    seen.examined_by(rounds)
+                    sources.append(watching.create_task(rounds.run(), name="rounds of the doctor"))
                 seen.watching(list(sources))
                 sources.append(watching.create_task(fence.raise_(), name="fence"))
                 sources.append(watching.create_task(_spare_the_collector(intake), name="spare the collector"))

@@ -25,6 +25,7 @@ from reconciler.observe.statusz import Row, Statusz
 from reconciler.reconcile.decisions import Decision
 from reconciler.reconcile.intake import Intake
 from reconciler.reconcile.loop import Reconciler
+from reconciler.rounds import Rounds
 from reconciler.settings import Settings
 
 log = structlog.get_logger()
@@ -109,6 +110,11 @@ class Observation:
             "Watches, last heard of", lambda: [(k, f"{a:.0f} s ago") for k, a in self._ages(metered)]
         )
         self._read(intake, reconciler, dropped)
+
+    def examined_by(self, rounds: Rounds) -> None:
+        """The doctor makes rounds."""
+        self.readings.read(of.DOCTOR, rounds.counts)
+        self.readings.single(of.DOCTOR_ROUNDS, lambda: rounds.rounds)
 
     def watching(self, tasks: Sequence[asyncio.Task[object]]) -> None:
         """The tasks that must not end before the run does."""

@@ -142,6 +142,10 @@ class Settings(BaseSettings):
     """After so long without anything done although something waits, /livez fails. Counts from the last answer
     of the server, so twice `write_seconds` is the least that is used."""
 
+    doctor_seconds: float = Field(default=300.0, ge=0)
+    """Between two rounds of the doctor, whose findings become metrics and, about pools, Events. It runs as a
+    process of its own, which needs a few hundred MiB for some ten thousand devices. 0: no rounds."""
+
     log_format: Literal["auto", "json", "text"] = "auto"
     """JSON lines, or text for people. `auto` is text on a terminal and JSON elsewhere."""
 

@@ -67,7 +67,7 @@ The composition root, the command line and the demo may import everything and ar
 
 FREE = {
     "reconciler", "reconciler.__main__", "reconciler.app", "reconciler.cli", "reconciler.demo",
-    "reconciler.beside", "reconciler.notices", "reconciler.observation",
+    "reconciler.beside", "reconciler.notices", "reconciler.observation", "reconciler.rounds",
 }  # fmt: skip
 
 NEVER = {

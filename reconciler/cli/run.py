@@ -152,6 +152,7 @@ async def _run(settings: Settings, raws: Sequence[dict[str, Any]]) -> None:
             api.load(raws)
             await stack.enter_async_context(run_controllers(api))
             server = await stack.enter_async_context(serve(api, port=settings.embedded_port))
+            settings = settings.model_copy(update={"server": server})
             click.echo(f"embedded API server on {server}")
             click.echo(f"kubectl --server={server} get resourceslices,resourceclaims,pods -A")
         reach = connect(

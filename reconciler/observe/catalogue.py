@@ -84,6 +84,13 @@ FINDINGS = Spec(
     "What the audit of held devices found, each finding once.",
     (("finding", "held_twice, overdrawn, or at_odds: devices that exclude one another, held side by side"),),
 )
+DOCTOR = Spec(
+    "doctor_findings",
+    "gauge",
+    "What the doctor found in its last round, as `dra-reconciler doctor --cluster` shows it.",
+    (("check", "id of the check, as in docs/doctor.md"), ("severity", "error, warning or info")),
+)
+DOCTOR_ROUNDS = Spec("doctor_rounds_total", "counter", "Rounds of the doctor that came to an end.")
 TURNS = Spec("turns_total", "counter", "Turns of claims and pods that ended, however they did.")
 FAILURES = Spec("turn_failures_total", "counter", "Turns that ended in an error nobody expected: a defect.")
 
@@ -187,7 +194,7 @@ BUILD = Spec(
 )
 
 CATALOGUE = (
-    DECISION, ALLOCATION, REFUSALS, PENDING, FREED, UNGATED, FINDINGS, TURNS, FAILURES, QUEUE, QUEUE_AGE,
+    DECISION, ALLOCATION, REFUSALS, PENDING, FREED, UNGATED, FINDINGS, DOCTOR, DOCTOR_ROUNDS, TURNS, FAILURES, QUEUE, QUEUE_AGE,
     RETRIES, REQUESTS, REQUEST_SECONDS, WATCH_RESTARTS, LISTINGS, CACHE_AGE, REFUSED_OBJECTS,
     DROPPED_FIELDS, LOOP_LAG, LEADER, DEVICES, COUNTER_CAPACITY, COUNTER_AVAILABLE, BUILD,
 )  # fmt: skip

@@ -57,10 +57,11 @@ class Regarding(NamedTuple):
 
     def to_json(self) -> dict[str, str]:
         """As an Event refers to it."""
+        namespace = {"namespace": self.key.namespace} if self.key.namespace else {}
         return {
             "apiVersion": self.api_version,
             "kind": self.kind,
-            "namespace": self.key.namespace,
+            **namespace,
             "name": self.key.name,
             "uid": self.uid,
         }
@@ -170,7 +171,8 @@ class Events:
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
             "metadata": {
-                "namespace": regarding.key.namespace,
+                # What has no namespace has its Events in this one.
+                "namespace": regarding.key.namespace or "default",
                 "name": regarding.key.name[: LONGEST_NAME - len(tail)] + tail,
                 "annotations": {DECISION_ID: notice.decision_id},
             },

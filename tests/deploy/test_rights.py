@@ -26,6 +26,8 @@ _PATH = re.compile(
 )
 _EVERYBODY = re.compile(r"/version|/apis/[a-z0-9.]+(/v[0-9a-z]+)?")
 """Discovery, which every account may read"""
+_DOCTOR = ("list", "resourceclaimtemplates")
+"""Asked for by the doctor on its rounds, in a process of its own"""
 _BINDING = ("patch", "resourceclaims/binding")
 """Asked for by the server when an allocation changes; there is no such path"""
 
@@ -98,5 +100,5 @@ async def test_the_role_grants_what_was_asked_for_and_nothing_else():
         for resource in rule["resources"]
         for verb in rule["verbs"]
     }
-    assert recording[0].seen | {_BINDING} == granted
+    assert recording[0].seen | {_BINDING, _DOCTOR} == granted
     assert running.of(Allocated)

@@ -98,9 +98,9 @@ async def watched(
     cluster: Cluster, *, prepare: Callable[[Faulty], None] = lambda _: None, **flags: Any
 ) -> AsyncIterator[Watched]:
     """Run a reconciler beside the block, with a status port."""
-    settings = Settings(**{"embedded": True, **flags})
     loop = asyncio.get_running_loop()
     async with serve(cluster.api) as server, connect(server=server) as transport:
+        settings = Settings(**{"embedded": True, "server": server, **flags})
         faulty = Faulty(transport)
         prepare(faulty)
         port = StatusPort(access_for(settings, Client(transport), loop.time))

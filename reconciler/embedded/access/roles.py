@@ -11,6 +11,18 @@ ALL = "*"
 _GROUP = "rbac.authorization.k8s.io"
 
 
+_DELEGATOR = {
+    "apiVersion": f"{_GROUP}/v1",
+    "kind": "ClusterRole",
+    "metadata": {"name": "system:auth-delegator"},
+    "rules": [
+        {"apiGroups": ["authentication.k8s.io"], "resources": ["tokenreviews"], "verbs": ["create"]},
+        {"apiGroups": ["authorization.k8s.io"], "resources": ["subjectaccessreviews"], "verbs": ["create"]},
+    ],
+}
+"""A role that every cluster has"""
+
+
 @dataclass(frozen=True, slots=True)
 class Asked:
     """What a request wants to do."""
@@ -63,11 +75,12 @@ class Roles:
 
     @classmethod
     def read(cls, objects: Iterable[Mapping[str, Any]]) -> "Roles":
-        """From ClusterRoles, Roles and their bindings; other kinds are left alone.
+        """From ClusterRoles, Roles and their bindings; other kinds are left alone. Few roles are built in.
 
         Raises Malformed for a binding whose role is not among them: it would allow nothing.
         """
-        found = [item for item in objects if str(item.get("apiVersion", "")).startswith(f"{_GROUP}/")]
+        found: list[Mapping[str, Any]] = [_DELEGATOR]
+        found += [item for item in objects if str(item.get("apiVersion", "")).startswith(f"{_GROUP}/")]
         rules = {
             (item["kind"], item["metadata"].get("namespace", ""), item["metadata"]["name"]): tuple(
                 _rule(rule) for rule in item.get("rules") or ()
