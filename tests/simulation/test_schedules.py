@@ -6,8 +6,8 @@ import pytest
 
 from tests.simulation.schedule import run
 
-IN_MEMORY = 2000
-OVER_SOCKETS = 200
+IN_MEMORY = 500
+OVER_SOCKETS = 40
 
 Report = Callable[[Mapping[str, int]], None]
 
