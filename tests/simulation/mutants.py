@@ -58,12 +58,11 @@ async def _unguarded(self: Any, resource: Any, key: Any, patch: Any, **more: Any
     return await _patch(self, resource, key, patch, **more)
 
 
-_write = Writer.write
+_mark = Writer._mark
 
 
-async def _without_finalizer(self: Any, plan: Any, claim: Any) -> Any:
-    metadata = claim.metadata.model_copy(update={"finalizers": (*claim.metadata.finalizers, FINALIZER)})
-    return await _write(self, plan, claim.model_copy(update={"metadata": metadata}))
+async def _without_finalizer(self: Any, key: Any, version: Any, finalizers: Any, stamp: Any) -> Any:
+    return await _mark(self, key, version, [name for name in finalizers if name != FINALIZER], stamp)
 
 
 _replace = Store._replace
@@ -127,7 +126,7 @@ MUTANTS: dict[str, Mutant] = {
     "unanswered writes are forgotten": _swap(Settler, "resolve", _forgotten),
     "late writes are not fenced": _swap(Settler, "resolve", _read_only),
     "writes without resourceVersion": _swap(Client, "patch", _unguarded),
-    "allocation without finalizer": _swap(Writer, "write", _without_finalizer),
+    "allocation without finalizer": _swap(Writer, "_mark", _without_finalizer),
     "a listing drops nothing": _swap(Store, "_replace", _keeps_what_is_gone),
     "old versions count": _swap(store, "_older", lambda *_: False),
     "rewound events count": _swap(cursor, "precedes", lambda *_: False),
