@@ -179,6 +179,11 @@ REASONS: Mapping[str, Advice] = {
         "Delete the older pod or its claim, or rename the pod.",
         Whose.CLAIM,
     ),
+    "LeftToScheduler": Advice(
+        "kube-scheduler took back what we allocated for the pod, and decides itself.",
+        "Look at the pod's events and at the log line `allocation taken back`; nothing else is to be done.",
+        Whose.TIME,
+    ),
     **KOORDINATOR,
 }
 """Reason -> what it means. Bounded: what is not here never becomes a label of a metric."""
