@@ -4,11 +4,12 @@ from typing import Any
 
 import pytest
 
+from reconciler.cluster.transport import Query, Response
 from reconciler.embedded.builtin import CONFIG_MAP
 from reconciler.errors import Rejected
 from reconciler.reconcile.decisions import Allocated, HeldBack, Ungated, WritesPaused, WritesResumed
 from reconciler.settings import load
-from tests.beside.clusters import SLOW, fleet, machine
+from tests.beside.clusters import SLOW, Listening, fleet, machine
 from tests.end_to_end.faults import Held
 from tests.end_to_end.objects import Object, claim, pod
 from tests.end_to_end.running import Cluster, reconciling
@@ -110,3 +111,25 @@ def test_the_name_of_the_config_map_has_a_namespace(name: str):
     flags: dict[str, Any] = {"pause_config_map": name}
     with pytest.raises(Rejected, match="pause_config_map"):
         load(flags, None)
+
+
+async def test_the_server_is_asked_by_name_so_that_a_right_to_one_object_is_enough():
+    cluster = fleet(machine("a"))
+    cluster.load(claim("one"))
+    asked: list[Query] = []
+
+    class Noting(Listening):
+        async def request(self, method: str, path: str, **rest: Any) -> Response:
+            if path.endswith("/namespaces/ops/configmaps"):
+                asked.append(rest["query"])
+            return await super().request(method, path, **rest)
+
+        def stream(self, path: str, *, query: Query, idle: float) -> Any:
+            if path.endswith("/namespaces/ops/configmaps"):
+                asked.append(query)
+            return super().stream(path, query=query, idle=idle)
+
+    async with reconciling(cluster, prepare=Noting().prepare, **WHERE) as running:
+        await running.heard(Allocated)
+    assert asked
+    assert all(("fieldSelector", "metadata.name=switch") in query for query in asked)

@@ -38,7 +38,15 @@ def of_koordinator() -> Iterator[str]:
 
 
 def test_every_reason_that_can_be_told_is_in_the_table():
-    told = {*map(str, Reason), steps.NOT_OURS, *blocking(), *of_koordinator(), turns.BOTH, turns.HELD}
+    told = {
+        *map(str, Reason),
+        steps.NOT_OURS,
+        steps.LEFT,
+        *blocking(),
+        *of_koordinator(),
+        turns.BOTH,
+        turns.HELD,
+    }
     assert len(set(blocking())) >= 5
     assert told == set(map(str, REASONS))
 
