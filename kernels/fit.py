@@ -5,10 +5,14 @@ import numpy as np
 from kernels.types import Amounts, Codes, Mask
 
 NO_FLOOR = np.iinfo(np.int64).min
+GRID = 2
+"""Pairs of a draw and a set, for each device, up to which judging all pairs pays"""
 
 
 def fits(left: Amounts, table: Amounts, sets: Codes, draws: Codes) -> Mask:
     """Devices that could be taken next, each judged on its own.
+
+    Equal draws are judged once a set, which is a tenth of the work in a fleet of equal machines.
 
     left  (S, C)  what each set still has; negative where it is over-committed
     table (P, C)  distinct draws
@@ -16,6 +20,29 @@ def fits(left: Amounts, table: Amounts, sets: Codes, draws: Codes) -> Mask:
     draws (D, K)  row of `table` for each of them
     ->    (D,)    a device that draws nothing from an exhausted counter fits
     """
+    if not 0 < len(table) * len(left) <= GRID * sets.size:
+        return fits_one_by_one(left, table, sets, draws)
+    fine = _grid(left, table).ravel()
+    ok = np.ones(len(sets), dtype=np.bool_)
+    for k in range(sets.shape[1]):
+        places = draws[:, k].astype(np.intp) * len(left) + sets[:, k]
+        ok &= fine.take(places, mode="clip") | (sets[:, k] < 0)
+    return ok
+
+
+def _grid(left: Amounts, table: Amounts) -> Mask:
+    """(P, S) whether each draw fits into each set."""
+    there = np.ascontiguousarray(left.T)
+    wanted = np.where(table == 0, NO_FLOOR, table).T
+    fine = np.ones((len(table), len(left)), dtype=np.bool_)
+    one = np.empty_like(fine)
+    for c in np.flatnonzero(table.any(axis=0)).tolist():
+        fine &= np.less_equal(wanted[c, :, None], there[c], out=one)
+    return fine
+
+
+def fits_one_by_one(left: Amounts, table: Amounts, sets: Codes, draws: Codes) -> Mask:
+    """The same as `fits`, with the amounts of every device gathered; for few devices of many draws."""
     ok = np.ones(sets.shape[0], dtype=np.bool_)
     for k in range(sets.shape[1]):
         used = sets[:, k] >= 0

@@ -107,12 +107,23 @@ def plot(files: Sequence[Path], out: Path, suffix: str) -> None:
 @click.argument("scenario", type=FILE)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, the devices of every claim included.")
 @click.option("--policy", default="first-fit", show_default=True, type=click.Choice(["first-fit"]))
-def replay_(scenario: Path, as_json: bool, policy: str) -> None:  # noqa: ARG001 - there is one so far
+@click.option(
+    "--order",
+    default="given",
+    show_default=True,
+    type=click.Choice(["given", "name"]),
+    help="Try nodes as the file lists them, or by name as the controller does.",
+)
+def replay_(scenario: Path, as_json: bool, policy: str, order: str) -> None:  # noqa: ARG001 - there is one so far
     """Play a scenario file: a fleet, claims, and the order in which they come and go."""
     with _progress() as progress:
         task = progress.add_task(scenario.name, total=1.0)
         try:
-            done = replay(scenario, lambda at, of: progress.update(task, completed=at, total=of))
+            done = replay(
+                scenario,
+                lambda at, of: progress.update(task, completed=at, total=of),
+                by_name=order == "name",
+            )
         except Malformed as exc:
             raise click.ClickException(str(exc)) from exc
     summary = done.to_json()

@@ -10,6 +10,7 @@ from perf.workloads import (
     gpus,
     growth,
     impossible,
+    kernel,
     koordinator,
     live,
     mig,
@@ -18,6 +19,7 @@ from perf.workloads import (
 )
 
 _FAMILIES = (
+    kernel,
     mig,
     exclusive,
     gpus,

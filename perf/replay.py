@@ -7,8 +7,8 @@ a claim, with its namespace where one has one; without steps all claims are allo
 
 import json
 import resource
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -19,6 +19,7 @@ from perf.deciding import read_claim
 from perf.fleets.objects import Json
 from reconciler.allocator import allocate
 from reconciler.errors import Malformed
+from reconciler.inventory.snapshot import Topology
 from reconciler.inventory.store import Store
 from reconciler.legacy.reading import read
 from reconciler.objects.changes import Changed, Removed
@@ -68,8 +69,8 @@ class Replayed:
         }
 
 
-def replay(path: Path, progress: Progress) -> Replayed:
-    """Play a scenario, first fit over the nodes as the file lists them. Raises Malformed."""
+def replay(path: Path, progress: Progress, *, by_name: bool = False) -> Replayed:
+    """Play a scenario, first fit over the nodes as the file lists them, or by name. Raises Malformed."""
     began = perf_counter()
     scenario = _scenario(path)
     store = Store(Semantics())
@@ -80,13 +81,15 @@ def replay(path: Path, progress: Progress) -> Replayed:
     for claim in claims.values():
         store.apply(Changed("ResourceClaim", claim))
     steps = scenario.get("steps", [{"allocate": name} for name, one in claims.items() if not one.allocation])
-    nodes = [raw["metadata"]["name"] for raw in scenario.get("nodes", [])]
-    store.snapshot()
+    topology = store.snapshot().topology
+    if not by_name:
+        listed = tuple(dict.fromkeys(raw["metadata"]["name"] for raw in scenario.get("nodes", [])))
+        topology = Topology(topology.fleet, topology.nodes, topology.rules, order=listed)
     done = Replayed(perf_counter() - began)
     for number, step in enumerate(steps):
         action, claim = _step(step, number, claims)
         if action == "allocate":
-            _allocate(store, claim, nodes, done)
+            _allocate(store, claim, topology, done)
         else:
             at = perf_counter()
             store.apply(Removed("ResourceClaim", claim.key))
@@ -97,29 +100,10 @@ def replay(path: Path, progress: Progress) -> Replayed:
     return done
 
 
-def in_order(claim: ResourceClaim, store: Store, nodes: Sequence[str]) -> Granted | Unsatisfied:
-    """First fit in the order of `nodes`; the allocator's own order is that of names.
-
-    Among nodes whose choice ranks equal, those before the one that was found are tried again, until
-    none of them fits. Usually the orders agree and nothing is tried twice.
-    """
-    world = store.snapshot()
-    outcome = allocate([claim], world)
-    while isinstance(outcome, Granted):
-        before = nodes[: nodes.index(outcome.node)]
-        if not any(name > outcome.node for name in before):
-            break
-        earlier = allocate([claim], world, nodes=before)
-        if isinstance(earlier, Unsatisfied) or _rank(claim, earlier) > _rank(claim, outcome):
-            break
-        outcome = earlier
-    return outcome
-
-
-def _allocate(store: Store, claim: ResourceClaim, nodes: Sequence[str], done: Replayed) -> None:
+def _allocate(store: Store, claim: ResourceClaim, topology: Topology, done: Replayed) -> None:
     name = str(claim.key)
     at = perf_counter()
-    outcome = in_order(claim, store, nodes)
+    outcome = allocate([claim], replace(store.snapshot(), topology=topology))
     if isinstance(outcome, Granted):
         store.assume(outcome.plans[0])
     done.decided.append(perf_counter() - at)
@@ -131,17 +115,6 @@ def _allocate(store: Store, claim: ResourceClaim, nodes: Sequence[str], done: Re
         {"claim": name, "node": outcome.node, **result.to_json()}
         for result in outcome.plans[0].allocation.devices.results
     ]
-
-
-def _rank(claim: ResourceClaim, granted: Granted) -> int:
-    """How far the chosen alternatives are from the top of their lists."""
-    taken = {result.request for result in granted.plans[0].allocation.devices.results}
-    return sum(
-        at
-        for request in claim.spec.devices.requests
-        for at, alternative in enumerate(request.first_available)
-        if f"{request.name}/{alternative.name}" in taken
-    )
 
 
 def _scenario(path: Path) -> Mapping[str, Any]:

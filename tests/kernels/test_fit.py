@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernels.fit import drawn, fits, fits_floor, floor, take
+from kernels.fit import drawn, fits, fits_floor, fits_one_by_one, floor, take
 from tests.kernels import reference
 from tests.kernels.arrays import EXTREME, Drawing, amounts, codes, drawings, untouched
 
@@ -16,9 +16,14 @@ HUGE = st.sampled_from([0, 1, 2**40, EXTREME // 40])
 @given(drawings())
 def test_fits_is_the_plain_definition(world: Drawing):
     """Also where the difference of what is left and what is wanted would leave int64."""
-    found = untouched(fits, *world.arrays())
+    expected = reference.fits(world.left, world.table, world.sets, world.draws)
+    left, table, sets, draws = world.arrays()
+    many = sets.repeat(50, axis=0), draws.repeat(50, axis=0)  # so many that all pairs are judged
+    found = untouched(fits, left, table, *many)
     assert found.dtype == np.bool_
-    assert found.tolist() == reference.fits(world.left, world.table, world.sets, world.draws)
+    assert found.tolist() == [fine for fine in expected for _ in range(50)]
+    for form in (fits, fits_one_by_one):
+        assert untouched(form, left, table, sets, draws).tolist() == expected
 
 
 @given(drawings())
