@@ -158,10 +158,9 @@ class Shadow:
         others = [self._store.claims.get(key) for key in claims_of(pod) if key not in keys]
         held = tuple(other for other in others if other is not None and other.allocation is not None)
         selectors = [h.allocation.node_selector for h in held if h.allocation is not None]
-        free = pod.model_copy(update={"spec": pod.spec.model_copy(update={"node_name": ""})})
         try:
             found = places(
-                free,
+                pod,  # where it is bound by now is not looked at
                 [selector for selector in selectors if selector is not None],
                 self._intake.nodes,
                 world.topology,
@@ -169,7 +168,7 @@ class Shadow:
             )
         except Rejected as exc:
             return Refusal(Reason.NODE_SELECTOR, str(exc), room=False)
-        return Decide(claims, found.nodes, held, free, found.crowded)
+        return Decide(claims, found.nodes, held, pod, found.crowded)
 
     def _answer(self, asked: Decide | Refusal) -> tuple[Decide, Answer]:
         if isinstance(asked, Refusal):

@@ -39,7 +39,7 @@ async def test_the_nodes_are_part_of_the_question():
     picture, deciding = full(claim("a")), decider()
     world = picture.store.snapshot()
     deciding.answer(asked(picture, "a"), world)
-    elsewhere = Decide(asked(picture, "a").claims, ("n",))
+    elsewhere = Decide(asked(picture, "a").claims, picture.nodes.only("n", world.topology))
     assert deciding.refuses(elsewhere, world) is None
 
 
