@@ -4,7 +4,7 @@ Every write names the resourceVersion it was decided from, so it happens to that
 all. Nothing is tried twice here: who gets a Conflict reads again and decides afresh.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,10 +13,13 @@ from reconciler.cluster.dropped import Dropped
 from reconciler.cluster.kinds import Served
 from reconciler.errors import Conflict, Gone, Inconsistent, Malformed, Undecided
 from reconciler.legacy.reading import read
-from reconciler.objects.claims import ALLOCATED_AT, FINALIZER, ResourceClaim
+from reconciler.objects.claims import ALLOCATED_AT, FINALIZER, TIERS, ResourceClaim
 from reconciler.objects.core import GATE, Pod
 from reconciler.objects.meta import ObjectKey
 from reconciler.objects.plan import Plan
+
+_UNMARKED: Mapping[str, str | None] = {ALLOCATED_AT: None, TIERS: None}
+"""Annotations of a claim that holds nothing of ours"""
 
 
 class Writer:
@@ -58,7 +61,9 @@ class Writer:
         stamp = self._now().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         finalizers = dict.fromkeys((*claim.metadata.finalizers, FINALIZER))
         version = (
-            await self._mark(claim.key, plan.resource_version, finalizers, stamp)
+            await self._mark(
+                claim.key, plan.resource_version, finalizers, {ALLOCATED_AT: stamp, **dict(plan.annotations)}
+            )
         ).metadata.resource_version
         # No merge patch: it would drop every null inside the opaque parameters.
         patch: list[Raw] = [
@@ -90,7 +95,7 @@ class Writer:
             if FINALIZER not in claim.metadata.finalizers:
                 return claim
             others = (finalizer for finalizer in claim.metadata.finalizers if finalizer != FINALIZER)
-            return await self._mark(claim.key, claim.metadata.resource_version, others, None)
+            return await self._mark(claim.key, claim.metadata.resource_version, others, _UNMARKED)
         finally:
             self.withdrawing.discard(claim.metadata.uid)
 
@@ -122,11 +127,15 @@ class Writer:
         return _answer(await self._client.patch(self._claims, claim.key, patch, subresource="status"))
 
     async def _mark(
-        self, key: ObjectKey, version: str, finalizers: Iterable[str], stamp: str | None
+        self,
+        key: ObjectKey,
+        version: str,
+        finalizers: Iterable[str],
+        annotations: Mapping[str, str | None],
     ) -> ResourceClaim:
         # The patch replaces the whole list; the version guards that it is the list we read.
         patch = _from(key, version)
-        patch["metadata"] |= {"finalizers": list(finalizers) or None, "annotations": {ALLOCATED_AT: stamp}}
+        patch["metadata"] |= {"finalizers": list(finalizers) or None, "annotations": dict(annotations)}
         return _answer(await self._client.patch(self._claims, key, patch))
 
 

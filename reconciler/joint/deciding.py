@@ -15,12 +15,9 @@ from reconciler.inventory.snapshot import Snapshot
 from reconciler.joint.pairs import MARK, Spread, spread
 from reconciler.joint.partitions import Kept, Only, decide_kept, kept_requests
 from reconciler.joint.wishes import NODE, Alignment, alignments, has_wishes
-from reconciler.objects.claims import ResourceClaim
+from reconciler.objects.claims import TIERS, ResourceClaim
 from reconciler.objects.plan import Granted, Plan, Reason, Unsatisfied
 from reconciler.objects.requests import DeviceConstraint
-
-TIERS = "dra-reconciler.io/joint-allocation-tiers"
-"""Annotation of a claim: the tier that each of its alignments got, in order"""
 
 _PART = re.compile(re.escape(MARK) + r"[0-9]+")
 _REPEATED = re.compile(r"\b(\S+ \S+?)(?:, \1)+\b")

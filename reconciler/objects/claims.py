@@ -21,6 +21,8 @@ FINALIZER = "resource.kubernetes.io/delete-protection"
 ALLOCATED_AT = "dra-reconciler.io/allocated-at"
 """The annotation of claims that we allocated: the timestamp of that allocation. It tells ours from those that
 others wrote later."""
+TIERS = "dra-reconciler.io/joint-allocation-tiers"
+"""Annotation of a claim: the tier that each of its alignments got, in order"""
 
 
 class DeviceClassSpec(Model):

@@ -1,6 +1,7 @@
 """What is sent for a decision, in which order, and what is left behind when it is cut short."""
 
 import asyncio
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -15,6 +16,7 @@ from reconciler.legacy.reading import read
 from reconciler.objects.claims import (
     ALLOCATED_AT,
     FINALIZER,
+    TIERS,
     AllocatedDevice,
     Allocation,
     DeviceAllocation,
@@ -71,7 +73,7 @@ def sent(transport: Scripted) -> list[tuple[str, str, Any]]:
 
 def marking(version: str, finalizers: list[str] | None, stamp: str | None) -> dict[str, Any]:
     """The patch that sets finalizers, and the mark by which we know our allocation."""
-    annotations = {ALLOCATED_AT: stamp}
+    annotations = {ALLOCATED_AT: stamp} if stamp is not None else {ALLOCATED_AT: None, TIERS: None}
     return {"metadata": {"resourceVersion": version, "finalizers": finalizers, "annotations": annotations}}
 
 
@@ -203,6 +205,13 @@ async def test_a_field_that_the_server_dropped_is_reported():
     with capture_logs() as logs:
         await writer.write(plan, before)
     assert [entry["log_level"] for entry in logs] == ["warning"]
+
+
+async def test_what_a_plan_says_is_written_with_the_mark():
+    writer, transport = make_writer(ok(claim(version="11", finalizers=[FINALIZER])), ok(claim(version="12")))
+    plan = replace(plan_for(as_claim(claim())), annotations=((TIERS, "node"),))
+    await writer.write(plan, as_claim(claim()))
+    assert sent(transport)[0][2]["metadata"]["annotations"][TIERS] == "node"
 
 
 async def test_withdrawing_clears_the_allocation_then_the_finalizer():
