@@ -6,7 +6,6 @@ from dataclasses import replace
 import numpy as np
 
 from kernels.types import Mask
-from reconciler.allocator import allocate
 from reconciler.allocator.asks import Asked, read_claims
 from reconciler.allocator.refusal import Fatal
 from reconciler.explain.constraints import Tied, tie
@@ -18,6 +17,7 @@ from reconciler.explain.reasons import remedy
 from reconciler.explain.sets import smallest_sets
 from reconciler.explain.whatif import EFFORT, Named, WhatIf
 from reconciler.inventory.snapshot import Snapshot
+from reconciler.joint import decide
 from reconciler.objects.claims import ResourceClaim
 from reconciler.objects.plan import Granted, Reason, Unsatisfied
 
@@ -41,7 +41,7 @@ def explain(
     tried in all, so it is not for the path of a decision.
     """
     if answer is None:
-        answer = allocate(claims, world, nodes=nodes, steps=steps)
+        answer = decide(claims, world, nodes=nodes, steps=steps)
     granted = isinstance(answer, Granted)
     places = Places(world, nodes)
     told = Explanation(

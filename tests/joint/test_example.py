@@ -36,3 +36,9 @@ def test_the_claims_carry_the_tiers_that_were_reached():
 
 def test_the_page_names_the_example():
     assert f"docs/examples/{Path(EXAMPLE).name}" in (DOCS / "joint-allocation.md").read_text()
+
+
+def test_explain_says_what_a_wish_stands_in_the_way_of():
+    result = CliRunner().invoke(main, ["explain", "pairs", "-f", EXAMPLE])
+    assert result.exit_code == 1
+    assert "joint allocation requires numaNode" in result.stdout
