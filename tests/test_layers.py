@@ -20,7 +20,8 @@ MAY_IMPORT = {
     "reconciler.inventory": {"numpy", "threading", "kernels", "reconciler.cel", *OBJECTS},
     "reconciler.allocator": {"numpy", "kernels", "reconciler.inventory", "reconciler.cel", *OBJECTS},
     "reconciler.explain": {
-        "numpy", "kernels", "reconciler.allocator", "reconciler.inventory", "reconciler.joint", "reconciler.cel", *OBJECTS,
+        "numpy", "kernels", "reconciler.allocator", "reconciler.cel", "reconciler.inventory",
+        "reconciler.joint", *OBJECTS,
     },
     "reconciler.joint": {
         "numpy", "pydantic", "kernels", "reconciler.allocator", "reconciler.inventory",
