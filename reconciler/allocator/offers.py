@@ -43,6 +43,8 @@ class Offer:
     """capacity shape, -1 for devices without capacity"""
     fails: bool
     """Whether `fatal` has any device"""
+    skips: bool
+    """Whether some device of the fleet wants operations of its node skipped"""
 
 
 _kept: WeakKeyDictionary[Fleet, dict[AskKey, Offer]] = WeakKeyDictionary()
@@ -57,18 +59,17 @@ def offer_of(ask: Ask, view: View, world: Snapshot) -> Offer:
 
 
 def _cut(whole: Offer, view: View, world: Snapshot) -> Offer:
-    matching, suitable, fatal = view.of(whole.matching), view.of(whole.suitable), view.of(whole.fatal)
-    if not view.here.all():
+    of = view.of
+    matching, suitable, fatal = of(whole.matching), of(whole.suitable), of(whole.fatal)
+    if not np.logical_and.reduce(view.here):
         # An expression fails on a device of another node too (SEL-4); what it consumes is of no concern.
         foreign = ~view.here
         fatal = fatal & ~(matching & foreign)
         matching, suitable = matching & view.here, suitable & view.here
-    if SKIP_OPERATIONS not in view.node.features:
-        operations = view.of(world.fleet.codes["operations"])
-        if (operations >= 0).any():
-            suitable = suitable & (operations < 0)
+    if whole.skips and SKIP_OPERATIONS not in view.node.features:
+        suitable = suitable & (of(world.fleet.codes["operations"]) < 0)
     fails = whole.fails and bool(fatal.any())
-    return Offer(matching, suitable, fatal, whole.consumption, view.of(whole.shape), fails)
+    return Offer(matching, suitable, fatal, whole.consumption, of(whole.shape), fails, whole.skips)
 
 
 def _whole(ask: Ask, world: Snapshot) -> Offer:
@@ -100,7 +101,8 @@ def _work_out(ask: Ask, world: Snapshot) -> Offer:
         suitable &= ~draws(fleet, everything)
     for mask in (matching, suitable, fatal):
         mask.setflags(write=False)
-    return Offer(matching, suitable, fatal, consumption, shape, fails=bool(fatal.any()))
+    skips = bool((fleet.codes["operations"] >= 0).any())
+    return Offer(matching, suitable, fatal, consumption, shape, bool(fatal.any()), skips)
 
 
 def draws(fleet: Fleet, rows: Rows) -> Mask:

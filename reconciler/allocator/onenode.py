@@ -104,18 +104,17 @@ def _offers(asked: Asked, view: View, world: Snapshot, only: Only | None = None)
     """
     offers: list[list[Candidates]] = []
     for at, claim in enumerate(asked.claims):
-        mine = [
-            [find_candidates(ask, view, world) for ask in slot.asks]
-            for slot in asked.slots
-            if slot.claim == at
-        ]
-        least = sum(min(candidates.count for candidates in of_slot) for of_slot in mine)
+        least = 0
+        for slot in asked.slots:
+            if slot.claim == at:
+                of_slot = [find_candidates(ask, view, world) for ask in slot.asks]
+                least += min([candidates.count for candidates in of_slot])
+                offers.append(of_slot)
         if least > MAX_RESULTS:
             raise Fatal(
                 Reason.TOO_MANY_DEVICES,
                 f"claim {claim.key} needs at least {least} devices; a claim can hold {MAX_RESULTS}",
             )
-        offers += mine
     if only:
         offers = [[_kept_to(only, one, view) for one in of_slot] for of_slot in offers]
     return offers

@@ -35,6 +35,8 @@ class Prospects:
         """(N,) may meet an error, which must not be hidden"""
         self.least: Amounts | None = None
         """(N,) the best rank that a node could give; None where there are no alternatives"""
+        self._plain = False
+        """Whether there is nothing but counts to compare"""
         if any(len(slot.asks) > 1 for slot in slots):
             self.least = np.zeros(size, dtype=np.int64)
 
@@ -56,6 +58,8 @@ class Prospects:
                         changed += there.log.since(watch.come)
                 watch.come = there.log.end
         if everywhere:
+            without_error = not any(_counts(watch).fails for slot in self._watches for watch in slot)
+            self._plain = bool(self._watches) and self.least is None and without_error
             self._judge(slice(None))
         elif changed:
             places = self._topology.place_of[changed[0] if len(changed) == 1 else np.concatenate(changed)]
@@ -63,9 +67,9 @@ class Prospects:
 
     def _judge(self, places: Rows | slice) -> None:
         codes = self._codes[places]
-        if self.least is None and not any(_counts(watch).fails for (watch,) in self._watches):
-            enough = np.ones(len(codes), dtype=np.bool_)
-            for (watch,) in self._watches:
+        if self._plain:
+            enough = self._suffices(self._watches[0][0], codes, places)
+            for (watch,) in self._watches[1:]:
                 enough &= self._suffices(watch, codes, places)
             self.open[places] = enough
             return

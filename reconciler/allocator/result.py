@@ -1,7 +1,8 @@
 """From chosen devices to what is written into the claims. Source: section 15 of the rules."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
+from kernels.types import Mask
 from reconciler.allocator.asks import Asked
 from reconciler.allocator.refusal import Fatal
 from reconciler.allocator.state import Choice
@@ -25,14 +26,16 @@ def plans(
     for choice in chosen:
         of_claim[choice.candidates.ask.claim].append(choice)
     return tuple(
-        Plan(
-            claim=claim.key,
-            uid=claim.metadata.uid,
-            resource_version=claim.metadata.resource_version,
-            node=view.node.name,
-            allocation=_allocation(claim, view, world, choices, new_share),
-        )
-        for claim, choices in zip(asked.claims, of_claim, strict=True)
+        [
+            Plan(
+                claim=claim.key,
+                uid=claim.metadata.uid,
+                resource_version=claim.metadata.resource_version,
+                node=view.node.name,
+                allocation=_allocation(claim, view, world, choices, new_share),
+            )
+            for claim, choices in zip(asked.claims, of_claim, strict=True)
+        ]
     )
 
 
@@ -43,9 +46,7 @@ def _allocation(
     choices: Sequence[Choice],
     new_share: Callable[[], str],
 ) -> Allocation:
-    devices: dict[str, object] = {
-        "results": tuple(_device(view, world, choice, new_share) for choice in choices)
-    }
+    devices: dict[str, object] = {"results": tuple(_devices(view, world, choices, new_share))}
     configs = tuple(_configs(claim, choices, old=world.rules.old))
     if configs:
         devices["config"] = configs
@@ -56,21 +57,38 @@ def _allocation(
     return Allocation(**fields)
 
 
-def _device(view: View, world: Snapshot, choice: Choice, new_share: Callable[[], str]) -> AllocatedDevice:
+def _devices(
+    view: View, world: Snapshot, choices: Sequence[Choice], new_share: Callable[[], str]
+) -> Iterator[AllocatedDevice]:
     """Only what is set is given, since what is unset is not written."""
-    fleet, ask = world.fleet, choice.candidates.ask
-    row = int(view.rows[choice.at])
-    device = fleet.id_of(row)
-    fields: dict[str, object] = {
-        "request": ask.name,
-        "driver": device.driver,
-        "pool": device.pool,
-        "device": device.device,
-    }
-    if ask.admin:
-        fields["admin_access"] = True
-    if ask.source.tolerations:
-        fields["tolerations"] = ask.source.tolerations
+    fleet = world.fleet
+    rows = view.rows[[choice.at for choice in choices]]
+    more = special(world)[rows].tolist()
+    for choice, row, at, says_more in zip(
+        choices, rows.tolist(), fleet.pool_of[rows].tolist(), more, strict=True
+    ):
+        ask, pool = choice.candidates.ask, fleet.pools[at]
+        fields: dict[str, object] = {
+            "request": ask.name,
+            "driver": pool.id.driver,
+            "pool": pool.id.pool,
+            "device": pool.names[row - int(fleet.start[at])],
+        }
+        if ask.admin:
+            fields["admin_access"] = True
+        if ask.source.tolerations:
+            fields["tolerations"] = ask.source.tolerations
+        if says_more:
+            fields |= _particulars(choice, row, world, new_share)
+        yield AllocatedDevice(**fields)
+
+
+def _particulars(
+    choice: Choice, row: int, world: Snapshot, new_share: Callable[[], str]
+) -> dict[str, object]:
+    """What only some devices have."""
+    fleet = world.fleet
+    fields: dict[str, object] = {}
     binding = int(fleet.codes["binding"][row])
     if binding >= 0 and world.rules.binding_conditions:
         words = fleet.words.bindings.values[binding]
@@ -86,12 +104,23 @@ def _device(view: View, world: Snapshot, choice: Choice, new_share: Callable[[],
     operations = int(fleet.codes["operations"][row])
     if operations >= 0:
         fields["skip_node_operations"] = fleet.words.operations.values[operations]
-    return AllocatedDevice(**fields)
+    return fields
+
+
+def special(world: Snapshot) -> Mask:
+    """(D,) devices of which a result says more than their names. Kept with the topology."""
+    known: Mask | None = world.topology.memo.get(special)
+    if known is None:
+        fleet = world.fleet
+        known = fleet.shared | (fleet.codes["binding"] >= 0) | (fleet.codes["operations"] >= 0)
+        world.topology.memo[special] = known
+    return known
 
 
 def _configs(claim: ResourceClaim, choices: Sequence[Choice], *, old: bool) -> list[AllocatedConfig]:
     """Class part first, then claim part (RES-8 to RES-10)."""
-    if not claim.spec.devices.config and not any(c.candidates.ask.device_class.spec.config for c in choices):
+    classes_say = any(choice.candidates.ask.device_class.spec.config for choice in choices)
+    if not claim.spec.devices.config and not classes_say:
         return []
     asks = list({choice.candidates.ask.name: choice.candidates.ask for choice in choices}.values())
     of_class: dict[str, list[str]] = {}

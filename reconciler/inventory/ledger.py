@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import NamedTuple
 
 from reconciler.objects.claims import Allocation
@@ -23,8 +24,7 @@ class Share(NamedTuple):
     id: str
 
 
-@dataclass(frozen=True, slots=True)
-class Hold:
+class Hold(NamedTuple):
     """One device held by one claim: alone, or as a share that consumes capacity."""
 
     device: DeviceID
@@ -52,6 +52,7 @@ class DeviceState:
 
 
 EMPTY = DeviceState()
+NOTHING: Mapping[str, int] = MappingProxyType({})
 
 
 def _sum(*amounts: Mapping[str, int]) -> dict[str, int]:
@@ -93,7 +94,9 @@ class Ledger:
         changed = self.release(holder.uid)
         self._of_claim[holder.uid] = (holder, holds)
         for hold in holds:
-            state = self._of_device.setdefault(hold.device, DeviceState())
+            state = self._of_device.get(hold.device)
+            if state is None:
+                state = self._of_device[hold.device] = DeviceState()
             if hold.share is None:
                 state.alone[holder] = state.alone.get(holder, 0) + 1
             else:
@@ -123,8 +126,9 @@ class Ledger:
         for result in allocation.devices.results:
             if result.admin_access:
                 continue
+            device = DeviceID(result.driver, result.pool, result.device)
             if self._sharing and result.share_id:
                 consumed = {key: amount.nanos for key, amount in result.consumed_capacity.items()}
-                yield Hold(result.id, result.share_id, consumed)
+                yield Hold(device, result.share_id, consumed)
             else:
-                yield Hold(result.id, None, {})
+                yield Hold(device, None, NOTHING)

@@ -164,13 +164,14 @@ class Columns:
                 rows.append(row)
                 if self._read(row, device):
                     turned.append(row)
-        again = self._judge_beside(turned) if turned else NO_ROWS
-        seen = set(again.tolist()) if len(again) else ()
-        others = [row for row in rows if row not in seen]
-        for row in others:
-            self._free[row] = not self._held[row] and (self._fits[row] or self._sharing[row])
-        if others:
-            apart = np.array(others, dtype=np.intp)
+        again = NO_ROWS
+        if turned and (self._scopes is not None or self.fleet.sets.shape[1]):
+            again = self._judge_beside(turned)
+            seen = set(again.tolist())
+            rows = [row for row in rows if row not in seen]
+        if rows:
+            apart = np.array(rows, dtype=np.intp)
+            self._free[apart] = (self._fits[apart] | self._sharing[apart]) & ~self._held[apart]
             again = np.concatenate([again, apart]) if len(again) else apart
         if len(again):
             self._note(again)
@@ -220,19 +221,33 @@ class Columns:
         bound = NO_ROWS
         if self._scopes is not None:
             bound = self._scopes.changed(turned, self._held | self._sharing)
-        if len(touched) == 1 and not spread and not len(bound):
-            (number,) = touched
-            again = self.fleet.by_set.of(number)
-            lowest = self._floor(number, again)
-            if lowest is not None:
-                self._settle(again, fits_floor(self._left[number], lowest))
-                return again
+        if not spread and not len(bound) and (apart := self._judge_apart(touched)) is not None:
+            return apart
         numbers = touched.union(spread)
         again = self.fleet.by_set.of_any(np.array(sorted(numbers), dtype=np.intp))
         again = np.union1d(again, bound) if len(bound) else again
         if len(again):
             self._judge(again)
         return again
+
+    def _judge_apart(self, touched: Iterable[int]) -> Rows | None:
+        """Judge the devices of a few sets, set by set; None, and nothing done, if one draws from two sets."""
+        of_sets = [(number, self.fleet.by_set.of(number)) for number in touched]
+        floors = [self._floor(number, rows) for number, rows in of_sets]
+        fine: list[Mask] = []
+        for (number, _), lowest in zip(of_sets, floors, strict=True):
+            if lowest is None:
+                return None
+            fine.append(fits_floor(self._left[number], lowest))
+        if len(of_sets) == 1:
+            rows = of_sets[0][1]
+            self._settle(rows, fine[0])
+        elif of_sets:
+            rows = np.concatenate([rows for _, rows in of_sets])
+            self._settle(rows, np.concatenate(fine))
+        else:
+            rows = NO_ROWS
+        return rows
 
     def _charge(self, row: int, sign: int) -> set[int]:
         """Give back (1) or take (-1) what one device draws; the counter sets concerned."""

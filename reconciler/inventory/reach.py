@@ -27,7 +27,14 @@ class Reach:
         self.node = node
         self._words = words
         self._index = words.selector_index
-        self._matching = self._index.matching(node.name, dict(node.labels))
+        self._known: Mask | None = None
+
+    @property
+    def _matching(self) -> Mask:
+        """(Q,) the selectors that match the node. Worked out when a slice asks: most name their node."""
+        if self._known is None:
+            self._known = self._index.matching(self.node.name, dict(self.node.labels))
+        return self._known
 
     def _selected_by(self, code: int, block: Block) -> bool:
         """Whether a selector of a slice, given by its code, matches the node.
