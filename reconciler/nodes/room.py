@@ -34,6 +34,8 @@ class Room:
         self._used: Amounts = np.zeros((0, 0), dtype=np.int64)
         self._unknown: Mask = np.zeros(0, dtype=np.bool_)
         self._size = 0
+        self.serial = 0
+        """Changes so far of what nodes offer, or of what is taken"""
         self._rows: dict[str, int] = {}
         self._sums: dict[str, dict[str, int]] = {}
         self._charges: dict[ObjectKey, Charge] = {}
@@ -57,11 +59,13 @@ class Room:
         self._total[:, row] = now
         self._unknown[row] = not offered
         self._write(node, self._resources)
+        self.serial += 1
         return fresh or not same
 
     def drop(self, node: str) -> None:
         """The node is gone; what its pods take is remembered, in case it comes back before they go."""
         row = self._rows.pop(node)
+        self.serial += 1
         self._total[:, row] = self._used[:, row] = 0
         self._unknown[row] = False
 
@@ -70,6 +74,7 @@ class Room:
         before = self._charges.get(pod)
         if before == charge:
             return False
+        self.serial += 1
         if before is not None:
             del self._charges[pod]
             self._add_to(before, -1)

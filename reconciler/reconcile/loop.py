@@ -12,7 +12,7 @@ from reconciler.inventory.snapshot import Snapshot
 from reconciler.objects.claims import ResourceClaim
 from reconciler.objects.core import Pod
 from reconciler.objects.meta import ObjectKey
-from reconciler.objects.plan import Plan
+from reconciler.objects.plan import Granted, Plan
 from reconciler.reconcile.aside import Aside
 from reconciler.reconcile.deciding import Decider, Refusal
 from reconciler.reconcile.decisions import Allocated, Answered, Freed, Tell, Ungated, Waits
@@ -165,9 +165,13 @@ class Reconciler:
         if self._is_known(unit, asked, world):
             self._intake.put(unit, after=self._queue.failed(unit))
             return
+        serial = self._intake.nodes.room.serial
         del world  # while somebody holds it, every change of a hold copies the columns
         answer = await self._aside.answer(unit, asked)  # waits for nothing that is not long
         if answer is None:
+            return
+        if serial != self._intake.nodes.room.serial and not self._has_room(unit, answer):
+            self._intake.put(unit)  # while it waited, other pods took the room that it was asked for
             return
         name = self._names()
         self._answered(answer.reason if isinstance(answer, Refusal) else "", self._clock() - began, name)
@@ -188,6 +192,13 @@ class Reconciler:
 
         await self._settler.settle(list(zip(answer.plans, asked.claims, strict=True)), written)
         self._done(unit)
+
+    def _has_room(self, unit: Unit, answer: Granted | Refusal) -> bool:
+        """Whether a pod can still go to the node of an answer. A refusal is woken by changes of its own."""
+        if isinstance(answer, Refusal):
+            return True
+        now = self._planner.next(unit)
+        return isinstance(now, Decide) and (now.nodes is None or answer.node in now.nodes)
 
     async def _free(self, unit: Unit, found: Free) -> None:
         """Let a claim go. Where that is for the sake of another, only if the server says so too."""
