@@ -10,8 +10,9 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from kernels.types import Amounts, Codes, Mask, Rows
-from reconciler.allocator.asks import Ask
-from reconciler.allocator.sight import Sight, look
+from reconciler.allocator.asks import Ask, AskKey
+from reconciler.allocator.candidates import beside
+from reconciler.allocator.offers import Offer, whole_offer
 from reconciler.inventory.fleet import Fleet
 from reconciler.inventory.occupancy import Trail
 from reconciler.inventory.snapshot import Snapshot
@@ -27,7 +28,8 @@ LONGEST_LOG = 1000
 class Available:
     """The devices of a fleet that an ask could take, and how many each node has of them."""
 
-    sight: Sight
+    offer: Offer
+    """Of the fleet to the ask, whatever is held"""
     admin: bool
     mask: Mask
     """(D,)"""
@@ -73,11 +75,7 @@ class Available:
         rows = self.trail.between(self.serial, occupancy.serial)
         self.serial = occupancy.serial
         rows = rows[self.concerned[rows]]
-        if self.admin or self.fails:
-            now = _judge(self.sight, world, rows, admin=self.admin)
-        else:
-            now = occupancy.free[rows]
-        turned = rows[now != self.mask[rows]]
+        turned = rows[_judge(self.offer, world, rows, admin=self.admin) != self.mask[rows]]
         if several and len(turned) > 1:  # a row that changed twice in between is there twice
             turned = np.array(list(set(turned.tolist())), dtype=np.intp)
         if len(turned):
@@ -143,32 +141,33 @@ def value_count(name: Name, fleet: Fleet) -> int:
     return int(codes.max()) + 1 if len(codes) else 0
 
 
-_kept: WeakKeyDictionary[Fleet, OrderedDict[tuple[object, ...], Available]] = WeakKeyDictionary()
+_kept: WeakKeyDictionary[Fleet, OrderedDict[AskKey, Available]] = WeakKeyDictionary()
 
 
 def available(ask: Ask, world: Snapshot) -> Available:
     """What the fleet has for an ask in this snapshot. Not to be changed by the caller."""
     of_fleet = _kept.setdefault(world.fleet, OrderedDict())
-    key = (ask.key.expressions, ask.admin)
-    found = of_fleet.get(key)
+    found = of_fleet.get(ask.key)
     if found is None or not found.reaches(world):
-        found = of_fleet[key] = _count(ask, world)
+        found = of_fleet[ask.key] = _count(ask, world)
         if len(of_fleet) > KEPT:
             of_fleet.popitem(last=False)
-    of_fleet.move_to_end(key)
+    of_fleet.move_to_end(ask.key)
     found.follow(world)
     return found
 
 
 def _count(ask: Ask, world: Snapshot) -> Available:
-    fleet, sight = world.fleet, look(ask, world.fleet)
-    mask = _judge(sight, world, np.arange(fleet.size), admin=ask.admin)
+    fleet, offer = world.fleet, whole_offer(ask, world)
+    concerned = offer.suitable | offer.fatal if offer.fails else offer.suitable
+    mask = np.zeros(fleet.size, dtype=np.bool_)
+    rows = np.flatnonzero(concerned)
+    mask[rows] = _judge(offer, world, rows, admin=ask.admin)
     nodes, selectors = fleet.codes["node"][mask], fleet.codes["selector"][mask]
     selected = (nodes < 0) & (selectors >= 0)
-    failing = _failing(sight, fleet)
-    concerned = sight.true | sight.error if sight.fails else sight.true
+    failing = _failing(offer, fleet)
     return Available(
-        sight=sight,
+        offer=offer,
         admin=ask.admin,
         mask=mask,
         per_node=np.bincount(nodes[nodes >= 0], minlength=len(fleet.words.nodes.values) + 1),
@@ -185,21 +184,27 @@ def _count(ask: Ask, world: Snapshot) -> Available:
     )
 
 
-def _judge(sight: Sight, world: Snapshot, rows: Rows, *, admin: bool) -> Mask:
-    """(n,) devices that could be taken, or whose error would be met; errors count, so that they are met."""
+def _judge(offer: Offer, world: Snapshot, rows: Rows, *, admin: bool) -> Mask:
+    """(n,) devices that could be taken, or whose error would be met; errors count, so that they are met.
+
+    rows (n,)  suitable or an error
+    """
     occupancy = world.occupancy
-    if not admin and not sight.fails:
-        return sight.true[rows] & occupancy.free[rows]
-    could = (sight.true[rows] & (occupancy.fits[rows] | occupancy.sharing[rows])) | sight.error[rows]
-    return could if admin else could & ~occupancy.held[rows]
+    could = occupancy.fits[rows] | occupancy.sharing[rows] if admin else occupancy.free[rows]
+    if occupancy.consumed and offer.consumption:
+        could = could & beside(rows, offer.consumption, offer.shape[rows], could, world)
+    if offer.fails:
+        fatal = offer.fatal[rows]
+        could = could | (fatal if admin else fatal & ~occupancy.held[rows])
+    return could
 
 
-def _failing(sight: Sight, fleet: Fleet) -> Mask:
-    """(N + 1,) nodes that have a device on which the selectors fail."""
+def _failing(offer: Offer, fleet: Fleet) -> Mask:
+    """(N + 1,) nodes that have a device which is an error to look at."""
     failing = np.zeros(len(fleet.words.nodes.values) + 1, dtype=np.bool_)
-    if not sight.fails:
+    if not offer.fails:
         return failing
-    rows = np.flatnonzero(sight.error)
+    rows = np.flatnonzero(offer.fatal)
     nodes = fleet.codes["node"][rows]
     failing[nodes[nodes >= 0]] = True
     # A slice that selects nodes per device makes its nodes look at each other's devices (SEL-4).

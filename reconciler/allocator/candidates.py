@@ -59,7 +59,7 @@ def find_candidates(ask: Ask, view: View, world: Snapshot) -> Candidates:
         if offer.fails:
             fatal = fatal & ~view.of(occupancy.held)
     if occupancy.consumed and offer.consumption:
-        available &= _beside(view.rows, offer.consumption, offer.shape, available, world)
+        available &= beside(view.rows, offer.consumption, offer.shape, available, world)
     return Candidates(
         ask=ask,
         count=ask.source.wanted if listed is None else len(listed),
@@ -70,7 +70,7 @@ def find_candidates(ask: Ask, view: View, world: Snapshot) -> Candidates:
     )
 
 
-def _beside(rows: Rows, consumption: Consumptions, shape: np.ndarray, among: Mask, world: Snapshot) -> Mask:
+def beside(rows: Rows, consumption: Consumptions, shape: np.ndarray, among: Mask, world: Snapshot) -> Mask:
     """(n,) whether the amounts fit beside what shares consume already (CAP-8). Only `among` is looked at."""
     fits = np.ones(len(rows), dtype=np.bool_)
     shared = world.occupancy.consumed
@@ -86,7 +86,7 @@ def capacity_permits(ask: Ask, rows: Rows, world: Snapshot) -> Mask:
     shape = world.fleet.codes["shape"][rows]
     consumption = resolve(ask, np.unique(shape).tolist(), world)
     large = large_enough(ask, consumption, shape)
-    return large & _beside(rows, consumption, shape, large, world)
+    return large & beside(rows, consumption, shape, large, world)
 
 
 def not_excluded(rows: Rows, world: Snapshot) -> Mask:
@@ -127,5 +127,5 @@ def _all(ask: Ask, view: View, world: Snapshot, offer: Offer) -> Rows:
     if world.rules.has(CONSUMABLE_CAPACITY):
         wanted = wanted & large_enough(ask, offer.consumption, shape)
         if world.rules.old:
-            wanted = wanted & _beside(rows, offer.consumption, shape, wanted, world)
+            wanted = wanted & beside(rows, offer.consumption, shape, wanted, world)
     return np.flatnonzero(wanted)

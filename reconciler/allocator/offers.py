@@ -54,7 +54,7 @@ def offer_of(ask: Ask, view: View, world: Snapshot) -> Offer:
     """What a view offers to an ask."""
     known: Offer | None = view.memo.get(ask.key)
     if known is None:
-        known = view.memo[ask.key] = _cut(_whole(ask, world), view, world)
+        known = view.memo[ask.key] = _cut(whole_offer(ask, world), view, world)
     return known
 
 
@@ -72,7 +72,8 @@ def _cut(whole: Offer, view: View, world: Snapshot) -> Offer:
     return Offer(matching, suitable, fatal, whole.consumption, of(whole.shape), fails, whole.skips)
 
 
-def _whole(ask: Ask, world: Snapshot) -> Offer:
+def whole_offer(ask: Ask, world: Snapshot) -> Offer:
+    """What the fleet offers to an ask."""
     of_fleet = _kept.setdefault(world.fleet, {})
     if ask.key not in of_fleet:
         of_fleet[ask.key] = _work_out(ask, world)

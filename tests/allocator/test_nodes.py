@@ -19,6 +19,7 @@ from tests.allocator.test_search import examples
 from tests.allocator.world import STEPS, World, decide, on_node, picks, share_ids
 from tests.builders import (
     Object,
+    amount,
     claim,
     counter_slice,
     device,
@@ -277,3 +278,26 @@ def test_a_class_that_changes_is_read_again():
     nothing = device_class("any", "false")
     picture.apply(Changed("DeviceClass", typed(nothing)))
     assert isinstance(allocate([wanted], picture.snapshot()), Unsatisfied)
+
+
+def test_a_card_that_is_full_of_shares_is_not_looked_at():
+    """And is looked at again once a share is given back."""
+
+    def card(place: str) -> Object:
+        shared = device("A", capacity={"mem": amount("10Gi")}, allowMultipleAllocations=True)
+        return resource_slice(place, [shared], pool=place, nodeName=place)
+
+    def share(number: int) -> Object:
+        taken = hold("A", pool="a", shareID=f"s{number}", consumedCapacity={"mem": "5Gi"})
+        return held(f"h{number}", taken)
+
+    picture = store(*NODES, device_class(), card("a"), card("b"), share(0), share(1))
+    (wanted,) = World((), [claim("c", request(capacity={"mem": "4Gi"}))]).wanted()
+    seen = picture.snapshot()
+    outcome = allocate([wanted], seen)
+    assert isinstance(outcome, Granted)
+    assert (outcome.node, list(seen.topology._views)) == ("b", ["b"])
+    picture.apply(Removed("ResourceClaim", ObjectKey("default", "h1")))
+    outcome = allocate([wanted], picture.snapshot())
+    assert isinstance(outcome, Granted)
+    assert outcome.node == "a"
