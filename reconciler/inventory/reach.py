@@ -30,7 +30,7 @@ class Reach:
         self._known: Mask | None = None
 
     @property
-    def _matching(self) -> Mask:
+    def matching(self) -> Mask:
         """(Q,) the selectors that match the node. Worked out when a slice asks: most name their node."""
         if self._known is None:
             self._known = self._index.matching(self.node.name, dict(self.node.labels))
@@ -44,7 +44,7 @@ class Reach:
         problem = self._index.unreadable.get(code)
         if problem is not None:
             raise Rejected(f"ResourceSlice {block.slice.metadata.name}: {problem}")
-        return bool(self._matching[code])
+        return bool(self.matching[code])
 
     def devices(self, block: Block) -> Mask:
         """(n,) the devices of a slice that the node reaches. Raises Rejected if a selector cannot be read."""
@@ -76,6 +76,6 @@ class Reach:
         if self._index.unreadable:
             for code in codes[codes >= 0].tolist():
                 self._selected_by(code, block)
-        if not len(self._matching):
+        if not len(self.matching):
             return np.zeros(codes.shape, dtype=np.bool_)
-        return (codes >= 0) & self._matching[codes]
+        return (codes >= 0) & self.matching[codes]

@@ -1,6 +1,6 @@
 """One frozen picture of the fleet and of what is held; every decision is made from one."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
@@ -10,7 +10,7 @@ import numpy as np
 from kernels.types import Codes, Mask, Rows
 from reconciler.inventory.fleet import Fleet
 from reconciler.inventory.occupancy import Occupancy
-from reconciler.inventory.pool import PoolOnNode, Usable
+from reconciler.inventory.pool import Pool, PoolOnNode, Usable
 from reconciler.inventory.reach import NodeInfo, Reach
 from reconciler.objects.claims import DeviceClass
 from reconciler.objects.semantics import Semantics
@@ -62,6 +62,7 @@ class Topology:
     _selected: list[tuple[Codes, Codes]] = field(default_factory=list, repr=False)
     _views: dict[str, View] = field(default_factory=dict, repr=False)
     _local: dict[str, list[int]] = field(default_factory=dict, repr=False)
+    _selecting: dict[int, list[int]] = field(default_factory=dict, repr=False)
     _spanning: list[int] = field(default_factory=list, repr=False)
 
     def __post_init__(self) -> None:
@@ -75,10 +76,39 @@ class Topology:
         for at, pool in enumerate(self.fleet.pools):
             nodes = None if self.rules.old and pool.counters.sets else pool.nodes
             if nodes is None:
-                self._spanning.append(at)
+                self._enter(at, pool)
             else:
                 for node in nodes:
                     self._local.setdefault(node, []).append(at)
+
+    def _enter(self, at: int, pool: Pool) -> None:
+        """Note which nodes a pool may concern, by name or by selector, so that others need not ask it."""
+        words = self.fleet.words
+        for block in pool.blocks:
+            spec = block.slice.spec
+            names: Iterable[int] = ()
+            selectors: Iterable[int] = ()
+            if self.rules.old and spec.shared_counters:
+                self._spanning.append(at)
+            elif spec.node_name:
+                self._local.setdefault(spec.node_name, []).append(at)
+            elif spec.all_nodes:
+                self._spanning.append(at)
+            elif spec.node_selector is not None:
+                selectors = [block.selector]
+            elif spec.per_device_node_selection:
+                if block.anywhere.any():
+                    self._spanning.append(at)
+                names = np.unique(block.column("node")).tolist()
+                selectors = np.unique(block.column("selector")).tolist()
+            for code in names:
+                if code >= 0:
+                    self._local.setdefault(words.nodes.values[code], []).append(at)
+            for code in selectors:
+                if code in words.selector_index.unreadable:  # whoever looks has to meet that
+                    self._spanning.append(at)
+                elif code >= 0:
+                    self._selecting.setdefault(code, []).append(at)
 
     def selected(self) -> tuple[Codes, Codes]:
         """(M,) positions in `order` and (M,) codes of the selectors that match that node, all such pairs.
@@ -109,7 +139,9 @@ class Topology:
 
     def _look(self, node: NodeInfo) -> View:
         reach = Reach(node, self.fleet.words)
-        found = [(at, pool) for at in self._near(node.name) if (pool := self._pool(at, reach)) is not None]
+        found = [
+            (at, pool) for at in self._near(node.name, reach) if (pool := self._pool(at, reach)) is not None
+        ]
         found.sort(key=lambda entry: (entry[1].waits, entry[0]))
         rows = _joined([pool.rows + self.fleet.start[at] for at, pool in found], np.intp)
         return View(
@@ -120,8 +152,13 @@ class Topology:
             span=_span(rows),
         )
 
-    def _near(self, name: str) -> Iterator[int]:
-        return iter(sorted([*self._local.get(name, ()), *self._spanning]))
+    def _near(self, name: str, reach: Reach) -> Sequence[int]:
+        """The pools that may concern a node, in order."""
+        near = {*self._local.get(name, ()), *self._spanning}
+        if self._selecting:
+            for code in np.flatnonzero(reach.matching).tolist():
+                near.update(self._selecting.get(code, ()))
+        return sorted(near)
 
     def _pool(self, at: int, reach: Reach) -> PoolOnNode | None:
         return self.fleet.pools[at].on(reach, self.rules)

@@ -1,13 +1,18 @@
 """What a node makes of the slices of a pool, rule by rule."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pytest
+from hypothesis import given, settings
 
 from reconciler.errors import Rejected
+from reconciler.inventory.reach import Reach
 from reconciler.inventory.snapshot import View
 from reconciler.objects.semantics import GATES, PARTITIONABLE_DEVICES, Semantics
+from tests.allocator.strategies import worlds
+from tests.allocator.world import World
 from tests.builders import (
     Object,
     counter_slice,
@@ -357,3 +362,21 @@ def test_views_of_nodes_that_nobody_looked_at_cost_no_error():
     for name in ("n", "m", "n"):
         with pytest.raises(Rejected):
             seen.topology.view(name)
+
+
+@settings(deadline=None)
+@given(worlds())
+def test_a_node_sees_what_asking_every_pool_would_tell(world: World):
+    """Only pools that name the node, or a selector that matches it, are asked."""
+    topology = world.snapshot().topology
+    for name, node_info in topology.nodes.items():
+        reach = Reach(node_info, topology.fleet.words)
+        try:
+            asked = [pool.on(reach, topology.rules) for pool in topology.fleet.pools]
+        except Rejected as rejected:
+            with pytest.raises(Rejected, match=re.escape(str(rejected))):
+                topology.view(name)
+            continue
+        there = [pool for pool in asked if pool is not None]
+        expected = [pool.pool for pool in sorted(there, key=lambda pool: pool.waits)]
+        assert [pool.pool for pool in topology.view(name).pools] == expected
