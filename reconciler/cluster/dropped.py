@@ -49,13 +49,7 @@ class Dropped:
         for field in found:
             if field not in self.fields:
                 self.fields[field] = gate = _GATES.get(field.rpartition(".")[2], "")
-                log.warning(
-                    "the server stored an allocation with other fields than were written; is a feature gate "
-                    "off there? Say so with --feature-gates",
-                    field=field,
-                    gate=gate,
-                    claim=str(written.key),
-                )
+                log.warning("the server dropped a field", field=field, gate=gate, claim=str(written.key))
 
 
 def _differing(before: Raw, after: Raw) -> Iterator[str]:

@@ -1,0 +1,205 @@
+"""`dra-reconciler logs`: what happened, from the lines that `run` wrote."""
+
+import json
+import os
+import re
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TextIO
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from reconciler.cli.plain import plain
+from reconciler.cli.printing import UNBOUNDED
+from reconciler.logbook.reading import Line, Reader
+from reconciler.logbook.summary import Summary, latencies, summed_up
+
+POLL_SECONDS = 0.5
+_UNITS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_HIDDEN = ("timestamp", "level", "logger", "event", "decision_id", "counts")
+
+
+class Duration(click.ParamType[float]):
+    """`50ms`, `10m`, `1h30m`; in seconds."""
+
+    name = "duration"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Seconds. Fails for what is no duration."""
+        if isinstance(value, float):
+            return value
+        parts = re.findall(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)", str(value))
+        if not parts or "".join(number + unit for number, unit in parts) != value:
+            self.fail(f"{value!r} is no duration; write 50ms, 10m or 1h30m", param, ctx)
+        return sum(float(number) * _UNITS[unit] for number, unit in parts)
+
+
+@click.command(short_help="Say what happened, from log lines.")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True), metavar="FILE|-")
+@click.option("--claim", metavar="[NAMESPACE/]CLAIM", help="What happened to this claim, in order.")
+@click.option(
+    "--reason", metavar="REASON", help="Only refusals for this reason, and the claims they are about."
+)
+@click.option("--slow", type=Duration(), metavar="DURATION", help="Only decisions that took so long: 50ms.")
+@click.option("--since", type=Duration(), metavar="DURATION", help="Only lines not older than that: 10m.")
+@click.option("--follow", is_flag=True, help="Print lines as they are written, until interrupted.")
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+def logs(
+    file: str,
+    claim: str | None,
+    reason: str | None,
+    slow: float | None,
+    since: float | None,
+    follow: bool,
+    output: str,
+) -> None:
+    """Say what happened, from the JSON lines that `run --log-format json` wrote; - is standard input.
+
+    Without --claim, --reason, --slow or --follow: counts by reason, latencies, the slowest decisions,
+    conflicts and retries, warnings. Otherwise the lines that are meant, one by one.
+
+    \b
+      kubectl logs -n dra-reconciler deploy/dra-reconciler | dra-reconciler logs -
+      kubectl logs -n dra-reconciler deploy/dra-reconciler | dra-reconciler logs - --claim training/c
+
+    Exits with 0, or with 1 if there is no line of ours.
+    """
+    reader = Reader()
+    texts = _follow(file) if follow else _texts(file)
+    oldest = datetime.now(UTC) - timedelta(seconds=since) if since is not None else None
+    meant = (
+        line
+        for line in reader.read(texts)
+        if (oldest is None or line.at >= oldest)
+        and (claim is None or _is_about(line, claim))
+        and (reason is None or line.fields.get("reason") == reason)
+        and (slow is None or (line.milliseconds or 0.0) >= slow * 1000)
+    )
+    console = Console(file=sys.stdout, highlight=False, emoji=False, markup=False)
+    if not console.is_terminal:
+        console.width = UNBOUNDED
+    if follow or claim or reason or slow is not None:
+        count = _print_lines(meant, console, output, at_once=follow)
+    else:
+        summary = summed_up(meant)
+        count = summary.events.total()
+        if output == "json":
+            click.echo(json.dumps(summary.as_json(), indent=2))
+        else:
+            _print_summary(summary, console)
+    if reader.foreign:
+        click.echo(f"{reader.foreign} lines are none of ours and were left out", err=True)
+    if not count and not follow:
+        click.echo("no such line; is it the log of `run --log-format json`?", err=True)
+        sys.exit(1)
+
+
+def _texts(file: str) -> Iterator[str]:
+    if file == "-":
+        yield from sys.stdin
+        return
+    with Path(file).open(encoding="utf-8", errors="replace") as opened:
+        yield from opened
+
+
+def _follow(file: str) -> Iterator[str]:
+    """The lines there are, and those that are added. Reads on where the file was cut back or replaced."""
+    if file == "-":
+        yield from sys.stdin
+        return
+    path, rest = Path(file), ""
+    opened: TextIO = path.open(encoding="utf-8", errors="replace")
+    try:
+        while True:
+            for text in opened:
+                rest += text
+                if rest.endswith("\n"):
+                    yield rest
+                    rest = ""
+            time.sleep(POLL_SECONDS)
+            if _was_replaced(path, opened):
+                opened.close()
+                opened, rest = path.open(encoding="utf-8", errors="replace"), ""
+    except KeyboardInterrupt:
+        return
+    finally:
+        opened.close()
+
+
+def _was_replaced(path: Path, opened: TextIO) -> bool:
+    try:
+        now = path.stat()
+    except OSError:
+        return False
+    return now.st_ino != os.fstat(opened.fileno()).st_ino or now.st_size < opened.tell()
+
+
+def _is_about(line: Line, claim: str) -> bool:
+    wanted = claim if "/" in claim else f"default/{claim}"
+    return wanted in line.claims
+
+
+def _print_lines(lines: Iterable[Line], console: Console, output: str, *, at_once: bool) -> int:
+    """Print lines; returns how many there were."""
+    table = Table(box=None, pad_edge=False)
+    for heading in ("TIME", "EVENT", "WHAT", "DECISION"):
+        table.add_column(heading, overflow="fold")
+    count = 0
+    for line in lines:
+        count += 1
+        if output == "json":
+            click.echo(json.dumps(line.fields))
+        elif at_once:
+            console.print(Text(plain("  ".join(_cells(line)))), soft_wrap=True)
+        else:
+            table.add_row(*(Text(plain(cell)) for cell in _cells(line)))
+    if table.row_count:
+        console.print(table)
+    return count
+
+
+def _cells(line: Line) -> tuple[str, str, str, str]:
+    shown = {key: value for key, value in line.fields.items() if key not in _HIDDEN}
+    what = " ".join(f"{key}={_word(value)}" for key, value in shown.items())
+    return line.at.isoformat(timespec="milliseconds"), line.event, what, line.decision or "-"
+
+
+def _word(value: object) -> str:
+    if isinstance(value, list) and all(isinstance(one, str) for one in value):
+        return ",".join(value)
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _print_summary(summary: Summary, console: Console) -> None:
+    allocated, freed = summary.events["claim allocated"], summary.events["claim freed"]
+    console.print(f"{allocated} claims allocated, {freed} freed, {len(summary.waiting)} wait still")
+    if summary.durations:
+        parts = [f"{name} {value:g} ms" for name, value in latencies(summary.durations).items()]
+        console.print("time until stored: " + ", ".join(parts))
+    repeated = ", ".join(f"{count} {cause}" for cause, count in summary.causes.most_common())
+    console.print(f"turns repeated: {repeated or 'none'}")
+    waiting: dict[str, int] = {}
+    for reason in summary.waiting.values():
+        waiting[reason] = waiting.get(reason, 0) + 1
+    rows = [(reason, str(n), str(waiting.get(reason, 0))) for reason, n in summary.reasons.most_common()]
+    _table(console, ("REASON", "REFUSALS", "WAIT STILL"), rows)
+    slow = [(f"{line.milliseconds:g} ms", *_cells(line)) for line in summary.slowest]
+    _table(console, ("SLOWEST", "TIME", "EVENT", "WHAT", "DECISION"), slow)
+    _table(console, ("PROBLEM", "TIMES"), [(name, str(n)) for name, n in summary.problems.most_common()])
+
+
+def _table(console: Console, headings: Iterable[str], rows: Iterable[tuple[str, ...]]) -> None:
+    table = Table(box=None, pad_edge=False)
+    for heading in headings:
+        table.add_column(heading, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(plain(cell)) for cell in row))
+    if table.row_count:
+        console.print()
+        console.print(table)

@@ -1,0 +1,107 @@
+"""The documented events are those that the code emits, with their fields."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple, get_args
+
+import pytest
+from structlog.testing import capture_logs
+
+from reconciler.logbook.catalogue import COMMON, EVENTS, FIELDS
+from reconciler.logbook.document import page
+from reconciler.objects.meta import DeviceID, ObjectKey, PoolID
+from reconciler.objects.plan import Gate, RequestCount
+from reconciler.reconcile import decisions
+from reconciler.reconcile.journal import write_down
+
+ROOT = Path(__file__).parents[2]
+METHODS = ("debug", "info", "warning", "error", "exception", "critical")
+GIVEN_ANOTHER_WAY = {"claim", "pod"}
+"""Fields that some calls pass on as `**what`"""
+
+
+class Call(NamedTuple):
+    where: str
+    method: str
+    event: str
+    fields: frozenset[str]
+    open: bool
+    """Whether it passes on more, as `**more`"""
+
+
+def calls() -> Iterator[Call]:
+    """Every call that logs something."""
+    for path in sorted((ROOT / "reconciler").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+                continue
+            target = node.func.value
+            if node.func.attr in METHODS and isinstance(target, ast.Name) and target.id in ("log", "logger"):
+                fields = {keyword.arg for keyword in node.keywords}
+                named = frozenset(field for field in fields if field is not None)
+                for event in names(node.args[0]):
+                    where = f"{path.relative_to(ROOT)}:{node.lineno}"
+                    yield Call(where, node.func.attr, event, named, open=None in fields)
+
+
+def names(argument: ast.expr) -> list[str]:
+    if isinstance(argument, ast.IfExp):
+        return [*names(argument.body), *names(argument.orelse)]
+    return [str(argument.value)] if isinstance(argument, ast.Constant) else [ast.unparse(argument)]
+
+
+@pytest.mark.parametrize("call", list(calls()), ids=lambda call: f"{call.where} {call.event}")
+def test_every_call_is_documented(call: Call):
+    assert call.event in EVENTS, "name the event in reconciler/logbook/catalogue.py"
+    event = EVENTS[call.event]
+    wanted = set(event.fields) - {"exception"}
+    assert event.level == ("error" if call.method == "exception" else call.method)
+    assert ("exception" in event.fields) == (call.method == "exception")
+    assert wanted - call.fields <= (GIVEN_ANOTHER_WAY if call.open else set())
+    assert call.fields <= {*event.fields, *event.maybe}
+
+
+def test_every_event_is_emitted_and_every_field_used():
+    assert set(EVENTS) == {call.event for call in calls()}
+    used = {field for event in EVENTS.values() for field in (*event.fields, *event.maybe)} - {"*"}
+    assert used | set(COMMON) == set(FIELDS)
+
+
+CLAIM, POD, DEVICE = ObjectKey("default", "c"), ObjectKey("default", "p"), DeviceID("d", "p", "x")
+MADE: dict[str, Any] = {
+    "claim": CLAIM,
+    "claims": (CLAIM,),
+    "pod": POD,
+    "pods": (POD,),
+    "device": DEVICE,
+    "devices": (DEVICE,),
+    "their_devices": (DEVICE,),
+    "pool": PoolID("d", "p"),
+    "outcome": decisions.Outcome.OTHER_NODE,
+    "there": decisions.Outcome.AGREES,
+    "counts": (RequestCount(CLAIM, "r", 1, (Gate("class", 2),)),),
+    "short": (("memory", "3Gi"),),
+    "seconds": 0.25,
+    "steps": 3,
+    "nodes": 2,
+    "held": 1,
+}
+
+
+@pytest.mark.parametrize("kind", get_args(decisions.Decision), ids=lambda kind: kind.__name__)
+def test_the_line_of_a_decision_has_fields_of_the_types_that_are_documented(kind: type[Any]):
+    made = {name: MADE.get(name, name) for name in kind.__dataclass_fields__ if name != "decision_id"}
+    with capture_logs() as lines:
+        write_down(kind(**made, decision_id="id"))
+    (line,) = lines
+    event = EVENTS[line["event"]]
+    assert line["log_level"] == event.level
+    fields = {name: value for name, value in line.items() if name not in ("event", "log_level")}
+    assert set(event.fields) <= set(fields) <= {*event.fields, *event.maybe}
+    for name, value in fields.items():
+        assert isinstance(value, FIELDS[name][0]), name
+
+
+def test_the_page_is_current():
+    assert (ROOT / "docs" / "logs.md").read_text() == page(), "run python -m reconciler.logbook.document"
