@@ -12,6 +12,7 @@ COMMANDS = {
     "demo": ("reconciler.cli.demo:demo", "Allocate sample claims on the embedded API server, and end."),
     "doctor": ("reconciler.cli.doctor:doctor", "Say what is wrong with slices, classes and claims."),
     "explain": ("reconciler.cli.explain:explain", "Say why a claim waits, or where it could be allocated."),
+    "logs": ("reconciler.cli.logs:logs", "Say what happened, from the lines that `run` wrote."),
     "modes": ("reconciler.cli.modes:modes", "Show what is held on each device, and what it locks out."),
     "run": ("reconciler.cli.run:run", "Allocate the claims of a cluster, until told to end."),
 }

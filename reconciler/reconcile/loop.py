@@ -116,12 +116,12 @@ class Reconciler:
             log.debug("nothing left to do", unit=str(unit), error=str(exc))
         except Conflict as exc:  # it was read again: the sooner it is decided afresh, the better
             delay = self._again(unit, exc.after)
-            log.info("turn to be repeated", unit=str(unit), error=str(exc), pause=round(delay, 3))
+            self._repeats(unit, "conflict", exc, delay)
         except Paused:
             self._intake.pause.hold(unit)
         except Retry as exc:
             delay = self._hold_off(unit, self._again(unit, exc.after))
-            log.info("turn to be repeated", unit=str(unit), error=str(exc), pause=round(delay, 3))
+            self._repeats(unit, "retry", exc, delay)
         except Rejected as exc:
             delay = self._hold_off(unit, self._again(unit, 0.0))
             log.warning("write refused", unit=str(unit), error=str(exc), pause=round(delay, 3))
@@ -130,6 +130,10 @@ class Reconciler:
             self.failures += 1
             delay = self._hold_off(unit, self._again(unit, 0.0))
             log.exception("turn failed", unit=str(unit), pause=round(delay, 3))
+
+    @staticmethod
+    def _repeats(unit: Unit, cause: str, exc: Retry, delay: float) -> None:
+        log.info("turn to be repeated", unit=str(unit), cause=cause, error=str(exc), pause=round(delay, 3))
 
     async def turn(self, unit: Unit) -> None:
         """Bring a unit from what it asks to what it holds. Safe to call at any time, twice."""
