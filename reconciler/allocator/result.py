@@ -1,6 +1,6 @@
 """From chosen devices to what is written into the claims. Source: section 15 of the rules."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from kernels.types import Mask
 from reconciler.allocator.asks import Asked
@@ -9,9 +9,7 @@ from reconciler.allocator.state import Choice
 from reconciler.inventory.snapshot import Snapshot, View
 from reconciler.objects.claims import (
     AllocatedConfig,
-    AllocatedDevice,
     Allocation,
-    DeviceAllocation,
     ResourceClaim,
 )
 from reconciler.objects.nodeselector import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
@@ -46,24 +44,25 @@ def _allocation(
     choices: Sequence[Choice],
     new_share: Callable[[], str],
 ) -> Allocation:
-    devices: dict[str, object] = {"results": tuple(_devices(view, world, choices, new_share))}
+    devices: dict[str, object] = {"results": _devices(view, world, choices, new_share)}
     configs = tuple(_configs(claim, choices, old=world.rules.old))
     if configs:
         devices["config"] = configs
-    fields: dict[str, object] = {"devices": DeviceAllocation(**devices)}
+    fields: dict[str, object] = {"devices": devices}
     selector = _node_selector(view, world, choices)
     if selector is not None:
         fields["node_selector"] = selector
-    return Allocation(**fields)
+    return Allocation.model_validate(fields)  # all parts at one go
 
 
 def _devices(
     view: View, world: Snapshot, choices: Sequence[Choice], new_share: Callable[[], str]
-) -> Iterator[AllocatedDevice]:
+) -> list[dict[str, object]]:
     """Only what is set is given, since what is unset is not written."""
-    fleet = world.fleet
+    fleet, found = world.fleet, []
     rows = view.rows[[choice.at for choice in choices]]
-    more = special(world)[rows].tolist()
+    marked = special(world)
+    more = marked[rows].tolist() if marked is not None else [False] * len(choices)
     for choice, row, at, says_more in zip(
         choices, rows.tolist(), fleet.pool_of[rows].tolist(), more, strict=True
     ):
@@ -80,7 +79,8 @@ def _devices(
             fields["tolerations"] = ask.source.tolerations
         if says_more:
             fields |= _particulars(choice, row, world, new_share)
-        yield AllocatedDevice(**fields)
+        found.append(fields)
+    return found
 
 
 def _particulars(
@@ -107,13 +107,16 @@ def _particulars(
     return fields
 
 
-def special(world: Snapshot) -> Mask:
-    """(D,) devices of which a result says more than their names. Kept with the topology."""
-    known: Mask | None = world.topology.memo.get(special)
-    if known is None:
+def special(world: Snapshot) -> Mask | None:
+    """(D,) devices of which a result says more than their names; None if there are none.
+
+    Kept with the topology.
+    """
+    if special not in world.topology.memo:
         fleet = world.fleet
-        known = fleet.shared | (fleet.codes["binding"] >= 0) | (fleet.codes["operations"] >= 0)
-        world.topology.memo[special] = known
+        found = fleet.shared | (fleet.codes["binding"] >= 0) | (fleet.codes["operations"] >= 0)
+        world.topology.memo[special] = found if found.any() else None
+    known: Mask | None = world.topology.memo[special]
     return known
 
 

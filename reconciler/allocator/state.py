@@ -143,8 +143,7 @@ def _drawing(board: Board, number: int) -> tuple[Rows, Amounts | None]:
     return known
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(NamedTuple):
     """One device chosen for one request."""
 
     slot: int
