@@ -1,5 +1,6 @@
 """Judges requests before they are answered: whose token it is, and whether a role allows it."""
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -16,6 +17,7 @@ from reconciler.embedded.status import Refusal, invalid
 MASTERS = "system:masters"
 """The group that may do everything"""
 
+_NAMED = re.compile(r"metadata\.name==?(?P<name>[^,]+)")
 _FOR_ALL = ("/healthz", "/livez", "/readyz", "/version")
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _BOUND = ("allocation", "reservedFor")
@@ -64,7 +66,7 @@ class Guard:
         """Raises 403 for an operation that is not allowed."""
         resource = target.kind.plural + (f"/{target.subresource}" if target.subresource else "")
         verb = _verb(request, target)
-        asked = Asked(verb, target.served.group, resource, target.namespace, target.name)
+        asked = Asked(verb, target.served.group, resource, target.namespace, _name(request, target))
         if self.allows(account, asked):
             return
         qualified = f"{target.kind.plural}.{target.served.group}".rstrip(".")
@@ -117,6 +119,15 @@ def _verb(request: Request, target: Target) -> str:
     if request.method == "DELETE" and not target.name:
         return "deletecollection"
     return _VERBS.get(request.method, request.method.lower())
+
+
+def _name(request: Request, target: Target) -> str:
+    """The one object that a request is about; a collection cut down to one name is about that one."""
+    if target.name:
+        return target.name
+    wanted = request.query.get("fieldSelector", "").split(",")
+    found = [_NAMED.fullmatch(part.strip()) for part in wanted]
+    return next((match["name"] for match in found if match), "")
 
 
 def _is_discovery(asked: Asked) -> bool:

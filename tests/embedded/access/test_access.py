@@ -99,6 +99,26 @@ def test_a_watch_wants_the_verb_watch(api: ApiServer):
     assert answer.status == 403
 
 
+@pytest.mark.parametrize("verb", ["list", "watch"])
+@pytest.mark.parametrize(
+    ("fields", "allowed"),
+    [
+        ("metadata.name=mine", True),
+        ("spec.nodeName=n,metadata.name==mine", True),
+        ("metadata.name=yours", False),
+        ("metadata.name!=mine", False),
+        ("spec.nodeName=mine", False),
+        ("", False),
+    ],
+)
+def test_a_right_on_one_object_covers_a_list_of_that_object_alone(fields: str, verb: str, allowed: bool):
+    roles = ROLES.replace("verbs: [get], resourceNames", "verbs: [list, watch], resourceNames")
+    api = ApiServer(guard=Guard(TOKENS, Roles.read(yaml.safe_load_all(roles))))
+    query = {"fieldSelector": fields, **({"watch": "true"} if verb == "watch" else {})}
+    answer = api.handle(Request("GET", PODS, query, {"Authorization": "Bearer s"}))
+    assert (getattr(answer, "status", 200) == 200) is allowed
+
+
 def test_a_refusal_says_who_may_not_do_what(api: ApiServer):
     _, body = asked(api, "s", "GET", f"{CLAIMS}/c")
     assert body["message"] == (
