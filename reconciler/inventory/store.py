@@ -122,17 +122,18 @@ class Store:
 
     def snapshot(self) -> Snapshot:
         """The picture as it is now. Frozen: later changes make another one."""
+        if self._snapshot is not None:  # every change drops it
+            return self._snapshot
         columns = self._columns_of(*self._put_together())
         if self._changed_devices:
             columns.update(self._changed_devices)
             self._changed_devices.clear()
         if self._topology is None:
             self._topology = Topology(columns.fleet, MappingProxyType(dict(self._nodes)), self.rules)
-        if self._snapshot is None:
-            self._version += 1
-            if self._class_view is None:
-                self._class_view = MappingProxyType(dict(self._classes))
-            self._snapshot = Snapshot(self._version, self._topology, columns.freeze(), self._class_view)
+        self._version += 1
+        if self._class_view is None:
+            self._class_view = MappingProxyType(dict(self._classes))
+        self._snapshot = Snapshot(self._version, self._topology, columns.freeze(), self._class_view)
         return self._snapshot
 
     def build_ahead(self, pools: int) -> bool:

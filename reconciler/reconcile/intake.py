@@ -1,7 +1,7 @@
 """Changes come in, the picture follows, and the units whose answer may differ now are put in the queue."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import structlog
@@ -45,6 +45,8 @@ class Intake:
         self.changed = asyncio.Event()
         """Set when devices, or who holds them, changed. For whoever looks at the whole; it clears it"""
         self.yielded = Yielded(store, self.roster, self.nodes, tell)
+        self.manages: Callable[[ResourceClaim], bool] = lambda _: False
+        """Whether a claim is ours whether or not a pod names it"""
         self._audit = Audit(store, tell)
         self._refused: dict[tuple[str, ObjectKey], str] = {}
 
@@ -130,7 +132,8 @@ class Intake:
 
     def _left_over(self, claim: ResourceClaim) -> bool:
         """Whether we allocated a claim for pods of which none is left, nor uses it."""
-        return not (claim.status.reserved_for or self.roster.users(claim.key)) and written_by_us(claim)
+        used = claim.status.reserved_for or self.roster.users(claim.key)
+        return not used and not self.manages(claim) and written_by_us(claim)
 
     def _report(self, change: Change) -> None:
         """Say once what cannot be read; again only for another reason."""

@@ -58,6 +58,7 @@ class Reconciler:
         self._fence = fence
         self._planner = Planner(intake.store, intake.roster, intake.nodes, ours, intake.yielded)
         intake.yielded.withdrawing = writer.withdrawing
+        intake.manages = ours.claims
         self._settler = Settler(intake, writer, tell)
         self._decider = Decider(ours, steps=steps)
         self._aside = Aside(intake, self._planner, self._decider)
