@@ -3,6 +3,7 @@
 import asyncio
 import gc
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
 from random import random
@@ -20,7 +21,7 @@ from reconciler.cluster.kinds import Resource, Served
 from reconciler.cluster.koordinator import with_devices
 from reconciler.cluster.podwriter import PodWriter
 from reconciler.cluster.transport import Transport
-from reconciler.cluster.watch import Sink, follow
+from reconciler.cluster.watch import Recall, Sink, follow
 from reconciler.cluster.writer import Writer
 from reconciler.errors import Rejected
 from reconciler.inventory.store import Store
@@ -28,6 +29,7 @@ from reconciler.koordinator.fleet import Fleet
 from reconciler.koordinator.reading import read_device
 from reconciler.koordinator.rules import Rules
 from reconciler.koordinator.rules import Semantics as DeviceSemantics
+from reconciler.leading import Office, campaigning, elects
 from reconciler.legacy.reading import read
 from reconciler.notices import Notices
 from reconciler.objects.semantics import Semantics, with_gates
@@ -68,7 +70,9 @@ async def run(
     seen = Observation(settings, stop=stop, clock=loop.time)
     if port is not None:
         seen.serve_on(port)
-    door = guarded(settings, transport, lambda: intake)
+    office = Office(settings, transport, clock=loop.time) if elects(settings) else None
+    recalls = office.recalls if office is not None else {}
+    door = guarded(settings, office.door if office is not None else transport, lambda: intake)
     client = Client(seen.metered(door), write_seconds=settings.write_seconds)
     try:
         served, off = await unless(stop, _discovered(client, settings))
@@ -116,45 +120,59 @@ async def run(
     if shadow is not None:
         sink = shadow.take
     seen.running(intake, reconciler, writer.dropped)
-    try:
-        async with asyncio.timeout(None) as deadline, asyncio.TaskGroup() as working:
-            for number in range(settings.writers):
-                working.create_task((shadow or reconciler).work(), name=f"worker {number}")
-            async with asyncio.TaskGroup() as watching:
-                sources = [
-                    watching.create_task(
-                        _watch(client, resource, sink, decoders.get(resource.kind, read)),
-                        name=f"watch {resource.plural}",
+    async with AsyncExitStack() as around:
+        if office is not None:  # it stays until the last write is over
+            campaign = office.campaign(intake, fence)
+            seen.elected(office.elector, campaign, fence)
+            await around.enter_async_context(campaigning(campaign, office, intake.listed))
+        try:
+            async with asyncio.timeout(None) as deadline, asyncio.TaskGroup() as working:
+                for number in range(settings.writers):
+                    working.create_task((shadow or reconciler).work(), name=f"worker {number}")
+                async with asyncio.TaskGroup() as watching:
+                    sources = [
+                        watching.create_task(
+                            _watch(
+                                client,
+                                resource,
+                                sink,
+                                decoders.get(resource.kind, read),
+                                recalls.get(resource.kind),
+                            ),
+                            name=f"watch {resource.plural}",
+                        )
+                        for resource in served
+                    ]
+                    if port is not None:  # else nobody asks, and a simulated day would be full of beats
+                        sources.append(watching.create_task(seen.heart.run(), name="heartbeat"))
+                    sources += started(watching, sidelines(settings, client, intake, announce))
+                    if settings.events and shadow is None:
+                        hearing.append(notices.hear)
+                        sources.append(watching.create_task(notices.run(), name="notices"))
+                    if port is not None and settings.doctor_seconds:
+                        telling = settings.events and shadow is None
+                        rounds = Rounds(
+                            settings,
+                            intake.store,
+                            tell=notices.events.tell if telling else lambda _: None,
+                            version=served["ResourceSlice"].api_version,
+                        )
+                        seen.examined_by(rounds)
+                        sources.append(watching.create_task(rounds.run(), name="rounds of the doctor"))
+                    seen.watching(list(sources))
+                    if office is None:  # else that is done whenever the Lease becomes ours
+                        sources.append(watching.create_task(fence.raise_(), name="fence"))
+                    sources.append(
+                        watching.create_task(_spare_the_collector(intake), name="spare the collector")
                     )
-                    for resource in served
-                ]
-                if port is not None:  # else nobody asks, and a simulated day would be full of beats
-                    sources.append(watching.create_task(seen.heart.run(), name="heartbeat"))
-                sources += started(watching, sidelines(settings, client, intake, announce))
-                if settings.events and shadow is None:
-                    hearing.append(notices.hear)
-                    sources.append(watching.create_task(notices.run(), name="notices"))
-                if port is not None and settings.doctor_seconds:
-                    telling = settings.events and shadow is None
-                    rounds = Rounds(
-                        settings,
-                        intake.store,
-                        tell=notices.events.tell if telling else lambda _: None,
-                        version=served["ResourceSlice"].api_version,
-                    )
-                    seen.examined_by(rounds)
-                    sources.append(watching.create_task(rounds.run(), name="rounds of the doctor"))
-                seen.watching(list(sources))
-                sources.append(watching.create_task(fence.raise_(), name="fence"))
-                sources.append(watching.create_task(_spare_the_collector(intake), name="spare the collector"))
-                log.info("reconciling", kinds=[resource.kind for resource in served])
-                await stop.wait()
-                for source in sources:
-                    source.cancel()
-            reconciler.stop()
-            deadline.reschedule(loop.time() + settings.drain_seconds)
-    except TimeoutError:
-        log.warning("writes cut off", drain_seconds=settings.drain_seconds)
+                    log.info("reconciling", kinds=[resource.kind for resource in served])
+                    await stop.wait()
+                    for source in sources:
+                        source.cancel()
+                reconciler.stop()
+                deadline.reschedule(loop.time() + settings.drain_seconds)
+        except TimeoutError:
+            log.warning("writes cut off", drain_seconds=settings.drain_seconds)
     if shadow is not None:
         shadow.sum_up()
     log.info("stopped")
@@ -168,8 +186,11 @@ async def _discovered(client: Client, settings: Settings) -> tuple[Served, froze
     return served, await missing_gates(client, served)
 
 
-async def _watch(client: Client, resource: Resource, sink: Sink, decode: Decode) -> None:
-    await forever(resource.plural, follow(client, resource, sink=sink, random=random, decode=decode))
+async def _watch(
+    client: Client, resource: Resource, sink: Sink, decode: Decode, recall: Recall | None
+) -> None:
+    watch = follow(client, resource, sink=sink, random=random, decode=decode, recall=recall)
+    await forever(resource.plural, watch)
 
 
 async def _spare_the_collector(intake: Intake) -> None:

@@ -13,6 +13,8 @@ from reconciler.cluster.discovery import unserved
 from reconciler.cluster.dropped import Dropped
 from reconciler.cluster.kinds import Served
 from reconciler.cluster.transport import Transport
+from reconciler.election.campaign import Campaign
+from reconciler.election.elector import Elector
 from reconciler.objects.semantics import GATES
 from reconciler.observe import catalogue as of
 from reconciler.observe.capacity import Capacity
@@ -23,10 +25,12 @@ from reconciler.observe.requests import Metered
 from reconciler.observe.scraping import Readings, metrics_routes
 from reconciler.observe.statusz import Row, Statusz
 from reconciler.reconcile.decisions import Decision
+from reconciler.reconcile.fencing import Fence
 from reconciler.reconcile.intake import Intake
 from reconciler.reconcile.loop import Reconciler
 from reconciler.rounds import Rounds
 from reconciler.settings import Settings
+from reconciler.shards.shard import Shard
 
 log = structlog.get_logger()
 
@@ -57,7 +61,7 @@ class Observation:
         self.live, self.ready = Health("livez"), Health("readyz")
         self.statusz = Statusz(version("dra-reconciler"), settings.semantics, now)
         self.leading: Callable[[], bool] = lambda: True
-        """Whether this process may write; to be replaced by whoever holds elections"""
+        """Whether this process decides"""
         self.heart = Heartbeat(self.meters.loop_lag.observe)
         self._metered: Metered | None = None
         self._begin()
@@ -115,6 +119,18 @@ class Observation:
         """The doctor makes rounds."""
         self.readings.read(of.DOCTOR, rounds.counts)
         self.readings.single(of.DOCTOR_ROUNDS, lambda: rounds.rounds)
+
+    def elected(self, elector: Elector, campaign: Campaign, fence: Fence) -> None:
+        """A Lease decides who writes. Who waits for it is as ready as who holds it."""
+        self.leading = lambda: fence.up.is_set() and elector.leads(self._clock())
+        self.readings.single(of.RIVALS, lambda: len(campaign.rivals))
+        self.ready.add("shard", lambda: _overlap(elector.shard, campaign))
+
+        def rows() -> list[Row]:
+            shard = str(elector.shard) or "the whole fleet"
+            return [("name", elector.shard.lease), ("holder", elector.holder), ("shard", shard)]
+
+        self.statusz.add("Lease", rows)
 
     def watching(self, tasks: Sequence[asyncio.Task[object]]) -> None:
         """The tasks that must not end before the run does."""
@@ -192,6 +208,11 @@ def _without_password(url: str) -> str:
 
 def _listed(intake: Intake, kind: str) -> Callable[[], str]:
     return lambda: f"{kind} was not listed yet" if kind in intake.unlisted else ""
+
+
+def _overlap(shard: Shard, campaign: Campaign) -> str:
+    others = ", ".join(f"{rival.name} of {rival.holder or 'nobody any more'}" for rival in campaign.rivals)
+    return f"shard {str(shard) or 'of the whole fleet'} overlaps with Lease {others}" if others else ""
 
 
 def _rows(fields: dict[str, str]) -> list[Row]:

@@ -115,6 +115,27 @@ class Settings(BaseSettings):
     """Write an Event on claims and pods that wait, with what they lack. At most ten a second, beside the
     work; off saves the server those writes."""
 
+    leader_elect: bool = False
+    """Write only while we hold a Lease, so that several replicas may run of which one decides. Off, because
+    who runs one process at a time needs no rights on Leases; deploy/ sets it."""
+
+    lease_namespace: str = Field(default="kube-system", min_length=1)
+    """Where the Lease is. Replicas and shards see each other only in one namespace."""
+
+    lease_seconds: float = Field(default=15.0, gt=0)
+    """For how long a renewal of the Lease holds. This and the next two are what the components of
+    Kubernetes use."""
+
+    renew_seconds: float = Field(default=10.0, gt=0)
+    """After so long without a renewal we do not lead any more."""
+
+    retry_seconds: float = Field(default=2.0, gt=0)
+    """Between two renewals, or looks at whether the Lease is free."""
+
+    shard: str = ""
+    """`driver=NAME,pool-prefix=TEXT`: the part of the fleet that this process gives out. For fleets
+    beyond one process; each shard elects its own leader, and no two may overlap."""
+
     drain_seconds: float = Field(default=25.0, ge=0)
     """How long begun writes may take after SIGTERM. Below the 30 s that Kubernetes gives a pod to end."""
 

@@ -36,6 +36,10 @@ MAY_IMPORT = {
         "asyncio", "datetime", "aiohttp", "kubernetes_asyncio", "msgspec", "pydantic_core", "structlog",
         "yaml", "reconciler.aio", "reconciler.legacy", "reconciler.settings", *OBJECTS,
     },
+    "reconciler.shards": {"reconciler.cel", *OBJECTS},
+    "reconciler.election": {
+        "asyncio", "datetime", "structlog", "reconciler.cluster", "reconciler.shards", *OBJECTS,
+    },
     "reconciler.embedded": {"asyncio", "datetime", "random", "aiohttp", "yaml", *OBJECTS},
     "reconciler.observe": {
         "asyncio", "datetime", "aiohttp", "cryptography", "numpy", "prometheus_client", "structlog",
@@ -58,7 +62,7 @@ MAY_IMPORT = {
     "reconciler.reconcile": {
         "asyncio", "structlog", "reconciler.aio", "reconciler.allocator", "reconciler.cluster",
         "reconciler.explain", "reconciler.inventory", "reconciler.joint", "reconciler.koordinator",
-        "reconciler.nodes", "reconciler.settings", *OBJECTS,
+        "reconciler.nodes", "reconciler.settings", "reconciler.shards", *OBJECTS,
     },
 }  # fmt: skip
 """Package -> what it may import besides itself and harmless parts of the standard library.
@@ -68,7 +72,8 @@ The composition root, the command line and the demo may import everything and ar
 
 FREE = {
     "reconciler", "reconciler.__main__", "reconciler.app", "reconciler.cli", "reconciler.demo",
-    "reconciler.beside", "reconciler.notices", "reconciler.observation", "reconciler.rounds",
+    "reconciler.beside", "reconciler.leading", "reconciler.notices", "reconciler.observation",
+    "reconciler.rounds",
 }  # fmt: skip
 
 NEVER = {

@@ -12,7 +12,7 @@ from typing import Any
 import click
 import structlog
 
-from reconciler import app, logs
+from reconciler import app, leading, logs
 from reconciler.aio.tasks import Stopped, unless
 from reconciler.cli.inputs import files_option, group_mode_option, report_refused, report_warnings
 from reconciler.cli.reach import insecure_option
@@ -59,6 +59,13 @@ CANNOT_START = 1
     multiple=True,
     metavar="NAME",
     help="A device class whose devices nobody else allocates.",
+)
+@click.option(
+    "--leader-elect", is_flag=True, default=None, help="Write only while we hold a Lease; others stand by."
+)
+@click.option("--lease-namespace", metavar="NAME", help="Where the Lease is.  [default: kube-system]")
+@click.option(
+    "--shard", metavar="driver=NAME,pool-prefix=TEXT", help="The part of the fleet that is ours alone."
 )
 @click.option("--semantics", type=click.Choice(["1.36", "1.37"]), help="Kubernetes release.  [default: 1.37]")
 @click.option("--feature-gates", metavar="A=BOOL,...", help="Gates that are not on.")
@@ -141,6 +148,8 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]
 async def _run(settings: Settings, raws: Sequence[dict[str, Any]]) -> None:
     app.ownership(settings)  # refused before anything is started or asked
     app.rules(settings)
+    leading.shard_of(settings)
+    leading.terms_of(settings)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):

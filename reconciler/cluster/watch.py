@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from reconciler.aio.tasks import Stopped, unless
 from reconciler.cluster.client import Client
 from reconciler.cluster.cursor import Cursor, Decode, listed, precedes
 from reconciler.cluster.kinds import Resource
@@ -43,6 +44,35 @@ class Pace:
     """Back-off after failures: doubling from `base` to `cap`, less up to half of it."""
 
 
+class Recall:
+    """Makes one `follow` list its kind again now: what others wrote until then has been told afterwards."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        self._waiting: list[asyncio.Future[None]] = []
+        self._begun: list[asyncio.Future[None]] = []
+
+    async def listed_again(self) -> None:
+        """Wait for a listing that begins after this was called."""
+        told = asyncio.get_running_loop().create_future()
+        self._waiting.append(told)
+        self.asked.set()
+        await told
+
+    def begun(self) -> None:
+        """A listing begins."""
+        self.asked.clear()
+        self._begun += self._waiting
+        self._waiting = []
+
+    def told(self) -> None:
+        """The listing was told."""
+        for waiting in self._begun:
+            if not waiting.done():
+                waiting.set_result(None)
+        self._begun.clear()
+
+
 async def follow(
     client: Client,
     resource: Resource,
@@ -51,20 +81,27 @@ async def follow(
     random: Callable[[], float],
     decode: Decode = read,
     pace: Pace = Pace(),
+    recall: Recall | None = None,
 ) -> None:
     """Tell the sink everything about one kind, for ever: Replaced first, then each change.
 
     Of a kind that is dear to take in, the objects of a listing come before that, one by one. Replaced
     comes again whenever the place in the stream of events was lost. Every error of the server, a missing
-    permission included, is logged and tried again; `random` gives numbers in [0, 1). Cancelled: every
-    change that was read has been told. An error of the sink ends the run.
+    permission included, is logged and tried again; `random` gives numbers in [0, 1). A `recall` breaks
+    off what is under way for a new listing. Cancelled: every change that was read has been told. An error
+    of the sink ends the run.
     """
-    follower = _Follower(client, resource, sink, random, decode, pace)
+    recall = recall or Recall()
+    follower = _Follower(client, resource, sink, random, decode, pace, recall)
     while True:
         try:
-            await follower.advance()
-        except (Retry, Relist, Rejected, Gone) as exc:
-            await asyncio.sleep(follower.pause(exc))
+            try:
+                await unless(recall.asked, follower.advance())
+            except (Retry, Relist, Rejected, Gone) as exc:
+                await unless(recall.asked, asyncio.sleep(follower.pause(exc)))
+        except Stopped:
+            follower.cursor = None
+            recall.begun()
 
 
 @dataclass(slots=True)
@@ -77,6 +114,7 @@ class _Follower:
     random: Callable[[], float]
     decode: Decode
     pace: Pace
+    recall: Recall
     cursor: Cursor | None = None
     seen: str = ""
     """The highest version the server has shown since it was last set back"""
@@ -133,6 +171,7 @@ class _Follower:
                 await asyncio.sleep(0)  # a page holds hundreds, and workers wait
         afresh = precedes(version, self.seen)
         self._tell(Replaced(self.resource.kind, tuple(objects), tuple(refused), afresh))
+        self.recall.told()
         log.debug("listed", kind=self.resource.kind, objects=len(objects), refused=len(refused))
         return Cursor(self.resource, self.decode, version)
 

@@ -154,6 +154,11 @@ LOOP_LAG = Spec(
     "loop_lag_seconds", "histogram", "By how much a timer of the event loop was late.", buckets=_FINE
 )
 LEADER = Spec("leader", "gauge", "1 while this process may write, 0 while another does.")
+RIVALS = Spec(
+    "shard_rivals",
+    "gauge",
+    "Live Leases of shards that overlap with this process's. Unless it is 0 nothing is decided here.",
+)
 DEVICES = Spec(
     "devices",
     "gauge",
@@ -196,6 +201,6 @@ BUILD = Spec(
 CATALOGUE = (
     DECISION, ALLOCATION, REFUSALS, PENDING, FREED, UNGATED, FINDINGS, DOCTOR, DOCTOR_ROUNDS, TURNS,
     FAILURES, QUEUE, QUEUE_AGE, RETRIES, REQUESTS, REQUEST_SECONDS, WATCH_RESTARTS, LISTINGS, CACHE_AGE,
-    REFUSED_OBJECTS, DROPPED_FIELDS, LOOP_LAG, LEADER, DEVICES, COUNTER_CAPACITY, COUNTER_AVAILABLE,
+    REFUSED_OBJECTS, DROPPED_FIELDS, LOOP_LAG, LEADER, RIVALS, DEVICES, COUNTER_CAPACITY, COUNTER_AVAILABLE,
     BUILD,
 )  # fmt: skip

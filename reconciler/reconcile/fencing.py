@@ -34,8 +34,15 @@ class Fence:
         self._clock = clock
         self._patience = patience
 
+    def lower(self) -> None:
+        """Others may write from now on: nothing is decided until it was raised again."""
+        self.up.clear()
+
     async def raise_(self) -> None:
-        """Fence off every claim that is marked and not allocated. Cancelled: the fence is not up."""
+        """Fence off every claim of ours that is marked and not allocated. Cancelled: the fence is not up.
+
+        The picture must show all marks that a predecessor set, so whatever is sent afterwards comes too late.
+        """
         await self._intake.listed.wait()
         marked = [claim for claim in self._intake.store.claims.values() if _is_marked(claim)]
         if marked:

@@ -85,15 +85,18 @@ class Reconciler:
         self._fence.up.set()  # who still waits for it goes home
 
     async def work(self) -> None:
-        """Take turns until stopped. Nothing is decided before every kind was listed and the fence is up.
+        """Take turns until stopped. Nothing is decided unless every kind was listed and the fence is up.
 
         Any number of workers may run. Cancelled during a write: its plan stays assumed.
         """
         await self._aside.warm_up()
-        await self._fence.up.wait()
         while not self._stopping:
+            await self._fence.up.wait()
             try:
                 async with self._queue.take() as unit:
+                    if not self._fence.up.is_set():  # it came down while this waited for something to do
+                        self._intake.put(unit)
+                        continue
                     async with self._building:  # who was first in the queue is first here
                         while self._store.build_ahead(POOLS):  # noqa: ASYNC110 - nobody else builds
                             await asyncio.sleep(0)

@@ -1,0 +1,74 @@
+"""The door by which every write leaves: open to the leader, for as long as its lease outlasts the write."""
+
+from asyncio import CancelledError
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
+
+from reconciler.cluster.answers import READS
+from reconciler.cluster.guard import LEASES, QUESTIONS
+from reconciler.cluster.transport import Query, Response, Transport
+from reconciler.election.elector import Elector
+from reconciler.errors import Retry, Undecided
+
+
+class Fenced:
+    """A transport that starts no write which may outlast the lease, and knows which were not answered."""
+
+    def __init__(self, behind: Transport, elector: Elector, clock: Callable[[], float]) -> None:
+        """`clock` counts seconds."""
+        self._behind = behind
+        self._elector = elector
+        self._clock = clock
+        self.quiet_at = float("-inf")
+        """When no write that was sent and not answered can arrive any more"""
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Query = (),
+        body: bytes | None = None,
+        content_type: str = "application/json",
+        timeout: float,  # noqa: ASYNC109 - see Transport
+    ) -> Response:
+        """As `Transport.request`. Raises Retry for a write that must not begin, and has then sent nothing."""
+        passes = method in READS or path.startswith((*QUESTIONS, LEASES))
+        told = not passes and _tells(path)
+        if not passes:
+            self._check(path, 0.0 if told else timeout)
+        deadline = self._clock() + timeout
+        settled = passes or told
+        try:
+            response = await self._behind.request(
+                method, path, query=query, body=body, content_type=content_type, timeout=timeout
+            )
+        except (Undecided, CancelledError):
+            raise
+        except Retry:
+            settled = True
+            raise
+        else:
+            settled = settled or response.status < 500  # a server that failed may go on with it
+            return response
+        finally:
+            if not settled:
+                self.quiet_at = max(self.quiet_at, deadline + self._elector.terms.write)
+
+    def stream(
+        self, path: str, *, query: Query, idle: float
+    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        """As `Transport.stream`."""
+        return self._behind.stream(path, query=query, idle=idle)
+
+    def _check(self, path: str, seconds: float) -> None:
+        now, elector = self._clock(), self._elector
+        if elector.may_write(now, seconds):
+            return
+        why = "it is not renewed in time" if elector.leads(now) else "another process leads"
+        raise Retry(f"{path}: the lease does not outlast this write: {why}", after=elector.terms.retry)
+
+
+def _tells(path: str) -> bool:
+    """Whether a path is one of Events: the leader writes them, but none gives a device away."""
+    return "/events/" in path or path.endswith("/events")

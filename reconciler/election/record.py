@@ -1,0 +1,48 @@
+"""What a Lease says, and how long it may take until nothing of its holder arrives any more."""
+
+from dataclasses import dataclass
+
+from reconciler.shards.shard import Shard
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """Durations in seconds, by the clock of whoever measures them, and how far apart clocks may be."""
+
+    lease: float = 15.0
+    """For how long a renewal holds, from before it was sent"""
+    renew: float = 10.0
+    """After so long without an answer to a renewal its holder does not lead any more"""
+    retry: float = 2.0
+    """Between renewals, and between looks of those who would like to lead"""
+    write: float = 10.0
+    """How long a write may take, and how long after that a request that was given up may still arrive"""
+    clock_error: float = 0.01
+    """By which part a clock may be too fast or too slow. None stands still."""
+
+    @property
+    def skew(self) -> float:
+        """What one clock may show while another shows one second."""
+        return (1 + self.clock_error) / (1 - self.clock_error)
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A Lease as it was read."""
+
+    name: str
+    version: str
+    holder: str
+    """Empty where it was given up"""
+    shard: Shard
+    lease: float
+    write: float
+    """`Terms.lease` and `Terms.write` of its holder"""
+    wait: float = 0.0
+    """Seconds for which holders before this one, or writes that nobody answered, have to be waited out"""
+    transitions: int = 0
+
+    @property
+    def quiet(self) -> float:
+        """Seconds without a change after which nothing of its holder, or of those before, can arrive."""
+        return max(self.lease + self.write if self.holder else 0.0, self.wait)

@@ -1,0 +1,1 @@
+"""Which part of a fleet one process has for itself, and which claims belong to it. Knows no cluster."""

@@ -1,0 +1,181 @@
+"""Two processes on one server, over HTTP: one decides, the other is ready to."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from reconciler import app
+from reconciler.cluster.http import connect
+from reconciler.embedded import serve
+from reconciler.embedded.builtin import LEASE
+from reconciler.reconcile.decisions import Allocated, Decision
+from reconciler.settings import Settings
+from tests.end_to_end.faults import Faulty, Held
+from tests.end_to_end.objects import claim, device_class, devices, node
+from tests.end_to_end.running import PATIENCE, Cluster
+
+pytestmark = pytest.mark.loopback
+
+FAST: dict[str, Any] = {
+    "embedded": True,
+    "leader_elect": True,
+    "lease_seconds": 0.8,
+    "renew_seconds": 0.6,
+    "retry_seconds": 0.05,
+    "write_seconds": 0.3,
+    "backoff_base_seconds": 0.01,
+}
+
+
+@dataclass
+class Replica:
+    """One of several processes on a cluster."""
+
+    cluster: Cluster
+    flags: dict[str, Any]
+    stop: asyncio.Event = field(default_factory=asyncio.Event)
+    decisions: list[Decision] = field(default_factory=list)
+    faulty: Faulty | None = None
+
+    async def run(self, url: str) -> None:
+        async with connect(server=url) as transport:
+            self.faulty = Faulty(transport)
+            await app.run(
+                Settings(**{**FAST, **self.flags}),
+                self.faulty,
+                stop=self.stop,
+                tell=self.decisions.append,
+            )
+
+    def allocated(self) -> list[str]:
+        return [one.claim.name for one in self.decisions if isinstance(one, Allocated)]
+
+
+class Replicas:
+    """All that were started."""
+
+    def __init__(self, cluster: Cluster, url: str, group: asyncio.TaskGroup) -> None:
+        self.cluster, self.url, self._group = cluster, url, group
+        self.tasks: dict[int, asyncio.Task[None]] = {}
+
+    def start(self, **flags: Any) -> Replica:
+        replica = Replica(self.cluster, flags)
+        self.tasks[id(replica)] = self._group.create_task(replica.run(self.url))
+        return replica
+
+    async def kill(self, replica: Replica) -> None:
+        """Nothing is sent any more, and nothing was given up."""
+        self.tasks[id(replica)].cancel()
+        await asyncio.wait([self.tasks[id(replica)]])
+
+    async def stop(self, replica: Replica) -> None:
+        replica.stop.set()
+        await self.tasks[id(replica)]
+
+    def lease(self, name: str = "dra-reconciler") -> Any:
+        record = self.cluster.api.store[LEASE].get(f"kube-system/{name}")
+        return record.object if record else None
+
+    async def until_held(self, name: str = "dra-reconciler") -> str:
+        shelf = self.cluster.api.store[LEASE]
+        async with asyncio.timeout(PATIENCE):
+            while not (self.lease(name) or {"spec": {}})["spec"].get("holderIdentity"):
+                await shelf.wait(shelf.end)
+        return str(self.lease(name)["spec"]["holderIdentity"])
+
+
+@asynccontextmanager
+async def replicas(*objects: Any) -> AsyncIterator[Replicas]:
+    cluster = Cluster([device_class(), node("a"), devices("a", *(f"d{n}" for n in range(8))), *objects])
+    async with serve(cluster.api) as url, asyncio.TaskGroup() as group:
+        found = Replicas(cluster, url, group)
+        try:
+            yield found
+        finally:
+            for task in found.tasks.values():
+                task.cancel()
+
+
+async def test_one_decides_and_the_other_takes_over_when_it_is_killed():
+    async with replicas(claim("first")) as found:
+        one = found.start()
+        await found.until_held()
+        other = found.start()
+        await found.cluster.until(lambda: found.cluster.devices("first"))
+        assert one.allocated() == ["first"]
+        await found.kill(one)
+        found.cluster.load(claim("second"))
+        await found.cluster.until(lambda: found.cluster.devices("second"))
+        assert other.allocated() == ["second"]
+
+
+async def test_what_stops_gives_the_lease_up_after_its_last_write():
+    held = Held()
+    async with replicas(claim("first")) as found:
+        one = found.start()
+        await found.until_held()
+        assert one.faulty is not None
+        one.faulty.on("PATCH", "/first/status", held)
+        await held.arrived.wait()
+        stopping = asyncio.create_task(found.stop(one))
+        await asyncio.sleep(0)
+        assert found.lease()["spec"]["holderIdentity"]
+        held.go.set()
+        await stopping
+        assert found.cluster.devices("first")
+        lease = found.lease()
+        assert lease["spec"]["holderIdentity"] == ""
+        assert lease["metadata"]["annotations"]["dra-reconciler.io/wait-seconds"] == "0.000"
+
+
+async def test_a_lease_that_was_given_up_is_taken_without_waiting():
+    """The other has been waiting with the whole picture; the old leases' terms are not waited out."""
+    slow = {"lease_seconds": 600.0, "renew_seconds": 500.0, "write_seconds": 300.0}
+    async with replicas(claim("first")) as found:
+        one = found.start()
+        await found.cluster.until(lambda: found.cluster.devices("first"))
+        other = found.start(**slow)
+        await found.stop(one)
+        found.cluster.load(claim("second"))
+        await found.cluster.until(lambda: found.cluster.devices("second"))
+        assert other.allocated() == ["second"]
+
+
+async def test_the_mark_of_who_was_killed_is_taken_back_before_anything_is_decided():
+    """Its allocation may be on its way; with the mark gone it hits a version that is no more."""
+    held = Held()
+    async with replicas(claim("first", 8)) as found:
+        one = found.start()
+        await found.until_held()
+        other = found.start()
+        assert one.faulty is not None
+        one.faulty.on("PATCH", "/first/status", held)
+        await held.arrived.wait()
+        await found.kill(one)
+        await found.cluster.until(lambda: found.cluster.devices("first"))
+        assert other.allocated() == ["first"]
+
+
+async def test_who_cannot_renew_writes_nothing_and_goes_on_when_it_can():
+    async with replicas(claim("first")) as found:
+        one = found.start()
+        await found.cluster.until(lambda: found.cluster.devices("first"))
+        assert one.faulty is not None
+        await found.until_held()
+        found.cluster.api.update(
+            LEASE,
+            "kube-system",
+            "dra-reconciler",
+            lambda shown: {**shown, "spec": {**shown["spec"], "holderIdentity": "somebody"}},
+        )
+        shelf = found.cluster.api.store[LEASE]
+        async with asyncio.timeout(PATIENCE):
+            while found.lease()["spec"]["holderIdentity"] == "somebody":
+                await shelf.wait(shelf.end)
+        found.cluster.load(claim("second"))
+        await found.cluster.until(lambda: found.cluster.devices("second"))
+        assert sorted(one.allocated()) == ["first", "second"]
