@@ -15,6 +15,7 @@ from reconciler.errors import Conflict, Gone, Inconsistent, Malformed, Undecided
 from reconciler.legacy.reading import read
 from reconciler.objects.claims import ALLOCATED_AT, FINALIZER, TIERS, ResourceClaim
 from reconciler.objects.core import GATE, Pod
+from reconciler.objects.marking import mark
 from reconciler.objects.meta import ObjectKey
 from reconciler.objects.plan import Plan
 
@@ -62,7 +63,10 @@ class Writer:
         finalizers = dict.fromkeys((*claim.metadata.finalizers, FINALIZER))
         version = (
             await self._mark(
-                claim.key, plan.resource_version, finalizers, {ALLOCATED_AT: stamp, **dict(plan.annotations)}
+                claim.key,
+                plan.resource_version,
+                finalizers,
+                {ALLOCATED_AT: mark(stamp, plan.allocation), **dict(plan.annotations)},
             )
         ).metadata.resource_version
         # No merge patch: it would drop every null inside the opaque parameters.

@@ -19,8 +19,8 @@ from reconciler.objects.requests import (
 FINALIZER = "resource.kubernetes.io/delete-protection"
 
 ALLOCATED_AT = "dra-reconciler.io/allocated-at"
-"""The annotation of claims that we allocated: the timestamp of that allocation. It tells ours from those that
-others wrote later."""
+"""The annotation of claims that we allocated: the timestamp of that allocation, and a fingerprint of its
+devices. It tells ours from those that others wrote later; see `reconciler.objects.marking`."""
 TIERS = "dra-reconciler.io/joint-allocation-tiers"
 """Annotation of a claim: the tier that each of its alignments got, in order"""
 

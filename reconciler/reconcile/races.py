@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from reconciler.inventory.ledger import Holder
 from reconciler.inventory.store import Store
-from reconciler.objects.claims import ALLOCATED_AT, ResourceClaim
+from reconciler.objects.claims import ResourceClaim
+from reconciler.objects.marking import is_ours
 from reconciler.objects.meta import DeviceID, ObjectKey
 
 
@@ -31,9 +32,7 @@ def is_raced(device: DeviceID, store: Store) -> bool:
 
 def written_by_us(claim: ResourceClaim) -> bool:
     """Whether we wrote the allocation that a claim holds, in this run or in one before."""
-    held = claim.allocation
-    stamp = claim.metadata.annotations.get(ALLOCATED_AT)
-    return held is not None and stamp is not None and stamp == held.allocation_timestamp
+    return is_ours(claim)
 
 
 def lost(claim: ResourceClaim, store: Store) -> Lost | None:

@@ -35,6 +35,8 @@ MERGE, JSON = "application/merge-patch+json", "application/json-patch+json"
 
 RESULT = {"request": "r", "driver": "gpu.example.com", "pool": "p", "device": "d-0"}
 STAMP = "2026-03-01T12:00:05Z"
+DEVICES = "13e86099314a30e2"
+"""Of the devices in `RESULT`"""
 ALLOCATED = {"devices": {"results": [RESULT]}, "allocationTimestamp": STAMP}
 
 
@@ -73,7 +75,7 @@ def sent(transport: Scripted) -> list[tuple[str, str, Any]]:
 
 def marking(version: str, finalizers: list[str] | None, stamp: str | None) -> dict[str, Any]:
     """The patch that sets finalizers, and the mark by which we know our allocation."""
-    annotations = {ALLOCATED_AT: stamp} if stamp is not None else {ALLOCATED_AT: None, TIERS: None}
+    annotations = {ALLOCATED_AT: f"{stamp} {DEVICES}"} if stamp is not None else {ALLOCATED_AT: None, TIERS: None}
     return {"metadata": {"resourceVersion": version, "finalizers": finalizers, "annotations": annotations}}
 
 
