@@ -11,7 +11,7 @@ from reconciler.embedded.answers import Answers
 from reconciler.embedded.builtin import BUILTIN, NAMESPACE, POD
 from reconciler.embedded.encoding import encode
 from reconciler.embedded.fields import WrongType
-from reconciler.embedded.kinds import Object, ServedKind
+from reconciler.embedded.kinds import GroupVersion, Object, ServedKind
 from reconciler.embedded.messages import Request, Response, Stream
 from reconciler.embedded.patching import bind
 from reconciler.embedded.routing import NoSuchPath, Routes, Target
@@ -39,13 +39,18 @@ class ApiServer:
         random: Random | None = None,
         history: int = HISTORY,
         guard: Guard | None = None,
+        serves: Callable[[ServedKind, GroupVersion], bool] = lambda _kind, _version: True,
     ) -> None:
-        """`guard` judges requests that come through `handle`; without one, everybody may do everything."""
+        """`guard` judges requests that come through `handle`; without one, everybody may do everything.
+
+        `serves` says which versions of a kind are offered, as older servers lack the newer ones. All are
+        kept in the same shape all the same.
+        """
         served = (*BUILTIN, *kinds)
         self.now = now
         self.store = Store(served, history=history)
         self._writer = Writer(self.store, now=now, random=random or random_module.Random())
-        self._routes = Routes(served)
+        self._routes = Routes(served, serves)
         self._answers = Answers(self.store, self._writer, self._routes, now, guard=guard)
         for name in namespaces.START:
             self.create(NAMESPACE, "", {"metadata": {"name": name}})

@@ -1,6 +1,6 @@
 """Paths to what they name."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from reconciler.embedded.kinds import GroupVersion, ServedKind
@@ -36,7 +36,12 @@ class Target:
 class Routes:
     """The served kinds by group, version and plural name."""
 
-    def __init__(self, kinds: Iterable[ServedKind]) -> None:
+    def __init__(
+        self,
+        kinds: Iterable[ServedKind],
+        serves: Callable[[ServedKind, GroupVersion], bool] = lambda _kind, _version: True,
+    ) -> None:
+        self._serves = serves
         self._by_version: dict[GroupVersion, dict[str, ServedKind]] = {}
         for kind in kinds:
             self.add(kind)
@@ -44,7 +49,8 @@ class Routes:
     def add(self, kind: ServedKind) -> None:
         """Serve one more kind."""
         for served in kind.served:
-            self._by_version.setdefault(served, {})[kind.plural] = kind
+            if self._serves(kind, served):
+                self._by_version.setdefault(served, {})[kind.plural] = kind
 
     def versions(self) -> list[GroupVersion]:
         """Every served group and version, in order of registration."""
