@@ -27,6 +27,11 @@ MAY_IMPORT = {
         "numpy", "pydantic", "kernels", "reconciler.allocator", "reconciler.inventory",
         "reconciler.koordinator.jsontext", *OBJECTS,
     },
+    "reconciler.fullness": {"numpy", "kernels", "reconciler.inventory", *OBJECTS},
+    "reconciler.whatif": {
+        "numpy", "kernels", "reconciler.allocator", "reconciler.inventory", "reconciler.joint",
+        "reconciler.reconcile.placement", *OBJECTS,
+    },
     "reconciler.nodes": {"numpy", "kernels", "reconciler.inventory", *OBJECTS},
     "reconciler.koordinator": {"numpy", "pydantic", "kernels", *OBJECTS},
     "reconciler.aio": {"asyncio", "threading"},

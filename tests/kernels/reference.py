@@ -136,3 +136,14 @@ def tolerated(scopes: Table, asks: Names, meets: Names, held: Sequence[bool]) ->
     return [
         all(going[one][other] or not held[one] for one in range(len(scopes))) for other in range(len(scopes))
     ]
+
+
+def most(draws: Table, copies: Row, worth: Row, left: Row) -> int:
+    """The best of all ways to take so many of each kind, or fewer."""
+    best = 0
+    for taken in product(*(range(number + 1) for number in copies)):
+        total = [sum(n * row[c] for n, row in zip(taken, draws, strict=True)) for c in range(len(left))]
+        used = [any(n and row[c] for n, row in zip(taken, draws, strict=True)) for c in range(len(left))]
+        if all(not any_ or want <= rest for want, rest, any_ in zip(total, left, used, strict=True)):
+            best = max(best, sum(n * value for n, value in zip(taken, worth, strict=True)))
+    return best
