@@ -4,8 +4,8 @@ Worked out from columns. No I/O, no clock, no logging. docs/capacity.md says wha
 """
 
 from reconciler.fullness.ground import Ground, lay_ground
-from reconciler.fullness.lines import Fits, Left, Line, lines
+from reconciler.fullness.lines import By, Fits, Left, Line, lines
 from reconciler.fullness.measure import Measured, measure
 from reconciler.fullness.states import Solver
 
-__all__ = ["Fits", "Ground", "Left", "Line", "Measured", "Solver", "lay_ground", "lines", "measure"]
+__all__ = ["By", "Fits", "Ground", "Left", "Line", "Measured", "Solver", "lay_ground", "lines", "measure"]

@@ -24,6 +24,8 @@ MAX_PROFILES = 32
 """Profiles of one driver that are told apart, those of most devices; the others are one, `_other`."""
 LONGEST = 63
 """Characters of a name"""
+MOST_AMOUNTS = 3
+"""Amounts in a name"""
 _HASH = 6
 
 
@@ -93,15 +95,22 @@ def _drawn(fleet: Fleet, row: int) -> Mapping[str, int]:
 
 
 def _text(amounts: Mapping[str, int]) -> str:
-    """Memory first: by it most partitions are known."""
+    """Memory first: by it most partitions are known. Of many amounts the first, and a mark for all."""
     ordered = sorted(amounts.items(), key=lambda one: (one[0] != "memory", one[0]))
-    return ",".join(f"{family}={shown(nanos)}" for family, nanos in ordered) or WHOLE
+    texts = [f"{family}={shown(nanos)}" for family, nanos in ordered]
+    if len(texts) > MOST_AMOUNTS:
+        return f"{texts[0]}~{_mark(','.join(texts))}"
+    return ",".join(texts) or WHOLE
+
+
+def _mark(text: str) -> str:
+    return sha256(text.encode()).hexdigest()[:_HASH]
 
 
 def _cut(text: str) -> str:
     if len(text) <= LONGEST:
         return text
-    return f"{text[: LONGEST - _HASH - 1]}~{sha256(text.encode()).hexdigest()[:_HASH]}"
+    return f"{text[: LONGEST - _HASH - 1]}~{_mark(text)}"
 
 
 def _most_common(devices: Mapping[tuple[str, str], float]) -> set[tuple[str, str]]:

@@ -1,0 +1,65 @@
+"""The picture of manifests or of a cluster, for commands that ask about the whole of it once."""
+
+import asyncio
+import sys
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any
+
+import click
+
+from reconciler.cli.inputs import report_refused, report_warnings
+from reconciler.cli.listing import list_objects
+from reconciler.cli.plain import plain
+from reconciler.cli.reach import Reach
+from reconciler.errors import Malformed
+from reconciler.inventory.store import Store
+from reconciler.legacy.reading import read
+from reconciler.manifests.bundle import Bundle, read_bundle
+from reconciler.manifests.nodes import picture
+from reconciler.objects.changes import Changed
+from reconciler.objects.claims import DeviceClass, ResourceClaim
+from reconciler.objects.core import Node, Pod
+from reconciler.objects.meta import ApiObject
+from reconciler.objects.semantics import Semantics
+from reconciler.objects.slices import ResourceSlice
+from reconciler.objects.taintrules import DeviceTaintRule
+
+
+def read_files(files: Iterable[str]) -> Bundle:
+    """What manifests hold. Says on standard error what of it cannot be used."""
+    bundle = read_bundle(tuple(files), sys.stdin.buffer)
+    report_warnings(bundle.warnings)
+    report_refused(bundle.refused)
+    return bundle
+
+
+def list_cluster(kinds: Collection[str], reach: Reach) -> Iterator[ApiObject]:
+    """The objects of a cluster. Says what cannot be read. Raises a ReconcilerError or OSError."""
+    return readable(asyncio.run(list_objects(kinds, reach)))
+
+
+def readable(raws: Iterable[dict[str, Any]]) -> Iterator[ApiObject]:
+    """What can be read of objects that a server told."""
+    for raw in raws:
+        try:
+            yield read(raw)
+        except Malformed as exc:
+            click.echo(plain(f"refused: {exc}"), err=True)
+
+
+def in_bundle(bundle: Bundle) -> Iterator[ApiObject]:
+    """The objects of manifests, with the nodes that they imply, and claims with a uid of their own."""
+    slices = bundle.of(ResourceSlice)
+    yield from (*slices, *bundle.of(DeviceClass), *bundle.of(DeviceTaintRule), *bundle.of(Pod))
+    yield from picture(bundle.of(Node), slices).nodes
+    for claim in bundle.of(ResourceClaim):  # manifests have no uid, or the one they were copied with
+        metadata = claim.metadata.model_copy(update={"uid": str(claim.key)})
+        yield claim.model_copy(update={"metadata": metadata})
+
+
+def picture_of(objects: Iterable[ApiObject], rules: Semantics) -> Store:
+    """A picture of some objects."""
+    store = Store(rules)
+    for thing in objects:
+        store.apply(Changed(type(thing).__name__, thing))
+    return store
