@@ -167,6 +167,10 @@ class Settings(BaseSettings):
     """Between two rounds of the doctor, whose findings become metrics and, about pools, Events. It runs as a
     process of its own, which needs a few hundred MiB for some ten thousand devices. 0: no rounds."""
 
+    journal: str | None = None
+    """Folder for a journal of all that decisions are made from, and of the decisions: `dra-reconciler replay`
+    makes them again. At most 16 files of about 64 MiB before compression. None: no journal."""
+
     log_format: Literal["auto", "json", "text"] = "auto"
     """JSON lines, or text for people. `auto` is text on a terminal and JSON elsewhere."""
 

@@ -1,6 +1,6 @@
 """What the allocator answers: devices for every claim of a request, or a reason why not."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from reconciler.objects.claims import Allocation
@@ -91,6 +91,8 @@ class Granted:
     plans: tuple[Plan, ...]
     steps: int
     """Devices tried on the way."""
+    version: int = field(default=-1, compare=False)
+    """Of the picture it was decided from, where somebody noted that"""
 
 
 @dataclass(frozen=True, slots=True)

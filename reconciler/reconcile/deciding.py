@@ -1,6 +1,6 @@
 """The answer to one question: devices, all of them ours to give, or a refusal with its reason."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from reconciler.allocator.pace import LEISURE, Pace
 from reconciler.allocator.sight import look_at_all
@@ -26,6 +26,8 @@ class Refusal:
     nodes: int = 0
     steps: int = 0
     counts: tuple[RequestCount, ...] = ()
+    version: int = field(default=-1, compare=False)
+    """Of the picture it was decided from"""
 
 
 class Decider:
@@ -50,6 +52,9 @@ class Decider:
 
     def find(self, asked: Decide, world: Snapshot, pace: Pace) -> Granted | Refusal:
         """The same answer, which is not remembered: another thread may ask, on a picture set apart."""
+        return replace(self._find(asked, world, pace), version=world.version)
+
+    def _find(self, asked: Decide, world: Snapshot, pace: Pace) -> Granted | Refusal:
         answer = decide(asked.claims, world, nodes=asked.nodes, steps=self._steps, pace=pace)
         if isinstance(answer, Unsatisfied):
             return _refusal(answer)

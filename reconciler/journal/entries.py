@@ -1,0 +1,203 @@
+"""Inputs and decisions as JSON, and back. One object a line; `t` says what it is."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from reconciler.errors import Rejected
+from reconciler.legacy.reading import MODELS
+from reconciler.objects.changes import Change, Changed, Refused, Removed, Replaced
+from reconciler.objects.claims import Allocation
+from reconciler.objects.meta import ApiObject, ObjectKey
+from reconciler.objects.plan import Granted, Plan
+from reconciler.objects.semantics import Semantics
+from reconciler.reconcile.deciding import Refusal
+from reconciler.reconcile.ownership import Ownership
+
+FORMAT = 1
+"""Raised when a release can no longer read what an earlier one wrote"""
+
+BEGUN = "begun"
+"""The entry after those that a file begins with: from here on things happened"""
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """By which rules the decisions of a file were made."""
+
+    program: str
+    rules: Semantics
+    ours: Ownership
+    steps: int
+
+    def to_json(self) -> Json:
+        """The first line of a file."""
+        return {
+            "t": "header",
+            "format": FORMAT,
+            "program": self.program,
+            "release": self.rules.release,
+            "gates": sorted(self.rules.gates),
+            "groupModes": sorted(map(list, self.rules.group_modes)),
+            "allClaims": self.ours.all_claims,
+            "drivers": sorted(self.ours.drivers),
+            "classes": sorted(self.ours.classes),
+            "alone": self.ours.alone,
+            "steps": self.steps,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """A question, and what was answered."""
+
+    id: str
+    unit: str
+    claims: tuple[ObjectKey, ...]
+    nodes: tuple[str, ...] | None
+    """None: all"""
+    behind: int
+    """Inputs that came between the picture that was decided from and this entry; -1: nobody knows"""
+    reason: str
+    """Of a refusal; empty where devices were given"""
+    node: str
+    devices: tuple[tuple[str, ...], ...]
+    """Of each claim, `request=DRIVER/POOL/DEVICE` in order"""
+
+
+def read_header(raw: Mapping[str, Any]) -> Header:
+    """Raises Rejected for a journal of another format."""
+    if raw.get("t") != "header" or raw.get("format") != FORMAT:
+        raise Rejected(f"no journal of format {FORMAT}: it begins with {str(raw)[:80]}")
+    modes = frozenset((driver, mode) for driver, mode in raw["groupModes"])
+    rules = Semantics(raw["release"], frozenset(raw["gates"]), modes)
+    ours = Ownership(
+        all_claims=raw["allClaims"],
+        drivers=frozenset(raw["drivers"]),
+        classes=frozenset(raw["classes"]),
+        alone=raw["alone"],
+    )
+    return Header(raw["program"], rules, ours, raw["steps"])
+
+
+def write_change(change: Change) -> Json:
+    """A change of the picture."""
+    match change:
+        case Changed(kind=kind, object=thing):
+            return {"t": "changed", "kind": kind, "object": thing.to_json()}
+        case Removed(kind=kind, key=key):
+            return {"t": "removed", "kind": kind, "key": list(key)}
+        case Refused(kind=kind, key=key, reason=reason):
+            return {"t": "refused", "kind": kind, "key": list(key), "reason": reason}
+        case Replaced(kind=kind, objects=objects, refused=refused, afresh=afresh):
+            return {
+                "t": "replaced",
+                "kind": kind,
+                "objects": [thing.to_json() for thing in objects],
+                "refused": [[list(one.key), one.reason] for one in refused],
+                "afresh": afresh,
+            }
+
+
+def read_change(raw: Mapping[str, Any]) -> Change | None:
+    """The change, or None if the entry is none."""
+    kind = raw.get("kind", "")
+    match raw["t"]:
+        case "changed":
+            return Changed(kind, _object(kind, raw["object"]))
+        case "removed":
+            return Removed(kind, ObjectKey(*raw["key"]))
+        case "refused":
+            return Refused(kind, ObjectKey(*raw["key"]), raw["reason"])
+        case "replaced":
+            refused = tuple(Refused(kind, ObjectKey(*key), reason) for key, reason in raw["refused"])
+            objects = tuple(_object(kind, thing) for thing in raw["objects"])
+            return Replaced(kind, objects, refused, raw["afresh"])
+    return None
+
+
+def _object(kind: str, raw: Mapping[str, Any]) -> ApiObject:
+    return MODELS[kind].model_validate(raw)
+
+
+def write_plan(kind: str, plan: Plan) -> Json:
+    """A plan that is `assumed` or `forgotten`."""
+    return {
+        "t": kind,
+        "claim": list(plan.claim),
+        "uid": plan.uid,
+        "version": plan.resource_version,
+        "node": plan.node,
+        "allocation": plan.allocation.to_json(),
+        "annotations": [list(pair) for pair in plan.annotations],
+    }
+
+
+def read_plan(raw: Mapping[str, Any]) -> Plan:
+    """The plan of an entry."""
+    return Plan(
+        claim=ObjectKey(*raw["claim"]),
+        uid=raw["uid"],
+        resource_version=raw["version"],
+        node=raw["node"],
+        allocation=Allocation.model_validate(raw["allocation"]),
+        annotations=tuple((name, value) for name, value in raw["annotations"]),
+    )
+
+
+def answered(
+    name: str,
+    unit: str,
+    claims: Iterable[ObjectKey],
+    nodes: Iterable[str] | None,
+    answer: Granted | Refusal,
+    *,
+    behind: int = 0,
+) -> Decided:
+    """An answer as it is written down and compared. Share ids are left out: they are drawn."""
+    granted = isinstance(answer, Granted)
+    return Decided(
+        id=name,
+        unit=unit,
+        claims=tuple(claims),
+        nodes=None if nodes is None else tuple(nodes),
+        behind=behind,
+        reason="" if isinstance(answer, Granted) else answer.reason,
+        node=answer.node if isinstance(answer, Granted) else "",
+        devices=tuple(_devices(plan) for plan in answer.plans) if granted else (),  # type: ignore[union-attr]
+    )
+
+
+def _devices(plan: Plan) -> tuple[str, ...]:
+    return tuple(f"{result.request}={result.id}" for result in plan.allocation.devices.results)
+
+
+def write_decided(decided: Decided) -> Json:
+    """A decision."""
+    return {
+        "t": "decided",
+        "id": decided.id,
+        "unit": decided.unit,
+        "claims": [list(key) for key in decided.claims],
+        "nodes": None if decided.nodes is None else list(decided.nodes),
+        "behind": decided.behind,
+        "reason": decided.reason,
+        "node": decided.node,
+        "devices": [list(one) for one in decided.devices],
+    }
+
+
+def read_decided(raw: Mapping[str, Any]) -> Decided:
+    """The decision of an entry."""
+    return Decided(
+        id=raw["id"],
+        unit=raw["unit"],
+        claims=tuple(ObjectKey(*key) for key in raw["claims"]),
+        nodes=None if raw["nodes"] is None else tuple(raw["nodes"]),
+        behind=raw["behind"],
+        reason=raw["reason"],
+        node=raw["node"],
+        devices=tuple(tuple(one) for one in raw["devices"]),
+    )

@@ -1,0 +1,110 @@
+"""Files of a journal: JSON lines, compressed, a new file when one is full, the oldest deleted."""
+
+import gzip
+import json
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from reconciler.errors import Rejected
+
+Json = dict[str, Any]
+
+PATTERN = "journal-*.jsonl.gz"
+FULL_BYTES = 64 * 2**20
+"""Of a file, before compression, which makes a tenth or less of it."""
+FILES = 16
+"""That are kept."""
+LEVEL = 1
+"""Of compression: higher ones take several times as long for some percent."""
+MAX_LINE = 512 * 2**20
+"""Characters of a line that is read: the listing of a million devices."""
+
+
+class Files:
+    """Writes entries. Every file begins with what `beginning` says, so that it can be read without others."""
+
+    def __init__(
+        self,
+        folder: Path,
+        beginning: Callable[[], Iterable[Json]],
+        *,
+        full: int = FULL_BYTES,
+        files: int = FILES,
+    ) -> None:
+        """Raises Rejected when the folder cannot be written to."""
+        self._folder = folder
+        self._beginning = beginning
+        self._full = full
+        self._files = files
+        self._file: gzip.GzipFile | None = None
+        self._size = 0
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._number = max((_number(path) for path in folder.glob(PATTERN)), default=0)
+        except OSError as exc:
+            raise Rejected(f"journal {folder}: {exc.strerror}") from exc
+
+    def write(self, entry: Json, *, told: bool = False) -> None:
+        """Add an entry. `told`: what the file would begin with says so already. Raises OSError."""
+        begins = self._file is None or self._size >= self._full
+        if begins:
+            self._begin()
+        if not (begins and told):
+            self._put(entry)
+
+    def flush(self) -> None:
+        """Let others read what was written so far."""
+        if self._file is not None:
+            self._file.flush()
+
+    def close(self) -> None:
+        """End the present file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _begin(self) -> None:
+        self.close()
+        self._number += 1
+        path = self._folder / f"journal-{self._number:06}.jsonl.gz"
+        self._file = gzip.GzipFile(path, "wb", LEVEL)
+        self._size = 0
+        for entry in self._beginning():
+            self._put(entry)
+        self._size = 0  # what it begins with is not what fills it
+        for path in sorted(self._folder.glob(PATTERN))[: -self._files]:
+            path.unlink(missing_ok=True)
+
+    def _put(self, entry: Json) -> None:
+        assert self._file is not None
+        line = json.dumps(entry, separators=(",", ":")).encode() + b"\n"
+        self._file.write(line)
+        self._size += len(line)
+
+
+def paths(place: Path) -> list[Path]:
+    """The files of a journal in order; a file is one alone. Raises Rejected if there are none."""
+    found = sorted(place.glob(PATTERN)) if place.is_dir() else [place]
+    if not found:
+        raise Rejected(f"{place} has no {PATTERN}")
+    return found
+
+
+def entries(path: Path) -> Iterator[Json]:
+    """The entries of one file. It ends where it was cut off: a process that was killed ends no file."""
+    try:
+        with gzip.open(path, "rt", encoding="utf-8") as file:
+            while line := file.readline(MAX_LINE):
+                if not line.endswith("\n"):
+                    return
+                yield json.loads(line)
+    except EOFError:
+        return
+    except (OSError, ValueError) as exc:
+        raise Rejected(f"journal {path}: {exc}") from exc
+
+
+def _number(path: Path) -> int:
+    digits = path.name.removeprefix("journal-").partition(".")[0]
+    return int(digits) if digits.isdigit() else 0

@@ -1,0 +1,137 @@
+"""Writes down what the picture is made of and what is decided from it, in the order in which it happens."""
+
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import structlog
+
+from reconciler.inventory.reach import NodeInfo
+from reconciler.inventory.snapshot import Snapshot
+from reconciler.inventory.store import NOTHING, Store, Touched
+from reconciler.journal.entries import BEGUN, Header, Json, answered, write_change, write_decided, write_plan
+from reconciler.journal.files import FILES, FULL_BYTES, Files
+from reconciler.objects.changes import Change, Changed, Refused, Replaced
+from reconciler.objects.core import Node
+from reconciler.objects.meta import ApiObject
+from reconciler.objects.plan import Granted, Plan
+from reconciler.objects.semantics import Semantics
+from reconciler.reconcile.deciding import Refusal
+from reconciler.reconcile.steps import Decide
+from reconciler.reconcile.units import Unit
+
+log = structlog.get_logger()
+
+REMEMBERED = 4096
+"""Pictures of which it is known after which input they were taken."""
+
+
+class Recorder:
+    """A journal of one store. A disk that fails ends the journal, never the work."""
+
+    def __init__(self, folder: Path, header: Header, *, full: int = FULL_BYTES, files: int = FILES) -> None:
+        """Keeps so many `files` of about `full` bytes. Raises Rejected if the folder cannot be written to."""
+        self.store = RecordedStore(header.rules, self)
+        self._header = header
+        self._files: Files | None = Files(folder, self._beginning, full=full, files=files)
+        self._folder = folder
+
+    def note(self, entry: Json, *, told: bool = True) -> None:
+        """Write an entry. `told`: the picture has it already."""
+        if self._files is None:
+            return
+        try:
+            self._files.write(entry, told=told)
+        except OSError as exc:
+            self._files = None
+            log.warning("journal ended", file=str(self._folder), error=str(exc))
+
+    def decided(self, name: str, unit: Unit, asked: Decide, answer: Granted | Refusal) -> None:
+        """Write down a decision."""
+        if self._files is None:
+            return
+        behind = self.store.behind(answer.version)
+        claims = [claim.key for claim in asked.claims]
+        decided = answered(name, str(unit), claims, asked.nodes, answer, behind=behind)
+        self.note(write_decided(decided), told=False)
+        if self._files is not None:
+            self._files.flush()
+
+    def close(self) -> None:
+        """Write to the end what there is."""
+        if self._files is not None:
+            try:
+                self._files.close()
+            except OSError as exc:
+                log.warning("journal ended", file=str(self._folder), error=str(exc))
+            self._files = None
+
+    def _beginning(self) -> Iterator[Json]:
+        yield self._header.to_json()
+        yield from self.store.whole()
+        yield {"t": BEGUN}
+
+
+class RecordedStore(Store):
+    """A store that tells a journal of every change, in order."""
+
+    def __init__(self, rules: Semantics, journal: Recorder) -> None:
+        super().__init__(rules)
+        self._journal = journal
+        self._inputs = 0
+        self._taken: OrderedDict[int, int] = OrderedDict()
+
+    def apply(self, change: Change) -> Touched:
+        touched = super().apply(change)
+        heartbeat = isinstance(change, Changed) and change.kind == "Node" and touched == NOTHING
+        if not heartbeat:
+            self._write_down(write_change(change))
+        return touched
+
+    def assume(self, plan: Plan) -> None:
+        super().assume(plan)
+        self._write_down(write_plan("assumed", plan))
+
+    def forget(self, plan: Plan) -> Touched:
+        touched = super().forget(plan)
+        self._write_down(write_plan("forgotten", plan))
+        return touched
+
+    def snapshot(self) -> Snapshot:
+        found = super().snapshot()
+        # Claims come without another picture, so the last time that it was asked for is what counts.
+        self._taken[found.version] = self._inputs
+        if len(self._taken) > REMEMBERED:
+            self._taken.popitem(last=False)
+        return found
+
+    def behind(self, version: int) -> int:
+        """How many inputs came since a picture was taken; -1 if that is not known any more."""
+        taken = self._taken.get(version)
+        return -1 if taken is None else self._inputs - taken
+
+    def whole(self) -> Iterator[Json]:
+        """Entries that make the picture from nothing."""
+        kinds: dict[str, Iterable[ApiObject]] = {
+            "Node": map(_node, self._nodes.values()),
+            "DeviceClass": self._classes.values(),
+            "DeviceTaintRule": self._taint_rules.values(),
+            "ResourceSlice": self.slices,
+            "Pod": self.pods.values(),
+            "ResourceClaim": self.claims.values(),
+        }
+        for kind, objects in kinds.items():
+            refused = tuple(Refused(of, key, why) for (of, key), why in self.refused.items() if of == kind)
+            yield write_change(Replaced(kind, tuple(objects), refused))
+        yield from (write_plan("assumed", plan) for plan in self._assumed.values())
+
+    def _write_down(self, entry: Json) -> None:
+        self._inputs += 1
+        self._journal.note(entry)
+
+
+def _node(info: NodeInfo) -> Node:
+    """What of a node is of any concern to decisions."""
+    status = {"declaredFeatures": sorted(info.features)}
+    metadata = {"name": info.name, "labels": dict(info.labels)}
+    return Node.model_validate({"metadata": metadata, "status": status})

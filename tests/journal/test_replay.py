@@ -1,0 +1,176 @@
+"""A journal of a reconciler at work, replayed: the same decisions, whatever happened in between."""
+
+import gzip
+import json
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.cli import main
+from reconciler.errors import Rejected
+from reconciler.journal.entries import Header, read_change, write_change
+from reconciler.journal.files import entries, paths
+from reconciler.journal.recording import Recorder
+from reconciler.journal.replaying import replay
+from reconciler.objects.changes import Change, Changed, Refused, Removed, Replaced
+from reconciler.objects.claims import ResourceClaim
+from reconciler.objects.meta import ObjectKey
+from reconciler.objects.plan import Granted
+from reconciler.objects.semantics import Semantics
+from reconciler.reconcile.deciding import Decider
+from reconciler.reconcile.decisions import Allocated, Ungated, Waits
+from reconciler.reconcile.ownership import Ownership
+from reconciler.reconcile.steps import Decide
+from reconciler.reconcile.units import Kind, Unit
+from tests.builders import typed
+from tests.end_to_end.objects import claim, device_class, devices, node, pod
+from tests.end_to_end.running import Cluster, reconciling
+
+OURS = Ownership(alone=True)
+HEADER = Header("test", Semantics(), OURS, 1000)
+
+
+@pytest.mark.loopback
+async def test_a_run_is_decided_again_in_the_same_way(tmp_path: Path):
+    cluster = Cluster([device_class(), node("a"), node("b"), devices("a", "d0"), devices("b", "d0", "d1")])
+    cluster.load(claim("one", 1), claim("shared", 1, managed=False), pod("p", "shared"), claim("big", 5))
+    async with reconciling(cluster, journal=str(tmp_path)) as running:
+        await running.heard(Ungated)
+        await running.heard(Waits)
+        await cluster.until(lambda: cluster.devices("one"))
+        cluster.delete("one")
+        cluster.load(claim("two", 1))
+        await cluster.until(lambda: cluster.devices("two"))
+    tally = replay(tmp_path)
+    assert tally.different == []
+    assert tally.unknown == 0
+    told = {one.decision_id for one in (*running.of(Allocated), *running.of(Waits)) if one.decision_id}
+    written = {raw["id"] for path in paths(tmp_path) for raw in entries(path) if raw["t"] == "decided"}
+    assert told <= written
+    result = CliRunner().invoke(main, ["replay", str(tmp_path), "--explain"])
+    assert result.exit_code == 0, result.output
+    assert "default/big" in result.output
+
+
+def world(random: Random) -> list[Any]:
+    """Nodes, a class, and slices of a few devices."""
+    made = [device_class(), *(node(name) for name in "ab")]
+    return [*made, *(devices(name, *(f"d{n}" for n in range(random.randint(1, 3)))) for name in "ab")]
+
+
+def play(folder: Path, seed: int, *, full: int) -> int:
+    """A random history, each claim decided from the present picture or from one of before."""
+    random = Random(seed)
+    recorder = Recorder(folder, HEADER, full=full)
+    store, decider = recorder.store, Decider(OURS, steps=1000)
+    for raw in world(random):
+        store.apply(Changed(raw["kind"], typed(raw)))
+    made = 0
+    for number in range(12):
+        name = f"c{random.randint(0, 6)}"
+        raw = claim(name, random.randint(1, 3))
+        raw["metadata"] |= {"uid": f"{name}-{number}", "resourceVersion": str(number)}
+        asked = typed(raw)
+        assert isinstance(asked, ResourceClaim)
+        before = store.claims.get(asked.key)
+        if before is not None:
+            store.apply(Removed("ResourceClaim", asked.key))
+            continue
+        store.apply(Changed("ResourceClaim", asked))
+        picture = store.snapshot()
+        if random.random() < 0.4:  # something happens while it is being decided
+            store.apply(Changed("DeviceClass", typed(device_class(f"k{number}"))))
+        answer = decider.answer(Decide((asked,), None), picture)
+        recorder.decided(f"id-{number}", Unit(Kind.CLAIM, asked.key), Decide((asked,), None), answer)
+        made += 1
+        if isinstance(answer, Granted):
+            for plan in answer.plans:
+                store.assume(plan)
+                if random.random() < 0.3:
+                    store.forget(plan)
+    recorder.close()
+    return made
+
+
+@given(seed=st.integers(0, 10_000), full=st.sampled_from([1, 400, 2_000, 10_000_000]))
+def test_every_history_is_decided_again_in_the_same_way(
+    tmp_path_factory: pytest.TempPathFactory, seed: int, full: int
+):
+    folder = tmp_path_factory.mktemp("journal")
+    made = play(folder, seed, full=full)
+    tally = replay(folder)
+    assert tally.different == []
+    if full > 100_000:
+        assert (tally.same, tally.unknown) == (made, 0)
+
+
+def test_another_answer_is_seen(tmp_path: Path):
+    play(tmp_path, 1, full=10_000_000)
+    (path,) = paths(tmp_path)
+    changed = [{**raw, "node": "elsewhere"} if raw.get("devices") else raw for raw in entries(path)]
+    with gzip.open(path, "wt") as file:
+        file.writelines(json.dumps(raw) + "\n" for raw in changed)
+    assert replay(tmp_path).different
+    result = CliRunner().invoke(main, ["replay", str(tmp_path)])
+    assert result.exit_code == 1
+    assert "elsewhere" in result.stdout
+
+
+def test_it_stops_after_the_decision_that_is_named(tmp_path: Path):
+    play(tmp_path, 1, full=10_000_000)
+    first = next(raw["id"] for raw in entries(paths(tmp_path)[0]) if raw["t"] == "decided")
+    result = CliRunner().invoke(main, ["replay", str(tmp_path), "--until", first, "-o", "json", "--explain"])
+    found = json.loads(result.stdout)
+    assert (found["same"], len(found["explanations"])) == (1, 1)
+    assert CliRunner().invoke(main, ["replay", str(tmp_path), "--until", "none"]).exit_code == 2
+
+
+def test_a_file_that_was_cut_off_is_read_as_far_as_it_goes(tmp_path: Path):
+    made = play(tmp_path, 3, full=10_000_000)
+    (path,) = paths(tmp_path)
+    raw = path.read_bytes()
+    path.write_bytes(raw[: len(raw) * 2 // 3])
+    tally = replay(tmp_path)
+    assert tally.different == []
+    assert tally.same < made
+
+
+@pytest.mark.parametrize("content", [b"", b"not gzip", gzip.compress(b'{"t": "x"}\n'), gzip.compress(b"[\n")])
+def test_what_is_no_journal_is_refused(tmp_path: Path, content: bytes):
+    (tmp_path / "journal-000001.jsonl.gz").write_bytes(content)
+    with pytest.raises(Rejected):
+        replay(tmp_path)
+
+
+def test_the_oldest_files_go(tmp_path: Path):
+    recorder = Recorder(tmp_path, HEADER, full=1, files=3)
+    for number in range(10):
+        recorder.store.apply(Changed("DeviceClass", typed(device_class(f"k{number}"))))
+    recorder.close()
+    assert len(paths(tmp_path)) == 3
+
+
+def test_a_disk_that_fails_ends_the_journal_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    recorder = Recorder(tmp_path, HEADER)
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("reconciler.journal.files.Files.write", fail)
+    recorder.store.apply(Changed("DeviceClass", typed(device_class())))
+    assert recorder.store.snapshot().classes
+    recorder.close()
+
+
+def test_changes_are_the_same_when_they_are_read_again():
+    key = ObjectKey("", "x")
+    objects = [typed(raw) for raw in (node("a", zone="1"), device_class(), devices("a", "d0"), claim("c"))]
+    changes: list[Change] = [Changed(type(thing).__name__, thing) for thing in objects]
+    changes += [Removed("Node", key), Refused("Node", key, "why")]
+    changes.append(Replaced("Node", (objects[0],), (Refused("Node", key, "why"),), afresh=True))
+    assert [read_change(json.loads(json.dumps(write_change(one)))) for one in changes] == changes
