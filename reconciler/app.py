@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
 from random import random
 
 import structlog
@@ -25,6 +27,8 @@ from reconciler.cluster.watch import Recall, Sink, follow
 from reconciler.cluster.writer import Writer
 from reconciler.errors import Rejected
 from reconciler.inventory.store import Store
+from reconciler.journal.entries import Header
+from reconciler.journal.recording import Recorder
 from reconciler.koordinator.fleet import Fleet
 from reconciler.koordinator.reading import read_device
 from reconciler.koordinator.rules import Rules
@@ -87,7 +91,10 @@ async def run(
     hearing = [seen.tell, *([tell] if tell is not None else [])]
     announce = _announcing(names, hearing)
     kinds = (resource.kind for resource in served)
-    intake = Intake(Store(rules(settings, lacking=off)), queue, kinds, announce)
+    semantics = rules(settings, lacking=off)
+    recorder = recording(settings, semantics, ours)
+    store = Store(semantics) if recorder is None else recorder.store
+    intake = Intake(store, queue, kinds, announce)
     writer = Writer(client, served, now=lambda: datetime.now(UTC))
     fence = Fence(intake, writer, clock=loop.time, patience=settings.write_seconds)
     reconciler = Reconciler(
@@ -100,6 +107,7 @@ async def run(
         names=names,
         answered=seen.answered,
         fence=fence,
+        journal=recorder and recorder.decided,
     )
     sink, decoders = intake.take, dict[str, Decode]()
     if settings.koordinator:
@@ -121,6 +129,7 @@ async def run(
         sink = shadow.take
     seen.running(intake, reconciler, writer.dropped)
     async with AsyncExitStack() as around:
+        around.callback(recorder.close if recorder else _nothing)
         if office is not None:  # it stays until the last write is over
             campaign = office.campaign(intake, fence)
             seen.elected(office.elector, campaign, fence)
@@ -223,6 +232,18 @@ def rules(settings: Settings, *, lacking: frozenset[str] = frozenset()) -> Seman
     """The rules to follow. Raises Rejected for a feature gate that is not known."""
     gates = with_gates(settings.feature_gates, lacking=lacking)
     return Semantics(settings.semantics, gates, frozenset(settings.group_modes.items()))
+
+
+def _nothing() -> None:
+    """There is nothing to be closed."""
+
+
+def recording(settings: Settings, rules: Semantics, ours: Ownership) -> Recorder | None:
+    """The journal that the settings want. Raises Rejected when it cannot be written."""
+    if settings.journal is None:
+        return None
+    header = Header(version("dra-reconciler"), rules, ours, settings.search_steps)
+    return Recorder(Path(settings.journal), header)
 
 
 def _announcing(names: Numbering, tells: Sequence[Tell]) -> Tell:

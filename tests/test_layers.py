@@ -23,6 +23,10 @@ MAY_IMPORT = {
         "numpy", "kernels", "reconciler.allocator", "reconciler.cel", "reconciler.inventory",
         "reconciler.joint", *OBJECTS,
     },
+    "reconciler.journal": {
+        "numpy", "structlog", "reconciler.inventory", "reconciler.legacy", "reconciler.reconcile", *OBJECTS,
+    },
+    "reconciler.logbook": {"datetime"},
     "reconciler.joint": {
         "numpy", "pydantic", "kernels", "reconciler.allocator", "reconciler.inventory",
         "reconciler.koordinator.jsontext", *OBJECTS,

@@ -15,6 +15,7 @@ COMMANDS = {
     "logs": ("reconciler.cli.logs:logs", "Say what happened, from the lines that `run` wrote."),
     "modes": ("reconciler.cli.modes:modes", "Show what is held on each device, and what it locks out."),
     "top": ("reconciler.cli.top:top", "Show how full the devices are, and what still fits."),
+    "replay": ("reconciler.cli.replay:replay_command", "Make the decisions of a journal again."),
     "run": ("reconciler.cli.run:run", "Allocate the claims of a cluster, until told to end."),
 }
 """Name -> where the command is, and its line in the help, so that help does not import any"""

@@ -47,9 +47,10 @@ class Reconciler:
         names: Callable[[], str],
         answered: Answered,
         fence: Fence,
+        journal: Callable[[str, Unit, Decide, Granted | Refusal], None] | None = None,
     ) -> None:
         """`steps` bounds one search; `clock` counts seconds; `tell` hears every decision, for which
-        `names` gives names; `answered` hears every answer of a search.
+        `names` gives names; `answered` hears every answer of a search, `journal` the question as well.
         """
         self._intake = intake
         self._store = intake.store
@@ -67,6 +68,7 @@ class Reconciler:
         self._tell = tell
         self._names = names
         self._answered = answered
+        self._journal = journal
         self.pending = Pending()
         self.devices: Turns | None = None
         """Serves pods with devices that are not claimed, where there are such"""
@@ -183,6 +185,8 @@ class Reconciler:
             return
         name = self._names()
         self._answered(answer.reason if isinstance(answer, Refusal) else "", self._clock() - began, name)
+        if self._journal is not None:
+            self._journal(name, unit, asked, answer)
         if isinstance(answer, Refusal):
             await self._refuse(unit, asked, answer, name)
             return
