@@ -24,6 +24,8 @@ from reconciler.observe.port import StatusPort
 from reconciler.observe.requests import Metered
 from reconciler.observe.scraping import Readings, metrics_routes
 from reconciler.observe.statusz import Row, Statusz
+from reconciler.page.routes import page_routes
+from reconciler.page.sources import Fact
 from reconciler.reconcile.decisions import Decision
 from reconciler.reconcile.fencing import Fence
 from reconciler.reconcile.intake import Intake
@@ -31,6 +33,7 @@ from reconciler.reconcile.loop import Reconciler
 from reconciler.rounds import Rounds
 from reconciler.settings import Settings
 from reconciler.shards.shard import Shard
+from reconciler.showing import Showing
 
 log = structlog.get_logger()
 
@@ -55,6 +58,7 @@ class Observation:
         self._settings = settings
         self._stop = stop
         self._clock = clock
+        self._now = now
         self._served: Served | None = None
         self.meters = Meters()
         self.readings = Readings()
@@ -64,10 +68,14 @@ class Observation:
         """Whether this process decides"""
         self.heart = Heartbeat(self.meters.loop_lag.observe)
         self._metered: Metered | None = None
+        self._port: StatusPort | None = None
+        self._showing: Showing | None = None
+        self._facts: list[Callable[[], Fact]] = []
         self._begin()
 
     def serve_on(self, port: StatusPort) -> None:
         """Serve everything on a port."""
+        self._port = port
         port.add(*self.live.routes(), *self.ready.routes(), *metrics_routes(self.meters, self.readings))
         port.add(*self.statusz.routes(port))
 
@@ -80,6 +88,8 @@ class Observation:
     def tell(self, decision: Decision) -> None:
         """Count a decision."""
         self.meters.tell(decision)
+        if self._showing is not None:
+            self._showing.hear(decision)
 
     def answered(self, reason: str, seconds: float, decision_id: str) -> None:
         """Count the answer of a search."""
@@ -113,12 +123,18 @@ class Observation:
         self.statusz.add(
             "Watches, last heard of", lambda: [(k, f"{a:.0f} s ago") for k, a in self._ages(metered)]
         )
-        self._read(intake, reconciler, dropped)
+        capacity = Capacity(intake.store.snapshot, ready=intake.listed.is_set)
+        self._read(intake, reconciler, dropped, capacity)
+        if self._port is not None:
+            self._showing = Showing(intake, reconciler)
+            sources = self._showing.sources(capacity, self._process, clock=self._clock, now=self._now)
+            self._port.add(*page_routes(sources, self._stop))
 
     def examined_by(self, rounds: Rounds) -> None:
         """The doctor makes rounds."""
         self.readings.read(of.DOCTOR, rounds.counts)
         self.readings.single(of.DOCTOR_ROUNDS, lambda: rounds.rounds)
+        self._facts.append(lambda: _findings(rounds))
 
     def elected(self, elector: Elector, campaign: Campaign, fence: Fence) -> None:
         """A Lease decides who writes. Who waits for it is as ready as who holds it."""
@@ -131,6 +147,8 @@ class Observation:
             return [("name", elector.shard.lease), ("holder", elector.holder), ("shard", shard)]
 
         self.statusz.add("Lease", rows)
+        lease = elector.shard.lease
+        self._facts.append(lambda: Fact("Lease", f"{lease}, held by {elector.holder or 'nobody'}"))
 
     def watching(self, tasks: Sequence[asyncio.Task[object]]) -> None:
         """The tasks that must not end before the run does."""
@@ -151,7 +169,7 @@ class Observation:
         self.statusz.add("Leader", lambda: [("leading", "yes" if self.leading() else "no")])
         self.statusz.add("Settings", lambda: settings_shown(settings))
 
-    def _read(self, intake: Intake, reconciler: Reconciler, dropped: Dropped) -> None:
+    def _read(self, intake: Intake, reconciler: Reconciler, dropped: Dropped, capacity: Capacity) -> None:
         queue, readings = intake.queue, self.readings
         readings.by(of.PENDING, reconciler.pending.by_reason)
         readings.single(of.TURNS, lambda: reconciler.turns)
@@ -161,7 +179,19 @@ class Observation:
         readings.single(of.RETRIES, lambda: queue.retries)
         readings.by(of.REFUSED_OBJECTS, lambda: _by_kind(intake))
         readings.single(of.DROPPED_FIELDS, lambda: len(dropped.fields))
-        readings.holdings(Capacity(intake.store.snapshot, ready=intake.listed.is_set))
+        readings.holdings(capacity)
+
+    def _process(self) -> list[Fact]:
+        """The process, for the top of the page."""
+        if self._settings.mode == "shadow":
+            state = "shadow: compares, writes nothing"
+        else:
+            state = "decides" if self.leading() else "standby: another replica decides"
+        return [
+            Fact("State", state),
+            Fact("Version", f"{version('dra-reconciler')}, rules of Kubernetes {self._settings.semantics}"),
+            *(fact() for fact in self._facts),
+        ]
 
     def _waiting(self, intake: Intake) -> float:
         """For how long we could have done something, in seconds."""
@@ -213,6 +243,13 @@ def _listed(intake: Intake, kind: str) -> Callable[[], str]:
 def _overlap(shard: Shard, campaign: Campaign) -> str:
     others = ", ".join(f"{rival.name} of {rival.holder or 'nobody any more'}" for rival in campaign.rivals)
     return f"shard {str(shard) or 'of the whole fleet'} overlaps with Lease {others}" if others else ""
+
+
+def _findings(rounds: Rounds) -> Fact:
+    if not rounds.rounds:
+        return Fact("Doctor", "no round yet")
+    serious = sum(count for (_, severity), count in rounds.found.items() if severity == "error")
+    return Fact("Doctor", f"{sum(rounds.found.values())} findings, {serious} errors", grave=serious > 0)
 
 
 def _rows(fields: dict[str, str]) -> list[Row]:

@@ -23,6 +23,11 @@ class Audit:
         self._tell = tell
         self._told: dict[DeviceID, frozenset[ObjectKey]] = {}
 
+    @property
+    def doubles(self) -> int:
+        """Devices that are held twice, as far as they were looked at."""
+        return len(self._told)
+
     def beside(self, claims: Iterable[ObjectKey]) -> set[ObjectKey]:
         """The claims that hold a device together with one of these, these included."""
         if not self._told:

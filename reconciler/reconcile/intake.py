@@ -50,6 +50,11 @@ class Intake:
         self._audit = Audit(store, tell)
         self._refused: dict[tuple[str, ObjectKey], str] = {}
 
+    @property
+    def held_twice(self) -> int:
+        """Devices that are held by several claims, one of them alone."""
+        return self._audit.doubles
+
     def take(self, change: Change) -> None:
         """Make a change part of the picture. The sink of every watch."""
         self._report(change)

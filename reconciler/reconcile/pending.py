@@ -1,7 +1,7 @@
 """Which claims were told no, and why: the present state, counted as it changes."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from reconciler.objects.meta import ObjectKey
 from reconciler.reconcile.units import Unit
@@ -17,6 +17,15 @@ class Pending:
         self._told: dict[Unit, tuple[str, tuple[ObjectKey, ...]]] = {}
         self._reasons: dict[ObjectKey, dict[Unit, str]] = {}
         self._counts: Counter[str] = Counter()
+        self.changes = 0
+        """How often anything of this changed"""
+
+    def __len__(self) -> int:
+        return len(self._told)
+
+    def __iter__(self) -> Iterator[tuple[Unit, str, tuple[ObjectKey, ...]]]:
+        """Unit, reason and claims of all that wait; whose reason has stood longest comes first."""
+        return ((unit, reason, claims) for unit, (reason, claims) in self._told.items())
 
     def reason(self, unit: Unit) -> str:
         """Why a unit waits; empty if it does not."""
@@ -29,6 +38,7 @@ class Pending:
             return False
         other = self.reason(unit) != reason
         self.drop(unit)
+        self.changes += 1
         self._told[unit] = (reason, claims)
         for claim in claims:
             reasons = self._reasons.setdefault(claim, {})
@@ -39,6 +49,7 @@ class Pending:
 
     def drop(self, unit: Unit) -> None:
         """The unit does not wait any more."""
+        self.changes += unit in self._told
         _, claims = self._told.pop(unit, ("", ()))
         for claim in set(claims):
             reasons = self._reasons[claim]

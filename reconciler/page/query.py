@@ -1,0 +1,45 @@
+"""What somebody wants to see: filters and the number of a page, as they stand in an address."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from urllib.parse import urlencode
+
+LONGEST = 512
+"""Characters of a filter: more than the longest claim, with its namespace, has"""
+MOST_PAGES = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Filters match parts of names, whatever their case; a whole name matches only itself. Empty: all."""
+
+    node: str = ""
+    driver: str = ""
+    claim: str = ""
+    page: int = 1
+
+    @classmethod
+    def read(cls, given: Mapping[str, str]) -> "Query":
+        """The parameters of an address. What makes no sense is taken for nothing."""
+        node, driver, claim = (given.get(name, "").strip()[:LONGEST] for name in ("node", "driver", "claim"))
+        number = given.get("page", "")
+        page = int(number) if number.isascii() and number.isdigit() and len(number) <= 7 else 1
+        return cls(node, driver, claim, min(max(page, 1), MOST_PAGES))
+
+    @property
+    def filtered(self) -> bool:
+        return bool(self.node or self.driver or self.claim)
+
+    def url(self, path: str = "", **others: str | int) -> str:
+        """The address of this, or of the same with other values."""
+        other = replace(self, **others)  # type: ignore[arg-type]
+        pairs = [("node", other.node), ("driver", other.driver), ("claim", other.claim)]
+        pairs.append(("page", str(other.page) if other.page > 1 else ""))
+        # Lone surrogates come in where an address is not UTF-8; they would not go out again.
+        kept = [(name, value.encode(errors="replace")) for name, value in pairs if value]
+        return f"{path}?{urlencode(kept)}"
+
+
+def matches(wanted: str, name: str) -> bool:
+    """Whether a filter matches a name."""
+    return wanted.casefold() in name.casefold()

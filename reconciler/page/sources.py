@@ -1,0 +1,67 @@
+"""What the page is told by the rest of the process, as functions: none of them waits."""
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple
+
+from reconciler.explain import Explanation
+from reconciler.inventory.snapshot import Snapshot
+from reconciler.objects.meta import DeviceID, ObjectKey
+from reconciler.observe.capacity import Capacity
+
+
+class Fact(NamedTuple):
+    """One line about the process, for the top of the page."""
+
+    name: str
+    value: str
+    grave: bool = False
+    """Whether somebody should look at it"""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A claim, or the claims of a pod, that were told no."""
+
+    kind: str
+    """claim or pod: after which of them the question is named"""
+    key: ObjectKey
+    claims: tuple[ObjectKey, ...]
+    reason: str
+    message: str
+    """As it was told when this became the reason"""
+    remedy: str
+
+
+class Question(NamedTuple):
+    """Why a claim, or a pod with its claims, waits."""
+
+    kind: str
+    key: ObjectKey
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Where everything on the page comes from."""
+
+    ready: Callable[[], bool]
+    """Whether all objects were listed once; before that nothing below is asked"""
+    now: Callable[[], datetime]
+    clock: Callable[[], float]
+    """Seconds"""
+    facts: Callable[[], Sequence[Fact]]
+    picture: Callable[[], Snapshot]
+    capacity: Capacity
+    claims: Callable[[], Iterable[ObjectKey]]
+    """All there are"""
+    devices_of: Callable[[ObjectKey], Sequence[DeviceID]]
+    """What a claim holds, decided but unwritten plans included; nothing for claims that are not there"""
+    waiting: Callable[[], Iterable[Waiting]]
+    """Who waits longest comes first"""
+    by_reason: Callable[[], Mapping[str, int]]
+    """How many claims wait, by reason"""
+    news: Callable[[], Hashable]
+    """Another value whenever who waits, or for what, may have changed"""
+    explain: Callable[[Question], Explanation | None]
+    """None where no device is in question. Costs some milliseconds"""
