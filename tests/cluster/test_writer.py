@@ -75,7 +75,8 @@ def sent(transport: Scripted) -> list[tuple[str, str, Any]]:
 
 def marking(version: str, finalizers: list[str] | None, stamp: str | None) -> dict[str, Any]:
     """The patch that sets finalizers, and the mark by which we know our allocation."""
-    annotations = {ALLOCATED_AT: f"{stamp} {DEVICES}"} if stamp is not None else {ALLOCATED_AT: None, TIERS: None}
+    ours = {ALLOCATED_AT: f"{stamp} {DEVICES}"}
+    annotations = ours if stamp is not None else {ALLOCATED_AT: None, TIERS: None}
     return {"metadata": {"resourceVersion": version, "finalizers": finalizers, "annotations": annotations}}
 
 
