@@ -1,9 +1,11 @@
 """Decides claims that have wishes, by asking the allocator one plain question after another."""
 
+import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import product
 
 from reconciler.allocator import allocate
 from reconciler.allocator.constraints import ANY_DOMAIN
@@ -18,6 +20,9 @@ from reconciler.joint.wishes import NODE, Alignment, alignments, has_wishes
 from reconciler.objects.claims import TIERS, ResourceClaim
 from reconciler.objects.plan import Granted, Plan, Reason, Unsatisfied
 from reconciler.objects.requests import DeviceConstraint
+
+MAX_COMBINATIONS = 27
+"""Of tiers that are tried where the loosest cannot be had, each with a search: three alignments of three."""
 
 _PART = re.compile(re.escape(MARK) + r"[0-9]+")
 _REPEATED = re.compile(r"\b(\S+ \S+?)(?:, \1)+\b")
@@ -85,16 +90,34 @@ class _Wishes:
         if isinstance(outcome, Granted) or best == loosest:
             return self._told(outcome, best)
         outcome, levels = self._at(loosest), loosest
+        if isinstance(outcome, Granted):
+            return self._told(*self._nearer(outcome, levels))
+        return self._told(*self._any(outcome, loosest))
+
+    def _nearer(self, outcome: Granted, levels: Levels) -> tuple[Granted, Levels]:
+        """One alignment after the other, in order, at the nearest tier that the others still allow."""
         for number in range(len(levels)):
-            if not isinstance(outcome, Granted):
-                break
             for level in range(levels[number]):
                 nearer = (*levels[:number], level, *levels[number + 1 :])
                 found = self._at(nearer)
                 if isinstance(found, Granted):
                     outcome, levels = found, nearer
                     break
-        return self._told(outcome, levels)
+        return outcome, levels
+
+    def _any(self, outcome: Unsatisfied, loosest: Levels) -> tuple[Granted | Unsatisfied, Levels]:
+        """The first that can be had of all combinations of tiers, if they are few.
+
+        What shares a nearer tier shares the farther ones, one would think: a PCIe root is on one NUMA node.
+        Where the devices say otherwise, a near tier may be had although the loosest cannot.
+        """
+        combinations = math.prod(level + 1 for level in loosest)
+        if combinations <= MAX_COMBINATIONS and outcome.reason is not Reason.GAVE_UP:
+            for levels in product(*(range(level + 1) for level in loosest)):
+                found = self._at(levels) if any(levels) and levels != loosest else outcome
+                if isinstance(found, Granted):
+                    return found, levels
+        return outcome, loosest
 
     def _at(self, levels: Levels) -> Granted | Unsatisfied:
         """The claims, each alignment at the given tier, and partitions as they come."""
