@@ -40,7 +40,7 @@ MAY_IMPORT = {
     "reconciler.koordinator": {"numpy", "pydantic", "kernels", *OBJECTS},
     "reconciler.aio": {"asyncio", "threading"},
     "reconciler.settings": {"pydantic", "pydantic_settings", "yaml", "reconciler.errors"},
-    "reconciler.logs": {"structlog", "logging", "os"},
+    "reconciler.logs": {"asyncio", "logging", "msgspec", "os", "structlog", "threading"},
     "reconciler.cluster": {
         "asyncio", "datetime", "aiohttp", "kubernetes_asyncio", "msgspec", "pydantic_core", "structlog",
         "yaml", "reconciler.aio", "reconciler.legacy", "reconciler.settings", *OBJECTS,

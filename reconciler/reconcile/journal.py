@@ -24,7 +24,7 @@ from reconciler.reconcile.decisions import (
     WritesResumed,
 )
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 
 def write_down(decision: Decision) -> None:

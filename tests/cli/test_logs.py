@@ -1,9 +1,12 @@
 """Log lines: JSON unless a person watches, and never a secret."""
 
+import asyncio
 import io
 import json
 import logging
+import subprocess
 import sys
+import textwrap
 from collections.abc import Iterator
 
 import pytest
@@ -114,3 +117,84 @@ def test_a_traceback_does_not_show_local_variables(monkeypatch: pytest.MonkeyPat
 def test_configuring_again_does_not_double_the_lines(monkeypatch: pytest.MonkeyPatch):
     logged(monkeypatch, io.StringIO())
     assert len(logged(monkeypatch, io.StringIO())) == 1
+
+
+def events(stream: io.StringIO) -> list[str]:
+    return [json.loads(line)["event"] for line in stream.getvalue().splitlines()]
+
+
+async def test_lines_of_one_turn_are_written_at_its_end(monkeypatch: pytest.MonkeyPatch):
+    stream = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stream)
+    configure("info", "json")
+    log = structlog.get_logger("reconciler.test")
+    log.info("one")
+    log.info("two")
+    assert events(stream) == []
+    await asyncio.sleep(0)
+    assert events(stream) == ["one", "two"]
+
+
+async def test_a_warning_is_written_at_once_and_whatever_came_before_it(monkeypatch: pytest.MonkeyPatch):
+    stream = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stream)
+    configure("info", "json")
+    log = structlog.get_logger("reconciler.test")
+    log.info("one")
+    log.warning("two")
+    assert events(stream) == ["one", "two"]
+
+
+async def test_a_thread_loses_no_line(monkeypatch: pytest.MonkeyPatch):
+    stream = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stream)
+    configure("info", "json")
+    log = structlog.get_logger("reconciler.test")
+
+    def chatter() -> None:
+        for number in range(300):
+            log.info("thread %d", number)
+
+    talking = asyncio.create_task(asyncio.to_thread(chatter))
+    for number in range(300):
+        log.info("loop %d", number)
+        await asyncio.sleep(0)
+    await talking
+    await asyncio.sleep(0)
+    found = events(stream)
+    assert [event for event in found if "thread" in event] == [f"thread {n}" for n in range(300)]
+    assert [event for event in found if "loop" in event] == [f"loop {n}" for n in range(300)]
+
+
+@pytest.mark.parametrize(
+    "end", ["", "raise SystemExit(3)", "raise RuntimeError", "asyncio.get_running_loop().stop()"]
+)
+def test_lines_of_the_last_turn_are_written_however_the_process_ends(end: str):
+    program = f"""
+    import asyncio, structlog
+    from reconciler.logs import configure
+
+    configure("info", "json")
+
+    async def main():
+        structlog.get_logger("reconciler.test").info("last words")
+        {end}
+
+    asyncio.run(main())
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, check=False
+    )
+    assert '"last words"' in done.stderr
+
+
+@pytest.mark.parametrize(
+    "value", ["\ud800", "line\u2028end", object(), {1: "x"}, {(1, 2): "x"}, 1 << 70, float("nan")]
+)
+def test_any_value_makes_one_line(monkeypatch: pytest.MonkeyPatch, value: object):
+    stream = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stream)
+    configure("info", "json")
+    structlog.get_logger("reconciler.test").info("odd", value=value)
+    assert len(stream.getvalue().splitlines()) == 1
+    assert '"odd"' in stream.getvalue()
