@@ -9,6 +9,7 @@ from pydantic_core import to_json
 
 from reconciler.cluster.answers import READS, refusal
 from reconciler.cluster.decoding import Listing, cut_listing, decode
+from reconciler.cluster.echoes import Echoes
 from reconciler.cluster.kinds import Resource
 from reconciler.cluster.transport import Query, Transport
 from reconciler.errors import Retry, Undecided
@@ -34,6 +35,7 @@ class Client:
         self._transport = transport
         self._read_seconds = read_seconds
         self.write_seconds = write_seconds
+        self.echoes = Echoes()
 
     async def fetch(self, path: str, query: Query = ()) -> Raw:
         """The JSON object at a path."""
@@ -88,6 +90,19 @@ class Client:
         A patch that sets `metadata.resourceVersion` is refused with Conflict unless that is the server's.
         """
         return await self._write("PATCH", resource.path(key, subresource), patch, content_type)
+
+    async def patch_text(
+        self,
+        resource: Resource,
+        key: ObjectKey,
+        patch: Raw | list[Raw],
+        *,
+        content_type: PatchType = MERGE,
+        subresource: str = "",
+    ) -> bytes:
+        """As `patch`; the answer is not looked at."""
+        path = resource.path(key, subresource)
+        return await self._answer("PATCH", path, body=_encoded(patch), content_type=content_type)
 
     async def delete(self, resource: Resource, key: ObjectKey) -> Raw:
         """Delete an object. With finalizers it stays, and is returned with a deletionTimestamp."""

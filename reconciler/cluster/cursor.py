@@ -5,15 +5,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from reconciler.cluster.decoding import DEEPEST, cut_event, decode, holds
+from reconciler.cluster.echoes import Echoes
 from reconciler.cluster.kinds import Resource
 from reconciler.errors import Malformed, Relist, Retry
+from reconciler.legacy.claimtext import read_claim
 from reconciler.legacy.slicetext import read_slice
 from reconciler.objects.changes import Changed, Refused, Removed
 from reconciler.objects.meta import ApiObject, ObjectKey
-from reconciler.objects.slices import ResourceSlice
 
 Decode = Callable[[Mapping[str, Any]], ApiObject]
-"""Raises Malformed for what cannot be read. Slices of the current version are read without it."""
+"""Raises Malformed for what cannot be read. Slices and claims of the current version are read without it."""
+
+_FROM_TEXT: Mapping[str, Callable[[bytes, str], ApiObject | None]] = {
+    "ResourceSlice": read_slice,
+    "ResourceClaim": read_claim,
+}
 
 
 @dataclass(slots=True)
@@ -23,6 +29,8 @@ class Cursor:
     resource: Resource
     read: Decode
     version: str
+    echoes: Echoes | None = None
+    """Knows which news of claims need not be read"""
 
     def feed(self, line: bytes) -> Changed | Removed | Refused | None:
         """What one line of a watch tells; None for a line that only moves the cursor.
@@ -31,8 +39,11 @@ class Cursor:
         before it, and Retry for any other error of the server and for a line that is no event. The
         cursor then stays where it is.
         """
-        if self.resource.kind == "ResourceSlice":
-            found = self._slice(line)
+        if self.resource.kind in _FROM_TEXT:
+            if self.echoes is not None and (version := self.echoes.version(line)):
+                self._move(version)
+                return None
+            found = self._from_text(line)
             if found is not None:
                 self._move(found.metadata.resource_version)
                 return Changed(self.resource.kind, found)
@@ -49,12 +60,12 @@ class Cursor:
                 return Removed(self.resource.kind, key_of(raw))
         return None
 
-    def _slice(self, line: bytes) -> ResourceSlice | None:
-        """The slice that a line tells of, if it can be read without decoding the line."""
+    def _from_text(self, line: bytes) -> ApiObject | None:
+        """The object that a line tells of, if it can be read without decoding the line."""
         event = cut_event(line)
         if event is None or event[0] not in ("ADDED", "MODIFIED"):
             return None
-        return read_slice(event[1], self.resource.api_version)
+        return _FROM_TEXT[self.resource.kind](event[1], self.resource.api_version)
 
     def _move(self, version: str) -> None:
         """Go to a version. One before ours is of a server restored from a backup, or started afresh."""
@@ -79,8 +90,8 @@ def precedes(version: str, other: str) -> bool:
 
 def listed(text: bytes, mark: str | None, resource: Resource, read: Decode) -> ApiObject | Refused:
     """An item of a listing, typed, or why it cannot be read. Raises Retry for what is not JSON."""
-    if resource.kind == "ResourceSlice" and mark is None:
-        found = read_slice(text, resource.api_version)
+    if resource.kind in _FROM_TEXT and mark is None:
+        found = _FROM_TEXT[resource.kind](text, resource.api_version)
         if found is not None:
             return found
     try:

@@ -173,7 +173,8 @@ class _Follower:
         self._tell(Replaced(self.resource.kind, tuple(objects), tuple(refused), afresh))
         self.recall.told()
         log.debug("listed", kind=self.resource.kind, objects=len(objects), refused=len(refused))
-        return Cursor(self.resource, self.decode, version)
+        echoes = self.client.echoes if self.resource.kind == "ResourceClaim" else None
+        return Cursor(self.resource, self.decode, version, echoes)
 
     async def _watch(self, cursor: Cursor) -> None:
         """One watch, to its end. Raises Retry when it ended at once without telling anything."""

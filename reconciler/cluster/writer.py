@@ -5,13 +5,17 @@ all. Nothing is tried twice here: who gets a Conflict reads again and decides af
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
 from reconciler.cluster.client import JSON, Client, Raw
+from reconciler.cluster.decoding import decode
 from reconciler.cluster.dropped import Dropped
+from reconciler.cluster.echoes import version_of
 from reconciler.cluster.kinds import Served
 from reconciler.errors import Conflict, Gone, Inconsistent, Malformed, Undecided
+from reconciler.legacy.claimtext import read_claim
 from reconciler.legacy.reading import read
 from reconciler.objects.claims import ALLOCATED_AT, FINALIZER, TIERS, ResourceClaim
 from reconciler.objects.core import GATE, Pod
@@ -35,6 +39,7 @@ class Writer:
         self._claims = served["ResourceClaim"]
         self._pods = served["Pod"]
         self._now = now
+        self.echoes = client.echoes
         self.dropped = Dropped()
         self.withdrawing: set[str] = set()
         """Uids of claims whose allocation is being taken back"""
@@ -61,14 +66,10 @@ class Writer:
         # Without the timestamp kube-scheduler can never reserve the claim (SCHED-10).
         stamp = self._now().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         finalizers = dict.fromkeys((*claim.metadata.finalizers, FINALIZER))
-        version = (
-            await self._mark(
-                claim.key,
-                plan.resource_version,
-                finalizers,
-                {ALLOCATED_AT: mark(stamp, plan.allocation), **dict(plan.annotations)},
-            )
-        ).metadata.resource_version
+        annotations = {ALLOCATED_AT: mark(stamp, plan.allocation), **dict(plan.annotations)}
+        marking = self._marking(claim.key, plan.resource_version, finalizers, annotations)
+        marked = await self._client.patch_text(self._claims, claim.key, marking)
+        version = _version(marked)
         # No merge patch: it would drop every null inside the opaque parameters.
         patch: list[Raw] = [
             {"op": "replace", "path": "/metadata/resourceVersion", "value": _known(claim.key, version)},
@@ -78,9 +79,18 @@ class Writer:
                 "value": {**plan.allocation.to_json(), "allocationTimestamp": stamp},
             },
         ]
-        written = _answer(
-            await self._client.patch(self._claims, claim.key, patch, content_type=JSON, subresource="status")
-        )
+        self.echoes.begun(plan.uid, version)
+        try:
+            answer = await self._client.patch_text(
+                self._claims, claim.key, patch, content_type=JSON, subresource="status"
+            )
+            written = self._read(answer)
+        except BaseException:
+            with suppress(Undecided, Inconsistent):  # then the next news of it will tell
+                self.echoes.tell(self._read(marked))
+            raise
+        finally:
+            self.echoes.over(plan.uid)
         self.dropped.compare(plan, written)
         return written
 
@@ -137,10 +147,24 @@ class Writer:
         finalizers: Iterable[str],
         annotations: Mapping[str, str | None],
     ) -> ResourceClaim:
+        patch = self._marking(key, version, finalizers, annotations)
+        return _answer(await self._client.patch(self._claims, key, patch))
+
+    def _marking(
+        self,
+        key: ObjectKey,
+        version: str,
+        finalizers: Iterable[str],
+        annotations: Mapping[str, str | None],
+    ) -> Raw:
         # The patch replaces the whole list; the version guards that it is the list we read.
         patch = _from(key, version)
         patch["metadata"] |= {"finalizers": list(finalizers) or None, "annotations": dict(annotations)}
-        return _answer(await self._client.patch(self._claims, key, patch))
+        return patch
+
+    def _read(self, text: bytes) -> ResourceClaim:
+        """The claim in the text of an answer. Raises as `_answer`."""
+        return read_claim(text, self._claims.api_version) or _answer(_decoded(text))
 
 
 def _from(key: ObjectKey, version: str, **parts: Any) -> Raw:
@@ -153,6 +177,22 @@ def _known(key: ObjectKey, version: str) -> str:
     if not version:
         raise Inconsistent(f"{key} has no resourceVersion to write from")
     return version
+
+
+def _version(text: bytes) -> str:
+    """The version in the answer to a write, which was applied whether we can read the answer or not."""
+    try:
+        return version_of(text)
+    except ValueError:
+        return _answer(_decoded(text)).metadata.resource_version
+
+
+def _decoded(text: bytes) -> Raw:
+    try:
+        value, _ = decode(text)
+    except ValueError as exc:
+        raise Undecided(f"the answer to a write is not JSON: {exc}") from exc
+    return value if isinstance(value, dict) else {}
 
 
 def _answer(raw: Raw) -> ResourceClaim:

@@ -76,6 +76,19 @@ class Intake:
         if known is not None and known.metadata.uid == claim.metadata.uid:
             self.dispatch(self.store.apply(Changed("ResourceClaim", claim)))
 
+    def holds(self, key: ObjectKey, uid: str, version: str) -> bool:
+        """Whether a claim is part of the picture, as it was in some version or later."""
+        known = self.store.claims.get(key)
+        if known is None or known.metadata.uid != uid:
+            return False
+        ours = known.metadata.resource_version
+        return version == ours or (ours.isdecimal() and version.isdecimal() and int(version) <= int(ours))
+
+    def catch_up(self, claim: ResourceClaim) -> None:
+        """Take in a version of a claim of which its watch may have kept quiet; see `cluster.echoes`."""
+        if self.holds(claim.key, claim.metadata.uid, "0"):
+            self.take(Changed("ResourceClaim", claim))
+
     def assume(self, plan: Plan) -> None:
         """Count a decided plan as held, and its pods as tied to its node, before it is written."""
         self.store.assume(plan)

@@ -185,6 +185,27 @@ async def test_a_failure_is_told_and_nothing_more_is_sent(step, failure, error):
     assert len(transport.requests) == step + 1
 
 
+@pytest.mark.parametrize(("failure", "error"), FAILURES)
+async def test_of_a_write_that_failed_half_way_the_first_half_is_told(failure, error):
+    """Its watch may have kept quiet about it."""
+    before = as_claim(claim())
+    told: list[ResourceClaim] = []
+    writer, _ = make_writer(ok(before_status()), failure)
+    writer.echoes.tell = told.append
+    with pytest.raises(error):
+        await writer.write(plan_for(before), before)
+    assert told == [as_claim(before_status())]
+
+
+async def test_of_a_write_that_succeeded_nothing_is_told_but_the_answer():
+    before = as_claim(claim())
+    told: list[ResourceClaim] = []
+    writer, _ = make_writer(ok(before_status()), ok(claim(status={"allocation": ALLOCATED})))
+    writer.echoes.tell = told.append
+    await writer.write(plan_for(before), before)
+    assert told == []
+
+
 @pytest.mark.parametrize("step", [0, 1], ids=["finalizer", "allocation"])
 async def test_cancelling_at_either_request_sends_nothing_after_it(step):
     before = as_claim(claim())
