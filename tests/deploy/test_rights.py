@@ -1,35 +1,39 @@
-"""The role grants the requests that the reconciler makes, both ways."""
+"""The process under the rights that `deploy` gives it, by a real token: they are enough, and no more."""
 
-import re
+import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 
-from reconciler.cluster.transport import Query, Response, Transport
-from reconciler.embedded.builtin import DEVICE_CLASS
+from reconciler import app
+from reconciler.cluster.client import Client
+from reconciler.cluster.http import connect
+from reconciler.cluster.transport import Response, Transport
+from reconciler.embedded import serve
+from reconciler.embedded.builtin import CONFIG_MAP, DEVICE_CLASS
 from reconciler.errors import Undecided
-from reconciler.reconcile.decisions import Allocated, Freed, Ungated
-from tests.deploy.test_manifests import documents, environment
+from reconciler.koordinator.names import ALLOCATED
+from reconciler.observe.port import StatusPort
+from reconciler.observe.serving import access_for, serving
+from reconciler.reconcile.decisions import Allocated, Freed, Ungated, WritesPaused
+from reconciler.rounds import Rounds
+from reconciler.settings import Settings
 from tests.end_to_end.faults import Faulty, Send
 from tests.end_to_end.objects import claim, device_class, devices, node, pod
-from tests.end_to_end.running import Cluster, reconciling
+from tests.end_to_end.running import PATIENCE, Cluster, Running
 from tests.koordinator.builders import gpu
 from tests.koordinator.live import machine, wants
+from tests.rights import deployed
+from tests.rights.asking import Noting, as_deployed, asked
+from tests.rights.enforced import PROMETHEUS, cluster, kubeconfig
+from tests.rights.session import Rights
 
 pytestmark = pytest.mark.loopback
-
-_PATH = re.compile(
-    r"/apis?(/[a-z0-9.]+)?/v[0-9a-z]+(/namespaces/[^/]+)?/(?P<plural>[a-z]+)(/(?P<name>[^/]+)(/(?P<sub>[a-z]+))?)?"
-)
-_EVERYBODY = re.compile(r"/version|/apis/[a-z0-9.]+(/v[0-9a-z]+)?")
-"""Discovery, which every account may read"""
-_DOCTOR = ("list", "resourceclaimtemplates")
-"""Asked for by the doctor on its rounds, in a process of its own"""
-_BINDING = ("patch", "resourceclaims/binding")
-"""Asked for by the server when an allocation changes; there is no such path"""
 
 
 async def lost_request(_: Send) -> Response:
@@ -37,68 +41,176 @@ async def lost_request(_: Send) -> Response:
     raise Undecided("the request got lost")
 
 
-@dataclass
-class Recording:
-    """Notes what is asked of the server, as its authorizer would see it."""
+class Deployed:
+    """What runs as `deploy` says, and its status port."""
 
-    behind: Transport
-    seen: set[tuple[str, str]] = field(default_factory=set)
+    def __init__(self, running: Running, url: str) -> None:
+        self.running = running
+        self._url = url
 
-    def note(self, verb: str, path: str) -> None:
-        if _EVERYBODY.fullmatch(path):
-            return
-        match = _PATH.fullmatch(path)
-        assert match is not None, path
-        resource = match["plural"] + (f"/{match['sub']}" if match["sub"] else "")
-        self.seen.add(("get" if verb == "list" and match["name"] else verb, resource))
-
-    async def request(self, method: str, path: str, *, query: Query = (), **rest: Any) -> Response:
-        self.note({"GET": "list", "POST": "create"}.get(method, method.lower()), path)
-        return await self.behind.request(method, path, query=query, **rest)
-
-    def stream(
-        self, path: str, *, query: Query, idle: float
-    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        self.note("watch", path)
-        return self.behind.stream(path, query=query, idle=idle)
+    async def status(self, path: str, token: str) -> tuple[int, str]:
+        headers = {"Authorization": f"Bearer {token}"}
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"{self._url}{path}", headers=headers, ssl=False) as response,
+        ):
+            return response.status, await response.text()
 
 
-async def test_the_role_grants_what_was_asked_for_and_nothing_else():
-    recording: list[Recording] = []
+@asynccontextmanager
+async def running(
+    found: Cluster, folder: Path, rights: Rights, *faults: str, **flags: Any
+) -> AsyncIterator[Deployed]:
+    """Run with the settings of `deploy`, the token of its account and whatever the flags add."""
+    set_there = deployed.settings().model_dump(exclude_unset=True)
+    here = {"status_address": "127.0.0.1", "status_port": 0, "doctor_seconds": 0.01, "koordinator": True}
+    here |= {"lease_seconds": 1.5, "renew_seconds": 1.0, "retry_seconds": 0.05, "write_seconds": 0.5}
+    loop, stop = asyncio.get_running_loop(), asyncio.Event()
+    async with serve(found.api) as server:
+        config = kubeconfig(folder, server)
+        fields = {**set_there, **here, "backoff_base_seconds": 0.01, "kubeconfig": str(config), **flags}
+        settings = Settings(**fields)
 
-    def record(faulty: Faulty) -> None:
-        recording.append(Recording(faulty.behind))
-        faulty.behind = recording[0]
-        faulty.on("PATCH", "/status", lost_request)  # so that a claim has to be read
-        faulty.on("PATCH", "/equipped", lost_request)  # and a pod
+        def note(request: Any) -> None:
+            rights.note(settings.mode, as_deployed(request, settings, deployed.settings()))
 
-    cluster = Cluster([device_class(), node("a"), devices("a", "d0", "d1")])
-    cluster.load(claim("alone", 1), claim("shared", 1, managed=False), pod("p", "shared"))
-    cluster.load(machine("a", gpu(0)), wants("equipped", {"nvidia.com/gpu": 1}))
-    switch = environment()["DRA_RECONCILER_PAUSE_CONFIG_MAP"]
-    flags: dict[str, Any] = {
-        "backoff_base_seconds": 0.01,
-        "koordinator": True,
-        "pause_config_map": switch,
-    }
-    async with reconciling(cluster, prepare=record, **flags) as running:
-        await running.heard(Ungated, 2)
-        await cluster.until(lambda: cluster.devices("alone") and cluster.devices("shared"))
-        cluster.delete("alone")
-        await running.heard(Freed)
-        cluster.load(claim("waits", 1, device_class="none"))
-        await cluster.until(lambda: cluster.events("waits"))
-        cluster.load(device_class("none", "nobody.example.com"))
-        await cluster.until(lambda: len(cluster.events("waits")) > 1)
-        cluster.api.delete(DEVICE_CLASS, "", "none")
-        await cluster.until(lambda: any("series" in event for event in cluster.events("waits")))
-    granted = {
-        (verb, resource)
-        for role in documents()
-        if role["kind"] in ("ClusterRole", "Role")
-        for rule in role["rules"]
-        for resource in rule["resources"]
-        for verb in rule["verbs"]
-    }
-    assert recording[0].seen | {_BINDING, _DOCTOR} == granted
-    assert running.of(Allocated)
+        async with connect(kubeconfig=str(config)) as transport:
+            faulty = Faulty(transport)
+            for end in faults:
+                faulty.on("PATCH", end, lost_request)
+            noting: Transport = Noting(faulty, note)
+            port = StatusPort(access_for(settings, Client(transport), loop.time))
+            run = Running(faulty, stop)
+            async with (
+                serving(port, settings, now=lambda: datetime.now(UTC)) as url,
+                asyncio.TaskGroup() as group,
+            ):
+                group.create_task(app.run(settings, noting, stop=stop, tell=run.tell, port=port))
+                try:
+                    yield Deployed(run, url)
+                finally:
+                    stop.set()
+
+
+def switch(**data: str) -> Any:
+    namespace, _, name = (deployed.settings().pause_config_map or "").partition("/")
+    metadata = {"name": name, "namespace": namespace}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
+
+
+@pytest.fixture
+def rights(monkeypatch: pytest.MonkeyPatch) -> Rights:
+    """Notes what this test asks for, besides what the session notes."""
+    made = Rights({"allocate": deployed.Granted(deployed.bound("allocate"))})
+    made.watch_servers(monkeypatch)
+    return made
+
+
+@pytest.fixture
+def round_made(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """Set when the doctor looked at the cluster, in a process of its own, and came back with findings."""
+    made, take = asyncio.Event(), Rounds._take
+
+    def taken(rounds: Rounds, findings: Any) -> None:
+        take(rounds, findings)
+        made.set()
+
+    monkeypatch.setattr(Rounds, "_take", taken)
+    return made
+
+
+async def test_the_deployed_rights_are_enough_for_everything_and_for_nothing_else(
+    tmp_path: Path, rights: Rights, round_made: asyncio.Event
+):
+    found, api = cluster()
+    found.load(device_class(), node("a"), devices("a", "d0", "d1"), switch(pause="true"))
+    found.load(claim("alone", 1), claim("shared", 1), pod("p", "shared"))
+    found.load(machine("a", gpu(0)), wants("equipped", {"nvidia.com/gpu": 1}))
+    async with running(found, tmp_path, rights, "/status", "/equipped") as there:
+        run = there.running
+        await run.heard(WritesPaused, 2)  # before the ConfigMap was read, and because of it
+        paused = switch()["metadata"]
+        found.api.delete(CONFIG_MAP, paused["namespace"], paused["name"])
+        await run.heard(Ungated, 2)
+        await found.until(lambda: found.devices("alone") and found.devices("shared"))
+        found.delete("alone")
+        await run.heard(Freed)
+        found.load(claim("waits", 1, device_class="none"))
+        await found.until(lambda: found.events("waits"))
+        found.load(device_class("none", "nobody.example.com"))
+        await found.until(lambda: len(found.events("waits")) > 1)
+        found.api.delete(DEVICE_CLASS, "", "none")
+        await found.until(lambda: any("series" in event for event in found.events("waits")))
+        assert (await there.status("/metrics", PROMETHEUS))[0] == 200
+        assert (await there.status("/statusz", PROMETHEUS))[0] == 403
+        assert (await there.status("/metrics", "nobody's"))[0] == 401
+        await asyncio.wait_for(round_made.wait(), 3 * PATIENCE)
+    assert api.refused == []
+    assert ALLOCATED in found.pod("equipped")["metadata"]["annotations"]
+    assert {(one.resource, one.subresource) for one in api.judged} >= {
+        ("pods", ""), ("resourceclaims", ""), ("resourceclaims", "status"),
+    }  # fmt: skip
+    assert run.of(Allocated)
+    assert rights.judge(whole=True) == []
+
+
+async def test_the_rights_of_shadow_mode_are_enough_and_change_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, round_made: asyncio.Event
+):
+    granted = deployed.Granted(deployed.bound("shadow"))
+    assert {right.verb for right in granted.rights} <= {"get", "list", "watch"}
+    rights = Rights({"shadow": granted})
+    rights.watch_servers(monkeypatch, mode="shadow")
+    found, api = cluster("shadow")
+    found.load(device_class(), node("a"), devices("a", "d0"), claim("c", 1), machine("a", gpu(0)))
+    flags: dict[str, Any] = {"mode": "shadow", "pause_config_map": None}
+    async with running(found, tmp_path, rights, **flags):
+        await asyncio.wait_for(round_made.wait(), 3 * PATIENCE)
+    assert api.refused == []
+    assert api.judged == []
+    assert rights.judge(whole=True) == []
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "query", "wanted"),
+    [
+        ("GET", "/api/v1/pods", (), ("list", "", "pods", "", "")),
+        ("GET", "/api/v1/pods", (("watch", "true"),), ("watch", "", "pods", "", "")),
+        ("GET", "/api/v1/namespaces/n/pods/p", (), ("get", "", "pods", "n", "p")),
+        ("PATCH", "/apis/resource.k8s.io/v1/namespaces/n/resourceclaims/c/status", (),
+         ("patch", "resource.k8s.io", "resourceclaims/status", "n", "c")),
+        ("POST", "/apis/events.k8s.io/v1/namespaces/n/events", (),
+         ("create", "events.k8s.io", "events", "n", "")),
+        ("GET", "/api/v1/namespaces/n/configmaps", (("fieldSelector", "metadata.name=s"),),
+         ("list", "", "configmaps", "n", "s")),
+        ("DELETE", "/api/v1/nodes/a", (), ("delete", "", "nodes", "", "a")),
+    ],
+)  # fmt: skip
+def test_a_request_is_known_by_its_verb_and_resource(method: str, path: str, query: Any, wanted: Any):
+    found = asked(method, path, query)
+    assert (found.verb, found.group, found.resource, found.namespace, found.name) == wanted
+
+
+def test_names_that_settings_choose_are_taken_for_those_of_deploy():
+    there = deployed.settings()
+    settings = Settings(pause_config_map="ops/switch", lease_namespace="ops")
+    listing = (("fieldSelector", "metadata.name=switch"),)
+    same = as_deployed(asked("GET", "/api/v1/namespaces/ops/configmaps", listing), settings, there)
+    assert f"{same.namespace}/{same.name}" == there.pause_config_map
+    other = asked("GET", "/api/v1/namespaces/ops/configmaps/other")
+    assert as_deployed(other, settings, there) == other
+
+
+def test_what_is_not_granted_and_what_is_not_needed_are_both_told(monkeypatch: pytest.MonkeyPatch):
+    rights = Rights({"allocate": deployed.Granted(deployed.bound("allocate"))})
+    monkeypatch.setenv("PYTEST_CURRENT_TEST", "tests/x.py::test_y (call)")
+    rights.note("allocate", asked("DELETE", "/api/v1/nodes/a"))
+    rights.note("allocate", asked("GET", "/api/v1/nodes"))
+    rights.note("allocate", asked("GET", "/api/v1/namespaces/n/configmaps/other"))
+    rights.note("allocate", asked("GET", "/apis/resource.k8s.io/v1"))
+    nodes, maps = rights.judge(whole=False)
+    assert nodes == "tests/x.py::test_y: the role for allocate does not grant delete nodes a"
+    assert maps.endswith("does not grant get configmaps other in n")
+    unused = rights.judge(whole=True)[2:]
+    assert "the role for allocate grants patch pods, which no test needs" in unused
+    assert "the role for allocate grants list nodes, which no test needs" not in unused

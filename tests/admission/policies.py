@@ -1,0 +1,160 @@
+"""Admission policies evaluated as the API server does, by our own evaluator of its expressions.
+
+It is no API server: types are not checked against schemas, costs are not counted, and of a mutation only what
+these policies need is applied.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from copy import deepcopy
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from reconciler.cel.check import check
+from reconciler.cel.device import DeviceView
+from reconciler.cel.environment import Environment
+from reconciler.cel.errors import CelError
+from reconciler.cel.evaluate import Emitter
+from reconciler.cel.frames import Frame
+from reconciler.cel.inlining import inline
+from reconciler.cel.reading import read
+from reconciler.cel.types import BOOL, DYN
+
+NAMES = ("object", "oldObject", "request", "namespaceObject", "variables")
+_CONSTRUCTED = re.compile(r"\bObject(?:\.[A-Za-z]+)*\{")
+_FIELD = re.compile(r"([{,]\s*)([A-Za-z]+):")
+Object = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Review:
+    """One request as admission sees it."""
+
+    operation: str = "UPDATE"
+    old: Object | None = None
+    new: Object | None = None
+    resource: str = "resourceclaims"
+    subresource: str = ""
+    user: str = "system:serviceaccount:dra-reconciler:dra-reconciler"
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Of the namespace"""
+
+    def variables(self) -> dict[str, Any]:
+        request = {"operation": self.operation, "userInfo": {"username": self.user}}
+        if self.subresource:
+            request["subResource"] = self.subresource
+        return {
+            "object": _value(self.new),
+            "oldObject": _value(self.old),
+            "request": request,
+            "namespaceObject": {"metadata": {"name": "n", "labels": dict(self.labels)}},
+            "variables": {},
+        }
+
+
+class Policy:
+    """One policy, compiled."""
+
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        self.name = document["metadata"]["name"]
+        self.spec = document["spec"]
+
+    def matches(self, review: Review) -> bool:
+        """Whether the policy is asked at all."""
+        constraints = self.spec["matchConstraints"]
+        wanted = constraints.get("namespaceSelector", {}).get("matchLabels", {})
+        if not wanted.items() <= dict(review.labels).items():
+            return False
+        if not any(_covers(rule, review) for rule in constraints["resourceRules"]):
+            return False
+        conditions = (one["expression"] for one in self.spec.get("matchConditions", ()))
+        return all(_evaluated(text, review.variables()) is True for text in conditions)
+
+    def refusals(self, review: Review) -> list[str]:
+        """Why a request is denied; nothing if it is not. An error denies, as failurePolicy says."""
+        if not self.matches(review):
+            return []
+        variables = review.variables()
+        for one in self.spec.get("variables", ()):
+            try:
+                variables["variables"][one["name"]] = _evaluated(one["expression"], variables)
+            except CelError:
+                continue  # an error where it is used, and only there
+        return [
+            one["message"] for one in self.spec["validations"] if not _holds(one["expression"], variables)
+        ]
+
+    def mutated(self, review: Review) -> Object:
+        """The object that is created. Lists of named items are merged by name."""
+        assert review.new is not None
+        new = deepcopy(review.new)
+        if self.matches(review):
+            for one in self.spec["mutations"]:
+                expression = _as_maps(one["applyConfiguration"]["expression"])
+                _merge(new, _evaluated(expression, review.variables()))
+        return new
+
+
+def expressions(document: Mapping[str, Any]) -> Iterable[str]:
+    """Every expression of a policy."""
+    spec = document["spec"]
+    for part in ("matchConditions", "variables", "validations"):
+        yield from (one["expression"] for one in spec.get(part, ()))
+    for one in spec.get("mutations", ()):
+        yield _as_maps(one["applyConfiguration"]["expression"])
+
+
+@cache
+def compiled(expression: str) -> tuple[Any, int]:
+    """What evaluates an expression, and how many places it needs. Raises CelRefused."""
+    environment = Environment(tuple((name, DYN) for name in NAMES), results=(BOOL, DYN))
+    checked = check(inline(read(f"dyn({expression})")), environment)  # variables are not only yes and no
+    emitter = Emitter(checked)
+    slots = {name: emitter.slot() for name in NAMES}
+    return emitter.emit(checked.root, slots), emitter.names
+
+
+def _evaluated(expression: str, variables: Mapping[str, Any]) -> Any:
+    run, names = compiled(expression)
+    frame = Frame(DeviceView(driver=""), names, 10**6)
+    for place, name in enumerate(NAMES):
+        frame.slots[place] = variables[name]
+    return run(frame)
+
+
+def _holds(expression: str, variables: Mapping[str, Any]) -> bool:
+    try:
+        return _evaluated(expression, variables) is True
+    except CelError:
+        return False
+
+
+def _covers(rule: Mapping[str, Any], review: Review) -> bool:
+    name = review.resource + (f"/{review.subresource}" if review.subresource else "")
+    part = f"{review.resource}/*" if review.subresource else name
+    return review.operation in rule["operations"] and bool({name, part} & set(rule["resources"]))
+
+
+def _as_maps(expression: str) -> str:
+    """Objects are constructed by the name of their type, which our dialect lacks; maps do as well."""
+    return _FIELD.sub(r'\1"\2":', _CONSTRUCTED.sub("{", expression))
+
+
+def _value(raw: Any) -> Any:
+    """JSON as the evaluator has it: lists are tuples."""
+    if isinstance(raw, dict):
+        return {key: _value(value) for key, value in raw.items()}
+    return tuple(map(_value, raw)) if isinstance(raw, list | tuple) else raw
+
+
+def _merge(into: Object, applied: Mapping[str, Any]) -> None:
+    for key, value in applied.items():
+        if isinstance(value, dict):
+            _merge(into.setdefault(key, {}), value)
+        elif isinstance(value, tuple):
+            items = into.setdefault(key, [])
+            there = {item["name"] for item in items}
+            items += [dict(item) for item in value if item["name"] not in there]
+        else:
+            into[key] = value

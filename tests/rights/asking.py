@@ -1,0 +1,63 @@
+"""What a request asks for, as an authorizer sees it, told from its method, path and query alone."""
+
+import re
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from reconciler.cluster.transport import Query, Response, Transport
+from reconciler.embedded.access.roles import Asked
+from reconciler.settings import Settings
+
+_RESOURCE = re.compile(
+    r"/(?:api|apis/(?P<group>[a-z0-9.]+))/v[0-9a-z]+(?:/namespaces/(?P<namespace>[^/]+))?"
+    r"/(?P<plural>[a-z]+)(?:/(?P<name>[^/]+)(?:/(?P<part>[a-z]+))?)?"
+)
+_VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+_ONE = "metadata.name="
+
+
+def asked(method: str, path: str, query: Query = ()) -> Asked:
+    """The verb and the resource, or the path where it names none."""
+    match = _RESOURCE.fullmatch(path)
+    if match is None:
+        return Asked(_VERBS.get(method, method.lower()), path=path)
+    fields, watches = dict(query).get("fieldSelector", ""), ("watch", "true") in query
+    name = match["name"] or (fields.removeprefix(_ONE) if fields.startswith(_ONE) else "")
+    reads = "watch" if watches else "get" if match["name"] else "list"
+    resource = match["plural"] + (f"/{match['part']}" if match["part"] else "")
+    return Asked(_VERBS.get(method, reads), match["group"] or "", resource, match["namespace"] or "", name)
+
+
+def as_deployed(asked: Asked, settings: Settings, deployed: Settings) -> Asked:
+    """The same under the settings of `deploy`: names that settings choose become those chosen there.
+
+    Where a right is for everything, neither name nor namespace says anything, and both are left out.
+    """
+    if asked.resource == "configmaps" and settings.pause_config_map == f"{asked.namespace}/{asked.name}":
+        namespace, _, name = (deployed.pause_config_map or "/").partition("/")
+        return replace(asked, namespace=namespace, name=name)
+    if asked.resource == "leases" and asked.namespace == settings.lease_namespace:
+        return replace(asked, namespace=deployed.lease_namespace, name="")
+    if asked.resource in ("configmaps", "leases"):
+        return asked
+    return replace(asked, namespace="", name="")
+
+
+@dataclass
+class Noting:
+    """A transport that tells of every request before it is sent."""
+
+    behind: Transport
+    note: Callable[[Asked], None]
+
+    async def request(self, method: str, path: str, *, query: Query = (), **rest: Any) -> Response:
+        self.note(asked(method, path, query))
+        return await self.behind.request(method, path, query=query, **rest)
+
+    def stream(
+        self, path: str, *, query: Query, idle: float
+    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        self.note(asked("GET", path, query))
+        return self.behind.stream(path, query=query, idle=idle)
