@@ -26,7 +26,7 @@ lint: $(STAMP)  ## what CI checks besides the tests
 
 lock:  ## write requirements.lock afresh from pyproject.toml (needs uv)
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
-	  --extra dev --extra perf pyproject.toml -o requirements.lock
+	  --extra dev --extra otel --extra perf pyproject.toml -o requirements.lock
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis dist

@@ -3,7 +3,7 @@
 import asyncio
 import gc
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -39,7 +39,8 @@ from reconciler.notices import Notices
 from reconciler.objects.semantics import Semantics, with_gates
 from reconciler.observation import Observation
 from reconciler.observe.port import StatusPort
-from reconciler.reconcile.decisions import Decision, Tell
+from reconciler.observe.tracing import Traces, provider
+from reconciler.reconcile.decisions import Answered, Decision, Tell
 from reconciler.reconcile.fencing import Fence
 from reconciler.reconcile.intake import Intake
 from reconciler.reconcile.journal import write_down
@@ -77,7 +78,9 @@ async def run(
     office = Office(settings, transport, clock=loop.time) if elects(settings) else None
     recalls = office.recalls if office is not None else {}
     door = guarded(settings, office.door if office is not None else transport, lambda: intake)
-    client = Client(seen.metered(door), write_seconds=settings.write_seconds)
+    traces = Traces(provider()) if settings.traces else None
+    metered = seen.metered(door)
+    client = Client(traces.transport(metered) if traces else metered, write_seconds=settings.write_seconds)
     try:
         served, off = await unless(stop, _discovered(client, settings))
     except Stopped:
@@ -105,9 +108,10 @@ async def run(
         clock=loop.time,
         tell=announce,
         names=names,
-        answered=seen.answered,
+        answered=_both(seen.answered, traces.answered) if traces else seen.answered,
         fence=fence,
         journal=recorder and recorder.decided,
+        around=traces.turn if traces else lambda _: nullcontext(),
     )
     sink, decoders = intake.take, dict[str, Decode]()
     if settings.koordinator:
@@ -130,6 +134,8 @@ async def run(
     seen.running(intake, reconciler, writer.dropped)
     async with AsyncExitStack() as around:
         around.callback(recorder.close if recorder else _nothing)
+        if traces is not None:
+            around.push_async_callback(traces.close)
         if office is not None:  # it stays until the last write is over
             campaign = office.campaign(intake, fence)
             seen.elected(office.elector, campaign, fence)
@@ -232,6 +238,14 @@ def rules(settings: Settings, *, lacking: frozenset[str] = frozenset()) -> Seman
     """The rules to follow. Raises Rejected for a feature gate that is not known."""
     gates = with_gates(settings.feature_gates, lacking=lacking)
     return Semantics(settings.semantics, gates, frozenset(settings.group_modes.items()))
+
+
+def _both(first: Answered, second: Answered) -> Answered:
+    def answered(reason: str, seconds: float, decision_id: str) -> None:
+        first(reason, seconds, decision_id)
+        second(reason, seconds, decision_id)
+
+    return answered
 
 
 def _nothing() -> None:

@@ -171,6 +171,10 @@ class Settings(BaseSettings):
     """Folder for a journal of all that decisions are made from, and of the decisions: `dra-reconciler replay`
     makes them again. At most 16 files of about 64 MiB before compression. None: no journal."""
 
+    traces: bool = False
+    """OpenTelemetry traces of turns, decisions and requests, over OTLP. Needs dra-reconciler[otel]; where
+    they go is said by OTEL_EXPORTER_OTLP_ENDPOINT and the other variables of the SDK."""
+
     log_format: Literal["auto", "json", "text"] = "auto"
     """JSON lines, or text for people. `auto` is text on a terminal and JSON elsewhere."""
 

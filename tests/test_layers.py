@@ -51,7 +51,8 @@ MAY_IMPORT = {
     },
     "reconciler.embedded": {"asyncio", "datetime", "random", "aiohttp", "yaml", *OBJECTS},
     "reconciler.observe": {
-        "asyncio", "datetime", "aiohttp", "cryptography", "numpy", "prometheus_client", "structlog",
+        "asyncio", "datetime", "aiohttp", "cryptography", "numpy", "opentelemetry", "prometheus_client",
+        "structlog",
         "kernels", "reconciler.cluster", "reconciler.inventory", "reconciler.settings",
         "reconciler.reconcile.decisions", *OBJECTS,
     },

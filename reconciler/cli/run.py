@@ -90,6 +90,7 @@ CANNOT_START = 1
 @click.option("--status-port", type=int, help="Port of health and metrics.  [default: any free one]")
 @click.option("--no-events", "events", is_flag=True, flag_value=False, default=None, help="Write no Events.")
 @click.option("--journal", metavar="DIR", help="Write a journal there, for `replay`.")
+@click.option("--traces", is_flag=True, default=None, help="Send OpenTelemetry traces over OTLP.")
 @click.option("--log-format", type=click.Choice(["auto", "json", "text"]), help="[default: auto]")
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="[default: info]")
 @click.option("--config", type=click.Path(path_type=Path), metavar="FILE", help="Settings as YAML.")

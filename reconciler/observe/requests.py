@@ -19,6 +19,7 @@ _PATH = re.compile(
     r"/apis?(?:/[a-z0-9.]+)?/v[0-9a-z]+(?:/namespaces/[^/]+)?/(?P<plural>[a-z]+)"
     r"(?:/(?P<name>[^/]+)(?:/(?P<sub>[a-z]+))?)?"
 )
+DISCOVERY = "discovery"
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _RESULTS = {
     401: "denied", 403: "denied", 404: "not_found", 409: "conflict", 410: "expired", 429: "busy", 503: "busy",
@@ -114,13 +115,21 @@ class Metered:
 
     def _names(self, method: str, path: str) -> tuple[str, str]:
         """Verb and resource as Kubernetes names them; `other` for what we have no business with."""
-        match = _PATH.fullmatch(path)
-        if match is None:
-            return _VERBS.get(method, "get"), "discovery"
-        plural, sub = match["plural"], match["sub"]
-        known = (plural in self._kinds or plural in _ALSO) and (sub is None or sub in _SUBRESOURCES)
-        resource = f"{plural}/{sub}" if known and sub else plural if known else "other"
-        return _VERBS.get(method) or ("get" if match["name"] else "list"), resource
+        verb, named = names(method, path)
+        plural, _, sub = named.partition("/")
+        known = named == DISCOVERY or (
+            (plural in self._kinds or plural in _ALSO) and (not sub or sub in _SUBRESOURCES)
+        )
+        return verb, named if known else "other"
+
+
+def names(method: str, path: str) -> tuple[str, str]:
+    """Verb and resource, with its subresource, as Kubernetes names them."""
+    match = _PATH.fullmatch(path)
+    if match is None:
+        return _VERBS.get(method, "get"), DISCOVERY
+    plural, sub = match["plural"], match["sub"]
+    return _VERBS.get(method) or ("get" if match["name"] else "list"), f"{plural}/{sub}" if sub else plural
 
 
 def _result(status: int) -> str:

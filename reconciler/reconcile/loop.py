@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 
 import structlog
 
@@ -48,9 +49,11 @@ class Reconciler:
         answered: Answered,
         fence: Fence,
         journal: Callable[[str, Unit, Decide, Granted | Refusal], None] | None = None,
+        around: Callable[[Unit], AbstractContextManager[None]] = lambda _: nullcontext(),
     ) -> None:
         """`steps` bounds one search; `clock` counts seconds; `tell` hears every decision, for which
-        `names` gives names; `answered` hears every answer of a search, `journal` the question as well.
+        `names` gives names; `answered` hears every answer of a search, `journal` the question as well;
+        every turn is taken within what `around` gives.
         """
         self._intake = intake
         self._store = intake.store
@@ -70,6 +73,7 @@ class Reconciler:
         self._names = names
         self._answered = answered
         self._journal = journal
+        self._around = around
         self.pending = Pending()
         self.devices: Turns | None = None
         """Serves pods with devices that are not claimed, where there are such"""
@@ -116,7 +120,8 @@ class Reconciler:
             self._hold_off(unit, left)
             return
         try:
-            await self.turn(unit)
+            with self._around(unit):
+                await self.turn(unit)
         except Inconsistent:
             raise
         except Gone as exc:  # the watch tells the rest
