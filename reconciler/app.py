@@ -3,7 +3,7 @@
 import asyncio
 import gc
 from collections.abc import Sequence
-from contextlib import AsyncExitStack, nullcontext
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -39,7 +39,7 @@ from reconciler.notices import Notices
 from reconciler.objects.semantics import Semantics, with_gates
 from reconciler.observation import Observation
 from reconciler.observe.port import StatusPort
-from reconciler.observe.tracing import Traces, provider
+from reconciler.observe.tracing import tracing
 from reconciler.reconcile.decisions import Answered, Decision, Tell
 from reconciler.reconcile.fencing import Fence
 from reconciler.reconcile.intake import Intake
@@ -78,9 +78,8 @@ async def run(
     office = Office(settings, transport, clock=loop.time) if elects(settings) else None
     recalls = office.recalls if office is not None else {}
     door = guarded(settings, office.door if office is not None else transport, lambda: intake)
-    traces = Traces(provider()) if settings.traces else None
-    metered = seen.metered(door)
-    client = Client(traces.transport(metered) if traces else metered, write_seconds=settings.write_seconds)
+    traces = tracing(wanted=settings.traces)
+    client = Client(traces.transport(seen.metered(door)), write_seconds=settings.write_seconds)
     try:
         served, off = await unless(stop, _discovered(client, settings))
     except Stopped:
@@ -108,10 +107,10 @@ async def run(
         clock=loop.time,
         tell=announce,
         names=names,
-        answered=_both(seen.answered, traces.answered) if traces else seen.answered,
+        answered=_both(seen.answered, traces.answered),
         fence=fence,
         journal=recorder and recorder.decided,
-        around=traces.turn if traces else lambda _: nullcontext(),
+        around=traces.turn,
     )
     sink, decoders = intake.take, dict[str, Decode]()
     if settings.koordinator:
@@ -134,8 +133,7 @@ async def run(
     seen.running(intake, reconciler, writer.dropped)
     async with AsyncExitStack() as around:
         around.callback(recorder.close if recorder else _nothing)
-        if traces is not None:
-            around.push_async_callback(traces.close)
+        around.push_async_callback(traces.close)
         if office is not None:  # it stays until the last write is over
             campaign = office.campaign(intake, fence)
             seen.elected(office.elector, campaign, fence)

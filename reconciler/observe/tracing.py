@@ -5,9 +5,9 @@ The SDK is an extra, `dra-reconciler[otel]`; where spans go is said by its own O
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AbstractAsyncContextManager, contextmanager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager, nullcontext
+from datetime import UTC, datetime
 from importlib.metadata import version
-from time import time_ns
 from typing import TYPE_CHECKING
 
 from reconciler.cluster.transport import Query, Response, Transport
@@ -37,7 +37,25 @@ def provider() -> "TracerProvider":
     return made
 
 
-class Traces:
+class NoTraces:
+    """Makes none."""
+
+    def turn(self, _unit: object) -> AbstractContextManager[None]:
+        """See `Traces.turn`."""
+        return nullcontext()
+
+    def answered(self, _reason: str, _seconds: float, _decision_id: str) -> None:
+        """See `Traces.answered`."""
+
+    def transport(self, behind: Transport) -> Transport:
+        """See `Traces.transport`."""
+        return behind
+
+    async def close(self) -> None:
+        """See `Traces.close`."""
+
+
+class Traces(NoTraces):
     """Makes spans. Those of a turn hang together, since every turn is a task of its own."""
 
     def __init__(self, source: "TracerProvider") -> None:
@@ -52,7 +70,7 @@ class Traces:
 
     def answered(self, reason: str, seconds: float, decision_id: str) -> None:
         """The span of a decision that was just made."""
-        end = time_ns()
+        end = int(datetime.now(UTC).timestamp() * 1e9)
         attributes = {"dra.decision_id": decision_id, "dra.result": reason or "granted"}
         span = self._tracer.start_span("decide", attributes=attributes, start_time=end - int(seconds * 1e9))
         span.end(end)
@@ -79,6 +97,11 @@ class Traces:
         """Send what is left, beside the loop: the collector may be away."""
         await asyncio.to_thread(self._source.force_flush, int(FLUSH_SECONDS * 1000))
         await asyncio.to_thread(self._source.shutdown)
+
+
+def tracing(*, wanted: bool) -> NoTraces:
+    """What makes spans, if that is wanted. Raises Rejected where the SDK is not installed."""
+    return Traces(provider()) if wanted else NoTraces()
 
 
 class _Traced:
