@@ -33,7 +33,7 @@ from reconciler.koordinator.fleet import Fleet
 from reconciler.koordinator.reading import read_device
 from reconciler.koordinator.rules import Rules
 from reconciler.koordinator.rules import Semantics as DeviceSemantics
-from reconciler.leading import Office, campaigning, elects
+from reconciler.leading import Office, campaigning, shard_of
 from reconciler.legacy.reading import read
 from reconciler.notices import Notices
 from reconciler.objects.semantics import Semantics, with_gates
@@ -75,9 +75,8 @@ async def run(
     seen = Observation(settings, stop=stop, clock=loop.time)
     if port is not None:
         seen.serve_on(port)
-    office = Office(settings, transport, clock=loop.time) if elects(settings) else None
-    recalls = office.recalls if office is not None else {}
-    door = guarded(settings, office.door if office is not None else transport, lambda: intake)
+    office = Office(settings, transport, clock=loop.time)
+    door = guarded(settings, office.door, lambda: intake)
     traces = tracing(wanted=settings.traces)
     client = Client(traces.transport(seen.metered(door)), write_seconds=settings.write_seconds)
     try:
@@ -96,9 +95,9 @@ async def run(
     semantics = rules(settings, lacking=off)
     recorder = recording(settings, semantics, ours)
     store = Store(semantics) if recorder is None else recorder.store
-    intake = Intake(store, queue, kinds, announce)
+    intake = Intake(store, queue, kinds, announce, shard=ours.shard)
     writer = Writer(client, served, now=lambda: datetime.now(UTC))
-    fence = Fence(intake, writer, clock=loop.time, patience=settings.write_seconds)
+    fence = Fence(intake, writer, ours, clock=loop.time, patience=settings.write_seconds)
     reconciler = Reconciler(
         intake,
         writer,
@@ -134,10 +133,8 @@ async def run(
     async with AsyncExitStack() as around:
         around.callback(recorder.close if recorder else _nothing)
         around.push_async_callback(traces.close)
-        if office is not None:  # it stays until the last write is over
-            campaign = office.campaign(intake, fence)
-            seen.elected(office.elector, campaign, fence)
-            await around.enter_async_context(campaigning(campaign, office, intake.listed))
+        # Until the last write is over.
+        await around.enter_async_context(campaigning(office, intake, fence, seen))
         try:
             async with asyncio.timeout(None) as deadline, asyncio.TaskGroup() as working:
                 for number in range(settings.writers):
@@ -150,7 +147,7 @@ async def run(
                                 resource,
                                 sink,
                                 decoders.get(resource.kind, read),
-                                recalls.get(resource.kind),
+                                office.recalls.get(resource.kind),
                             ),
                             name=f"watch {resource.plural}",
                         )
@@ -173,8 +170,6 @@ async def run(
                         seen.examined_by(rounds)
                         sources.append(watching.create_task(rounds.run(), name="rounds of the doctor"))
                     seen.watching(list(sources))
-                    if office is None:  # else that is done whenever the Lease becomes ours
-                        sources.append(watching.create_task(fence.raise_(), name="fence"))
                     sources.append(
                         watching.create_task(_spare_the_collector(intake), name="spare the collector")
                     )
@@ -220,6 +215,7 @@ def ownership(settings: Settings) -> Ownership:
         drivers=settings.own_drivers,
         classes=settings.own_classes,
         alone=settings.embedded,
+        shard=shard_of(settings),
     )
     if settings.mode == "shadow" and not ours.writes:  # nothing is written, so nothing needs to be ours
         return replace(ours, alone=True)

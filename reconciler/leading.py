@@ -18,6 +18,7 @@ from reconciler.election.elector import Elector
 from reconciler.election.leases import Leases
 from reconciler.election.record import Terms
 from reconciler.errors import ReconcilerError, Rejected
+from reconciler.observation import Observation
 from reconciler.reconcile.fencing import Fence
 from reconciler.reconcile.intake import Intake
 from reconciler.settings import Settings
@@ -30,21 +31,29 @@ RELEASE_SECONDS = 5.0
 
 
 class Office:
-    """What a candidate needs from before the server is first asked."""
+    """What a candidate needs from before the server is first asked. Whoever is alone is always in office."""
 
     def __init__(self, settings: Settings, transport: Transport, *, clock: Callable[[], float]) -> None:
         """`clock` counts seconds. Raises Rejected as `shard_of` and `terms_of` do."""
         identity = f"{socket.gethostname()}_{random.getrandbits(64):016x}"
+        self.elects = elects(settings)
         self.clock = clock
         self.elector = Elector(identity, shard_of(settings), terms_of(settings))
-        self.door = Fenced(transport, self.elector, clock)
+        self._fenced = Fenced(transport, self.elector, clock)
+        self.door: Transport = self._fenced if self.elects else transport
+        """Where every write has to pass"""
         # Neither paused nor counted as progress: a loop that is stuck may well renew its lease.
         patience = settings.renew_seconds / 2
         client = Client(transport, read_seconds=patience, write_seconds=patience)
         self._leases = Leases(client, settings.lease_namespace, now=lambda: datetime.now(UTC))
         holders = ("ResourceClaim", "Pod") if settings.koordinator else ("ResourceClaim",)
-        self.recalls = {kind: Recall() for kind in holders}
+        self.recalls = {kind: Recall() for kind in holders} if self.elects else {}
         """By kind of what holds devices: their watches may be behind when the Lease changes hands"""
+
+    @property
+    def quiet_at(self) -> float:
+        """When no write that was sent and not answered can arrive any more."""
+        return self._fenced.quiet_at
 
     def campaign(self, intake: Intake, fence: Fence) -> Campaign:
         """The candidate at work."""
@@ -68,14 +77,22 @@ class Office:
 
 
 @asynccontextmanager
-async def campaigning(campaign: Campaign, office: Office, listed: asyncio.Event) -> AsyncIterator[None]:
-    """Campaign beside the block once all is `listed`, until its writes are over; then give the Lease up.
+async def campaigning(office: Office, intake: Intake, fence: Fence, seen: Observation) -> AsyncIterator[None]:
+    """Campaign beside the block once all is listed, until its writes are over; then give the Lease up.
 
     A block that fails leaves the Lease to end by itself: what it has sent may still arrive.
     """
+    if not office.elects:
+        async with asyncio.TaskGroup() as group:
+            raising = group.create_task(fence.raise_(), name="fence")
+            yield
+            raising.cancel()
+        return
+    campaign = office.campaign(intake, fence)
+    seen.elected(office.elector, campaign, fence)
 
     async def run() -> None:
-        await listed.wait()  # who has no picture yet should not keep others from leading
+        await intake.listed.wait()  # who has no picture yet should not keep others from leading
         await campaign.run()
 
     async with asyncio.TaskGroup() as group:
@@ -84,7 +101,7 @@ async def campaigning(campaign: Campaign, office: Office, listed: asyncio.Event)
         running.cancel()
     try:
         async with asyncio.timeout(RELEASE_SECONDS):
-            await campaign.give_up(office.door.quiet_at)
+            await campaign.give_up(office.quiet_at)
     except (TimeoutError, ReconcilerError) as exc:
         log.warning("lease not released, it ends by itself", error=str(exc))
 

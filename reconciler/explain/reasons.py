@@ -179,6 +179,12 @@ REASONS: Mapping[str, Advice] = {
         "Delete the older pod or its claim, or rename the pod.",
         Whose.CLAIM,
     ),
+    "NeedsSeveralShards": Advice(
+        "The fleet is divided among shards, and none alone is sure to have all that is asked for.",
+        "Let the class say whose devices it means (`device.driver == ...`), annotate the claim with "
+        "dra-reconciler.io/pool-prefix where shards differ in pools, and keep a pod's claims in one shard.",
+        Whose.CLAIM,
+    ),
     "LeftToScheduler": Advice(
         "kube-scheduler took back what we allocated for the pod, and decides itself.",
         "Look at the pod's events and at the log line `allocation taken back`; nothing else is to be done.",

@@ -14,6 +14,8 @@ from reconciler.cluster.writer import Writer
 from reconciler.errors import Gone, Rejected, Retry
 from reconciler.objects.claims import ALLOCATED_AT, FINALIZER, ResourceClaim
 from reconciler.reconcile.intake import Intake
+from reconciler.reconcile.ownership import Ownership
+from reconciler.shards.membership import Side
 
 log = structlog.get_logger()
 
@@ -25,9 +27,16 @@ class Fence:
     """Keeps all turns waiting until no allocation of a predecessor can arrive any more."""
 
     def __init__(
-        self, intake: Intake, writer: Writer, *, clock: Callable[[], float], patience: float
+        self,
+        intake: Intake,
+        writer: Writer,
+        ours: Ownership,
+        *,
+        clock: Callable[[], float],
+        patience: float,
     ) -> None:
         """A claim that cannot be written to is waited out for `patience` seconds by `clock`."""
+        self._ours = ours
         self.up = asyncio.Event()
         self._intake = intake
         self._writer = writer
@@ -44,7 +53,7 @@ class Fence:
         The picture must show all marks that a predecessor set, so whatever is sent afterwards comes too late.
         """
         await self._intake.listed.wait()
-        marked = [claim for claim in self._intake.store.claims.values() if _is_marked(claim)]
+        marked = [claim for claim in self._intake.store.claims.values() if self._concerns(claim)]
         if marked:
             log.info("fencing off what may still be written", claims=[str(claim.key) for claim in marked])
         until = self._clock() + self._patience
@@ -52,6 +61,11 @@ class Fence:
             for claim in marked:
                 group.create_task(self._fence_off(claim, until), name=f"fence off {claim.key}")
         self.up.set()
+
+    def _concerns(self, claim: ResourceClaim) -> bool:
+        """Whether a mark was set by one of ours. Other shards, of now or before, were waited out."""
+        side = self._ours.side(claim, lambda: self._intake.store.snapshot().classes).side
+        return side is Side.OURS and _is_marked(claim)
 
     async def _fence_off(self, claim: ResourceClaim, until: float) -> None:
         pause = PAUSE

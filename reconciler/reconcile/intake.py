@@ -22,6 +22,8 @@ from reconciler.reconcile.races import written_by_us
 from reconciler.reconcile.takenback import Yielded
 from reconciler.reconcile.units import Kind, Roster, Unit
 from reconciler.reconcile.waiting import Waiting
+from reconciler.shards.filtering import within
+from reconciler.shards.shard import WHOLE, Shard
 
 log = structlog.get_logger()
 
@@ -29,8 +31,17 @@ log = structlog.get_logger()
 class Intake:
     """The only place where the picture is changed. Nothing here awaits, so nothing comes between."""
 
-    def __init__(self, store: Store, queue: Queue[Unit], kinds: Iterable[str], tell: Tell) -> None:
+    def __init__(
+        self,
+        store: Store,
+        queue: Queue[Unit],
+        kinds: Iterable[str],
+        tell: Tell,
+        *,
+        shard: Shard = WHOLE,
+    ) -> None:
         """`kinds` are those that must be listed before anything can be decided."""
+        self._shard = shard
         self.store = store
         self.queue = queue
         self.roster = Roster()
@@ -57,6 +68,7 @@ class Intake:
 
     def take(self, change: Change) -> None:
         """Make a change part of the picture. The sink of every watch."""
+        change = within(change, self._shard)
         self._report(change)
         old_news = isinstance(change, Changed) and self._is_old_news(change.object)
         for thing in _things(change):
@@ -65,6 +77,9 @@ class Intake:
         if self.nodes.note(change):
             touched |= Touched(supply=True)
         self.dispatch(replace(touched, claims=frozenset()) if old_news else touched)
+        if touched.classes and not self._shard.whole:  # they say to which shard a claim belongs
+            for key in [key for key, claim in self.store.claims.items() if claim.allocation is None]:
+                self._claim(key)
         if isinstance(change, Replaced):
             self.unlisted.discard(change.kind)
             if not self.unlisted:

@@ -1,12 +1,14 @@
 """Which claims are ours to decide, and which devices are ours to give."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from reconciler.objects.claims import Allocation, ResourceClaim
+from reconciler.objects.claims import Allocation, DeviceClass, ResourceClaim
 from reconciler.objects.requests import ALL, CelSelector, DeviceSelector, DeviceSubRequest
+from reconciler.shards.membership import OURS, Membership, membership
+from reconciler.shards.shard import WHOLE, Shard
 
 Request = TypeVar("Request", bound=DeviceSubRequest)
 
@@ -24,11 +26,17 @@ class Ownership:
     classes: frozenset[str] = frozenset()
     alone: bool = False
     """Whether there is no other allocator, so that all devices are ours"""
+    shard: Shard = WHOLE
+    """The part of the fleet that this process sees; others of ours have the rest"""
 
     @property
     def writes(self) -> bool:
         """Whether there is any device that we may give."""
         return self.alone or bool(self.drivers or self.classes)
+
+    def side(self, claim: ResourceClaim, classes: Callable[[], Mapping[str, DeviceClass]]) -> Membership:
+        """To which shard a claim belongs; `classes` gives those of now, if they are needed."""
+        return OURS if self.shard.whole else membership(claim, self.shard, classes())
 
     def claims(self, claim: ResourceClaim) -> bool:
         """Whether a claim is ours by itself; a gated pod makes its claims ours as well."""

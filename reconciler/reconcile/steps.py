@@ -16,12 +16,16 @@ from reconciler.reconcile.ownership import Ownership
 from reconciler.reconcile.races import lost, written_by_us
 from reconciler.reconcile.takenback import Yielded
 from reconciler.reconcile.units import Kind, Roster, Unit, claims_of, is_live
+from reconciler.shards.membership import Membership, Side
 
 NOT_OURS = "NotOurs"
 """The reason where devices may be free, but belong to another allocator."""
 
 LEFT = "LeftToScheduler"
 """The reason where kube-scheduler took an allocation back."""
+
+SEVERAL = "NeedsSeveralShards"
+"""The reason where no shard alone has what is asked for, as far as can be told without looking at devices."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +96,10 @@ class Planner:
         return self._claim(claim) if claim is not None else Nothing()
 
     def _claim(self, claim: ResourceClaim) -> Step:
-        if claim.deleting:
+        where = self._side(claim)
+        if where.side is Side.ELSEWHERE:
+            return Nothing()
+        if claim.deleting:  # also one that no shard can tell for its own: it holds nothing, whoever frees it
             return self._deleted(claim)
         if claim.allocation is not None:
             return self._held(claim)
@@ -100,6 +107,8 @@ class Planner:
             return Nothing()
         if self._roster.users(claim.key):  # its pods decide, who know on which nodes they may run
             return Nothing()
+        if where.side is Side.SEVERAL:
+            return Blocked((claim.key,), SEVERAL, f"claim {claim.key}: {where.why}")
         problem = self._problem(claim.key, None)
         return problem or self._allowed((claim,)) or Decide((claim,), self._open())
 
@@ -126,12 +135,17 @@ class Planner:
         keys = claims_of(pod)
         if not pod.gated and not any(self._decidable(key) for key in keys):
             return Nothing()
+        apart = self._apart(pod, keys)
+        if isinstance(apart, Nothing):
+            return apart
         missing = sorted(name for name, claim in pod.claim_names().items() if claim is None)
         if missing:
             return Blocked(keys, "ClaimNotMade", f"no claim was made yet from the template of {missing[0]}")
         for key in keys:
             if (problem := self._problem(key, pod)) is not None:
                 return Blocked(keys, problem.reason, problem.message)
+        if apart is not None:
+            return apart
         claims = [self._store.claims[key] for key in keys]
         if any(self._pending(claim) for claim in claims):
             return Nothing()  # whoever writes it puts us back when it is written
@@ -142,6 +156,24 @@ class Planner:
         if not todo:
             return Ungate(pod) if pod.gated else Nothing()
         return self._allowed(todo) or self._placed(pod, todo, held)
+
+    def _apart(self, pod: Pod, keys: tuple[ObjectKey, ...]) -> Blocked | Nothing | None:
+        """What shards make of a pod: nothing of it is ours, or not all. None: it is ours as a whole."""
+        if self._ours.shard.whole or not keys:
+            return None
+        there = [claim for key in keys if (claim := self._store.claims.get(key)) is not None]
+        concerned = [claim for claim in there if pod.gated or self._ours.claims(claim)]
+        sides = [self._side(claim) for claim in concerned]
+        if all(where.side is Side.ELSEWHERE for where in sides):
+            return Nothing()  # also where none was made yet: its coming brings the pod back
+        for claim, where in zip(concerned, sides, strict=True):
+            if where.side is Side.SEVERAL:
+                return Blocked(keys, SEVERAL, f"claim {claim.key}: {where.why}")
+            if where.side is Side.ELSEWHERE:
+                return Blocked(
+                    keys, SEVERAL, f"claim {claim.key} belongs to another shard than others of its pod"
+                )
+        return None
 
     def _placed(self, pod: Pod, todo: tuple[ResourceClaim, ...], held: tuple[ResourceClaim, ...]) -> Step:
         topology = self._store.snapshot().topology
@@ -159,6 +191,9 @@ class Planner:
             return ""
         topology = self._store.snapshot().topology
         return account(asked.pod, _selectors(asked.held), self._nodes, topology, self._backed(asked.pod))
+
+    def _side(self, claim: ResourceClaim) -> Membership:
+        return self._ours.side(claim, lambda: self._store.snapshot().classes)
 
     def _backed(self, pod: Pod) -> frozenset[str]:
         return backed(self._store.snapshot().classes, pod)

@@ -1,5 +1,6 @@
 """A shard: drivers, pools, or both. What two processes own never overlaps; their Leases see to that."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import sha256
@@ -7,6 +8,7 @@ from hashlib import sha256
 from reconciler.errors import Rejected
 from reconciler.objects.meta import PoolID
 
+_NAME = re.compile(r"[a-z0-9][-a-z0-9./]*")
 DRIVER, PREFIX = "driver", "pool-prefix"
 LEASE = "dra-reconciler"
 """Name of the Lease of a process that owns everything; those of shards begin with it"""
@@ -58,7 +60,7 @@ def parse(text: str) -> Shard:
     found: dict[str, set[str]] = {DRIVER: set(), PREFIX: set()}
     for part in filter(None, (part.strip() for part in text.split(","))):
         key, _, value = part.partition("=")
-        if key not in found or not value:
+        if key not in found or not _NAME.fullmatch(value):
             raise Rejected(
                 f"shard {text!r}: {part!r} is neither {DRIVER}=NAME nor {PREFIX}=TEXT; "
                 "give several separated by commas"

@@ -1,7 +1,7 @@
 """Two processes on one server, over HTTP: one decides, the other is ready to."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -40,6 +40,18 @@ class Replica:
     stop: asyncio.Event = field(default_factory=asyncio.Event)
     decisions: list[Decision] = field(default_factory=list)
     faulty: Faulty | None = None
+    _heard: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def tell(self, decision: Decision) -> None:
+        self.decisions.append(decision)
+        self._heard.set()
+
+    async def until(self, true: Callable[[], object]) -> None:
+        """Wait until something holds of what was decided."""
+        async with asyncio.timeout(PATIENCE):
+            while not true():
+                self._heard.clear()
+                await self._heard.wait()
 
     async def run(self, url: str) -> None:
         async with connect(server=url) as transport:
@@ -48,7 +60,7 @@ class Replica:
                 Settings(**{**FAST, **self.flags}),
                 self.faulty,
                 stop=self.stop,
-                tell=self.decisions.append,
+                tell=self.tell,
             )
 
     def allocated(self) -> list[str]:
@@ -106,11 +118,11 @@ async def test_one_decides_and_the_other_takes_over_when_it_is_killed():
         await found.until_held()
         other = found.start()
         await found.cluster.until(lambda: found.cluster.devices("first"))
-        assert one.allocated() == ["first"]
+        await one.until(lambda: one.allocated() == ["first"])
         await found.kill(one)
         found.cluster.load(claim("second"))
         await found.cluster.until(lambda: found.cluster.devices("second"))
-        assert other.allocated() == ["second"]
+        await other.until(lambda: other.allocated() == ["second"])
 
 
 async def test_what_stops_gives_the_lease_up_after_its_last_write():
@@ -142,7 +154,7 @@ async def test_a_lease_that_was_given_up_is_taken_without_waiting():
         await found.stop(one)
         found.cluster.load(claim("second"))
         await found.cluster.until(lambda: found.cluster.devices("second"))
-        assert other.allocated() == ["second"]
+        await other.until(lambda: other.allocated() == ["second"])
 
 
 async def test_the_mark_of_who_was_killed_is_taken_back_before_anything_is_decided():
@@ -157,7 +169,7 @@ async def test_the_mark_of_who_was_killed_is_taken_back_before_anything_is_decid
         await held.arrived.wait()
         await found.kill(one)
         await found.cluster.until(lambda: found.cluster.devices("first"))
-        assert other.allocated() == ["first"]
+        await other.until(lambda: other.allocated() == ["first"])
 
 
 async def test_who_cannot_renew_writes_nothing_and_goes_on_when_it_can():
@@ -178,4 +190,4 @@ async def test_who_cannot_renew_writes_nothing_and_goes_on_when_it_can():
                 await shelf.wait(shelf.end)
         found.cluster.load(claim("second"))
         await found.cluster.until(lambda: found.cluster.devices("second"))
-        assert sorted(one.allocated()) == ["first", "second"]
+        await one.until(lambda: sorted(one.allocated()) == ["first", "second"])

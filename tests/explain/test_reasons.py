@@ -42,6 +42,7 @@ def test_every_reason_that_can_be_told_is_in_the_table():
         *map(str, Reason),
         steps.NOT_OURS,
         steps.LEFT,
+        steps.SEVERAL,
         *blocking(),
         *of_koordinator(),
         turns.BOTH,

@@ -8,6 +8,7 @@ from reconciler.errors import Conflict, Gone, Rejected, Retry
 from reconciler.objects.claims import ALLOCATED_AT, FINALIZER, ResourceClaim
 from reconciler.reconcile.fencing import Fence
 from reconciler.reconcile.intake import Intake
+from reconciler.reconcile.ownership import Ownership
 from tests.end_to_end.objects import DRIVER, claim, held
 from tests.reconcile.pictures import intake, key, typed
 
@@ -49,7 +50,7 @@ def picture(raw: dict[str, Any]) -> Intake:
 async def up_after(found: Intake, writer: FakeWriter) -> float:
     """Seconds until the fence is up."""
     clock = asyncio.get_running_loop().time
-    fence = Fence(found, writer, clock=clock, patience=PATIENCE)
+    fence = Fence(found, writer, Ownership(alone=True), clock=clock, patience=PATIENCE)
     began = clock()
     await fence.raise_()
     assert fence.up.is_set()
