@@ -108,7 +108,7 @@ async def run(
         names=names,
         answered=_both(seen.answered, traces.answered),
         fence=fence,
-        journal=recorder and recorder.decided,
+        journal=recorder.decided if recorder else None,
         around=traces.turn,
     )
     sink, decoders = intake.take, dict[str, Decode]()
