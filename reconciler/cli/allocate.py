@@ -82,9 +82,6 @@ def allocate(
 
     Where there are Koordinator's Device objects, pods that request their devices get them, too: the table
     shows the annotation that records them, yaml and json the pods. Pods that have it hold what it says.
-
-    Exits with 0 if every claim is allocated and every pod served, 3 if some are not, 1 if some of the input
-    was refused (the rest is done all the same), 2 for wrong usage.
     """
     if not files and not more:
         raise click.UsageError("Nothing to read: name manifests with -f FILE, -f DIR or -f -.")

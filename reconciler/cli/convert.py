@@ -48,9 +48,6 @@ def convert(files: tuple[str, ...], output: str, rename_map: TextIO | None) -> N
     counters go into slices of their own, and slices that are too large are split. Which devices a claim
     gets stays the same. What the API does not know goes into the annotation
     dra-reconciler.io/device-extensions; names that it does not take are replaced, always in the same way.
-
-    Exits with 0 if everything was written, 1 if some of the input was refused or cannot be expressed (the
-    rest is written all the same), 2 for wrong usage.
     """
     bundle = read_bundle(files, sys.stdin.buffer)
     result = converted(_in_order(bundle), objections)

@@ -61,15 +61,7 @@ def doctor(
     gates: frozenset[str],
     group_modes: tuple[str, ...],
 ) -> None:
-    """Say what is wrong with ResourceSlices, DeviceClasses and ResourceClaims, and what to do about it.
-
-    \b
-    Exits with
-      0  nothing is worse than a note, or warnings without --strict
-      1  there are errors, or the server cannot be asked
-      2  the command line is wrong
-      3  there are warnings and no errors, with --strict
-    """
+    """Say what is wrong with ResourceSlices, DeviceClasses and ResourceClaims, and what to do about it."""
     if bool(files or more) == reach.named:
         raise click.UsageError("Name manifests with -f, or a cluster with --cluster.")
     sources: dict[str, str] = {}

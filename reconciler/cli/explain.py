@@ -79,12 +79,6 @@ def explain(
 
     Looks at a cluster as it is now, or with -f at manifests, where claims and pods that come first are
     allocated first, as `allocate` does. Claims of one pod are explained together, for one node.
-
-    \b
-    Exits with
-      0  it is allocated, or can be
-      1  it cannot be allocated now
-      2  the command line is wrong, there is no such claim, or the input cannot be read
     """
     if files and reach.named:
         raise click.UsageError("Name manifests with -f, or a cluster, not both.")

@@ -67,8 +67,6 @@ def logs(
     \b
       kubectl logs -n dra-reconciler deploy/dra-reconciler | dra-reconciler logs -
       kubectl logs -n dra-reconciler deploy/dra-reconciler | dra-reconciler logs - --claim training/c
-
-    Exits with 0, or with 1 if there is no line of ours.
     """
     reader = Reader()
     texts = _follow(file) if follow else _texts(file)

@@ -59,8 +59,6 @@ def modes(
 
     A physical device is a counter set. Devices that draw from none count together by pool, or by node.
     What is held is read from the ResourceClaims, so that claims without an allocation show nothing.
-
-    Exits with 1 if the server cannot be asked or some of the input was refused.
     """
     if bool(files or more) == reach.named:
         raise click.UsageError("Name manifests with -f, or a cluster with --cluster.")

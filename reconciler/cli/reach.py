@@ -54,7 +54,12 @@ def cluster_options(func: F) -> F:
             is_flag=True,
             help="Look at a cluster: that of KUBECONFIG or ~/.kube/config, or the one this runs in.",
         ),
-        click.option("--kubeconfig", metavar="FILE", help="Look at the cluster of this kubeconfig."),
+        click.option(
+            "--kubeconfig",
+            type=click.Path(),
+            metavar="FILE",
+            help="Look at the cluster of this kubeconfig.",
+        ),
         click.option(
             "--context", metavar="NAME", help="Context of the kubeconfig.  [default: its current one]"
         ),

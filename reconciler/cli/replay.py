@@ -40,12 +40,6 @@ def replay_command(
     """Make the decisions of a journal again, from the same inputs in the same order, and compare.
 
     A journal is written by `run --journal DIR`. Share ids are drawn anew, so they are not compared.
-
-    \b
-    Exits with
-      0  all decisions are the same
-      1  some are different
-      2  the command line is wrong, or this is no journal
     """
     del policy  # the only one there is, so it is what is compared with anyway
     found: list[dict[str, Any]] = []

@@ -32,7 +32,12 @@ CANNOT_START = 1
 
 
 @click.command(short_help="Allocate the claims of a cluster, until told to end.")
-@click.option("--kubeconfig", metavar="FILE", help="Default: KUBECONFIG, ~/.kube/config, our pod's account.")
+@click.option(
+    "--kubeconfig",
+    type=click.Path(),
+    metavar="FILE",
+    help="Default: KUBECONFIG, ~/.kube/config, our pod's account.",
+)
 @click.option("--context", metavar="NAME", help="Context of the kubeconfig.  [default: its current one]")
 @insecure_option(default=None)
 @click.option("--server", metavar="URL", help="An API server that asks for no credentials.")
@@ -89,7 +94,9 @@ CANNOT_START = 1
 )
 @click.option("--status-port", type=int, help="Port of health and metrics.  [default: any free one]")
 @click.option("--no-events", "events", is_flag=True, flag_value=False, default=None, help="Write no Events.")
-@click.option("--journal", metavar="DIR", help="Write a journal there, for `replay`.")
+@click.option(
+    "--journal", type=click.Path(file_okay=False), metavar="DIR", help="Write a journal there, for `replay`."
+)
 @click.option("--traces", is_flag=True, default=None, help="Send OpenTelemetry traces over OTLP.")
 @click.option("--log-format", type=click.Choice(["auto", "json", "text"]), help="[default: auto]")
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="[default: info]")

@@ -79,12 +79,6 @@ def top(
 
     Devices that are partitions of one another are counted by what fits at once, net of the counters that
     they share. docs/capacity.md says what a profile, stranded and fragmented are.
-
-    \b
-    Exits with
-      0  it was shown
-      1  the server cannot be asked
-      2  the command line is wrong
     """
     if files and reach.named:
         raise click.UsageError("Name manifests with -f, or a cluster, not both.")
