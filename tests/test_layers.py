@@ -33,8 +33,8 @@ MAY_IMPORT = {
     },
     "reconciler.fullness": {"numpy", "kernels", "reconciler.inventory", *OBJECTS},
     "reconciler.whatif": {
-        "numpy", "kernels", "reconciler.allocator", "reconciler.inventory", "reconciler.joint",
-        "reconciler.reconcile.placement", *OBJECTS,
+        "reconciler.allocator", "reconciler.inventory", "reconciler.joint", "reconciler.legacy",
+        "reconciler.manifests", "reconciler.nodes", *OBJECTS,
     },
     "reconciler.nodes": {"numpy", "kernels", "reconciler.inventory", *OBJECTS},
     "reconciler.koordinator": {"numpy", "pydantic", "kernels", *OBJECTS},

@@ -21,6 +21,7 @@ COMMANDS = {
     "replay": ("reconciler.cli.replay:replay_command", "Make the decisions of a journal again."),
     "top": ("reconciler.cli.top:top", "Show how full the devices are, and what still fits."),
     "run": ("reconciler.cli.run:run", "Allocate the claims of a cluster, until told to end."),
+    "whatif": ("reconciler.cli.whatif:whatif", "Say whether claims would fit, if; and what would be lost."),
 }
 """Name -> where the command is, and its line in the help, so that help does not import any"""
 

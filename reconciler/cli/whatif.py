@@ -1,0 +1,179 @@
+"""`dra-reconciler whatif`: would it fit, where, how many more of it, and what is lost."""
+
+import json
+import sys
+from collections.abc import Iterable
+
+import click
+import yaml
+
+from reconciler.cli.inputs import files_option, gates_option, group_mode_option
+from reconciler.cli.reach import Reach, cluster_options
+from reconciler.cli.supposed import print_answer
+from reconciler.cli.world import in_bundle, list_cluster, picture_of, read_files
+from reconciler.errors import ReconcilerError
+from reconciler.manifests.bundle import Bundle
+from reconciler.manifests.nodes import picture
+from reconciler.objects.claims import DeviceClass, ResourceClaim, ResourceClaimTemplate
+from reconciler.objects.core import Node
+from reconciler.objects.meta import ApiObject, ObjectKey
+from reconciler.objects.semantics import Release, Semantics, with_group_modes
+from reconciler.objects.slices import ResourceSlice
+from reconciler.whatif import Answer, Base, Question, Unit, answer
+from reconciler.whatif.answering import STEPS
+from reconciler.whatif.reading import units_in
+from reconciler.whatif.report import as_json
+
+KINDS = ("Node", "DeviceClass", "DeviceTaintRule", "ResourceSlice", "ResourceClaim", "Pod")
+CANNOT, NO_ANSWER = 1, 2
+MOST_COUNTED = 10_000
+
+
+class NoAnswer(click.ClickException):
+    """There is nothing to ask about, or nobody to ask."""
+
+    exit_code = NO_ANSWER
+
+
+@click.command(short_help="Say whether claims would fit, if; and what would be lost.")
+@files_option(required=False)
+@cluster_options
+@click.option(
+    "--count", type=click.IntRange(1, MOST_COUNTED), help="Copies to place.  [default: as many as fit]"
+)
+@click.option(
+    "--without", "without", multiple=True, metavar="[NAMESPACE/]CLAIM", help="As if this claim held nothing."
+)
+@click.option("--drain", "drained", multiple=True, metavar="NODE", help="As if this node were gone.")
+@click.option(
+    "--add",
+    "added",
+    multiple=True,
+    type=click.Path(exists=True, readable=True, allow_dash=True),
+    metavar="FILE|DIR|-",
+    help="As if these ResourceSlices, Nodes and DeviceClasses were there.",
+)
+@click.option("-n", "--namespace", default="default", show_default=True, help="Where NAMESPACE is not given.")
+@click.option(
+    "-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True
+)
+@click.option(
+    "--semantics",
+    "release",
+    type=click.Choice(["1.37", "1.36"]),
+    default="1.37",
+    show_default=True,
+    help="The Kubernetes release whose rules apply where releases differ.",
+)
+@gates_option()
+@group_mode_option()
+@click.option(
+    "--steps",
+    type=click.IntRange(min=1),
+    default=STEPS,
+    show_default=True,
+    help="Devices to try for one decision on one node before giving up.",
+)
+def whatif(
+    files: tuple[str, ...],
+    reach: Reach,
+    count: int | None,
+    without: tuple[str, ...],
+    drained: tuple[str, ...],
+    added: tuple[str, ...],
+    namespace: str,
+    output: str,
+    release: Release,
+    gates: frozenset[str],
+    group_modes: tuple[str, ...],
+    steps: int,
+) -> None:
+    """Say whether claims would fit and where, how many more of them, and what is lost. Writes nothing.
+
+    The claims that wait in the first -f, its templates and its pods, are what is asked about. They are
+    asked about the cluster that is named; or else about all that is in the -f files.
+
+    Without --count, copies are placed until one does not fit, 1,000 at most. With --drain, claims that
+    hold devices on that node are placed elsewhere first, if they can be. docs/what-if.md says more.
+
+    \b
+    Exits with
+      0  it fits, and what is lost finds another place
+      1  it does not
+      2  the command line is wrong, what is named is not there, or the input cannot be read
+    """
+    if not files and not drained:
+        raise click.UsageError("Say what is asked about with -f, or with --drain which node is gone.")
+    rules = Semantics(release, gates, with_group_modes(group_modes))
+    try:
+        first = read_files(files if reach.named else files[:1])
+        units = units_in(first)
+        more = read_files(added)
+        nodes, objects = _world(first, more, files, reach)
+        base = Base(picture_of(objects, rules), nodes)
+        question = Question(
+            units, count, frozenset(_key(name, namespace) for name in without), frozenset(drained)
+        )
+        if not units and not drained:
+            raise NoAnswer(f"{files[0]} holds no claim that waits, no template and no pod")
+        found = answer(question, base, steps=steps)
+    except (ReconcilerError, OSError) as exc:
+        raise NoAnswer(str(exc)) from exc
+    _print(found, units, output)
+    sys.exit(0 if found.fits else CANNOT)
+
+
+def _key(name: str, namespace: str) -> ObjectKey:
+    before, _, last = name.rpartition("/")
+    return ObjectKey(before or namespace, last)
+
+
+def _world(
+    first: Bundle, more: Bundle, files: tuple[str, ...], reach: Reach
+) -> tuple[tuple[Node, ...], list[ApiObject]]:
+    """What the question is about: its nodes, and all its objects."""
+    extra = [*more.of(ResourceSlice), *more.of(DeviceClass)]
+    if not reach.named:
+        rest = read_files(files[1:])
+        objects = [
+            *in_bundle(first),
+            *(one for one in in_bundle(rest) if not isinstance(one, Node)),
+            *extra,
+        ]
+        objects = [one for one in objects if not _asked(one)]
+        slices = [one for one in objects if isinstance(one, ResourceSlice)]
+        if not slices:
+            raise click.UsageError(
+                "No ResourceSlice was read: name a cluster with --cluster, or more with -f."
+            )
+        described = _last_of([*first.of(Node), *rest.of(Node), *more.of(Node)])
+        nodes = picture(described, slices).nodes
+        return nodes, [*nodes, *(one for one in objects if not isinstance(one, Node))]
+    listed = list(list_cluster(KINDS, reach))
+    extra += [*first.of(ResourceSlice), *first.of(DeviceClass)]
+    added = [one for one in extra if isinstance(one, ResourceSlice)]
+    there = [one for one in listed if isinstance(one, Node)]
+    found = picture(_last_of([*there, *first.of(Node), *more.of(Node)]), added)
+    nodes = tuple(node for node in found.nodes if node is not found.assumed)
+    return nodes, [*nodes, *(one for one in listed if not isinstance(one, Node)), *extra]
+
+
+def _asked(one: ApiObject) -> bool:
+    """What is asked about is not part of the world; nor are others that wait."""
+    waits = isinstance(one, ResourceClaim) and one.allocation is None
+    return waits or isinstance(one, ResourceClaimTemplate)
+
+
+def _last_of(nodes: Iterable[Node]) -> list[Node]:
+    """One of each name."""
+    return list({node.key: node for node in nodes}.values())
+
+
+def _print(found: Answer, units: tuple[Unit, ...], output: str) -> None:
+    match output:
+        case "json":
+            click.echo(json.dumps(as_json(found), indent=2))
+        case "yaml":
+            click.echo(yaml.safe_dump(as_json(found), sort_keys=False), nl=False)
+        case _:
+            print_answer(found, units, sys.stdout)

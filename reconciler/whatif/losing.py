@@ -1,0 +1,77 @@
+"""What goes with a node: the claims that hold devices there, put together as they have to be placed again."""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from reconciler.errors import Rejected
+from reconciler.inventory.snapshot import Snapshot
+from reconciler.objects.claims import Allocation, ResourceClaim, ResourceClaimStatus
+from reconciler.objects.core import Pod
+from reconciler.objects.meta import ObjectKey
+from reconciler.objects.nodeselector import NodeSelector
+from reconciler.whatif.question import Unit
+
+
+def lost_with(
+    drained: frozenset[str], world: Snapshot, holding: Iterable[ResourceClaim]
+) -> list[ResourceClaim]:
+    """The claims whose allocation cannot be used any more once some nodes are gone."""
+    return [
+        claim
+        for claim in holding
+        if claim.allocation is not None and _is_lost(claim.allocation, drained, world)
+    ]
+
+
+def _is_lost(allocation: Allocation, drained: frozenset[str], world: Snapshot) -> bool:
+    values = world.fleet.words.nodes.values
+    for result in allocation.devices.results:
+        codes = [int(world.fleet.codes["node"][row]) for row in world.fleet.rows_of(result.id)]
+        if codes and all(code >= 0 and values[code] in drained for code in codes):
+            return True
+    return allocation.node_selector is not None and _only_there(allocation.node_selector, drained, world)
+
+
+def _only_there(selector: NodeSelector, drained: frozenset[str], world: Snapshot) -> bool:
+    """Whether a selector means nodes, of which none stay."""
+    try:
+        meant = {name for name, node in world.topology.nodes.items() if selector.matches(name, node.labels)}
+    except Rejected:
+        return False
+    return bool(meant) and meant <= drained
+
+
+def units_of(lost: Iterable[ResourceClaim], pods: Mapping[ObjectKey, Pod]) -> list[Unit]:
+    """Those of one pod together, unallocated: higher priorities first, then older ones, then by name."""
+    groups: dict[ObjectKey | None, list[ResourceClaim]] = {}
+    for claim in lost:
+        user = _user(claim)
+        groups.setdefault(user or ObjectKey("claim " + claim.key.namespace, claim.key.name), []).append(claim)
+    made = []
+    for user, claims in groups.items():
+        pod = pods.get(user) if user is not None else None
+        members = sorted(claims, key=lambda claim: claim.key)
+        name = f"pod {pod.key}" if pod is not None else ", ".join(f"claim {claim.key}" for claim in members)
+        age = min(claim.metadata.creation_timestamp or "~" for claim in members)
+        urgency = -(pod.spec.priority or 0) if pod is not None else 0
+        made.append(((urgency, age, name), Unit(name, tuple(map(afresh, members)), pod)))
+    return [unit for _, unit in sorted(made, key=lambda entry: entry[0])]
+
+
+def _user(claim: ResourceClaim) -> ObjectKey | None:
+    """The first pod that may use a claim."""
+    pods = (user for user in claim.status.reserved_for if user.resource == "pods")
+    return next((ObjectKey(claim.key.namespace, user.name) for user in pods), None)
+
+
+def afresh(claim: ResourceClaim) -> ResourceClaim:
+    """The claim as if it had never been allocated."""
+    return claim.model_copy(update={"status": ResourceClaimStatus()})
+
+
+def staying(unit: Unit, holding: Mapping[ObjectKey, ResourceClaim]) -> Iterator[NodeSelector]:
+    """Where the claims of the same pod can be used that hold what they held."""
+    names = unit.pod.claim_names().values() if unit.pod is not None else ()
+    for name in names:
+        claim = holding.get(ObjectKey(unit.pod.key.namespace, name)) if unit.pod and name else None
+        if claim is not None and claim.allocation is not None and claim.allocation.node_selector is not None:
+            yield claim.allocation.node_selector

@@ -1,0 +1,42 @@
+"""What is asked, and of what."""
+
+from dataclasses import dataclass
+
+from reconciler.inventory.store import Store
+from reconciler.objects.claims import ResourceClaim
+from reconciler.objects.core import Node, Pod
+from reconciler.objects.meta import ObjectKey
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """Claims that go onto one node together, none of them allocated."""
+
+    name: str
+    """For people: `claim default/a`, `pod default/p`"""
+    claims: tuple[ResourceClaim, ...]
+    pod: Pod | None = None
+    """For which they are; says on which nodes"""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Whether some units would fit, if. Without units: what would be lost, and could be had elsewhere."""
+
+    units: tuple[Unit, ...] = ()
+    """One copy of them"""
+    count: int | None = None
+    """Copies; None asks how many there can be"""
+    without: frozenset[ObjectKey] = frozenset()
+    """Claims that hold nothing"""
+    drained: frozenset[str] = frozenset()
+    """Nodes that are gone, with their devices"""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Base:
+    """What is asked about: a picture of its own, which is used up by the answer."""
+
+    store: Store
+    nodes: tuple[Node, ...]
+    """Those of the store, with what it does not keep: taints and cordons"""
