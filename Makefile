@@ -24,9 +24,11 @@ lint: $(STAMP)  ## what CI checks besides the tests
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-lock:  ## write requirements.lock afresh from pyproject.toml (needs uv)
+lock:  ## write requirements.lock and, for the image, deploy/requirements.lock afresh from pyproject.toml (needs uv)
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
 	  --extra dev --extra otel --extra perf pyproject.toml -o requirements.lock
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
+	  --extra otel --constraint requirements.lock pyproject.toml -o deploy/requirements.lock
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis dist
