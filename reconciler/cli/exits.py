@@ -54,6 +54,11 @@ EXITS: Mapping[str, Mapping[int, str]] = {
         2: _USAGE,
     },
     "top": {0: "it was shown", 1: "the server cannot be asked", 2: _USAGE},
+    "whatif": {
+        0: "it fits, and what is lost finds another place",
+        1: "it does not",
+        2: "the command line is wrong, what is named is not there, or the input or the server cannot be read",
+    },
 }
 """Command -> exit code -> meaning"""
 

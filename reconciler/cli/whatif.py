@@ -95,12 +95,6 @@ def whatif(
 
     Without --count, copies are placed until one does not fit, 1,000 at most. With --drain, claims that
     hold devices on that node are placed elsewhere first, if they can be. docs/what-if.md says more.
-
-    \b
-    Exits with
-      0  it fits, and what is lost finds another place
-      1  it does not
-      2  the command line is wrong, what is named is not there, or the input cannot be read
     """
     if not files and not drained:
         raise click.UsageError("Say what is asked about with -f, or with --drain which node is gone.")
@@ -109,6 +103,8 @@ def whatif(
         first = read_files(files if reach.named else files[:1])
         units = units_in(first)
         more = read_files(added)
+        if first.refused or more.refused:
+            raise NoAnswer("what is asked about, or added, was refused in part")
         nodes, objects = _world(first, more, files, reach)
         base = Base(picture_of(objects, rules), nodes)
         question = Question(

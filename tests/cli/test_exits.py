@@ -36,6 +36,7 @@ FILES = {
     "wrong.yaml": claim("x").replace("count: 1", "count: -1"),
     "warned.yaml": together(ELSEWHERE, gpus("n1", 1)),
     "broken.yaml": DRAWS,
+    "more.yaml": gpus("n2", 1),
     "run.log": LINE,
     "empty.log": "nothing\n",
 }
@@ -62,6 +63,8 @@ CASES: dict[tuple[str, int], tuple[str, ...]] = {
     ("run", 1): ("--own-driver", "gpu.example.com", *NO_SERVER),
     ("top", 0): ("-f", "good.yaml"),
     ("top", 1): ("--once", *NO_SERVER),
+    ("whatif", 0): ("-f", "short.yaml", "--count", "1", "--add", "more.yaml"),
+    ("whatif", 1): ("-f", "short.yaml", "--count", "1"),
 }
 """Those that one command line brings about; `demo` is told to be impatient for its 1"""
 SIGNALLED = ("apiserver", "run")

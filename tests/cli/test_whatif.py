@@ -146,6 +146,7 @@ def test_waiting_claims_of_the_world_do_not_take_part(say):
         ("", FLEET, ["--drain", "nowhere"], "there is no node nowhere"),
         (pod("p", "a=c"), FLEET, [], "is not beside it"),
         (claim("c"), FLEET, ["--count", "0"], "0 is not in the range"),
+        (together(claim("c"), claim("d", -1)), FLEET, [], "was refused in part"),
     ],
 )
 def test_wrong_usage_has_a_code_of_its_own(say, asked: str, world: str, arguments: list[str], message: str):
