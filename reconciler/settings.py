@@ -13,6 +13,8 @@ from pydantic_settings import BaseSettings, EnvSettingsSource, NoDecode, Setting
 
 from reconciler.errors import Rejected
 
+MAX_LENGTH = 2**20
+"""Characters of a file with settings."""
 _KEY = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?/[a-z0-9]([-.a-z0-9]*[a-z0-9])?$"
 
 Names = Annotated[frozenset[str], NoDecode]
@@ -211,10 +213,17 @@ def load(flags: Mapping[str, Any], file: Path | None) -> Settings:
         raise Rejected(f"setting {where}: {problem['msg']}, got {problem['input']!r}") from exc
 
 
+def _bounded(text: str) -> str:
+    if len(text) > MAX_LENGTH:
+        raise ValueError(f"is longer than {MAX_LENGTH} characters")
+    return text
+
+
 def _read(file: Path) -> dict[str, Any]:
     try:
-        found = yaml.safe_load(file.read_text())
-    except (OSError, ValueError, yaml.YAMLError) as exc:
+        with file.open(encoding="utf-8") as text:
+            found = yaml.safe_load(_bounded(text.read(MAX_LENGTH + 1)))
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as exc:
         raise Rejected(f"settings file {file}: {exc}") from exc
     if not isinstance(found, dict | None):
         raise Rejected(

@@ -18,8 +18,8 @@ from reconciler.errors import Rejected, Retry
 
 log = structlog.get_logger()
 
-# The library meets a file that is no map with a TypeError.
-_UNUSABLE = (ConfigException, OSError, yaml.YAMLError, TypeError)
+# The library meets a file that is no map with a TypeError, and reads it by recursion.
+_UNUSABLE = (ConfigException, OSError, yaml.YAMLError, TypeError, ValueError, RecursionError)
 
 REFRESH_SECONDS = 60.0
 """How often tokens are looked at again. Plugins and files renew theirs minutes before they expire."""

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from reconciler.cluster.decoding import DEEPEST, cut_event, decode, holds
+from reconciler.cluster.decoding import DEEPEST, LONGEST_OBJECT, cut_event, decode, holds
 from reconciler.cluster.echoes import Echoes
 from reconciler.cluster.kinds import Resource
 from reconciler.errors import Malformed, Relist, Retry
@@ -39,7 +39,7 @@ class Cursor:
         before it, and Retry for any other error of the server and for a line that is no event. The
         cursor then stays where it is.
         """
-        if self.resource.kind in _FROM_TEXT:
+        if self.resource.kind in _FROM_TEXT and len(line) <= LONGEST_OBJECT:
             if self.echoes is not None and (version := self.echoes.version(line)):
                 self._move(version)
                 return None
@@ -54,7 +54,7 @@ class Cursor:
         self._move(_version(raw))
         match kind:
             case "ADDED" | "MODIFIED":
-                change = interpret(raw, mark, self.resource, self.read)
+                change = _too_long(raw, line, self.resource) or interpret(raw, mark, self.resource, self.read)
                 return change if isinstance(change, Refused) else Changed(self.resource.kind, change)
             case "DELETED":
                 return Removed(self.resource.kind, key_of(raw))
@@ -90,7 +90,7 @@ def precedes(version: str, other: str) -> bool:
 
 def listed(text: bytes, mark: str | None, resource: Resource, read: Decode) -> ApiObject | Refused:
     """An item of a listing, typed, or why it cannot be read. Raises Retry for what is not JSON."""
-    if resource.kind in _FROM_TEXT and mark is None:
+    if resource.kind in _FROM_TEXT and mark is None and len(text) <= LONGEST_OBJECT:
         found = _FROM_TEXT[resource.kind](text, resource.api_version)
         if found is not None:
             return found
@@ -100,7 +100,14 @@ def listed(text: bytes, mark: str | None, resource: Resource, read: Decode) -> A
         raise Retry(f"listing of {resource.plural}: an item is not JSON: {exc}") from exc
     if not isinstance(raw, dict):
         raise Retry(f"listing of {resource.plural}: an item is no object: {text[:80]!r}")
-    return interpret(raw, mark or own, resource, read)
+    return _too_long(raw, text, resource) or interpret(raw, mark or own, resource, read)
+
+
+def _too_long(raw: dict[str, Any], text: bytes, resource: Resource) -> Refused | None:
+    if len(text) <= LONGEST_OBJECT:
+        return None
+    reason = f"has {len(text)} bytes; at most {LONGEST_OBJECT} are read"
+    return Refused(resource.kind, key_of(raw), f"{resource.kind} {key_of(raw)}: {reason}")
 
 
 def interpret(raw: dict[str, Any], mark: str | None, resource: Resource, read: Decode) -> ApiObject | Refused:

@@ -59,7 +59,7 @@ def koordinator(picture: Picture) -> Iterator[Finding]:
         for name in sorted(annotations.keys() & set(_JSON)):
             try:
                 json.loads(str(annotations[name]))
-            except ValueError as exc:
+            except (ValueError, RecursionError) as exc:
                 field = f"metadata.annotations[{name}]"
                 yield rules.KOORDINATOR.at(one.document.origin, subject_of(raw), field, f"is not JSON: {exc}")
 

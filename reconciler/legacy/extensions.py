@@ -15,6 +15,9 @@ from reconciler.legacy.shapes import Raw, mapping, mappings
 ANNOTATION = "dra-reconciler.io/device-extensions"
 FIELD = f"metadata.annotations[{ANNOTATION}]"
 
+MAX_LENGTH = 2**20
+"""Characters. The API limits all annotations of an object to a quarter of this."""
+
 STATED, GROUPS = "compatibleOnlyWith", "compatibilityGroups"
 
 
@@ -90,8 +93,12 @@ def _extras(raw: Raw, subject: str) -> dict[str, Any]:
     text = mapping(mapping(raw.get("metadata")).get("annotations")).get(ANNOTATION)
     if not text:
         return {}
+    if len(text) > MAX_LENGTH:
+        raise Malformed(subject, FIELD, f"has {len(text)} characters; at most {MAX_LENGTH} are read")
     try:
         found = json.loads(text)
+    except RecursionError as exc:
+        raise Malformed(subject, FIELD, "nests too deeply") from exc
     except (TypeError, ValueError) as exc:
         raise Malformed(subject, FIELD, f"is not JSON: {exc}") from exc
     if not isinstance(found, dict) or not all(isinstance(fields, dict) for fields in found.values()):

@@ -24,6 +24,8 @@ def validated(model: type[T], raw: Mapping[str, Any]) -> T:
         return model.model_validate(_without_nulls(raw))
     except ValidationError as exc:
         raise _refusal(subject_of(raw), exc) from exc
+    except RecursionError as exc:
+        raise Malformed(subject_of(raw), "", "nests too deeply") from exc
 
 
 def _without_nulls(value: Any) -> Any:

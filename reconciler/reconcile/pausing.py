@@ -13,6 +13,8 @@ from reconciler.reconcile.units import Kind, Unit
 KEY = "pause"
 """In the data of the ConfigMap."""
 _GO_ON = ("", "false")
+MOST_SHOWN = 80
+"""Characters of what it says that are told."""
 
 
 class Pause:
@@ -95,7 +97,7 @@ class Switch:
 
     def _read(self, found: ConfigMap) -> None:
         value = found.data.get(KEY, "").strip().lower()
-        self._set("" if value in _GO_ON else f"ConfigMap {self._key} says {KEY}: {value}")
+        self._set("" if value in _GO_ON else f"ConfigMap {self._key} says {KEY}: {value[:MOST_SHOWN]}")
 
     def _set(self, reason: str) -> None:
         self._pause.set("configmap", reason)
