@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 from reconciler.allocator.asks import Asked, read_claims
 from reconciler.allocator.prospects import Prospects
-from reconciler.allocator.sight import is_quick
+from reconciler.allocator.refusal import Fatal
+from reconciler.allocator.sight import is_overspent, is_quick
 from reconciler.allocator.tied import Knot, ties_of
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.objects.claims import DeviceClass, ResourceClaim, ResourceClaimSpec
@@ -27,13 +28,18 @@ class Form:
     known: bool = False
     """Whether its selectors were seen to take no time to speak of"""
     _ties: tuple[Knot, ...] | None = None
+    _overspent: bool | None = None
 
     def quick(self, world: Snapshot) -> bool:
         """Whether all selectors have been run on the fleet, or can be without taking long."""
-        self.known = self.known or all(
-            is_quick(ask, world.fleet) for slot in self.asked.slots for ask in slot.asks
-        )
+        self.known = self.known or is_quick(self.asked.slots, world.fleet)
         return self.known
+
+    def overspent(self, world: Snapshot) -> bool:
+        """Whether its selectors take more steps on the fleet than a decision may. Runs them."""
+        if self._overspent is None:
+            self._overspent = is_overspent(self.asked.slots, world.fleet)
+        return self._overspent
 
     def ties(self, world: Snapshot) -> tuple[Knot, ...]:
         """What its constraints tie, as far as it can exclude nodes."""
@@ -65,6 +71,14 @@ def form_of(claims: Sequence[ResourceClaim], world: Snapshot) -> Form:
             forms.by_spec.popitem(last=False)
     forms.by_spec.move_to_end(specs)
     return form
+
+
+def is_at_hand(claims: Sequence[ResourceClaim], world: Snapshot) -> bool:
+    """Whether nothing about the selectors of claims has to be worked out that may take long."""
+    try:
+        return form_of(claims, world).quick(world)
+    except Fatal:
+        return True
 
 
 def _read(claims: Sequence[ResourceClaim], world: Snapshot) -> Form:

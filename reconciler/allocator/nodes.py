@@ -12,6 +12,7 @@ from reconciler.allocator.pace import LEISURE, Pace, Unseen
 from reconciler.allocator.reasons import unsatisfied
 from reconciler.allocator.refusal import Fatal
 from reconciler.allocator.tied import nodes_with_a_value
+from reconciler.cel.limits import DECISION_COST_LIMIT
 from reconciler.inventory.chosen import Chosen
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.objects.claims import ResourceClaim
@@ -20,6 +21,11 @@ from reconciler.objects.plan import Granted, Reason, Unsatisfied
 DEFAULT_STEPS = 10_000
 HARD_NODES = 10
 """Nodes on which a decision may use up its steps before it gives up altogether."""
+
+OVERSPENT = (
+    f"all selectors together take more than {DECISION_COST_LIMIT} steps on all devices; "
+    "ask for less at once, or select by simpler conditions"
+)
 
 
 def allocate(
@@ -38,7 +44,8 @@ def allocate(
     (SC-1), ties by name. An error on one node excludes that node only. `nodes` limits the choice; None is
     all nodes. `only` keeps requests to some devices, so that fewer fit than are counted. `steps` bounds the
     devices tried per node, and ten times as many those tried in all; counted rather than timed, so that the
-    same fleet gives the same answer on a slow machine. Raises Unfinished where `pace` breaks off.
+    same fleet gives the same answer on a slow machine. The steps of selectors are bounded as well. Raises
+    Unfinished where `pace` breaks off.
     """
     try:
         form = form_of(claims, world)
@@ -46,6 +53,8 @@ def allocate(
         return Unsatisfied(tuple(claim.key for claim in claims), fatal.reason, str(fatal))
     if pace.hurried and not form.quick(world):
         raise Unseen("selectors have to be run first")
+    if form.overspent(world):
+        return Unsatisfied(tuple(claim.key for claim in claims), Reason.GAVE_UP, OVERSPENT)
     asked = Asked(tuple(claims), form.asked.slots)
     best: tuple[int, int, Found] | None = None
     refused: list[tuple[str, NotFound]] = []

@@ -3,15 +3,16 @@
 Worked out once per list of expressions and fleet: it does not depend on what is allocated (SEL-5).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from kernels.types import Mask
-from reconciler.allocator.asks import Ask, read_claims
+from reconciler.allocator.asks import Ask, Slot, read_claims
 from reconciler.allocator.refusal import Fatal
+from reconciler.cel.limits import DECISION_COST_LIMIT, MASK_COST_LIMIT, READING_COST
 from reconciler.cel.program import CelRefused, Selector, compile_selector, spent_on
 from reconciler.inventory.fleet import Fleet
 from reconciler.inventory.snapshot import Snapshot
@@ -29,6 +30,8 @@ class Sight:
     """(D,) the first selector that does not match fails"""
     fails: bool
     """Whether `error` has any device"""
+    spent: tuple[int, ...]
+    """Steps that each selector took. Beyond DECISION_COST_LIMIT no more are run, and the masks say nothing"""
 
 
 _kept: WeakKeyDictionary[Fleet, dict[tuple[str, ...], Sight]] = WeakKeyDictionary()
@@ -36,15 +39,22 @@ _kept: WeakKeyDictionary[Fleet, dict[tuple[str, ...], Sight]] = WeakKeyDictionar
 
 def look(ask: Ask, fleet: Fleet) -> Sight:
     """The outcome of an ask's selectors on the whole fleet."""
+    return _look(ask.key.expressions, fleet)
+
+
+def _look(expressions: tuple[str, ...], fleet: Fleet) -> Sight:
     of_fleet = _kept.setdefault(fleet, {})
-    expressions = ask.key.expressions
     if expressions not in of_fleet:
         of_fleet[expressions] = _evaluate(expressions, fleet)
     return of_fleet[expressions]
 
 
 QUICK = 10_000
-"""Steps of a pass over the fleet, some milliseconds. Parts of a selector that run over columns take none."""
+"""Steps of the passes of a decision over the fleet, some milliseconds."""
+COLUMNS = 50
+"""Steps that a pass counts for beside its own: parts of a selector that run over columns take none."""
+SHARE = MASK_COST_LIMIT // 5
+"""Steps that the selectors of one decision get before those of others have their turn, half a second."""
 
 
 def warm_up() -> None:
@@ -53,43 +63,105 @@ def warm_up() -> None:
     np.unique(np.zeros(0))  # imports numpy.ma when it is first called
 
 
-def look_at_all(claims: Sequence[ResourceClaim], world: Snapshot, wanted: Callable[[], bool]) -> None:
-    """Run every selector that a decision about claims needs, for as long as somebody wants it."""
+def look_at_all(
+    claims: Sequence[ResourceClaim], world: Snapshot, wanted: Callable[[], bool], share: int | None = None
+) -> bool:
+    """Run every selector that a decision about claims needs, for as long as somebody wants it.
+
+    Whether that is done: else `share` steps are spent, and the next call goes on from there.
+    """
     try:
         asked = read_claims(claims, world.classes, world.rules)
     except Fatal:  # the decision will say so
-        return
-    for ask in (ask for slot in asked.slots for ask in slot.asks):
-        if wanted():
-            look(ask, world.fleet)
+        return True
+    fleet, spent, bill = world.fleet, 0, _Bill()
+    for expressions in _lists(asked.slots):
+        if expressions not in _kept.get(fleet, ()):
+            for expression in expressions:
+                if not wanted() or (share is not None and spent > share):
+                    return False
+                spent += _run(expression, fleet)
+        if bill.exceeded_by(expressions, _look(expressions, fleet)):
+            break
+    return True
 
 
-def is_quick(ask: Ask, fleet: Fleet) -> bool:
-    """Whether `look` takes no time to speak of: the outcome is known, or the last pass was a short one.
+def is_quick(slots: Sequence[Slot], fleet: Fleet) -> bool:
+    """Whether all `look`s take no time to speak of: their outcomes are known, or the last passes were short.
 
     A selector may cost more on another fleet than it did on the last; it does so once.
     """
-    expressions = ask.key.expressions
-    return expressions in _kept.get(fleet, ()) or all(
-        0 <= spent_on(expression) <= QUICK for expression in expressions
-    )
+    kept, left, bill = _kept.get(fleet, {}), QUICK, _Bill()
+    for expressions in _lists(slots):
+        known = kept.get(expressions)
+        if known is not None:
+            if bill.exceeded_by(expressions, known):
+                return True
+            continue
+        for expression in expressions:
+            spent = spent_on(expression)
+            left -= spent + COLUMNS
+            if spent < 0 or left < 0:
+                return False
+    return True
+
+
+def is_overspent(slots: Sequence[Slot], fleet: Fleet) -> bool:
+    """Whether selectors take more steps in all than a decision may. Runs them as far as it needs to know."""
+    bill = _Bill()
+    return any(bill.exceeded_by(expressions, _look(expressions, fleet)) for expressions in _lists(slots))
+
+
+class _Bill:
+    """What the selectors of a decision take together, each counted once."""
+
+    def __init__(self) -> None:
+        self._counted: set[str] = set()
+        self._total = 0
+
+    def exceeded_by(self, expressions: tuple[str, ...], sight: Sight) -> bool:
+        """Add one more list of selectors. Whether that is more than a decision may take."""
+        for expression, spent in zip(expressions, sight.spent, strict=False):
+            if expression not in self._counted:
+                self._counted.add(expression)
+                self._total += spent
+        return self._total > DECISION_COST_LIMIT
+
+
+def _lists(slots: Sequence[Slot]) -> Iterable[tuple[str, ...]]:
+    """The distinct lists of expressions."""
+    return dict.fromkeys(ask.key.expressions for slot in slots for ask in slot.asks)
+
+
+def _run(expression: str, fleet: Fleet) -> int:
+    """Run a selector on the whole fleet. Steps that it took."""
+    read = READING_COST * len(expression) if spent_on(expression) < 0 else 0
+    selector = _compiled(expression)
+    if selector is None or selector.knows(fleet.cel):
+        return read
+    selector.masks(fleet.cel)
+    return read + selector.spent + COLUMNS
 
 
 def _evaluate(expressions: tuple[str, ...], fleet: Fleet) -> Sight:
     alive = np.ones(fleet.size, dtype=np.bool_)
     error = np.zeros(fleet.size, dtype=np.bool_)
+    spent: list[int] = []
     for expression in expressions:
+        if sum(spent) > DECISION_COST_LIMIT:
+            break
         selector = _compiled(expression)
         if selector is None:
             error |= alive
             alive = np.zeros(fleet.size, dtype=np.bool_)
             break
         masks = selector.masks(fleet.cel)
+        spent.append(selector.spent)
         error |= alive & masks.error
         alive &= masks.true
     alive.setflags(write=False)
     error.setflags(write=False)
-    return Sight(alive, error, fails=bool(error.any()))
+    return Sight(alive, error, fails=bool(error.any()), spent=tuple(spent))
 
 
 def _compiled(expression: str) -> Selector | None:

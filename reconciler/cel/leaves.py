@@ -30,15 +30,15 @@ _PRESENT = (True,)
 class Budget:
     """Steps left for one pass over all devices."""
 
-    def __init__(self) -> None:
-        self._left = MASK_COST_LIMIT
+    def __init__(self, limit: int = MASK_COST_LIMIT) -> None:
+        self._limit = self._left = limit
         self.absorbing = False
         """Whether an evaluation that costs too much is an error like others."""
 
     @property
     def spent(self) -> int:
         """Steps that are gone."""
-        return MASK_COST_LIMIT - self._left
+        return self._limit - self._left
 
     def evaluate(self, run: Run, device: DeviceView, names: int) -> int:
         """The answer on one device. Raises Exhausted where it costs too much, unless absorbing."""

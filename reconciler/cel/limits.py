@@ -10,6 +10,12 @@ COST_LIMIT = 1_000_000
 """Steps of one evaluation (CEL-14)."""
 MASK_COST_LIMIT = 5 * COST_LIMIT
 """Steps of one pass over all devices, some seconds; the devices left then are errors."""
+DECISION_COST_LIMIT = 4 * MASK_COST_LIMIT
+"""Steps of all selectors of a decision on all devices. Claims that ask for more are not decided."""
+STATED_COST_LIMIT = COST_LIMIT // 2
+"""Steps of all `compatibleOnlyWith` of a pool on its devices: run on the way to the next decision."""
+READING_COST = 5
+"""Steps that each character of an expression counts for when it is compiled, where many are."""
 MAX_REGEX_LENGTH = MAX_LENGTH
 """Characters of a pattern, which may be computed and so be longer than any expression."""
 REGEX_MEMORY = 1 << 18

@@ -53,20 +53,24 @@ class Selector:
         self.spent = -1
         """Steps of the last pass over all devices, the limit while one is under way; -1 before the first"""
 
-    def masks(self, rows: Rows) -> Masks:
-        """The answers on all devices, kept per version of the rows."""
+    def masks(self, rows: Rows, limit: int = MASK_COST_LIMIT) -> Masks:
+        """The answers on all devices, kept per version of the rows. Beyond `limit` steps they are errors."""
         with self._lock:
             kept = self._kept.get(rows.version)
             if kept is None:
-                kept = self._kept[rows.version] = self._compute(rows)
+                kept = self._kept[rows.version] = self._compute(rows, limit)
                 if len(self._kept) > KEPT_MASKS:
                     self._kept.popitem(last=False)
             else:
                 self._kept.move_to_end(rows.version)
             return kept
 
-    def _compute(self, rows: Rows) -> Masks:
-        budget = Budget()
+    def knows(self, rows: Rows) -> bool:
+        """Whether the answers on all devices are kept."""
+        return rows.version in self._kept
+
+    def _compute(self, rows: Rows, limit: int) -> Masks:
+        budget = Budget(limit)
         budget.absorbing = isinstance(self._program, Leaf)
         self.spent = MASK_COST_LIMIT
         try:

@@ -7,6 +7,7 @@ import numpy as np
 
 from kernels.types import Mask
 from reconciler.allocator.asks import Asked, read_claims
+from reconciler.allocator.forms import form_of
 from reconciler.allocator.refusal import Fatal
 from reconciler.explain.constraints import Tied, tie
 from reconciler.explain.explanation import Explanation, NearMiss, Request
@@ -23,6 +24,8 @@ from reconciler.objects.plan import Granted, Reason, Unsatisfied
 
 STEPS = 10_000
 """Devices tried for the answer itself, where none is given."""
+MOST_SELECTORS = 256
+"""Different selectors of what is explained request by request."""
 
 
 def explain(
@@ -56,6 +59,8 @@ def explain(
         asked = read_claims(claims, world.classes, world.rules)
     except Fatal:
         return told  # no device was looked at
+    if _is_beyond(asked) or form_of(claims, world).overspent(world):
+        return told
     sieves = [[sift(ask, world, places) for ask in slot.asks] for slot in asked.slots]
     requests = tuple(_requests(asked, sieves, world, places, granted=granted))
     told = replace(told, requests=requests)
@@ -74,6 +79,12 @@ def explain(
         constraints=tuple(dict.fromkeys(what_if.guilty())),
         conflict=conflict,
     )
+
+
+def _is_beyond(asked: Asked) -> bool:
+    """Whether there are more selectors than compiled ones are kept, so that each would be compiled again."""
+    uses = {use.expression for slot in asked.slots for ask in slot.asks for use in ask.selectors}
+    return len(uses) > MOST_SELECTORS
 
 
 def _possible(alternatives: Sequence[Sieve]) -> bool:

@@ -15,6 +15,7 @@ import numpy as np
 
 from kernels.exclusion import ALL, packed
 from kernels.types import Bits, Codes, Mask
+from reconciler.cel.limits import READING_COST, STATED_COST_LIMIT
 from reconciler.cel.program import CelRefused, Selector, compile_selector
 from reconciler.cel.rows import Rows as CelRows
 from reconciler.inventory.block import Block
@@ -176,6 +177,10 @@ def _names(groups: Groups, scopes: Codes, mode: GroupMode, *, on: bool) -> Bits:
     return names
 
 
+_TOO_MUCH = (
+    f"all expressions of the pool together take more than {STATED_COST_LIMIT} steps on its devices; "
+    "state fewer or simpler ones"
+)
 Mark = tuple[Mask, Mask]
 """(n, K) the devices that ask for it, and (n, K) those that meet it"""
 
@@ -204,22 +209,32 @@ def _expressions(
     rows = cel_rows(join([table_of(block) for block in blocks]), words)
     marks: list[Mark] = []
     problems: list[Problem] = []
+    left = STATED_COST_LIMIT
     for expression, stated in stating.items():
         asks = np.zeros(scopes.shape, dtype=np.bool_)
         asks[stated] = True
         by = DeviceID(*pool, devices[stated[0]].name)
-        try:
-            selector = compile_selector(expression)
-        except CelRefused as refused:
+        left -= READING_COST * len(expression)
+        selector = _compiled(expression) if left > 0 else _TOO_MUCH
+        if isinstance(selector, str):
             marks.append((asks, np.zeros(scopes.shape, dtype=np.bool_)))
-            problems.append(Problem(by, f"compatibleOnlyWith: {refused}"))
+            problems.append(Problem(by, f"compatibleOnlyWith: {selector}"))
             continue
-        masks = selector.masks(rows)
+        masks = selector.masks(rows, left)
+        left -= selector.spent
         marks.append((asks, np.repeat(masks.true[:, None], scopes.shape[1], axis=1)))
         failing = _judged(scopes, stated) & masks.error
         if failing.any():
             problems.append(Problem(by, _failure(selector, rows, failing, devices)))
     return marks, tuple(problems)
+
+
+def _compiled(expression: str) -> Selector | str:
+    """The selector, or why there is none."""
+    try:
+        return compile_selector(expression)
+    except CelRefused as refused:
+        return str(refused)
 
 
 def _judged(scopes: Codes, stated: Sequence[int]) -> Mask:

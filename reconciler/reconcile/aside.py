@@ -10,7 +10,7 @@ from functools import partial
 
 from reconciler.aio.sideline import Closed, Sideline, Wanted
 from reconciler.allocator.pace import Glance, Pace, Unfinished, Unseen
-from reconciler.allocator.sight import look_at_all, warm_up
+from reconciler.allocator.sight import SHARE, look_at_all, warm_up
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.inventory.standing import stands
 from reconciler.objects.claims import ResourceClaim
@@ -89,11 +89,14 @@ class Aside:
             if lane.busy:
                 self._parked[lane][unit] = None
                 return None
+            began = asyncio.get_running_loop().time()
             try:
                 found = await self._beside(lane, asked, world, first)
             except (Unfinished, Closed):
                 self._long.discard(unit)
-                self._intake.put(unit)
+                # As long as it took, so that it holds the thread for half of the time at most.
+                taken = asyncio.get_running_loop().time() - began if lane is self._selectors else 0.0
+                self._intake.put(unit, after=taken)
                 return None
             now = self._planner.next(unit)
             if not (isinstance(now, Decide) and _objects(now) == _objects(asked)):
@@ -105,7 +108,7 @@ class Aside:
                 return found
             asked = now
         self._long.discard(unit)
-        if isinstance(found, Granted):
+        if not isinstance(found, Refusal):
             self._intake.put(unit, after=self._intake.queue.failed(unit))
             return None
         return found
@@ -117,7 +120,9 @@ class Aside:
         timer = asyncio.get_running_loop().call_later(PATIENCE, first.let_go)
         try:
             if lane is self._selectors:
-                return await lane.run(partial(look_at_all, asked.claims, world))
+                if await lane.run(partial(look_at_all, asked.claims, world, share=SHARE)):
+                    return None
+                raise Unfinished("the selectors of others have their turn now")
             first.let_go()
             apart = world.apart()
             return await lane.run(

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import structlog
 
+from reconciler.allocator.forms import is_at_hand
 from reconciler.explain import Explanation, explain
 from reconciler.inventory.store import Store
 from reconciler.reconcile.decisions import Decision, Waits
@@ -62,7 +63,10 @@ class Explainer:
             await asyncio.sleep(spent / SHARE - spent)
 
     def _explain(self, waits: Waits) -> Explanation | None:
-        """None where no device is in question, or no longer: the picture has gone on since."""
+        """None where no device is in question, or no longer: the picture has gone on since.
+
+        Nor for claims whose selectors would have to be run first, which might hold up the loop.
+        """
         if waits.pod is None and not waits.claims:
             return None
         unit = Unit(Kind.POD, waits.pod) if waits.pod is not None else Unit(Kind.CLAIM, waits.claims[0])
@@ -71,6 +75,8 @@ class Explainer:
             if not isinstance(asked, Decide):
                 return None
             world = self._store.snapshot()
+            if not is_at_hand(asked.claims, world):
+                return None
             nodes = None if asked.nodes is None else frozenset(asked.nodes)
             found = explain(asked.claims, world, nodes=nodes, steps=STEPS, effort=10 * STEPS)
         except Exception:
