@@ -13,7 +13,7 @@ DEEPEST = 200
 """Levels that the decoder goes down. A server accepts thousands in the opaque parameters of a claim."""
 
 LONGEST_OBJECT = 4 * 2**20
-"""Bytes of one object that is read. etcd holds 1.5 MiB of it; what is made of it takes up to 30 times that."""
+"""Bytes of one object that is read. etcd holds 1.5 MiB of it; what comes of it takes up to 30 times that."""
 
 _BRACKET = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[\]{}]', re.DOTALL)
 
