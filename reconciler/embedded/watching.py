@@ -16,6 +16,11 @@ from reconciler.embedded.store import Store
 LIFETIME_SECONDS = 1800.0
 """How long a watch lasts that names no timeout. Clients must be ready to start over."""
 BOOKMARK_SECONDS = 60.0
+BUSY = 20
+"""Events within `BUSY_SECONDS` from which on they are gathered, and no longer sent one by one: each chunk
+costs us and the reader a system call."""
+BUSY_SECONDS = 0.01
+GATHER_SECONDS = 0.002
 BATCH = 256
 """Events in one chunk at most: bounds what a slow reader makes us hold."""
 
@@ -44,6 +49,7 @@ class Watch:
         loop = asyncio.get_running_loop()
         end = loop.time() + self.seconds
         bookmark = loop.time() + BOOKMARK_SECONDS
+        counted_from, counted = loop.time(), 0
         try:
             if self.start is None:
                 position, initial = self._shelf.end, self._initial()
@@ -56,6 +62,11 @@ class Watch:
                     position += len(changes)
                     if lines := b"".join(map(self._line, changes)):
                         yield lines
+                    if loop.time() - counted_from > BUSY_SECONDS:
+                        counted_from, counted = loop.time(), 0
+                    counted += len(changes)
+                    if BUSY < counted and len(changes) < BATCH:
+                        await asyncio.sleep(GATHER_SECONDS)
                 elif loop.time() >= end:
                     return
                 elif self.bookmarks and loop.time() >= bookmark:

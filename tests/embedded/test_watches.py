@@ -29,6 +29,30 @@ def write(api, step, number):
     return []
 
 
+async def test_of_changes_in_quick_succession_the_later_ones_come_together():
+    """Each chunk costs both sides a system call; the first ones are sent at once all the same."""
+    api = ApiServer()
+    answer = api.handle(Request("GET", CLAIMS, {"watch": "1", "resourceVersion": "1"}, {}))
+    assert isinstance(answer, Stream)
+    sizes = []
+
+    async def reader():
+        async for chunk in answer.chunks:
+            sizes.append(len(chunk.splitlines()))
+
+    reading = asyncio.create_task(reader())
+    for number in range(60):
+        ok(api, "POST", CLAIMS, claim(f"c{number}"))
+        await asyncio.sleep(0.0001)
+    await asyncio.sleep(1)
+    reading.cancel()
+    await asyncio.wait([reading])
+    await answer.chunks.aclose()
+    assert sum(sizes) == 60
+    assert sizes[:10] == [1] * 10
+    assert max(sizes) > 10
+
+
 async def seen(api, count, **query):
     found = []
     if count:
