@@ -118,6 +118,9 @@ class HttpTransport:
     async def _headers(self, seconds: float) -> dict[str, str]:
         """Headers with credentials. A plugin that renews them may hang, and nothing is sent until it ends."""
         headers = {"Accept": "application/json", "User-Agent": "dra-reconciler"}
+        configuration = self._api.configuration
+        if configuration.refresh_api_key_hook is None and not configuration.api_key:
+            return headers
         try:
             async with asyncio.timeout(seconds):
                 await self._api.update_params_for_auth(headers, [], ["BearerToken"])
