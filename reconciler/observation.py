@@ -24,6 +24,7 @@ from reconciler.observe.port import StatusPort
 from reconciler.observe.requests import Metered
 from reconciler.observe.scraping import Readings, metrics_routes
 from reconciler.observe.statusz import Row, Statusz
+from reconciler.observe.supposing import supposing_routes
 from reconciler.page.routes import page_routes
 from reconciler.page.sources import Fact
 from reconciler.reconcile.decisions import Decision
@@ -34,6 +35,7 @@ from reconciler.rounds import Rounds
 from reconciler.settings import Settings
 from reconciler.shards.shard import Shard
 from reconciler.showing import Showing
+from reconciler.supposing import Supposing
 
 log = structlog.get_logger()
 
@@ -117,6 +119,9 @@ class Observation:
         progress = Progress(
             lambda: reconciler.turns + metered.answers, lambda: self._waiting(intake), stalled, self._clock
         )
+        if self._settings.status_what_if and self._port is not None:
+            supposing = Supposing(intake.store, intake.nodes, whole=intake.listed.is_set)
+            self._port.add(*supposing_routes(supposing.ask))
         self.live.add("workers", progress.problem)
         self.live.add("loop", lambda: self._heartless(stalled))
         self.statusz.add("Fields that the server dropped", lambda: _rows(dropped.fields))

@@ -87,7 +87,7 @@ The composition root, the command line and the demo may import everything and ar
 FREE = {
     "reconciler", "reconciler.__main__", "reconciler.app", "reconciler.cli", "reconciler.demo",
     "reconciler.beside", "reconciler.leading", "reconciler.notices", "reconciler.observation",
-    "reconciler.rounds", "reconciler.showing",
+    "reconciler.rounds", "reconciler.showing", "reconciler.supposing",
 }  # fmt: skip
 
 NEVER = {

@@ -108,6 +108,10 @@ class Store:
     def slices(self) -> Iterable[ResourceSlice]:
         return (block.slice for block in self._blocks.values())
 
+    @property
+    def taint_rules(self) -> Iterable[DeviceTaintRule]:
+        return self._taint_rules.values()
+
     def assumed(self, uid: str) -> Plan | None:
         """The plan for a claim that was decided and is not confirmed yet."""
         return self._assumed.get(uid)

@@ -37,6 +37,11 @@ class Nodes:
         self._rows: tuple[tuple[str, ...], Rows] = ((), np.zeros(0, dtype=np.intp))
         self._open: tuple[Topology | None, Chosen | None] = (None, None)
 
+    @property
+    def known(self) -> tuple[Node, ...]:
+        """All nodes, as they were last told."""
+        return tuple(self._node.values())
+
     def note(self, change: Change) -> bool:
         """Take in news of nodes. Whether a pod may find another answer now; heartbeats change none."""
         match change:

@@ -1,0 +1,114 @@
+"""Ties `POST /whatif` to where its answers come from: a picture of its own, in a thread, one at a time."""
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+from reconciler.aio.sideline import Closed, Sideline, Wanted
+from reconciler.allocator.pace import Pace, Unfinished
+from reconciler.errors import Rejected
+from reconciler.inventory.store import Store
+from reconciler.manifests.bundle import Bundle, bundle
+from reconciler.manifests.documents import of_text
+from reconciler.nodes.table import Nodes
+from reconciler.objects.changes import Changed
+from reconciler.objects.claims import DeviceClass, ResourceClaim
+from reconciler.objects.core import Node
+from reconciler.objects.meta import ApiObject
+from reconciler.objects.semantics import Semantics
+from reconciler.objects.slices import ResourceSlice
+from reconciler.observe.supposing import Busy, Options
+from reconciler.whatif import Base, Question, answer
+from reconciler.whatif.reading import units_in
+from reconciler.whatif.report import as_json
+
+MOST = 256
+"""Copies tried where none are counted"""
+STEPS = 2_000
+"""Devices tried for one decision on one node"""
+SELDOM = 64
+"""Objects or devices from one look at whether the answer is still wanted to the next"""
+
+
+class Supposing:
+    """Answers questions about a picture that goes on changing meanwhile; none of it reaches that."""
+
+    def __init__(self, store: Store, nodes: Nodes, *, whole: Callable[[], bool]) -> None:
+        """`whole` tells whether everything was listed."""
+        self._store = store
+        self._nodes = nodes
+        self._whole = whole
+        self._lane = Sideline("what if")
+
+    async def ask(self, text: str, options: Options) -> dict[str, Any]:
+        """The answer. Raises Busy, or Rejected for what cannot be asked. Cancelled: the thread soon ends."""
+        if not self._whole():
+            raise Busy("not everything was listed yet")
+        if self._lane.busy:
+            raise Busy("another question is being answered")
+        nodes = self._nodes.known
+        objects = [*nodes, *_objects(self._store)]
+        try:
+            return await self._lane.run(partial(_answer, text, options, objects, nodes, self._store.rules))
+        except (Unfinished, Closed) as exc:
+            raise Busy("the answer was broken off") from exc
+
+
+def _objects(store: Store) -> Iterable[ApiObject]:
+    """All that makes the picture; what is decided and not written yet counts as allocated."""
+    yield from store.slices
+    yield from store.snapshot().classes.values()
+    yield from store.taint_rules
+    yield from store.pods.values()
+    for claim in store.claims.values():
+        plan = store.assumed(claim.metadata.uid) if claim.allocation is None else None
+        if plan is None:
+            yield claim
+        else:
+            status = claim.status.model_copy(update={"allocation": plan.allocation})
+            yield claim.model_copy(update={"status": status})
+
+
+def _answer(
+    text: str,
+    options: Options,
+    objects: Iterable[ApiObject],
+    nodes: tuple[Node, ...],
+    rules: Semantics,
+    wanted: Wanted,
+) -> dict[str, Any]:
+    pace = _Wanted(wanted)
+    asked = bundle(of_text("body", text))
+    if asked.refused:
+        raise Rejected(str(asked.refused[0].problem))
+    units = units_in(asked)
+    if not units and not options.drained:
+        raise Rejected("the body holds no claim that waits, no template and no pod; and no node is drained")
+    store = Store(rules)
+    for thing in (*objects, *_added(asked)):
+        pace.beat()
+        store.apply(Changed(type(thing).__name__, thing))
+    nodes = (*nodes, *asked.of(Node))
+    question = Question(units, options.count, options.without, options.drained)
+    return as_json(answer(question, Base(store, nodes), steps=STEPS, most=MOST, pace=pace))
+
+
+def _added(asked: Bundle) -> Iterable[ApiObject]:
+    held = (claim for claim in asked.of(ResourceClaim) if claim.allocation is not None)
+    if next(held, None) is not None:
+        raise Rejected("a claim of the body has an allocation; leave its status out to ask about it")
+    return (*asked.of(Node), *asked.of(DeviceClass), *asked.of(ResourceSlice))
+
+
+class _Wanted(Pace):
+    """At leisure, for as long as somebody waits."""
+
+    def __init__(self, wanted: Wanted) -> None:
+        self._wanted = wanted
+        self._beats = 0
+
+    def beat(self) -> None:
+        """See `Pace.beat`."""
+        self._beats += 1
+        if self._beats % SELDOM == 0 and not self._wanted():
+            raise Unfinished("nobody waits for the answer any more")
