@@ -65,7 +65,7 @@ class Watch:
                     if loop.time() - counted_from > BUSY_SECONDS:
                         counted_from, counted = loop.time(), 0
                     counted += len(changes)
-                    if BUSY < counted and len(changes) < BATCH:
+                    if counted > BUSY and len(changes) < BATCH:
                         await asyncio.sleep(GATHER_SECONDS)
                 elif loop.time() >= end:
                     return
