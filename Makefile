@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: run test lint lock clean
+.PHONY: run test lint docs lock clean
 
 $(STAMP): requirements.lock pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed; call make PYTHON=python3.12")'
@@ -23,6 +23,14 @@ lint: $(STAMP)  ## what CI checks besides the tests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+docs: $(STAMP)  ## the pages and pictures that are made from the code
+	$(BIN)/python -m reconciler.observe.document > docs/metrics.md
+	$(BIN)/python -m reconciler.logbook.document > docs/logs.md
+	$(BIN)/python -m reconciler.explain.page > docs/reasons.md
+	$(BIN)/python -m reconciler.cli.settings_page > docs/settings.md
+	$(BIN)/python -m reconciler.cli.commands_page > docs/commands.md
+	$(BIN)/python -m docs.pictures
 
 lock:  ## write requirements.lock and, for the image, deploy/requirements.lock afresh from pyproject.toml (needs uv)
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \

@@ -1,0 +1,44 @@
+"""The demonstration's manifests, decided as `dra-reconciler allocate` does, stopped at some claims."""
+
+from datetime import UTC, datetime
+from functools import cache
+from io import BytesIO
+
+from reconciler.cli.world import in_bundle, picture_of
+from reconciler.demo.play import MANIFESTS
+from reconciler.inventory.snapshot import Snapshot
+from reconciler.legacy.reading import read
+from reconciler.manifests.bundle import read_bundle
+from reconciler.objects.changes import Changed
+from reconciler.objects.plan import Granted
+from reconciler.objects.semantics import Semantics
+from reconciler.offline import Question, Report, decide
+
+
+@cache
+def _decided() -> tuple[tuple[Question, ...], Report]:
+    asked: list[Question] = []
+    report = decide(read_bundle((str(MANIFESTS),), BytesIO()), Semantics(), asking=asked.append)
+    return tuple(asked), report
+
+
+def after(pod: str) -> Snapshot:
+    """The fleet when a pod was served, and nobody else."""
+    bundle = read_bundle((str(MANIFESTS),), BytesIO())
+    report = decide(bundle, Semantics(), only=lambda one, _: str(one) == pod)
+    store = picture_of(in_bundle(bundle), Semantics())
+    for raw in report.allocated(datetime.now(UTC)):
+        store.apply(Changed("ResourceClaim", read({**raw, "metadata": {**raw["metadata"], "uid": pod}})))
+    return store.snapshot()
+
+
+def question(claim: str) -> Question:
+    """What is asked when a claim's turn comes, with the picture of the fleet at that moment."""
+    (found,) = (one for one in _decided()[0] if [str(c.key) for c in one.claims] == [claim])
+    return found
+
+
+def granted(claim: str) -> Granted:
+    """What a claim got."""
+    (found,) = (one for one in _decided()[1].granted if [str(p.claim) for p in one.plans] == [claim])
+    return found
