@@ -64,13 +64,11 @@ class Elector:
 
     def may_write(self, now: float, seconds: float) -> bool:
         """Whether a write may start that takes so many seconds at most."""
-        held = self._held
-        return held is not None and self.leads(now) and now + seconds <= held.since + self.terms.lease
+        return self.leads(now) and self._is_held(now + seconds, self.terms.lease)
 
     def leads(self, now: float) -> bool:
         """Whether the Lease is ours, nobody else's share of it is, and all before us have been waited out."""
-        held = self._held
-        return held is not None and held.alone and self._clear_at <= now < held.since + self.terms.renew
+        return self._is_held(now, self.terms.renew) and self.alone and self._clear_at <= now
 
     def holds(self, now: float) -> bool:
         """Whether the Lease is ours. One that was not renewed in time is not."""
@@ -167,6 +165,10 @@ class Elector:
     def _unknown(self) -> float:
         """How long to wait for a holder of whom nothing is known."""
         return (self.terms.lease + self.terms.write) * self.terms.skew
+
+    def _is_held(self, now: float, seconds: float) -> bool:
+        """Whether the last renewal was sent no longer ago than that."""
+        return self._held is not None and now < self._held.since + seconds
 
     def _left(self, now: float) -> float:
         return max(self._clear_at - now, 0.0)

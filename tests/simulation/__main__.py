@@ -16,17 +16,26 @@ from tests.simulation.schedule import Outcome, run
 @click.option("--schedules", type=int, default=500, show_default=True, help="How many, from --first on.")
 @click.option("--first", type=int, default=0, show_default=True, help="The first seed.")
 @click.option("--sockets", is_flag=True, help="Over HTTP, by way of the loopback device.")
+@click.option("--pair", is_flag=True, help="Two replicas, of which one leads.")
 @click.option("--processes", type=int, default=2, show_default=True)
 @click.option("-v", "--verbose", is_flag=True, help="With --seed: every line that is logged.")
-def main(seed: int | None, schedules: int, first: int, sockets: bool, processes: int, verbose: bool) -> None:
+def main(
+    seed: int | None,
+    schedules: int,
+    first: int,
+    sockets: bool,
+    pair: bool,
+    processes: int,
+    verbose: bool,
+) -> None:
     """Play schedules. Exit code 1 if anything was found."""
     began = perf_counter()
     if seed is not None:
-        outcomes = [run(seed, sockets=sockets, say=print if verbose else None)]
+        outcomes = [run(seed, sockets=sockets, pair=pair, say=print if verbose else None)]
     else:
         seeds = range(first, first + schedules)
         with ProcessPoolExecutor(processes) as pool:
-            outcomes = list(pool.map(partial(run, sockets=sockets), seeds, chunksize=10))
+            outcomes = list(pool.map(partial(run, sockets=sockets, pair=pair), seeds, chunksize=10))
     count = sum((outcome.count for outcome in outcomes), Counter())
     for name, number in sorted(count.items()):
         print(f"{number:9}  {name}")

@@ -147,6 +147,8 @@ class Faulty:
     world: Context
     """Where what is on its way goes on when the replica is no more"""
     dead: bool = False
+    cut: bool = False
+    """Whether nothing arrives at the other end"""
     on_its_way: set[asyncio.Task[None]] = field(default_factory=set)
 
     async def request(
@@ -201,6 +203,8 @@ class Faulty:
                 self._later(apply, random.uniform(0, 5))
             raise
         self._check()
+        if self.cut:
+            await asyncio.Event().wait()
         if (refused := _refused(fault, random)) is not None:
             return refused
         if fault is Fault.NOT_SENT:
@@ -273,6 +277,9 @@ class Faulty:
             await asyncio.sleep(min(lag, idle / 2))
             last = now()
             self._check()
+            if self.cut:
+                await asyncio.sleep(idle)
+                raise Retry(f"nothing came for {idle} s")
             match fault:
                 case Fault.WATCH_ENDED:
                     return

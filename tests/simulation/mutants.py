@@ -1,13 +1,15 @@
 """Protections of the reconciler, each broken on purpose: a simulation that misses one of them is too mild."""
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 from unittest import mock
 
 from reconciler.cluster import answers, client, cursor
 from reconciler.cluster.client import Client
+from reconciler.cluster.watch import Recall
 from reconciler.cluster.writer import Writer
+from reconciler.election.elector import Elector
 from reconciler.errors import Retry, Undecided
 from reconciler.inventory import store
 from reconciler.inventory.store import NOTHING, Store
@@ -27,6 +29,19 @@ Mutant = Callable[[], AbstractContextManager[object]]
 def _swap(owner: object, name: str, instead: Any) -> Mutant:
     assert hasattr(owner, name)
     return lambda: mock.patch.object(owner, name, instead)
+
+
+def _swap_both(owner: object, *names: str) -> Mutant:
+    """All of these always hold."""
+
+    @contextmanager
+    def swapped() -> Iterator[None]:
+        with ExitStack() as stack:
+            for name in names:
+                stack.enter_context(mock.patch.object(owner, name, return_value=True))
+            yield
+
+    return swapped
 
 
 async def _forgotten(self: Any, claim: Any) -> None:
@@ -121,6 +136,10 @@ def _old_wins(self: Any, unit: Any) -> None:
     self._intake.waiting.drop(unit)
 
 
+async def _at_once(_: Any) -> None:
+    """What a watch has shown by now is taken for all there is."""
+
+
 MUTANTS: dict[str, Mutant] = {
     "plans are not assumed": _swap(Store, "assume", lambda *_: None),
     "unanswered writes are forgotten": _swap(Settler, "resolve", _forgotten),
@@ -145,3 +164,9 @@ MUTANTS: dict[str, Mutant] = {
     "refusals slow writes down": _swap(Reconciler, "_wait_no_more", _old_wins),
     "a claim is its name": _swap(Store, "_put_claim", _puts_by_name),
 }
+
+PAIRED: dict[str, Mutant] = {
+    "everybody leads": _swap_both(Elector, "leads", "may_write"),
+    "standby pictures are believed": _swap(Recall, "listed_again", _at_once),
+}
+"""The same, of what keeps two replicas apart"""

@@ -42,6 +42,8 @@ class Replica:
         self._task: asyncio.Task[None] | None = None
         self._stop = asyncio.Event()
         self._transport: Faulty | None = None
+        self.is_cut = False
+        """Whether nothing comes through between it and the server"""
 
     @property
     def dies(self) -> bool:
@@ -52,6 +54,11 @@ class Replica:
         context = copy_context()
         context.run(OURS.set, self._clock)
         self._task = asyncio.get_running_loop().create_task(self._live(), name="replica", context=context)
+
+    def cut(self, off: bool) -> None:
+        self.is_cut = off
+        if self._transport is not None:
+            self._transport.cut = off
 
     def kill(self) -> None:
         """As kill -9 does: nothing is sent from now on. What is on the wire may still arrive."""
@@ -79,6 +86,7 @@ class Replica:
         self._stop = asyncio.Event()
         while not self._stop.is_set():
             self._transport = self._connect()
+            self._transport.cut = self.is_cut
             self._started()
             try:
                 await app.run(self._settings, self._transport, stop=self._stop, tell=self._hear)
@@ -101,6 +109,11 @@ class Replica:
 
 def drawn_clock(random: Random) -> Clock:
     return Clock(rate=random.choice((1.0, 0.95, 1.05)), start=random.uniform(0, 1000))
+
+
+def bounded_clock(random: Random) -> Clock:
+    """As wrong as clocks of replicas may be, and as right as they can be."""
+    return Clock(rate=random.choice((0.99, 1.0, 1.01)), start=random.uniform(0, 1000))
 
 
 def outside() -> Context:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import Any
 from unittest import mock
@@ -23,7 +24,7 @@ from tests.simulation.audit.waiting import Undone
 from tests.simulation.clock import SimulationLoop
 from tests.simulation.faults import Faulty, Weather
 from tests.simulation.memory import InMemory
-from tests.simulation.replica import Replica, drawn_clock, outside
+from tests.simulation.replica import Replica, bounded_clock, drawn_clock, outside
 from tests.simulation.world import World
 
 PATIENCE = 1500.0
@@ -35,6 +36,14 @@ CALM = 255.0
 SETTINGS = Settings(
     own_drivers=fleet.OURS, write_seconds=1.0, writers=8, backoff_cap_seconds=300.0, events=False
 )
+PAIR = SETTINGS.model_copy(
+    update={"leader_elect": True, "lease_seconds": 3.0, "renew_seconds": 2.0, "retry_seconds": 0.5}
+)
+"""Short terms, so that the lead changes often within a schedule"""
+CUTS = 0.3
+"""Probability that, after something happened, a replica of a pair is cut off, or not any more"""
+PAIR_PROMPT = 60.0
+"""As `PROMPT`, where what is in the way may also be that a renewal fails"""
 
 Say = Callable[[str], None]
 
@@ -50,12 +59,15 @@ class Outcome:
     """Of virtual time"""
 
 
-def run(seed: int, *, sockets: bool = False, say: Say | None = None) -> Outcome:
-    """Play a schedule. The same seed gives the same schedule; over sockets, nearly the same."""
+def run(seed: int, *, sockets: bool = False, pair: bool = False, say: Say | None = None) -> Outcome:
+    """Play a schedule, with one replica or with a pair of them, of which one leads.
+
+    The same seed gives the same schedule; over sockets, nearly the same.
+    """
     loop = SimulationLoop(sockets=sockets)
     count: Counter[str] = Counter()
     with quiet(seed, count, say) as errors, asyncio.Runner(loop_factory=lambda: loop) as runner:
-        schedule = Schedule(seed, loop, count, say)
+        schedule = Schedule(seed, loop, count, say, pair=pair)
         try:
             runner.run(schedule.play(sockets=sockets))
         except RuntimeError as exc:
@@ -66,7 +78,9 @@ def run(seed: int, *, sockets: bool = False, say: Say | None = None) -> Outcome:
 class Schedule:
     """A world, a reconciler in it, and an auditor over it."""
 
-    def __init__(self, seed: int, loop: SimulationLoop, count: Counter[str], say: Say | None) -> None:
+    def __init__(
+        self, seed: int, loop: SimulationLoop, count: Counter[str], say: Say | None, *, pair: bool = False
+    ) -> None:
         self.random = Random(seed)
         self.loop = loop
         self.count = count
@@ -80,9 +94,10 @@ class Schedule:
         self._mortal = True
         self._seen = dict.fromkeys((CLAIM, SLICE), 0)
         self._behind: Transport = InMemory(self.world.api)
-        self._replica = Replica(
-            SETTINGS, drawn_clock(self.random), self._connect, self.find, self._started, self._alarmed
-        )
+        self._pair = pair
+        self._prompt = PAIR_PROMPT if pair else PROMPT
+        self._wrote = 0
+        self._replicas = [self._replica(number) for number in range(2 if pair else 1)]
         self._outside = outside()
         self._on_its_way: set[asyncio.Task[None]] = set()
 
@@ -96,7 +111,8 @@ class Schedule:
                 self._behind = await stack.enter_async_context(connect(server=url))
             if self.world.controllers:
                 await stack.enter_async_context(run_controllers(self.world.api))
-            self._replica.start()
+            for replica in self._replicas:
+                replica.start()
             await self._turmoil()
             await self._calm()
             self.weather.clear_up(writes=0.3)
@@ -106,7 +122,8 @@ class Schedule:
             await self._end()
             for task in self._on_its_way:
                 task.cancel()
-            await self._replica.stopped()
+            for replica in self._replicas:
+                await replica.stopped()
 
     async def _turmoil(self) -> None:
         for _ in range(self.random.choice((0, 6, 12))):
@@ -114,32 +131,38 @@ class Schedule:
         for _ in range(self.random.randint(10, 50)):
             self._act(self.world.act)
             if self.random.random() < self.deaths:
-                self.loop.kill_at(self.random.randint(1, 300), self._kill)
+                victim = self.random.choice(self._replicas)
+                self.loop.kill_at(self.random.randint(1, 300), partial(self._kill, victim))
+            if self._pair and self.random.random() < CUTS:
+                self._cut(self.random.choice(self._replicas))
+                await asyncio.sleep(self.random.expovariate(1 / PAIR.lease_seconds))
             if self.random.random() < 0.6:
                 await asyncio.sleep(self.random.expovariate(1 / self.pace))
             await self._resurrect()
 
     async def _resurrect(self) -> None:
-        if not self._replica.dies:
-            return
-        await self._replica.killed()
-        await asyncio.sleep(self.random.choice((0.0, 0.0, 0.01, 1.0)))
-        self._replica.start()
+        for replica in self._replicas:
+            if replica.dies:
+                await replica.killed()
+                await asyncio.sleep(self.random.choice((0.0, 0.0, 0.01, 1.0)))
+                replica.start()
 
     async def _calm(self) -> None:
         self.weather.clear_up(writes=0.0)  # nobody is killed from here on
         self._mortal = False
+        for replica in self._replicas:
+            replica.cut(False)
         await self._resurrect()
         self._act(self.world.mend)
         await self._until_done(PATIENCE)
         await asyncio.sleep(CALM)
-        await self._until_done(PROMPT)
+        await self._until_done(self._prompt)
 
     async def _order(self) -> None:
         """A few things at a time, each of which has to be answered at once."""
         for _ in range(self.random.randint(1, 4)):
             self._act(self.world.act)
-        await self._until_done(PROMPT)
+        await self._until_done(self._prompt)
 
     async def _end(self) -> None:
         self._act(self.world.let_go)
@@ -158,7 +181,7 @@ class Schedule:
         while self.loop.true_time < until:
             await asyncio.sleep(pause)
             undone = list(self.undone())
-            if not undone and seconds != PROMPT:
+            if not undone and seconds != self._prompt:
                 return
             pause *= 2
         for what in undone:
@@ -205,10 +228,29 @@ class Schedule:
         if answer.status not in (200, 201, 404, 409):
             self.find(f"{write} was refused: {answer.body.decode()}")
 
-    def _kill(self) -> None:
+    def _replica(self, number: int) -> Replica:
+        clock = bounded_clock(self.random) if self._pair else drawn_clock(self.random)
+        settings = PAIR if self._pair else SETTINGS
+        return Replica(
+            settings, clock, partial(self._connect, number), self.find, self._started, self._alarmed
+        )
+
+    def _cut(self, replica: Replica) -> None:
+        """Let nothing through between a replica and the server, or all again."""
+        self.count["cut off, or not any more"] += 1
+        replica.cut(not replica.is_cut)
+
+    def _decides(self, number: int, write: str, answer: Response) -> None:
+        if "/leases" not in write and answer.status in (200, 201) and self._wrote != number:
+            self.count["lead changed"] += 1
+            self._wrote = number
+            self.auditor.life += 1  # what the one before remembered is gone
+        self._applied(write, answer)
+
+    def _kill(self, replica: Replica) -> None:
         if self._mortal:
             self.count["killed"] += 1
-            self._replica.kill()
+            replica.kill()
 
     def _started(self) -> None:
         self.count["started"] += 1
@@ -217,13 +259,13 @@ class Schedule:
     def _alarmed(self) -> None:
         self.count["alarms of doubles"] += 1
 
-    def _connect(self) -> Faulty:
+    def _connect(self, number: int) -> Faulty:
         return Faulty(
             behind=self._behind,
             weather=self.weather,
             meddle=self._meddle,
-            die=self._kill,
-            applied=self._applied,
+            die=lambda: self._kill(self._replicas[number]),
+            applied=partial(self._decides, number),
             world=self._outside,
             on_its_way=self._on_its_way,
         )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.simulation.mutants import MUTANTS
+from tests.simulation.mutants import MUTANTS, PAIRED
 from tests.simulation.schedule import run
 
 SEEDS = 12
@@ -15,3 +15,8 @@ SEEDS = 12
 def test_a_broken_protection_is_noticed(name: str):
     with MUTANTS[name]():
         assert any(run(seed).findings for seed in range(SEEDS))
+
+
+def test_a_pair_of_which_both_lead_is_noticed():
+    with PAIRED["everybody leads"]():
+        assert any(run(seed, pair=True).findings for seed in range(SEEDS))

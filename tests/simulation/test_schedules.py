@@ -8,6 +8,7 @@ from tests.simulation.schedule import run
 
 IN_MEMORY = 500
 OVER_SOCKETS = 40
+PAIRS = 60
 
 Report = Callable[[Mapping[str, int]], None]
 
@@ -25,6 +26,14 @@ def test_over_sockets(seed: int, report: Report):
     outcome = run(seed, sockets=True)
     report(outcome.count)
     assert outcome.findings == (), f"replay with: python -m tests.simulation --sockets --seed {seed} -v"
+
+
+@pytest.mark.parametrize("seed", range(PAIRS))
+def test_with_two_replicas_that_both_would_like_to_lead(seed: int, report: Report):
+    """Clocks and delays are within the bounds that are stated; one or both are cut off now and then."""
+    outcome = run(seed, pair=True)
+    report(outcome.count)
+    assert outcome.findings == (), f"replay with: python -m tests.simulation --pair --seed {seed} -v"
 
 
 @pytest.mark.parametrize("seed", range(3))
