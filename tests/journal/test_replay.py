@@ -140,7 +140,15 @@ def test_a_file_that_was_cut_off_is_read_as_far_as_it_goes(tmp_path: Path):
     assert tally.same < made
 
 
-@pytest.mark.parametrize("content", [b"", b"not gzip", gzip.compress(b'{"t": "x"}\n'), gzip.compress(b"[\n")])
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param(b"", id="empty"),
+        pytest.param(b"not gzip", id="not compressed"),
+        pytest.param(gzip.compress(b'{"t": "x"}\n'), id="no header"),
+        pytest.param(gzip.compress(b"[\n"), id="no JSON"),
+    ],
+)
 def test_what_is_no_journal_is_refused(tmp_path: Path, content: bytes):
     (tmp_path / "journal-000001.jsonl.gz").write_bytes(content)
     with pytest.raises(Rejected):
