@@ -1,4 +1,4 @@
-"""Admission policies and roles on a real API server of Kubernetes 1.36 or newer, with the rights to install them.
+"""Admission policies and roles on a real API server of Kubernetes 1.36 or newer, by who may install them.
 
 Skipped unless a cluster is named. It must not have a namespace dra-reconciler; what is installed is removed.
 """
