@@ -18,6 +18,7 @@ from reconciler.election.elector import Elector
 from reconciler.objects.semantics import GATES
 from reconciler.observe import catalogue as of
 from reconciler.observe.capacity import Capacity
+from reconciler.observe.fullness import Fullness
 from reconciler.observe.health import Health, Progress
 from reconciler.observe.meters import Meters
 from reconciler.observe.port import StatusPort
@@ -129,6 +130,7 @@ class Observation:
             "Watches, last heard of", lambda: [(k, f"{a:.0f} s ago") for k, a in self._ages(metered)]
         )
         capacity = Capacity(intake.store.snapshot, ready=intake.listed.is_set)
+        self.readings.fitting(Fullness(intake.store.snapshot, ready=intake.listed.is_set))
         self._read(intake, reconciler, dropped, capacity)
         if self._port is not None:
             self._showing = Showing(intake, reconciler)

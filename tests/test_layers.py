@@ -53,7 +53,8 @@ MAY_IMPORT = {
     "reconciler.observe": {
         "asyncio", "datetime", "aiohttp", "cryptography", "numpy", "opentelemetry", "prometheus_client",
         "structlog",
-        "kernels", "reconciler.cluster", "reconciler.inventory", "reconciler.settings",
+        "kernels", "reconciler.aio.sideline", "reconciler.cluster", "reconciler.fullness",
+        "reconciler.inventory", "reconciler.settings",
         "reconciler.reconcile.decisions", *OBJECTS,
     },
     "reconciler.page": {

@@ -7,6 +7,8 @@ device: the number of series must not grow with the cluster.
 from dataclasses import dataclass
 from typing import Literal
 
+from reconciler.fullness.profiles import MAX_PROFILES
+
 PREFIX = "dra_reconciler_"
 MAX_DRIVERS = 64
 """Drivers with series of their own, those with most devices; the others are added up under `_other`."""
@@ -187,6 +189,29 @@ COUNTER_AVAILABLE = Spec(
     "What of that is left; below zero where devices were held before their slice changed.",
     COUNTER_CAPACITY.labels,
 )
+PROFILE_FITS = Spec(
+    "profile_fits",
+    "gauge",
+    "How many more devices of a profile can be had at once beside all that is held, as docs/capacity.md "
+    "says. At least so many, where the search gave up.",
+    (
+        ("driver", f"driver, at most {MAX_DRIVERS}, those with most devices"),
+        ("profile", f"profile, at most {MAX_PROFILES} of a driver, the others as {OTHER}"),
+    ),
+)
+PROFILE_FRAGMENTATION = Spec(
+    "profile_fragmentation_ratio",
+    "gauge",
+    "Part of the free counters that a profile cannot use, of those that limit it most. No series where "
+    "nothing is free.",
+    PROFILE_FITS.labels,
+)
+STRANDED = Spec(
+    "counter_stranded_ratio",
+    "gauge",
+    "Part of what is left that no device can use, of the driver's counter where it is largest.",
+    PROFILE_FITS.labels[:1],
+)
 BUILD = Spec(
     "build_info",
     "gauge",
@@ -202,5 +227,5 @@ CATALOGUE = (
     DECISION, ALLOCATION, REFUSALS, PENDING, FREED, UNGATED, FINDINGS, DOCTOR, DOCTOR_ROUNDS, TURNS,
     FAILURES, QUEUE, QUEUE_AGE, RETRIES, REQUESTS, REQUEST_SECONDS, WATCH_RESTARTS, LISTINGS, CACHE_AGE,
     REFUSED_OBJECTS, DROPPED_FIELDS, LOOP_LAG, LEADER, RIVALS, DEVICES, COUNTER_CAPACITY, COUNTER_AVAILABLE,
-    BUILD,
+    PROFILE_FITS, PROFILE_FRAGMENTATION, STRANDED, BUILD,
 )  # fmt: skip

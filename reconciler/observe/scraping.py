@@ -12,6 +12,7 @@ from prometheus_client.registry import Collector
 from reconciler.observe import catalogue as of
 from reconciler.observe.capacity import Capacity
 from reconciler.observe.catalogue import Spec
+from reconciler.observe.fullness import Fullness
 from reconciler.observe.meters import Meters
 from reconciler.observe.port import Route
 
@@ -27,6 +28,7 @@ class Readings(Collector):
 
     sources: dict[str, tuple[Spec, Callable[[], Values]]] = field(default_factory=dict)
     capacity: Capacity | None = None
+    fullness: Fullness | None = None
 
     def read(self, spec: Spec, source: Callable[[], Values]) -> None:
         """Let a metric be read from a source: cheap, and never waiting."""
@@ -46,6 +48,13 @@ class Readings(Collector):
         self.read(of.DEVICES, lambda: _devices(capacity))
         self.read(of.COUNTER_CAPACITY, lambda: _counters(capacity, 0))
         self.read(of.COUNTER_AVAILABLE, lambda: _counters(capacity, 1))
+
+    def fitting(self, fullness: Fullness) -> None:
+        """Show what fits; `fullness` is brought up to date before."""
+        self.fullness = fullness
+        self.read(of.PROFILE_FITS, fullness.fits)
+        self.read(of.PROFILE_FRAGMENTATION, fullness.fragmentation)
+        self.read(of.STRANDED, fullness.stranded)
 
     def describe(self) -> Iterator[Metric]:
         """Nothing: the registry would otherwise collect once to find out names."""
@@ -71,6 +80,8 @@ def metrics_routes(meters: Meters, readings: Readings) -> list[Route]:
         try:
             if readings.capacity is not None:
                 await readings.capacity.refresh()
+            if readings.fullness is not None:
+                await readings.fullness.refresh()
         except Exception:  # what is broken is best seen by the metrics that are left
             log.exception("devices could not be counted")
         encode, content_type = choose_encoder(request.headers.get("Accept", ""))
