@@ -1,6 +1,6 @@
 """A scene as shapes with places, in user units of an SVG: what the template writes down, and nothing more."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from reconciler.objects.meta import ObjectKey
@@ -10,7 +10,7 @@ from reconciler.page.names import shown
 from reconciler.page.scene import Scene, Shown
 
 WIDTH = 420
-TRACK_AT, TRACK = 112, 248
+TRACK_AT, TRACK = 112, 240
 """Where the slots begin, and how wide all of them are"""
 LABEL = 17
 """Characters that fit before the slots"""
@@ -78,7 +78,7 @@ class Drawing:
 
 def draw(scene: Scene) -> Drawing:
     """The drawing of a scene: slots with who holds them, amounts, then every device by profile and place."""
-    made = Drawing(_holders(scene.devices))
+    made = Drawing(_holders(scene))
     by_claim = {holder.claim: holder for holder in made.holders}
     if scene.chart.set < 0:
         _cells(scene, by_claim, made)
@@ -103,9 +103,14 @@ def draw(scene: Scene) -> Drawing:
     return made
 
 
-def _holders(devices: Sequence[Shown]) -> tuple[Holder, ...]:
+def _holders(scene: Scene) -> tuple[Holder, ...]:
+    """Lettered in the order of their first slots, where there are slots."""
     held: dict[ObjectKey, list[str]] = {}
-    for device in devices:
+    order = list(range(len(scene.devices)))
+    if scene.slots:
+        begin = (scene.draws[:, list(scene.slots[0].columns)] > 0).argmax(axis=1).tolist()
+        order.sort(key=begin.__getitem__)
+    for device in [scene.devices[at] for at in order]:
         for claim in device.claims:
             held.setdefault(claim, []).append(device.name)
     return tuple([
@@ -142,16 +147,14 @@ def _amounts(scene: Scene, column: int, by_claim: dict[ObjectKey, Holder], made:
     made.labels.append(_name(name, top + 12))
     made.tracks.append((top, LOW, TRACK))
     scale = TRACK / max(total, total - left, 1)
-    drawn: dict[ObjectKey, int] = {}
+    drawn = dict.fromkeys(by_claim, 0)
     for number, device in enumerate(scene.devices):
         if device.claims:
-            drawn[device.claims[0]] = drawn.get(device.claims[0], 0) + int(scene.draws[number, column])
+            drawn[device.claims[0]] = drawn[device.claims[0]] + int(scene.draws[number, column])
     at = float(TRACK_AT)
-    for claim, number in list(drawn.items())[:MOST_SPANS]:
-        if number <= 0:
-            continue
+    for claim, number in [(claim, number) for claim, number in drawn.items() if number > 0][:MOST_SPANS]:
         holder, wide = by_claim[claim], number * scale
-        title = f"{name}: {shown(str(claim))} draws {scene.amount(column, number)}"
+        title = f"{shown(name)}: {shown(str(claim))} draws {scene.amount(column, number)}"
         made.spans.append(Span(at, top, wide, LOW, "held", title, _fitting(holder.letter, wide), holder))
         at += wide
     if 1 < total <= 16 and left >= 0:
@@ -240,6 +243,11 @@ def _name(name: str, y: float) -> Label:
 
 def _rest(text: str, y: float, made: Drawing) -> None:
     made.labels.append(Label(WIDTH, y, shown(text, 12), "end"))
+
+
+def place(number: float) -> str:
+    """A coordinate, no more exact than can be seen."""
+    return f"{number:.1f}".removesuffix(".0")
 
 
 def about(device: Shown) -> str:

@@ -100,7 +100,7 @@ def glance(used: NDArray[np.float64]) -> Glance | None:
     starts = np.arange(0, len(used), each)
     means = np.add.reduceat(used, starts) / np.diff(np.append(starts, len(used)))
     level = np.where(means <= 0, 0, np.where(means >= 1, 4, 1 + np.floor(means * 3).astype(np.intp)))
-    columns = max(60, round((len(means) * 10) ** 0.5))
+    columns = min(len(means), max(28, round((len(means) * 12) ** 0.5)))
     squares: list[list[str]] = [[] for _ in LEVELS]
     for at, one in enumerate(level.tolist()):
         row, column = divmod(at, columns)
@@ -161,5 +161,5 @@ def told_of(rows: Sequence[WaitingRow], by_reason: Mapping[str, int], *, more: b
     total = sum(by_reason.values())
     if not total:
         return "No claim waits."
-    reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(by_reason.items()) if count)
+    reasons = ", ".join(f"{count} {shown(reason)}" for reason, count in sorted(by_reason.items()) if count)
     return f"{total} waiting: {reasons}." + (f" The first {len(rows)} are listed." if more else "")

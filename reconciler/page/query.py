@@ -30,14 +30,14 @@ class Query:
     def filtered(self) -> bool:
         return bool(self.node or self.driver or self.claim)
 
-    def url(self, path: str = "", **others: str | int) -> str:
+    def url(self, path: str = "/", **others: str | int) -> str:
         """The address of this, or of the same with other values."""
         other = replace(self, **others)  # type: ignore[arg-type]
         pairs = [("node", other.node), ("driver", other.driver), ("claim", other.claim)]
         pairs.append(("page", str(other.page) if other.page > 1 else ""))
         # Lone surrogates come in where an address is not UTF-8; they would not go out again.
-        kept = [(name, value.encode(errors="replace")) for name, value in pairs if value]
-        return f"{path}?{urlencode(kept)}"
+        kept = [(name, value[:LONGEST].encode(errors="replace")) for name, value in pairs if value]
+        return f"{path}?{urlencode(kept)}" if kept else path
 
 
 def matches(wanted: str, name: str) -> bool:

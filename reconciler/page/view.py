@@ -7,7 +7,7 @@ what is held copies columns.
 import asyncio
 from collections import OrderedDict
 from collections.abc import Collection, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from itertools import islice
 
@@ -16,7 +16,7 @@ from markupsafe import Markup
 
 from reconciler.observe.capacity import STATES
 from reconciler.page.charts import Chart, Index
-from reconciler.page.drawing import TRACK_AT, WIDTH, Drawing, draw
+from reconciler.page.drawing import TRACK_AT, WIDTH, Drawing, Span, draw, place
 from reconciler.page.filtering import charts_meant, waiting_meant
 from reconciler.page.names import anchor, shown
 from reconciler.page.overview import MOST_WAITING, driver_rows, glance, node_rows, told_of, waiting_row
@@ -26,8 +26,8 @@ from reconciler.page.sources import Sources
 
 A_PAGE = 24
 """Charts on one page"""
-AT_ONCE = 4
-"""Charts drawn before the loop may go on with other work: some milliseconds"""
+AT_ONCE = 8
+"""Charts looked at before the loop may go on with other work; one that is drawn takes some milliseconds"""
 KEPT = 256
 """Charts whose HTML is remembered"""
 MOST_HOLDERS = 24
@@ -58,6 +58,8 @@ class Part:
     id: str
     version: str
     html: Markup
+    plain: bool = False
+    """Whether it is a chart of devices without counters"""
 
 
 class View:
@@ -78,7 +80,7 @@ class View:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        self.env.filters["place"] = _place
+        self.env.filters |= {"place": _place, "box": _box}
         self.env.globals |= {"width": WIDTH, "track_at": TRACK_AT, "states": STATES}
 
     async def parts(self, query: Query, wanted: Collection[str] | None = None) -> list[Part]:
@@ -160,10 +162,11 @@ class View:
     async def _charts(self, page: _Page, query: Query) -> list[Part]:
         made = []
         for at, chart in enumerate(page.charts):
+            before = self.drawn
             found = scene(chart, self._sources.picture())
             if found is not None:
                 made.append(self._chart(found, query))
-            if at % AT_ONCE == AT_ONCE - 1:
+            if self.drawn > before or at % AT_ONCE == AT_ONCE - 1:
                 await asyncio.sleep(0)
         return made
 
@@ -186,8 +189,10 @@ class View:
             "next": query.url(page=page.page + 1) if page.page < page.pages else "",
         }
         version = _version(repr((values, [chart.id for chart in charts])))
+        of_sets = [chart.html for chart in charts if not chart.plain]
+        plain = [chart.html for chart in charts if chart.plain]
         html = self.env.get_template("map.html").render(
-            map={**values, "charts": [chart.html for chart in charts]}, version=version
+            map={**values, "sets": of_sets, "plain": plain}, version=version
         )
         return Part("map", version, Markup(html))
 
@@ -203,6 +208,7 @@ class View:
             return before[1]
         self.drawn += 1
         part = self._part(name, "chart.html", _values(found, draw(found), name, query))
+        part = replace(part, plain=chart.set < 0)
         self._drawn[key] = found.fingerprint, part
         if len(self._drawn) > KEPT:
             self._drawn.popitem(last=False)
@@ -280,6 +286,12 @@ def _version(text: str) -> str:
     return sha256(text.encode(errors="surrogatepass")).hexdigest()[:16]
 
 
-def _place(number: float) -> str:
+def _place(number: float) -> Markup:
     """A coordinate, no more exact than can be seen."""
-    return f"{number:.1f}".removesuffix(".0")
+    return Markup(place(number))
+
+
+def _box(span: Span) -> Markup:
+    """Where a shape lies, as attributes: numbers only, at one go since there are so many."""
+    x, y, width, height = place(span.x), place(span.y), place(span.width), place(span.height)
+    return Markup(f'x="{x}" y="{y}" width="{width}" height="{height}"')
