@@ -22,6 +22,8 @@ from reconciler.inventory.modes import explain
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.objects.plan import Reason, RequestCount, Unsatisfied
 
+LONGEST_MESSAGE = 2000
+"""Characters. Claims may name ten thousand constraints."""
 _REASONS = {
     MATCH: Reason.NO_DEVICE,
     POOL: Reason.POOL,
@@ -53,6 +55,8 @@ def unsatisfied(
         others = f" (and {len(refused) - 1} more nodes)" if len(refused) > 1 else ""
         reason, message = first.reason, f"node {node}{others}: {first.message}"
     considered = len(world.topology.nodes if nodes is None else nodes)
+    if len(message) > LONGEST_MESSAGE:
+        message = f"{message[:LONGEST_MESSAGE]}... ({len(message)} characters)"
     return Unsatisfied(keys, reason, message, considered, steps, counts, errors)
 
 

@@ -1,14 +1,17 @@
 """ResourceSlice, resource.k8s.io/v1. Source: section 2.1 of the rules."""
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 
 from reconciler.objects.meta import ApiObject, PoolID
 from reconciler.objects.model import LEAN, Bool, Int, Map, Model, Str, Tuple
 from reconciler.objects.nodeselector import NodeSelector
 from reconciler.objects.quantity import Quantity
+
+MAX_NAMES = 512
+"""Different attributes and capacities of one slice: each is a column of the whole fleet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, config=LEAN)
@@ -133,6 +136,16 @@ class ResourceSlice(ApiObject):
 
     kind: Literal["ResourceSlice"] = "ResourceSlice"
     spec: ResourceSliceSpec
+
+    @model_validator(mode="after")
+    def _of_few_names(self) -> Self:
+        names = set[str]()
+        for device in self.spec.devices:
+            names.update(device.attributes, device.capacity)
+        if len(names) > MAX_NAMES:
+            what = f"{len(names)} different attributes and capacities"
+            raise ValueError(f"its devices have {what}; at most {MAX_NAMES} are read")
+        return self
 
     @property
     def pool_id(self) -> PoolID:
