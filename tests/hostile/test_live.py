@@ -4,6 +4,7 @@ They are put into the store of the embedded server past its validation: what it 
 an older one or one with a hole, may not.
 """
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -105,5 +106,5 @@ async def test_selectors_of_others_are_run_between_those_that_take_for_ever():
     async with reconciling(cluster) as running:
         for number in range(3):
             cluster.load(selecting(f"good-{number}", f"device.driver.size() > {number}"))
-            await cluster.until(lambda number=number: cluster.devices(f"good-{number}"))
+            await cluster.until(partial(cluster.devices, f"good-{number}"))
         assert running.waits("evil") == [], "it was not waited for"
