@@ -6,6 +6,7 @@ Source: section 10 of the rules; POOL-11 for what makes a pool invalid.
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from math import gcd
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +15,8 @@ from kernels.types import Amounts, Codes
 from reconciler.inventory.block import Block
 from reconciler.inventory.vocabulary import Lexicon
 from reconciler.objects.quantity import INT64_MAX
+
+NOTHING: Mapping[str, Mapping[str, frozenset[int]]] = MappingProxyType({})
 
 MAX_COUNTERS = 128
 """Counters of one set. The API allows 32; older shapes may need more, none may widen the matrix at will."""
@@ -65,6 +68,10 @@ class Scale(NamedTuple):
     units: tuple[int, ...]
 
 
+Finer = Mapping[str, Mapping[str, frozenset[int]]]
+"""Counter set -> counter -> billionths that have to be whole units as well"""
+
+
 class DrawTable:
     """Distinct draws of the whole fleet: equal amounts share a row. Only grows."""
 
@@ -85,15 +92,23 @@ class DrawTable:
             known = self._known[scale, draw] = self._rows.setdefault(amounts, len(self._rows))
         return known
 
-    def scale(self, totals: Mapping[str, int], drawn: Mapping[int, int], words: Lexicon) -> Scale | str:
+    def scale(
+        self,
+        totals: Mapping[str, int],
+        drawn: Mapping[int, int],
+        words: Lexicon,
+        finer: Mapping[str, frozenset[int]],
+    ) -> Scale | str:
         """Units for a counter set that publishes `totals`, or why there are none.
 
         `drawn` is draw code -> devices. Sets of one make are all alike, so that most are known already.
         """
+        if finer:
+            return _scale(totals, drawn, words, finer)
         key = (tuple(sorted(totals.items())), tuple(sorted(drawn.items())))
         known = self._scales.get(key)
         if known is None:
-            known = self._scales[key] = _scale(totals, drawn, words)
+            known = self._scales[key] = _scale(totals, drawn, words, {})
         return known
 
     def matrix(self, width: int) -> Amounts:
@@ -108,7 +123,9 @@ class DrawTable:
         return self._matrix
 
 
-def compile_counters(blocks: tuple[Block, ...], words: Lexicon, table: DrawTable) -> PoolCounters:
+def compile_counters(
+    blocks: tuple[Block, ...], words: Lexicon, table: DrawTable, finer: Finer = NOTHING
+) -> PoolCounters:
     """The counter columns of a pool whose slices are `blocks`, in device order."""
     problems: dict[int, str] = {}
     published: dict[SetID, dict[str, int]] = {}
@@ -125,7 +142,8 @@ def compile_counters(blocks: tuple[Block, ...], words: Lexicon, table: DrawTable
                 published[key] = {name: c.value.nanos for name, c in counters.counters.items()}
     drawn = _draws_by_set(blocks, words, published, problems)
     sets = tuple(
-        _columns(key, published[key], drawn.get(key, {}), words, table, problems) for key in sorted(published)
+        _columns(key, published[key], drawn.get(key, {}), words, table, problems, finer)
+        for key in sorted(published)
     )
     return _encode(blocks, sets, words, table, problems)
 
@@ -186,8 +204,9 @@ def _columns(
     words: Lexicon,
     table: DrawTable,
     problems: dict[int, str],
+    finer: Finer,
 ) -> CounterSetColumns:
-    scale = table.scale(totals, drawn, words)
+    scale = table.scale(totals, drawn, words, finer.get(key.name, {}))
     if isinstance(scale, str):
         problems.setdefault(key.generation, f"counter set {key.name}: {scale}")
         return CounterSetColumns(key, Scale((), ()), ())
@@ -198,9 +217,14 @@ def _columns(
     )
 
 
-def _scale(totals: Mapping[str, int], drawn: Mapping[int, int], words: Lexicon) -> Scale | str:
+def _scale(
+    totals: Mapping[str, int],
+    drawn: Mapping[int, int],
+    words: Lexicon,
+    finer: Mapping[str, frozenset[int]],
+) -> Scale | str:
     counters = tuple(sorted(totals))
-    amounts: dict[str, list[int]] = {name: [totals[name]] for name in counters}
+    amounts: dict[str, list[int]] = {name: [totals[name], *finer.get(name, ())] for name in counters}
     at_most = {name: abs(totals[name]) for name in counters}
     for draw, count in drawn.items():
         for name, nanos in words.draws.values[draw]:

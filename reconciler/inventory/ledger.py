@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from reconciler.objects.claims import Allocation
-from reconciler.objects.meta import DeviceID, ObjectKey
+from reconciler.objects.meta import DeviceID, ObjectKey, PoolID
 from reconciler.objects.semantics import CONSUMABLE_CAPACITY, Semantics
 
 
@@ -70,6 +70,7 @@ class Ledger:
         self._sharing = rules.has(CONSUMABLE_CAPACITY)
         self._of_claim: dict[str, tuple[Holder, tuple[Hold, ...]]] = {}
         self._of_device: dict[DeviceID, DeviceState] = {}
+        self._of_pool: dict[PoolID, dict[str, None]] = {}
 
     def __contains__(self, uid: str) -> bool:
         return uid in self._of_claim
@@ -86,6 +87,10 @@ class Ledger:
         """Every device that is held."""
         return self._of_device.keys()
 
+    def held_in(self, pool: PoolID) -> Iterable[str]:
+        """The devices of a pool that are held."""
+        return self._of_pool.get(pool, ())
+
     def hold(self, holder: Holder, allocation: Allocation) -> set[DeviceID]:
         """Make an allocation all that the claim holds; the devices whose state changed."""
         holds = tuple(self._holds(allocation))
@@ -97,6 +102,7 @@ class Ledger:
             state = self._of_device.get(hold.device)
             if state is None:
                 state = self._of_device[hold.device] = DeviceState()
+                self._of_pool.setdefault(hold.device.pool_id, {})[hold.device.device] = None
             if hold.share is None:
                 state.alone[holder] = state.alone.get(holder, 0) + 1
             else:
@@ -119,6 +125,10 @@ class Ledger:
                 state.shares.pop(Share(holder, hold.share), None)
             if not state.alone and not state.shares:
                 del self._of_device[hold.device]
+                of_pool = self._of_pool[hold.device.pool_id]
+                del of_pool[hold.device.device]
+                if not of_pool:
+                    del self._of_pool[hold.device.pool_id]
         return {hold.device for hold in holds}
 
     def _holds(self, allocation: Allocation) -> Iterable[Hold]:

@@ -1,6 +1,6 @@
 """What is held, as columns over one fleet, kept up to date device by device. Source: CTR-2, AS-4."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypedDict, TypeVar
 from weakref import ref
@@ -10,10 +10,12 @@ import numpy as np
 from kernels.fit import drawn, fits, fits_floor, floor
 from kernels.types import Amounts, Bits, Mask, Rows
 from reconciler.inventory.assembly import Layout
+from reconciler.inventory.excess import Excess, excess_of, without
 from reconciler.inventory.exclusivity import NO_ROWS, HeldScopes
 from reconciler.inventory.fleet import Fleet
 from reconciler.inventory.ledger import Ledger
-from reconciler.objects.meta import DeviceID, ObjectKey
+from reconciler.inventory.remembered import Memory
+from reconciler.objects.meta import DeviceID, ObjectKey, PoolID
 
 Array = TypeVar("Array", bound=np.ndarray[Any, Any])
 
@@ -59,6 +61,8 @@ class Occupancy:
     """(scopes, W) names common to all that is held in a scope"""
     consumed: Mapping[int, Mapping[str, int]]
     """row of a shared device -> capacity key -> billionths consumed"""
+    excess: Mapping[PoolID, Excess]
+    """What held devices are charged beyond what the slices say now; part of `left`. Few pools have any"""
     claims_of: Callable[[DeviceID], tuple[ObjectKey, ...]]
     """Who holds a device now, which may be later than this picture: for messages, not for decisions"""
     trail: Trail
@@ -80,11 +84,17 @@ class Columns:
     """The same columns, live. Copied before a change only if a frozen picture of them is still in use."""
 
     def __init__(
-        self, fleet: Fleet, ledger: Ledger, layout: Layout | None = None, previous: "Columns | None" = None
+        self,
+        fleet: Fleet,
+        ledger: Ledger,
+        memory: Memory,
+        layout: Layout | None = None,
+        previous: "Columns | None" = None,
     ) -> None:
         """Worked out from the ledger; beside the columns of the fleet before, only for fresh pools."""
         self.fleet = fleet
         self._ledger = ledger
+        self._memory = memory
         self._held = np.zeros(fleet.size, dtype=np.bool_)
         self._sharing = np.zeros(fleet.size, dtype=np.bool_)
         self._fits = np.zeros(fleet.size, dtype=np.bool_)
@@ -102,6 +112,7 @@ class Columns:
                 self._read(row, fleet.id_of(row))
         taken = fresh[self._held[fresh] | self._sharing[fresh]]
         self._left -= drawn(len(fleet.totals), fleet.table, fleet.sets[taken], fleet.draws[taken])
+        self._excess = self._charged_beyond(layout, previous)
         self._over: Mask = np.any(self._left < 0, axis=1)
         self._some_over = bool(self._over.any())
         self._floors: dict[int, Amounts | None] = {}
@@ -137,6 +148,27 @@ class Columns:
                 self._consumed[row + int(shift[row])] = consumed
         return np.concatenate(fresh)
 
+    def _charged_beyond(self, layout: Layout | None, previous: "Columns | None") -> dict[PoolID, Excess]:
+        """Charge what is remembered to fresh pools; of the others it is charged already."""
+        found: dict[PoolID, Excess] = {}
+        fresh: Collection[PoolID] = self._memory.pools()
+        if layout is not None and previous is not None:
+            fresh = {pool.id for run in layout.runs if run.before < 0 for pool in run.pools}
+            found = {
+                pool: excess
+                for pool, excess in previous._excess.items()
+                if pool not in fresh and pool in self.fleet.index
+            }
+        for pool in self._memory.pools():
+            if pool in fresh and pool in self.fleet.index:
+                at = self.fleet.index[pool]
+                excess = excess_of(self.fleet.pools[at], self._memory.of(pool), self.fleet.table)
+                if excess:
+                    found[pool] = excess
+                for place, units in excess.charged.items():
+                    self._left[int(self.fleet.first_set[at]) + place.set, place.counter] -= units
+        return found
+
     def freeze(self) -> Occupancy:
         """The columns as they are now."""
         occupancy = self._lent() if self._lent is not None else None
@@ -146,6 +178,7 @@ class Columns:
                 open=self._scopes.open if self._scopes is not None else None,
                 common=self._scopes.names if self._scopes is not None else None,
                 consumed=self._consumed,
+                excess=self._excess,
                 claims_of=self._ledger.claims,
                 trail=self._trail,
                 serial=len(self._trail),
@@ -159,14 +192,17 @@ class Columns:
             self._copy()
         rows: list[int] = []
         turned: list[int] = []
+        eased: set[int] = set()
         for device in changed:
+            if self._excess:
+                eased |= self._ease(device)
             for row in self.fleet.rows_of(device):
                 rows.append(row)
                 if self._read(row, device):
                     turned.append(row)
         again = NO_ROWS
-        if turned and (self._scopes is not None or self.fleet.sets.shape[1]):
-            again = self._judge_beside(turned)
+        if eased or (turned and (self._scopes is not None or self.fleet.sets.shape[1])):
+            again = self._judge_beside(turned, eased)
             seen = set(again.tolist())
             rows = [row for row in rows if row not in seen]
         if rows:
@@ -175,6 +211,27 @@ class Columns:
             again = np.concatenate([again, apart]) if len(again) else apart
         if len(again):
             self._note(again)
+
+    def _ease(self, device: DeviceID) -> set[int]:
+        """Charge no more what is remembered of a device, once nobody holds it; the counter sets concerned."""
+        excess = self._excess.get(device.pool_id)
+        if excess is None or device.device in self._memory.of(device.pool_id):
+            return set()
+        at = self.fleet.index[device.pool_id]
+        less = without(self.fleet.pools[at], excess, device.device, self.fleet.table)
+        if less.of_device == excess.of_device and less.lost == excess.lost:
+            return set()
+        first = int(self.fleet.first_set[at])
+        eased = {first + place.set for place in excess.of_device.get(device.device, ())}
+        for place, units in excess.charged.items():
+            self._left[first + place.set, place.counter] += units - less.charged.get(place, 0)
+        if less:
+            self._excess[device.pool_id] = less
+        else:
+            del self._excess[device.pool_id]
+        if not eased or any(not len(self.fleet.by_set.of(number)) for number in eased):
+            self._trail = Trail()  # no row tells of it
+        return eased
 
     def _note(self, rows: Rows) -> None:
         if len(self._trail) >= LONGEST_TRAIL:
@@ -185,6 +242,7 @@ class Columns:
         self._held, self._sharing = self._held.copy(), self._sharing.copy()
         self._left, self._fits, self._free = self._left.copy(), self._fits.copy(), self._free.copy()
         self._consumed = dict(self._consumed)
+        self._excess = dict(self._excess)
         self._seen = self._read_only()
 
     def _read_only(self) -> _Seen:
@@ -208,18 +266,19 @@ class Columns:
             self._consumed.pop(row, None)
         return bool(before != (held or sharing))
 
-    def _judge_beside(self, turned: Sequence[int]) -> Rows:
+    def _judge_beside(self, turned: Sequence[int], eased: Collection[int]) -> Rows:
         """Charge devices that were taken or freed, and judge those that may feel it.
 
         turned (n,)  rows
+        eased        counter sets that were given something back already
         ->     (m,)  rows that were judged, each once
         """
-        touched: set[int] = set()
+        touched = set(eased)
         for row in turned:
             touched |= self._charge(row, -1 if self._held[row] or self._sharing[row] else 1)
         spread = self._spread(touched)
         bound = NO_ROWS
-        if self._scopes is not None:
+        if self._scopes is not None and turned:
             bound = self._scopes.changed(turned, self._held | self._sharing)
         if not spread and not len(bound) and (apart := self._judge_apart(touched)) is not None:
             return apart
@@ -232,7 +291,7 @@ class Columns:
 
     def _judge_apart(self, touched: Iterable[int]) -> Rows | None:
         """Judge the devices of a few sets, set by set; None, and nothing done, if one draws from two sets."""
-        of_sets = [(number, self.fleet.by_set.of(number)) for number in touched]
+        of_sets = [(number, rows) for number in touched if len(rows := self.fleet.by_set.of(number))]
         floors = [self._floor(number, rows) for number, rows in of_sets]
         fine: list[Mask] = []
         for (number, _), lowest in zip(of_sets, floors, strict=True):

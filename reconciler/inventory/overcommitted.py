@@ -9,7 +9,7 @@ import numpy as np
 from kernels.types import Rows
 from reconciler.inventory.occupancy import Trail
 from reconciler.inventory.snapshot import Snapshot
-from reconciler.objects.meta import ObjectKey, PoolID
+from reconciler.objects.meta import DeviceID, ObjectKey, PoolID
 from reconciler.objects.quantity import Format, Quantity
 
 
@@ -40,13 +40,13 @@ class Overcommitments:
         self._serial = 0
         self._known: dict[Key, Overcommitted] = {}
 
-    def follow(self, world: Snapshot) -> list[Overcommitted]:
-        """Sets that are over-committed now, and were not before or not in this way."""
+    def follow(self, world: Snapshot) -> tuple[list[Overcommitted], list[Key]]:
+        """Sets that are over-committed now, and were not before or not in this way; and those that were."""
         occupancy, fleet = world.occupancy, world.fleet
-        before = self._known
+        before = dict(self._known)
         if occupancy.trail is self._trail and occupancy.serial >= self._serial:
             if occupancy.serial == self._serial:
-                return []
+                return [], []
             sets = fleet.sets[self._trail.between(self._serial, occupancy.serial)]
             changed = np.unique(sets[sets >= 0]).astype(np.intp)
         else:
@@ -59,7 +59,10 @@ class Overcommitments:
                 self._known.pop(_key(world, number), None)
         found = list(_found(world, over))
         self._known |= {one.key: one for one in found}
-        return [one for one in found if before.get(one.key) != one]
+        return (
+            [one for one in found if before.get(one.key) != one],
+            sorted(key for key in before if key not in self._known),
+        )
 
 
 def _found(world: Snapshot, over: Rows) -> Iterator[Overcommitted]:
@@ -75,13 +78,28 @@ def _found(world: Snapshot, over: Rows) -> Iterator[Overcommitted]:
         )
         rows = fleet.by_set.of(number)
         taken = rows[occupancy.held[rows] | occupancy.sharing[rows]]
-        claims = {claim for row in taken.tolist() for claim in occupancy.claims_of(fleet.id_of(row))}
+        devices = {fleet.id_of(row) for row in taken.tolist()} | set(_remembered(world, number))
+        claims = {claim for device in devices for claim in occupancy.claims_of(device)}
         yield Overcommitted(_key(world, number), short, tuple(sorted(claims)))
 
 
+def _remembered(world: Snapshot, number: int) -> Iterator[DeviceID]:
+    """Devices that are charged to a set for what they drew, published or not."""
+    at = _pool_at(world, number)
+    pool = world.fleet.pools[at].id
+    excess = world.occupancy.excess.get(pool)
+    local = number - int(world.fleet.first_set[at])
+    for name, places in excess.of_device.items() if excess else ():
+        if any(place.set == local for place in places):
+            yield DeviceID(*pool, name)
+
+
 def _key(world: Snapshot, number: int) -> Key:
-    fleet = world.fleet
+    columns = world.fleet.set_columns[number]
+    pool = world.fleet.pools[_pool_at(world, number)]
+    return Key(pool.id, columns.id.generation, columns.id.name)
+
+
+def _pool_at(world: Snapshot, number: int) -> int:
     # Every set belongs to one pool; pools without sets have empty ranges.
-    at = int(np.searchsorted(fleet.first_set, number, side="right")) - 1
-    columns = fleet.set_columns[number]
-    return Key(fleet.pools[at].id, columns.id.generation, columns.id.name)
+    return int(np.searchsorted(world.fleet.first_set, number, side="right")) - 1

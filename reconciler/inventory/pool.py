@@ -1,6 +1,6 @@
 """A pool: its slices in order, and what of them a node can use. Source: section 4 of the rules."""
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -13,6 +13,7 @@ from reconciler.inventory.encoding import Encoder, Names
 from reconciler.inventory.exclusion import PoolExclusion, compile_exclusion
 from reconciler.inventory.reach import Reach
 from reconciler.inventory.recent import Recent
+from reconciler.inventory.remembered import Drawn, finer_than
 from reconciler.objects.meta import PoolID
 from reconciler.objects.semantics import PARTITIONABLE_DEVICES, Semantics
 
@@ -164,13 +165,18 @@ class PoolBuilder:
         self._counters: Recent[Hashable, PoolCounters] = Recent(KEPT)
         self._offsets: Recent[tuple[int, ...], Rows] = Recent(KEPT)
 
-    def build(self, pool: PoolID, members: Iterable[Block]) -> Pool:
-        """The pool of some slices, given in any order."""
+    def build(self, pool: PoolID, members: Iterable[Block], memory: Mapping[str, Drawn]) -> Pool:
+        """The pool of some slices, given in any order. `memory` is what is remembered of held devices."""
         blocks = tuple(sorted(members, key=lambda block: block.slice.metadata.name.encode()))
         named = blocks[0].named
         if len(blocks) > 1:
             named = self.encoder.names(tuple([name for block in blocks for name in block.names]))
         counters = self._counters_of(blocks)
+        finer = finer_than(counters, memory)
+        if finer:
+            exact = compile_counters(blocks, self.encoder.words, self.table, finer)
+            if exact.problems == counters.problems:
+                counters = exact
         exclusion = compile_exclusion(pool, blocks, counters, self.encoder.words, self._rules)
         sizes = tuple([len(block.names) for block in blocks])
         offsets = self._offsets.get(sizes)

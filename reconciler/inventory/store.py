@@ -1,7 +1,8 @@
 """The one mutable picture. Applies changes, remembers assumed plans, hands out snapshots.
 
 Applying any sequence of changes gives the same picture as building it afresh from what is there
-at the end. Not async: nothing can happen between reading it and changing it.
+at the end, with one exception: what a held device drew before its slices changed is remembered, and only
+who saw it knows it. Not async: nothing can happen between reading it and changing it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,6 +17,7 @@ from reconciler.inventory.ledger import DeviceState, Holder, Ledger
 from reconciler.inventory.occupancy import Columns
 from reconciler.inventory.pool import Pool, PoolBuilder
 from reconciler.inventory.reach import NodeInfo
+from reconciler.inventory.remembered import Memory
 from reconciler.inventory.shedding import shed
 from reconciler.inventory.snapshot import Snapshot, Topology
 from reconciler.inventory.vocabulary import Lexicon
@@ -85,6 +87,9 @@ class Store:
         self._pods: dict[ObjectKey, Pod] = {}
         self._assumed: dict[str, Plan] = {}
         self._ledger = Ledger(rules)
+        self._memory = Memory()
+        self._looked_back: set[PoolID] = set()
+        """Pools that were looked at before the change that is being made"""
         self._changed_devices: set[DeviceID] = set()
         self._fleet: Fleet | None = None
         self._tainted_by: list[DeviceTaintRule] = []
@@ -154,6 +159,10 @@ class Store:
 
     def apply(self, change: Change) -> Touched:
         """Make a change seen on the server part of the picture. Old news is ignored."""
+        self._looked_back.clear()
+        return self._apply(change)
+
+    def _apply(self, change: Change) -> Touched:
         match change:
             case Changed(object=thing):
                 self.refused.pop((change.kind, thing.key), None)
@@ -194,9 +203,9 @@ class Store:
             for key in [key for key in self._claims if key not in unreadable]:
                 touched |= self._drop_claim(key)
         for thing in listing.objects:
-            touched |= self.apply(Changed(listing.kind, thing))
+            touched |= self._apply(Changed(listing.kind, thing))
         for refused in listing.refused:
-            touched |= self.apply(refused)
+            touched |= self._apply(refused)
         return touched
 
     def _keys(self, kind: str) -> list[ObjectKey]:
@@ -246,7 +255,9 @@ class Store:
             case "Pod" if self._pods.pop(key, None) is not None:
                 return Touched(pods=frozenset([key]))
             case "ResourceSlice" if key.name in self._blocks:
-                pool = self._blocks.pop(key.name).slice.pool_id
+                pool = self._blocks[key.name].slice.pool_id
+                self._look_back(pool)
+                del self._blocks[key.name]
                 self._members[pool].pop(key.name)
                 self._stale_pools.add(pool)
                 return self._supply_changed()
@@ -284,7 +295,9 @@ class Store:
         known = self._blocks.get(source.key.name)
         if known is not None and known.slice.spec == source.spec:
             return NOTHING
+        self._look_back(source.pool_id)
         if known is not None:
+            self._look_back(known.slice.pool_id)
             self._stale_pools.add(known.slice.pool_id)
             self._members[known.slice.pool_id].pop(source.key.name)
         block = build(source, self._encoder)
@@ -292,6 +305,13 @@ class Store:
         self._members.setdefault(source.pool_id, {})[source.key.name] = block
         self._stale_pools.add(source.pool_id)
         return self._supply_changed()
+
+    def _look_back(self, pool: PoolID) -> None:
+        """Remember what held devices of a pool draw, before the first of its slices changes."""
+        members = self._members.get(pool)
+        if members and pool not in self._looked_back and (held := self._ledger.held_in(pool)):
+            self._memory.look(pool, members.values(), held, self._encoder.words)
+        self._looked_back.add(pool)
 
     def _put_node(self, node: Node) -> Touched:
         info = NodeInfo(node.key.name, node.metadata.labels, frozenset(node.status.declared_features))
@@ -305,6 +325,8 @@ class Store:
         if devices:
             self._changed_devices |= devices
             self._snapshot = None
+            if self._memory:
+                self._memory.let_go(device for device in devices if not self._ledger.state(device).holders)
         freed = frozenset(d.pool_id for d in devices if not self._ledger.state(d).alone)
         return Touched(freed=freed, devices=frozenset(devices))
 
@@ -344,7 +366,7 @@ class Store:
 
     def _build(self, pool: PoolID) -> None:
         if self._members.get(pool):
-            self._pools[pool] = self._builder.build(pool, self._members[pool].values())
+            self._pools[pool] = self._builder.build(pool, self._members[pool].values(), self._memory.of(pool))
         else:
             self._members.pop(pool, None)
             self._pools.pop(pool, None)
@@ -357,7 +379,7 @@ class Store:
         """The columns of the fleet, carried over from those of the fleet before as far as they stand."""
         if self._columns is None or layout is not None:
             carried = self._columns if layout is not None and layout.previous is not None else None
-            self._columns = Columns(fleet, self._ledger, layout, carried)
+            self._columns = Columns(fleet, self._ledger, self._memory, layout, carried)
         return self._columns
 
     def _effective_rules(self) -> list[DeviceTaintRule]:

@@ -84,7 +84,13 @@ FINDINGS = Spec(
     "audit_findings_total",
     "counter",
     "What the audit of held devices found, each finding once.",
-    (("finding", "held_twice, overdrawn, or at_odds: devices that exclude one another, held side by side"),),
+    (
+        (
+            "finding",
+            "held_twice, overdrawn, at_odds: devices that exclude one another, held side by side; "
+            "over_committed: a counter set; uncharged: a held device whose counters are no longer published",
+        ),
+    ),
 )
 DOCTOR = Spec(
     "doctor_findings",

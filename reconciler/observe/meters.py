@@ -12,7 +12,9 @@ from reconciler.reconcile.decisions import (
     Equipped,
     Freed,
     HeldTwice,
+    OverCommitted,
     Overdrawn,
+    Uncharged,
     Ungated,
     Waits,
 )
@@ -42,7 +44,7 @@ class Meters:
         # A series that begins at 0 can be compared with before.
         self._decided = {name: self.decision.labels(name) for name in ("granted", "refused", "gave_up")}
         self._refused: dict[str, Counter] = {}
-        for finding in ("held_twice", "at_odds", "overdrawn"):
+        for finding in ("held_twice", "at_odds", "overdrawn", "over_committed", "uncharged"):
             self.findings.labels(finding)
 
     def answered(self, reason: str, seconds: float, decision_id: str) -> None:
@@ -72,6 +74,10 @@ class Meters:
                 self.findings.labels("at_odds").inc()
             case Overdrawn():
                 self.findings.labels("overdrawn").inc()
+            case OverCommitted():
+                self.findings.labels("over_committed").inc()
+            case Uncharged():
+                self.findings.labels("uncharged").inc()
             case Waits():
                 pass  # told once a reason; every refusal is counted where it is answered
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from reconciler.inventory.overcommitted import Overcommitments
 from reconciler.inventory.store import Store
 from reconciler.objects.meta import DeviceID, ObjectKey
-from reconciler.reconcile.decisions import HeldTwice, OverCommitted, Tell
+from reconciler.reconcile.decisions import CommitmentMet, HeldTwice, OverCommitted, Tell, Uncharged
 from reconciler.reconcile.oddities import Oddities
 from reconciler.reconcile.races import is_raced
 
@@ -62,6 +62,7 @@ class Auditor:
         self._seconds = seconds
         self._oddities = Oddities(tell)
         self._over = Overcommitments()
+        self._lost: set[tuple[DeviceID, str, tuple[str, ...]]] = set()
 
     async def run(self) -> None:
         """Look after every change, for ever."""
@@ -75,5 +76,17 @@ class Auditor:
         """Tell what is found that was not told before."""
         world = self._store.snapshot()
         self._oddities.look(world)
-        for one in self._over.follow(world):
+        found, ended = self._over.follow(world)
+        for one in found:
             self._tell(OverCommitted(one.key.pool, one.key.counter_set, one.short, one.claims))
+        for key in ended:
+            self._tell(CommitmentMet(key.pool, key.counter_set))
+        lost = {
+            (DeviceID(*pool, gone.device), gone.counter_set, gone.counters)
+            for pool, excess in world.occupancy.excess.items()
+            for gone in excess.lost
+        }
+        for device, counter_set, counters in sorted(lost - self._lost):
+            claims = tuple(sorted(world.occupancy.claims_of(device)))
+            self._tell(Uncharged(device, counter_set, counters, claims))
+        self._lost = lost

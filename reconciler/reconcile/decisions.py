@@ -107,6 +107,24 @@ class OverCommitted(_Numbered):
 
 
 @dataclass(frozen=True, slots=True)
+class CommitmentMet(_Numbered):
+    """A counter set that was over-committed is so no more, or is gone."""
+
+    pool: PoolID
+    counter_set: str
+
+
+@dataclass(frozen=True, slots=True)
+class Uncharged(_Numbered):
+    """A held device drew from counters that its pool does not have any more: nobody is charged for them."""
+
+    device: DeviceID
+    counter_set: str
+    counters: tuple[str, ...]
+    claims: tuple[ObjectKey, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class TakenBack(_Numbered):
     """kube-scheduler took back what we allocated for a pod, and decides afresh."""
 
@@ -181,6 +199,8 @@ Decision = (
     | Equipped
     | Overdrawn
     | OverCommitted
+    | CommitmentMet
+    | Uncharged
     | TakenBack
     | Compared
     | WritesPaused

@@ -8,6 +8,7 @@ from reconciler.objects.plan import RequestCount
 from reconciler.reconcile.decisions import (
     Allocated,
     AtOdds,
+    CommitmentMet,
     Compared,
     Decision,
     Equipped,
@@ -18,6 +19,7 @@ from reconciler.reconcile.decisions import (
     OverCommitted,
     Overdrawn,
     TakenBack,
+    Uncharged,
     Ungated,
     Waits,
     WritesPaused,
@@ -104,6 +106,22 @@ def _write_down_beside(decision: Decision) -> None:
                 pool=str(decision.pool),
                 counter_set=decision.counter_set,
                 short=dict(decision.short),
+                claims=[str(claim) for claim in decision.claims],
+                decision_id=decision.decision_id,
+            )
+        case CommitmentMet():
+            log.info(
+                "counters no longer over-committed",
+                pool=str(decision.pool),
+                counter_set=decision.counter_set,
+                decision_id=decision.decision_id,
+            )
+        case Uncharged():
+            log.warning(
+                "held counters unpublished",
+                device=str(decision.device),
+                counter_set=decision.counter_set,
+                counters=list(decision.counters),
                 claims=[str(claim) for claim in decision.claims],
                 decision_id=decision.decision_id,
             )

@@ -1,15 +1,21 @@
 """What becomes of our allocations in the hands of others."""
 
+from functools import partial
+from typing import Any
+
 import pytest
 
+from reconciler.embedded.builtin import SLICE
 from reconciler.objects.claims import ALLOCATED_AT, FINALIZER
 from reconciler.objects.meta import DeviceID, ObjectKey
 from reconciler.reconcile.decisions import (
     Allocated,
+    CommitmentMet,
     Freed,
     HeldTwice,
     OverCommitted,
     TakenBack,
+    Uncharged,
     Ungated,
     Waits,
 )
@@ -221,8 +227,22 @@ async def test_an_idle_process_notices_counters_that_are_over_committed():
         allocate(cluster, "b", "n", "most")
         (told,) = await running.heard(OverCommitted)
         cluster.delete("b")
+        (over,) = await running.heard(CommitmentMet)
+        slice_["spec"]["devices"] = slice_["spec"]["devices"][1:]
+        del counters["spec"]["sharedCounters"][0]["counters"]["memory"]
+        counters["spec"]["sharedCounters"][0]["counters"]["slots"] = {"value": "1"}
+        slice_["spec"]["devices"][0].pop("consumesCounters")
+        for one in (slice_, counters):
+            cluster.api.update(SLICE, "", one["metadata"]["name"], partial(_with_spec, one["spec"]))
+        (lost,) = await running.heard(Uncharged)
     assert (told.counter_set, told.short) == ("gpu", (("memory", "10Gi"),))
     assert [key.name for key in told.claims] == ["a", "b"]
+    assert over.counter_set == "gpu"
+    assert (lost.device.device, lost.counters, [key.name for key in lost.claims]) == (
+        "half",
+        ("memory",),
+        ["a"],
+    )
 
 
 async def test_pods_of_a_template_that_vanish_leave_nothing_behind():
@@ -238,3 +258,7 @@ async def test_pods_of_a_template_that_vanish_leave_nothing_behind():
         await cluster.until(lambda: not cluster.claims())
         cluster.load(claim("next"))
         await running.heard(Allocated, 2)
+
+
+def _with_spec(spec: Any, shown: Any) -> Any:
+    return {**shown, "spec": spec}

@@ -1,6 +1,6 @@
 """Events in a small world, drawn at random, and what is there once they have happened."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from reconciler.inventory.store import Store
 from reconciler.objects.changes import Change, Changed, Refused, Removed, Replaced
 from reconciler.objects.claims import Allocation, ResourceClaim
-from reconciler.objects.meta import ApiObject, ObjectKey
+from reconciler.objects.meta import ApiObject, DeviceID, ObjectKey
 from reconciler.objects.plan import Plan
 from reconciler.objects.semantics import (
     COMPATIBILITY_GROUPS,
@@ -21,6 +21,7 @@ from reconciler.objects.semantics import (
     Semantics,
     with_group_modes,
 )
+from reconciler.objects.slices import ResourceSlice
 from tests.builders import (
     Object,
     claim,
@@ -38,6 +39,9 @@ from tests.builders import (
     typed,
     version,
 )
+
+Drawn = Mapping[str, Mapping[str, int]]
+"""Counter set -> counter -> billionths"""
 
 KINDS = ("ResourceSlice", "DeviceClass", "Node", "DeviceTaintRule", "ResourceClaim")
 POOLS = st.sampled_from([("d", "p"), ("d", "q"), ("e", "p")])
@@ -320,9 +324,36 @@ class World:
 
     objects: dict[tuple[str, ObjectKey], ApiObject] = field(default_factory=dict)
     plans: dict[str, Plan] = field(default_factory=dict)
+    memory: dict[DeviceID, Drawn] = field(default_factory=dict)
+    """What held devices drew when they were first seen to"""
 
     def copy(self) -> "World":
-        return World(dict(self.objects), dict(self.plans))
+        return World(dict(self.objects), dict(self.plans), dict(self.memory))
+
+    def assume(self, plan: Plan) -> None:
+        self.plans[plan.uid] = plan
+        self._look()
+
+    def forget(self, plan: Plan) -> None:
+        del self.plans[plan.uid]
+        self._look()
+
+    def _look(self) -> None:
+        """Forget what is not held any more, and remember what of the rest is now seen to draw."""
+        held = set(_held(self.objects.values(), self.plans.values()))
+        self.memory = {taken: drawn for taken, drawn in self.memory.items() if taken in held}
+        slices = [thing for thing in self.objects.values() if isinstance(thing, ResourceSlice)]
+        for taken in held - self.memory.keys():
+            for one in newest_complete(slices, taken):
+                found = next((each for each in one.spec.devices if each.name == taken.device), None)
+                if found is not None and found.consumes_counters:
+                    self.memory.setdefault(
+                        taken,
+                        {
+                            draw.counter_set: {name: c.value.nanos for name, c in draw.counters.items()}
+                            for draw in found.consumes_counters
+                        },
+                    )
 
     def plan(self, event: Assume) -> Plan | None:
         """The plan that an event assumes, unless the claim is unknown or has devices already."""
@@ -353,22 +384,27 @@ class World:
                     self._put(kind, thing)
                 for one in refused:
                     self.apply(one)
+        self._look()
 
     def _put(self, kind: str, thing: ApiObject) -> None:
         known = self.objects.get((kind, thing.key))
         if isinstance(thing, ResourceClaim) and isinstance(known, ResourceClaim):
             if known.metadata.uid != thing.metadata.uid:
                 self._drop(kind, known.key)
+                self._look()
             elif int(thing.metadata.resource_version) < int(known.metadata.resource_version):
                 return
         self.objects[kind, thing.key] = thing
         if isinstance(thing, ResourceClaim) and thing.allocation is not None:
             self.plans.pop(thing.metadata.uid, None)
+        if isinstance(thing, ResourceClaim):  # one claim of a listing after the other
+            self._look()
 
     def _drop(self, kind: str, key: ObjectKey) -> None:
         gone = self.objects.pop((kind, key), None)
         if isinstance(gone, ResourceClaim):
             self.plans.pop(gone.metadata.uid, None)
+            self._look()
 
     def afresh(self, rules: Semantics) -> Store:
         """A picture that has seen nothing but what is there, in another order."""
@@ -378,3 +414,24 @@ class World:
         for plan in self.plans.values():
             made.assume(plan)
         return made
+
+
+def _held(objects: Iterable[ApiObject], plans: Iterable[Plan]) -> Iterator[DeviceID]:
+    allocations = [thing.allocation for thing in objects if isinstance(thing, ResourceClaim)]
+    for allocation in [*allocations, *(plan.allocation for plan in plans)]:
+        for result in allocation.devices.results if allocation else ():
+            if not result.admin_access:
+                yield DeviceID(result.driver, result.pool, result.device)
+
+
+def newest_complete(slices: Iterable[ResourceSlice], of: DeviceID) -> list[ResourceSlice]:
+    """The newest generation of a device's pool of which all slices are there, by name."""
+    mine = [one for one in slices if one.pool_id == of.pool_id]
+    for generation in sorted({one.spec.pool.generation for one in mine}, reverse=True):
+        peers = sorted(
+            (one for one in mine if one.spec.pool.generation == generation),
+            key=lambda one: one.metadata.name.encode(),
+        )
+        if len(peers) == peers[0].spec.pool.resource_slice_count:
+            return peers
+    return []

@@ -145,22 +145,6 @@ def test_a_device_held_alone_and_in_shares_is_charged_once():
     assert state(seen, "a") == (True, True, {})
 
 
-def test_a_device_that_is_not_published_any_more_draws_nothing_until_it_is_back():
-    """CTR-3: what the slices say now counts."""
-    picture_of = store(node("n"), *mig(), held("c", hold("a"), hold("gone")))
-    assert left(picture_of.snapshot())["d/p/m"] == 20
-    _, published = mig()
-    published["spec"]["devices"] = [device("b", draws={"g": {"m": 20}})]
-    picture_of.apply(Changed("ResourceSlice", typed_object(published)))
-    assert left(picture_of.snapshot())["d/p/m"] == 40
-    published["spec"]["devices"] = [
-        device("a", draws={"g": {"m": 35}}),
-        device("gone", draws={"g": {"m": 5}}),
-    ]
-    picture_of.apply(Changed("ResourceSlice", typed_object(published)))
-    assert left(picture_of.snapshot())["d/p/m"] == 0
-
-
 def test_a_name_in_two_generations_is_held_in_both():
     """Until the old slices are gone nobody knows which of the two was given."""
     new = resource_slice("new", [device("A")], generation=2, **ON_N)

@@ -1,4 +1,7 @@
-"""However the picture came about, it is the one that a fresh listing gives; and what was handed out stays."""
+"""However the picture came about, it is the one that a fresh listing gives; and what was handed out stays.
+
+But for one thing, which no listing gives: what held devices drew before their slices changed.
+"""
 
 from copy import deepcopy
 from itertools import product
@@ -13,6 +16,7 @@ from reconciler.objects.meta import DeviceID
 from reconciler.objects.semantics import Semantics
 from tests.inventory.events import BEGINNING, CLAIM_EVENTS, EVENTS, RULES, Assume, Event, Forget, Look, World
 from tests.inventory.picture import picture
+from tests.inventory.remembering import remembering
 
 DEVICES = [DeviceID(*pool, name) for pool, name in product([("d", "p"), ("d", "q"), ("e", "p")], "ABC")]
 
@@ -32,12 +36,12 @@ def happen(store: Store, world: World, event: Event, kept: list[tuple[Snapshot, 
             plan = world.plan(event)
             if plan is not None:
                 store.assume(plan)
-                world.plans[plan.uid] = plan
+                world.assume(plan)
         case Forget():
             plan = world.plan_of(event)
             if plan is not None:
                 store.forget(plan)
-                del world.plans[plan.uid]
+                world.forget(plan)
         case _:
             store.apply(event)
             world.apply(event)
@@ -50,10 +54,15 @@ def run(rules: Semantics, events: list[Event]) -> None:
     for event in events:
         happen(store, world, event, kept)
     afresh = world.afresh(rules)
-    assert picture(store.snapshot()) == picture(afresh.snapshot())
+    assert picture(store.snapshot()) == expected(world, afresh)
     assert holders(store) == holders(afresh)
     for seen, then in kept:
-        assert picture(seen) == picture(then.afresh(rules).snapshot())
+        assert picture(seen) == expected(then, then.afresh(rules))
+
+
+def expected(world: World, afresh: Store) -> dict[str, Any]:
+    """The picture that a fresh listing gives, and beside it what is remembered of held devices."""
+    return remembering(afresh.snapshot(), world.memory)
 
 
 @settings(max_examples=250)
