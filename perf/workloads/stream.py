@@ -1,6 +1,10 @@
-"""Events through the path by which a picture is kept: lines of a watch in, nothing decided."""
+"""Events through the path by which a picture is kept: lines of a watch in, nothing decided.
+
+And how late the event loop runs meanwhile, also while a whole fleet is listed, and its picture made.
+"""
 
 import asyncio
+import gc
 import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -9,6 +13,7 @@ from time import perf_counter
 
 from perf.fleets import mig
 from perf.fleets.objects import Json
+from perf.lag import Lag
 from perf.workload import Figure, Outcome, Progress, Size, Workload
 from perf.workloads.live import labelled_claim
 from perf.workloads.mig import drawn_profiles
@@ -21,13 +26,14 @@ from reconciler.inventory.store import Store
 from reconciler.objects.changes import Change
 from reconciler.objects.semantics import Semantics
 from reconciler.reconcile.intake import Intake
+from reconciler.reconcile.loop import POOLS
 
 
 class Scripted:
     """A transport whose server lists what it is given and then tells prepared lines."""
 
     def __init__(self, listing: Sequence[Json], lines: Sequence[bytes]) -> None:
-        self._listing = json.dumps({"metadata": {"resourceVersion": "1"}, "items": listing}).encode()
+        self._items = [json.dumps(item).encode() for item in listing]
         self._lines = lines
         self.began = 0.0
 
@@ -36,13 +42,18 @@ class Scripted:
         method: str,  # noqa: ARG002 - the transport's shape
         path: str,  # noqa: ARG002
         *,
-        query: Query = (),  # noqa: ARG002
+        query: Query = (),
         body: bytes | None = None,  # noqa: ARG002
         content_type: str = "application/json",  # noqa: ARG002
         timeout: float,  # noqa: ARG002, ASYNC109
     ) -> Response:
-        """The listing."""
-        return Response(200, {}, self._listing)
+        """A page of the listing."""
+        asked = dict(query)
+        first = int(asked.get("continue", "0"))
+        last = first + int(asked["limit"])
+        token = b',"continue":"%d"' % last if last < len(self._items) else b""
+        head = b'{"metadata":{"resourceVersion":"1"%b},"items":[' % token
+        return Response(200, {}, head + b",".join(self._items[first:last]) + b"]}")
 
     @asynccontextmanager
     async def stream(
@@ -83,36 +94,53 @@ async def _stream(size: Size, progress: Progress) -> Outcome:
     for number, (resource, objects) in enumerate(kinds):
         # A slice is as large as sixty claims.
         count = size["events"] // 10 if objects is slices else size["events"]
-        rate = await _events(resource, objects, max(count, 1))
-        figures.append(Figure(f"{resource.kind} events", rate, "/s", "more"))
+        figures += await _events(resource, objects, max(count, 1))
         progress(number + 1, len(kinds))
     return Outcome(figures)
 
 
-async def _events(resource: Resource, objects: Sequence[Json], count: int) -> float:
-    """Events a second. Every event changes something."""
+async def _events(resource: Resource, objects: Sequence[Json], count: int) -> list[Figure]:
+    """Events a second, of which every one changes something, and the lag of the loop."""
     lines = [_line(objects[n % len(objects)], n) for n in range(count)]
     listing = [_numbered(thing, n) for n, thing in enumerate(objects)]
     transport = Scripted(listing, lines)
     intake = Intake(
         Store(Semantics()), Queue(base=1.0, cap=1.0, random=Random(0).random), [resource.kind], lambda _: None
     )
-    left = count + 1  # the listing is a change as well
+    left = count
     done = asyncio.Event()
 
     def take(change: Change) -> None:
         nonlocal left
         intake.take(change)
-        left -= 1
+        left -= transport.began > 0
         if not left:
             done.set()
 
-    task = asyncio.create_task(follow(Client(transport), resource, sink=take, random=Random(0).random))
-    await done.wait()
-    seconds = perf_counter() - transport.began
-    task.cancel()
-    await asyncio.wait([task])
-    return count / seconds
+    lags = Lag(), Lag()
+    gc.collect()  # what was made to measure with; the reconciler's own garbage is collected as it is there
+    gc.freeze()
+    try:
+        async with lags[0].measured():
+            task = asyncio.create_task(
+                follow(Client(transport), resource, sink=take, random=Random(0).random)
+            )
+            await intake.listed.wait()
+            while intake.store.build_ahead(POOLS):  # noqa: ASYNC110 - as workers do
+                await asyncio.sleep(0)
+            intake.store.snapshot()
+        async with lags[1].measured():
+            await done.wait()
+            seconds = perf_counter() - transport.began
+        task.cancel()
+        await asyncio.wait([task])
+    finally:
+        gc.unfreeze()
+    return [
+        Figure(f"{resource.kind} events", count / seconds, "/s", "more"),
+        *lags[0].figures(f"{resource.kind} listing"),
+        *lags[1].figures(f"{resource.kind} events"),
+    ]
 
 
 def _numbered(thing: Json, number: int) -> Json:
@@ -149,7 +177,10 @@ WORKLOADS = [
         "stream",
         "events a second from the lines of a watch into the picture",
         stream,
-        {"": {"nodes": 50, "claims": 1000, "events": 3000}},
+        {
+            "": {"nodes": 50, "claims": 1000, "events": 3000},
+            "100,000 devices": {"nodes": 500, "claims": 1000, "events": 3000},
+        },
         tiny={"nodes": 1, "claims": 3, "events": 6},
     ),
 ]
