@@ -185,5 +185,5 @@ async def _run(settings: Settings, raws: Sequence[dict[str, Any]]) -> None:
             return
         port = StatusPort(access_for(settings, Client(transport), loop.time))
         status = await stack.enter_async_context(serving(port, settings, now=lambda: datetime.now(UTC)))
-        log.info("status served", url=status, paths="/livez /readyz /metrics /statusz")
+        log.info("status served", url=status, paths="/ /livez /readyz /metrics /statusz")
         await app.run(settings, transport, stop=stop, port=port)

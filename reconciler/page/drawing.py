@@ -65,6 +65,7 @@ class Drawing:
     """All shapes of one chart."""
 
     holders: tuple[Holder, ...]
+    width: float = WIDTH
     height: float = 0
     labels: list[Label] = field(default_factory=list)
     tracks: list[tuple[float, float, float]] = field(default_factory=list)
@@ -81,6 +82,7 @@ def draw(scene: Scene) -> Drawing:
     made = Drawing(_holders(scene))
     by_claim = {holder.claim: holder for holder in made.holders}
     if scene.chart.set < 0:
+        made.width = CELL * min(len(scene.devices), CELLS_A_ROW)
         _cells(scene, by_claim, made)
         return made
     left_out: list[str] = []

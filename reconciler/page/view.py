@@ -16,7 +16,7 @@ from markupsafe import Markup
 
 from reconciler.observe.capacity import STATES
 from reconciler.page.charts import Chart, Index
-from reconciler.page.drawing import TRACK_AT, WIDTH, Drawing, Span, draw, place
+from reconciler.page.drawing import TRACK_AT, Drawing, Span, draw, place
 from reconciler.page.filtering import charts_meant, waiting_meant
 from reconciler.page.names import anchor, shown
 from reconciler.page.overview import MOST_WAITING, driver_rows, glance, node_rows, told_of, waiting_row
@@ -81,7 +81,7 @@ class View:
             lstrip_blocks=True,
         )
         self.env.filters |= {"place": _place, "box": _box}
-        self.env.globals |= {"width": WIDTH, "track_at": TRACK_AT, "states": STATES}
+        self.env.globals |= {"track_at": TRACK_AT, "states": STATES}
 
     async def parts(self, query: Query, wanted: Collection[str] | None = None) -> list[Part]:
         """The parts `head`, `fleet`, `waiting` and `map`, and one for each chart of the page.
