@@ -15,6 +15,8 @@ from reconciler.settings import Settings
 DEPLOY = Path(__file__).parents[2] / "deploy"
 NAMESPACE = NAME = "dra-reconciler"
 ACCOUNT = service_account(NAMESPACE, NAME)
+ACCOUNTS = {"allocate": ACCOUNT, "shadow": service_account(NAMESPACE, f"{NAME}-shadow")}
+"""By mode. The overlay for `shadow` adds its suffix to the name."""
 ROLE_KINDS = ("ClusterRole", "Role")
 
 
@@ -60,9 +62,11 @@ def bound(mode: str) -> list[Any]:
         one["metadata"]["name"]: one for one in documents("overlays/shadow") if one["kind"] == "ClusterRole"
     }
     kept = [one for one in base if one["kind"] not in ("Role", "RoleBinding")]
-    return [
+    ours = {"kind": "ServiceAccount", "name": f"{NAME}-shadow", "namespace": NAMESPACE}
+    found = [
         replaced.get(one["metadata"]["name"], one) if one["kind"] == "ClusterRole" else one for one in kept
     ]
+    return [one | ({"subjects": [ours]} if "subjects" in one else {}) for one in found]
 
 
 class Granted:
@@ -76,6 +80,11 @@ class Granted:
     def allows(self, asked: Asked) -> bool:
         """As the API server would judge it; what serves to discover is for everybody."""
         return _is_open(asked) or self._roles.allows(self._account, asked)
+
+
+def granted(mode: str) -> Granted:
+    """What `deploy` gives in a mode."""
+    return Granted(bound(mode), ACCOUNTS[mode])
 
 
 def right(asked: Asked) -> Right:

@@ -31,7 +31,10 @@ class Enforcing(ApiServer):
     judged: list[Review] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        tokens = {OURS: deployed.ACCOUNT, PROMETHEUS: service_account("monitoring", "prometheus-k8s")}
+        tokens = {
+            OURS: deployed.ACCOUNTS[self.mode],
+            PROMETHEUS: service_account("monitoring", "prometheus-k8s"),
+        }
         roles = [*deployed.bound(self.mode), *deployed.documents("observability")]
         super().__init__(guard=Guard(tokens, Roles.read(roles)))
         found = [one for one in deployed.documents("admission") if one["kind"] == "ValidatingAdmissionPolicy"]

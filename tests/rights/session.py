@@ -71,14 +71,14 @@ class Rights:
         monkeypatch.setattr(app, "run", noted)
         self.watch_servers(monkeypatch)
 
-    def watch_servers(self, monkeypatch: pytest.MonkeyPatch, mode: str = "allocate") -> None:
+    def watch_servers(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Note what servers that enforce roles see of our account."""
         allows = Guard.allows
 
         def noting(guard: Guard, account: Account, asked: Asked) -> bool:
-            if account == deployed.ACCOUNT and asked.resource not in SERVER_SIDE:
-                runs = deployed.settings()
-                self.note(mode, as_deployed(asked, runs, runs))
+            for mode, ours in deployed.ACCOUNTS.items():
+                if account == ours and asked.resource not in SERVER_SIDE:
+                    self.note(mode, as_deployed(asked, deployed.settings(), deployed.settings()))
             return allows(guard, account, asked)
 
         monkeypatch.setattr(Guard, "allows", noting)
@@ -115,7 +115,7 @@ def _is_whole(config: pytest.Config) -> bool:
     """Whether nothing of the suite was left out."""
     options = config.option
     chosen = options.keyword or options.markexpr or options.deselect or options.ignore or options.collectonly
-    narrowed = options.lf or options.maxfail or options.ignore_glob
+    narrowed = getattr(options, "lf", False) or options.maxfail or options.ignore_glob
     root = config.rootpath
     tests = {(root / path).resolve() for path in config.getini("testpaths")}
     return not chosen and not narrowed and {Path(arg).resolve() for arg in config.args} == tests
@@ -130,4 +130,4 @@ def _told(asked: Asked) -> str:
 
 def plugin() -> Rights:
     """For the roles of this repository."""
-    return Rights({mode: deployed.Granted(deployed.bound(mode)) for mode in ("allocate", "shadow")})
+    return Rights({mode: deployed.granted(mode) for mode in deployed.ACCOUNTS})
