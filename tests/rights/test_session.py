@@ -1,4 +1,4 @@
-"""The plugin in sessions of its own, with a worker and without: what it notes, and when it fails a session."""
+"""The plugin in sessions of its own, with a worker and without: what it notes, what fails a session."""
 
 import os
 import subprocess
