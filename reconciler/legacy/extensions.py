@@ -77,9 +77,9 @@ def _conflicts(name: str, device: Raw, fields: Raw) -> Iterator[str]:
     stated, own = fields.get(STATED), device.get(STATED)
     if stated is not None and own is not None and stated != own:
         yield f"device {name}: {STATED} stands in the device and, differently, in {FIELD}; the field is used"
-    drawn = {draw.get("counterSet"): draw for draw in mappings(device.get("consumesCounters"))}
+    drawn = {_counter_set(draw): draw for draw in mappings(device.get("consumesCounters"))}
     for draw in mappings(fields.get("consumesCounters")):
-        counter_set, groups = draw.get("counterSet"), draw.get(GROUPS)
+        counter_set, groups = _counter_set(draw), draw.get(GROUPS)
         if counter_set not in drawn:
             yield f"device {name}: {FIELD} speaks of counter set {counter_set}, which it does not draw from"
         elif groups and (own := drawn[counter_set].get(GROUPS)) and set(own) != set(groups):
@@ -106,6 +106,11 @@ def _extras(raw: Raw, subject: str) -> dict[str, Any]:
     return found
 
 
+def _counter_set(draw: Raw) -> str:
+    """The name of the counter set, as far as it is one: what is none is refused where it is validated."""
+    return str(draw.get("counterSet"))
+
+
 def _device(device: Any, extras: Raw) -> Any:
     if not isinstance(device, dict):
         return device
@@ -116,15 +121,15 @@ def _device(device: Any, extras: Raw) -> Any:
     if fields.get(STATED) is not None and made.get(STATED) is None:
         made[STATED] = fields[STATED]
     groups = {
-        draw.get("counterSet"): draw[GROUPS]
+        _counter_set(draw): draw[GROUPS]
         for draw in mappings(fields.get("consumesCounters"))
         if draw.get(GROUPS)
     }
     drawn = made.get("consumesCounters")
     if groups and isinstance(drawn, list):
         made["consumesCounters"] = [
-            {**draw, GROUPS: groups[draw.get("counterSet")]}
-            if isinstance(draw, dict) and draw.get("counterSet") in groups and not draw.get(GROUPS)
+            {**draw, GROUPS: groups[_counter_set(draw)]}
+            if isinstance(draw, dict) and _counter_set(draw) in groups and not draw.get(GROUPS)
             else draw
             for draw in drawn
         ]

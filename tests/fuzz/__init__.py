@@ -1,0 +1,1 @@
+"""Parsers of what comes from outside, fed with anything: they refuse it in words of ours, or read it."""
