@@ -5,7 +5,7 @@ Needs the package atheris, which is not among the dependencies: it has wheels fo
 
 import sys
 
-import atheris
+import atheris  # type: ignore[import-untyped]
 
 with atheris.instrument_imports(include=["reconciler"]):
     from tests.fuzz.parsers import CORPUS, PARSERS, survives
