@@ -143,3 +143,45 @@ def _taken(choice: tuple[int, ...], number: int, at: list[int], units: list[int]
             if own == number:
                 total += sum(int(fleet.table[draw, c]) * unit for c, unit in zip(at, units, strict=True))
     return total
+
+
+def parts(pool: str, mem: int, *content: Object) -> list[Object]:
+    here: Object = {"nodeName": "n", "pool": pool, "slices": 2}
+    return [counter_slice(f"{pool}-c", {"g": {"mem": mem}}, **here), resource_slice(pool, content, **here)]
+
+
+def half(name: str, profile: str = "p", mem: int = 1, groups: tuple[str, ...] = ()) -> Object:
+    made = device(name, {"profile": profile}, draws={"g": {"mem": mem}})
+    if groups:
+        made["consumesCounters"][0]["compatibilityGroups"] = list(groups)
+    return made
+
+
+def test_sets_that_are_drawn_from_alike_differ_by_what_is_left():
+    objects = [
+        one for pool in "qr" for one in parts(pool, 3, half("other", "o"), *map(half, ("a", "b", "c", "d")))
+    ]
+    picture = store(*objects)
+    take(picture, DeviceID("d", "q", "other"), "held")
+    found = {
+        (line.pool, one.profile): one.fits
+        for line in lines(looked_at(picture), "pool")
+        for one in line.profiles
+    }
+    assert (found["q", "p"], found["r", "p"]) == (2, 3)
+
+
+def test_devices_that_go_together_may_not_go_with_what_is_held():
+    """Each shares a group with the held one, and both another one, which that has not."""
+    objects = parts(
+        "q",
+        9,
+        half("old", "o", groups=("a", "b")),
+        half("x", groups=("a", "c")),
+        half("y", groups=("b", "c")),
+    )
+    picture = store(*objects)
+    assert [one.fits for one in lines(looked_at(picture), "driver")[0].profiles if one.profile == "p"] == [2]
+    take(picture, DeviceID("d", "q", "old"), "held")
+    (told,) = [one for one in lines(looked_at(picture), "driver")[0].profiles if one.profile == "p"]
+    assert (told.fits, told.at_most) == (1, 2)

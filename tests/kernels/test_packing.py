@@ -60,3 +60,9 @@ def test_equal_rows_have_one_code(rows: list[list[int]], width: int):
     for one, code in enumerate(codes.tolist()):
         assert table[first[code]].tolist() == table[one].tolist()
     assert len(first) == len({tuple(row) for row in table.tolist()})
+
+
+def test_a_state_that_is_reached_again_with_more_worth_is_looked_at_again():
+    rows = [[2, 0], [0, 1], [4, 2], [0, 3], [0, 2]]
+    found = most(amounts(rows, 2), [2, 1, 3, 3, 3], [2, 1, 4, 2, 3], np.array([8, 5]), 100)
+    assert (found.best, found.bound) == (12, 12)
