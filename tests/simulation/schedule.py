@@ -30,7 +30,7 @@ from tests.simulation.world import World
 PATIENCE = 1500.0
 """Seconds of calm after which nothing may be left undone: silence on a watch, long waits and all"""
 PROMPT = 15.0
-"""Seconds within which a change is answered when only a write now and then is in the way"""
+"""Half of the seconds within which a change is answered when only a write now and then is in the way"""
 CALM = 255.0
 """Seconds of calm after which no decision can rest on an outdated picture any more"""
 SETTINGS = Settings(
@@ -156,13 +156,13 @@ class Schedule:
         self._act(self.world.mend)
         await self._until_done(PATIENCE)
         await asyncio.sleep(CALM)
-        await self._until_done(self._prompt)
+        await self._promptly_done()
 
     async def _order(self) -> None:
         """A few things at a time, each of which has to be answered at once."""
         for _ in range(self.random.randint(1, 4)):
             self._act(self.world.act)
-        await self._until_done(self._prompt)
+        await self._promptly_done()
 
     async def _end(self) -> None:
         self._act(self.world.let_go)
@@ -181,11 +181,17 @@ class Schedule:
         while self.loop.true_time < until:
             await asyncio.sleep(pause)
             undone = list(self.undone())
-            if not undone and seconds != self._prompt:
+            if not undone:
                 return
             pause *= 2
         for what in undone:
             self.find(f"after {seconds} s of calm: {what}")
+
+    async def _promptly_done(self) -> None:
+        """Looked at once: to look costs more than what is looked at."""
+        await asyncio.sleep(2 * self._prompt)
+        for what in self.undone():
+            self.find(f"after {2 * self._prompt} s of calm: {what}")
 
     # -- looking
 
