@@ -269,7 +269,8 @@ async def test_whoever_goes_makes_room_and_too_many_are_turned_away(monkeypatch:
     async with settled(small(), 1, 1) as (seen, _):
         async with listening(seen) as heard:
             await heard.state()
-            refused = await seen.get("/events")
+            async with asyncio.timeout(PATIENCE):
+                refused = await seen.get("/events")
             assert refused.status == 503
             assert "Retry-After" in refused.headers
 
