@@ -19,20 +19,21 @@ def may_clash(exclusion: Exclusion, occupancy: Occupancy, rows: Rows, profile: C
     """
     clash = np.zeros(len(rows), dtype=np.bool_)
     assert occupancy.common is not None
-    for k in range(exclusion.scopes.shape[1]):
-        scopes = exclusion.scopes[rows, k]
-        stating = np.flatnonzero((scopes >= 0) & exclusion.bound[rows])
-        order = stating[np.lexsort((scopes[stating], profile[rows[stating]]))]
-        if not len(order):
-            continue
-        own, kinds = scopes[order], profile[rows[order]]
-        starts = np.flatnonzero(np.append(True, (own[1:] != own[:-1]) | (kinds[1:] != kinds[:-1])))
-        sizes = np.diff(np.append(starts, len(order)))
-        names = _all(exclusion.names[rows[order], k], starts) & occupancy.common[own[starts]]
-        asked = np.bitwise_or.reduceat(exclusion.asks[rows[order], k], starts, axis=0)
-        met = _all(exclusion.meets[rows[order], k], starts)
-        bad = ~(names != 0).any(axis=1) | ((asked & ~met) != 0).any(axis=1)
-        clash[order] |= np.repeat(bad & (sizes > 1), sizes)
+    # Each device once for each of its scopes: two may have the same one in different columns.
+    member, k = np.nonzero((exclusion.scopes[rows] >= 0) & exclusion.bound[rows, None])
+    order = np.lexsort((exclusion.scopes[rows[member], k], profile[rows[member]]))
+    if not len(order):
+        return clash
+    member, k = member[order], k[order]
+    device = rows[member]
+    own, kinds = exclusion.scopes[device, k], profile[device]
+    starts = np.flatnonzero(np.append(True, (own[1:] != own[:-1]) | (kinds[1:] != kinds[:-1])))
+    sizes = np.diff(np.append(starts, len(order)))
+    names = _all(exclusion.names[device, k], starts) & occupancy.common[own[starts]]
+    asked = np.bitwise_or.reduceat(exclusion.asks[device, k], starts, axis=0)
+    met = _all(exclusion.meets[device, k], starts)
+    bad = ~(names != 0).any(axis=1) | ((asked & ~met) != 0).any(axis=1)
+    clash[member[np.repeat(bad & (sizes > 1), sizes)]] = True
     return clash
 
 

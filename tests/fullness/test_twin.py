@@ -185,3 +185,16 @@ def test_devices_that_go_together_may_not_go_with_what_is_held():
     take(picture, DeviceID("d", "q", "old"), "held")
     (told,) = [one for one in lines(looked_at(picture), "driver")[0].profiles if one.profile == "p"]
     assert (told.fits, told.at_most) == (1, 2)
+
+
+def test_devices_exclude_each_other_in_whichever_of_their_sets_they_meet():
+    sets = {name: {"mem": 4} for name in ("s", "t")}
+    content = []
+    for name, order in (("x", ("s", "t")), ("y", ("t", "s"))):
+        made = device(name, {"profile": "p"}, draws={one: {"mem": 1} for one in order})
+        made["consumesCounters"][order.index("s")]["compatibilityGroups"] = [name]
+        content.append(made)
+    here: Object = {"nodeName": "n", "slices": 2}
+    picture = store(counter_slice("c", sets, **here), resource_slice("d", content, **here))
+    (told,) = lines(looked_at(picture), "driver")[0].profiles
+    assert (told.fits, told.at_most) == (1, 2)
