@@ -8,6 +8,7 @@ STAND_INS: Mapping[str, str] = {
     "FILE|DIR": "manifests",
     "--kubeconfig FILE": "--kubeconfig kubeconfig",
     "logs FILE": "logs run.log",
+    "--slow 50ms": "--slow 0ms",
     "replay JOURNAL": "replay journal",
     "/var/lib/dra-reconciler/journal": "journal",
     "resourceclaim NAME": "resourceclaim -n inference vision",
