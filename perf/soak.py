@@ -76,7 +76,8 @@ class Soak(Schedule):
             url = await stack.enter_async_context(serve(self.world.api))
             self._behind = await stack.enter_async_context(connect(server=url))
             await stack.enter_async_context(run_controllers(self.world.api))
-            self._replica.start()
+            (replica,) = self._replicas
+            replica.start()
             began = self.loop.time()
             rough = (self.weather.reads, self.weather.lines, self.weather.writes, self.weather.latency)
             while (left := began + seconds - self.loop.time()) > 0:
@@ -90,7 +91,7 @@ class Soak(Schedule):
                 progress(
                     self.loop.time() - began, f"{self.rounds[-1]}, {len(self.auditor.findings)} findings"
                 )
-            await self._replica.stopped()
+            await replica.stopped()
 
     async def _churn(self, seconds: float) -> None:
         until = self.loop.time() + seconds
@@ -101,7 +102,7 @@ class Soak(Schedule):
             for claim in list(self.world.loose())[MOST:]:
                 self._act(lambda claim=claim: self.world.drop(claim))  # type: ignore[misc]
             if self.random.random() < 0.005:
-                self._kill()
+                self._kill(self._replicas[0])
             await asyncio.sleep(self.random.expovariate(30))
             await self._resurrect()
 
