@@ -8,6 +8,7 @@ from time import perf_counter, thread_time
 
 from perf.fleets.objects import Json
 from perf.workload import Figure, latencies, rate
+from reconciler.aio.collector import COLLECTIONS
 from reconciler.allocator import allocate
 from reconciler.allocator.sight import warm_up
 from reconciler.inventory.store import Store
@@ -66,6 +67,7 @@ class Decider:
         # As the controller does once everything is listed.
         gc.collect()
         gc.freeze()
+        gc.set_threshold(*COLLECTIONS)
         return cls(store, seconds)
 
     def decide(self, *claims: ResourceClaim) -> Granted | Unsatisfied:

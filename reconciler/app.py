@@ -12,6 +12,7 @@ from random import random
 
 import structlog
 
+from reconciler.aio.collector import COLLECTIONS
 from reconciler.aio.queue import Queue
 from reconciler.aio.tasks import Stopped, forever, unless
 from reconciler.beside import guarded, shadowing, sidelines, started
@@ -54,10 +55,6 @@ from reconciler.rounds import Rounds
 from reconciler.settings import Settings
 
 log = structlog.get_logger()
-
-COLLECTIONS = (10_000, 20, 100)
-"""Objects that are made before the youngest are looked through for circular garbage, a millisecond; how often
-that is done before the next older ones are; and how often that, before all are."""
 
 
 async def run(
@@ -182,6 +179,8 @@ async def run(
                     for source in sources:
                         source.cancel()
                 reconciler.stop()
+                if shadow is not None:
+                    shadow.stop()
                 deadline.reschedule(loop.time() + settings.drain_seconds)
         except TimeoutError:
             log.warning("writes cut off", drain_seconds=settings.drain_seconds)

@@ -171,6 +171,7 @@ class Observation:
         settings = self._settings
         self.meters.build.labels(version("dra-reconciler"), python_version(), settings.semantics).set(1)
         self.readings.single(of.LEADER, lambda: float(self.leading()))
+        self.readings.single(of.RIVALS, lambda: 0.0)  # without an election there are none
         self.ready.add("discovery", lambda: "the server was not asked yet what it serves")
         self.ready.add("shutdown", lambda: "the process is ending" if self._stop.is_set() else "")
         self.statusz.add("Leader", lambda: [("leading", "yes" if self.leading() else "no")])

@@ -7,11 +7,13 @@ before it writes, so of claims that it decides at the same time some may come in
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import structlog
 
 from reconciler.aio.queue import Closed
+from reconciler.aio.tasks import Stopped, unless
 from reconciler.cluster.watch import Sink
 from reconciler.errors import Rejected
 from reconciler.nodes.placing import backed, places
@@ -67,6 +69,7 @@ class Shadow:
         self._patience = pending_seconds
         self._clock = clock
         self._tell = tell
+        self._stopped = asyncio.Event()
         self._joint: dict[ObjectKey, Joint] = {}
         self._since: dict[Unit, float] = {}
         self._told: set[Unit] = set()
@@ -85,9 +88,14 @@ class Shadow:
                         self.take(Changed("ResourceClaim", claim))
         self._sink(change)
 
+    def stop(self) -> None:
+        """Who still waits for the first listing goes home; the queue, once it is closed, ends the others."""
+        self._stopped.set()
+
     async def work(self) -> None:
         """Look at pods that wait, until the queue is closed."""
-        await self._intake.listed.wait()
+        with suppress(Stopped):
+            await unless(self._stopped, self._intake.listed.wait())
         while True:
             try:
                 async with self._intake.queue.take() as unit:

@@ -1,5 +1,6 @@
 """Shadow mode: look on, compare, and write nothing."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -210,3 +211,16 @@ async def test_nothing_at_all_is_written():
     assert running.faulty.sent == []
     assert running.of(WritesPaused) == []
     assert cluster.gated("g")
+
+
+async def test_it_stops_at_once_before_everything_was_listed():
+    queue: Queue[Unit] = Queue(base=1.0, cap=1.0, random=lambda: 1.0)
+    intake = Intake(Store(Semantics()), queue, ["Pod"], lambda _: None)
+    decider = Decider(Ownership(alone=True), steps=1000)
+    shadow = Shadow(
+        intake, decider, sink=intake.take, pending_seconds=30.0, clock=lambda: 0.0, tell=lambda _: None
+    )
+    queue.close()
+    shadow.stop()
+    async with asyncio.timeout(5):
+        await shadow.work()
