@@ -6,7 +6,6 @@ from typing import Any
 from unittest import mock
 
 from reconciler.cluster import answers, client, cursor
-from reconciler.cluster.client import Client
 from reconciler.cluster.watch import Recall
 from reconciler.cluster.writer import Writer
 from reconciler.election.elector import Elector
@@ -61,23 +60,24 @@ async def _read_only(self: Any, claim: Any) -> None:
         self._intake.forget(plan)
 
 
-_patch = Client.patch
+_encoded = client._encoded
 
 
-async def _unguarded(self: Any, resource: Any, key: Any, patch: Any, **more: Any) -> Any:
-    if isinstance(patch, list):
-        patch = [step for step in patch if step["path"] != "/metadata/resourceVersion"]
-    else:
-        metadata = {k: v for k, v in patch["metadata"].items() if k != "resourceVersion"}
-        patch = {**patch, "metadata": metadata}
-    return await _patch(self, resource, key, patch, **more)
+def _unguarded(value: Any) -> bytes:
+    """A body without the version that it was decided from. Leases keep theirs."""
+    if isinstance(value, list):
+        value = [step for step in value if step["path"] != "/metadata/resourceVersion"]
+    elif "status" in value or "finalizers" in value.get("metadata", {}) or "schedulingGates" in str(value):
+        metadata = {k: v for k, v in value["metadata"].items() if k != "resourceVersion"}
+        value = {**value, "metadata": metadata}
+    return _encoded(value)
 
 
-_mark = Writer._mark
+_marking = Writer._marking
 
 
-async def _without_finalizer(self: Any, key: Any, version: Any, finalizers: Any, stamp: Any) -> Any:
-    return await _mark(self, key, version, [name for name in finalizers if name != FINALIZER], stamp)
+def _without_finalizer(self: Any, key: Any, version: Any, finalizers: Any, annotations: Any) -> Any:
+    return _marking(self, key, version, [name for name in finalizers if name != FINALIZER], annotations)
 
 
 _replace = Store._replace
@@ -144,8 +144,8 @@ MUTANTS: dict[str, Mutant] = {
     "plans are not assumed": _swap(Store, "assume", lambda *_: None),
     "unanswered writes are forgotten": _swap(Settler, "resolve", _forgotten),
     "late writes are not fenced": _swap(Settler, "resolve", _read_only),
-    "writes without resourceVersion": _swap(Client, "patch", _unguarded),
-    "allocation without finalizer": _swap(Writer, "_mark", _without_finalizer),
+    "writes without resourceVersion": _swap(client, "_encoded", _unguarded),
+    "allocation without finalizer": _swap(Writer, "_marking", _without_finalizer),
     "a listing drops nothing": _swap(Store, "_replace", _keeps_what_is_gone),
     "old versions count": _swap(store, "_older", lambda *_: False),
     "rewound events count": _swap(cursor, "precedes", lambda *_: False),
