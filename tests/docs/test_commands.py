@@ -165,27 +165,26 @@ def invoke(text: str) -> str:
     return result.stdout
 
 
-def test_in_a_shell(workspace: Path):
-    for one in those("shell"):
-        if not KUBECTL and "kubectl" in one.text:
-            continue  # test_kubectl_was_there says so
-        script = "set -o pipefail\n" + typed(one.text).replace("SERVER", os.environ["SERVER"])
-        done = subprocess.run(
-            ["bash", "-c", script], capture_output=True, text=True, timeout=120, check=False
-        )
-        assert done.returncode in (0, 1, 3), f"{one}: {done.stderr}"
-        assert done.returncode == 0 or re.search(r"dra.reconciler (allocate|explain)", one.text), done.stderr
-        assert "Traceback" not in done.stderr, f"{one}: {done.stderr}"
+def in_a_shell(one: Command) -> None:
+    script = "set -o pipefail\n" + typed(one.text).replace("SERVER", os.environ["SERVER"])
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode in (0, 1, 3), f"{one}: {done.stderr}"
+    assert done.returncode == 0 or re.search(r"dra.reconciler (allocate|explain)", one.text), done.stderr
+    assert "Traceback" not in done.stderr, f"{one}: {done.stderr}"
+
+
+def test_on_files_and_on_a_cluster(workspace: Path):
+    """In the order of the pages: some read what an earlier one has written."""
+    for one in ALL:
+        if kind(one.text) == "ours":
+            assert invoke(one.text), one
+        elif kind(one.text) == "shell" and (KUBECTL or "kubectl" not in one.text):
+            in_a_shell(one)
 
 
 @pytest.mark.skipif(not KUBECTL, reason="kubectl is not installed: commands with it were not run")
 def test_kubectl_was_there():
     assert KUBECTL
-
-
-def test_on_files_and_on_a_cluster(workspace: Path):
-    for one in those("ours"):
-        assert invoke(one.text), one
 
 
 class Listening(io.StringIO):
