@@ -7,6 +7,7 @@ from perf.workloads import (
     churn,
     exclusive,
     explain,
+    failover,
     gpus,
     growth,
     impossible,
@@ -33,6 +34,7 @@ _FAMILIES = (
     cel,
     stream,
     live,
+    failover,
 )
 
 WORKLOADS: dict[str, Workload] = {

@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
-from typing import TypeVar
+from typing import TypedDict, TypeVar
 
 from perf.fleets.objects import Json
 from perf.machine import ROOT
@@ -28,13 +28,26 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
+class Reach(TypedDict, total=False):
+    """Keywords of `connect`, one of them."""
+
+    server: str
+    kubeconfig: str
+
+
 @asynccontextmanager
 async def server() -> AsyncIterator[Transport]:
     """A transport to the cluster that the environment names, else to an embedded server."""
+    async with reach() as where, connect(**where) as transport:
+        yield transport
+
+
+@asynccontextmanager
+async def reach() -> AsyncIterator[Reach]:
+    """How to connect to that cluster or server, which is there while the block runs."""
     kubeconfig = os.environ.get(KUBECONFIG)
     if kubeconfig:
-        async with connect(kubeconfig=kubeconfig) as transport:
-            yield transport
+        yield {"kubeconfig": kubeconfig}
         return
     process = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -47,9 +60,7 @@ async def server() -> AsyncIterator[Transport]:
     assert process.stdin is not None
     assert process.stdout is not None
     try:
-        url = (await process.stdout.readline()).decode().strip()
-        async with connect(server=url) as transport:
-            yield transport
+        yield {"server": (await process.stdout.readline()).decode().strip()}
     finally:
         process.stdin.close()
         await process.wait()

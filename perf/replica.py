@@ -1,0 +1,103 @@
+"""A `dra-reconciler run` in a process of its own, as it runs in a pod; what it logs is followed."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from time import perf_counter
+
+import aiohttp
+import msgspec
+
+from perf.deciding import Wrong
+from perf.fleets.objects import Json
+from perf.live import Reach
+from perf.machine import ROOT
+
+PATIENCE = 300.0
+"""Seconds after which a line that does not come fails the run"""
+LOOK = 0.05
+"""Seconds between two questions whether it is ready"""
+
+
+class Replica:
+    """One running process. Use `replica`."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+        self._lines: list[tuple[float, Json]] = []
+        self._ended = False
+        self._news = asyncio.Event()
+
+    async def follow(self) -> None:
+        """Read its log lines until it ends."""
+        assert self._process.stderr is not None
+        async for line in self._process.stderr:
+            try:
+                self._lines.append((perf_counter(), msgspec.json.decode(line)))
+            except msgspec.DecodeError:  # the interpreter's own words, and nothing good
+                print(line.decode().rstrip(), file=sys.stderr)
+            self._news.set()
+        self._ended = True
+        self._news.set()
+
+    async def logged(self, event: str, true: Callable[[Json], object] = lambda _: True) -> tuple[float, Json]:
+        """The first line of an event for which something holds, and when it came by `perf_counter`.
+
+        Raises Wrong if the process ends without it.
+        """
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                self._news.clear()
+                for at, line in self._lines:
+                    if line.get("event") == event and true(line):
+                        return at, line
+                if self._ended:
+                    raise Wrong(f"a replica ended before it logged {event!r}: {self._lines[-1:]}")
+                await self._news.wait()
+
+    async def ready(self) -> None:
+        """Wait until its `/readyz` says ok: everything is listed."""
+        _, line = await self.logged("status served")
+        async with asyncio.timeout(PATIENCE), aiohttp.ClientSession() as session:
+            while True:
+                async with session.get(f"{line['url']}/readyz") as answer:
+                    if answer.status == 200:
+                        return
+                await asyncio.sleep(LOOK)
+
+    def send(self, number: int) -> None:
+        """A signal."""
+        self._process.send_signal(number)
+
+    async def stop(self) -> None:
+        """Have it end, and wait for that. Nothing if it is over."""
+        if self._process.returncode is None:
+            self.send(signal.SIGTERM)
+        async with asyncio.timeout(PATIENCE):
+            await self._process.wait()
+
+
+@asynccontextmanager
+async def replica(reach: Reach, settings: Mapping[str, str]) -> AsyncIterator[Replica]:
+    """Run one beside the block, which ends by SIGTERM. `settings` are named as in a file with settings."""
+    where = [word for name, value in reach.items() for word in (f"--{name}", str(value))]
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "reconciler", "run", "--log-format", "json", *where),
+        cwd=ROOT,
+        env={**os.environ, **{f"DRA_RECONCILER_{name.upper()}": value for name, value in settings.items()}},
+        stdin=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    found = Replica(process)
+    following = asyncio.create_task(found.follow(), name="log lines")
+    try:
+        yield found
+        await found.stop()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+        await following
