@@ -18,7 +18,7 @@ from reconciler.aio.tasks import Stopped, forever, unless
 from reconciler.beside import guarded, shadowing, sidelines, started
 from reconciler.cluster.client import Client
 from reconciler.cluster.cursor import Decode
-from reconciler.cluster.discovery import discover
+from reconciler.cluster.discovery import discover, discover_at_least_pods
 from reconciler.cluster.features import missing_gates
 from reconciler.cluster.kinds import Resource, Served
 from reconciler.cluster.koordinator import with_devices
@@ -88,6 +88,7 @@ async def run(
     queue: Queue[Unit] = Queue(
         base=settings.backoff_base_seconds, cap=settings.backoff_cap_seconds, random=random
     )
+    office.serving(served)
     seen.discovered(served, off)
     names = Numbering(random)
     hearing = [seen.tell, *([tell] if tell is not None else [])]
@@ -160,7 +161,7 @@ async def run(
                     if settings.events and shadow is None:
                         hearing.append(notices.hear)
                         sources.append(watching.create_task(notices.run(), name="notices"))
-                    if port is not None and settings.doctor_seconds:
+                    if port is not None and settings.doctor_seconds and "ResourceSlice" in served:
                         telling = settings.events and shadow is None
                         rounds = Rounds(
                             settings,
@@ -191,10 +192,26 @@ async def run(
 
 async def _discovered(client: Client, settings: Settings) -> tuple[Served, frozenset[str]]:
     """What the server has, and the feature gates that it lacks."""
-    served = await discover(client)
-    if settings.koordinator:
-        served = await with_devices(client, served)
+    if not settings.koordinator:
+        served = await discover(client)
+    else:
+        served = await with_devices(client, await _discovered_beside_devices(client, settings))
     return served, await missing_gates(client, served)
+
+
+async def _discovered_beside_devices(client: Client, settings: Settings) -> Served:
+    """Claims may be missing there unless the settings are about them."""
+    if settings.mode != "shadow" and not (
+        settings.all_claims or settings.own_drivers or settings.own_classes
+    ):
+        return await discover_at_least_pods(client)
+    try:
+        return await discover(client)
+    except Rejected as exc:
+        remedy = (
+            "To give Koordinator's devices alone, drop --own-driver, --own-class, --all-claims, --mode shadow"
+        )
+        raise Rejected(f"{exc} {remedy}") from exc
 
 
 async def _watch(

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 import structlog
 
 from reconciler.cluster.client import Client
+from reconciler.cluster.kinds import Served
 from reconciler.cluster.transport import Transport
 from reconciler.cluster.watch import Recall
 from reconciler.election.campaign import Campaign
@@ -49,6 +50,10 @@ class Office:
         holders = ("ResourceClaim", "Pod") if settings.koordinator else ("ResourceClaim",)
         self.recalls = {kind: Recall() for kind in holders} if self.elects else {}
         """By kind of what holds devices: their watches may be behind when the Lease changes hands"""
+
+    def serving(self, served: Served) -> None:
+        """What the server has is known: what it does not serve cannot be listed again."""
+        self.recalls = {kind: recall for kind, recall in self.recalls.items() if kind in served}
 
     @property
     def quiet_at(self) -> float:

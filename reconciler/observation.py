@@ -104,7 +104,9 @@ class Observation:
         if self._metered is not None:
             self._metered.watching(served)
         missing = unserved(served)
-        if missing or off:
+        if "ResourceClaim" not in served:
+            log.info("claims are not served", not_served=missing, gates=sorted(off))
+        elif missing or off:
             log.info("the server lacks features", not_served=missing, gates=sorted(off))
         self.ready.add("discovery", lambda: "")
         self.statusz.add("Server", lambda: self._server(served, missing, off))

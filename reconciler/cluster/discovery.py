@@ -25,24 +25,43 @@ _SMALL_PAGES = {"ResourceSlice": 50}
 """A slice holds up to 128 devices: fifty of them take as long to decode as five hundred claims."""
 
 
+CLAIM = Resource("ResourceClaim", GROUP, "v1", "resourceclaims", namespaced=True)
+"""For whoever has to name the kind where it is not served: nobody has such a claim there."""
+
+
 async def discover(client: Client, *, also: Collection[str] = ()) -> Served:
     """Ask the server once, at start; `also` names kinds beyond those that decisions need.
 
     Raises Rejected when it has no claims or slices that we can read.
     """
+    found, lacking = await _look(client, also)
+    if lacking:
+        raise Rejected(lacking)
+    return found
+
+
+async def discover_at_least_pods(client: Client) -> Served:
+    """The same, but from a server without claims or slices that we can read, only pods and nodes."""
+    found, lacking = await _look(client, ())
+    return Served({kind: found[kind] for kind in (NODE.kind, POD.kind)}) if lacking else found
+
+
+async def _look(client: Client, also: Collection[str]) -> tuple[Served, str]:
+    """What there is, and in words what is missing that claims need."""
     offered = {version: await _offered(client, version) for version in await _served_versions(client)}
     resources = {resource.kind: resource for resource in (NODE, POD)}
+    lacking = ""
     wanted = {**_VERSIONS, **{kind: _FOR_READERS[kind] for kind in _FOR_READERS if kind in also}}
     for kind, versions in wanted.items():
         found = [offered[version][kind] for version in versions if kind in offered.get(version, {})]
         if found:
             resources[kind] = found[0]
-        elif kind not in _OPTIONAL:
-            raise Rejected(
+        elif kind not in _OPTIONAL and not lacking:
+            lacking = (
                 f"the server does not serve {kind} of {GROUP} in any of {', '.join(versions)}; it offers "
                 f"{', '.join(offered) or 'no version at all'}. Is DynamicResourceAllocation enabled?"
             )
-    return Served(resources)
+    return Served(resources), lacking
 
 
 def unserved(served: Served) -> list[str]:

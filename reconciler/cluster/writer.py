@@ -11,6 +11,7 @@ from typing import Any
 
 from reconciler.cluster.client import JSON, Client, Raw
 from reconciler.cluster.decoding import decode
+from reconciler.cluster.discovery import CLAIM
 from reconciler.cluster.dropped import Dropped
 from reconciler.cluster.echoes import version_of
 from reconciler.cluster.kinds import Served
@@ -36,7 +37,7 @@ class Writer:
     def __init__(self, client: Client, served: Served, *, now: Callable[[], datetime]) -> None:
         """`now` gives the time of day with its zone."""
         self._client = client
-        self._claims = served["ResourceClaim"]
+        self._claims = served.resources.get("ResourceClaim", CLAIM)
         self._pods = served["Pod"]
         self._now = now
         self.echoes = client.echoes

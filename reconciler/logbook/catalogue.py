@@ -161,6 +161,9 @@ TURNS = (
 
 PROCESS = (
     Event("reconciling", INFO, "The server was asked what it serves; watches begin.", ("kinds",)),
+    Event("claims are not served", INFO,
+          "The server has no resource.k8s.io that we read: only Koordinator's devices are given.",
+          ("not_served", "gates")),
     Event("the server lacks features", INFO, "Kinds or feature gates are missing there.",
           ("not_served", "gates")),
     Event("status served", INFO, "Health, metrics and status are served.", ("url", "paths")),
