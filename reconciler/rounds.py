@@ -25,8 +25,10 @@ FIRST_SECONDS = 30.0
 """Before the first round: slices of a cluster that is starting are still being published."""
 ROUND_SECONDS = 300.0
 """A round that takes longer is given up."""
-MAX_BYTES = 64 * 2**20
-"""Of what a round says."""
+MAX_BYTES = 16 * 2**20
+"""Of what a round says: some 50,000 findings. A round that says more is ended."""
+PART = 2**16
+"""Bytes that are read at once"""
 ABOUT_POOLS = {
     "pool-incomplete": "PoolIncomplete",
     "pool-obsolete": "PoolObsolete",
@@ -113,31 +115,57 @@ def command(settings: Settings) -> tuple[str, ...]:
     return (*doctor, *named, *modes, *insecure)
 
 
-async def examine(command: Sequence[str]) -> list[Finding]:
+async def examine(command: Sequence[str], *, most: int = MAX_BYTES) -> list[Finding]:
     """What the doctor finds. Raises ValueError, with what it said, where it could not look; or OSError.
 
-    Cancelled: the process is ended.
+    Cancelled, or told more than `most` bytes: the process is ended.
     """
     process = await asyncio.create_subprocess_exec(
         *command,
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
-        limit=MAX_BYTES,
         preexec_fn=_be_nice,
     )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    complaining = asyncio.create_task(_last_of(process.stderr), name="the doctor's complaints")
     try:
-        out, err = await process.communicate()
+        out = await _all_of(process.stdout, most)
+        err = await complaining
+        await process.wait()
     finally:
         if process.returncode is None:
             process.kill()
+            await _last_of(process.stdout)  # a pipe that is full would not be seen to end
             await process.wait()
+        complaining.cancel()
     try:
         findings: list[Finding] = json.loads(out)["findings"]
     except (ValueError, KeyError) as exc:
         said = err.decode(errors="replace").strip().splitlines()
         raise ValueError(said[-1] if said else f"the doctor ended with {process.returncode}") from exc
     return findings
+
+
+async def _all_of(stream: asyncio.StreamReader, most: int) -> bytes:
+    """What is said until the end. Raises ValueError once it is more than `most` bytes."""
+    said = bytearray()
+    while part := await stream.read(PART):
+        said += part
+        if len(said) > most:
+            raise ValueError(
+                f"the doctor had more to say than {most} bytes: run it by hand, and mend the most"
+            )
+    return bytes(said)
+
+
+async def _last_of(stream: asyncio.StreamReader) -> bytes:
+    """The last `PART` bytes of what is said, or somewhat more."""
+    said = b""
+    while part := await stream.read(PART):
+        said = said[-PART:] + part
+    return said
 
 
 def _be_nice() -> None:

@@ -85,6 +85,28 @@ async def test_a_round_that_is_broken_off_leaves_no_process(tmp_path: Path):
         os.kill(pid, 0)
 
 
+@pytest.mark.parametrize("stream", [1, 2], ids=["findings", "complaints"])
+async def test_a_round_that_never_stops_talking_costs_bounded_memory(tmp_path: Path, stream: int):
+    """What it finds is bounded; of what it complains about the end is kept."""
+    started = tmp_path / "pid"
+    os.mkfifo(started)
+    script = f"""
+import os
+open({str(started)!r}, "w").write(str(os.getpid()))
+for _ in range(1000):
+    os.write({stream}, b"x" * 4096)
+os.write(2, b"\\nthe last words")
+"""
+    task = asyncio.create_task(rounds.examine((sys.executable, "-c", script), most=100_000))
+    pid = int(await asyncio.to_thread(started.read_text))
+    with pytest.raises(
+        ValueError, match="more to say than 100000 bytes" if stream == 1 else "the last words"
+    ):
+        await task
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
 def test_the_command_names_the_cluster_of_the_settings():
     settings = Settings(kubeconfig="/k", context="c", group_modes={"d": "pairwise"})
     wanted = "doctor --cluster -o json --kubeconfig /k --context c --group-mode d=pairwise"
