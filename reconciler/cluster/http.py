@@ -1,7 +1,8 @@
 """The transport over HTTP, and how to reach a cluster. Importing this takes 0.6 s: import it late.
 
-The client library is used for credentials and TLS only. Its generated calls, its models and its
-watch are not.
+The client library is used for credentials and for what TLS must verify. Its generated calls, its models
+and its watch are not. Reads and watches go through aiohttp; writes, two for every claim, over wires of
+our own, unless there is a proxy.
 """
 
 import asyncio
@@ -17,6 +18,7 @@ from reconciler.cluster.answers import READS, refusal
 from reconciler.cluster.credentials import configuration_for
 from reconciler.cluster.lines import complete_lines
 from reconciler.cluster.transport import Query, Response
+from reconciler.cluster.wires import NeverSent, Wires
 from reconciler.errors import Rejected, Retry, Undecided
 
 LONGEST_ANSWER = 256 * 2**20
@@ -27,7 +29,7 @@ CONNECT_SECONDS = 10.0
 BUFFER = 2**21
 """Bytes read ahead of whoever takes the lines of a watch."""
 
-_NEVER_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
+_NEVER_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, NeverSent)
 
 
 @asynccontextmanager
@@ -48,22 +50,31 @@ async def connect(
         server=server, kubeconfig=kubeconfig, context=context, insecure=insecure
     )
     async with ApiClient(configuration) as api:
-        yield HttpTransport(api)
+        transport = HttpTransport(api)
+        try:
+            yield transport
+        finally:
+            transport.close()
 
 
 class HttpTransport:
     """A `Transport` on the connections of an ApiClient, which verifies TLS as its configuration says.
 
-    The connection pool sends a PUT or DELETE again when the server closed the connection under it,
-    so that a Conflict may be the echo of our own write. A PATCH is sent once.
+    Behind a proxy, the connection pool sends a PUT or DELETE again when the server closed the connection
+    under it, so that a Conflict may be the echo of our own write. Everything else is sent once.
     """
 
     def __init__(self, api: ApiClient) -> None:
         """Takes over the connections of `api`, which closes them in the end."""
         self._api = api
         rest = api.rest_client
-        self._host = api.configuration.host
-        self._proxy = rest.proxy or proxy_of(self._host or "")
+        self._host: str = api.configuration.host or ""
+        self._proxy = rest.proxy or proxy_of(self._host)
+        self._wires = (
+            None
+            if self._proxy
+            else Wires(api.configuration, longest=LONGEST_ANSWER, connect_seconds=CONNECT_SECONDS)
+        )
         # The library's own session looks for a proxy and for a login in ~/.netrc at every request: in a
         # thread, for a sixth of a write's time, and a login found there cannot stand beside a token.
         session = aiohttp.ClientSession(
@@ -86,6 +97,11 @@ class HttpTransport:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
         headers = {**await self._headers(timeout), "Content-Type": content_type}
+        if self._wires is not None and method not in READS:
+            try:
+                return await self._wires.request(method, path, query, headers, body or b"", deadline)
+            except OSError as exc:
+                raise _failure(method, path, exc) from exc
         # A total of 0 would mean none.
         left = max(deadline - loop.time(), 0.001)
         limits = aiohttp.ClientTimeout(total=left, sock_connect=CONNECT_SECONDS)
@@ -94,6 +110,11 @@ class HttpTransport:
                 return Response(response.status, response.headers, await _whole(response))
         except (aiohttp.ClientError, OSError) as exc:
             raise _failure(method, path, exc) from exc
+
+    def close(self) -> None:
+        """Let the connections for writes go; those of the ApiClient go with it."""
+        if self._wires is not None:
+            self._wires.close()
 
     @asynccontextmanager
     async def stream(self, path: str, *, query: Query, idle: float) -> AsyncIterator[AsyncIterator[bytes]]:

@@ -1,0 +1,129 @@
+"""One HTTP/1.1 connection for writes: bytes out, the parsed answer in.
+
+A write costs a tenth here of what a full client spends on it (sessions, cookies, redirects, hooks),
+and two writes a claim were a third of all our work. The parser is llhttp, by httptools.
+"""
+
+import asyncio
+
+from httptools import HttpParserError, HttpResponseParser
+from multidict import CIMultiDict
+
+from reconciler.cluster.transport import Response
+from reconciler.errors import Rejected
+
+
+class Broken(ConnectionError):
+    """The connection ended, or made no sense, before the answer was whole."""
+
+
+class Wire(asyncio.Protocol):
+    """Carries one request at a time. After an answer it can be used again while `usable`."""
+
+    def __init__(self, longest: int) -> None:
+        """An answer of more than `longest` bytes, head and body, breaks the connection."""
+        self._longest = longest
+        self._transport: asyncio.Transport | None = None
+        self._parser = HttpResponseParser(self)
+        self._answer: asyncio.Future[Response] | None = None
+        self._alarm: asyncio.TimerHandle | None = None
+        self._headers: CIMultiDict[str] = CIMultiDict()
+        self._pieces: list[bytes] = []
+        self._size = 0
+        self._to_the_end = False
+        """Whether nothing but the end of the connection ends the body"""
+
+    @property
+    def usable(self) -> bool:
+        """Whether another request can go out."""
+        return self._transport is not None and not self._transport.is_closing() and self._answer is None
+
+    def exchange(self, request: bytes, deadline: float) -> asyncio.Future[Response]:
+        """Send a whole request. The future gets the answer, or Broken, or Rejected for one that is too long,
+        or at the `deadline`, by the loop's clock, TimeoutError.
+
+        Whoever does not wait for the answer to its end must `abort`.
+        """
+        assert self._transport is not None
+        assert self._answer is None
+        loop = asyncio.get_running_loop()
+        self._answer = loop.create_future()
+        self._alarm = loop.call_at(deadline, self._late)
+        self._transport.write(request)
+        return self._answer
+
+    def abort(self) -> None:
+        """Close at once. An answer under way is not heard any more."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    # What asyncio calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._size += len(data)
+        if self._answer is None:  # nobody asked: a server that says good-bye, or worse
+            self.abort()
+        elif self._size > self._longest:
+            self._fail(Rejected(f"an answer of more than {self._longest} bytes"))
+        else:
+            try:
+                self._parser.feed_data(data)
+            except HttpParserError as exc:
+                self._fail(Broken(f"the answer is not HTTP: {exc}"))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._to_the_end and exc is None:
+            self.on_message_complete()
+        self._fail(Broken(str(exc or "the server closed the connection")))
+
+    # What the parser calls.
+
+    def on_message_begin(self) -> None:
+        if self._answer is None:  # the rest of it would be taken for the answer to the next request
+            self.abort()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._headers.add(name.decode("latin-1"), value.decode("latin-1"))
+
+    def on_headers_complete(self) -> None:
+        status = self._parser.get_status_code()
+        framed = "Content-Length" in self._headers or "Transfer-Encoding" in self._headers
+        self._to_the_end = not framed and status not in (204, 304) and status >= 200
+
+    def on_body(self, body: bytes) -> None:
+        self._pieces.append(body)
+
+    def on_message_complete(self) -> None:
+        status = self._parser.get_status_code()
+        response = Response(status, self._headers, b"".join(self._pieces))
+        keeps = not self._to_the_end and self._parser.should_keep_alive()
+        self._headers, self._pieces, self._to_the_end = CIMultiDict(), [], False
+        if status < 200:  # only news of the answer that is to come
+            return
+        self._size = 0
+        answer = self._over()
+        if answer is not None:
+            answer.set_result(response)
+        if not keeps and self._transport is not None:
+            self._transport.close()
+
+    def _late(self) -> None:
+        self._fail(TimeoutError("no answer in time"))
+
+    def _over(self) -> asyncio.Future[Response] | None:
+        """The exchange ends. Who waits for its answer, if anybody still does."""
+        answer, self._answer = self._answer, None
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        return None if answer is None or answer.done() else answer
+
+    def _fail(self, exc: Exception) -> None:
+        answer = self._over()
+        if answer is not None:
+            answer.set_exception(exc)
+        self.abort()

@@ -1,0 +1,141 @@
+"""Writes over connections of our own, kept open between them."""
+
+import asyncio
+import re
+import ssl
+from collections.abc import Mapping
+from urllib.parse import quote, urlencode, urlsplit
+
+from kubernetes_asyncio.client import Configuration
+
+from reconciler.cluster.transport import Query, Response
+from reconciler.cluster.wire import Wire
+from reconciler.errors import Rejected
+
+IDLE_SECONDS = 15.0
+"""A connection that was not used for so long is not used again: servers close theirs after a minute or so,
+and a write that goes out at that very moment would be one without an answer.
+"""
+
+_PLAIN = re.compile(r"[A-Za-z0-9/._~-]*").fullmatch
+_UNSENDABLE = re.compile(r"[^\t\x20-\x7e]").search
+
+
+class NeverSent(ConnectionError):
+    """There is no connection, so nothing was sent."""
+
+
+class Wires:
+    """As many connections to one server as there are writes at a time, up to a limit."""
+
+    def __init__(self, configuration: Configuration, *, longest: int, connect_seconds: float) -> None:
+        """`longest` bounds an answer, in bytes. Raises Rejected for a server that is no URL."""
+        try:
+            url = urlsplit(configuration.host or "")
+            port = url.port
+        except ValueError as exc:
+            raise Rejected(f"no way to reach a cluster: {configuration.host!r}: {exc}") from exc
+        self._host, self._prefix = url.hostname or "", url.path.rstrip("/")
+        self._tls = verifying(configuration) if url.scheme == "https" else None
+        self._name = configuration.tls_server_name if self._tls else None
+        self._port = port or (443 if self._tls else 80)
+        self._authority = url.netloc.rpartition("@")[2]
+        self._longest = longest
+        self._connect_seconds = connect_seconds
+        self._free = asyncio.Semaphore(configuration.connection_pool_maxsize)
+        self._idle: list[tuple[Wire, float]] = []
+
+    async def request(
+        self, method: str, path: str, query: Query, headers: Mapping[str, str], body: bytes, deadline: float
+    ) -> Response:
+        """Send a request once, and wait for its answer until the `deadline` by the loop's clock.
+
+        Raises NeverSent, and Rejected for headers that cannot be sent; any other OSError, a timeout among
+        them, leaves open whether the server took the request. Cancelled, the connection is closed, so
+        that its answer is not taken for another's.
+        """
+        message = self._head(method, path, query, headers, len(body)) + body
+        wire = await self._take(deadline)
+        try:
+            response = await wire.exchange(message, deadline)
+        except BaseException:
+            wire.abort()
+            raise
+        else:
+            if wire.usable:
+                self._idle.append((wire, asyncio.get_running_loop().time()))
+            return response
+        finally:
+            self._free.release()
+
+    def close(self) -> None:
+        """Close what is idle. Who waits for an answer goes on to its end."""
+        for wire, _ in self._idle:
+            wire.abort()
+        self._idle.clear()
+
+    def _head(self, method: str, path: str, query: Query, headers: Mapping[str, str], length: int) -> bytes:
+        target = self._prefix + (path if _PLAIN(path) else quote(path))
+        if query:
+            target += "?" + urlencode(query)
+        lines = [f"{method} {target} HTTP/1.1", f"Host: {self._authority}"]
+        for name, value in headers.items():
+            if _UNSENDABLE(value):
+                raise Rejected(f"the header {name} cannot be sent: it has a line break, or is not ASCII")
+            lines.append(f"{name}: {value}")
+        lines += [f"Content-Length: {length}", "\r\n"]
+        return "\r\n".join(lines).encode("ascii")
+
+    async def _take(self, deadline: float) -> Wire:
+        """A connection of one's own. Whoever takes one releases `_free` in the end."""
+        try:
+            if self._free.locked():
+                async with asyncio.timeout_at(deadline):
+                    await self._free.acquire()
+            else:  # which waits for nothing
+                await self._free.acquire()
+        except TimeoutError as exc:
+            raise NeverSent("all connections were busy") from exc
+        try:
+            return self._kept() or await self._fresh(deadline)
+        except BaseException:
+            self._free.release()
+            raise
+
+    def _kept(self) -> Wire | None:
+        oldest = asyncio.get_running_loop().time() - IDLE_SECONDS
+        while self._idle:
+            wire, since = self._idle.pop()  # the last one used, so that the others may grow old
+            if wire.usable and since > oldest:
+                return wire
+            wire.abort()
+        return None
+
+    async def _fresh(self, deadline: float) -> Wire:
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout_at(min(deadline, loop.time() + self._connect_seconds)):
+                _, wire = await loop.create_connection(
+                    lambda: Wire(self._longest),
+                    self._host,
+                    self._port,
+                    ssl=self._tls,
+                    server_hostname=self._name,
+                    happy_eyeballs_delay=0.25,
+                )
+        except OSError as exc:  # timeouts and certificates that nobody vouches for are such
+            raise NeverSent(f"{type(exc).__name__}: {exc}".rstrip(": ")) from exc
+        return wire
+
+
+def verifying(configuration: Configuration) -> ssl.SSLContext:
+    """What a server has to prove and what we show it, as the client library's own connections do."""
+    context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
+    if configuration.cert_file:
+        context.load_cert_chain(configuration.cert_file, keyfile=configuration.key_file)
+    if not configuration.verify_ssl:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if configuration.disable_strict_ssl_verification:
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    return context
