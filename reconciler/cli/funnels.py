@@ -8,11 +8,14 @@ from rich.text import Text
 
 from reconciler.cli.plain import plain
 from reconciler.cli.printing import UNBOUNDED
-from reconciler.explain.explanation import Explanation, Request
+from reconciler.explain.explanation import Explanation, Request, Step
+from reconciler.explain.gates import Kind
 from reconciler.explain.shortage import Shortage
 
 BAR = 24
 MOST_SHORTAGES = 5
+_ON_NODES = frozenset({Kind.ALIGNMENT, Kind.PARTITION})
+"""Gates of which the nodes are told"""
 
 
 def print_explanation(told: Explanation, out: TextIO) -> None:
@@ -61,12 +64,18 @@ def _wanted(request: Request) -> str:
 
 
 def _funnel(request: Request, block: str) -> Iterator[str]:
-    rows = [(request.devices, "all devices", 0, "")]
-    rows += [(step.left, step.about, step.errors, step.detail) for step in request.funnel]
-    for left, about, errors, detail in rows:
-        words = about + (f", an error on {errors}" if errors else "") + (f" ({detail})" if detail else "")
+    rows = [(request.devices, "all devices")]
+    rows += [(step.left, _words(step)) for step in request.funnel]
+    for left, words in rows:
         bar = block * _length(left, request.devices)
         yield f"{left:>8}  {bar:<{BAR}}  {words}"
+
+
+def _words(step: Step) -> str:
+    words = step.about + (f", an error on {step.errors}" if step.errors else "")
+    if step.kind in _ON_NODES and step.nodes is not None:
+        words += f", on {step.nodes or 'no'} node{'' if step.nodes in (0, 1) else 's'}"
+    return words + (f" ({step.detail})" if step.detail else "")
 
 
 def _length(left: int, total: int) -> int:
@@ -102,6 +111,8 @@ def _tail(told: Explanation) -> Iterator[str]:
     yield ""
     if told.constraints:
         yield f"without the constraint on {' or '.join(told.constraints)} it could be allocated"
+    if told.wishes:
+        yield f"without {' or '.join(told.wishes)} it could be allocated"
     if len(told.conflict) > 1:
         names = ", ".join(f"{key} {name}" for key, name in told.conflict)
         yield f"these requests cannot be met together: {names}"

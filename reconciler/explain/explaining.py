@@ -5,13 +5,17 @@ from dataclasses import replace
 
 import numpy as np
 
-from kernels.types import Mask
 from reconciler.allocator.asks import Asked, read_claims
 from reconciler.allocator.forms import form_of
 from reconciler.allocator.refusal import Fatal
+from reconciler.errors import Malformed
+from reconciler.explain.beyond import Beyond
 from reconciler.explain.constraints import Tied, tie
 from reconciler.explain.explanation import Explanation, NearMiss, Request
-from reconciler.explain.funnel import Sieve, funnel, sift, steps_beyond
+from reconciler.explain.funnel import Sieve, funnel, sift
+from reconciler.explain.gates import Kind
+from reconciler.explain.joint import Joint, joint_of
+from reconciler.explain.joint import misses as joint_misses
 from reconciler.explain.misses import near_misses
 from reconciler.explain.places import Places
 from reconciler.explain.reasons import remedy
@@ -26,6 +30,8 @@ STEPS = 10_000
 """Devices tried for the answer itself, where none is given."""
 MOST_SELECTORS = 256
 """Different selectors of what is explained request by request."""
+_JOINT = {Reason.ALIGNMENT: Kind.ALIGNMENT, Reason.PARTITION: Kind.PARTITION}
+"""Where the wishes refuse: the gate"""
 
 
 def explain(
@@ -45,7 +51,6 @@ def explain(
     """
     if answer is None:
         answer = decide(claims, world, nodes=nodes, steps=steps)
-    granted = isinstance(answer, Granted)
     places = Places(world, nodes)
     told = Explanation(
         claims=tuple(claim.key for claim in claims),
@@ -62,21 +67,30 @@ def explain(
     if _is_beyond(asked) or form_of(claims, world).overspent(world):
         return told
     sieves = [[sift(ask, world, places) for ask in slot.asks] for slot in asked.slots]
-    requests = tuple(_requests(asked, sieves, world, places, granted=granted))
-    told = replace(told, requests=requests)
+    left = {id(sieve.ask): sieve.left for of_slot in sieves for sieve in of_slot}
+    what_if = WhatIf(claims, world, nodes, effort)
+    reason = answer.reason if isinstance(answer, Unsatisfied) else None
+    try:
+        joint = joint_of(asked, left, world, places, reason, what_if)
+    except Malformed:  # which is why they are refused
+        joint = Joint()
+    told = replace(told, requests=tuple(_requests(asked, sieves, joint, reason, world, places)))
     if isinstance(answer, Granted):
         return told
-    nearest = tuple(near_misses(asked, sieves, world, places))
+    if answer.reason in _JOINT:
+        nearest = tuple(joint_misses(joint, left, sieves, world, places))
+    else:
+        nearest = tuple(near_misses(asked, sieves, world, places))
     errors = dict(answer.nodes_refused)
-    nearest = tuple(replace(miss, together=errors.get(miss.node, "")) for miss in nearest)
+    nearest = tuple(replace(miss, together=errors.get(miss.node, miss.together)) for miss in nearest)
     if answer.reason.is_error or not all(_possible(of_slot) for of_slot in sieves):
         return replace(told, nearest=tuple(miss for miss in nearest if miss.lacks or miss.together))
-    what_if = WhatIf(claims, world, nodes, effort)
     conflict = what_if.conflict() if answer.reason is not Reason.GAVE_UP else ()
     return replace(
         told,
         nearest=tuple(_completed(miss, conflict, claims, what_if) for miss in nearest),
         constraints=tuple(dict.fromkeys(what_if.guilty())),
+        wishes=tuple(dict.fromkeys(what_if.lifted(joint.named()))) if answer.reason in _JOINT else (),
         conflict=conflict,
     )
 
@@ -92,16 +106,24 @@ def _possible(alternatives: Sequence[Sieve]) -> bool:
 
 
 def _requests(
-    asked: Asked, sieves: Sequence[Sequence[Sieve]], world: Snapshot, places: Places, *, granted: bool
+    asked: Asked,
+    sieves: Sequence[Sequence[Sieve]],
+    joint: Joint,
+    reason: Reason | None,
+    world: Snapshot,
+    places: Places,
 ) -> Iterator[Request]:
     together = np.ones(len(places.names), dtype=np.bool_)
     for of_slot in sieves:
         together &= np.any([sieve.nodes.enough for sieve in of_slot], axis=0)
     left = {id(sieve.ask): sieve.left for of_slot in sieves for sieve in of_slot}
+    meant = {id(sieve.ask): sieve.of_kind for of_slot in sieves for sieve in of_slot}
+    empty = _JOINT.get(reason, Kind.TOGETHER) if reason is not None else None
+    beyond = Beyond(together, joint, empty, left, meant)
     ties = tie(asked, left, world, places)
     for of_slot in sieves:
         for sieve in of_slot:
-            yield _request(asked, sieve, world, places, ties, together, granted=granted)
+            yield _request(asked, sieve, world, places, ties, beyond)
 
 
 def _request(
@@ -110,21 +132,18 @@ def _request(
     world: Snapshot,
     places: Places,
     ties: Mapping[tuple[int, int], Tied],
-    together: Mask,
-    *,
-    granted: bool,
+    beyond: Beyond,
 ) -> Request:
     ask = sieve.ask
     found = funnel(sieve, world)
     mine = [ties[ask.claim, number] for number in ask.constraints]
-    constrained = [(tied.constraint.attribute, tied.passes(sieve.left)) for tied in mine]
     wanted = None if ask.all else ask.source.wanted
     return Request(
         claim=asked.claims[ask.claim].key,
         request=ask.name,
         wanted=wanted,
         devices=world.fleet.size,
-        funnel=(*found.steps, *steps_beyond(sieve, places, constrained, together, granted=granted)),
+        funnel=(*found.steps, *beyond.steps(sieve, mine, places, world)),
         smallest=smallest_sets(sieve.gates, wanted, places),
         shortages=found.shortages,
         failing=found.failing,

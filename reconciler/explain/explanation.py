@@ -20,6 +20,8 @@ class Step:
     """Devices on which it failed with an error"""
     detail: str = ""
     """What took the devices away, where there is more to say: who excludes them, which taint"""
+    nodes: int | None = None
+    """Of gates that look at several devices: nodes where they may be passed; None where none are counted"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +115,8 @@ class Explanation:
     nearest: tuple[NearMiss, ...] = ()
     constraints: tuple[str, ...] = ()
     """Attributes whose constraint, if it alone were gone, would let the claims be allocated"""
+    wishes: tuple[str, ...] = ()
+    """Wishes for joint allocation without which, each alone, the claims could be allocated"""
     conflict: tuple[tuple[ObjectKey, str], ...] = ()
     """Requests of which each subset could be met, but not all of them; as few as found"""
 
@@ -132,6 +136,8 @@ class Explanation:
                 yield f"request {request.request} is stopped by: {why}"
         if self.constraints:
             yield f"without the constraint on {' or '.join(self.constraints)} it would fit"
+        if self.wishes:
+            yield f"without {' or '.join(self.wishes)} it would fit"
         if self.conflict:
             yield f"not together: {', '.join(request for _, request in self.conflict)}"
         if self.nearest:

@@ -1,6 +1,6 @@
 """How many devices each gate leaves, one gate after the other."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -38,8 +38,10 @@ class Sieve:
     left: Mask
     """(D,)"""
     nodes: Have
+    of_kind: Mask
+    """(D,) devices that are what is asked for, whoever holds them"""
     meant: Amounts
-    """(N,) devices of each node that are what is asked for, whoever holds them"""
+    """(N,) how many of those each node has"""
 
 
 def sift(ask: Ask, world: Snapshot, places: Places) -> Sieve:
@@ -47,10 +49,10 @@ def sift(ask: Ask, world: Snapshot, places: Places) -> Sieve:
     gates = gates_of(ask, world, places)
     left = _all_of(gates, world.fleet.size)
     have = places.counts(left)
-    selection = [gate for gate in gates if gate.kind in SELECTION]
-    meant = places.counts(_all_of(selection, world.fleet.size))
+    of_kind = _all_of([gate for gate in gates if gate.kind in SELECTION], world.fleet.size)
+    meant = places.counts(of_kind)
     wanted = np.maximum(meant, 1) if ask.all else np.full(len(places.names), ask.source.wanted)
-    return Sieve(ask, tuple(gates), left, Have(have, wanted), meant)
+    return Sieve(ask, tuple(gates), left, Have(have, wanted), of_kind, meant)
 
 
 def _all_of(gates: Sequence[Gate], size: int) -> Mask:
@@ -101,28 +103,3 @@ def _failing(ask: Ask, gate: Gate, row: int, count: int, world: Snapshot) -> Fai
     code = int(world.fleet.codes["shape"][row])
     where = f"request {ask.name}: {gate.about}"
     return Failing(where, device, "", str(resolve(ask, [code], world).get(code)), count)
-
-
-def steps_beyond(
-    sieve: Sieve, places: Places, constrained: Sequence[tuple[str, Mask]], together: Mask, *, granted: bool
-) -> Iterator[Step]:
-    """The gates that look at several devices: enough on a node, constraints, all requests on one node.
-
-    constrained  per constraint its attribute and (D,) what it lets through
-    together     (N,) nodes with enough for every request, each request on its own
-    """
-    alive = sieve.left & places.reached(sieve.nodes.enough)
-    amount = "all" if sieve.ask.all else str(sieve.ask.source.wanted)
-    yield _step(Kind.ENOUGH, f"{amount} of them on one node", alive)
-    for attribute, passed in constrained:
-        alive &= passed
-        yield _step(Kind.CONSTRAINT, f"constraint on {attribute}", alive)
-    alive &= places.reached(together)
-    if not granted:
-        # What counting lets through, the search has refused.
-        alive = np.zeros_like(alive)
-    yield _step(Kind.TOGETHER, "all requests together", alive)
-
-
-def _step(kind: Kind, about: str, alive: Mask) -> Step:
-    return Step(kind, about, int(np.count_nonzero(alive)))

@@ -40,6 +40,8 @@ class Kind(StrEnum):
     ENOUGH = "enough"
     CONSTRAINT = "constraint"
     TOGETHER = "together"
+    ALIGNMENT = "alignment"
+    PARTITION = "partition"
 
 
 SELECTION = frozenset({Kind.CLASS, Kind.SELECTOR, Kind.FEATURE, Kind.POOL, Kind.CAPACITY, Kind.NODES})

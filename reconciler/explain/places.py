@@ -23,7 +23,8 @@ class Places:
         self._anywhere = fleet.anywhere
         self._codes = topology.order_codes[at]
         """(N,) negative for nodes that no device names"""
-        self._local = len(fleet.words.nodes.values)
+        self.codes = self._local = len(fleet.words.nodes.values)
+        """How many codes of nodes the fleet has"""
         self._selectors = len(fleet.words.selectors.values)
         self._pairs = self._selected(world, np.array(at, dtype=np.int64))
         operations = fleet.codes["operations"] >= 0
@@ -90,6 +91,16 @@ class Places:
             matched[codes[chosen[nodes]]] = True
             found = found | matched[self._selector]
         return found
+
+    def by_code(self, values: np.ndarray, otherwise: int) -> Amounts:
+        """(N,) what is given by the fleet's code of a node; `otherwise` for nodes that no device names."""
+        if not len(values):
+            return np.full(len(self.names), otherwise, dtype=np.int64)
+        return np.where(self._codes >= 0, values[np.maximum(self._codes, 0)], otherwise)
+
+    def code(self, number: int) -> int:
+        """The fleet's code of a node; negative if no device names it."""
+        return int(self._codes[number])
 
     def at(self, number: int) -> Mask:
         """(D,) devices that one node reaches."""

@@ -68,6 +68,12 @@ REASONS: Mapping[str, Advice] = {
         "Ask for fewer devices a claim, free devices on one node, or loosen the pod's node selector.",
         Whose.TIME,
     ),
+    Reason.ALIGNMENT: Advice(
+        "Devices enough could be had, but none that are as near to each other as joint allocation requires.",
+        "Wait until devices that share the tier are free, require a farther tier or `node`, or ask for fewer "
+        "devices. The nearest miss names the tier's value that comes closest.",
+        Whose.TIME,
+    ),
     Reason.PARTITION: Advice(
         "Devices enough are free, but no set of them that the class's partition table lists is.",
         "Wait until a whole partition is free, list more partitions, or have the table preferred instead of "

@@ -19,6 +19,7 @@ def as_json(told: Explanation) -> dict[str, Any]:
         "requests": [_request(request) for request in told.requests],
         "nearest": [_miss(miss) for miss in told.nearest],
         "constraintsInTheWay": list(told.constraints),
+        "wishesInTheWay": list(told.wishes),
         "notTogether": [{"claim": str(key), "request": name} for key, name in told.conflict],
     }
 
@@ -37,6 +38,7 @@ def _request(request: Request) -> dict[str, Any]:
                 "left": step.left,
                 "errors": step.errors,
                 "detail": step.detail,
+                "nodes": step.nodes,
             }
             for step in request.funnel
         ],

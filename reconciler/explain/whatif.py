@@ -1,9 +1,11 @@
 """What would have to go so that the rest can be met: asked of the allocator, a bounded number of times."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import islice
 
-from reconciler.allocator import allocate
 from reconciler.inventory.snapshot import Snapshot
+from reconciler.joint.deciding import Wished, decide
+from reconciler.joint.narrowing import narrowed
 from reconciler.objects.claims import ResourceClaim
 from reconciler.objects.meta import ObjectKey
 from reconciler.objects.plan import Granted, Reason
@@ -50,6 +52,16 @@ class WhatIf:
                 if self._fits([*self._claims[:at], changed, *self._claims[at + 1 :]], self._nodes) is True:
                     yield constraint.match_attribute or constraint.distinct_attribute or ""
 
+    def lifted(self, named: Iterable[tuple[str, Wished]]) -> Iterator[str]:
+        """Wishes, in words, of which each alone stands in the way."""
+        for words, wished in islice(named, MOST_CONSTRAINTS):
+            if self.fits_without([wished]) is True:
+                yield words
+
+    def fits_without(self, wished: Collection[Wished]) -> bool | None:
+        """Whether the claims could be had if some wishes were not there; None if nobody knows."""
+        return self._fits(self._claims, self._nodes, wished)
+
     def conflict(self) -> tuple[Named, ...]:
         """Requests that cannot be met together, though any of them could be left out to meet the others.
 
@@ -75,7 +87,8 @@ class WhatIf:
             middle = (fine + bad) // 2
             exactly = request.exactly.model_copy(update={"count": middle})
             fewer = request.model_copy(update={"exactly": exactly})
-            if self._fits([_with(claim, (fewer,), claim.spec.devices.constraints)], (node,)) is True:
+            alone = narrowed(_with(claim, (fewer,), claim.spec.devices.constraints), ())
+            if self._fits([alone], (node,), [(0, request.name)]) is True:
                 fine = middle
             else:
                 bad = middle
@@ -85,13 +98,20 @@ class WhatIf:
         for claim in self._claims:
             requests = tuple(r for r in claim.spec.devices.requests if (claim.key, r.name) in names)
             if requests:
-                yield _with(claim, requests, claim.spec.devices.constraints)
+                fewer = _with(claim, requests, claim.spec.devices.constraints)
+                yield narrowed(fewer, {request.name for request in requests})
 
-    def _fits(self, claims: Sequence[ResourceClaim], nodes: Collection[str] | None) -> bool | None:
+    def _fits(
+        self,
+        claims: Sequence[ResourceClaim],
+        nodes: Collection[str] | None,
+        without: Collection[Wished] = (),
+    ) -> bool | None:
         """None if the search gave up, of which nothing follows."""
         if self._left <= 0:
             return None
-        answer = allocate(claims, self._world, nodes=nodes, steps=min(STEPS, self._left))
+        steps = min(STEPS, self._left)
+        answer = decide(claims, self._world, nodes=nodes, steps=steps, without=without)
         self._left -= answer.steps + 1
         if isinstance(answer, Granted):
             return True

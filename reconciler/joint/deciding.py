@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import product
@@ -16,7 +16,8 @@ from reconciler.errors import Malformed
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.joint.pairs import MARK, Spread, spread
 from reconciler.joint.partitions import Kept, Only, decide_kept, kept_requests
-from reconciler.joint.wishes import NODE, Alignment, alignments, has_wishes
+from reconciler.joint.refusing import misaligned, unpartitioned
+from reconciler.joint.wishes import NODE, Alignment, alignments, has_wishes, limit
 from reconciler.objects.claims import TIERS, ResourceClaim
 from reconciler.objects.plan import Granted, Plan, Reason, Unsatisfied
 from reconciler.objects.requests import DeviceConstraint
@@ -31,6 +32,8 @@ _REPEATED = re.compile(r"\b(\S+ \S+?)(?:, \1)+\b")
 Nodes = Iterable[str] | None
 Levels = tuple[int, ...]
 """For each alignment, in order, which of its tiers is asked for"""
+Wished = tuple[int, int | str]
+"""A wish: position of the claim, and the number of an alignment or the name of a request with a partition"""
 
 
 def decide(
@@ -41,24 +44,29 @@ def decide(
     steps: int = DEFAULT_STEPS,
     new_share: Callable[[], str] = random_share,
     pace: Pace = LEISURE,
+    without: Collection[Wished] = (),
 ) -> Granted | Unsatisfied:
     """Devices for all claims together, on one node; or why not. As `allocate`, with wishes met.
 
     Alignments are met from first to last: the first gets the nearest tier at which all others can still be
     had at their loosest, then the second, and so on. A nearer tier counts for more than an earlier node.
-    Wishes that cannot be understood refuse the claims.
+    Wishes that cannot be understood refuse the claims. Those in `without` are not looked at. A refusal says
+    what would be missing without any wish; only if nothing would, that alignment or partitions refuse.
     """
     ask = partial(allocate, steps=steps, new_share=new_share, pace=pace)
     if not has_wishes(claims, world.classes):
         return ask(claims, world, nodes=nodes)
     try:
-        spreads = [spread(claim, alignments(claim, world.classes)) for claim in claims]
-        kept = kept_requests(claims, world)
+        spreads = [
+            spread(claim, [wish for n, wish in numbered if (at, n) not in without])
+            for at, claim in enumerate(claims)
+            for numbered in [list(enumerate(alignments(claim, world.classes)))]
+        ]
+        kept = [one for one in kept_requests(claims, world) if one.at not in without]
     except Malformed as exc:
         return Unsatisfied(tuple(claim.key for claim in claims), Reason.WISH_INVALID, str(exc))
-    if nodes is not None:
-        nodes = tuple(nodes)
-    return _Wishes(spreads, kept, nodes, world, ask).decide()
+    among = None if nodes is None else tuple(nodes)
+    return _Wishes(claims, spreads, kept, among, world, ask).decide()
 
 
 class _Wishes:
@@ -66,12 +74,14 @@ class _Wishes:
 
     def __init__(
         self,
+        claims: Sequence[ResourceClaim],
         spreads: Sequence[Spread],
         kept: Sequence[Kept],
-        nodes: Nodes,
+        nodes: tuple[str, ...] | None,
         world: Snapshot,
         ask: Callable[..., Granted | Unsatisfied],
     ) -> None:
+        self._claims = claims
         self._spreads = spreads
         self._kept = kept
         self._nodes = nodes
@@ -117,6 +127,8 @@ class _Wishes:
                 found = self._at(levels) if any(levels) and levels != loosest else outcome
                 if isinstance(found, Granted):
                     return found, levels
+                if found.reason is Reason.PARTITION:  # aligned it could be had
+                    outcome = found
         return outcome, loosest
 
     def _at(self, levels: Levels) -> Granted | Unsatisfied:
@@ -125,9 +137,7 @@ class _Wishes:
         for (at, wish), level in zip(self._wishes, levels, strict=True):
             tier = wish.accepted[level]
             if tier != NODE:
-                attribute = tier if "/" in tier else f"{ANY_DOMAIN}/{tier}"
-                limit = DeviceConstraint(requests=wish.requests, match_attribute=attribute)
-                limits.setdefault(at, []).append(limit)
+                limits.setdefault(at, []).append(limit(tier, wish.requests))
         claims = [_limited(one.claim, limits.get(at, ())) for at, one in enumerate(self._spreads)]
 
         def ask(only: Only, nodes: Nodes) -> Granted | Unsatisfied:
@@ -147,9 +157,7 @@ class _Wishes:
     def _told(self, outcome: Granted | Unsatisfied, levels: Levels) -> Granted | Unsatisfied:
         """The answer in the names of the claims, with the tiers that were reached."""
         if isinstance(outcome, Unsatisfied):
-            required = [wish.required for _, wish in self._wishes if wish.required != NODE]
-            told = f"; joint allocation requires {', '.join(dict.fromkeys(required))}" if required else ""
-            return replace(outcome, message=_whole_names(outcome.message) + told, steps=self._steps)
+            return replace(self._refused(outcome), steps=self._steps)
         reached: dict[int, list[str]] = {}
         for (at, wish), level in zip(self._wishes, levels, strict=True):
             reached.setdefault(at, []).append(wish.accepted[level])
@@ -158,6 +166,20 @@ class _Wishes:
             for at, (one, plan) in enumerate(zip(self._spreads, outcome.plans, strict=True))
         )
         return replace(outcome, plans=plans, steps=self._steps)
+
+    def _refused(self, outcome: Unsatisfied) -> Unsatisfied:
+        """What lacks without any wish; if nothing does, which wish it is."""
+        plain = self._ask(self._claims, self._world, nodes=self._nodes)
+        self._steps += plain.steps
+        if isinstance(plain, Unsatisfied) and plain.reason is not Reason.GAVE_UP:
+            return plain
+        match outcome.reason:
+            case Reason.PARTITION:
+                return unpartitioned(outcome, self._claims, self._kept, self._nodes, self._world)
+        wishes = [(at, wish) for at, wish in self._wishes if wish.required != NODE]
+        if not wishes or outcome.reason is Reason.GAVE_UP:
+            return replace(outcome, message=_whole_names(outcome.message))
+        return misaligned(self._claims, wishes, self._nodes, self._world)
 
     @staticmethod
     def _noted(plan: Plan, tiers: Sequence[str]) -> Plan:

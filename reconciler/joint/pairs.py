@@ -36,10 +36,10 @@ class Spread:
         if not self.parts:
             return plan
         devices = plan.allocation.devices
-        results = tuple(one.model_copy(update={"request": _whole(one.request)}) for one in devices.results)
+        results = tuple(one.model_copy(update={"request": whole(one.request)}) for one in devices.results)
         config = tuple(_once(_restored(one) for one in devices.config))
-        whole = DeviceAllocation(results=results, config=config)
-        return replace(plan, allocation=plan.allocation.model_copy(update={"devices": whole}))
+        given = DeviceAllocation(results=results, config=config)
+        return replace(plan, allocation=plan.allocation.model_copy(update={"devices": given}))
 
 
 def spread(claim: ResourceClaim, wishes: Sequence[Alignment]) -> Spread:
@@ -97,14 +97,15 @@ def _widened(limited: T, parts: Mapping[str, tuple[str, ...]]) -> T:
     return limited.model_copy(update={"requests": requests})
 
 
-def _whole(request: str) -> str:
+def whole(request: str) -> str:
+    """The request of the claim that a request stands for."""
     return request.partition(MARK)[0]
 
 
 def _restored(config: AllocatedConfig) -> AllocatedConfig:
     if not config.requests:  # unset, and so to be left out when it is written
         return config
-    return config.model_copy(update={"requests": tuple(dict.fromkeys(map(_whole, config.requests)))})
+    return config.model_copy(update={"requests": tuple(dict.fromkeys(map(whole, config.requests)))})
 
 
 def _once(found: Iterable[AllocatedConfig]) -> Iterator[AllocatedConfig]:

@@ -31,6 +31,8 @@ class Kept:
 
     at: tuple[int, str]
     """Position of the claim, request"""
+    size: int
+    """Devices that it asks for"""
     honored: bool
     """Nothing but a partition will do"""
     laid: Laid
@@ -73,7 +75,8 @@ def kept_requests(claims: Sequence[ResourceClaim], world: Snapshot) -> tuple[Kep
             if free is not None:
                 honored = table.policy == "Honor" or meant is not None
                 levels = tuple(laid.levels(asked.wanted, meant))
-                found.append(Kept((at, request.name), honored, laid, levels, laid.whole(free), subject))
+                here, wanted = (at, request.name), asked.wanted
+                found.append(Kept(here, wanted, honored, laid, levels, laid.whole(free), subject))
     return tuple(found)
 
 

@@ -38,9 +38,14 @@ class Laid:
 
     def whole(self, free: Mask) -> Mask:
         """(L, P) the partitions of which every device is free. `free` is (D,)."""
-        taken = ~free[self.rows] | (self.rows < 0)
-        whole: Mask = (taken.astype(np.int32) @ self.members.T.astype(np.int32)) == 0
+        whole: Mask = self.missing(free) == 0
         return whole
+
+    def missing(self, free: Mask) -> Codes:
+        """(L, P) how many devices of each partition are not free, or not there."""
+        taken = ~free[self.rows] | (self.rows < 0)
+        missing: Codes = taken.astype(np.int32) @ self.members.T.astype(np.int32)
+        return missing
 
     def levels(self, size: int, wish: PartitionWish | None) -> list[Rows]:
         """Partitions of a size that will do, by score, the highest first; Restricted: the highest alone."""

@@ -6,12 +6,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
+from reconciler.allocator.constraints import ANY_DOMAIN
 from reconciler.errors import Malformed
 from reconciler.koordinator.jsontext import read_as
 from reconciler.objects.claims import DeviceClass, ResourceClaim
 from reconciler.objects.model import Bool, Model, Str, Tuple
 from reconciler.objects.quantity import Quantity
-from reconciler.objects.requests import EXACT_COUNT, DeviceRequest, ExactDeviceRequest
+from reconciler.objects.requests import EXACT_COUNT, DeviceConstraint, DeviceRequest, ExactDeviceRequest
 
 DRIVER = "dra-reconciler.io"
 """The driver that a class's opaque configuration is addressed to, so that device drivers leave it alone"""
@@ -140,6 +141,12 @@ def partition_wish(claim: ResourceClaim) -> PartitionWish | None:
     wish: PartitionWish = read_as(_PARTITION, f"claim {claim.key}", PARTITION, text)
     _known(f"claim {claim.key}", PARTITION, claim, wish.requests)
     return wish
+
+
+def limit(tier: str, requests: tuple[str, ...]) -> DeviceConstraint:
+    """What requests, of which none are all, have to meet to share a tier."""
+    attribute = tier if "/" in tier else f"{ANY_DOMAIN}/{tier}"
+    return DeviceConstraint(requests=requests, match_attribute=attribute)
 
 
 def table_of(known: DeviceClass) -> Table | None:

@@ -21,6 +21,7 @@ class Reason(StrEnum):
     CONSTRAINT = "ConstraintUnmet"
     TOGETHER = "RequestsCompete"
     NO_NODE = "NoSuitableNode"
+    ALIGNMENT = "AlignmentUnmet"
     PARTITION = "PartitionsTaken"
     GAVE_UP = "SearchGaveUp"
 

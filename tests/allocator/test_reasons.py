@@ -102,7 +102,12 @@ CASES = {
 
 def test_every_reason_has_a_case():
     """The budget of steps has a test of its own, and so have wishes, which the allocator knows nothing of."""
-    assert set(Reason) - set(CASES) == {Reason.GAVE_UP, Reason.PARTITION, Reason.WISH_INVALID}
+    assert set(Reason) - set(CASES) == {
+        Reason.GAVE_UP,
+        Reason.ALIGNMENT,
+        Reason.PARTITION,
+        Reason.WISH_INVALID,
+    }
 
 
 @pytest.mark.parametrize("reason", CASES, ids=str)

@@ -63,8 +63,13 @@ def test_what_is_not_near_is_still_given_unless_it_is_required():
     near = wishing("c", 5, 1, joint_allocation={"required": "numaNode"})
     outcome = answer([*classes(), *FOUR_AND_FOUR], near)
     assert isinstance(outcome, Unsatisfied)
-    assert outcome.reason is Reason.CONSTRAINT
-    assert outcome.message.endswith("joint allocation requires numaNode")
+    assert outcome.reason is Reason.ALIGNMENT
+    assert outcome.message == (
+        "no node has devices for default/c gpu, default/c nic that share numaNode, "
+        "which joint allocation requires"
+    )
+    left = {count.request: (count.gates[-2].left, count.gates[-1].left) for count in outcome.counts}
+    assert left == {"gpu": (8, 0), "nic": (2, 0)}
 
 
 def test_a_nearer_tier_on_a_later_node_comes_first():

@@ -16,10 +16,13 @@ def test_the_table_says_who_got_what_and_how_near():
     assert result.exit_code == 3
     lines = result.stdout.splitlines()
     assert "aligned: claim default/near: resource.kubernetes.io/pcieRoot" in lines
-    refusal = next(line for line in lines if line.startswith("not allocated: claim default/pairs"))
-    assert refusal.endswith(
-        "no node has devices for default/pairs gpu, default/pairs nic that meet the constraint on numaNode; "
-        "joint allocation requires numaNode"
+    refused = {line.split()[3].rstrip(":,"): line for line in lines if line.startswith("not allocated: ")}
+    assert refused["default/pairs"].endswith(
+        "request nic wants 2 devices: of 10 devices 2 match class and selectors, 1 are not in use"
+    )
+    assert refused["default/within"].endswith(
+        "no node has devices for default/within gpu, default/within nic that share numaNode, "
+        "which joint allocation requires"
     )
 
 
@@ -38,7 +41,11 @@ def test_the_page_names_the_example():
     assert f"docs/examples/{Path(EXAMPLE).name}" in (DOCS / "joint-allocation.md").read_text()
 
 
-def test_explain_says_what_a_wish_stands_in_the_way_of():
-    result = CliRunner().invoke(main, ["explain", "pairs", "-f", EXAMPLE])
+def test_explain_shows_the_wish_as_a_gate_and_how_near_it_came():
+    result = CliRunner().invoke(main, ["explain", "within", "-f", EXAMPLE])
     assert result.exit_code == 1
-    assert "joint allocation requires numaNode" in result.stdout
+    lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
+    assert "0 aligned on numaNode, on no node" in lines
+    assert "without the alignment on numaNode it could be allocated" in lines
+    miss = "node-1: numaNode 0: 3 of 3 for request gpu, 0 of 1 for request nic"
+    assert f"nearest miss: {miss}" in lines
