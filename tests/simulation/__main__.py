@@ -2,13 +2,16 @@
 
 import sys
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import nullcontext
 from functools import partial
 from time import perf_counter
 
 import click
 
-from tests.simulation.schedule import Outcome, run
+from tests.simulation.mutants import MUTANTS, PAIRED
+from tests.simulation.schedule import Outcome, Say, run
 
 
 @click.command()
@@ -18,6 +21,8 @@ from tests.simulation.schedule import Outcome, run
 @click.option("--sockets", is_flag=True, help="Over HTTP, by way of the loopback device.")
 @click.option("--pair", is_flag=True, help="Two replicas, of which one leads.")
 @click.option("--processes", type=int, default=2, show_default=True)
+@click.option("--mutant", type=click.Choice([*MUTANTS, *PAIRED]), help="Break this until it is noticed.")
+@click.option("--awaits", is_flag=True, help="Tell at which awaits the reconciler was killed.")
 @click.option("-v", "--verbose", is_flag=True, help="With --seed: every line that is logged.")
 def main(
     seed: int | None,
@@ -26,24 +31,47 @@ def main(
     sockets: bool,
     pair: bool,
     processes: int,
+    mutant: str | None,
+    awaits: bool,
     verbose: bool,
 ) -> None:
     """Play schedules. Exit code 1 if anything was found."""
     began = perf_counter()
+    pair = pair or mutant in PAIRED
     if seed is not None:
-        outcomes = [run(seed, sockets=sockets, pair=pair, say=print if verbose else None)]
+        outcomes = [_play(seed, sockets=sockets, pair=pair, mutant=mutant, say=print if verbose else None)]
     else:
-        seeds = range(first, first + schedules)
+        play = partial(_play, sockets=sockets, pair=pair, mutant=mutant)
         with ProcessPoolExecutor(processes) as pool:
-            outcomes = list(pool.map(partial(run, sockets=sockets, pair=pair), seeds, chunksize=10))
+            found = _in_turn(pool.map(play, range(first, first + schedules), chunksize=10), mutant)
+            outcomes = list(found)
+            pool.shutdown(cancel_futures=True)
     count = sum((outcome.count for outcome in outcomes), Counter())
     for name, number in sorted(count.items()):
         print(f"{number:9}  {name}")
+    if awaits:
+        points = sum((outcome.points for outcome in outcomes), Counter[str]())
+        print(f"\nkilled while something was awaited at {len(points)} places:")
+        for place, number in points.most_common():
+            print(f"{number:9}  {place}")
     failed = [outcome for outcome in outcomes if outcome.findings]
     for outcome in failed:
         print(f"\nseed {outcome.seed}:", *outcome.findings[:3], sep="\n  ")
     _sum_up(outcomes, failed, perf_counter() - began)
     sys.exit(bool(failed))
+
+
+def _play(seed: int, *, sockets: bool, pair: bool, mutant: str | None, say: Say | None = None) -> Outcome:
+    with (MUTANTS | PAIRED)[mutant]() if mutant is not None else nullcontext():
+        return run(seed, sockets=sockets, pair=pair, say=say)
+
+
+def _in_turn(outcomes: Iterable[Outcome], mutant: str | None) -> Iterator[Outcome]:
+    """All of them; of a mutant those up to the first in which it was noticed."""
+    for outcome in outcomes:
+        yield outcome
+        if mutant is not None and outcome.findings:
+            return
 
 
 def _sum_up(outcomes: list[Outcome], failed: list[Outcome], seconds: float) -> None:

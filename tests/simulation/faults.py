@@ -7,8 +7,9 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import aclosing, asynccontextmanager
 from contextvars import Context
 from dataclasses import dataclass, field
-from enum import StrEnum
+from enum import Enum, StrEnum
 from random import Random
+from typing import NoReturn
 
 from reconciler.cluster.answers import READS, refusal
 from reconciler.cluster.transport import Query, Response, Transport
@@ -59,11 +60,26 @@ WATCHING = (
     Fault.WATCH_REPEATED, *[Fault.WATCH_REWOUND] * 3, Fault.WATCH_ERROR,
 )  # fmt: skip
 OPENING = (Fault.WATCH_REFUSED, Fault.WATCH_GONE)
+LOSING = (Fault.WATCH_GONE, Fault.WATCH_GONE, Fault.WATCH_ENDED, Fault.WATCH_CUT, Fault.WATCH_STALLED)
+"""What meets news of a deletion, three times as often: it is told once, and a listing says it by silence"""
 
 KINDS = ("nodes", "pods", "resourceslices", "resourceclaims", "deviceclasses", "devicetaintrules")
 
 LATEST = 10.0
-"""Seconds after which even a request that was given up long ago has reached the server."""
+"""Seconds after which even a request that was given up long ago has reached the server. Ten times what pairs
+are told, since allocations need no such bound: they hit a version that is gone"""
+STALL = 20.0
+"""Seconds after which something on the way resets a connection on which nothing comes. Sooner than the
+reconciler would give it up, so that the auditor need not put up with older pictures"""
+
+
+class Cut(Enum):
+    """What does not come through between a replica and the server."""
+
+    NOTHING = 0
+    LEASES = 1
+    """Only these, so that a replica whose lead ends can still write"""
+    ALL = 2
 
 
 @dataclass
@@ -142,13 +158,13 @@ class Faulty:
     behind: Transport
     weather: Weather
     meddle: Meddle
+    supplant: Meddle
     die: Callable[[], None]
     applied: Applied
     world: Context
     """Where what is on its way goes on when the replica is no more"""
     dead: bool = False
-    cut: bool = False
-    """Whether nothing arrives at the other end"""
+    cut: Cut = Cut.NOTHING
     on_its_way: set[asyncio.Task[None]] = field(default_factory=set)
 
     async def request(
@@ -180,7 +196,7 @@ class Faulty:
         if fault is Fault.LISTING_GONE and not query:
             fault = None  # listings expire, single objects do not
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(timeout if writes else min(timeout, STALL)):
                 answer = await self._met(fault, random, path, apply, writes=writes)
         except TimeoutError:
             raise (Undecided if writes else Retry)(f"{method} {path}: no answer") from None
@@ -203,7 +219,7 @@ class Faulty:
                 self._later(apply, random.uniform(0, 5))
             raise
         self._check()
-        if self.cut:
+        if self.cut is Cut.ALL or (self.cut is Cut.LEASES and "/leases" in path):
             await asyncio.Event().wait()
         if (refused := _refused(fault, random)) is not None:
             return refused
@@ -216,6 +232,8 @@ class Faulty:
         if fault in (Fault.LOST, Fault.LATE, Fault.KILLED):
             if fault is Fault.LATE:
                 self._later(apply, random.uniform(0, LATEST))
+            if random.random() < 0.5:
+                self.supplant(path)
             await asyncio.Event().wait()
         if fault is Fault.INTERFERED:
             self.meddle(path)
@@ -231,6 +249,11 @@ class Faulty:
         slow = fault is Fault.SLOW or (fault is Fault.OVERTAKEN and random.random() < 0.7)
         await asyncio.sleep(self.weather.way(random) * (50 if slow else 1))
         return answer
+
+    async def _silence(self, idle: float) -> NoReturn:
+        seconds = min(idle, STALL)
+        await asyncio.sleep(seconds)
+        raise Retry(f"nothing came for {seconds} s")
 
     def _later(self, apply: Callable[[], Awaitable[Response]], seconds: float) -> None:
         async def arrive() -> None:
@@ -267,19 +290,20 @@ class Faulty:
         weather, before, last = self.weather, [b""], 0.0
         now = asyncio.get_running_loop().time
         async for line in lines:
-            fault = weather.draw(random, WATCHING, weather.lines)
+            deleted = line.startswith(b'{"type":"DELETED"')
+            fault = weather.draw(
+                random, LOSING if deleted else WATCHING, weather.lines * (3 if deleted else 1)
+            )
             lag = weather.way(random) * (100 if fault is Fault.WATCH_LAGGED else 1)
             if now() - last > lag:  # what comes soon after a late line comes with it
                 lag += weather.lags.get(kind, 0.0)
             if fault is Fault.WATCH_STALLED:
-                await asyncio.sleep(idle)
-                raise Retry(f"nothing came for {idle} s")
-            await asyncio.sleep(min(lag, idle / 2))
+                await self._silence(idle)
+            await asyncio.sleep(min(lag, STALL / 2))
             last = now()
             self._check()
-            if self.cut:
-                await asyncio.sleep(idle)
-                raise Retry(f"nothing came for {idle} s")
+            if self.cut is Cut.ALL:
+                await self._silence(idle)
             match fault:
                 case Fault.WATCH_ENDED:
                     return

@@ -1,18 +1,24 @@
 """One process of the reconciler: started, killed, started again."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from contextvars import Context, copy_context
 from random import Random
+from typing import Any, cast
 
 from reconciler import app
 from reconciler.errors import Inconsistent, ReconcilerError
 from reconciler.reconcile.decisions import Decision, HeldTwice
 from reconciler.settings import Settings
 from tests.simulation.clock import OURS, Clock
-from tests.simulation.faults import Faulty
+from tests.simulation.faults import Cut, Faulty
 
+_BELOW = tuple(
+    f"reconciler.{name}"
+    for name in ("aio", "cluster.client", "cluster.guard", "election.door", "embedded", "observe")
+)
+"""Modules that only carry what others wait for"""
 RESTART = 2.0
 """Seconds after which a process that ended by itself is started again, as a kubelet does"""
 
@@ -42,8 +48,7 @@ class Replica:
         self._task: asyncio.Task[None] | None = None
         self._stop = asyncio.Event()
         self._transport: Faulty | None = None
-        self.is_cut = False
-        """Whether nothing comes through between it and the server"""
+        self.severed = Cut.NOTHING
 
     @property
     def dies(self) -> bool:
@@ -55,8 +60,8 @@ class Replica:
         context.run(OURS.set, self._clock)
         self._task = asyncio.get_running_loop().create_task(self._live(), name="replica", context=context)
 
-    def cut(self, off: bool) -> None:
-        self.is_cut = off
+    def cut(self, off: Cut) -> None:
+        self.severed = off
         if self._transport is not None:
             self._transport.cut = off
 
@@ -86,7 +91,7 @@ class Replica:
         self._stop = asyncio.Event()
         while not self._stop.is_set():
             self._transport = self._connect()
-            self._transport.cut = self.is_cut
+            self._transport.cut = self.severed
             self._started()
             try:
                 await app.run(self._settings, self._transport, stop=self._stop, tell=self._hear)
@@ -105,6 +110,20 @@ class Replica:
     def _hear(self, decision: Decision) -> None:
         if isinstance(decision, HeldTwice):
             self._alarmed()
+
+
+def awaits(tasks: Iterable[asyncio.Task[Any]]) -> Iterator[str]:
+    """Where in the reconciler each of the tasks is waiting: the innermost place that knows what for."""
+    for task in tasks:
+        place, waits = "", cast("Any", task.get_coro())
+        while waits is not None:
+            frame = getattr(waits, "cr_frame", None)
+            module = frame.f_globals["__name__"] if frame is not None else ""
+            if frame is not None and module.startswith("reconciler.") and not module.startswith(_BELOW):
+                place = f"{module}:{frame.f_lineno} {frame.f_code.co_qualname}"
+            waits = getattr(waits, "cr_await", None)
+        if place:
+            yield place
 
 
 def drawn_clock(random: Random) -> Clock:

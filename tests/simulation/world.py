@@ -13,6 +13,7 @@ from reconciler.embedded.status import Refusal
 from reconciler.objects.claims import FINALIZER
 from reconciler.reconcile.ownership import MANAGED
 from tests.simulation import demand, fleet
+from tests.simulation.audit.claims import claims_of
 from tests.simulation.fleet import FOREIGN, NODES, Object
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
@@ -35,6 +36,8 @@ class World:
         self.made = 0
         self.given_away: set[str] = set()
         """Uids of claims that somebody else allocated"""
+        self.cleared: dict[str, frozenset[str]] = {}
+        """Uid of a claim from which somebody took our allocation -> uids of the pods that named it then"""
         self.turmoil = random.choice((0.0, 0.0, 0.15, 0.4))
         """How much of what happens concerns slices and nodes"""
         self.api.load(map(fleet.device_class, fleet.CLASSES))
@@ -92,6 +95,22 @@ class World:
             acts += [lambda: self.touch(pod, POD), lambda: self._delete(POD, pod)]
         if acts:
             self._do(self.random.choice(acts))
+
+    def supplant(self, path: str) -> None:
+        """Somebody else comes to want what a claim is about to get, while it may become unwanted, untouched.
+
+        A late allocation then takes what others were given, unless it is fenced off.
+        """
+        name = path.removesuffix("/status").rpartition("/")[2]
+        record = self.api.store[CLAIM].get(f"default/{name}") if "/resourceclaims/" in path else None
+        if record is None:
+            return
+        for _ in range(self.random.choice((1, 2))):
+            self.count["claims"] += 1
+            self._do(lambda: self.api.load([demand.claim(self._name("c"), record.object["spec"])]))
+        for pod in self.all(POD):
+            if f"default/{name}" in claims_of(pod) and self.random.random() < 0.5:
+                self._do(lambda pod=pod: self._delete(POD, pod))  # type: ignore[misc]
 
     def meddle_with_supply(self) -> None:
         self.random.choice(self._of_supply())()
@@ -183,6 +202,11 @@ class World:
             return
         self.count["claims deallocated by others"] += 1
         self._update(CLAIM, claim, lambda shown: {**shown, "status": {}}, status=True)
+        if (uid := claim["metadata"]["uid"]) not in self.given_away:
+            key = f"default/{claim['metadata']['name']}"
+            self.cleared[uid] = frozenset(
+                pod["metadata"]["uid"] for pod in self.all(POD) if key in claims_of(pod)
+            )
 
     def give_away(self, claim: Object) -> None:
         """Somebody else allocates a claim, with a device that we do not own."""

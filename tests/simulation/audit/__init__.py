@@ -1,4 +1,4 @@
-"""What must be true on the server, worked out from its JSON with plain fractions.
+"""What must be true on the server, worked out from its JSON with plain numbers.
 
 Shares no code with what it audits.
 """

@@ -1,7 +1,6 @@
 """Looks at every change on the server: nothing may be held twice, nothing given that is not there."""
 
 from collections.abc import Callable, Mapping
-from fractions import Fraction
 from typing import Any
 
 from tests.simulation.audit.claims import Hold, allocation, asks, has_finalizer, holds, is_deleting, selected
@@ -25,6 +24,8 @@ class Auditor:
         self.claims: dict[str, Any] = {}
         self.given_away: set[str] = set()
         """Uids of claims that somebody else allocated"""
+        self.cleared: dict[str, frozenset[str]] = {}
+        """See `World.cleared`; only while the claims were not allocated again"""
         self.life = 0
         """How often the reconciler was started"""
         self.allocations = 0
@@ -50,6 +51,7 @@ class Auditor:
             self._of_device[held.hold.pool, held.hold.device].remove(held)
         if claim is None or not allocation(claim):
             return
+        self.cleared.pop(claim["metadata"]["uid"], None)
         kept = [Held(key, hold, self._now(), self.life) for hold in holds(claim)]
         others = {
             held.claim for one in kept for held in self._of_device.get((one.hold.pool, one.hold.device), ())
@@ -141,7 +143,7 @@ class Auditor:
             return None
         there = self._of_device[held.hold.pool, held.hold.device]
         for name, published in device.capacity.items():
-            consumed = sum((one.hold.consumed.get(name, Fraction(0)) for one in there), Fraction(0))
+            consumed = sum((one.hold.consumed.get(name, 0) for one in there), 0)
             if consumed > published:
                 return f"{consumed} of {published} {name} of device {held.hold.device} are given out"
         return None

@@ -2,10 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
-from tests.simulation.audit.amounts import amount
+from tests.simulation.audit.amounts import Amount, amount
 from tests.simulation.audit.pools import Pool
 
 
@@ -17,7 +16,7 @@ class Hold:
     pool: Pool
     device: str
     share: str | None
-    consumed: Mapping[str, Fraction]
+    consumed: Mapping[str, Amount]
 
 
 def allocation(claim: Any) -> Any:
@@ -77,3 +76,16 @@ def has_finalizer(claim: Any) -> bool:
 
 def is_managed(claim: Any) -> bool:
     return claim["metadata"].get("labels", {}).get("dra-reconciler.io/managed") == "true"
+
+
+def claims_of(pod: Any) -> list[str | None]:
+    """Keys of the pod's claims, each once; None for one that is not made yet."""
+    made = {
+        one["name"]: one.get("resourceClaimName")
+        for one in pod.get("status", {}).get("resourceClaimStatuses", ())
+    }
+    names = [
+        entry.get("resourceClaimName") or made.get(entry["name"])
+        for entry in pod["spec"].get("resourceClaims", ())
+    ]
+    return list(dict.fromkeys(f"default/{name}" if name else None for name in names))

@@ -1,11 +1,10 @@
 """Whether devices could be found for claims, by trying everything."""
 
 from collections.abc import Iterator, Mapping
-from fractions import Fraction
 from itertools import product
 from typing import Any
 
-from tests.simulation.audit.amounts import amount
+from tests.simulation.audit.amounts import Amount, amount
 from tests.simulation.audit.claims import asks
 from tests.simulation.audit.history import Held, History, total
 from tests.simulation.audit.pools import Device, Pool
@@ -27,13 +26,13 @@ class Fitting:
         self._classes = classes
         self._pools = {pool: state for pool, state in history.current().items() if pool[0] in owned}
         self._alone = {(one.hold.pool, one.hold.device) for one in held if not one.hold.share}
-        self._consumed: dict[Place, dict[str, Fraction]] = {}
-        self._left: dict[Pool, dict[tuple[str, str], Fraction]] = {}
+        self._consumed: dict[Place, dict[str, Amount]] = {}
+        self._left: dict[Pool, dict[tuple[str, str], Amount]] = {}
         for one in held:
             if one.hold.share:
                 of_device = self._consumed.setdefault((one.hold.pool, one.hold.device), {})
                 for name, much in one.hold.consumed.items():
-                    of_device[name] = of_device.get(name, Fraction(0)) + much
+                    of_device[name] = of_device.get(name, 0) + much
         for pool, state in self._pools.items():
             here = {one.hold.device: history.most(one) for one in held if one.hold.pool == pool}
             drawn = total(iter(here.values()))
@@ -60,8 +59,8 @@ class Fitting:
         wishes: list[Any],
         node: str,
         taken: frozenset[Place],
-        drawn: Mapping[tuple[Pool, str, str], Fraction],
-        shared: Mapping[tuple[Place, str], Fraction],
+        drawn: Mapping[tuple[Pool, str, str], Amount],
+        shared: Mapping[tuple[Place, str], Amount],
     ) -> bool:
         if not wishes:
             return True
@@ -79,7 +78,7 @@ class Fitting:
                 continue
             now = dict(drawn)
             for (set_, counter), much in device.draws.items():
-                now[pool, set_, counter] = now.get((pool, set_, counter), Fraction(0)) + much
+                now[pool, set_, counter] = now.get((pool, set_, counter), 0) + much
             if device.draws and not self._counts(pool, now):
                 continue
             if self._place(rest, node, taken | {place}, now, shared):
@@ -98,21 +97,20 @@ class Fitting:
                 if node in device.nodes and (profile is None or device.profile == profile):
                     yield pool, name, device
 
-    def _counts(self, pool: Pool, drawn: Mapping[tuple[Pool, str, str], Fraction]) -> bool:
+    def _counts(self, pool: Pool, drawn: Mapping[tuple[Pool, str, str], Amount]) -> bool:
         """CTR-6: one counter below zero closes the pool."""
         return all(
-            drawn.get((pool, set_, counter), Fraction(0)) <= left
-            for (set_, counter), left in self._left[pool].items()
+            drawn.get((pool, set_, counter), 0) <= left for (set_, counter), left in self._left[pool].items()
         )
 
     def _share(
-        self, wish: Any, place: Place, device: Device, shared: Mapping[tuple[Place, str], Fraction]
-    ) -> Mapping[tuple[Place, str], Fraction] | None:
+        self, wish: Any, place: Place, device: Device, shared: Mapping[tuple[Place, str], Amount]
+    ) -> Mapping[tuple[Place, str], Amount] | None:
         asked = wish.get("capacity", {}).get("requests", {})
         now = dict(shared)
         for name, published in (device.capacity or {}).items():
             much = amount(asked.get(name, "1G"))
-            now[place, name] = now.get((place, name), Fraction(0)) + much
-            if self._consumed.get(place, {}).get(name, Fraction(0)) + now[place, name] > published:
+            now[place, name] = now.get((place, name), 0) + much
+            if self._consumed.get(place, {}).get(name, 0) + now[place, name] > published:
                 return None
         return now

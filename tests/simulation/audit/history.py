@@ -2,15 +2,15 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
+from tests.simulation.audit.amounts import Amount
 from tests.simulation.audit.claims import Hold
 from tests.simulation.audit.pools import NONE, Draws, Pool, PoolState, pool_of, state_of
 
-STALE = 250.0
-"""Seconds. What a write was decided from may be that old: a watch is silent for 90 s until it is given
-up, and begins again after pauses; then come six requests, and their time on the way."""
+STALE = 100.0
+"""Seconds. What a write was decided from may be that old: a connection is silent for 20 s until it breaks,
+and what follows may be so too, after pauses; then come six requests, and their time on the way."""
 
 
 @dataclass(frozen=True)
@@ -72,16 +72,16 @@ class History:
         return [state.draws(held.hold.device) for state in self.between(held.hold.pool, begin, end)]
 
 
-def _each(pick: Callable[..., Fraction], drawn: list[Draws]) -> Draws:
+def _each(pick: Callable[..., Amount], drawn: list[Draws]) -> Draws:
     if len(drawn) == 1:
         return drawn[0]
     names = {name for draws in drawn for name in draws}
-    return {name: pick(draws.get(name, Fraction(0)) for draws in drawn) for name in names} or NONE
+    return {name: pick(draws.get(name, 0) for draws in drawn) for name in names} or NONE
 
 
-def total(many: Iterator[Draws]) -> dict[tuple[str, str], Fraction]:
-    found: dict[tuple[str, str], Fraction] = {}
+def total(many: Iterator[Draws]) -> dict[tuple[str, str], Amount]:
+    found: dict[tuple[str, str], Amount] = {}
     for draws in many:
         for name, much in draws.items():
-            found[name] = found.get(name, Fraction(0)) + much
+            found[name] = found.get(name, 0) + much
     return found

@@ -2,14 +2,13 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
-from tests.simulation.audit.amounts import amount
+from tests.simulation.audit.amounts import Amount, amount
 
 Pool = tuple[str, str]
 """Driver and name"""
-Draws = Mapping[tuple[str, str], Fraction]
+Draws = Mapping[tuple[str, str], Amount]
 """Counter set and counter -> how much"""
 NONE: Draws = {}
 
@@ -21,7 +20,7 @@ class Device:
     draws: Draws
     nodes: frozenset[str]
     profile: str | None
-    capacity: Mapping[str, Fraction] | None
+    capacity: Mapping[str, Amount] | None
     """If the device may be shared"""
 
 

@@ -4,7 +4,15 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tests.simulation.audit.auditor import Auditor
-from tests.simulation.audit.claims import allocation, has_finalizer, holds, is_deleting, is_managed, selected
+from tests.simulation.audit.claims import (
+    allocation,
+    claims_of,
+    has_finalizer,
+    holds,
+    is_deleting,
+    is_managed,
+    selected,
+)
 from tests.simulation.audit.fitting import Fitting
 
 GATE = "dra-reconciler.io/allocation"
@@ -50,7 +58,7 @@ class Undone:
             return
         if allocation(claim) or not is_managed(claim):
             return
-        if any(_is_live(pod) and key in _claims_of(pod) for pod in self._pods):
+        if any(_is_live(pod) and key in claims_of(pod) for pod in self._pods):
             return
         if (node := self._fitting.fits([claim], self._open)) is not None:
             yield f"claim {key} waits, and would fit on {node}"
@@ -58,12 +66,12 @@ class Undone:
     def _pod(self, pod: Any) -> Iterator[str]:
         """A gated pod, or one whose claims lost their devices while it waits for a node."""
         name = pod["metadata"]["name"]
-        gated = any(gate["name"] == GATE for gate in pod["spec"].get("schedulingGates", ()))
-        keys = _claims_of(pod)
+        gated = _is_gated(pod)
+        keys = claims_of(pod)
         if not _is_live(pod) or None in keys or not all(key in self._claims for key in keys):
             return
         claims = [self._claims[key] for key in keys if key is not None]
-        if any(is_deleting(claim) for claim in claims):
+        if any(is_deleting(claim) or self._is_left(claim) for claim in claims):
             return
         todo = [c for c in claims if not allocation(c) and (gated or is_managed(c))]
         if not todo:
@@ -93,6 +101,20 @@ class Undone:
         if (node := fitting.fits([*todo, *stuck], nodes)) is not None:
             yield f"pod {pod['metadata']['name']} would fit on {node} if {sorted(keys)} were decided afresh"
 
+    def _is_left(self, claim: Any) -> bool:
+        """Whether somebody took our allocation back from a pod that was out of our hands, and still is.
+
+        kube-scheduler does so where a pod fits nowhere, and decides itself. A pod that named the claim then,
+        and is not gated now, had lost its gate before we could know.
+        """
+        named = self._auditor.cleared.get(claim["metadata"]["uid"], frozenset())
+        key = f"default/{claim['metadata']['name']}"
+        return not allocation(claim) and any(
+            pod["metadata"]["uid"] in named and key in claims_of(pod)
+            for pod in self._pods
+            if _is_live(pod) and not _is_gated(pod)
+        )
+
     def _nodes(self, pod: Any) -> frozenset[str]:
         zone = pod["spec"].get("nodeSelector", {}).get("zone")
         bound = pod["spec"].get("nodeName")
@@ -104,19 +126,10 @@ class Undone:
         return pod["metadata"]["uid"] in owners and not claim.get("status", {}).get("reservedFor")
 
 
+def _is_gated(pod: Any) -> bool:
+    return any(gate["name"] == GATE for gate in pod["spec"].get("schedulingGates", ()))
+
+
 def _is_live(pod: Any) -> bool:
     ended = pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
     return not ended and "deletionTimestamp" not in pod["metadata"]
-
-
-def _claims_of(pod: Any) -> list[str | None]:
-    """Keys of the pod's claims, each once; None for one that is not made yet."""
-    made = {
-        one["name"]: one.get("resourceClaimName")
-        for one in pod.get("status", {}).get("resourceClaimStatuses", ())
-    }
-    names = [
-        entry.get("resourceClaimName") or made.get(entry["name"])
-        for entry in pod["spec"].get("resourceClaims", ())
-    ]
-    return list(dict.fromkeys(f"default/{name}" if name else None for name in names))
