@@ -65,7 +65,7 @@ class Writer:
             state = "is being deleted" if claim.deleting else "is allocated already"
             raise Conflict(f"{claim.key} {state}, so {plan.allocation.devices.results} cannot be written")
         # Without the timestamp kube-scheduler can never reserve the claim (SCHED-10).
-        stamp = self._now().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        stamp = f"{self._now().astimezone(UTC).replace(tzinfo=None).isoformat(timespec='seconds')}Z"
         finalizers = dict.fromkeys((*claim.metadata.finalizers, FINALIZER))
         annotations = {ALLOCATED_AT: mark(stamp, plan.allocation), **dict(plan.annotations)}
         marking = self._marking(claim.key, plan.resource_version, finalizers, annotations)

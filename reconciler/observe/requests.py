@@ -1,6 +1,5 @@
 """A transport that counts: requests by result, watches by kind, and when each kind was last heard of."""
 
-import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 
@@ -15,10 +14,6 @@ _ALSO = {"events", "leases", "subjectaccessreviews", "tokenreviews"}
 """Resources that are not watched, but have series of their own"""
 _SUBRESOURCES = {"binding", "status"}
 
-_PATH = re.compile(
-    r"/apis?(?:/[a-z0-9.]+)?/v[0-9a-z]+(?:/namespaces/[^/]+)?/(?P<plural>[a-z]+)"
-    r"(?:/(?P<name>[^/]+)(?:/(?P<sub>[a-z]+))?)?"
-)
 DISCOVERY = "discovery"
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _RESULTS = {
@@ -125,11 +120,14 @@ class Metered:
 
 def names(method: str, path: str) -> tuple[str, str]:
     """Verb and resource, with its subresource, as Kubernetes names them."""
-    match = _PATH.fullmatch(path)
-    if match is None:
+    _, kind, *parts = path.split("/")
+    parts = parts[1 if kind == "api" else 2 :]  # without group and version
+    if parts[:1] == ["namespaces"] and len(parts) > 2:
+        parts = parts[2:]
+    if not parts or not parts[0] or len(parts) > 3 or kind not in ("api", "apis"):
         return _VERBS.get(method, "get"), DISCOVERY
-    plural, sub = match["plural"], match["sub"]
-    return _VERBS.get(method) or ("get" if match["name"] else "list"), f"{plural}/{sub}" if sub else plural
+    plural, name, sub = (*parts, "", "")[:3]
+    return _VERBS.get(method) or ("get" if name else "list"), f"{plural}/{sub}" if sub else plural
 
 
 def _result(status: int) -> str:
