@@ -17,7 +17,7 @@ from reconciler.election.campaign import Campaign
 from reconciler.election.door import Fenced
 from reconciler.election.elector import Elector
 from reconciler.election.leases import Leases
-from reconciler.election.record import Terms
+from reconciler.election.record import LONGEST, Terms
 from reconciler.errors import ReconcilerError, Rejected
 from reconciler.observation import Observation
 from reconciler.reconcile.fencing import Fence
@@ -141,4 +141,6 @@ def terms_of(settings: Settings) -> Terms:
     for name, more, than, less in ordered:
         if more <= less:
             raise Rejected(f"setting {name}: must be more than {than}, {less:g}, got {more:g}")
+    if elects(settings) and terms.lease > LONGEST:  # other replicas would not believe our Lease
+        raise Rejected(f"setting lease_seconds: must be {LONGEST:g} at most, got {terms.lease:g}")
     return terms

@@ -1,12 +1,13 @@
 """Keeps a candidate in the running: looks, bids, renews, and tells when its turn begins and ends."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 
 import structlog
 
 from reconciler.election.elector import Bid, Elector
 from reconciler.election.leases import Leases
+from reconciler.election.reading import shown
 from reconciler.election.record import Record
 from reconciler.errors import Conflict, Gone, ReconcilerError, Retry
 
@@ -14,6 +15,8 @@ log = structlog.get_logger()
 
 JITTER = 0.2
 """Part of a pause by which it may be longer, so that candidates do not bid together"""
+MOST_TOLD = 10
+"""Leases, and doubts about them, that one line or one look tells of"""
 RELEASES = 3
 """Attempts to give the Lease up at the end"""
 
@@ -45,6 +48,7 @@ class Campaign:
         self._term: asyncio.Task[None] | None = None
         self._troubled = ""
         self._against = ""
+        self._doubted: set[tuple[str, str]] = set()
 
     @property
     def rivals(self) -> list[Record]:
@@ -112,10 +116,13 @@ class Campaign:
         self._elector.won(bid, version, sent, self._clock())
 
     async def _look(self) -> None:
-        self._elector.observe(await self._leases.all(self._elector.terms), self._clock())
+        records = await self._leases.all(self._elector.terms)
+        self._elector.observe(records, self._clock())
+        self._doubt(records)
         against = "; ".join(
-            f"Lease {rival.name}: {str(rival.shard) or 'the whole fleet'}, {rival.holder or 'given up'}"
-            for rival in self.rivals
+            f"Lease {shown(rival.name)}: {shown(rival.shard) or 'the whole fleet'}, "
+            f"{shown(rival.holder) or 'given up'}"
+            for rival in self.rivals[:MOST_TOLD]
         )
         if against and against != self._against:
             log.error(
@@ -124,6 +131,13 @@ class Campaign:
                 others=against,
             )
         self._against = against
+
+    def _doubt(self, records: Iterable[Record]) -> None:
+        """Tell once what is not believed of Leases, for as long as it stays."""
+        doubts = {(record.name, doubt) for record in records for doubt in record.doubts}
+        for name, doubt in sorted(doubts - self._doubted)[:MOST_TOLD]:
+            log.warning("lease not believed", lease=shown(name), why=doubt)
+        self._doubted = doubts
 
     async def _withdraw(self) -> None:
         """Somebody else has a part of our shard. Both may give way: then chance decides who is back first."""

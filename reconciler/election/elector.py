@@ -17,6 +17,9 @@ from dataclasses import dataclass
 from reconciler.election.record import Record, Terms
 from reconciler.shards.shard import Shard
 
+DIGITS = 20
+"""Of a version that is a number: 64 bits have no more"""
+
 
 @dataclass(slots=True)
 class _Held:
@@ -175,7 +178,7 @@ class Elector:
 
     def _note_version(self, version: str, now: float) -> None:
         """A server that was set back may have forgotten a holder."""
-        number = int(version) if version.isdigit() else 0
+        number = int(version) if version.isdecimal() and len(version) <= DIGITS else 0
         if number < self._highest:
             self._held = None
             self._clear_at = max(self._clear_at, now + self._unknown)

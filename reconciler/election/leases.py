@@ -12,16 +12,12 @@ from typing import Any
 from reconciler.cluster.client import Client, Raw
 from reconciler.cluster.kinds import Resource
 from reconciler.election.elector import Bid, Elector
+from reconciler.election.reading import SHARD, WAIT, WRITE, is_ours, record
 from reconciler.election.record import Record, Terms
-from reconciler.errors import Rejected
+from reconciler.errors import Retry, Undecided
 from reconciler.objects.meta import ObjectKey
-from reconciler.shards.shard import LEASE, WHOLE, Shard, parse
 
 KIND = Resource("Lease", "coordination.k8s.io", "v1", "leases", namespaced=True)
-SHARD = "dra-reconciler.io/shard"
-"""Annotation: the definition of the shard, empty for the whole fleet. Tells our Leases from others'."""
-WRITE = "dra-reconciler.io/write-seconds"
-WAIT = "dra-reconciler.io/wait-seconds"
 NUMBER = "dra-reconciler.io/renewal"
 """Annotation: another at each write. One that changed nothing would make no version, and nobody would see it:
 the time of day may stand still."""
@@ -40,7 +36,10 @@ class Leases:
     async def all(self, terms: Terms) -> list[Record]:
         """All Leases of ours as the server has them now. What one does not say is taken from `terms`."""
         found = await self._client.fetch(KIND.within(self._namespace))
-        return [_record(raw, terms) for raw in found["items"] if _is_ours(raw)]
+        try:
+            return [record(raw, terms) for raw in found["items"] if is_ours(raw)]
+        except (KeyError, TypeError) as exc:
+            raise Retry(f"Leases in namespace {self._namespace}: the answer is no list of them") from exc
 
     async def bid(self, elector: Elector, bid: Bid) -> str:
         """Become or stay the holder. Returns the version that this made. Raises Conflict, or Gone."""
@@ -77,43 +76,10 @@ class Leases:
         else:
             metadata["resourceVersion"] = bid.version
             written = await self._client.patch(KIND, key, {"metadata": metadata, "spec": spec})
-        return str(written["metadata"]["resourceVersion"])
-
-
-def _is_ours(raw: Raw) -> bool:
-    metadata = raw["metadata"]
-    return metadata["name"] == LEASE or SHARD in metadata.get("annotations", {})
-
-
-def _record(raw: Raw, terms: Terms) -> Record:
-    metadata, spec = raw["metadata"], raw.get("spec") or {}
-    notes = metadata.get("annotations") or {}
-    return Record(
-        name=metadata["name"],
-        version=metadata["resourceVersion"],
-        holder=spec.get("holderIdentity") or "",
-        shard=_shard(notes.get(SHARD, "")),
-        lease=float(spec.get("leaseDurationSeconds") or terms.lease),
-        write=_seconds(notes.get(WRITE), terms.write),
-        wait=_seconds(notes.get(WAIT), 0.0),
-        transitions=spec.get("leaseTransitions") or 0,
-    )
-
-
-def _shard(text: str) -> Shard:
-    """What cannot be read may be anything."""
-    try:
-        return parse(text)
-    except Rejected:
-        return WHOLE
-
-
-def _seconds(text: str | None, otherwise: float) -> float:
-    try:
-        found = float(text) if text is not None else otherwise
-    except ValueError:
-        return otherwise
-    return found if 0 <= found < float("inf") else otherwise
+        try:
+            return str(written["metadata"]["resourceVersion"])
+        except (KeyError, TypeError) as exc:
+            raise Undecided(f"Lease {key}: the answer to a write is no Lease") from exc
 
 
 def _stamp(now: datetime) -> str:

@@ -4,6 +4,10 @@ from dataclasses import dataclass
 
 from reconciler.shards.shard import Shard
 
+LONGEST = 600.0
+"""Seconds of a lease and of a write, at most. A Lease that says more is not believed: its holder may be gone,
+and nobody could lead for as long."""
+
 
 @dataclass(frozen=True, slots=True)
 class Terms:
@@ -41,6 +45,8 @@ class Record:
     wait: float = 0.0
     """Seconds for which holders before this one, or writes that nobody answered, have to be waited out"""
     transitions: int = 0
+    doubts: tuple[str, ...] = ()
+    """What it says that is not believed, each in a line"""
 
     @property
     def quiet(self) -> float:
