@@ -6,6 +6,7 @@ from datetime import datetime
 
 from reconciler.explain import Explanation, explain
 from reconciler.explain.reasons import remedy
+from reconciler.koordinator.fleet import Fleet
 from reconciler.objects.meta import DeviceID, ObjectKey
 from reconciler.observe.capacity import Capacity
 from reconciler.page.sources import Fact, Question, Sources, Waiting
@@ -62,6 +63,7 @@ class Showing:
             waiting=self._waiting,
             by_reason=pending.by_reason,
             news=self._news,
+            fleet=self._fleet,
             explain=self._explain,
         )
 
@@ -82,7 +84,12 @@ class Showing:
             yield Fact("Turns that failed", str(reconciler.failures), grave=True)
 
     def _news(self) -> Hashable:
-        return self._reconciler.pending.changes
+        fleet = self._fleet()
+        return self._reconciler.pending.changes, fleet.changes if fleet is not None else 0
+
+    def _fleet(self) -> Fleet | None:
+        devices = self._reconciler.devices
+        return devices.fleet if devices is not None else None
 
     def _devices_of(self, claim: ObjectKey) -> Sequence[DeviceID]:
         known = self._intake.store.claims.get(claim)
@@ -95,14 +102,21 @@ class Showing:
         return [DeviceID(one.driver, one.pool, one.device) for one in allocation.devices.results]
 
     def _waiting(self) -> Iterator[Waiting]:
-        for unit, reason, claims in self._reconciler.pending:
+        for unit, reason, named in self._reconciler.pending:
             said = self._said.get(unit, "")
+            claims = named
+            if unit.kind is Kind.POD and unit.key not in self._intake.store.claims:
+                claims = tuple([key for key in named if key != unit.key])  # it is counted by its own name
             yield Waiting(str(unit.kind), unit.key, claims, reason, said, remedy(reason))
 
     def _explain(self, question: Question) -> Explanation | None:
         unit = Unit(Kind(question.kind), question.key)
         if not self._intake.listed.is_set():
             return None
+        devices = self._reconciler.devices
+        told = devices.explained(unit) if devices is not None and unit.kind is Kind.POD else None
+        if told is not None:
+            return replace(told, message=self._said.get(unit, told.message))
         asked = self._reconciler.next(unit)
         if not isinstance(asked, Decide):
             return None

@@ -24,7 +24,8 @@ MAY_IMPORT = {
         "reconciler.joint", *OBJECTS,
     },
     "reconciler.journal": {
-        "numpy", "structlog", "reconciler.inventory", "reconciler.legacy", "reconciler.reconcile", *OBJECTS,
+        "numpy", "structlog", "reconciler.inventory", "reconciler.legacy", "reconciler.reconcile",
+        "reconciler.shards", *OBJECTS,
     },
     "reconciler.logbook": {"datetime"},
     "reconciler.joint": {
@@ -59,7 +60,7 @@ MAY_IMPORT = {
     },
     "reconciler.page": {
         "asyncio", "datetime", "aiohttp", "jinja2", "markupsafe", "numpy", "kernels", "reconciler.explain",
-        "reconciler.inventory", "reconciler.observe", *OBJECTS,
+        "reconciler.inventory", "reconciler.koordinator", "reconciler.observe", *OBJECTS,
     },
     "reconciler.manifests": {
         "yaml", "pydantic", "reconciler.koordinator.reading", "reconciler.legacy", *OBJECTS,

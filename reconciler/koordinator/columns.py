@@ -74,6 +74,8 @@ class Columns:
         self.numa: Codes = np.full(0, NOBODY, dtype=np.int32)
         self.vfs: Codes = np.zeros(0, dtype=np.int32)
         """Virtual functions that nobody has."""
+        self.functions: Codes = np.zeros(0, dtype=np.int32)
+        """All virtual functions there are."""
         self.held: Mask = np.zeros(0, dtype=np.bool_)
         self.closed: Mask = np.zeros(0, dtype=np.bool_)
         """Kept by a holder who is to be alone."""
@@ -118,6 +120,7 @@ class Columns:
             self.total[row] = amounts(capacity)
             self.reported[row] = [name in capacity for name in RESOURCES] + [False]
             self.label[row] = self.labels.code(info.labels)
+            self.functions[row] = sum(len(group.vfs) for group in info.vf_groups)
             numa, pcie = machine.numa(kind, info.minor), machine.pcie(kind, info.minor)
             self.numa[row] = NOBODY if numa is None else numa
             self.pcie[row] = NOBODY if pcie is None else switches.setdefault((code, pcie), row)

@@ -1,7 +1,7 @@
 """All machines with Device objects, what pods hold of them, and who might serve a pod."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -67,6 +67,26 @@ class Fleet:
     def machines(self) -> Mapping[str, Machine]:
         """Everything that was ever described, by name."""
         return MappingProxyType(self._machines)
+
+    @property
+    def pods(self) -> Mapping[ObjectKey, str]:
+        """Who holds devices, and on which node."""
+        return MappingProxyType(self._nodes)
+
+    @property
+    def columns(self) -> Columns:
+        """The devices of all machines as rows; only to be read."""
+        return self._columns
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The machine of each number that rows name."""
+        return self._names
+
+    @property
+    def changes(self) -> int:
+        """Grows with every change of a machine."""
+        return self._log.end
 
     def put(self, device: Device, node_labels: Mapping[str, str]) -> Machine:
         """Take in a Device object with its Node's labels. Raises Malformed; the machine stays as it was."""

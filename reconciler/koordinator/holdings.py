@@ -112,6 +112,14 @@ class Holdings:
             )
         )
 
+    def grants(self) -> Iterator[tuple[ObjectKey, str, Grant]]:
+        """Pod, type and grant of everything that is held here."""
+        return (
+            (pod, kind, grant)
+            for pod, (allocation, _) in self._pods.items()
+            for kind, grant in _grants(allocation)
+        )
+
     def is_held(self, kind: str, minor: int) -> bool:
         """Whether a pod holds anything of a device."""
         return self._holders[kind, minor] > 0

@@ -62,10 +62,14 @@ def _drivers(wanted: str, world: Snapshot) -> Mask:
     return _named(wanted, names)
 
 
+def named(wanted: str, names: list[str]) -> list[str]:
+    """The names that a filter means: that one, or those that contain it."""
+    return [wanted] if wanted in names else [name for name in names if matches(wanted, name)]
+
+
 def _named(wanted: str, names: list[str]) -> Mask:
-    if wanted in names:
-        return np.array([name == wanted for name in names], dtype=np.bool_)
-    return np.array([matches(wanted, name) for name in names], dtype=np.bool_)
+    meant = set(named(wanted, names))
+    return np.array([name in meant for name in names], dtype=np.bool_)
 
 
 def _nodes(wanted: str, world: Snapshot) -> Mask:

@@ -81,15 +81,19 @@ def driver_rows(holdings: Holdings, query: Query) -> list[DriverRow]:
     made = []
     for driver, states in holdings.devices.items():
         counts = tuple(states.get(state, 0) for state in STATES)
-        total = sum(counts)
-        bar, at = [], 0.0
-        for state, count in zip(STATES, counts, strict=True):
-            if count:
-                bar.append((state, at, BAR * count / total))
-                at += BAR * count / total
         url = "" if driver == OTHER else query.url(driver=driver, page=1)
-        made.append(DriverRow(shown(driver), url, counts, total, tuple(bar)))
+        made.append(DriverRow(shown(driver), url, counts, sum(counts), bar(counts)))
     return made
+
+
+def bar(counts: Sequence[int]) -> tuple[tuple[str, float, float], ...]:
+    """State, begin and length of each piece of a bar; `counts` in the order of STATES."""
+    total, at, made = sum(counts), 0.0, []
+    for state, count in zip(STATES, counts, strict=True):
+        if count:
+            made.append((state, at, BAR * count / total))
+            at += BAR * count / total
+    return tuple(made)
 
 
 def glance(used: NDArray[np.float64]) -> Glance | None:
@@ -139,8 +143,8 @@ def waiting_row(one: Waiting) -> WaitingRow:
         claims = (*claims, f"and {len(one.claims) - MOST_NAMED} more")
     named = shown(str(one.key))
     return WaitingRow(
-        claims=claims or (named,),
-        pod=named if one.kind == "pod" else "",
+        claims=claims or (f"{one.kind} {named}" if one.kind == "pod" else named,),
+        pod=named if one.kind == "pod" and claims else "",
         named=f"{one.kind} {named}",
         reason=shown(one.reason),
         message=shown(one.message, 400),

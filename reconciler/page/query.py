@@ -17,14 +17,14 @@ class Query:
     driver: str = ""
     claim: str = ""
     page: int = 1
+    machines: int = 1
+    """The page of machines"""
 
     @classmethod
     def read(cls, given: Mapping[str, str]) -> "Query":
         """The parameters of an address. What makes no sense is taken for nothing."""
         node, driver, claim = (given.get(name, "").strip()[:LONGEST] for name in ("node", "driver", "claim"))
-        number = given.get("page", "")
-        page = int(number) if number.isascii() and number.isdigit() and len(number) <= 7 else 1
-        return cls(node, driver, claim, min(max(page, 1), MOST_PAGES))
+        return cls(node, driver, claim, _number(given.get("page", "")), _number(given.get("machines", "")))
 
     @property
     def filtered(self) -> bool:
@@ -34,10 +34,18 @@ class Query:
         """The address of this, or of the same with other values."""
         other = replace(self, **others)  # type: ignore[arg-type]
         pairs = [("node", other.node), ("driver", other.driver), ("claim", other.claim)]
-        pairs.append(("page", str(other.page) if other.page > 1 else ""))
+        pairs += [
+            (name, str(number) if number > 1 else "")
+            for name, number in (("page", other.page), ("machines", other.machines))
+        ]
         # Lone surrogates come in where an address is not UTF-8; they would not go out again.
         kept = [(name, value[:LONGEST].encode(errors="replace")) for name, value in pairs if value]
         return f"{path}?{urlencode(kept)}" if kept else path
+
+
+def _number(text: str) -> int:
+    number = int(text) if text.isascii() and text.isdigit() and len(text) <= 7 else 1
+    return min(max(number, 1), MOST_PAGES)
 
 
 def matches(wanted: str, name: str) -> bool:

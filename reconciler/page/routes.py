@@ -18,6 +18,7 @@ from reconciler.page.view import A_PAGE, View
 from reconciler.page.why import Busy, Explainer, question, values
 
 MOST_PARTS = A_PAGE + 8
+SECTIONS = ("head", "fleet", "waiting", "machines", "map")
 
 
 def page_routes(sources: Sources, stop: asyncio.Event) -> list[Route]:
@@ -32,14 +33,14 @@ def page_routes(sources: Sources, stop: asyncio.Event) -> list[Route]:
     async def whole(request: web.BaseRequest) -> web.StreamResponse:
         query = Query.read(request.query)
         parts = {part.id: part.html for part in await view.parts(query)}
-        known = {name: parts[name] for name in ("head", "fleet", "waiting", "map")}
+        known = {name: parts.get(name, "") for name in SECTIONS}
         return _html(view, "page.html", query=query, at=clock_time(sources.now()), script=_script(), **known)
 
     async def fragments(request: web.BaseRequest) -> web.StreamResponse:
         wanted = set(request.query.getall("id", [])[:MOST_PARTS])
         parts = await view.parts(Query.read(request.query), wanted)
         if "map" in wanted:  # it holds the charts
-            parts = [part for part in parts if part.id in ("head", "fleet", "waiting", "map")]
+            parts = [part for part in parts if part.id in SECTIONS]
         return web.Response(text="".join(part.html for part in parts), headers=_headers("text/html"))
 
     async def why(request: web.BaseRequest) -> web.StreamResponse:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from reconciler.explain import Explanation
 from reconciler.inventory.snapshot import Snapshot
+from reconciler.koordinator.fleet import Fleet
 from reconciler.objects.meta import DeviceID, ObjectKey
 from reconciler.observe.capacity import Capacity
 
@@ -63,5 +64,7 @@ class Sources:
     """How many claims wait, by reason"""
     news: Callable[[], Hashable]
     """Another value whenever who waits, or for what, may have changed"""
+    fleet: Callable[[], Fleet | None]
+    """Koordinator's devices, to be read at once and not kept; None where they are not served"""
     explain: Callable[[Question], Explanation | None]
     """None where no device is in question. Costs some milliseconds"""

@@ -18,6 +18,7 @@ from reconciler.observe.capacity import STATES
 from reconciler.page.charts import Chart, Index
 from reconciler.page.drawing import TRACK_AT, Drawing, Span, draw, place
 from reconciler.page.filtering import charts_meant, waiting_meant
+from reconciler.page.machines import machines_values
 from reconciler.page.names import anchor, shown
 from reconciler.page.overview import MOST_WAITING, driver_rows, glance, node_rows, told_of, waiting_row
 from reconciler.page.query import Query
@@ -84,7 +85,8 @@ class View:
         self.env.globals |= {"track_at": TRACK_AT, "states": STATES}
 
     async def parts(self, query: Query, wanted: Collection[str] | None = None) -> list[Part]:
-        """The parts `head`, `fleet`, `waiting` and `map`, and one for each chart of the page.
+        """The parts `head`, `fleet`, `waiting` and `map`, and one for each chart of the page; also `machines`
+        where Koordinator's devices are served.
 
         Only those named in `wanted` if that is given; the map holds the charts as well.
         """
@@ -95,7 +97,9 @@ class View:
             made.append(await self._fleet(query))
         if wanted is None or "waiting" in wanted:
             made.append(self._waiting(query))
-        if wanted is None or set(wanted) - {"head", "fleet", "waiting"}:
+        if wanted is None or "machines" in wanted:
+            made += self._machines(query)
+        if wanted is None or set(wanted) - {"head", "fleet", "waiting", "machines"}:
             page = await self._page(query)
             charts = await self._charts(page, query)
             if wanted is None or "map" in wanted:
@@ -145,6 +149,14 @@ class View:
         if query.claim:
             told += f" Shown: {len(rows)} that match {shown(query.claim)}."
         return self._part("waiting", "waiting.html", {"rows": rows, "told": told})
+
+    def _machines(self, query: Query) -> list[Part]:
+        fleet = self._sources.fleet()
+        if fleet is None:
+            return []
+        if not self._sources.ready():
+            return [self._part("machines", "machines.html", {"ready": False})]
+        return [self._part("machines", "machines.html", {"ready": True, **machines_values(query, fleet)})]
 
     async def _page(self, query: Query) -> _Page:
         if not self._sources.ready():

@@ -56,7 +56,7 @@ def values(question: Question, told: Explanation | None) -> dict[str, object]:
         "told": told,
         "message": shown(message, LONGEST),
         "together": ", ".join(f"{shown(str(key))} {shown(name)}" for key, name in told.conflict),
-        "requests": [_request(request) for request in told.requests],
+        "requests": [_request(request, told) for request in told.requests],
         "nearest": [shown(str(miss), LONGEST) for miss in told.nearest],
     }
 
@@ -68,7 +68,7 @@ def question(kind: str, namespace: str, name: str) -> Question | None:
     return Question(kind, ObjectKey(namespace, name))
 
 
-def _request(request: Request) -> dict[str, object]:
+def _request(request: Request, told: Explanation) -> dict[str, object]:
     steps = [{"about": "all devices", "detail": "", "left": request.devices, "width": BAR}]
     for step in request.funnel:
         errors = f"an error on {step.errors}" if step.errors else ""
@@ -78,6 +78,7 @@ def _request(request: Request) -> dict[str, object]:
         steps.append({"about": about, "detail": shown(detail, LONGEST), "left": step.left, "width": width})
     return {
         "name": shown(request.request),
+        "owner": "claim" if request.claim in told.claims else "pod",
         "claim": shown(str(request.claim)),
         "wanted": "all that match" if request.wanted is None else request.wanted,
         "steps": steps,

@@ -9,6 +9,8 @@ import pytest
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 
+from tests.page.browsing import Browser
+
 FLAGS = (
     "--headless=new",
     "--no-sandbox",
@@ -44,3 +46,12 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chr
         yield browser
     finally:
         browser.quit()
+
+
+@pytest.fixture
+def browser(chromium: webdriver.Chrome) -> Iterator[Browser]:
+    """A browser on an empty page, with an empty console."""
+    chromium.get("about:blank")
+    chromium.get_log("browser")
+    yield Browser(chromium)
+    chromium.get("about:blank")  # so that no server waits for its stream to end

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 
 from reconciler.inventory.store import Store
 from reconciler.joint import decide
+from reconciler.koordinator.fleet import Fleet
 from reconciler.objects.changes import Changed
 from reconciler.objects.claims import ResourceClaim
 from reconciler.objects.meta import DeviceID, ObjectKey
@@ -36,6 +37,7 @@ class Still:
     facts: list[Fact] = field(default_factory=lambda: [Fact("State", "decides")])
     waiting: list[Waiting] = field(default_factory=list)
     plans: dict[ObjectKey, Plan] = field(default_factory=dict)
+    fleet: Fleet | None = None
 
     def allocate(self, *raws: Object) -> list[tuple[DeviceID, ...]]:
         """Give each of these claims what it asks for; the devices of each."""
@@ -74,15 +76,16 @@ class Still:
             devices_of=self.devices_of,
             waiting=lambda: self.waiting,
             by_reason=by_reason,
-            news=lambda: len(self.waiting),
+            news=lambda: (len(self.waiting), self.fleet.changes if self.fleet else 0),
+            fleet=lambda: self.fleet,
             explain=lambda _: None,
         )
 
 
 @asynccontextmanager
-async def standing(objects: Iterable[Object]) -> AsyncIterator[Still]:
+async def standing(objects: Iterable[Object], fleet: Fleet | None = None) -> AsyncIterator[Still]:
     """Serve the page of these objects while the block runs."""
-    still, stop = Still(store(*objects)), asyncio.Event()
+    still, stop = Still(store(*objects), fleet=fleet), asyncio.Event()
     port = StatusPort(Local())
     port.add(*page_routes(still.sources(), stop))
     async with serving(port, Settings(), now=utc_now) as still.url:

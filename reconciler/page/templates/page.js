@@ -36,7 +36,7 @@ async function settle() {
       const news = wanted;
       wanted = null;
       let ids = Object.keys(news.versions).filter((id) => !find(id) || find(id).dataset.v !== news.versions[id]);
-      if (ids.includes("map")) ids = ids.filter((id) => ["head", "fleet", "waiting", "map"].includes(id));
+      if (ids.includes("map")) ids = ids.filter((id) => ["head", "fleet", "waiting", "machines", "map"].includes(id));
       if (ids.length) {
         const query = new URLSearchParams(location.search);
         query.delete("id");

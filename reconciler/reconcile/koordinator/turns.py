@@ -6,10 +6,11 @@ from typing import NamedTuple
 
 from reconciler.cluster.podwriter import PodWriter
 from reconciler.errors import Rejected
+from reconciler.explain import Explanation
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.koordinator.demand import Demand
 from reconciler.koordinator.failure import Failure
-from reconciler.koordinator.fleet import Placed, Unserved
+from reconciler.koordinator.fleet import Fleet, Placed, Unserved
 from reconciler.koordinator.holder import Holder
 from reconciler.koordinator.names import ALLOCATED, TYPE_OF
 from reconciler.koordinator.refusing import reason_of
@@ -20,6 +21,7 @@ from reconciler.objects.meta import DeviceID
 from reconciler.objects.plan import Reason
 from reconciler.reconcile.decisions import Answered, Equipped, Tell, Ungated, Waits
 from reconciler.reconcile.intake import Intake
+from reconciler.reconcile.koordinator.explaining import explanation
 from reconciler.reconcile.koordinator.picture import Grant, Picture
 from reconciler.reconcile.koordinator.refusing import Refusal, counts, refusal
 from reconciler.reconcile.koordinator.writing import Settler
@@ -79,6 +81,19 @@ class Turns:
         self._shapes: dict[Unit, Hashable] = {}
         self._unanswered: dict[Unit, Unanswered] = {}
         self._room = 0
+
+    @property
+    def fleet(self) -> Fleet:
+        """The machines and who holds what; only to be read."""
+        return self._picture.fleet
+
+    def explained(self, unit: Unit) -> Explanation | None:
+        """Why a pod waits for devices; None if it does not."""
+        pod, demand = self._picture.pod(unit.key), self._picture.demand(unit.key)
+        reason = self._pending.reason(unit)
+        if pod is None or demand is None or not reason:
+            return None
+        return explanation(pod, demand, self.fleet, reason)
 
     def take(self, change: Change) -> None:
         """Make a change part of both pictures, and wake the pods that may have another answer now."""

@@ -1,0 +1,93 @@
+"""How full the devices are, by type and by machine: columns counted, no device walked."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from kernels.types import Codes, Rows
+from reconciler.koordinator.columns import RESOURCES, Columns
+from reconciler.koordinator.fleet import Fleet
+from reconciler.koordinator.names import TYPES
+from reconciler.koordinator.standing import STATES
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """The devices of one type, of all machines or of one."""
+
+    node: str
+    """Empty for all machines"""
+    kind: str
+    states: tuple[int, ...]
+    """Devices in each of STATES"""
+    amounts: tuple[tuple[str, float, float], ...]
+    """Resource, all there is of healthy devices, and what is free. In floating point: these are sums for
+    people and graphs"""
+    functions: int
+    """Virtual functions"""
+    functions_free: int
+
+    @property
+    def devices(self) -> int:
+        """All there are."""
+        return sum(self.states)
+
+
+def by_type(fleet: Fleet) -> list[Tally]:
+    """One line for each type of which there are devices."""
+    return _tallies(fleet.columns, np.zeros(len(fleet.columns.owner), np.intp), [""], fleet.rules.upstream)
+
+
+def by_node(fleet: Fleet) -> list[Tally]:
+    """One line for each machine and type, by name."""
+    order = sorted(range(len(fleet.names)), key=fleet.names.__getitem__)
+    place = np.argsort(np.array(order, dtype=np.intp))
+    owner = fleet.columns.owner
+    part = place[np.maximum(owner, 0)] if order else np.zeros(len(owner), np.intp)
+    return _tallies(fleet.columns, part, [fleet.names[number] for number in order], fleet.rules.upstream)
+
+
+def states(columns: Columns, *, upstream: bool) -> Codes:
+    """(R,) place in STATES of each row in use."""
+    usable = columns.some & columns.health
+    if not upstream:
+        usable &= ~columns.closed
+    return np.where(columns.held, np.where(usable, 1, 0), np.where(usable, 2, 3)).astype(np.int32)
+
+
+def _tallies(columns: Columns, part: Rows, names: list[str], upstream: bool) -> list[Tally]:
+    """Devices of each part and type.
+
+    part (R,)  place in `names`
+    """
+    rows = np.flatnonzero(columns.owner >= 0)
+    line = part[rows] * len(TYPES) + columns.kind[rows]
+    size = len(names) * len(TYPES)
+    code = line * len(STATES) + states(columns, upstream=upstream)[rows]
+    counts = np.bincount(code, minlength=size * len(STATES)).reshape(size, len(STATES))
+    functions, unused = (
+        np.bincount(line, weights=column[rows], minlength=size).astype(np.int64)
+        for column in (columns.functions, columns.vfs)
+    )
+    sums = [
+        [
+            np.bincount(line, weights=of[rows, k].astype(np.float64), minlength=size)
+            for k in range(len(RESOURCES))
+        ]
+        for of in (columns.total, columns.free)
+    ]
+    total, free = (np.stack(column, axis=1) for column in sums)
+    return [
+        Tally(
+            node=names[at // len(TYPES)],
+            kind=TYPES[at % len(TYPES)],
+            states=tuple(counts[at].tolist()),
+            amounts=tuple(
+                (RESOURCES[k], float(total[at, k]), float(free[at, k]))
+                for k in np.flatnonzero(total[at]).tolist()
+            ),
+            functions=int(functions[at]),
+            functions_free=int(unused[at]),
+        )
+        for at in np.flatnonzero(counts.any(axis=1)).tolist()
+    ]

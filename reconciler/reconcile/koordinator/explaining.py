@@ -1,0 +1,35 @@
+"""Why a pod waits for Koordinator's devices: what each test leaves over of all that there are."""
+
+from reconciler.explain import Explanation
+from reconciler.explain.explanation import Request, Step
+from reconciler.explain.gates import Kind
+from reconciler.explain.reasons import remedy
+from reconciler.koordinator.demand import Demand
+from reconciler.koordinator.failure import Failure
+from reconciler.koordinator.feasible import KindCount
+from reconciler.koordinator.fleet import Fleet
+from reconciler.objects.core import Pod
+from reconciler.objects.meta import ObjectKey
+
+KINDS = {
+    "selector": Kind.SELECTOR,
+    "health": Kind.TAINTS,
+    "exclusiveness and virtual functions": Kind.HELD,
+    "free amounts": Kind.CAPACITY,
+}
+"""Test -> what comes closest to it among the tests of claimed devices"""
+
+
+def explanation(pod: Pod, demand: Demand | Failure, fleet: Fleet, reason: str) -> Explanation:
+    """One request for each type of device. `reason` is the one that the pod was told."""
+    if isinstance(demand, Failure):
+        return Explanation((), "", reason, demand.message, remedy(reason), 0)
+    requests = tuple(_request(pod.key, count) for count in fleet.counts(demand))
+    return Explanation((), "", reason, "", remedy(reason), len(fleet.machines), requests)
+
+
+def _request(pod: ObjectKey, count: KindCount) -> Request:
+    (_, devices), *tests = count.gates
+    funnel = tuple(Step(KINDS[name], name, left) for name, left in tests)
+    enough = funnel[-1].left >= (count.wanted or 1)
+    return Request(pod, count.kind, count.wanted, devices, funnel, (), (), (), possible=enough)
