@@ -28,7 +28,7 @@ from reconciler.cluster.watch import Recall, Sink, follow
 from reconciler.cluster.writer import Writer
 from reconciler.errors import Rejected
 from reconciler.inventory.store import Store
-from reconciler.journal.entries import Header
+from reconciler.journal.entries import DECIDING, Header
 from reconciler.journal.recording import Recorder
 from reconciler.koordinator.fleet import Fleet
 from reconciler.koordinator.reading import read_device
@@ -277,7 +277,8 @@ def recording(settings: Settings, rules: Semantics, ours: Ownership) -> Recorder
     """The journal that the settings want. Raises Rejected when it cannot be written."""
     if settings.journal is None:
         return None
-    header = Header(version("dra-reconciler"), rules, ours, settings.search_steps)
+    told = settings.model_dump(mode="json", include=set(DECIDING))
+    header = Header(version("dra-reconciler"), rules, ours, settings.search_steps, settings=told)
     return Recorder(Path(settings.journal), header)
 
 

@@ -49,7 +49,11 @@ def replay_command(
         def seen(again: Again) -> None:
             last[:] = [again]
             wanted = again.then.id == until if until is not None else bool(again.then.reason)
-            if explained and wanted and again.world is not None:
+            if explained and wanted and again.world is None:
+                found.append({"decision": again.then.id, "explanation": None})
+                if output == "table":
+                    click.echo(plain(f"decision {again.then.id}: what it was made from is not in the journal"))
+            elif explained and wanted and again.world is not None:
                 told = explain(again.claims, again.world, nodes=again.then.nodes)
                 found.append({"decision": again.then.id, "explanation": as_json(told)})
                 if output == "table":

@@ -36,6 +36,10 @@ class Memory:
         """Those of which anything is remembered."""
         return self._of_pool.keys()
 
+    def put(self, device: DeviceID, drawn: Drawn) -> None:
+        """Remember what another process saw."""
+        self._of_pool.setdefault(device.pool_id, {})[device.device] = drawn
+
     def look(self, pool: PoolID, members: Collection[Block], held: Iterable[str], words: Lexicon) -> None:
         """Remember what the held devices of a pool draw, before its slices change. What is known stays."""
         known = self._of_pool.get(pool, NOTHING)

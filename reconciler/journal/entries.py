@@ -1,24 +1,29 @@
 """Inputs and decisions as JSON, and back. One object a line; `t` says what it is."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from reconciler.errors import Rejected
+from reconciler.inventory.remembered import Drawn
 from reconciler.legacy.reading import MODELS
 from reconciler.objects.changes import Change, Changed, Refused, Removed, Replaced
 from reconciler.objects.claims import Allocation
-from reconciler.objects.meta import ApiObject, ObjectKey
+from reconciler.objects.meta import ApiObject, DeviceID, ObjectKey
 from reconciler.objects.plan import Granted, Plan
 from reconciler.objects.semantics import Semantics
 from reconciler.reconcile.deciding import Refusal
 from reconciler.reconcile.ownership import Ownership
+from reconciler.shards.shard import parse
 
 FORMAT = 1
 """Raised when a release can no longer read what an earlier one wrote"""
 
+DECIDING = ("mode", "pause", "feature_gates", "koordinator", "koordinator_semantics")
+"""Settings that a header tells as they were given"""
+
 BEGUN = "begun"
-"""The entry after those that a file begins with: from here on things happened"""
+"""The entry after those that a file begins with: from here on things happened. `inputs`: how many had come"""
 
 Json = dict[str, Any]
 
@@ -31,6 +36,10 @@ class Header:
     rules: Semantics
     ours: Ownership
     steps: int
+    run: str = ""
+    """Of which process; files of one run go on from each other"""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Others of the run, for who reads a journal: `DECIDING`"""
 
     def to_json(self) -> Json:
         """The first line of a file."""
@@ -45,7 +54,10 @@ class Header:
             "drivers": sorted(self.ours.drivers),
             "classes": sorted(self.ours.classes),
             "alone": self.ours.alone,
+            "shard": str(self.ours.shard),
             "steps": self.steps,
+            "run": self.run,
+            "settings": dict(self.settings),
         }
 
 
@@ -78,8 +90,10 @@ def read_header(raw: Mapping[str, Any]) -> Header:
         drivers=frozenset(raw["drivers"]),
         classes=frozenset(raw["classes"]),
         alone=raw["alone"],
+        shard=parse(raw.get("shard", "")),
     )
-    return Header(raw["program"], rules, ours, raw["steps"])
+    run, settings = raw.get("run", ""), raw.get("settings", {})
+    return Header(raw["program"], rules, ours, raw["steps"], run, settings)
 
 
 def write_change(change: Change) -> Json:
@@ -120,6 +134,20 @@ def read_change(raw: Mapping[str, Any]) -> Change | None:
 
 def _object(kind: str, raw: Mapping[str, Any]) -> ApiObject:
     return MODELS[kind].model_validate(raw)
+
+
+def write_remembered(device: DeviceID, drawn: Drawn) -> Json:
+    """What a held device drew before its slices changed."""
+    return {
+        "t": "remembered",
+        "device": list(device),
+        "drawn": {name: dict(of) for name, of in drawn.items()},
+    }
+
+
+def read_remembered(raw: Mapping[str, Any]) -> tuple[DeviceID, Drawn]:
+    """The device of an entry, and what it drew."""
+    return DeviceID(*raw["device"]), raw["drawn"]
 
 
 def write_plan(kind: str, plan: Plan) -> Json:

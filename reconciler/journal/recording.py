@@ -2,18 +2,29 @@
 
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from secrets import token_hex
 
 import structlog
 
 from reconciler.inventory.reach import NodeInfo
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.inventory.store import NOTHING, Store, Touched
-from reconciler.journal.entries import BEGUN, Header, Json, answered, write_change, write_decided, write_plan
+from reconciler.journal.entries import (
+    BEGUN,
+    Header,
+    Json,
+    answered,
+    write_change,
+    write_decided,
+    write_plan,
+    write_remembered,
+)
 from reconciler.journal.files import FILES, FULL_BYTES, Files
 from reconciler.objects.changes import Change, Changed, Refused, Replaced
 from reconciler.objects.core import Node
-from reconciler.objects.meta import ApiObject
+from reconciler.objects.meta import ApiObject, DeviceID
 from reconciler.objects.plan import Granted, Plan
 from reconciler.objects.semantics import Semantics
 from reconciler.reconcile.deciding import Refusal
@@ -32,7 +43,7 @@ class Recorder:
     def __init__(self, folder: Path, header: Header, *, full: int = FULL_BYTES, files: int = FILES) -> None:
         """Keeps so many `files` of about `full` bytes. Raises Rejected if the folder cannot be written to."""
         self.store = RecordedStore(header.rules, self)
-        self._header = header
+        self.header = replace(header, run=token_hex(4))
         self._files: Files | None = Files(folder, self._beginning, full=full, files=files)
         self._folder = folder
 
@@ -67,9 +78,9 @@ class Recorder:
             self._files = None
 
     def _beginning(self) -> Iterator[Json]:
-        yield self._header.to_json()
+        yield self.header.to_json()
         yield from self.store.whole()
-        yield {"t": BEGUN}
+        yield {"t": BEGUN, "inputs": self.store.inputs}
 
 
 class RecordedStore(Store):
@@ -78,7 +89,8 @@ class RecordedStore(Store):
     def __init__(self, rules: Semantics, journal: Recorder) -> None:
         super().__init__(rules)
         self._journal = journal
-        self._inputs = 0
+        self.inputs = 0
+        """That came so far"""
         self._taken: OrderedDict[int, int] = OrderedDict()
 
     def apply(self, change: Change) -> Touched:
@@ -100,7 +112,7 @@ class RecordedStore(Store):
     def snapshot(self) -> Snapshot:
         found = super().snapshot()
         # Claims come without another picture, so the last time that it was asked for is what counts.
-        self._taken[found.version] = self._inputs
+        self._taken[found.version] = self.inputs
         if len(self._taken) > REMEMBERED:
             self._taken.popitem(last=False)
         return found
@@ -108,10 +120,13 @@ class RecordedStore(Store):
     def behind(self, version: int) -> int:
         """How many inputs came since a picture was taken; -1 if that is not known any more."""
         taken = self._taken.get(version)
-        return -1 if taken is None else self._inputs - taken
+        return -1 if taken is None else self.inputs - taken
 
     def whole(self) -> Iterator[Json]:
-        """Entries that make the picture from nothing."""
+        """Entries that make the picture from nothing. What is remembered first: slices are read with it."""
+        for pool in self._memory.pools():
+            for name, drawn in self._memory.of(pool).items():
+                yield write_remembered(DeviceID(*pool, name), drawn)
         kinds: dict[str, Iterable[ApiObject]] = {
             "Node": map(_node, self._nodes.values()),
             "DeviceClass": self._classes.values(),
@@ -126,7 +141,7 @@ class RecordedStore(Store):
         yield from (write_plan("assumed", plan) for plan in self._assumed.values())
 
     def _write_down(self, entry: Json) -> None:
-        self._inputs += 1
+        self.inputs += 1
         self._journal.note(entry)
 
 

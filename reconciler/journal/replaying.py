@@ -1,6 +1,7 @@
 """Decides again what a journal says was decided, and compares. No cluster, no clock."""
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from reconciler.inventory.chosen import Chosen
+from reconciler.inventory.remembered import Drawn
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.inventory.store import Store
 from reconciler.journal.entries import (
@@ -19,11 +21,16 @@ from reconciler.journal.entries import (
     read_decided,
     read_header,
     read_plan,
+    read_remembered,
 )
 from reconciler.journal.files import entries, paths
 from reconciler.objects.claims import ResourceClaim
+from reconciler.objects.meta import DeviceID, ObjectKey
 from reconciler.reconcile.deciding import Decider
 from reconciler.reconcile.steps import Decide
+
+Moment = tuple[str, int]
+"""A process, and how many inputs it had"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,18 +89,13 @@ def replay(
 
 
 def _decisions(place: Path, progress: Callable[[int], None]) -> Iterator[Again]:
-    """Every file begins with the whole picture, so the first is begun with and the others go on from it."""
-    run: _Run | None = None
+    """Every file begins with the whole picture of its time, so that none needs those before it."""
+    files = paths(place)
+    run = _Run(_pictures(files))
     count = 0
-    for number, path in enumerate(paths(place)):
-        wanted = _pictures(path)
+    for path in files:
         found = entries(path)
-        header = read_header(next(found, {}))
-        if run is None or number == 0:
-            run = _Run(header)
-        else:
-            run.restart(header)
-        run.wanted = wanted
+        run.restart(read_header(next(found, {})))
         for raw in found:
             count += 1
             progress(count)
@@ -102,33 +104,42 @@ def _decisions(place: Path, progress: Callable[[int], None]) -> Iterator[Again]:
                 yield again
 
 
-def _pictures(path: Path) -> set[int]:
-    """The inputs of a file after which a picture was taken that a later decision was made from."""
-    inputs, wanted = 0, set[int]()
-    for raw in entries(path):
-        if raw["t"] == BEGUN:
-            inputs = 0
-        elif raw["t"] == "decided":
-            if raw["behind"] > 0:
-                wanted.add(inputs - raw["behind"])
-        else:
-            inputs += 1
+def _pictures(files: Iterable[Path]) -> Counter[Moment]:
+    """The pictures that later decisions were made from, and how many were."""
+    wanted = Counter[Moment]()
+    for path in files:
+        process, inputs = "", 0
+        for raw in entries(path, only=("header", BEGUN, "decided")):
+            match raw["t"]:
+                case "header":
+                    process = raw.get("run", "")
+                case "begun":
+                    inputs = raw.get("inputs", 0)
+                case "decided":
+                    if raw["behind"] > 0:
+                        wanted[process, inputs - raw["behind"]] += 1
+                case _:
+                    inputs += 1
     return wanted
 
 
 class _Run:
     """The picture as it grows, and what is decided from it."""
 
-    def __init__(self, header: Header) -> None:
-        self.wanted: set[int] = set()
-        self.restart(header)
+    def __init__(self, wanted: Counter[Moment]) -> None:
+        """`wanted` counts the decisions that were made from each of some earlier pictures."""
+        self._wanted = wanted
+        self._kept: dict[Moment, tuple[Snapshot, dict[ObjectKey, ResourceClaim]]] = {}
+        self._process = ""
 
     def restart(self, header: Header) -> None:
-        """Begin with nothing: the file says all there was."""
-        self._store = Store(header.rules)
+        """Begin with nothing: the file says all there was. Earlier pictures of the same process are kept."""
+        if not header.run or header.run != self._process:
+            self._kept.clear()
+        self._process = header.run
+        self._store = _Again(header.rules)
         self._decider = Decider(header.ours, steps=header.steps)
         self._inputs, self._begun = 0, False
-        self._kept: dict[int, tuple[Snapshot, dict[Any, ResourceClaim]]] = {}
 
     def take(self, raw: dict[str, Any]) -> Again | None:
         """Take in an entry; a decision is made again."""
@@ -136,7 +147,9 @@ class _Run:
             case "decided":
                 return self._again(read_decided(raw))
             case "begun":
-                self._inputs, self._begun = -1, True
+                self._inputs, self._begun = raw.get("inputs", 0) - 1, True
+            case "remembered":
+                self._store.remember(*read_remembered(raw))
             case "assumed":
                 self._store.assume(read_plan(raw))
             case "forgotten":
@@ -146,18 +159,22 @@ class _Run:
                 if change is not None:
                     self._store.apply(change)
         self._inputs += 1
-        if self._begun and self._inputs in self.wanted:
-            self._kept[self._inputs] = self._store.snapshot(), dict(self._store.claims)
+        if self._begun and (at := (self._process, self._inputs)) in self._wanted:
+            self._kept[at] = self._store.snapshot(), dict(self._store.claims)
         return None
 
     def _again(self, then: Decided) -> Again:
         if then.behind == 0:
-            world, claims = self._store.snapshot(), dict(self._store.claims)
+            world = self._store.snapshot()
+            claims: Mapping[ObjectKey, ResourceClaim] = self._store.claims
         else:
-            at = self._inputs - then.behind
+            at = self._process, self._inputs - then.behind
             if then.behind < 0 or at not in self._kept:
                 return Again(then, None, None, ())
             world, claims = self._kept[at]
+            self._wanted[at] -= 1
+            if not self._wanted[at]:
+                del self._kept[at]
         asked = [claims.get(key) for key in then.claims]
         if any(claim is None for claim in asked):
             return Again(then, None, None, ())
@@ -165,6 +182,14 @@ class _Run:
         answer = self._decider.answer(_question(known, then.nodes, world), world)
         now = answered(then.id, then.unit, then.claims, then.nodes, answer)
         return Again(then, replace(now, behind=then.behind), world, known)
+
+
+class _Again(Store):
+    """A store that is told what another process remembered."""
+
+    def remember(self, device: DeviceID, drawn: Drawn) -> None:
+        """Goes on charging a held device as it drew. Before the slices of its pool come."""
+        self._memory.put(device, drawn)
 
 
 def _question(claims: tuple[ResourceClaim, ...], nodes: tuple[str, ...] | None, world: Snapshot) -> Decide:
