@@ -15,6 +15,7 @@ from reconciler.cluster.kinds import Served
 from reconciler.cluster.transport import Transport
 from reconciler.election.campaign import Campaign
 from reconciler.election.elector import Elector
+from reconciler.koordinator.tallies import amount_series, device_series
 from reconciler.objects.semantics import GATES
 from reconciler.observe import catalogue as of
 from reconciler.observe.capacity import Capacity
@@ -190,6 +191,11 @@ class Observation:
         readings.by(of.REFUSED_OBJECTS, lambda: _by_kind(intake))
         readings.single(of.DROPPED_FIELDS, lambda: len(dropped.fields))
         readings.holdings(capacity)
+        if reconciler.devices is not None:
+            fleet = reconciler.devices.fleet
+            readings.also(of.DEVICES, lambda: device_series(fleet))
+            readings.also(of.COUNTER_CAPACITY, lambda: amount_series(fleet, left=False))
+            readings.also(of.COUNTER_AVAILABLE, lambda: amount_series(fleet, left=True))
 
     def _process(self) -> list[Fact]:
         """The process, for the top of the page."""

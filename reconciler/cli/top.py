@@ -23,6 +23,7 @@ from reconciler.inventory.fleet import Fleet
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.inventory.store import Store
 from reconciler.objects.changes import Change, Replaced
+from reconciler.objects.core import Node, Pod
 from reconciler.objects.semantics import Semantics, with_group_modes
 
 KINDS = ("DeviceTaintRule", "ResourceSlice", "ResourceClaim")
@@ -60,6 +61,11 @@ ORDERS: dict[str, Callable[[Line], float]] = {
     show_default=True,
     help="json and yaml are written once.",
 )
+@click.option(
+    "--koordinator",
+    is_flag=True,
+    help="Koordinator's devices instead, by Device objects and pods; a driver is a type: gpu, rdma, fpga.",
+)
 @gates_option()
 @group_mode_option()
 def top(
@@ -72,6 +78,7 @@ def top(
     once: bool,
     interval: float,
     output: str,
+    koordinator: bool,
     gates: frozenset[str],
     group_modes: tuple[str, ...],
 ) -> None:
@@ -85,6 +92,9 @@ def top(
     chosen: By = by or ("node" if nodes else "driver")
     if nodes and chosen == "driver":
         raise click.UsageError("--node goes with --by node or --by pool.")
+    if koordinator:
+        _machines(reach, files, chosen, drivers, nodes, sort, output, None if once else interval)
+        return
     rules = Semantics(gates=gates, group_modes=with_group_modes(group_modes))
     console = console_on(sys.stdout)
     gauge = Gauge()
@@ -108,6 +118,63 @@ def top(
                 live.update(tables(seen(world), chosen, console), refresh=True)
 
             asyncio.run(follow_fullness(reach, rules, show, interval))
+    except (ReconcilerError, OSError) as exc:
+        raise click.ClickException(str(exc)) from exc
+
+
+def _machines(
+    reach: Reach,
+    files: tuple[str, ...],
+    by: By,
+    types: Sequence[str],
+    nodes: Sequence[str],
+    sort: str,
+    output: str,
+    interval: float | None,
+) -> None:
+    """Show Koordinator's devices."""
+    # What decides about them is imported by nobody who asks for something else.
+    from reconciler.cli import machines  # noqa: PLC0415
+    from reconciler.koordinator.device import Device  # noqa: PLC0415
+    from reconciler.koordinator.fleet import Fleet  # noqa: PLC0415
+    from reconciler.koordinator.rules import Semantics as DeviceSemantics  # noqa: PLC0415
+    from reconciler.koordinator.tallies import Tally  # noqa: PLC0415
+
+    if by == "pool":
+        raise click.UsageError("Koordinator's devices have no pools: --by node, or --by driver for types.")
+    if sort not in ("name", "devices"):
+        raise click.UsageError("Koordinator's devices are sorted by name or by devices.")
+    console = console_on(sys.stdout)
+    lasting = interval if output == "table" and console.is_terminal and not files else None
+
+    def lines(fleet: Fleet) -> list[Tally]:
+        found = machines.tallies(fleet, by, types, nodes)
+        return sorted(found, key=lambda one: -one.devices) if sort == "devices" else found
+
+    def once(fleet: Fleet) -> None:
+        found = lines(fleet)
+        match output:
+            case "json":
+                click.echo(json.dumps(machines.as_json(found, by), indent=2))
+            case "yaml":
+                click.echo(yaml.safe_dump(machines.as_json(found, by), sort_keys=False), nl=False)
+            case _:
+                console.print(machines.table(found, by, console) if found else "no devices are published")
+
+    try:
+        if files:
+            bundle = read_files(files)
+            objects = (*bundle.of(Node), *bundle.of(Device), *bundle.of(Pod))
+            once(machines.fleet_of(objects, DeviceSemantics.PROPOSAL))
+        elif lasting is None:
+            asyncio.run(machines.follow_machines(reach, DeviceSemantics.PROPOSAL, once, None))
+        else:
+            with suppress(KeyboardInterrupt), Live(console=console, auto_refresh=False, screen=True) as live:
+
+                def show(fleet: Fleet) -> None:
+                    live.update(machines.table(lines(fleet), by, console), refresh=True)
+
+                asyncio.run(machines.follow_machines(reach, DeviceSemantics.PROPOSAL, show, lasting))
     except (ReconcilerError, OSError) as exc:
         raise click.ClickException(str(exc)) from exc
 

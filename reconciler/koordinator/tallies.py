@@ -33,6 +33,37 @@ class Tally:
         return sum(self.states)
 
 
+Series = list[tuple[tuple[str, ...], float]]
+"""Labels and value"""
+
+
+def driver(kind: str) -> str:
+    """What stands where of claimed devices the driver does."""
+    return f"koordinator.sh/{kind}"
+
+
+def device_series(fleet: Fleet) -> Series:
+    """Devices by type and state."""
+    return [
+        ((driver(tally.kind), state), float(count))
+        for tally in by_type(fleet)
+        for state, count in zip(STATES, tally.states, strict=True)
+    ]
+
+
+def amount_series(fleet: Fleet, *, left: bool) -> Series:
+    """What there is of each resource of healthy devices, or what is left of it, by type."""
+    found: Series = []
+    for tally in by_type(fleet):
+        found += [
+            ((driver(tally.kind), name), free if left else total) for name, total, free in tally.amounts
+        ]
+        if tally.functions:
+            count = tally.functions_free if left else tally.functions
+            found.append(((driver(tally.kind), "virtual-functions"), float(count)))
+    return found
+
+
 def by_type(fleet: Fleet) -> list[Tally]:
     """One line for each type of which there are devices."""
     return _tallies(fleet.columns, np.zeros(len(fleet.columns.owner), np.intp), [""], fleet.rules.upstream)

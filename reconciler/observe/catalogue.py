@@ -173,7 +173,11 @@ DEVICES = Spec(
     "Devices of complete pools. They add up to what is published, which is more than fits at once where "
     "devices are partitions of one another.",
     (
-        ("driver", f"driver, at most {MAX_DRIVERS}, the others as {OTHER}"),
+        (
+            "driver",
+            f"driver, at most {MAX_DRIVERS}, the others as {OTHER}; of Koordinator's devices the type, as in "
+            "koordinator.sh/gpu",
+        ),
         (
             "state",
             "held, shared, allocatable, or blocked: free, but what it draws from or goes with is taken",
@@ -185,8 +189,12 @@ COUNTER_CAPACITY = Spec(
     "gauge",
     "What the counter sets of a driver publish, in the counter's own unit.",
     (
-        ("driver", f"driver, at most {MAX_DRIVERS}"),
-        ("counter", f"name of the counter, at most {MAX_COUNTERS} of a driver"),
+        ("driver", f"driver, at most {MAX_DRIVERS}, and Koordinator's types"),
+        (
+            "counter",
+            f"name of the counter, at most {MAX_COUNTERS} of a driver; of Koordinator's devices the "
+            "resource, or virtual-functions",
+        ),
     ),
 )
 COUNTER_AVAILABLE = Spec(

@@ -49,6 +49,11 @@ class Readings(Collector):
         self.read(of.COUNTER_CAPACITY, lambda: _counters(capacity, 0))
         self.read(of.COUNTER_AVAILABLE, lambda: _counters(capacity, 1))
 
+    def also(self, spec: Spec, source: Callable[[], Values]) -> None:
+        """Let a metric that is read already be read from another source, too."""
+        _, before = self.sources[spec.name]
+        self.read(spec, lambda: [*before(), *source()])
+
     def fitting(self, fullness: Fullness) -> None:
         """Show what fits; `fullness` is brought up to date before."""
         self.fullness = fullness
