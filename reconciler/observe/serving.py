@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 from datetime import datetime
 
 import structlog
-from aiohttp import web
 
 from reconciler.cluster.client import Client
 from reconciler.errors import Rejected
@@ -15,10 +14,12 @@ from reconciler.observe.access import Access, Local, Token, is_loopback
 from reconciler.observe.certificates import Certificate, self_signed
 from reconciler.observe.port import StatusPort
 from reconciler.observe.review import Review
+from reconciler.observe.visits import Limits, Visits
 from reconciler.settings import Settings
 
 log = structlog.get_logger()
 
+LIMITS = Limits()
 _GOODBYE_SECONDS = 1.0
 
 
@@ -39,7 +40,9 @@ def access_for(settings: Settings, client: Client, clock: Callable[[], float]) -
 
 
 @asynccontextmanager
-async def serving(port: StatusPort, settings: Settings, *, now: Callable[[], datetime]) -> AsyncIterator[str]:
+async def serving(
+    port: StatusPort, settings: Settings, *, now: Callable[[], datetime], limits: Limits = LIMITS
+) -> AsyncIterator[str]:
     """Serve a port while the block runs; yields its URL.
 
     Raises Rejected for an address or certificate that cannot be used.
@@ -48,24 +51,29 @@ async def serving(port: StatusPort, settings: Settings, *, now: Callable[[], dat
     context: ssl.SSLContext | None = certificate.context if certificate is not None else None
     if context is None and not is_loopback(settings.status_address):
         context = self_signed(settings.status_address, now)
-    runner = web.ServerRunner(
-        web.Server(port.handle, handler_cancellation=True, access_log=None), shutdown_timeout=_GOODBYE_SECONDS
-    )
-    await runner.setup()
+    visits = Visits(port.handle, limits)
     following = asyncio.create_task(certificate.follow()) if certificate is not None else None
     try:
         try:
-            await web.TCPSite(
-                runner, settings.status_address, settings.status_port, ssl_context=context
-            ).start()
+            listening = await asyncio.get_running_loop().create_server(
+                visits,
+                settings.status_address,
+                settings.status_port,
+                ssl=context,
+                ssl_handshake_timeout=limits.seconds if context is not None else None,
+            )
         except OSError as exc:
             where = f"{settings.status_address} port {settings.status_port}"
             raise Rejected(f"the status port cannot listen on {where}: {exc.strerror or exc}") from exc
-        yield _url(runner.addresses[0], tls=context is not None)
+        try:
+            yield _url(listening.sockets[0].getsockname(), tls=context is not None)
+        finally:
+            listening.close()
+            visits.pre_shutdown()
+            await visits.shutdown(_GOODBYE_SECONDS)
     finally:
         if following is not None:
             following.cancel()
-        await runner.cleanup()
 
 
 def _certificate(settings: Settings) -> Certificate | None:
