@@ -1,6 +1,6 @@
-"""What "why not" costs: what hearing a refusal adds to it, and a whole explanation, by what is asked."""
+"""What "why not" costs in processor time: what hearing a refusal adds, and a whole explanation, by question."""
 
-from time import perf_counter
+from time import process_time
 
 from perf.deciding import Decider, Wrong, read_claim
 from perf.fleets import mig
@@ -28,20 +28,20 @@ def refusals(size: Size, progress: Progress) -> Outcome:
         heard: list[float] = []
         whole: list[float] = []
         explainer = Explainer(
-            decider.store, lambda _: Nothing(), clock=perf_counter, explained=lambda _waits, _told: None
+            decider.store, lambda _: Nothing(), clock=process_time, explained=lambda _waits, _told: None
         )
         for turn in range(size["times"]):
             _touch(decider, turn)
-            began = perf_counter()
+            began = process_time()
             outcome = decider.refuse(wanted)
-            alone.append(perf_counter() - began)
-            began = perf_counter()
+            alone.append(process_time() - began)
+            began = process_time()
             explainer.hear(Waits(outcome.claims, None, outcome.reason, outcome.message))
-            heard.append(perf_counter() - began)
+            heard.append(process_time() - began)
             world = decider.store.snapshot()
-            began = perf_counter()
+            began = process_time()
             told = explain([wanted], world, steps=STEPS, effort=10 * STEPS)
-            whole.append(perf_counter() - began)
+            whole.append(process_time() - began)
             if told.allocatable or not told.nearest:
                 raise Wrong(f"{name} must be explained")
             progress(number * size["times"] + turn + 1, len(asked) * size["times"])
