@@ -42,7 +42,7 @@ def sidelines(
     settings: Settings, client: Client, intake: Intake, tell: Tell
 ) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
     """What runs beside deciding, by name: each for ever, until cancelled."""
-    auditor = Auditor(intake.changed, intake.store, tell, settings.audit_seconds)
+    auditor = Auditor(intake.changed, intake.store, tell, settings.audit_seconds, intake.audit)
     yield "audit", auditor.run()
     if settings.mode == "shadow":  # nothing to pause
         return

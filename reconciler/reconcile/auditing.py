@@ -5,7 +5,7 @@ give a device twice at any time. `races` says what is undone; of the rest somebo
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from reconciler.inventory.overcommitted import Overcommitments
 from reconciler.inventory.store import Store
@@ -16,46 +16,87 @@ from reconciler.reconcile.races import is_raced
 
 
 class Audit:
-    """Looks at every device whose holders changed, and tells of each double one once."""
+    """Looks at every device whose holders changed, and tells of each double one once.
+
+    Claims are also known by the answers to our requests, and so before the watch tells what came earlier: who
+    seems to hold the device as well may be gone long since. Until the watch is as far, a double is suspected.
+    """
 
     def __init__(self, store: Store, tell: Tell) -> None:
         self._store = store
         self._tell = tell
         self._told: dict[DeviceID, frozenset[ObjectKey]] = {}
+        self._suspected: dict[DeviceID, frozenset[ObjectKey]] = {}
+        self._reached = 0
 
     @property
     def doubles(self) -> int:
         """Devices that are held twice, as far as they were looked at."""
         return len(self._told)
 
+    @property
+    def suspected(self) -> dict[DeviceID, frozenset[ObjectKey]]:
+        """Devices that seem to be held twice, and by whom. A copy."""
+        return dict(self._suspected)
+
     def beside(self, claims: Iterable[ObjectKey]) -> set[ObjectKey]:
         """The claims that hold a device together with one of these, these included."""
-        if not self._told:
+        if not self._told and not self._suspected:
             return set()
         changed = set(claims)
-        return {key for found in self._told.values() if found & changed for key in found}
+        found = (*self._told.values(), *self._suspected.values())
+        return {key for holders in found if holders & changed for key in holders}
+
+    def reached(self, version: str) -> None:
+        """The watch of claims is as far as a version."""
+        if version.isdecimal():
+            self._reached = max(self._reached, int(version))
 
     def look(self, devices: Iterable[DeviceID]) -> set[ObjectKey]:
         """Check devices as they are held now. Returns the claims that hold one of them twice."""
         found: set[ObjectKey] = set()
-        for device in devices:
+        for device in [*devices, *self._suspected]:
             holders = self._store.holders(device)
             if len(holders) > 1 and is_raced(device, self._store):
                 claims = frozenset(holder.claim for holder in holders)
                 found |= claims
-                if self._told.get(device) != claims:
-                    self._told[device] = claims
-                    self._tell(HeldTwice(device, tuple(sorted(claims))))
-            elif self._told:
+                if self._told.get(device) == claims:
+                    continue
+                if any(self._is_ahead(claim) for claim in claims):
+                    self._suspected[device] = claims
+                else:
+                    self._alarm(device, claims)
+            elif self._told or self._suspected:
                 self._told.pop(device, None)
+                self._suspected.pop(device, None)
         return found
+
+    def confirm(self, suspected: Mapping[DeviceID, frozenset[ObjectKey]]) -> None:
+        """Tell of those that are suspected still: the watch had time to say otherwise."""
+        for device, claims in suspected.items():
+            if self._suspected.get(device) == claims:
+                self._alarm(device, claims)
+
+    def _alarm(self, device: DeviceID, claims: frozenset[ObjectKey]) -> None:
+        self._suspected.pop(device, None)
+        self._told[device] = claims
+        self._tell(HeldTwice(device, tuple(sorted(claims))))
+
+    def _is_ahead(self, key: ObjectKey) -> bool:
+        """Whether a claim is known in a version that the watch has not come to."""
+        claim = self._store.claims.get(key)
+        version = claim.metadata.resource_version if claim is not None else ""
+        return version.isdecimal() and int(version) > self._reached
 
 
 class Auditor:
     """Looks at the whole picture once it changed, also while nothing has to be decided."""
 
-    def __init__(self, changed: asyncio.Event, store: Store, tell: Tell, seconds: float) -> None:
+    def __init__(
+        self, changed: asyncio.Event, store: Store, tell: Tell, seconds: float, audit: Audit
+    ) -> None:
         """`seconds` is the least time between two looks: changes come in bursts."""
+        self._audit = audit
         self._changed = changed
         self._store = store
         self._tell = tell
@@ -70,7 +111,9 @@ class Auditor:
             await self._changed.wait()
             self._changed.clear()
             self.look()
+            suspected = self._audit.suspected
             await asyncio.sleep(self._seconds)
+            self._audit.confirm(suspected)
 
     def look(self) -> None:
         """Tell what is found that was not told before."""

@@ -58,13 +58,13 @@ class Intake:
         self.yielded = Yielded(store, self.roster, self.nodes, tell)
         self.manages: Callable[[ResourceClaim], bool] = lambda _: False
         """Whether a claim is ours whether or not a pod names it"""
-        self._audit = Audit(store, tell)
+        self.audit = Audit(store, tell)
         self._refused: dict[tuple[str, ObjectKey], str] = {}
 
     @property
     def held_twice(self) -> int:
         """Devices that are held by several claims, one of them alone."""
-        return self._audit.doubles
+        return self.audit.doubles
 
     def take(self, change: Change) -> None:
         """Make a change part of the picture. The sink of every watch."""
@@ -73,6 +73,8 @@ class Intake:
         old_news = isinstance(change, Changed) and self._is_old_news(change.object)
         for thing in _things(change):
             self.yielded.note(thing)
+            if isinstance(thing, ResourceClaim):
+                self.audit.reached(thing.metadata.resource_version)
         touched = self.store.apply(change)
         if self.nodes.note(change):
             touched |= Touched(supply=True)
@@ -125,7 +127,7 @@ class Intake:
         self._wake_crowded(any([*roomier, self._charges.claims(touched.claims)]))
         for key in touched.claims:
             self._claim(key)
-        raced = self._audit.look(touched.devices) | self._audit.beside(touched.claims)
+        raced = self.audit.look(touched.devices) | self.audit.beside(touched.claims)
         for key in raced:
             self.put(Unit(Kind.CLAIM, key))  # one of them may have to let go
         if touched.devices or touched.supply:

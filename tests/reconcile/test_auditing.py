@@ -1,0 +1,110 @@
+"""Alarms of devices held twice: none by a picture of which one part is newer, and each true one."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from reconciler.aio.queue import Queue
+from reconciler.inventory.store import Store
+from reconciler.legacy.reading import read
+from reconciler.objects.changes import Changed, Removed
+from reconciler.objects.claims import ResourceClaim
+from reconciler.objects.meta import DeviceID, ObjectKey
+from reconciler.objects.semantics import Semantics
+from reconciler.reconcile.auditing import Auditor
+from reconciler.reconcile.decisions import Decision, HeldTwice
+from reconciler.reconcile.intake import Intake
+from tests.end_to_end.objects import DRIVER, claim, held
+from tests.reconcile.pictures import key
+from tests.simulation.clock import SimulationLoop
+
+TWICE = HeldTwice(DeviceID(DRIVER, "n", "d0"), (key("a"), key("b")))
+
+
+class Picture:
+    """What is known, by the watch or by answers, and what is told of it."""
+
+    def __init__(self) -> None:
+        self.told: list[Decision] = []
+        queue: Queue[Any] = Queue(base=600.0, cap=600.0, random=lambda: 1.0)
+        self.intake = Intake(Store(Semantics()), queue, [], self.told.append)
+
+    def watch(self, name: str, version: int, *, holds: bool = True) -> None:
+        self.intake.take(Changed("ResourceClaim", known(name, version, holds=holds)))
+
+    def answer(self, name: str, version: int) -> None:
+        self.intake.observe(known(name, version, holds=True))
+
+    def gone(self, name: str) -> None:
+        self.intake.take(Removed("ResourceClaim", ObjectKey("default", name)))
+
+
+def known(name: str, version: int, *, holds: bool) -> ResourceClaim:
+    raw = claim(name)
+    raw["metadata"] |= {"uid": f"uid of {name}", "resourceVersion": str(version)}
+    found = read({**raw, "status": held(DRIVER, "n", "d0") if holds else {}})
+    assert isinstance(found, ResourceClaim)
+    return found
+
+
+@pytest.fixture
+async def picture() -> Picture:
+    """`b` was allocated in version 20, as an answer says; the watch has not come to 15 yet, when `a` was."""
+    found = Picture()
+    found.watch("b", 10, holds=False)
+    found.answer("b", 20)
+    return found
+
+
+async def test_a_claim_that_is_gone_by_then_raises_no_alarm(picture: Picture):
+    picture.watch("a", 15)
+    picture.gone("a")
+    picture.watch("c", 25, holds=False)
+    assert picture.told == []
+    assert picture.intake.held_twice == 0
+    assert not picture.intake.audit.suspected
+
+
+async def test_a_claim_that_was_freed_by_then_raises_no_alarm(picture: Picture):
+    picture.watch("a", 15)
+    picture.watch("a", 16, holds=False)
+    picture.watch("b", 20)
+    assert picture.told == []
+
+
+async def test_a_claim_that_is_still_there_raises_it_once_the_watch_is_as_far(picture: Picture):
+    picture.watch("a", 15)
+    assert picture.told == []
+    picture.watch("c", 25, holds=False)
+    picture.watch("b", 26)
+    assert picture.told == [TWICE]
+
+
+async def test_what_the_watch_tells_in_order_is_told_without_delay():
+    found = Picture()
+    found.watch("a", 15)
+    found.watch("b", 20)
+    assert found.told == [TWICE]
+
+
+def test_of_a_watch_that_says_no_more_the_auditor_does_not_wait_for_ever():
+    """News of our own writes are not passed on, so that nothing may come after one."""
+    with asyncio.Runner(loop_factory=SimulationLoop) as runner:
+
+        async def run() -> None:
+            found = Picture()
+            intake = found.intake
+            auditor = Auditor(intake.changed, intake.store, found.told.append, 1.0, intake.audit)
+            looking = asyncio.create_task(auditor.run())
+            found.watch("b", 10, holds=False)
+            found.answer("b", 20)
+            await asyncio.sleep(0.9)
+            found.watch("a", 15)
+            await asyncio.sleep(1.0)  # less than the auditor's second after it looked
+            assert found.told == []
+            await asyncio.sleep(0.2)
+            assert found.told == [TWICE]
+            looking.cancel()
+
+        runner.run(run())
