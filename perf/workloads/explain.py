@@ -1,4 +1,4 @@
-"""What "why not" costs in processor time: what hearing a refusal adds, and a whole explanation, by question."""
+"""What "why not" costs in processor time: what hearing a refusal adds, and a whole explanation."""
 
 from time import process_time
 
