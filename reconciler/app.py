@@ -117,7 +117,7 @@ async def run(
     if settings.koordinator:
         fleet = Fleet(Rules(DeviceSemantics(settings.koordinator_semantics)))
         reconciler.devices = Turns(
-            Picture(fleet, announce),
+            recorder.machines(fleet, announce) if recorder else Picture(fleet, announce),
             intake,
             PodWriter(client, served),
             clock=loop.time,
@@ -125,6 +125,7 @@ async def run(
             names=names,
             answered=seen.answered,
             pending=reconciler.pending,
+            journal=recorder.equipped if recorder else _unheard,
         )
         sink, decoders = reconciler.devices.take, {"Device": read_device}
     notices = Notices(client, served, intake.store, step=reconciler.next, clock=loop.time)
@@ -267,6 +268,10 @@ def _both(first: Answered, second: Answered) -> Answered:
         second(reason, seconds, decision_id)
 
     return answered
+
+
+def _unheard(*_: object) -> None:
+    """Nobody wants to know."""
 
 
 def _nothing() -> None:

@@ -24,8 +24,8 @@ MAY_IMPORT = {
         "reconciler.joint", *OBJECTS,
     },
     "reconciler.journal": {
-        "numpy", "structlog", "reconciler.inventory", "reconciler.legacy", "reconciler.reconcile",
-        "reconciler.shards", *OBJECTS,
+        "numpy", "structlog", "reconciler.explain", "reconciler.inventory", "reconciler.koordinator",
+        "reconciler.legacy", "reconciler.reconcile", "reconciler.shards", *OBJECTS,
     },
     "reconciler.logbook": {"datetime"},
     "reconciler.joint": {

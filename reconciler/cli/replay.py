@@ -49,10 +49,17 @@ def replay_command(
         def seen(again: Again) -> None:
             last[:] = [again]
             wanted = again.then.id == until if until is not None else bool(again.then.reason)
-            if explained and wanted and again.world is None:
+            if explained and wanted and again.told is not None:
+                found.append({"decision": again.then.id, "explanation": as_json(again.told)})
+                if output == "table":
+                    click.echo(f"decision {again.then.id}")
+                    print_explanation(again.told, sys.stdout)
+            elif explained and wanted and again.world is None:
                 found.append({"decision": again.then.id, "explanation": None})
                 if output == "table":
-                    click.echo(plain(f"decision {again.then.id}: what it was made from is not in the journal"))
+                    click.echo(
+                        plain(f"decision {again.then.id}: what it was made from is not in the journal")
+                    )
             elif explained and wanted and again.world is not None:
                 told = explain(again.claims, again.world, nodes=again.then.nodes)
                 found.append({"decision": again.then.id, "explanation": as_json(told)})
@@ -106,7 +113,7 @@ def _decided(decided: Decided) -> dict[str, Any]:
 def _print(tally: Tally) -> None:
     for again in tally.different:
         assert again.now is not None
-        claims = ", ".join(map(str, again.then.claims))
+        claims = ", ".join(map(str, again.then.claims)) or again.then.unit
         click.echo(plain(f"decision {again.then.id} about {claims}:"))
         click.echo(plain(f"  then: {_said(again.then)}"))
         click.echo(plain(f"  now:  {_said(again.now)}"))

@@ -6,6 +6,7 @@ from typing import Any
 
 from reconciler.errors import Rejected
 from reconciler.inventory.remembered import Drawn
+from reconciler.koordinator.device import Device
 from reconciler.legacy.reading import MODELS
 from reconciler.objects.changes import Change, Changed, Refused, Removed, Replaced
 from reconciler.objects.claims import Allocation
@@ -133,7 +134,7 @@ def read_change(raw: Mapping[str, Any]) -> Change | None:
 
 
 def _object(kind: str, raw: Mapping[str, Any]) -> ApiObject:
-    return MODELS[kind].model_validate(raw)
+    return (Device if kind == "Device" else MODELS[kind]).model_validate(raw)
 
 
 def write_remembered(device: DeviceID, drawn: Drawn) -> Json:

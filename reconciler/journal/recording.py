@@ -1,7 +1,7 @@
 """Writes down what the picture is made of and what is decided from it, in the order in which it happens."""
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from secrets import token_hex
@@ -22,12 +22,17 @@ from reconciler.journal.entries import (
     write_remembered,
 )
 from reconciler.journal.files import FILES, FULL_BYTES, Files
+from reconciler.journal.machines import RecordedPicture, write_decision
+from reconciler.koordinator.fleet import Fleet
 from reconciler.objects.changes import Change, Changed, Refused, Replaced
-from reconciler.objects.core import Node
+from reconciler.objects.core import Node, Pod
 from reconciler.objects.meta import ApiObject, DeviceID
 from reconciler.objects.plan import Granted, Plan
 from reconciler.objects.semantics import Semantics
 from reconciler.reconcile.deciding import Refusal
+from reconciler.reconcile.decisions import Tell
+from reconciler.reconcile.koordinator.picture import Grant
+from reconciler.reconcile.koordinator.refusing import Refusal as DeviceRefusal
 from reconciler.reconcile.steps import Decide
 from reconciler.reconcile.units import Unit
 
@@ -46,6 +51,22 @@ class Recorder:
         self.header = replace(header, run=token_hex(4))
         self._files: Files | None = Files(folder, self._beginning, full=full, files=files)
         self._folder = folder
+        self._picture: RecordedPicture | None = None
+
+    def machines(self, fleet: Fleet, tell: Tell) -> RecordedPicture:
+        """The picture of Koordinator's devices, to be written down with the rest."""
+        self._picture = RecordedPicture(fleet, tell, self.note)
+        return self._picture
+
+    def equipped(
+        self, name: str, pod: Pod, suits: Callable[[str], bool], answer: Grant | DeviceRefusal
+    ) -> None:
+        """Write down a decision about Koordinator's devices, before it changes the picture."""
+        if self._files is None or self._picture is None:
+            return
+        self.note(write_decision(name, pod, self._picture.fleet, suits, answer), told=False)
+        if self._files is not None:
+            self._files.flush()
 
     def note(self, entry: Json, *, told: bool = True) -> None:
         """Write an entry. `told`: the picture has it already."""
@@ -80,6 +101,8 @@ class Recorder:
     def _beginning(self) -> Iterator[Json]:
         yield self.header.to_json()
         yield from self.store.whole()
+        if self._picture is not None:
+            yield from self._picture.whole()
         yield {"t": BEGUN, "inputs": self.store.inputs}
 
 

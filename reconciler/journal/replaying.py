@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from reconciler.explain import Explanation
 from reconciler.inventory.chosen import Chosen
 from reconciler.inventory.remembered import Drawn
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.inventory.store import Store
+from reconciler.journal import machines
 from reconciler.journal.entries import (
     BEGUN,
     Decided,
@@ -42,6 +44,8 @@ class Again:
     """None: the journal does not hold what it was made from"""
     world: Snapshot | None
     claims: tuple[ResourceClaim, ...]
+    told: Explanation | None = None
+    """Of a refusal of Koordinator's devices"""
 
     @property
     def same(self) -> bool:
@@ -118,6 +122,8 @@ def _pictures(files: Iterable[Path]) -> Counter[Moment]:
                 case "decided":
                     if raw["behind"] > 0:
                         wanted[process, inputs - raw["behind"]] += 1
+                case "koordinator":
+                    pass  # of its own picture
                 case _:
                     inputs += 1
     return wanted
@@ -139,11 +145,14 @@ class _Run:
         self._process = header.run
         self._store = _Again(header.rules)
         self._decider = Decider(header.ours, steps=header.steps)
+        self._machines = machines.Run(header.settings.get("koordinator_semantics", "proposal"))
         self._inputs, self._begun = 0, False
 
     def take(self, raw: dict[str, Any]) -> Again | None:
         """Take in an entry; a decision is made again."""
         match raw["t"]:
+            case machines.KOORDINATOR:
+                return self._of_machines(raw["entry"])
             case "decided":
                 return self._again(read_decided(raw))
             case "begun":
@@ -162,6 +171,15 @@ class _Run:
         if self._begun and (at := (self._process, self._inputs)) in self._wanted:
             self._kept[at] = self._store.snapshot(), dict(self._store.claims)
         return None
+
+    def _of_machines(self, entry: dict[str, Any]) -> Again | None:
+        if entry["t"] != "decided":
+            self._machines.take(entry)
+            return None
+        then, pod = machines.read_decision(entry), ObjectKey(*entry["pod"])
+        now = self._machines.again(then, pod)
+        told = None if now is None or not now.reason else self._machines.explained(pod, now.reason)
+        return Again(then, now, None, (), told)
 
     def _again(self, then: Decided) -> Again:
         if then.behind == 0:

@@ -150,7 +150,10 @@ class Fleet:
             tries -= 1
             if not tries:
                 return None
-        return Unserved(len(self._names), unsuited, Counter(question.refused.values()))
+        # What was asked before is not asked again, and must not show in the answer.
+        refused = {number: why for number, why in question.refused.items() if suits(self._names[number])}
+        unsuited += len(question.refused) - len(refused)
+        return Unserved(len(self._names), unsuited, Counter(refused.values()))
 
     def may_serve(self, demand: Demand) -> bool:
         """Whether some machine might serve a pod."""

@@ -67,6 +67,9 @@ class Picture:
 
     def apply(self, change: Change) -> None:
         """Make a change seen on the server part of the picture."""
+        self._take(change)
+
+    def _take(self, change: Change) -> None:
         match change:
             case Changed(object=thing):
                 self._put(thing)
@@ -127,7 +130,7 @@ class Picture:
         for thing in listing.objects:
             self._put(thing)
         for refused in listing.refused:
-            self.apply(refused)
+            self._take(refused)
 
     def _known(self, kind: str) -> Iterator[ObjectKey]:
         match kind:

@@ -36,6 +36,10 @@ HELD = "HoldsDevices"
 OURS = frozenset(TYPE_OF)
 
 
+Journal = Callable[[str, Pod, Callable[[str], bool], Grant | Refusal], None]
+"""Hears a decision's name, the pod, which nodes suit it, and the answer"""
+
+
 class Unanswered(NamedTuple):
     """A write, and what there is to tell once it is known to be applied."""
 
@@ -66,8 +70,12 @@ class Turns:
         names: Callable[[], str],
         answered: Answered,
         pending: Pending,
+        journal: Journal = lambda *_: None,
     ) -> None:
-        """Clock, tell, names and answered are those of the reconciler, as is `pending`."""
+        """Clock, tell, names and answered are those of the reconciler, as is `pending`. `journal` is told
+        every decision before it becomes part of the picture.
+        """
+        self._journal = journal
         self._picture = picture
         self._intake = intake
         self._settler = Settler(picture, writer)
@@ -134,11 +142,11 @@ class Turns:
             else:
                 self._intake.put(unit)  # what was read is news: begin again from there
             return
-        answer = await self._decide(pod, demand)
+        name = self._names()
+        answer = await self._decide(pod, demand, name)
         if answer is None:
             self._intake.put(unit)
             return
-        name = self._names()
         reason = answer.reason if isinstance(answer, Refusal) else ""
         self._answered(reason, self._clock() - began, name)
         if isinstance(answer, Refusal):
@@ -155,7 +163,7 @@ class Turns:
             self._wake()
         self._equipped(unit, self._unanswered[unit])
 
-    async def _decide(self, pod: Pod, demand: Demand) -> Grant | Refusal | None:
+    async def _decide(self, pod: Pod, demand: Demand, name: str) -> Grant | Refusal | None:
         """Devices, assumed at once, or why there are none; None if the pod changed meanwhile."""
         fleet = self._picture.fleet
         while True:
@@ -171,9 +179,13 @@ class Turns:
             if self._picture.pod(pod.key) is not pod:
                 return None
         if isinstance(found, Unserved):
-            return refusal(found, self._left_out(pod) if found.unsuited else "", crowded=where.crowded)
+            left_out = self._left_out(pod) if found.unsuited else ""
+            refused = refusal(found, left_out, crowded=where.crowded)
+            self._journal(name, pod, where.names.__contains__, refused)
+            return refused
         self._intake.pause.check()
         grant = _grant(pod, demand, found, fleet.text(found.node, found.allocation))
+        self._journal(name, pod, where.names.__contains__, grant)
         self._picture.assume(grant)
         return grant
 
