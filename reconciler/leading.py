@@ -124,7 +124,11 @@ def shard_of(settings: Settings) -> Shard:
     if not elects(settings):
         raise Rejected("a shard is kept apart from others by Leases: add --leader-elect, or drop --shard")
     if settings.koordinator:
-        raise Rejected("Koordinator's devices cannot be sharded: drop --shard or --koordinator")
+        raise Rejected(
+            "--koordinator does not go with --shard: a shard is drivers and pools, which Koordinator's devices "
+            "have none of, and a shard without --koordinator would free pods from their gate that wait for "
+            "such devices. Serve the whole fleet with one process, or drop --koordinator"
+        )
     return shard
 
 

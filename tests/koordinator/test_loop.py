@@ -8,6 +8,7 @@ import pytest
 from reconciler import app
 from reconciler.errors import Rejected
 from reconciler.koordinator import names
+from reconciler.leading import shard_of
 from reconciler.objects.core import GATE
 from reconciler.objects.meta import ObjectKey
 from reconciler.reconcile.decisions import Equipped, HeldBack, Overdrawn, Ungated, Waits
@@ -304,3 +305,11 @@ async def test_nothing_is_given_while_writes_are_paused():
         (held,) = await run.heard(HeldBack)
         assert held.pod == ObjectKey("default", "p")
     assert cluster.gated("p")
+
+
+def test_shards_are_refused_with_the_reason():
+    """Leases could not tell whether two of them serve one machine, and others would ungate its pods."""
+    settings = Settings(koordinator=True, leader_elect=True, shard="driver=gpu.example.com")
+    with pytest.raises(Rejected, match="does not go with --shard: .* would free pods from their gate"):
+        shard_of(settings)
+    assert not shard_of(settings.model_copy(update={"koordinator": False})).whole
