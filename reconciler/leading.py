@@ -125,9 +125,9 @@ def shard_of(settings: Settings) -> Shard:
         raise Rejected("a shard is kept apart from others by Leases: add --leader-elect, or drop --shard")
     if settings.koordinator:
         raise Rejected(
-            "--koordinator does not go with --shard: a shard is drivers and pools, which Koordinator's devices "
-            "have none of, and a shard without --koordinator would free pods from their gate that wait for "
-            "such devices. Serve the whole fleet with one process, or drop --koordinator"
+            "--koordinator does not go with --shard: a shard is drivers and pools, which Koordinator's "
+            "devices have none of, and a shard without --koordinator would free pods from their gate that "
+            "wait for such devices. Serve the whole fleet with one process, or drop --koordinator"
         )
     return shard
 
