@@ -20,6 +20,7 @@ from reconciler.reconcile.loop import Reconciler
 from reconciler.reconcile.ownership import Ownership
 from reconciler.reconcile.settling import Settler
 from reconciler.reconcile.steps import Planner
+from reconciler.reconcile.takenback import Yielded
 from reconciler.reconcile.waiting import Waiting
 
 Mutant = Callable[[], AbstractContextManager[object]]
@@ -140,6 +141,11 @@ async def _at_once(_: Any) -> None:
     """What a watch has shown by now is taken for all there is."""
 
 
+def _whoever_names_it(self: Any, claim: Any) -> Any:
+    """What was taken back is left to kube-scheduler even where it may not see the pod yet."""
+    return next((self._store.pods[key] for key in sorted(self._roster.users(claim))), None)
+
+
 MUTANTS: dict[str, Mutant] = {
     "plans are not assumed": _swap(Store, "assume", lambda *_: None),
     "unanswered writes are forgotten": _swap(Settler, "resolve", _forgotten),
@@ -163,9 +169,12 @@ MUTANTS: dict[str, Mutant] = {
     "nothing is fenced off at the start": _swap(Fence, "raise_", _no_fence),
     "refusals slow writes down": _swap(Reconciler, "_wait_no_more", _old_wins),
     "a claim is its name": _swap(Store, "_put_claim", _puts_by_name),
+    "gated pods are left to kube-scheduler": _swap(Yielded, "_pod", _whoever_names_it),
 }
 
 PAIRED: dict[str, Mutant] = {
+    "writes outlast the lease": _swap(Elector, "may_write", lambda *_: True),
+    "no fence after a change of lead": _swap(Fence, "raise_", _no_fence),
     "everybody leads": _swap_both(Elector, "leads", "may_write"),
     "standby pictures are believed": _swap(Recall, "listed_again", _at_once),
 }

@@ -126,7 +126,7 @@ class Schedule:
             await self._turmoil()
             await self._calm()
             self.weather.clear_up(writes=0.3)
-            for _ in range(4):
+            for _ in range(2):
                 await self._order()
             self.weather.clear_up(writes=0.0)
             await self._end()
@@ -138,7 +138,9 @@ class Schedule:
     async def _turmoil(self) -> None:
         for _ in range(self.random.choice((0, 6, 12))):
             self._act(self.world.demand)
-        for _ in range(self.random.randint(10, 50)):
+        # Many short ones find more than few long ones; some are long all the same.
+        least, most = self.random.choice((*[(6, 24)] * 5, (24, 60)))
+        for _ in range(self.random.randint(least, most)):
             self._act(self.world.act)
             if self.random.random() < self.deaths:
                 victim = self.random.choice(self._replicas)

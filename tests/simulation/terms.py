@@ -32,6 +32,8 @@ class Terms:
         if not write.endswith("/status") or not json.loads(answer.body)["status"].get("allocation"):
             return False
         late = life in self._over
-        if not late and (not self._leases or life == self._holder):
+        if not self._leases:
+            self._over |= set(range(1, life))
+        elif life == self._holder:
             self._over = set(range(1, self._lives + 1)) - {life}
         return late

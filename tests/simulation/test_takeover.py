@@ -1,0 +1,66 @@
+"""What a successor must not believe, and what must not arrive after it has begun: by hand, step by step.
+
+Schedules seldom meet these, since several things have to coincide.
+"""
+
+import asyncio
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+
+import pytest
+
+from reconciler.embedded.builtin import POD
+from reconciler.settings import Settings
+from tests.simulation import demand, fleet
+from tests.simulation.mutants import MUTANTS, PAIRED
+from tests.simulation.schedule import PAIR, SETTINGS
+from tests.simulation.stage import LONG, Stage, staged, wanted
+
+
+def broken(name: str | None) -> AbstractContextManager[object]:
+    return nullcontext() if name is None else (MUTANTS | PAIRED)[name]()
+
+
+async def deaf(stage: Stage) -> list[str]:
+    """A standby hears nothing of a claim that is allocated; then it leads, and is asked for the device."""
+    stage.api.load([fleet.device_class("gpu"), demand.claim("late", wanted("late"))])
+    _, leader = stage.start(PAIR)
+    await asyncio.sleep(LONG)
+    wire, _ = stage.start(PAIR)
+    await asyncio.sleep(LONG)
+    wire.deaf = True
+    stage.api.load([demand.claim("early", wanted("gpu"))])
+    await stage.until(lambda: stage.held() == ["early"])
+    leader.cancel()
+    stage.api.load([{**fleet.device_class("gpu"), "metadata": {"name": "late"}}])
+    await asyncio.sleep(LONG)
+    return stage.held()
+
+
+async def late(stage: Stage, settings: Settings) -> list[str]:
+    """A process dies with an allocation on its way. Nobody wants it any more, and it arrives in the end."""
+    pod = demand.pod("pod", ["early"], [], zone=None, priority=0)
+    stage.api.load([fleet.device_class("gpu"), demand.claim("early", wanted("gpu"), managed=False), pod])
+    wire, first = stage.start(settings)
+    wire.loses = True
+    await stage.until(lambda: wire.lost)
+    first.cancel()
+    stage.api.load([demand.claim("late", wanted("gpu"))])
+    stage.api.delete(POD, "default", "pod")
+    stage.start(settings)
+    await stage.until(lambda: stage.held() == ["late"])
+    await wire.lost[0]()
+    return stage.held()
+
+
+@pytest.mark.parametrize("name", [None, "standby pictures are believed"])
+def test_the_picture_of_a_standby_is_not_believed(name: str | None):
+    with broken(name):
+        assert staged(deaf) == (["early"] if name is None else ["early", "late"])
+
+
+@pytest.mark.parametrize("settings", [SETTINGS, PAIR], ids=["alone", "by a Lease"])
+@pytest.mark.parametrize("name", [None, "nothing is fenced off at the start"])
+def test_what_a_predecessor_sent_hits_a_version_that_is_gone(name: str | None, settings: Settings):
+    with broken(name):
+        assert staged(partial(late, settings=settings)) == (["late"] if name is None else ["early", "late"])
