@@ -8,7 +8,7 @@ import structlog
 
 from reconciler.aio.queue import Closed
 from reconciler.cluster.writer import Writer
-from reconciler.errors import Conflict, Gone, Inconsistent, Paused, Rejected, Retry
+from reconciler.errors import Conflict, Gone, Inconsistent, Paused, ReconcilerError, Rejected, Retry
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.objects.claims import ResourceClaim
 from reconciler.objects.core import Pod
@@ -208,8 +208,22 @@ class Reconciler:
                 Allocated(plan.claim, _pod(unit), plan.node, devices, seconds, answer.steps, decision_id=name)
             )
 
-        await self._settler.settle(list(zip(answer.plans, asked.claims, strict=True)), written)
+        try:
+            await self._settler.settle(list(zip(answer.plans, asked.claims, strict=True)), written)
+        except ReconcilerError:
+            self._hand_back(unit, asked)
+            raise
         self._done(unit)
+
+    def _hand_back(self, unit: Unit, asked: Decide) -> None:
+        """Give claims a turn of their own that could not be written for a pod that has gone meanwhile.
+
+        They had one when it went, and left the rest to the write that was under way.
+        """
+        named = set(self._claims(unit))
+        for claim in asked.claims:
+            if claim.key not in named:
+                self._intake.put(Unit(Kind.CLAIM, claim.key))
 
     def _has_room(self, unit: Unit, answer: Granted | Refusal) -> bool:
         """Whether a pod can still go to the node of an answer. A refusal is woken by changes of its own."""
