@@ -162,8 +162,8 @@ class Settings(BaseSettings):
     """Its key, PEM."""
 
     status_what_if: bool = False
-    """Answer `POST /whatif` on the status port: whether claims would fit, if. Off, because an answer puts a
-    picture of the whole fleet together anew, which costs memory and some of the processor. Never writes."""
+    """Answer `POST /whatif` on the status port: whether claims would fit, if. Off, because an answer takes
+    memory and some of the processor, most where the question brings slices. Never writes."""
 
     stalled_seconds: float = Field(default=60.0, gt=0)
     """After so long without anything done although something waits, /livez fails. Counts from the last answer

@@ -1,4 +1,7 @@
-"""Ties `POST /whatif` to where its answers come from: a picture of its own, in a thread, one at a time."""
+"""Ties `POST /whatif` to where its answers come from: a picture of its own, in a thread, one at a time.
+
+The picture shares its devices with the one that is at work, unless the question brings others.
+"""
 
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -7,6 +10,7 @@ from typing import Any
 from reconciler.aio.sideline import Closed, Sideline, Wanted
 from reconciler.allocator.pace import Pace, Unfinished
 from reconciler.errors import Rejected
+from reconciler.inventory.forked import Fork, Forked
 from reconciler.inventory.store import Store
 from reconciler.manifests.bundle import Bundle, bundle
 from reconciler.manifests.documents import of_text
@@ -15,7 +19,6 @@ from reconciler.objects.changes import Changed
 from reconciler.objects.claims import DeviceClass, ResourceClaim
 from reconciler.objects.core import Node
 from reconciler.objects.meta import ApiObject
-from reconciler.objects.semantics import Semantics
 from reconciler.objects.slices import ResourceSlice
 from reconciler.observe.supposing import Busy, Options
 from reconciler.whatif import Base, Question, answer
@@ -46,35 +49,20 @@ class Supposing:
             raise Busy("not everything was listed yet")
         if self._lane.busy:
             raise Busy("another question is being answered")
-        nodes = self._nodes.known
-        objects = [*nodes, *_objects(self._store)]
+        fork, nodes = Forked.off(self._store), self._nodes.known
+        supply = (*self._store.slices, *self._store.taint_rules)
         try:
-            return await self._lane.run(partial(_answer, text, options, objects, nodes, self._store.rules))
+            return await self._lane.run(partial(_answer, text, options, fork, supply, nodes))
         except (Unfinished, Closed) as exc:
             raise Busy("the answer was broken off") from exc
-
-
-def _objects(store: Store) -> Iterable[ApiObject]:
-    """All that makes the picture; what is decided and not written yet counts as allocated."""
-    yield from store.slices
-    yield from store.snapshot().classes.values()
-    yield from store.taint_rules
-    yield from store.pods.values()
-    for claim in store.claims.values():
-        plan = store.assumed(claim.metadata.uid) if claim.allocation is None else None
-        if plan is None:
-            yield claim
-        else:
-            status = claim.status.model_copy(update={"allocation": plan.allocation})
-            yield claim.model_copy(update={"status": status})
 
 
 def _answer(
     text: str,
     options: Options,
-    objects: Iterable[ApiObject],
+    fork: Fork,
+    supply: tuple[ApiObject, ...],
     nodes: tuple[Node, ...],
-    rules: Semantics,
     wanted: Wanted,
 ) -> dict[str, Any]:
     pace = _Wanted(wanted)
@@ -84,8 +72,13 @@ def _answer(
     units = units_in(asked)
     if not units and not options.drained:
         raise Rejected("the body holds no claim that waits, no template and no pod; and no node is drained")
-    store = Store(rules)
-    for thing in (*objects, *_added(asked)):
+    added = tuple(_added(asked))
+    if any(isinstance(thing, ResourceSlice) for thing in added):  # other devices: a fleet of their own
+        store = Store(fork.world.rules)
+        added = (*nodes, *fork.world.classes.values(), *supply, *fork.pods, *fork.claims(), *added)
+    else:
+        store = fork.store()
+    for thing in added:
         pace.beat()
         store.apply(Changed(type(thing).__name__, thing))
     nodes = (*nodes, *asked.of(Node))

@@ -36,6 +36,12 @@ class Memory:
         """Those of which anything is remembered."""
         return self._of_pool.keys()
 
+    def apart(self) -> "Memory":
+        """The same, to be changed by somebody else."""
+        other = Memory()
+        other._of_pool = {pool: dict(drawn) for pool, drawn in self._of_pool.items()}
+        return other
+
     def put(self, device: DeviceID, drawn: Drawn) -> None:
         """Remember what another process saw."""
         self._of_pool.setdefault(device.pool_id, {})[device.device] = drawn

@@ -1,6 +1,6 @@
 """What goes with a node: the claims that hold devices there, put together as they have to be placed again."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from reconciler.errors import Rejected
 from reconciler.inventory.snapshot import Snapshot
@@ -15,20 +15,34 @@ def lost_with(
     drained: frozenset[str], world: Snapshot, holding: Iterable[ResourceClaim]
 ) -> list[ResourceClaim]:
     """The claims whose allocation cannot be used any more once some nodes are gone."""
+    if not drained:
+        return []
+    known: dict[NodeSelector, bool] = {}  # claims of one node say the same
+
+    def only_there(selector: NodeSelector) -> bool:
+        if selector not in known:
+            known[selector] = _only_there(selector, drained, world)
+        return known[selector]
+
     return [
         claim
         for claim in holding
-        if claim.allocation is not None and _is_lost(claim.allocation, drained, world)
+        if claim.allocation is not None and _is_lost(claim.allocation, drained, only_there, world)
     ]
 
 
-def _is_lost(allocation: Allocation, drained: frozenset[str], world: Snapshot) -> bool:
+def _is_lost(
+    allocation: Allocation,
+    drained: frozenset[str],
+    only_there: Callable[[NodeSelector], bool],
+    world: Snapshot,
+) -> bool:
     values = world.fleet.words.nodes.values
     for result in allocation.devices.results:
         codes = [int(world.fleet.codes["node"][row]) for row in world.fleet.rows_of(result.id)]
         if codes and all(code >= 0 and values[code] in drained for code in codes):
             return True
-    return allocation.node_selector is not None and _only_there(allocation.node_selector, drained, world)
+    return allocation.node_selector is not None and only_there(allocation.node_selector)
 
 
 def _only_there(selector: NodeSelector, drained: frozenset[str], world: Snapshot) -> bool:

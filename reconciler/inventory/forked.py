@@ -1,0 +1,66 @@
+"""A picture that goes its own way from what another is now, at the cost of its holds alone."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from reconciler.errors import Inconsistent
+from reconciler.inventory.remembered import Memory
+from reconciler.inventory.snapshot import Snapshot
+from reconciler.inventory.store import Store, Touched
+from reconciler.objects.changes import Changed
+from reconciler.objects.claims import ResourceClaim
+from reconciler.objects.core import Pod
+from reconciler.objects.plan import Plan
+from reconciler.objects.slices import ResourceSlice
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fork:
+    """All that a store is at one moment. Taken where it changes, turned into another one anywhere."""
+
+    world: Snapshot
+    memory: Memory
+    decided: tuple[tuple[ResourceClaim, Plan | None], ...]
+    """Claims, with the plan of those that have one that is not written yet"""
+    pods: tuple[Pod, ...]
+
+    def claims(self) -> Iterator[ResourceClaim]:
+        """All claims, with what is assumed as if it were written."""
+        for claim, plan in self.decided:
+            if plan is None:
+                yield claim
+            else:
+                status = claim.status.model_copy(update={"allocation": plan.allocation})
+                yield claim.model_copy(update={"status": status})
+
+    def store(self) -> "Forked":
+        """A store that begins with this, for the thread it is made in."""
+        return Forked(self)
+
+
+class Forked(Store):
+    """A store of a fleet that is given. Devices do not change there; all else may."""
+
+    def __init__(self, fork: Fork) -> None:
+        super().__init__(fork.world.rules)
+        self._topology = fork.world.topology
+        self._fleet = fork.world.fleet  # with what taint rules do to it
+        self._nodes = dict(fork.world.topology.nodes)
+        self._classes = dict(fork.world.classes)
+        self._memory = fork.memory
+        for thing in (*fork.pods, *fork.claims()):
+            self.apply(Changed(type(thing).__name__, thing))
+        self._changed_devices.clear()  # the columns are worked out from the ledger, and so with these
+
+    @staticmethod
+    def off(store: Store) -> Fork:
+        """What a store is now."""
+        decided = (
+            (claim, store.assumed(claim.metadata.uid) if claim.allocation is None else None)
+            for claim in store.claims.values()
+        )
+        world, pods = store.snapshot().apart(), tuple(store.pods.values())
+        return Fork(world, store._memory.apart(), tuple(decided), pods)
+
+    def _put_slice(self, source: ResourceSlice) -> Touched:
+        raise Inconsistent(f"slice {source.key.name} for a picture whose devices do not change")
