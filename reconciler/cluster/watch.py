@@ -25,6 +25,9 @@ SHORT = 1.0
 DEAR = frozenset({"ResourceSlice"})
 """Kinds of which taking in a single object takes a millisecond. Those of a listing are told one by one before
 the whole is: to the sink they are changes like others, and the rest of us gets its turns."""
+MANY = frozenset({"ResourceClaim", "Pod"})
+"""Kinds of which the same goes for the very first listing, when every object is new and nothing is decided
+yet. Later most are as they were, and what changed came in an order that no listing tells: at one go."""
 
 DOUBT = 5
 """Failures in a row that a version survives: a server restored from a backup may never have had it."""
@@ -85,7 +88,7 @@ async def follow(
 ) -> None:
     """Tell the sink everything about one kind, for ever: Replaced first, then each change.
 
-    Of a kind that is dear to take in, the objects of a listing come before that, one by one. Replaced
+    Of some kinds the objects of a listing come before that, one by one, see DEAR and MANY. Replaced
     comes again whenever the place in the stream of events was lost. Every error of the server, a missing
     permission included, is logged and tried again; `random` gives numbers in [0, 1). A `recall` breaks
     off what is under way for a new listing. Cancelled: every change that was read has been told. An error
@@ -166,7 +169,7 @@ class _Follower:
                     refused.append(found)
                 else:
                     objects.append(found)
-                    if self.resource.kind in DEAR:
+                    if self.resource.kind in DEAR or (self.resource.kind in MANY and not self.seen):
                         self._tell(Changed(self.resource.kind, found))
                 await asyncio.sleep(0)  # a page holds hundreds, and workers wait
         afresh = precedes(version, self.seen)

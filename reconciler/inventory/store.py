@@ -213,9 +213,21 @@ class Store:
             unreadable = {refused.key for refused in listing.refused}
             before = [key for key in self._claims if key not in unreadable]
             touched += [self._drop_claim(key) for key in before]
-        touched += [self._apply(Changed(listing.kind, thing)) for thing in listing.objects]
+        news = listing.objects if listing.afresh else [one for one in listing.objects if not self._has(one)]
+        touched += [self._apply(Changed(listing.kind, thing)) for thing in news]
         touched += [self._apply(refused) for refused in listing.refused]
         return Touched.of(touched)
+
+    def _has(self, thing: ApiObject) -> bool:
+        """Whether a claim is known in the very version listed, as most are of many thousands."""
+        known = self._claims.get(thing.key) if isinstance(thing, ResourceClaim) else None
+        if known is None or ("ResourceClaim", thing.key) in self.refused:
+            return False
+        ours, theirs = known.metadata, thing.metadata
+        return bool(ours.resource_version) and (ours.uid, ours.resource_version) == (
+            theirs.uid,
+            theirs.resource_version,
+        )
 
     def _keys(self, kind: str) -> list[ObjectKey]:
         match kind:

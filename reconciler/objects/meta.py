@@ -1,6 +1,8 @@
 """Object metadata and the names by which objects are known."""
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any, NamedTuple, Self
 
 from pydantic import Field
 
@@ -77,6 +79,13 @@ class ApiObject(Model):
 
     metadata: ObjectMeta
 
-    @property
+    @cached_property
     def key(self) -> ObjectKey:
+        """Asked for a dozen times while a claim is served."""
         return self.metadata.key
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """As pydantic's, which would take the old key along to an object of another name."""
+        copied = super().model_copy(update=update, deep=deep)
+        copied.__dict__.pop("key", None)
+        return copied

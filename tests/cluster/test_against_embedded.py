@@ -78,7 +78,12 @@ async def following(
     client: Client, served: Served, kind: str = "ResourceClaim"
 ) -> AsyncIterator[list[Change]]:
     told: list[Change] = []
-    work = follow(client, served[kind], sink=told.append, random=random.Random(1).random, pace=QUICK)
+
+    def take(change: Change) -> None:
+        if told or isinstance(change, Replaced):  # objects of the first listing may be told before it
+            told.append(change)
+
+    work = follow(client, served[kind], sink=take, random=random.Random(1).random, pace=QUICK)
     task = asyncio.create_task(work)
     try:
         yield told

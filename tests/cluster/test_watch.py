@@ -7,18 +7,21 @@ from typing import Any
 import pytest
 
 from reconciler.cluster.client import Client
+from reconciler.cluster.kinds import Resource
 from reconciler.cluster.watch import Pace, follow
 from reconciler.errors import Inconsistent, Rejected, Retry
 from reconciler.objects.changes import Change, Changed, Refused, Removed, Replaced
 from reconciler.objects.meta import ObjectKey
-from tests.cluster.objects import NODES, bookmark, error_event, event, listing, node
+from tests.cluster.objects import CLAIMS, NODES, bookmark, claim, error_event, event, listing, node
 from tests.cluster.scripted import Scripted, Wait, ok, status
 
 
-async def followed(transport: Scripted, *, seconds: float = 10_000.0, random=lambda: 1.0) -> list[Any]:
+async def followed(
+    transport: Scripted, *, seconds: float = 10_000.0, random=lambda: 1.0, resource: Resource = NODES
+) -> list[Any]:
     """What a sink was told within so many seconds."""
     told: list[Change] = []
-    work = follow(Client(transport), NODES, sink=told.append, random=random, pace=Pace())
+    work = follow(Client(transport), resource, sink=told.append, random=random, pace=Pace())
     try:
         async with asyncio.timeout(seconds):
             await work
@@ -72,6 +75,25 @@ async def test_a_listing_is_read_in_pages_and_told_once():
         {"limit": "500", "continue": "t1"},
     ]
     assert watches(transport) == ["12"]
+
+
+async def test_claims_of_the_first_listing_are_told_one_by_one_and_later_ones_at_one_go():
+    """Thousands at one go would hold the loop. Later only what changed is dear, and its order unknown."""
+    more = {
+        "metadata": {"resourceVersion": "10"},
+        "kind": "ResourceClaimList",
+        "apiVersion": CLAIMS.api_version,
+    }
+    pages = [{**more, "items": [claim(name, spec={"devices": {}})]} for name in ("a", "b")]
+    pages[0]["metadata"] = {"resourceVersion": "10", "continue": "t"}
+    transport = Scripted(*map(ok, [*pages, {**pages[1], "metadata": {"resourceVersion": "11"}}]),
+                         streams=[[error_event(410)]])  # fmt: skip
+    assert await followed(transport, resource=CLAIMS) == [
+        ("a", "10"),
+        ("b", "10"),
+        ["listed", "a", "b"],
+        ["listed", "b"],
+    ]
 
 
 async def test_a_listing_whose_token_expired_begins_again():

@@ -1,8 +1,10 @@
 """Events in a small world, drawn at random, and what is there once they have happened."""
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from zlib import crc32
 
 from hypothesis import strategies as st
 
@@ -47,7 +49,7 @@ KINDS = ("ResourceSlice", "DeviceClass", "Node", "DeviceTaintRule", "ResourceCla
 POOLS = st.sampled_from([("d", "p"), ("d", "q"), ("e", "p")])
 NAMES = st.sampled_from(["A", "B", "C"])
 CLAIMS = ("c1", "c2")
-FIRST = {name: {"uid": f"{name}-u1", "resourceVersion": "10"} for name in CLAIMS}
+FIRST = {name: {"uid": f"{name}-u1", "resourceVersion": "10500"} for name in CLAIMS}
 UIDS = ("u1", "u1", "u2")
 SHARED: Object = {"allowMultipleAllocations": True}
 
@@ -196,9 +198,11 @@ def allocations(draw: st.DrawFn) -> Object:
 def claims(draw: st.DrawFn) -> Object:
     made = claim(draw(st.sampled_from(CLAIMS)))
     uid = f"{made['metadata']['name']}-{draw(st.sampled_from(UIDS))}"
-    made["metadata"] |= {"uid": uid, "resourceVersion": str(draw(st.sampled_from([9, 10, 10, 11])))}
     if draw(st.booleans()):
         made["status"] = {"allocation": draw(allocations())}
+    # One version is one content, as on a server; which of several contents is the newest is drawn.
+    version = draw(st.sampled_from([9, 10, 10, 11])) * 1000 + crc32(json.dumps(made).encode()) % 1000
+    made["metadata"] |= {"uid": uid, "resourceVersion": str(version)}
     return made
 
 

@@ -256,6 +256,28 @@ def test_what_is_not_listed_is_gone():
     assert holders(picture) == []
 
 
+def test_a_listing_touches_claims_of_other_versions_alone():
+    """Of ten thousand claims in a listing a few have changed."""
+    picture = fleet()
+    same, changed = seen(held("a", hold("A")), uid="a"), seen(claim("b"), uid="b")
+    for news in (same, changed):
+        picture.apply(news)
+    newer = seen(held("b", hold("B")), version=2, uid="b")
+    listing = Replaced("ResourceClaim", (same.object, newer.object), ())
+    assert picture.apply(listing) == claims("b") | regarding("B")
+    assert picture.apply(listing) == NOTHING
+    assert (holders(picture, A), holders(picture, B)) == (["a"], ["b"])
+
+
+def test_a_listing_mends_a_claim_that_could_not_be_read():
+    picture = fleet()
+    news = seen(claim("c"))
+    picture.apply(news)
+    picture.apply(Refused("ResourceClaim", C, "odd"))
+    assert picture.apply(Replaced("ResourceClaim", (news.object,), ())) == claims("c")
+    assert not picture.refused
+
+
 @pytest.mark.parametrize("kind", ["ResourceSlice", "DeviceClass", "Node", "DeviceTaintRule", "Pod"])
 def test_a_listing_of_nothing_empties_its_kind_only(kind: str):
     rule = taint_rule("r", {}, taint("t"))
