@@ -130,6 +130,19 @@ class ResourceSliceSpec:
     shared_counters: Tuple[CounterSet] = ()
     skip_node_operations: Tuple[Str] = ()
 
+    def names(self) -> set[str]:
+        """The names of attributes and capacities of all devices, as they are written."""
+        found = set[str]()
+        attributes = capacity = None
+        for device in self.devices:  # most are like the one before
+            if device.attributes.keys() != attributes:
+                attributes = device.attributes.keys()
+                found.update(attributes)
+            if device.capacity.keys() != capacity:
+                capacity = device.capacity.keys()
+                found.update(capacity)
+        return found
+
 
 class ResourceSlice(ApiObject):
     """Part of a pool, as a driver publishes it."""
@@ -139,9 +152,7 @@ class ResourceSlice(ApiObject):
 
     @model_validator(mode="after")
     def _of_few_names(self) -> Self:
-        names = set[str]()
-        for device in self.spec.devices:
-            names.update(device.attributes, device.capacity)
+        names = self.spec.names()
         if len(names) > MAX_NAMES:
             what = f"{len(names)} different attributes and capacities"
             raise ValueError(f"its devices have {what}; at most {MAX_NAMES} are read")

@@ -7,6 +7,7 @@ from dataclasses import replace
 import structlog
 
 from reconciler.aio.queue import Queue
+from reconciler.inventory.naming import Naming
 from reconciler.inventory.store import Store, Touched
 from reconciler.nodes.table import Nodes
 from reconciler.objects.changes import Change, Changed, Refused, Replaced
@@ -59,6 +60,7 @@ class Intake:
         self.manages: Callable[[ResourceClaim], bool] = lambda _: False
         """Whether a claim is ours whether or not a pod names it"""
         self.audit = Audit(store, tell)
+        self._naming = Naming()
         self._refused: dict[tuple[str, ObjectKey], str] = {}
 
     @property
@@ -68,7 +70,7 @@ class Intake:
 
     def take(self, change: Change) -> None:
         """Make a change part of the picture. The sink of every watch."""
-        change = within(change, self._shard)
+        change = self._naming.within(within(change, self._shard))
         self._report(change)
         old_news = isinstance(change, Changed) and self._is_old_news(change.object)
         for thing in _things(change):
