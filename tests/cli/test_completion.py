@@ -1,4 +1,4 @@
-"""Completion in a real bash and by the real kubectl, where they are, and the plugin itself."""
+"""Completion in real shells and by the real kubectl, where they are, and the plugin itself."""
 
 import os
 import pty
@@ -15,6 +15,19 @@ from reconciler.cli import main
 
 BIN = Path(sys.executable).parent
 BASH, KUBECTL = shutil.which("bash") or "", shutil.which("kubectl") or ""
+ZSH, FISH = shutil.which("zsh") or "", shutil.which("fish") or ""
+ASKED = {
+    "bash": (
+        [BASH, "--norc", "--noprofile", "-i"],
+        "bind 'set enable-bracketed-paste off'; source <(dra-reconciler completion bash)",
+    ),
+    "zsh": (
+        [ZSH, "-f", "-i"],
+        "unset zle_bracketed_paste; mkdir -p of; dra-reconciler completion zsh > of/_dra-reconciler; "
+        "fpath=($PWD/of $fpath); autoload -Uz compinit; compinit -u -D",
+    ),
+}
+"""Shell -> how it is started, and how it is told of our completion as the command's help says"""
 installed = pytest.mark.skipif(
     not (BIN / "kubectl-dra_reconciler").exists(), reason="the console scripts are not installed; run make"
 )
@@ -35,11 +48,12 @@ def heard(terminal: int, before: bytes) -> bytes:
     return os.read(terminal, 4096)
 
 
-def typed(keys: str, wanted: str, folder: Path) -> str:
-    """What an interactive bash shows after these keys, up to the text that is waited for."""
+def typed(of: str, keys: str, wanted: str, folder: Path) -> str:
+    """What an interactive shell shows after these keys, up to the text that is waited for."""
     ours, theirs = pty.openpty()
+    start, prepare = ASKED[of]
     shell = subprocess.Popen(
-        [BASH, "--norc", "--noprofile", "-i"],
+        start,
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,
@@ -50,8 +64,7 @@ def typed(keys: str, wanted: str, folder: Path) -> str:
     os.close(theirs)
     shown = b""
     try:
-        os.write(ours, b"bind 'set enable-bracketed-paste off'; source <(dra-reconciler completion bash)\n")
-        os.write(ours, b"echo rea'dy'\n")
+        os.write(ours, f"{prepare}; echo rea'dy'\n".encode())
         while b"ready\r\n" not in shown:
             shown += heard(ours, shown)
         shown = b""
@@ -65,20 +78,49 @@ def typed(keys: str, wanted: str, folder: Path) -> str:
         os.close(ours)
 
 
-@installed
-@pytest.mark.skipif(not BASH, reason="bash is not installed")
-@pytest.mark.parametrize(
-    ("keys", "completed"),
+TYPED = pytest.mark.parametrize(
+    ("keys", "word"),
     [
-        ("dra-reconciler expl\t", "dra-reconciler explain "),
-        ("dra-reconciler top --sort allo\t", "--sort allocatable "),
-        ("dra-reconciler allocate -f slic\t", "-f slices.yaml "),
+        ("dra-reconciler expl", "explain"),
+        ("dra-reconciler top --sort allo", "allocatable"),
+        ("dra-reconciler allocate -f slic", "slices.yaml"),
     ],
     ids=["a command", "a value", "a file"],
 )
-def test_a_real_bash_completes(tmp_path: Path, keys: str, completed: str):
+
+
+@installed
+@TYPED
+@pytest.mark.parametrize(
+    "shell",
+    [
+        pytest.param("bash", marks=pytest.mark.skipif(not BASH, reason="bash is not installed")),
+        pytest.param("zsh", marks=pytest.mark.skipif(not ZSH, reason="zsh is not installed")),
+    ],
+)
+def test_a_real_shell_completes(tmp_path: Path, shell: str, keys: str, word: str):
+    """What is shown may begin with the word, or be the rest of it after the keys."""
     (tmp_path / "slices.yaml").touch()
-    assert completed in typed(keys, completed, tmp_path)
+    rest = word.removeprefix(keys.rpartition(" ")[2])
+    assert f"{rest} " in typed(shell, f"{keys}\t", f"{rest} ", tmp_path)
+
+
+@installed
+@TYPED
+@pytest.mark.skipif(not FISH, reason="fish is not installed")
+def test_a_real_fish_completes(tmp_path: Path, keys: str, word: str):
+    (tmp_path / "slices.yaml").touch()
+    asked = f"dra-reconciler completion fish | source; complete -C '{keys}'"
+    found = subprocess.run(
+        [FISH, "--no-config", "-c", asked],
+        env={**ENVIRONMENT, "HOME": str(tmp_path)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    assert word in [line.partition("\t")[0] for line in found.stdout.splitlines()]
 
 
 def kubectl(*arguments: str) -> str:
