@@ -174,8 +174,24 @@ MUTANTS: dict[str, Mutant] = {
 
 PAIRED: dict[str, Mutant] = {
     "writes outlast the lease": _swap(Elector, "may_write", lambda *_: True),
-    "no fence after a change of lead": _swap(Fence, "raise_", _no_fence),
     "everybody leads": _swap_both(Elector, "leads", "may_write"),
     "standby pictures are believed": _swap(Recall, "listed_again", _at_once),
 }
 """The same, of what keeps two replicas apart"""
+
+TESTS: dict[str, str] = {
+    "unanswered writes are forgotten": "tests/reconcile/test_settling.py::"
+    "test_a_write_without_an_answer_is_resolved_by_reading[applied: held]",
+    "late writes are not fenced": "tests/reconcile/test_settling.py::"
+    "test_a_write_without_an_answer_is_resolved_by_reading[not applied: made impossible, then free]",
+    "a listing drops nothing": "tests/inventory/test_store.py::test_what_is_not_listed_is_gone",
+    "rewound events count": "tests/cluster/test_cursor.py::"
+    "test_what_is_no_change_leaves_the_cursor_where_it_is[an earlier version]",
+    "500 means not applied": "tests/cluster/test_client.py::"
+    "test_a_status_says_what_to_do_next[500-Retry-Undecided]",
+    "a claim is its name": "tests/inventory/test_store.py::"
+    "test_a_claim_made_anew_under_its_name_does_not_inherit",
+    "writes outlast the lease": "tests/election/test_door.py::"
+    "test_a_write_starts_only_if_the_lease_outlasts_it[it may outlast the lease]",
+}
+"""Tests that notice what schedules meet in one of hundreds, if at all. See `test_takeover` too."""
