@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from reconciler.errors import Inconsistent
 from reconciler.inventory.remembered import Memory
 from reconciler.inventory.snapshot import Snapshot
-from reconciler.inventory.store import Store, Touched
+from reconciler.inventory.store import Store
+from reconciler.inventory.touched import Touched
 from reconciler.objects.changes import Changed
 from reconciler.objects.claims import ResourceClaim
 from reconciler.objects.core import Pod

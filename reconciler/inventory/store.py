@@ -5,8 +5,7 @@ at the end, with one exception: what a held device drew before its slices change
 who saw it knows it. Not async: nothing can happen between reading it and changing it.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from reconciler.inventory.assembly import Layout, assemble, lay_out
@@ -20,6 +19,7 @@ from reconciler.inventory.reach import NodeInfo
 from reconciler.inventory.remembered import Memory
 from reconciler.inventory.shedding import shed
 from reconciler.inventory.snapshot import Snapshot, Topology
+from reconciler.inventory.touched import NOTHING, Touched
 from reconciler.inventory.vocabulary import Lexicon
 from reconciler.objects.changes import Change, Changed, Refused, Removed, Replaced
 from reconciler.objects.claims import DeviceClass, ResourceClaim
@@ -29,47 +29,6 @@ from reconciler.objects.plan import Plan
 from reconciler.objects.semantics import TAINT_RULES, TAINTS, Semantics
 from reconciler.objects.slices import ResourceSlice
 from reconciler.objects.taintrules import DeviceTaintRule
-
-
-@dataclass(frozen=True, slots=True)
-class Touched:
-    """What a change may have made different, so that only that is decided again."""
-
-    claims: frozenset[ObjectKey] = frozenset()
-    pods: frozenset[ObjectKey] = frozenset()
-    freed: frozenset[PoolID] = frozenset()
-    """Pools in which a device is free that was not"""
-    classes: frozenset[str] = frozenset()
-    supply: bool = False
-    """Whether devices or nodes changed"""
-    devices: frozenset[DeviceID] = frozenset()
-    """Devices that are held by others than before"""
-
-    def __or__(self, other: "Touched") -> "Touched":
-        return Touched(
-            claims=self.claims | other.claims,
-            pods=self.pods | other.pods,
-            freed=self.freed | other.freed,
-            classes=self.classes | other.classes,
-            supply=self.supply or other.supply,
-            devices=self.devices | other.devices,
-        )
-
-    @staticmethod
-    def of(parts: Sequence["Touched"]) -> "Touched":
-        """All that any of them touched. One by one, with `|`, would take the square of their number."""
-        return Touched(
-            claims=frozenset().union(*[part.claims for part in parts]),
-            pods=frozenset().union(*[part.pods for part in parts]),
-            freed=frozenset().union(*[part.freed for part in parts]),
-            classes=frozenset().union(*[part.classes for part in parts]),
-            supply=any(part.supply for part in parts),
-            devices=frozenset().union(*[part.devices for part in parts]),
-        )
-
-
-NOTHING = Touched()
-
 
 SPARE_VALUES = 1 << 18
 """Values that nothing may use any more before vocabularies are made anew. A value takes about 200 bytes."""

@@ -10,7 +10,8 @@ import structlog
 
 from reconciler.inventory.reach import NodeInfo
 from reconciler.inventory.snapshot import Snapshot
-from reconciler.inventory.store import NOTHING, Store, Touched
+from reconciler.inventory.store import Store
+from reconciler.inventory.touched import NOTHING, Touched
 from reconciler.journal.entries import (
     BEGUN,
     Header,

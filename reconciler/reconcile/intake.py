@@ -8,7 +8,8 @@ import structlog
 
 from reconciler.aio.queue import Queue
 from reconciler.inventory.naming import Naming
-from reconciler.inventory.store import Store, Touched
+from reconciler.inventory.store import Store
+from reconciler.inventory.touched import Touched
 from reconciler.nodes.table import Nodes
 from reconciler.objects.changes import Change, Changed, Refused, Replaced
 from reconciler.objects.claims import FINALIZER, ResourceClaim

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from reconciler.inventory.store import Touched
+from reconciler.inventory.touched import Touched
 from reconciler.reconcile.units import Unit
 
 

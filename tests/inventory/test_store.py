@@ -3,7 +3,8 @@
 import pytest
 
 from reconciler.inventory.ledger import Holder
-from reconciler.inventory.store import NOTHING, Store, Touched
+from reconciler.inventory.store import Store
+from reconciler.inventory.touched import NOTHING, Touched
 from reconciler.objects.changes import Changed, Refused, Removed, Replaced
 from reconciler.objects.claims import Allocation, ResourceClaim
 from reconciler.objects.core import Pod

@@ -11,7 +11,8 @@ from reconciler.cluster.writer import Writer
 from reconciler.election.elector import Elector
 from reconciler.errors import Retry, Undecided
 from reconciler.inventory import store
-from reconciler.inventory.store import NOTHING, Store
+from reconciler.inventory.store import Store
+from reconciler.inventory.touched import NOTHING
 from reconciler.objects.changes import Changed
 from reconciler.objects.claims import FINALIZER
 from reconciler.reconcile.fencing import Fence
