@@ -179,7 +179,7 @@ PROCESS = (
           ("lease", "holder")),
     Event("lease not reached", WARNING, "The Lease could not be read or renewed; it is tried again.",
           ("lease", "error")),
-    Event("lease not believed", WARNING, "A Lease says what no replica of ours would; our own terms are assumed.",
+    Event("lease not believed", WARNING, "A Lease says what no replica would; our own terms are assumed.",
           ("lease", "why")),
     Event("lease released", INFO, "Another process may begin at once.", ("lease", "wait_seconds")),
     Event("lease not released", INFO, "It was not ours any more, or the server did not answer.",
