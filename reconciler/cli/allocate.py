@@ -10,14 +10,15 @@ from reconciler.cli.inputs import (
     files_option,
     gates_option,
     group_mode_option,
+    read_manifests,
     report_ignored,
     report_refused,
     report_warnings,
 )
 from reconciler.cli.plain import plain
 from reconciler.cli.printing import claims_json, claims_yaml, notes, print_report, refusals
+from reconciler.cli.working import working
 from reconciler.koordinator.rules import Semantics as DeviceSemantics
-from reconciler.manifests.bundle import read_bundle
 from reconciler.objects.semantics import Release, Semantics, with_group_modes
 from reconciler.offline import STEPS, decide
 
@@ -85,9 +86,12 @@ def allocate(
     """
     if not files and not more:
         raise click.UsageError("Nothing to read: name manifests with -f FILE, -f DIR or -f -.")
-    bundle = read_bundle((*files, *more), sys.stdin.buffer)
-    report = decide(bundle, Semantics(release, gates, with_group_modes(group_modes)), steps=steps)
-    devices = decide_devices(bundle, DeviceSemantics(koordinator_semantics))
+    rules = Semantics(release, gates, with_group_modes(group_modes))
+    with working(quiet=output == "json") as work:
+        bundle = read_manifests((*files, *more), work)
+        work.stage("allocating claims")
+        report = decide(bundle, rules, steps=steps, asking=work.step)
+        devices = decide_devices(bundle, DeviceSemantics(koordinator_semantics))
     report_warnings(bundle.warnings)
     report_refused(bundle.refused)
     report_ignored(bundle.ignored)

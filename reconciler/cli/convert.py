@@ -10,14 +10,21 @@ from typing import Any, TextIO
 import click
 import yaml
 
-from reconciler.cli.inputs import files_option, report_ignored, report_refused, report_warnings
+from reconciler.cli.inputs import (
+    files_option,
+    read_manifests,
+    report_ignored,
+    report_refused,
+    report_warnings,
+)
 from reconciler.cli.plain import plain
+from reconciler.cli.working import working
 from reconciler.convert.names import Rename
 from reconciler.convert.objects import converted
 from reconciler.embedded.builtin import BUILTIN
 from reconciler.embedded.fields import WrongType
 from reconciler.embedded.kinds import Review
-from reconciler.manifests.bundle import Bundle, read_bundle
+from reconciler.manifests.bundle import Bundle
 
 BAD_INPUT = 1
 
@@ -49,8 +56,10 @@ def convert(files: tuple[str, ...], output: str, rename_map: TextIO | None) -> N
     gets stays the same. What the API does not know goes into the annotation
     dra-reconciler.io/device-extensions; names that it does not take are replaced, always in the same way.
     """
-    bundle = read_bundle(files, sys.stdin.buffer)
-    result = converted(_in_order(bundle), objections)
+    with working(quiet=output == "json") as work:
+        bundle = read_manifests(files, work)
+        work.stage("converting")
+        result = converted(_in_order(bundle), objections)
     report_warnings(bundle.warnings)
     report_refused(bundle.refused)
     report_ignored(bundle.ignored)

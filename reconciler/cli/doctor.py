@@ -19,6 +19,7 @@ from reconciler.cli.listing import list_objects
 from reconciler.cli.plain import plain
 from reconciler.cli.printing import UNBOUNDED
 from reconciler.cli.reach import Reach, cluster_options
+from reconciler.cli.working import working
 from reconciler.doctor.checks import examine, worst_first
 from reconciler.doctor.findings import Finding, Severity
 from reconciler.doctor.picture import read_picture
@@ -64,18 +65,22 @@ def doctor(
     """Say what is wrong with ResourceSlices, DeviceClasses and ResourceClaims, and what to do about it."""
     if bool(files or more) == reach.named:
         raise click.UsageError("Name manifests with -f, or a cluster with --cluster.")
-    sources: dict[str, str] = {}
-    if files or more:
-        read = list(texts((*files, *more), sys.stdin.buffer))
-        sources = {name: text for name, text in read if isinstance(text, str)}
-        found: Iterable[Document | Refusal] = of_texts(read)
-    else:
-        try:
-            found = [_document(raw) for raw in asyncio.run(list_objects(KINDS, reach))]
-        except (ReconcilerError, OSError) as exc:
-            raise click.ClickException(str(exc)) from exc
     rules = Semantics(gates=gates, group_modes=with_group_modes(group_modes))
-    findings = worst_first(_with_lines(examine(read_picture(found, rules)), sources))
+    with working(quiet=output != "table") as work:
+        sources: dict[str, str] = {}
+        if files or more:
+            read = list(work.each("reading files", texts((*files, *more), sys.stdin.buffer)))
+            sources = {name: text for name, text in read if isinstance(text, str)}
+            found: Iterable[Document | Refusal] = work.each("reading manifests", of_texts(read))
+        else:
+            work.stage("asking the cluster")
+            try:
+                found = [_document(raw) for raw in asyncio.run(list_objects(KINDS, reach))]
+            except (ReconcilerError, OSError) as exc:
+                raise click.ClickException(str(exc)) from exc
+        picture = read_picture(found, rules)
+        work.stage("examining")
+        findings = worst_first(_with_lines(examine(picture), sources))
     match output:
         case "json":
             click.echo(json.dumps(as_json(findings), indent=2))

@@ -12,6 +12,7 @@ from reconciler.cli.inputs import (
     files_option,
     gates_option,
     group_mode_option,
+    read_manifests,
     report_refused,
     report_warnings,
 )
@@ -19,11 +20,11 @@ from reconciler.cli.listing import list_objects
 from reconciler.cli.plain import plain
 from reconciler.cli.reach import Reach, cluster_options
 from reconciler.cli.situation import KINDS, Situation, in_manifests, on_cluster
+from reconciler.cli.working import working
 from reconciler.errors import ReconcilerError
 from reconciler.explain import Explanation
 from reconciler.explain import explain as explain_claims
 from reconciler.explain.report import as_json
-from reconciler.manifests.bundle import read_bundle
 from reconciler.objects.meta import ObjectKey
 from reconciler.objects.semantics import Release, Semantics, with_group_modes
 from reconciler.offline import STEPS
@@ -85,16 +86,20 @@ def explain(
     before, _, name = target.rpartition("/")
     key = ObjectKey(before or namespace, name)
     rules = Semantics(release, gates, with_group_modes(group_modes))
-    if files:
-        bundle = read_bundle(files, sys.stdin.buffer)
-        report_warnings(bundle.warnings)
-        report_refused(bundle.refused)
-        found = in_manifests(bundle, rules, key, of_pod=of_pod, steps=steps)
-    else:
-        try:
-            found = asyncio.run(_live(key, rules, reach, of_pod=of_pod))
-        except (ReconcilerError, OSError) as exc:
-            raise NoAnswer(str(exc)) from exc
+    quiet = output != "table"
+    with working(quiet=quiet) as work:
+        if files:
+            bundle = read_manifests(files, work)
+            report_warnings(bundle.warnings)
+            report_refused(bundle.refused)
+            work.stage("allocating what comes first")
+            found = in_manifests(bundle, rules, key, of_pod=of_pod, steps=steps, asking=work.step)
+        else:
+            work.stage("asking the cluster")
+            try:
+                found = asyncio.run(_live(key, rules, reach, of_pod=of_pod))
+            except (ReconcilerError, OSError) as exc:
+                raise NoAnswer(str(exc)) from exc
     if not found.known:
         raise NoAnswer(plain(found.message))
     for note in found.notes:
@@ -102,10 +107,11 @@ def explain(
     if not found.questions:
         _say(key, found.message, output, allocated=found.allocated)
         sys.exit(0 if found.allocated else CANNOT)
-    told = [
-        explain_claims(q.claims, q.world, nodes=q.nodes, answer=q.answer, steps=steps)
-        for q in found.questions
-    ]
+    with working(quiet=quiet) as work:
+        told = [
+            explain_claims(q.claims, q.world, nodes=q.nodes, answer=q.answer, steps=steps)
+            for q in work.each("explaining", found.questions)
+        ]
     _print(told, output)
     sys.exit(0 if any(one.allocatable for one in told) else CANNOT)
 

@@ -1,5 +1,6 @@
 """The options by which commands take manifests, and what is said about their reading."""
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
@@ -7,8 +8,10 @@ from typing import Any, TypeVar
 import click
 
 from reconciler.cli.plain import plain
+from reconciler.cli.working import Work
 from reconciler.errors import Rejected
-from reconciler.manifests.documents import Refusal
+from reconciler.manifests.bundle import Bundle, bundle
+from reconciler.manifests.documents import Refusal, documents
 from reconciler.objects.semantics import with_gates, with_group_modes
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -68,6 +71,11 @@ def _gates(_context: click.Context, _option: click.Parameter, text: str) -> froz
         return with_gates(text)
     except Rejected as exc:
         raise click.BadParameter(str(exc)) from exc
+
+
+def read_manifests(paths: Iterable[str], work: Work) -> Bundle:
+    """Every manifest that `paths` names, with `-` for standard input. Never raises for what is in them."""
+    return bundle(work.each("reading manifests", documents(paths, sys.stdin.buffer)))
 
 
 def report_refused(refused: Iterable[Refusal]) -> None:

@@ -1,6 +1,6 @@
 """What `explain` explains: the question that a claim or pod raises, in manifests or on a cluster."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from random import random
 from typing import Any, NamedTuple
 
@@ -48,11 +48,23 @@ class Situation(NamedTuple):
     notes: Sequence[str] = ()
 
 
-def in_manifests(bundle: Bundle, rules: Semantics, key: ObjectKey, *, of_pod: bool, steps: int) -> Situation:
-    """As `allocate` meets it: claims and pods that come first are allocated first."""
+def in_manifests(
+    bundle: Bundle,
+    rules: Semantics,
+    key: ObjectKey,
+    *,
+    of_pod: bool,
+    steps: int,
+    asking: Callable[[Question], None] = lambda _: None,
+) -> Situation:
+    """As `allocate` meets it: claims and pods that come first are allocated first.
+
+    `asking` is told of every question before it is answered.
+    """
     asked: list[Question] = []
 
     def note(question: Question) -> None:
+        asking(question)
         if question.pod == key if of_pod else any(claim.key == key for claim in question.claims):
             asked.append(question)
 

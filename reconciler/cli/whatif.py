@@ -10,6 +10,7 @@ import yaml
 from reconciler.cli.inputs import files_option, gates_option, group_mode_option
 from reconciler.cli.reach import Reach, cluster_options
 from reconciler.cli.supposed import print_answer
+from reconciler.cli.working import Work, working
 from reconciler.cli.world import in_bundle, list_cluster, picture_of, read_files
 from reconciler.errors import ReconcilerError
 from reconciler.manifests.bundle import Bundle
@@ -99,20 +100,21 @@ def whatif(
     if not files and not drained:
         raise click.UsageError("Say what is asked about with -f, or with --drain which node is gone.")
     rules = Semantics(release, gates, with_group_modes(group_modes))
+    left_out = frozenset(_key(name, namespace) for name in without)
     try:
-        first = read_files(files if reach.named else files[:1])
-        units = units_in(first)
-        more = read_files(added)
-        if first.refused or more.refused:
-            raise NoAnswer("what is asked about, or added, was refused in part")
-        nodes, objects = _world(first, more, files, reach)
-        base = Base(picture_of(objects, rules), nodes)
-        question = Question(
-            units, count, frozenset(_key(name, namespace) for name in without), frozenset(drained)
-        )
-        if not units and not drained:
-            raise NoAnswer(f"{files[0]} holds no claim that waits, no template and no pod")
-        found = answer(question, base, steps=steps)
+        with working(quiet=output != "table") as work:
+            first = read_files(files if reach.named else files[:1], work)
+            units = units_in(first)
+            more = read_files(added, work)
+            if first.refused or more.refused:
+                raise NoAnswer("what is asked about, or added, was refused in part")
+            nodes, objects = _world(first, more, files, reach, work)
+            base = Base(picture_of(work.each("putting the picture together", objects), rules), nodes)
+            question = Question(units, count, left_out, frozenset(drained))
+            if not units and not drained:
+                raise NoAnswer(f"{files[0]} holds no claim that waits, no template and no pod")
+            work.stage("placing")
+            found = answer(question, base, steps=steps)
     except (ReconcilerError, OSError) as exc:
         raise NoAnswer(str(exc)) from exc
     _print(found, units, output)
@@ -125,12 +127,12 @@ def _key(name: str, namespace: str) -> ObjectKey:
 
 
 def _world(
-    first: Bundle, more: Bundle, files: tuple[str, ...], reach: Reach
+    first: Bundle, more: Bundle, files: tuple[str, ...], reach: Reach, work: Work
 ) -> tuple[tuple[Node, ...], list[ApiObject]]:
     """What the question is about: its nodes, and all its objects."""
     extra = [*more.of(ResourceSlice), *more.of(DeviceClass)]
     if not reach.named:
-        rest = read_files(files[1:])
+        rest = read_files(files[1:], work)
         objects = [
             *in_bundle(first),
             *(one for one in in_bundle(rest) if not isinstance(one, Node)),
@@ -145,6 +147,7 @@ def _world(
         described = _last_of([*first.of(Node), *rest.of(Node), *more.of(Node)])
         nodes = picture(described, slices).nodes
         return nodes, [*nodes, *(one for one in objects if not isinstance(one, Node))]
+    work.stage("asking the cluster")
     listed = list(list_cluster(KINDS, reach))
     extra += [*first.of(ResourceSlice), *first.of(DeviceClass)]
     added = [one for one in extra if isinstance(one, ResourceSlice)]

@@ -1,20 +1,20 @@
 """The picture of manifests or of a cluster, for commands that ask about the whole of it once."""
 
 import asyncio
-import sys
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 import click
 
-from reconciler.cli.inputs import report_refused, report_warnings
+from reconciler.cli.inputs import read_manifests, report_refused, report_warnings
 from reconciler.cli.listing import list_objects
 from reconciler.cli.plain import plain
 from reconciler.cli.reach import Reach
+from reconciler.cli.working import SILENT, Work
 from reconciler.errors import Malformed
 from reconciler.inventory.store import Store
 from reconciler.legacy.reading import read
-from reconciler.manifests.bundle import Bundle, read_bundle
+from reconciler.manifests.bundle import Bundle
 from reconciler.manifests.nodes import picture
 from reconciler.objects.changes import Changed
 from reconciler.objects.claims import DeviceClass, ResourceClaim
@@ -25,9 +25,9 @@ from reconciler.objects.slices import ResourceSlice
 from reconciler.objects.taintrules import DeviceTaintRule
 
 
-def read_files(files: Iterable[str]) -> Bundle:
+def read_files(files: Iterable[str], work: Work = SILENT) -> Bundle:
     """What manifests hold. Says on standard error what of it cannot be used."""
-    bundle = read_bundle(tuple(files), sys.stdin.buffer)
+    bundle = read_manifests(files, work)
     report_warnings(bundle.warnings)
     report_refused(bundle.refused)
     return bundle
