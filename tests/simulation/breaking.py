@@ -12,4 +12,4 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     """Break it only while the test itself runs."""
     (name,) = (name for name, test in TESTS.items() if test == item.nodeid)
     with (MUTANTS | PAIRED)[name]():
-        return (yield)  # type: ignore[misc]
+        return (yield)

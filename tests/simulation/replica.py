@@ -131,7 +131,10 @@ def drawn_clock(random: Random) -> Clock:
 
 
 def bounded_clock(random: Random) -> Clock:
-    """As wrong as clocks of replicas may be, and as right as they can be."""
+    """As wrong as clocks of replicas may be, and as right as they can be: 1 % slow, right, or 1 % fast.
+
+    `Terms.clock_error` is that bound. Where the clocks began plays no part.
+    """
     return Clock(rate=random.choice((0.99, 1.0, 1.01)), start=random.uniform(0, 1000))
 
 

@@ -44,7 +44,9 @@ SETTINGS = Settings(
 PAIR = SETTINGS.model_copy(
     update={"leader_elect": True, "lease_seconds": 3.0, "renew_seconds": 2.0, "retry_seconds": 0.5}
 )
-"""Short terms, so that the lead changes often within a schedule"""
+"""Short terms, so that the lead changes often within a schedule. They bound what pairs meet: clocks differ
+by 1 % from true time; a write is given up after 1 s, and may arrive up to `faults.LATEST` later; two that
+believe they lead do so for as long as a replica is cut off, or its Lease requests alone are lost"""
 CUTS = 0.3
 """Probability that, after something happened, a replica of a pair is cut off, or not any more"""
 PAIR_PROMPT = 60.0
