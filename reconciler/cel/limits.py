@@ -12,8 +12,10 @@ MASK_COST_LIMIT = 5 * COST_LIMIT
 """Steps of one pass over all devices, some seconds; the devices left then are errors."""
 DECISION_COST_LIMIT = 4 * MASK_COST_LIMIT
 """Steps of all selectors of a decision on all devices. Claims that ask for more are not decided."""
-STATED_COST_LIMIT = COST_LIMIT // 2
-"""Steps of all `compatibleOnlyWith` of a pool on its devices: run on the way to the next decision."""
+STATED_COST_LIMIT = COST_LIMIT // 10
+"""Steps of all `compatibleOnlyWith` of a pool on its devices: run on the loop, before the next decision."""
+COMPILING_COST = 500
+"""Steps that an expression counts for when it is compiled, however short, where many are."""
 READING_COST = 5
 """Steps that each character of an expression counts for when it is compiled, where many are."""
 MAX_REGEX_LENGTH = MAX_LENGTH

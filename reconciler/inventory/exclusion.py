@@ -15,7 +15,7 @@ import numpy as np
 
 from kernels.exclusion import ALL, packed
 from kernels.types import Bits, Codes, Mask
-from reconciler.cel.limits import READING_COST, STATED_COST_LIMIT
+from reconciler.cel.limits import COMPILING_COST, READING_COST, STATED_COST_LIMIT
 from reconciler.cel.program import CelRefused, Selector, compile_selector
 from reconciler.cel.rows import Rows as CelRows
 from reconciler.inventory.block import Block
@@ -214,18 +214,21 @@ def _expressions(
         asks = np.zeros(scopes.shape, dtype=np.bool_)
         asks[stated] = True
         by = DeviceID(*pool, devices[stated[0]].name)
-        left -= READING_COST * len(expression)
+        left -= COMPILING_COST + READING_COST * len(expression)
         selector = _compiled(expression) if left > 0 else _TOO_MUCH
         if isinstance(selector, str):
             marks.append((asks, np.zeros(scopes.shape, dtype=np.bool_)))
             problems.append(Problem(by, f"compatibleOnlyWith: {selector}"))
             continue
         masks = selector.masks(rows, left)
+        too_much = selector.spent > left
         left -= selector.spent
         marks.append((asks, np.repeat(masks.true[:, None], scopes.shape[1], axis=1)))
         failing = _judged(scopes, stated) & masks.error
         if failing.any():
-            problems.append(Problem(by, _failure(selector, rows, failing, devices)))
+            # To ask again why it fails would take as many steps once more.
+            why = f": {_TOO_MUCH}" if too_much else _failure(selector, rows, failing, devices)
+            problems.append(Problem(by, f"compatibleOnlyWith{why}"))
     return marks, tuple(problems)
 
 
@@ -250,4 +253,4 @@ def _failure(selector: Selector, rows: CelRows, failing: Mask, devices: Sequence
     first = int(np.flatnonzero(failing)[0])
     more = int(np.count_nonzero(failing)) - 1
     others = f", and on {more} more" if more else ""
-    return f"compatibleOnlyWith fails on {devices[first].name}{others}: {selector.explain(rows, first)}"
+    return f" fails on {devices[first].name}{others}: {selector.explain(rows, first)}"
