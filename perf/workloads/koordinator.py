@@ -13,7 +13,8 @@ from perf.fleets import koordinator as fleets
 from perf.workload import Figure, Outcome, Progress, Size, Workload, filling, latencies, rate
 from reconciler.koordinator.demand import Demand, read_demand
 from reconciler.koordinator.fleet import Fleet, Placed, Unserved
-from reconciler.koordinator.names import ALLOCATE_HINT, JOINT_ALLOCATE
+from reconciler.koordinator.holdings import Allocation, Grant
+from reconciler.koordinator.names import ALLOCATE_HINT, GPU_CORE, GPU_MEMORY_RATIO, JOINT_ALLOCATE, KOORD_RDMA
 from reconciler.koordinator.rules import Rules
 from reconciler.objects.core import Pod
 from reconciler.objects.meta import ObjectKey
@@ -28,12 +29,16 @@ _SAID = {
 }
 
 
-def pod(number: int, gpus: int) -> Pod:
-    """A pod that wants GPUs, and a virtual function on each of their switches."""
-    requests = {"nvidia.com/gpu": str(gpus), "koordinator.sh/rdma": "1"}
+def pod(number: int, gpus: int, *, functions: bool = True, unlike: int = 0) -> Pod:
+    """A pod that wants GPUs, and a virtual function on each of their switches, or a whole NIC.
+
+    `unlike` makes its demand another than others', though it asks for the same.
+    """
+    requests = {"nvidia.com/gpu": str(gpus), "koordinator.sh/rdma": "1" if functions else "100"}
+    said = _SAID if functions else {JOINT_ALLOCATE: _SAID[JOINT_ALLOCATE] + " " * unlike}
     return Pod.model_validate(
         {
-            "metadata": {"name": f"pod-{number:06}", "namespace": "default", "annotations": _SAID},
+            "metadata": {"name": f"pod-{number:06}", "namespace": "default", "annotations": said},
             "spec": {"containers": [{"resources": {"requests": requests}}]},
         }
     )
@@ -46,9 +51,10 @@ class Decider:
     fleet: Fleet
     load_seconds: float
     seconds: list[float] = field(default_factory=list)
-    processor: float = 0.0
     held: dict[ObjectKey, Placed] = field(default_factory=dict)
     refused: list[float] = field(default_factory=list)
+    busy: list[float] = field(default_factory=list)
+    """Seconds of processor time of each decision, whatever it was"""
 
     @classmethod
     def over(cls, nodes: int) -> "Decider":
@@ -72,7 +78,7 @@ class Decider:
         if isinstance(found, Placed):
             self.fleet.hold(wants.key, found.node, found.allocation, demand.hints)
         seconds = perf_counter() - began
-        self.processor += thread_time() - busy
+        self.busy.append(thread_time() - busy)
         if isinstance(found, Unserved):
             self.refused.append(seconds)
             return False
@@ -126,7 +132,8 @@ def fill(size: Size, progress: Progress) -> Outcome:
     return Outcome(
         figures=[
             rate("pods/s", decider.seconds),
-            Figure("decisions/s of processor time", number / decider.processor, "/s", "more"),
+            Figure("decisions/s of processor time", number / sum(decider.busy), "/s", "more"),
+            *latencies(decider.busy, "processor time of a decision"),
             *latencies(decider.seconds, "pod"),
             *(latencies(decider.refused, "refusal") if decider.refused else ()),
             Figure("served", len(decider.held), "pods", ""),
@@ -150,7 +157,7 @@ def churn(size: Size, progress: Progress) -> Outcome:
         number += 1
     decider.seconds.clear()
     decider.refused.clear()
-    decider.processor = 0.0
+    decider.busy.clear()
     releases: list[float] = []
     leaving = default_rng(SEED)
     for turn in range(size["turns"]):
@@ -163,6 +170,7 @@ def churn(size: Size, progress: Progress) -> Outcome:
     return Outcome(
         figures=[
             Figure("turns/s", size["turns"] / (sum(releases) + sum(decisions)), "/s", "more"),
+            *latencies(decider.busy, "processor time of a decision"),
             *latencies(decider.seconds, "pod"),
             *(latencies(decider.refused, "refusal") if decider.refused else ()),
             *latencies(releases, "release"),
@@ -170,6 +178,52 @@ def churn(size: Size, progress: Progress) -> Outcome:
             Figure("held", len(decider.held), "pods", ""),
         ]
     )
+
+
+def scattered(size: Size, progress: Progress) -> Outcome:
+    """GPUs are left on some switches and NICs on others: only by amounts is there room everywhere.
+
+    Each turn a pod that is unlike those before asks for a GPU and a whole NIC on one switch, is refused, and
+    something else changes on a machine. Now and then one machine has both, the last by name.
+    """
+    decider = Decider.over(size["nodes"])
+    fleet, names = decider.fleet, sorted(decider.fleet.machines)
+    for name in names:
+        fleet.hold(ObjectKey("cards", name), name, _cards(fleets.GPUS_A_NODE // 2), {})
+        fleet.hold(ObjectKey("nics", name), name, _nics(), {})
+    changing = default_rng(SEED)
+    for turn in range(size["turns"]):
+        last = turn % 8 == 7
+        changed = names[-1] if last else names[int(changing.integers(len(names) - 1))]
+        fleet.release(ObjectKey("nics", changed))
+        if not last:
+            fleet.hold(ObjectKey("nics", changed), changed, _nics(), {})
+        asking = pod(turn, GPUS[turn % 3], functions=False, unlike=turn)
+        if decider.decide(asking) != last:
+            raise Wrong(f"{asking.key} was {'refused' if last else 'served'}")
+        if last:
+            decider.release(asking.key)
+            fleet.hold(ObjectKey("nics", changed), changed, _nics(), {})
+        progress(turn + 1, size["turns"])
+    return Outcome(
+        figures=[
+            *latencies(decider.busy, "processor time of a decision"),
+            *latencies(decider.seconds, "pod"),
+            *latencies(decider.refused, "refusal"),
+            Figure("served", len(decider.seconds), "pods", ""),
+            Figure("refused", len(decider.refused), "pods", ""),
+        ]
+    )
+
+
+def _cards(count: int) -> Allocation:
+    whole = {GPU_CORE: 100, GPU_MEMORY_RATIO: 100}
+    return {"gpu": tuple(Grant(minor, whole) for minor in range(count))}
+
+
+def _nics() -> Allocation:
+    others = range(fleets.SWITCHES // 2, fleets.SWITCHES)
+    return {"rdma": tuple(Grant(minor, {KOORD_RDMA: 100}) for minor in others)}
 
 
 WORKLOADS = [
@@ -185,6 +239,13 @@ WORKLOADS = [
         "the same at 90 %: one pod ends, another is served",
         churn,
         {"": {"nodes": 1024, "turns": 2000}},
+        tiny={"nodes": 4, "turns": 8},
+    ),
+    Workload(
+        "koordinator-scattered",
+        "GPUs left on some switches, NICs on others: refused where amounts look good",
+        scattered,
+        {"": {"nodes": 1024, "turns": 400}},
         tiny={"nodes": 4, "turns": 8},
     ),
 ]

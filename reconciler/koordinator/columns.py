@@ -47,6 +47,8 @@ class Part:
     health: Mask
     label: Codes
     pcie: Rows
+    switch: Rows
+    numa: Rows
     vfs: Codes
     held: Mask
     closed: Mask
@@ -71,7 +73,10 @@ class Columns:
         self.label: Codes = np.zeros(0, dtype=np.int32)
         self.pcie: Rows = np.full(0, NOBODY, dtype=np.intp)
         """The first row of the same type on the same switch: a group that no other machine shares."""
-        self.numa: Codes = np.full(0, NOBODY, dtype=np.int32)
+        self.switch: Rows = np.full(0, NOBODY, dtype=np.intp)
+        """The first row of any type on the same switch."""
+        self.numa: Rows = np.full(0, NOBODY, dtype=np.intp)
+        """The first row of any type on the same NUMA node, also where its number is said not to be known."""
         self.vfs: Codes = np.zeros(0, dtype=np.int32)
         """Virtual functions that nobody has."""
         self.functions: Codes = np.zeros(0, dtype=np.int32)
@@ -88,7 +93,10 @@ class Columns:
     def part(self, number: int) -> Part:
         """One machine's rows. Views: what changes here changes there."""
         block = self._blocks[number]
-        pcie = self.pcie[block]
+        pcie, switch, numa = (
+            np.where(column[block] >= 0, column[block] - block.start, NOBODY)
+            for column in (self.pcie, self.switch, self.numa)
+        )
         return Part(
             owner=np.zeros(block.stop - block.start, dtype=np.intp),
             kind=self.kind[block],
@@ -97,7 +105,9 @@ class Columns:
             reported=self.reported[block],
             health=self.health[block],
             label=self.label[block],
-            pcie=np.where(pcie >= 0, pcie - block.start, pcie),
+            pcie=pcie,
+            switch=switch,
+            numa=numa,
             vfs=self.vfs[block],
             held=self.held[block],
             closed=self.closed[block],
@@ -114,6 +124,7 @@ class Columns:
         block = self._block(number, len(devices))
         self._places[number] = {(kind, info.minor): place for place, (_, kind, info) in enumerate(devices)}
         switches: dict[tuple[int, str], int] = {}
+        places: dict[str | int, int] = {}
         for row, (code, kind, info) in enumerate(devices, block.start):
             capacity = machine.capacity[kind][info.minor]
             self.kind[row], self.minor[row], self.health[row] = code, info.minor, info.health
@@ -121,9 +132,12 @@ class Columns:
             self.reported[row] = [name in capacity for name in RESOURCES] + [False]
             self.label[row] = self.labels.code(info.labels)
             self.functions[row] = sum(len(group.vfs) for group in info.vf_groups)
-            numa, pcie = machine.numa(kind, info.minor), machine.pcie(kind, info.minor)
-            self.numa[row] = NOBODY if numa is None else numa
-            self.pcie[row] = NOBODY if pcie is None else switches.setdefault((code, pcie), row)
+            where = info.topology
+            self.pcie[row] = self.switch[row] = self.numa[row] = NOBODY
+            if where is not None:
+                self.pcie[row] = switches.setdefault((code, where.pcie_id), row)
+                self.switch[row] = places.setdefault(where.pcie_id, row)
+                self.numa[row] = places.setdefault(where.node_id, row)
         self.occupy(number, machine, holdings)
 
     def occupy(
@@ -183,7 +197,8 @@ class Columns:
         for name, array in vars(self).items():
             if isinstance(array, np.ndarray):
                 setattr(self, name, _resized(array[kept], size, NOBODY if name == "owner" else 0))
-        self.pcie[: len(kept)] = moved[self.pcie[: len(kept)]]
+        for column in (self.pcie, self.switch, self.numa):
+            column[: len(kept)] = moved[column[: len(kept)]]
         self._end = len(kept)
         # A block stays together, so its first row says where it went.
         self._blocks = {

@@ -119,6 +119,11 @@ def read_demand(pod: Pod, rules: Rules) -> Demand | Failure | None:
     )
 
 
+def leading(demand: Demand) -> str:
+    """The type of the joint list near which the proposal chooses the others: GPUs if they are there."""
+    return GPU if GPU in demand.joint else demand.joint[0]
+
+
 def gpu_instance(requests: Shares) -> Instance:
     """How many GPUs, each charged how much (section 5.2). Memory in bytes is always a part of a card."""
     ratio = requests.get(GPU_MEMORY_RATIO)

@@ -1,42 +1,113 @@
 """Which machines might serve a pod: one pass over all devices of all machines."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple
 
 import numpy as np
 
-from kernels.shares import enough, group_held, share_fits
-from kernels.types import Amounts, Mask
+from kernels.shares import enough, group_held, most_together, served_together, share_fits
+from kernels.types import Amounts, Codes, Mask
 from reconciler.koordinator.annotations import DEVICE_LEVEL, PCIE_LEVEL
 from reconciler.koordinator.columns import Columns, Part, amounts
-from reconciler.koordinator.demand import Demand
+from reconciler.koordinator.demand import Demand, leading
+from reconciler.koordinator.failure import Failure
+from reconciler.koordinator.gpus import OUT_OF_SCOPE, partitions_alone
 from reconciler.koordinator.instances import asked
 from reconciler.koordinator.names import GPU, TYPES
+from reconciler.koordinator.released import JOINT_VIOLATION
 from reconciler.koordinator.shares import LIMIT
+from reconciler.koordinator.tree import REQUIRED
 
 
-def feasible(columns: Columns | Part, demand: Demand, lenient: Mask, *, upstream: bool) -> Mask:
-    """Machines that the exact choice need look at: it refuses every other one.
+class Verdict(IntEnum):
+    """What can be told of a machine without the exact choice."""
 
-    lenient (N,)  machines on which partitions of GPUs are not compared with what is asked
-    ->      (N,)
-    """
-    result = np.ones(len(lenient), dtype=np.bool_)
+    OPEN = 0
+    """It may serve"""
+    TOO_FEW = 1
+    OUT_OF_SCOPE = 2
+    """It has GPUs enough, but not within one scope of the level that is required"""
+    APART = 3
+    """It has devices enough, but not on the same switches"""
+
+
+WHY: Mapping[Verdict, Failure] = {Verdict.OUT_OF_SCOPE: OUT_OF_SCOPE, Verdict.APART: JOINT_VIOLATION}
+"""What the exact choice would say"""
+
+
+class Tables(NamedTuple):
+    """Machines by their tables of partitions."""
+
+    listed: Mask
+    """(N,) those that have one"""
+    missing: Mask
+    """(N,) those that give partitions alone, and have none"""
+
+    def one(self, number: int) -> "Tables":
+        """Of one machine."""
+        return Tables(self.listed[number : number + 1], self.missing[number : number + 1])
+
+
+def feasible(columns: Columns | Part, demand: Demand, tables: Tables, *, upstream: bool) -> Codes:
+    """(N,) a Verdict of each machine. The exact choice refuses every one that is not OPEN."""
+    size = len(tables.listed)
+    serves_all = np.ones(size, dtype=np.bool_)
+    fits: dict[str, Mask] = {}
+    counts: dict[str, Amounts] = {}
     for kind in demand.requests:
         matching = _matching(columns, demand, kind)
         wanted = asked(demand, kind, upstream=upstream)
         if wanted.of_all:
             counted = matching & (columns.health | upstream)
-            needed: Amounts = np.maximum(np.bincount(columns.owner[counted], minlength=len(lenient)), 1)
+            needed: Amounts = np.maximum(np.bincount(columns.owner[counted], minlength=size), 1)
         else:
-            needed = np.full(len(lenient), min(wanted.instance.count, LIMIT), dtype=np.int64)
+            needed = np.full(size, min(wanted.instance.count, LIMIT), dtype=np.int64)
         usable = matching & _open(columns, demand, kind, upstream=upstream)
         each = amounts(wanted.instance.each)
         fitting = usable & share_fits(columns.free, columns.reported, columns.some, each)
         serves = enough(fitting, columns.owner, needed)
         if kind == GPU and upstream and not wanted.instance.shared:
-            serves |= lenient & enough(usable & columns.some, columns.owner, np.ones_like(needed))
-        result &= serves
-    return result
+            # Partitions are not compared with what is asked.
+            serves |= tables.listed & enough(usable & columns.some, columns.owner, np.ones_like(needed))
+        serves_all &= serves
+        fits[kind], counts[kind] = fitting, needed
+    found = np.where(serves_all, Verdict.OPEN, Verdict.TOO_FEW).astype(np.int32)
+    if (demand.gpu is not None and demand.gpu.shared) or not serves_all.any():
+        return found  # parts of GPUs are refused for other reasons before
+    plain = ~tables.listed & ~tables.missing & (not partitions_alone(demand.partition, upstream=upstream))
+    scoped = demand.hint(GPU).required_topology_scope in REQUIRED  # of which the exact choice tells first
+    if demand.joint and demand.same_pcie and not upstream and not scoped:
+        found[serves_all & (plain | tables.listed) & ~_on_switches(columns, demand, fits, counts)] = (
+            Verdict.APART
+        )
+    if GPU in fits:
+        found[serves_all & plain & ~_within_scope(columns, demand, fits[GPU], counts[GPU])] = (
+            Verdict.OUT_OF_SCOPE
+        )
+    return found
+
+
+def _within_scope(columns: Columns | Part, demand: Demand, fitting: Mask, needed: Amounts) -> Mask:
+    """Machines with enough GPUs within one scope of the level that is required, or that do not tell."""
+    groups = {"PCIe": columns.switch, "NUMANode": columns.numa}.get(demand.hint(GPU).required_topology_scope)
+    if groups is None:
+        return np.ones(len(needed), dtype=np.bool_)
+    nowhere = (columns.kind == TYPES.index(GPU)) & (columns.owner >= 0) & (columns.numa < 0)
+    untold = np.bincount(columns.owner[nowhere], minlength=len(needed)) > 0
+    return untold | (most_together(fitting, groups, columns.owner, len(needed)) >= needed)
+
+
+def _on_switches(
+    columns: Columns | Part, demand: Demand, fits: Mapping[str, Mask], counts: Mapping[str, Amounts]
+) -> Mask:
+    """Machines with enough leading devices on switches that have all the other types as well."""
+    lead = leading(demand)
+    further = [kind for kind in demand.joint if kind != lead]
+    wanted = [counts[kind] for kind in further]
+    beside = [fits[kind] for kind in further]
+    return served_together(fits[lead], beside, columns.switch, columns.owner, counts[lead], wanted)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,14 +7,14 @@ from types import MappingProxyType
 
 import numpy as np
 
-from kernels.types import Mask, Rows
+from kernels.types import Rows
 from reconciler.koordinator.annotations import Hint
 from reconciler.koordinator.columns import Columns
 from reconciler.koordinator.decision import allocate
 from reconciler.koordinator.demand import Demand
 from reconciler.koordinator.device import Device
 from reconciler.koordinator.failure import Failure
-from reconciler.koordinator.feasible import KindCount, counts, feasible
+from reconciler.koordinator.feasible import WHY, KindCount, Tables, counts, feasible
 from reconciler.koordinator.holdings import Allocation, Holdings
 from reconciler.koordinator.machine import Machine, machine_of
 from reconciler.koordinator.questions import ChangeLog, Question, Questions
@@ -43,7 +43,7 @@ class Unserved:
     unsuited: int
     """Machines that might, but on which the pod cannot run"""
     refused: Counter[Failure]
-    """Answers of the exact choice; all other machines have too few devices left for it to be asked"""
+    """Answers of the exact choice, or what it would say; all other machines have too few devices left"""
 
 
 class Fleet:
@@ -57,7 +57,7 @@ class Fleet:
         self._numbers: dict[str, int] = {}
         self._names: list[str] = []
         self._nodes: dict[ObjectKey, str] = {}
-        self._lenient: Mask = np.zeros(0, dtype=np.bool_)
+        self._tables = Tables(np.zeros(0, dtype=np.bool_), np.zeros(0, dtype=np.bool_))
         self._by_name: Rows | None = None
         """(N,) machine numbers in the order of names, once they are asked for."""
         self._log = ChangeLog()
@@ -151,9 +151,14 @@ class Fleet:
             if not tries:
                 return None
         # What was asked before is not asked again, and must not show in the answer.
-        refused = {number: why for number, why in question.refused.items() if suits(self._names[number])}
-        unsuited += len(question.refused) - len(refused)
-        return Unserved(len(self._names), unsuited, Counter(refused.values()))
+        refused = Counter(why for number, why in question.refused.items() if suits(self._names[number]))
+        asked = len(question.refused)
+        for verdict, why in WHY.items():
+            apart = np.flatnonzero(question.verdict == verdict).tolist()
+            asked += len(apart)
+            refused[why] += sum(suits(self._names[number]) for number in apart)
+        refused = +refused
+        return Unserved(len(self._names), unsuited + asked - refused.total(), refused)
 
     def may_serve(self, demand: Demand) -> bool:
         """Whether some machine might serve a pod."""
@@ -184,11 +189,12 @@ class Fleet:
         if machine.name not in self._numbers:
             self._numbers[machine.name] = len(self._names)
             self._names.append(machine.name)
-            self._lenient = np.append(self._lenient, False)
+            self._tables = Tables(*(np.append(column, False) for column in self._tables))
             self._by_name = None
         number = self._numbers[machine.name]
         self._machines[machine.name] = machine
-        self._lenient[number] = machine.partitions is not None
+        self._tables.listed[number] = machine.partitions is not None
+        self._tables.missing[number] = machine.partitions is None and machine.honors_partitions
         self._columns.describe(number, machine, self._holdings.setdefault(machine.name, Holdings()))
         self._log.note(number)
 
@@ -211,9 +217,7 @@ class Fleet:
         question.refresh(
             self._log,
             len(self._names),
-            lambda: feasible(self._columns, demand, self._lenient, upstream=upstream),
-            lambda n: bool(
-                feasible(self._columns.part(n), demand, self._lenient[n : n + 1], upstream=upstream)[0]
-            ),
+            lambda: feasible(self._columns, demand, self._tables, upstream=upstream),
+            lambda n: int(feasible(self._columns.part(n), demand, self._tables.one(n), upstream=upstream)[0]),
         )
         return question

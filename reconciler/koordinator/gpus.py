@@ -15,6 +15,7 @@ from reconciler.koordinator.tree import REQUIRED, Level, serving
 from reconciler.koordinator.view import Attempt
 
 ANY_PARTITION = PartitionSpec()
+OUT_OF_SCOPE = Failure("topology-scope-unsatisfied", Status.LATER, "Insufficient Topology Scoped GPU Devices")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +82,14 @@ def _only_partitions(at: Attempt) -> bool:
     The release takes any partition spec for that. By the proposal a pod merely says which partitions it
     accepts; but a bandwidth, or the best partitions only, cannot be had elsewhere.
     """
-    spec = at.demand.partition
-    if at.machine.honors_partitions or spec is None:
-        return at.machine.honors_partitions
-    return at.rules.upstream or spec.allocate_policy == RESTRICTED or spec.ring_bus_bandwidth is not None
+    return at.machine.honors_partitions or partitions_alone(at.demand.partition, upstream=at.rules.upstream)
+
+
+def partitions_alone(spec: PartitionSpec | None, *, upstream: bool) -> bool:
+    """Whether a pod wants a listed partition or nothing."""
+    if spec is None:
+        return False
+    return upstream or spec.allocate_policy == RESTRICTED or spec.ring_bus_bandwidth is not None
 
 
 def _partitions(at: Attempt, needed: Instance) -> list[tuple[Option, ...]] | Failure:
@@ -132,8 +137,7 @@ def _by_topology(at: Attempt, needed: Instance) -> tuple[Option, ...] | Failure:
     if found:
         return tuple(Option(scope.minors) for scope in found)
     if required:
-        message = "Insufficient Topology Scoped GPU Devices"
-        return Failure("topology-scope-unsatisfied", Status.LATER, message)
+        return OUT_OF_SCOPE
     return Failure(f"insufficient-devices:{GPU}", Status.LATER, "Insufficient GPU Devices")
 
 

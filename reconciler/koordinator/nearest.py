@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
-from reconciler.koordinator.demand import Instance
+from reconciler.koordinator.demand import Instance, leading
 from reconciler.koordinator.failure import Failure, insufficient
 from reconciler.koordinator.gpus import Option, Options, gpu_grants, gpu_options
 from reconciler.koordinator.holdings import Grant
@@ -42,7 +42,7 @@ def jointly(at: Attempt, needed: Mapping[str, Instance]) -> Chosen | Failure:
     GPUs lead, where they are among them: for each the nearest devices of the other types are given.
     Every way of choosing them is tried before a nearness is given up.
     """
-    lead = GPU if GPU in at.demand.joint else at.demand.joint[0]
+    lead = leading(at.demand)
     further = [kind for kind in at.demand.joint if kind != lead]
     options = _options(at, lead, needed[lead])
     if isinstance(options, Failure):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Iterator
 
 import numpy as np
 
-from kernels.types import Mask, Rows
+from kernels.types import Codes, Mask, Rows
 from reconciler.koordinator.failure import Failure
 
 KEPT = 512
@@ -17,14 +17,18 @@ KEPT = 512
 FEW = 4
 """Machines up to which one by one is faster than all in one pass."""
 
-JudgeAll = Callable[[], Mask]
-JudgeOne = Callable[[int], bool]
+JudgeAll = Callable[[], Codes]
+JudgeOne = Callable[[int], int]
+OPEN = 0
+"""The verdict of machines that may serve; others say why not"""
 
 
 class Question:
     """One kind of demand: which machines may serve it as things are, and which were found not to."""
 
     def __init__(self) -> None:
+        self.verdict: Codes = np.zeros(0, dtype=np.int32)
+        """(N,) of each machine as things are."""
         self.open: Mask = np.zeros(0, dtype=np.bool_)
         """(N,) machines that are not known to refuse."""
         self.refused: dict[int, Failure] = {}
@@ -39,12 +43,14 @@ class Question:
             stale = self.refused if changed is None else changed
             for number in list(stale):
                 self.refused.pop(number, None)
-            self.open = judge_all()
+            self.verdict = judge_all()
+            self.open = self.verdict == OPEN
             self.open[list(self.refused)] = False
         else:
             for number in changed:
                 self.refused.pop(number, None)
-                self.open[number] = judge_one(number)
+                self.verdict[number] = judge_one(number)
+                self.open[number] = self.verdict[number] == OPEN
         self._seen = log.end
 
     def refuse(self, number: int, why: Failure) -> None:

@@ -67,3 +67,28 @@ def ranked_by_what_remains(left: Sequence[Flags], sizes: Row, worth: Row) -> lis
 
     values = [value(row) for row in left]
     return [sorted(set(values), reverse=True).index(found) for found in values]
+
+
+def most_together(ok: Flags, groups: Row, owners: Row, size: int) -> list[int]:
+    """The largest group of each owner."""
+    found = [0] * size
+    for group in {group for fine, group in zip(ok, groups, strict=True) if fine and group >= 0}:
+        count = sum(fine and of == group for fine, of in zip(ok, groups, strict=True))
+        found[owners[group]] = max(found[owners[group]], count)
+    return found
+
+
+def served_together(
+    lead: Flags, beside: Sequence[Flags], groups: Row, owners: Row, needed: Row, wanted: Sequence[Row]
+) -> list[bool]:
+    """Group by group: only those with something of every kind count."""
+    found = []
+    for owner, least in enumerate(needed):
+        totals = [0] * (1 + len(beside))
+        for group in {group for group in groups if group >= 0 and owners[group] == owner}:
+            here = [sum(ok[at] for at in range(len(groups)) if groups[at] == group) for ok in (lead, *beside)]
+            if all(here):
+                totals = [total + count for total, count in zip(totals, here, strict=True)]
+        least_of_each = (least, *(of_kind[owner] for of_kind in wanted))
+        found.append(all(total >= count for total, count in zip(totals, least_of_each, strict=True)))
+    return found

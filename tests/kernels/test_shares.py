@@ -1,10 +1,12 @@
 """Shares: arrays against loops."""
 
+from typing import Any
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernels.shares import enough, group_held, share_fits, unused
+from kernels.shares import enough, group_held, most_together, served_together, share_fits, unused
 from tests.kernels import share_reference as reference
 from tests.kernels.arrays import amounts, untouched
 
@@ -52,3 +54,45 @@ def test_group_held_matches_the_reference(things: list[tuple[bool, int]]):
     held, groups = [is_held for is_held, _ in things], [group for _, group in things]
     found = untouched(group_held, np.array(held, dtype=np.bool_), np.array(groups, dtype=np.intp), 4)
     assert found.tolist() == reference.group_held(held, groups)
+
+
+@st.composite
+def grouped(draw: st.DrawFn) -> tuple[list[int], list[int]]:
+    """Groups, named by their first thing, and owners of whole groups."""
+    names = draw(st.lists(st.integers(-1, 4), max_size=9))
+    groups = [names.index(name) if name >= 0 else -1 for name in names]
+    of_group = draw(st.lists(st.integers(0, 2), min_size=len(names), max_size=len(names)))
+    return groups, [of_group[group] if group >= 0 else of_group[at] for at, group in enumerate(groups)]
+
+
+def flags(draw: Any, count: int) -> list[bool]:
+    found: list[bool] = draw(st.lists(st.booleans(), min_size=count, max_size=count))
+    return found
+
+
+@given(grouped(), st.data())
+def test_most_together_matches_the_reference(case: tuple[list[int], list[int]], data: st.DataObject):
+    groups, owners = case
+    ok = flags(data.draw, len(groups))
+    rows = np.array(groups, dtype=np.intp), np.array(owners, dtype=np.intp)
+    found = untouched(most_together, np.array(ok, dtype=np.bool_), *rows, 3)
+    assert found.tolist() == reference.most_together(ok, groups, owners, 3)
+
+
+@given(grouped(), st.data())
+def test_served_together_matches_the_reference(case: tuple[list[int], list[int]], data: st.DataObject):
+    groups, owners = case
+    counts = st.lists(st.integers(0, 3), min_size=3, max_size=3)
+    lead = flags(data.draw, len(groups))
+    beside = [flags(data.draw, len(groups)) for _ in range(data.draw(st.integers(0, 2)))]
+    needed, wanted = data.draw(counts), [data.draw(counts) for _ in beside]
+    found = untouched(
+        served_together,
+        np.array(lead, dtype=np.bool_),
+        [np.array(ok, dtype=np.bool_) for ok in beside],
+        np.array(groups, dtype=np.intp),
+        np.array(owners, dtype=np.intp),
+        np.array(needed, dtype=np.int64),
+        [np.array(of_kind, dtype=np.int64) for of_kind in wanted],
+    )
+    assert found.tolist() == reference.served_together(lead, beside, groups, owners, needed, wanted)

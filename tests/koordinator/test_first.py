@@ -63,18 +63,21 @@ def test_memory_never_changes_an_answer(semantics: Semantics, data: st.DataObjec
                     fleet.hold(ObjectKey("default", str(step)), found.node, found.allocation, asked.hints)
 
 
-def joint_fleet(count: int) -> Fleet:
-    """Machines on which a GPU and a NIC are free, but never on one switch: only the exact choice can tell."""
+PAIR = {"gpu": {"requiredTopologyScope": "PCIe"}}
+
+
+def odd_fleet(count: int) -> Fleet:
+    """Machines on which two GPUs say one switch and two NUMA nodes: only the exact choice can tell."""
     fleet = Fleet(Rules())
     for number in range(count):
-        fleet.put(device(gpu(0, (0, "a")), nic(0, (0, "b")), name=f"n{number}"), {})
+        fleet.put(device(gpu(0, (0, "a")), gpu(1, (1, "a")), name=f"n{number}"), {})
     return fleet
 
 
 def test_a_machine_that_refused_is_asked_again_only_when_it_changed(monkeypatch: pytest.MonkeyPatch):
-    fleet = joint_fleet(3)
-    joint = demand(pod({"nvidia.com/gpu": 1, "rdma": 1}, joint=SAME))
-    assert isinstance(fleet.first(joint, anywhere, tries=3 + 1), Unserved)
+    fleet = odd_fleet(3)
+    pair = demand(pod({"nvidia.com/gpu": 2}, hint=PAIR))
+    assert isinstance(fleet.first(pair, anywhere, tries=3 + 1), Unserved)
     decided: list[str] = []
     exact = fleet.decide
 
@@ -83,22 +86,37 @@ def test_a_machine_that_refused_is_asked_again_only_when_it_changed(monkeypatch:
         return exact(asked, node)
 
     monkeypatch.setattr(fleet, "decide", counting)
-    refused = fleet.first(joint, anywhere)
+    refused = fleet.first(pair, anywhere)
     assert isinstance(refused, Unserved)
     assert decided == []
     assert sum(refused.refused.values()) == 3
-    fleet.put(device(gpu(0, (0, "a")), nic(0, (0, "a")), name="n1"), {})
-    found = fleet.first(joint, anywhere)
+    fleet.put(device(gpu(0, (0, "a")), gpu(1, (0, "a")), name="n1"), {})
+    found = fleet.first(pair, anywhere)
     assert isinstance(found, Placed)
     assert (found.node, decided) == ("n1", ["n1"])
 
 
 def test_a_long_search_is_given_back_and_goes_on_where_it_was():
-    fleet = joint_fleet(5)
+    fleet = odd_fleet(5)
+    pair = demand(pod({"nvidia.com/gpu": 2}, hint=PAIR))
+    assert fleet.first(pair, anywhere, tries=2) is None
+    assert fleet.first(pair, anywhere, tries=2) is None
+    assert isinstance(fleet.first(pair, anywhere, tries=2), Unserved)
+
+
+def test_machines_without_a_whole_switch_are_told_apart_without_being_asked(monkeypatch: pytest.MonkeyPatch):
+    """A GPU and a NIC are left on each, never on one switch; the pod cannot run on one of them."""
+    fleet = Fleet(Rules())
+    for number in range(3):
+        fleet.put(device(gpu(0, (0, "a")), nic(0, (0, "b")), name=f"n{number}"), {})
     joint = demand(pod({"nvidia.com/gpu": 1, "rdma": 1}, joint=SAME))
-    assert fleet.first(joint, anywhere, tries=2) is None
-    assert fleet.first(joint, anywhere, tries=2) is None
-    assert isinstance(fleet.first(joint, anywhere, tries=2), Unserved)
+    monkeypatch.setattr(fleet, "decide", lambda *_: pytest.fail("asked"))
+    found = fleet.first(joint, lambda name: name != "n2")
+    assert isinstance(found, Unserved)
+    assert (found.machines, found.unsuited) == (3, 1)
+    assert [(why.reason, n) for why, n in found.refused.items()] == [("joint-scope-violation", 2)]
+    scoped = demand(pod({"nvidia.com/gpu": 1, "rdma": 1}, hint=PAIR))
+    assert fleet.candidates(scoped) == ["n0", "n1", "n2"]
 
 
 def test_where_a_pod_cannot_run_is_counted_apart():

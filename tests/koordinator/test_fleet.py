@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from reconciler.koordinator.demand import Demand, read_demand
 from reconciler.koordinator.device import Device
 from reconciler.koordinator.failure import Failure
+from reconciler.koordinator.feasible import WHY, Verdict, feasible
 from reconciler.koordinator.fleet import Fleet
 from reconciler.koordinator.rules import Rules, Semantics
 from reconciler.objects.core import Pod
@@ -53,9 +54,11 @@ REQUESTS: list[dict[str, int | str]] = [
     {"rdma": 1},
     {"rdma": 200},
     {"nvidia.com/gpu": 1, "rdma": 50},
+    {"nvidia.com/gpu": 2, "rdma": 200},
 ]
 BOTH = {"deviceTypes": ["gpu", "rdma"]}
-JOINTS = [None, BOTH, {**BOTH, "requiredScope": "SamePCIe"}]
+NEAR = {"requiredScope": "SamePCIe"}
+JOINTS = [None, BOTH, BOTH | NEAR, BOTH | NEAR, {"deviceTypes": ["rdma", "gpu"]} | NEAR]
 
 
 @st.composite
@@ -65,6 +68,7 @@ def hints(draw: st.DrawFn) -> dict[str, Any]:
         "vfSelector": st.sampled_from([None, None, {}]),
         "allocateStrategy": st.sampled_from(["", "ApplyForAll", "RequestsAsCount"]),
         "exclusivePolicy": st.sampled_from(["", "DeviceLevel", "PCIeLevel"]),
+        "requiredTopologyScope": st.sampled_from(["", "", "PCIe", "NUMANode", "Node", "Device"]),
     }
     kinds = draw(st.sets(st.sampled_from(["gpu", "rdma"])))
     return {kind: draw(st.fixed_dictionaries(fields)) for kind in kinds}
@@ -105,6 +109,29 @@ def test_no_machine_that_could_serve_is_left_out(semantics: Semantics, data: st.
                 fleet.hold(ObjectKey("default", str(number)), name, answer, asked.hints)
 
 
+@pytest.mark.parametrize("semantics", Semantics)
+@settings(max_examples=150, deadline=None)
+@given(data=st.data())
+def test_what_is_told_without_the_exact_choice_is_what_it_would_say(
+    semantics: Semantics, data: st.DataObject
+):
+    """But for machines with a table of partitions, where it may name the table instead."""
+    rules = Rules(semantics)
+    fleet = Fleet(rules)
+    for name in "abc":
+        fleet.put(data.draw(devices(name)), {})
+    for number, wants in enumerate(data.draw(st.lists(PODS, max_size=6))):
+        asked = read(wants, rules)
+        told = feasible(fleet.columns, asked, fleet._tables, upstream=rules.upstream)
+        for name, verdict in zip(fleet.names, told.tolist(), strict=True):
+            answer = fleet.decide(asked, name)
+            if Verdict(verdict) in WHY:
+                assert isinstance(answer, Failure)
+                assert answer == WHY[Verdict(verdict)] or fleet.machines[name].partitions is not None
+            elif not isinstance(answer, Failure) and data.draw(st.booleans()):
+                fleet.hold(ObjectKey("default", f"{number}"), name, answer, asked.hints)
+
+
 def picture(fleet: Fleet) -> list[Any]:
     """The rows in use, without where they stand."""
     columns = fleet._columns
@@ -123,8 +150,9 @@ def picture(fleet: Fleet) -> list[Any]:
             int(columns.vfs[row]),
             bool(columns.held[row]),
             bool(columns.closed[row]),
-            int(columns.numa[row]),
+            name(columns.numa[row]),
             name(columns.pcie[row]),
+            name(columns.switch[row]),
         )
         for row in rows
     )
