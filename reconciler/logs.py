@@ -9,6 +9,7 @@ import json
 import logging
 import os
 import sys
+from contextlib import suppress
 from threading import RLock
 from typing import Any, Literal, TextIO
 
@@ -75,13 +76,18 @@ class _Pen:
             loop.call_soon(self.flush)
 
     def flush(self) -> None:
-        """Write what waits, now."""
+        """Write what waits, now. It is lost where nobody reads any more, or the disk is full.
+
+        Raised here, the error would end the turn that has something to tell, or be logged in its turn, and
+        that again, for ever.
+        """
         with self._lock:
             self._loop = None
             lines, self._lines = self._lines, []
             if lines:
-                self._stream.write("".join([f"{line}\n" for line in lines]))
-                self._stream.flush()
+                with suppress(OSError, ValueError):  # a closed file is a ValueError
+                    self._stream.write("".join([f"{line}\n" for line in lines]))
+                    self._stream.flush()
 
 
 class _Line:

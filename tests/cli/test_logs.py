@@ -145,6 +145,42 @@ async def test_a_warning_is_written_at_once_and_whatever_came_before_it(monkeypa
     assert events(stream) == ["one", "two"]
 
 
+class Torn(io.StringIO):
+    """A stream whose other end is gone, until it is back."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self.error: Exception | None = error
+        self.tries = 0
+
+    def write(self, text: str) -> int:
+        self.tries += 1
+        if self.error is not None:
+            raise self.error
+        return super().write(text)
+
+
+@pytest.mark.parametrize(
+    "error", [BrokenPipeError(), OSError(28, "No space left on device"), ValueError("closed file")], ids=repr
+)
+async def test_nobody_fails_or_is_kept_busy_where_lines_cannot_be_written(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+):
+    """An error of the loop's own callbacks is logged: it would come round again for ever."""
+    stream = Torn(error)
+    logged(monkeypatch, stream)
+    log = structlog.get_logger("reconciler.test")
+    log.warning("who says this goes on")
+    logging.getLogger("asyncio").error("and so do libraries")
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert stream.tries == 2  # at the warning, and at the end of the turn
+    stream.error = None
+    log.info("heard again")
+    await asyncio.sleep(0)
+    assert events(stream) == ["heard again"]
+
+
 async def test_a_thread_loses_no_line(monkeypatch: pytest.MonkeyPatch):
     stream = io.StringIO()
     monkeypatch.setattr(sys, "stderr", stream)
