@@ -8,7 +8,7 @@ import structlog
 
 from reconciler.aio.queue import Closed
 from reconciler.cluster.writer import Writer
-from reconciler.errors import Conflict, Gone, Inconsistent, Paused, ReconcilerError, Rejected, Retry
+from reconciler.errors import Conflict, Gone, Inconsistent, Paused, Rejected, Retry
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.objects.claims import ResourceClaim
 from reconciler.objects.core import Pod
@@ -119,6 +119,7 @@ class Reconciler:
         if (left := self._not_before.pop(unit, 0.0) - self._clock()) > 0:
             self._hold_off(unit, left)
             return
+        claims = self._claims(unit)
         try:
             with self._around(unit):
                 await self.turn(unit)
@@ -142,6 +143,17 @@ class Reconciler:
             self.failures += 1
             delay = self._hold_off(unit, self._again(unit, 0.0))
             log.exception("turn failed", unit=str(unit), pause=round(delay, 3))
+
+        self._hand_back(unit, claims)
+
+    def _hand_back(self, unit: Unit, claims: Iterable[ObjectKey]) -> None:
+        """Give claims a turn of their own whose pod went during its turn.
+
+        They had one when it went, and left the rest to the write that was under way.
+        """
+        for key in claims:
+            if unit not in self._intake.roster.units(key):
+                self._intake.put(Unit(Kind.CLAIM, key))
 
     @staticmethod
     def _repeats(unit: Unit, cause: str, exc: Retry, delay: float) -> None:
@@ -208,22 +220,8 @@ class Reconciler:
                 Allocated(plan.claim, _pod(unit), plan.node, devices, seconds, answer.steps, decision_id=name)
             )
 
-        try:
-            await self._settler.settle(list(zip(answer.plans, asked.claims, strict=True)), written)
-        except ReconcilerError:
-            self._hand_back(unit, asked)
-            raise
+        await self._settler.settle(list(zip(answer.plans, asked.claims, strict=True)), written)
         self._done(unit)
-
-    def _hand_back(self, unit: Unit, asked: Decide) -> None:
-        """Give claims a turn of their own that could not be written for a pod that has gone meanwhile.
-
-        They had one when it went, and left the rest to the write that was under way.
-        """
-        named = set(self._claims(unit))
-        for claim in asked.claims:
-            if claim.key not in named:
-                self._intake.put(Unit(Kind.CLAIM, claim.key))
 
     def _has_room(self, unit: Unit, answer: Granted | Refusal) -> bool:
         """Whether a pod can still go to the node of an answer. A refusal is woken by changes of its own."""

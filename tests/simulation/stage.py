@@ -25,14 +25,15 @@ def wanted(name: str) -> Any:
 
 
 class Wire:
-    """The way of one process to the server. It may hear nothing of claims, and lose allocations on it."""
+    """The way of one process to the server. It may hear nothing of claims, and lose writes on it."""
 
     def __init__(self, api: ApiServer) -> None:
         self._behind = InMemory(api)
         self.deaf = False
-        self.loses = False
+        self.loses = ""
+        """How the paths end of writes that are lost on it; empty if none are"""
         self.lost: list[Callable[[], Awaitable[Response]]] = []
-        """Allocations that may still arrive"""
+        """What may still arrive of it"""
         self.answer: asyncio.Future[Response | Exception] = asyncio.get_running_loop().create_future()
         """What comes back to whoever sent them, if ever"""
 
@@ -42,9 +43,9 @@ class Wire:
         async def arrive() -> Response:
             return await self._behind.request(method, path, query=query, body=body, **more)
 
-        if self.loses and method == "PATCH" and path.endswith("/status"):
+        if self.loses and method == "PATCH" and path.endswith(self.loses):
             self.lost.append(arrive)
-            answer = await self.answer
+            answer = await asyncio.shield(self.answer)
             if isinstance(answer, Exception):
                 raise answer
             return answer

@@ -42,7 +42,7 @@ async def late(stage: Stage, settings: Settings) -> list[str]:
     pod = demand.pod("pod", ["early"], [], zone=None, priority=0)
     stage.api.load([fleet.device_class("gpu"), demand.claim("early", wanted("gpu"), managed=False), pod])
     wire, first = stage.start(settings)
-    wire.loses = True
+    wire.loses = "/status"
     await stage.until(lambda: wire.lost)
     first.cancel()
     stage.api.load([demand.claim("late", wanted("gpu"))])
