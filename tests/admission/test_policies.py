@@ -17,6 +17,7 @@ from tests.rights.deployed import ACCOUNT, documents
 FOUND = documents("admission")
 POLICIES = {one["metadata"]["name"]: one for one in FOUND if one["kind"].endswith("Policy")}
 CLAIMS, PODS = Policy(POLICIES["dra-reconciler-claims"]), Policy(POLICIES["dra-reconciler-pods"])
+EVENTS, LEASES = Policy(POLICIES["dra-reconciler-events"]), Policy(POLICIES["dra-reconciler-leases"])
 GATING = Policy(POLICIES["dra-reconciler-gate-pods"])
 ALLOCATION = {"devices": {"results": [{"request": "r", "driver": "d", "pool": "p", "device": "x"}]}}
 OTHER = {"devices": {"results": [{"request": "r", "driver": "d", "pool": "p", "device": "y"}]}}
@@ -268,3 +269,64 @@ def test_pods_with_claims_in_labelled_namespaces_get_the_gate(given: Any, labels
 
 def test_a_pod_that_exists_gets_none():
     assert not GATING.matches(Review("UPDATE", old=BARE, new=BARE, resource="pods", labels=LABELLED))
+
+
+def event(controller: str = "dra-reconciler.io/reconciler", kind: str = "ResourceClaim", **more: Any) -> Any:
+    return {
+        "metadata": {"name": "e"}, "reportingController": controller, "regarding": {"kind": kind},
+        "type": "Warning", **more,
+    }  # fmt: skip
+
+
+def lease(name: str = "dra-reconciler", **notes: str) -> Any:
+    return {
+        "metadata": {"name": name, "annotations": {f"dra-reconciler.io/{key}": notes[key] for key in notes}}
+    }
+
+
+@pytest.mark.parametrize(
+    ("operation", "old", "new", "why"),
+    [
+        pytest.param("CREATE", None, event(), "", id="about a claim"),
+        pytest.param("CREATE", None, event(kind="ResourceSlice"), "", id="about a slice"),
+        pytest.param("UPDATE", event(), event(series={"count": 2}), "", id="once more"),
+        pytest.param("CREATE", None, event("kubelet"), "in its own name", id="in another's name"),
+        pytest.param("UPDATE", event("kubelet"), event(), "in its own name", id="another's"),
+        pytest.param("CREATE", None, event(kind="Node"), "and of nothing else", id="about a node"),
+        pytest.param("CREATE", None, event(type="Normal"), "and of nothing else", id="no warning"),
+        pytest.param("DELETE", event(), None, "deletes no Events", id="delete"),
+    ],
+)
+def test_events_are_our_own_warnings(operation: str, old: Any, new: Any, why: str):
+    found = EVENTS.refusals(Review(operation, old=old, new=new, resource="events"))
+    assert any(why in one for one in found) if why else found == []
+
+
+@pytest.mark.parametrize(
+    ("operation", "old", "new", "why"),
+    [
+        pytest.param("CREATE", None, lease(shard=""), "", id="ours"),
+        pytest.param("UPDATE", lease(shard=""), lease(shard="", wait="1"), "", id="renew"),
+        pytest.param("CREATE", None, lease("dra-reconciler-0a", shard="driver=a"), "", id="of a shard"),
+        pytest.param(
+            "UPDATE", lease("scheduler"), lease("scheduler", shard=""), "not one of", id="another's"
+        ),
+        pytest.param("UPDATE", lease(shard=""), lease(), "of which shard", id="without its shard"),
+        pytest.param("DELETE", lease(shard=""), None, "deletes no Leases", id="delete"),
+    ],
+)
+def test_leases_are_our_own(operation: str, old: Any, new: Any, why: str):
+    found = LEASES.refusals(Review(operation, old=old, new=new, resource="leases"))
+    assert any(why in one for one in found) if why else found == []
+
+
+def test_without_the_rule_on_whose_it_is_any_claim_may_be_allocated_but_no_more():
+    """As claims.yaml says for --all-claims."""
+    policy = deepcopy(POLICIES["dra-reconciler-claims"])
+    rules = policy["spec"]["validations"]
+    (first,) = [one for one in rules if "not the reconciler's" in one["message"]]
+    assert rules.index(first) == 1
+    rules.remove(first)
+    every = Policy(policy)
+    assert every.refusals(Review(old=NOBODYS, new=of(NOBODYS, metadata__finalizers=[FINALIZER]))) == []
+    assert every.refusals(Review(old=NOBODYS, new=of(NOBODYS, spec={})))
