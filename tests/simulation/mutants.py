@@ -195,4 +195,4 @@ TESTS: dict[str, str] = {
     "writes outlast the lease": "tests/election/test_door.py::"
     "test_a_write_starts_only_if_the_lease_outlasts_it[it may outlast the lease]",
 }
-"""Tests that notice what schedules meet in one of hundreds, if at all. See `test_takeover` too."""
+"""Tests that notice what schedules meet in one of hundreds, if at all. See `test_by_hand` too."""

@@ -1,6 +1,7 @@
-"""What a successor must not believe, and what must not arrive after it has begun: by hand, step by step.
+"""What schedules seldom meet, since several things have to coincide: played by hand, step by step.
 
-Schedules seldom meet these, since several things have to coincide.
+A successor must not believe what it saw, nor let arrive what was sent before it; and nobody waits in vain.
+Each is played as it is, and with its protection broken.
 """
 
 import asyncio
@@ -9,6 +10,7 @@ from functools import partial
 
 import pytest
 
+from reconciler.cluster.transport import Response
 from reconciler.embedded.builtin import POD
 from reconciler.settings import Settings
 from tests.simulation import demand, fleet
@@ -64,3 +66,22 @@ def test_the_picture_of_a_standby_is_not_believed(name: str | None):
 def test_what_a_predecessor_sent_hits_a_version_that_is_gone(name: str | None, settings: Settings):
     with broken(name):
         assert staged(partial(late, settings=settings)) == (["late"] if name is None else ["early", "late"])
+
+
+async def freed(stage: Stage) -> list[str]:
+    """A claim that waited long for a device whose allocation was refused. Who holds it a second later."""
+    stage.api.load([fleet.device_class("gpu"), demand.claim("first", wanted("gpu"))])
+    wire, _ = stage.start(SETTINGS)
+    wire.loses = "/first/status"
+    await stage.until(lambda: wire.lost)
+    stage.api.load([demand.claim("second", wanted("gpu"))])
+    await asyncio.sleep(LONG)  # it is tried again ever more seldom
+    wire.answer.set_result(Response(503, {"Retry-After": "60"}, b"{}"))
+    await asyncio.sleep(1.0)
+    return stage.held()
+
+
+@pytest.mark.parametrize("name", [None, "freed plans wake nobody"])
+def test_who_waits_gets_what_a_refused_write_was_about_at_once(name: str | None):
+    with broken(name):
+        assert staged(freed) == (["second"] if name is None else [])
