@@ -15,8 +15,8 @@ from reconciler.objects.requests import ALL, DeviceSubRequest
 from reconciler.shards.shard import Shard
 
 POOLS = "dra-reconciler.io/pool-prefix"
-"""Annotation of a claim: how the names of the pools begin from which it may be served. Needed only where
-shards differ in pools."""
+"""Annotation of a claim: to the shard of which pools it goes, by how their names begin. It picks the shard
+alone: any pool of that shard may serve the claim. Needed only where shards differ in pools."""
 
 
 class Side(StrEnum):

@@ -85,19 +85,25 @@ async def test_a_class_that_says_more_later_brings_its_claims_to_their_shard():
         await found.cluster.until(lambda: found.cluster.devices("c"))
 
 
-async def test_who_overlaps_with_a_live_shard_does_nothing_until_that_ends():
+@pytest.mark.parametrize(
+    ("earlier", "later"),
+    [("", GPUS), (GPUS, ""), (GPUS, f"{GPUS},{NICS}")],
+    ids=["the whole first", "the part first", "a part of it first"],
+)
+async def test_who_overlaps_with_a_live_shard_does_nothing_until_that_ends(earlier: str, later: str):
+    """In whichever order they start."""
     async with replicas(*fleet()) as found:
-        whole = found.start()
-        await found.until_held()
-        part = found.start(shard=GPUS)
+        one = found.start(shard=earlier)
+        await found.until_held(parse(earlier).lease)
+        other = found.start(shard=later)
         found.cluster.load(claim("first"))
         await found.cluster.until(lambda: found.cluster.devices("first"))
-        await whole.until(lambda: whole.allocated() == ["first"])
-        await found.stop(whole)
-        await found.until_held(parse(GPUS).lease)
+        await one.until(lambda: one.allocated() == ["first"])
+        await found.stop(one)
+        await found.until_held(parse(later).lease)
         found.cluster.load(claim("second"))
         await found.cluster.until(lambda: found.cluster.devices("second"))
-        await part.until(lambda: part.allocated() == ["second"])
+        await other.until(lambda: other.allocated() == ["second"])
 
 
 async def test_shards_that_differ_in_pools_serve_the_claims_that_say_which():
