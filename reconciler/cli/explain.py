@@ -84,6 +84,8 @@ def explain(
     if files and reach.named:
         raise click.UsageError("Name manifests with -f, or a cluster, not both.")
     before, _, name = target.rpartition("/")
+    if not name or "/" in before:
+        raise click.UsageError(f"{target!r} names nothing: write CLAIM or NAMESPACE/CLAIM.")
     key = ObjectKey(before or namespace, name)
     rules = Semantics(release, gates, with_group_modes(group_modes))
     quiet = output != "table"

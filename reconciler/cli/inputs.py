@@ -12,6 +12,7 @@ from reconciler.cli.working import Work
 from reconciler.errors import Rejected
 from reconciler.manifests.bundle import Bundle, bundle
 from reconciler.manifests.documents import Refusal, documents
+from reconciler.manifests.sources import SUFFIXES
 from reconciler.objects.semantics import with_gates, with_group_modes
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -75,7 +76,11 @@ def _gates(_context: click.Context, _option: click.Parameter, text: str) -> froz
 
 def read_manifests(paths: Iterable[str], work: Work) -> Bundle:
     """Every manifest that `paths` names, with `-` for standard input. Never raises for what is in them."""
-    return bundle(work.each("reading manifests", documents(paths, sys.stdin.buffer)))
+    found = bundle(work.each("reading manifests", documents(paths, sys.stdin.buffer)))
+    if not (found.size or found.refused or found.ignored):
+        suffixes = ", ".join(SUFFIXES)
+        click.echo(f"note: no object was read; of a directory, files that end in {suffixes} are", err=True)
+    return found
 
 
 def report_refused(refused: Iterable[Refusal]) -> None:

@@ -1,6 +1,7 @@
 """What `explain` explains: the question that a claim or pod raises, in manifests or on a cluster."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from random import random
 from typing import Any, NamedTuple
 
@@ -23,6 +24,8 @@ from reconciler.reconcile.ownership import MANAGED, Ownership
 from reconciler.reconcile.steps import Blocked, Decide, Planner
 from reconciler.reconcile.units import Kind, Unit
 
+MOST_MEANT = 3
+"""Names that are suggested for one that is not there"""
 KINDS = ("Node", "DeviceClass", "DeviceTaintRule", "ResourceSlice", "ResourceClaim", "Pod")
 """What a cluster is asked for, in the order in which it is taken in"""
 
@@ -160,11 +163,21 @@ def _unasked(
         return Situation(message="the pod has no claim that waits", allocated=True)
     if of_pod or key not in claims:
         hint = "" if of_pod or key not in pods else "; there is a pod of that name, say --pod to explain it"
+        hint = hint or _like(key, pods if of_pod else claims)
         return Situation(message=f"there is no {'pod' if of_pod else 'claim'} {key}{hint}", known=False)
     allocation = claims[key].allocation
     if allocation is not None:
         return Situation(message=f"allocated: {_holdings(allocation)}", allocated=True)
     return Situation(message="nobody decides about it: it is being deleted, or its pods have ended")
+
+
+def _like(key: ObjectKey, known: Collection[ObjectKey]) -> str:
+    """What may have been meant: the name in another namespace, or one that is spelled nearly so."""
+    names = get_close_matches(key.name, {one.name for one in known}, MOST_MEANT)
+    meant = sorted(one for one in known if one.name == key.name) or [
+        one for one in known if one.name in names
+    ]
+    return f"; there is {', '.join(map(str, meant[:MOST_MEANT]))}" if meant else ""
 
 
 def _holdings(allocation: Allocation) -> str:

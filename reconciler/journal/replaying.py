@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from reconciler.errors import Rejected
 from reconciler.explain import Explanation
 from reconciler.inventory.chosen import Chosen
 from reconciler.inventory.remembered import Drawn
@@ -99,7 +100,10 @@ def _decisions(place: Path, progress: Callable[[int], None]) -> Iterator[Again]:
     count = 0
     for path in files:
         found = entries(path)
-        run.restart(read_header(next(found, {})))
+        try:
+            run.restart(read_header(next(found, {})))
+        except Rejected as exc:
+            raise Rejected(f"{path}: {exc}; name a folder or file that run --journal wrote") from exc
         for raw in found:
             count += 1
             progress(count)

@@ -18,6 +18,8 @@ from reconciler.whatif.question import Base, Question, Unit
 
 MOST = 1_000
 """Copies tried where none are counted"""
+SOME = 3
+"""Nodes that are named to who names one that is not there"""
 STEPS = 10_000
 """Devices tried for one decision on one node"""
 
@@ -53,9 +55,11 @@ def _check(question: Question, store: Store) -> None:
             raise Rejected(f"there is no claim {key}; name it as NAMESPACE/NAME")
         if claim.allocation is None:
             raise Rejected(f"claim {key} holds nothing, so nothing would come free without it")
+    nodes = store.snapshot().topology.nodes
     for name in sorted(question.drained):
-        if name not in store.snapshot().topology.nodes:
-            raise Rejected(f"there is no node {name}")
+        if name not in nodes:
+            some = ", ".join(sorted(nodes)[:SOME])
+            raise Rejected(f"there is no node {name}; there are {len(nodes)}: {some or 'none'}")
 
 
 def _lose(
