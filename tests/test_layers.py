@@ -43,8 +43,8 @@ MAY_IMPORT = {
     "reconciler.settings": {"pydantic", "pydantic_settings", "yaml", "reconciler.errors"},
     "reconciler.logs": {"asyncio", "logging", "msgspec", "os", "structlog", "threading"},
     "reconciler.cluster": {
-        "asyncio", "datetime", "aiohttp", "kubernetes_asyncio", "msgspec", "pydantic_core", "structlog",
-        "yaml", "reconciler.aio", "reconciler.legacy", "reconciler.settings", *OBJECTS,
+        "asyncio", "datetime", "aiohttp", "httptools", "kubernetes_asyncio", "msgspec", "multidict",
+        "pydantic_core", "structlog", "yaml", "reconciler.aio", "reconciler.legacy", "reconciler.settings", *OBJECTS,
     },
     "reconciler.shards": {"reconciler.cel", *OBJECTS},
     "reconciler.election": {
