@@ -44,7 +44,8 @@ MAY_IMPORT = {
     "reconciler.logs": {"asyncio", "logging", "msgspec", "os", "structlog", "threading"},
     "reconciler.cluster": {
         "asyncio", "datetime", "aiohttp", "httptools", "kubernetes_asyncio", "msgspec", "multidict",
-        "pydantic_core", "structlog", "yaml", "reconciler.aio", "reconciler.legacy", "reconciler.settings", *OBJECTS,
+        "pydantic_core", "structlog", "yaml", "reconciler.aio", "reconciler.legacy", "reconciler.settings",
+        *OBJECTS,
     },
     "reconciler.shards": {"reconciler.cel", *OBJECTS},
     "reconciler.election": {
