@@ -6,9 +6,9 @@ import pytest
 
 from tests.simulation.schedule import run
 
-IN_MEMORY = 500
-OVER_SOCKETS = 40
-PAIRS = 60
+IN_MEMORY = 2000
+OVER_SOCKETS = 200
+PAIRS = 80
 
 Report = Callable[[Mapping[str, int]], None]
 
