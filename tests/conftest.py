@@ -3,10 +3,12 @@ that what the process asks of servers, in any test, is granted by the roles of `
 """
 
 import asyncio
+import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import pytest
+import structlog
 from hypothesis import HealthCheck, settings
 
 from tests.rights.session import plugin
@@ -19,6 +21,18 @@ settings.load_profile("ci" if os.environ.get("CI") else "here")
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(plugin(), "rights")
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_it_was() -> Iterator[None]:
+    """Logging is of the whole process: a command that a test runs must not decide what the next one hears."""
+    root, ours = logging.getLogger(), logging.getLogger("reconciler")
+    handlers, level, own = root.handlers[:], root.level, ours.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    ours.setLevel(own)
+    structlog.reset_defaults()
 
 
 def pytest_asyncio_loop_factories(

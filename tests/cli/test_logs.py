@@ -7,7 +7,6 @@ import logging
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
 
 import pytest
 import structlog
@@ -18,18 +17,6 @@ from reconciler.logs import configure
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
-
-
-@pytest.fixture(autouse=True)
-def as_it_was() -> Iterator[None]:
-    """Logging is of the whole process; leave it as it was found."""
-    root, ours = logging.getLogger(), logging.getLogger("reconciler")
-    handlers, level, own = root.handlers[:], root.level, ours.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    ours.setLevel(own)
-    structlog.reset_defaults()
 
 
 def logged(

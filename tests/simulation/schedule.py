@@ -11,6 +11,7 @@ from functools import partial
 from random import Random
 from typing import Any
 from unittest import mock
+from warnings import catch_warnings, simplefilter
 
 import structlog
 
@@ -301,8 +302,10 @@ def tidy() -> Iterator[None]:
     try:
         yield
     finally:
+        with catch_warnings():
+            simplefilter("ignore", ResourceWarning)  # who was killed has closed nothing
+            gc.collect(0)  # what was made meanwhile
         gc.enable()
-        gc.collect(0)  # what was made meanwhile
 
 
 @contextmanager
