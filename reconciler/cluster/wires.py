@@ -44,6 +44,7 @@ class Wires:
         self._connect_seconds = connect_seconds
         self._free = asyncio.Semaphore(configuration.connection_pool_maxsize)
         self._idle: list[tuple[Wire, float]] = []
+        self._closed = False
 
     async def request(
         self, method: str, path: str, query: Query, headers: Mapping[str, str], body: bytes, deadline: float
@@ -62,14 +63,17 @@ class Wires:
             wire.abort()
             raise
         else:
-            if wire.usable:
+            if self._closed:
+                wire.abort()
+            elif wire.usable:
                 self._idle.append((wire, asyncio.get_running_loop().time()))
             return response
         finally:
             self._free.release()
 
     def close(self) -> None:
-        """Close what is idle. Who waits for an answer goes on to its end."""
+        """Close what is idle, and what is used once it is answered."""
+        self._closed = True
         for wire, _ in self._idle:
             wire.abort()
         self._idle.clear()

@@ -28,6 +28,8 @@ class Server:
         self.url = ""
         self.connections = 0
         self.heard: list[bytes] = []
+        self.gone = asyncio.Event()
+        """Set when a connection was closed"""
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
@@ -40,6 +42,7 @@ class Server:
             pass
         finally:
             writer.close()
+            self.gone.set()
 
 
 @asynccontextmanager
@@ -232,6 +235,24 @@ async def test_no_more_connections_than_allowed_and_who_waits_too_long_sent_noth
         assert (await first).body == b"ok"
         assert (await ask(pool)).body == b"ok"
     assert (server.connections, len(server.heard)) == (1, 2)
+
+
+async def test_who_waits_when_all_is_closed_gets_an_answer_and_leaves_nothing_open():
+    heard, go = asyncio.Event(), asyncio.Event()
+
+    async def answer(_request: bytes, writer: asyncio.StreamWriter) -> None:
+        heard.set()
+        await go.wait()
+        writer.write(OK)
+
+    async with serving(answer) as server, wired(server.url) as pool:
+        first = asyncio.create_task(ask(pool))
+        await heard.wait()
+        pool.close()
+        go.set()
+        assert (await first).body == b"ok"
+        async with asyncio.timeout(LONG):
+            await server.gone.wait()
 
 
 async def test_an_old_connection_is_not_trusted_with_a_write(monkeypatch):
