@@ -2,7 +2,7 @@
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 import click
@@ -74,10 +74,10 @@ def _gates(_context: click.Context, _option: click.Parameter, text: str) -> froz
         raise click.BadParameter(str(exc)) from exc
 
 
-def read_manifests(paths: Iterable[str], work: Work) -> Bundle:
+def read_manifests(paths: Sequence[str], work: Work) -> Bundle:
     """Every manifest that `paths` names, with `-` for standard input. Never raises for what is in them."""
     found = bundle(work.each("reading manifests", documents(paths, sys.stdin.buffer)))
-    if not (found.size or found.refused or found.ignored):
+    if paths and not (found.size or found.refused or found.ignored):
         suffixes = ", ".join(SUFFIXES)
         click.echo(f"note: no object was read; of a directory, files that end in {suffixes} are", err=True)
     return found
