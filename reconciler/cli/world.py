@@ -1,7 +1,7 @@
 """The picture of manifests or of a cluster, for commands that ask about the whole of it once."""
 
 import asyncio
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 import click
@@ -25,7 +25,7 @@ from reconciler.objects.slices import ResourceSlice
 from reconciler.objects.taintrules import DeviceTaintRule
 
 
-def read_files(files: Iterable[str], work: Work = SILENT) -> Bundle:
+def read_files(files: Sequence[str], work: Work = SILENT) -> Bundle:
     """What manifests hold. Says on standard error what of it cannot be used."""
     bundle = read_manifests(files, work)
     report_warnings(bundle.warnings)
