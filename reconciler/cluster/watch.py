@@ -169,9 +169,13 @@ class _Follower:
                     refused.append(found)
                 else:
                     objects.append(found)
-                    if self.resource.kind in DEAR or (self.resource.kind in MANY and not self.seen):
+                    if self.resource.kind in DEAR:
                         self._tell(Changed(self.resource.kind, found))
                 await asyncio.sleep(0)  # a page holds hundreds, and workers wait
+        if self.resource.kind in MANY and not self.seen:
+            for one in objects:  # not before all are there: half of a listing that failed would be a past
+                self._tell(Changed(self.resource.kind, one))
+                await asyncio.sleep(0)
         afresh = precedes(version, self.seen)
         self._tell(Replaced(self.resource.kind, tuple(objects), tuple(refused), afresh))
         self.recall.told()

@@ -96,6 +96,23 @@ async def test_claims_of_the_first_listing_are_told_one_by_one_and_later_ones_at
     ]
 
 
+async def test_of_a_first_listing_that_breaks_off_nothing_is_told():
+    """Claims that are gone by the time it begins again might seem to hold what others hold."""
+    more = {
+        "metadata": {"resourceVersion": "10"},
+        "kind": "ResourceClaimList",
+        "apiVersion": CLAIMS.api_version,
+    }
+    half = {
+        **more,
+        "items": [claim("a", spec={"devices": {}})],
+        "metadata": {"resourceVersion": "9", "continue": "t"},
+    }
+    whole = {**more, "items": [claim("b", spec={"devices": {}})]}
+    transport = Scripted(ok(half), status(410, reason="Expired"), ok(whole))
+    assert await followed(transport, resource=CLAIMS) == [("b", "10"), ["listed", "b"]]
+
+
 async def test_a_listing_whose_token_expired_begins_again():
     transport = Scripted(
         ok(listing(node("a"), token="t1")), status(410, reason="Expired"), ok(listing(node("a"), node("b")))
