@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from random import random
 from typing import Any, Literal
 
 from rich.box import SIMPLE_HEAD
@@ -19,7 +18,7 @@ from reconciler.koordinator.shares import printed
 from reconciler.koordinator.standing import STATES
 from reconciler.koordinator.tallies import Tally, by_node, by_type
 from reconciler.legacy.reading import read
-from reconciler.objects.changes import Change, Changed, Replaced
+from reconciler.objects.changes import Changed
 from reconciler.objects.meta import ApiObject
 from reconciler.reconcile.koordinator.picture import Picture
 
@@ -70,42 +69,22 @@ async def follow_machines(reach: Reach, semantics: Semantics, show: Show, interv
     Raises a ReconcilerError or OSError when the server cannot be asked at first; later it is asked again.
     """
     # Importing the client library takes longer than all else these commands do for files.
+    from reconciler.cli.following import following  # noqa: PLC0415
     from reconciler.cluster.client import Client  # noqa: PLC0415
     from reconciler.cluster.discovery import discover_at_least_pods  # noqa: PLC0415
     from reconciler.cluster.http import connect  # noqa: PLC0415
     from reconciler.cluster.koordinator import with_devices  # noqa: PLC0415
-    from reconciler.cluster.watch import follow  # noqa: PLC0415
 
     picture = _picture(semantics)
-    decoders = {"Node": read, "Device": read_device, "Pod": read}
-    missing, whole = set(decoders), asyncio.Event()
-
-    def take(change: Change) -> None:
-        picture.apply(change)
-        if isinstance(change, Replaced):
-            missing.discard(change.kind)
-            if not missing:
-                whole.set()
-
     async with connect(**reach.arguments()) as transport:
         client = Client(transport)
         served = await with_devices(client, await discover_at_least_pods(client))
-        async with asyncio.TaskGroup() as group:
-            watches = [
-                group.create_task(
-                    follow(client, served[kind], sink=take, random=random, decode=decode),
-                    name=f"watch {kind}",
-                )
-                for kind, decode in decoders.items()
-            ]
-            await whole.wait()
-            while True:
-                show(picture.fleet)
-                if interval is None:
-                    break
+        decoders = {"Node": read, "Device": read_device, "Pod": read}
+        async with following(client, served, decoders, picture.apply):
+            show(picture.fleet)
+            while interval is not None:
                 await asyncio.sleep(interval)
-            for watch in watches:
-                watch.cancel()
+                show(picture.fleet)
 
 
 def _picture(semantics: Semantics) -> Picture:

@@ -5,7 +5,6 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from random import random
 
 import click
 import yaml
@@ -22,7 +21,7 @@ from reconciler.fullness import By, Ground, Line, Solver, lay_ground, lines, mea
 from reconciler.inventory.fleet import Fleet
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.inventory.store import Store
-from reconciler.objects.changes import Change, Replaced
+from reconciler.legacy.reading import read
 from reconciler.objects.core import Node, Pod
 from reconciler.objects.semantics import Semantics, with_group_modes
 
@@ -201,32 +200,17 @@ async def follow_fullness(
     Raises a ReconcilerError or OSError when the server cannot be asked at first; later it is asked again.
     """
     # Importing the client library takes longer than all else these commands do for files.
+    from reconciler.cli.following import following  # noqa: PLC0415
     from reconciler.cluster.client import Client  # noqa: PLC0415
     from reconciler.cluster.discovery import discover  # noqa: PLC0415
     from reconciler.cluster.http import connect  # noqa: PLC0415
-    from reconciler.cluster.watch import follow  # noqa: PLC0415
 
     store = Store(rules)
-    missing: set[str] = set()
-    whole = asyncio.Event()
-
-    def take(change: Change) -> None:
-        store.apply(change)
-        if isinstance(change, Replaced):
-            missing.discard(change.kind)
-            if not missing:
-                whole.set()
-
     async with connect(**reach.arguments()) as transport:
         client = Client(transport)
         served = await discover(client, also=KINDS)
-        missing.update(kind for kind in KINDS if kind in served)
-        async with asyncio.TaskGroup() as group:
-            for kind in sorted(missing):
-                group.create_task(
-                    follow(client, served[kind], sink=take, random=random), name=f"watch {kind}"
-                )
-            await whole.wait()
+        decoders = {kind: read for kind in KINDS if kind in served}
+        async with following(client, served, decoders, store.apply):
             while True:
                 show(store.snapshot())
                 await asyncio.sleep(interval)
