@@ -57,7 +57,12 @@ async def _reach(server: str | None, kubeconfig: str | None, context: str | None
         else:
             load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
     except _UNUSABLE as exc:
-        raise Rejected(f"no way to reach a cluster: {location}: {exc}") from exc
+        said = " ".join(str(exc).split()).rstrip(".")  # a parser draws its complaint over several lines
+        place = (
+            location if kubeconfig or context or _exists(location) else f"no kubeconfig at {location}, no pod"
+        )
+        remedy = "name one that works with --kubeconfig or KUBECONFIG, or a server with --server"
+        raise Rejected(f"no way to reach a cluster: {place}: {said}; {remedy}") from exc
     return configuration
 
 

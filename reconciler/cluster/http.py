@@ -209,6 +209,9 @@ async def _chunks(path: str, response: aiohttp.ClientResponse) -> AsyncGenerator
 def _failure(method: str, path: str, exc: Exception) -> Retry:
     """What a missing answer means. Timeouts are OSErrors, too."""
     message = f"{method} {path}: {type(exc).__name__}: {exc}".rstrip(": ")
+    if isinstance(exc, aiohttp.ClientConnectorError):
+        where = f"{exc.host}:{exc.port}"
+        message = f"{method} {path}: no connection to {where}: {exc.os_error}: is the server up, and there?"
     if method in READS or isinstance(exc, _NEVER_SENT):
         return Retry(message)
     return Undecided(message)
