@@ -113,7 +113,7 @@ async def test_a_refused_connection_was_never_a_write():
     async with connect(server=server) as transport:
         client = Client(transport)
         for request in (client.get(NODE, KEY), client.patch(NODE, KEY, {})):
-            with pytest.raises(Retry, match="connect") as caught:
+            with pytest.raises(Retry, match=r"no connection|Connect call failed") as caught:
                 await request
             assert type(caught.value) is Retry
 
@@ -257,7 +257,9 @@ async def test_not_knowing_the_server_is_said_at_once(tmp_path, monkeypatch, arg
     location = path if arguments else str(tmp_path / "missing")
     monkeypatch.setattr(credentials, "KUBE_CONFIG_DEFAULT_LOCATION", location)
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-    with pytest.raises(Rejected, match="no way to reach a cluster: .*--?server|is no http or https URL"):
+    with pytest.raises(
+        Rejected, match=r"no way to reach a cluster: .*(--server|no kubeconfig at|no http or https URL)"
+    ):
         async with connect(**arguments):
             pass
 
