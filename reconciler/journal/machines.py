@@ -211,16 +211,20 @@ def read_decision(entry: Json) -> Decided:
 
 
 def _decided(name: str, unit: str, nodes: Iterable[str] | None, answer: Grant | Refusal) -> Decided:
-    granted = isinstance(answer, Grant)
+    devices: tuple[tuple[str, ...], ...] = ()
+    if isinstance(answer, Grant):
+        reason, node, devices = "", answer.held.node, ((answer.text,),)
+    else:
+        reason, node = answer.reason, ""
     return Decided(
         id=name,
         unit=unit,
         claims=(),
         nodes=None if nodes is None else tuple(nodes),
         behind=0,
-        reason="" if isinstance(answer, Grant) else answer.reason,
-        node=answer.held.node if isinstance(answer, Grant) else "",
-        devices=((answer.text,),) if granted else (),  # type: ignore[union-attr]
+        reason=reason,
+        node=node,
+        devices=devices,
     )
 
 
