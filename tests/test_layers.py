@@ -43,9 +43,9 @@ MAY_IMPORT = {
     "reconciler.settings": {"pydantic", "pydantic_settings", "yaml", "reconciler.errors"},
     "reconciler.logs": {"asyncio", "logging", "msgspec", "os", "structlog", "threading"},
     "reconciler.cluster": {
-        "asyncio", "datetime", "aiohttp", "httptools", "kubernetes_asyncio", "msgspec", "multidict",
-        "pydantic_core", "structlog", "yaml", "reconciler.aio", "reconciler.legacy", "reconciler.settings",
-        *OBJECTS,
+        "asyncio", "datetime", "socket", "aiohappyeyeballs", "aiohttp", "httptools", "kubernetes_asyncio",
+        "msgspec", "multidict", "pydantic_core", "structlog", "yaml", "reconciler.aio", "reconciler.legacy",
+        "reconciler.settings", *OBJECTS,
     },
     "reconciler.shards": {"reconciler.cel", *OBJECTS},
     "reconciler.election": {

@@ -4,8 +4,10 @@ import asyncio
 import re
 import ssl
 from collections.abc import Mapping
+from socket import SOCK_STREAM
 from urllib.parse import quote, urlencode, urlsplit
 
+from aiohappyeyeballs import start_connection
 from kubernetes_asyncio.client import Configuration
 
 from reconciler.cluster.transport import Query, Response
@@ -16,6 +18,8 @@ IDLE_SECONDS = 15.0
 """A connection that was not used for so long is not used again: servers close theirs after a minute or so,
 and a write that goes out at that very moment would be one without an answer.
 """
+SECOND_ADDRESS_SECONDS = 0.25
+"""How long a server's first address has before the next is tried beside it. Source: RFC 8305, section 5."""
 
 _PLAIN = re.compile(r"[A-Za-z0-9/._~-]*").fullmatch
 _UNSENDABLE = re.compile(r"[^\t\x20-\x7e]").search
@@ -37,7 +41,7 @@ class Wires:
             raise Rejected(f"no way to reach a cluster: {configuration.host!r}: {exc}") from exc
         self._host, self._prefix = url.hostname or "", url.path.rstrip("/")
         self._tls = verifying(configuration) if url.scheme == "https" else None
-        self._name = configuration.tls_server_name if self._tls else None
+        self._name = configuration.tls_server_name or self._host if self._tls else None
         self._port = port or (443 if self._tls else 80)
         self._authority = url.netloc.rpartition("@")[2]
         self._longest = longest
@@ -119,13 +123,11 @@ class Wires:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout_at(min(deadline, loop.time() + self._connect_seconds)):
+                found = await loop.getaddrinfo(self._host, self._port, type=SOCK_STREAM)
+                # The loop's own race of addresses loses the winner's socket if it is cancelled just then.
+                sock = await start_connection(found, happy_eyeballs_delay=SECOND_ADDRESS_SECONDS)
                 _, wire = await loop.create_connection(
-                    lambda: Wire(self._longest),
-                    self._host,
-                    self._port,
-                    ssl=self._tls,
-                    server_hostname=self._name,
-                    happy_eyeballs_delay=0.25,
+                    lambda: Wire(self._longest), sock=sock, ssl=self._tls, server_hostname=self._name
                 )
         except OSError as exc:  # timeouts and certificates that nobody vouches for are such
             raise NeverSent(f"{type(exc).__name__}: {exc}".rstrip(": ")) from exc

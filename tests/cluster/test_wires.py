@@ -1,6 +1,7 @@
 """Connections for writes, against servers that answer byte by byte as a test says."""
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
@@ -215,6 +216,18 @@ async def test_who_gives_up_takes_the_connection_along():
         assert first.cancelled()
         assert (await ask(pool, "/2")).body == b"/2"
     assert server.connections == 2
+
+
+async def test_who_gives_up_while_it_connects_leaves_no_socket_open():
+    async with serving(saying(OK)) as server, wired(server.url.replace("127.0.0.1", "localhost")) as pool:
+        for turns in range(60):
+            asked = asyncio.create_task(ask(pool))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            asked.cancel()
+            await asyncio.gather(asked, return_exceptions=True)
+            pool.close()
+        gc.collect()  # which warns of sockets that nobody closed
 
 
 async def test_no_more_connections_than_allowed_and_who_waits_too_long_sent_nothing():
