@@ -5,7 +5,8 @@ give a device twice at any time. `races` says what is undone; of the rest somebo
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 
 from reconciler.inventory.overcommitted import Overcommitments
 from reconciler.inventory.store import Store
@@ -27,6 +28,7 @@ class Audit:
         self._tell = tell
         self._told: dict[DeviceID, frozenset[ObjectKey]] = {}
         self._suspected: dict[DeviceID, frozenset[ObjectKey]] = {}
+        self._ending: dict[DeviceID, frozenset[ObjectKey]] = {}
         self._reached = 0
 
     @property
@@ -41,10 +43,10 @@ class Audit:
 
     def beside(self, claims: Iterable[ObjectKey]) -> set[ObjectKey]:
         """The claims that hold a device together with one of these, these included."""
-        if not self._told and not self._suspected:
+        if not self._told and not self._suspected and not self._ending:
             return set()
         changed = set(claims)
-        found = (*self._told.values(), *self._suspected.values())
+        found = (*self._told.values(), *self._suspected.values(), *self._ending.values())
         return {key for holders in found if holders & changed for key in holders}
 
     def reached(self, version: str) -> None:
@@ -60,7 +62,7 @@ class Audit:
             if len(holders) > 1 and is_raced(device, self._store):
                 claims = frozenset(holder.claim for holder in holders)
                 found |= claims
-                if self._told.get(device) == claims:
+                if claims in (self._told.get(device), self._ending.get(device)):
                     continue
                 if any(self._is_ahead(claim) for claim in claims):
                     self._suspected[device] = claims
@@ -76,6 +78,27 @@ class Audit:
         for device, claims in suspected.items():
             if self._suspected.get(device) == claims:
                 self._alarm(device, claims)
+
+    @contextmanager
+    def ended_by(self, claim: ObjectKey) -> Iterator[None]:
+        """While a claim lets go of what it seems to hold beside others.
+
+        That it could is the proof that it held it, so what was suspected is told of, although it is over.
+        """
+        doubles = {device: claims for device, claims in self._suspected.items() if claim in claims}
+        self._suspected = {device: c for device, c in self._suspected.items() if device not in doubles}
+        self._ending |= doubles
+        try:
+            yield
+        except BaseException:
+            self._suspected |= doubles
+            raise
+        else:
+            for device, claims in doubles.items():
+                self._tell(HeldTwice(device, tuple(sorted(claims))))
+        finally:
+            for device in doubles:
+                del self._ending[device]
 
     def _alarm(self, device: DeviceID, claims: frozenset[ObjectKey]) -> None:
         self._suspected.pop(device, None)

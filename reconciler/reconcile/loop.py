@@ -240,6 +240,10 @@ class Reconciler:
                 return
         if found.claim.deleting:
             await self._writer.release(found.claim)
+        elif found.rival is not None:
+            with self._intake.audit.ended_by(found.claim.key):
+                let_go = await self._writer.withdraw(found.claim)
+            self._intake.observe(let_go)
         else:
             self._intake.observe(await self._writer.withdraw(found.claim))
         self._tell(Freed(found.claim.key, found.why))

@@ -1,6 +1,7 @@
 """Alarms of devices held twice: none by a picture of which one part is newer, and each true one."""
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -85,6 +86,37 @@ async def test_what_the_watch_tells_in_order_is_told_without_delay():
     found = Picture()
     found.watch("a", 15)
     found.watch("b", 20)
+    assert found.told == [TWICE]
+
+
+async def test_who_lets_go_of_what_it_held_beside_another_tells_of_it(picture: Picture):
+    """Also if the watch tells that it is over before the server's answer does."""
+    picture.watch("a", 15)
+    with picture.intake.audit.ended_by(key("b")):
+        picture.watch("b", 21, holds=False)
+        assert picture.told == []
+    assert picture.told == [TWICE]
+    picture.watch("c", 25, holds=False)
+    assert picture.told == [TWICE]
+    assert picture.intake.held_twice == 0
+
+
+async def test_what_cannot_be_let_go_of_is_suspected_still(picture: Picture):
+    picture.watch("a", 15)
+    with suppress(ConnectionError), picture.intake.audit.ended_by(key("b")):
+        picture.watch("c", 17, holds=False)
+        raise ConnectionError
+    assert picture.told == []
+    picture.watch("c", 25, holds=False)
+    assert picture.told == [TWICE]
+
+
+async def test_what_is_told_already_is_not_told_again_when_it_ends():
+    found = Picture()
+    found.watch("a", 15)
+    found.watch("b", 20)
+    with found.intake.audit.ended_by(key("b")):
+        found.watch("b", 21, holds=False)
     assert found.told == [TWICE]
 
 
