@@ -1,10 +1,11 @@
-"""From a code to the rows that carry it."""
+"""From a code to the rows that carry it, and runs of rows."""
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
-from kernels.types import Codes, Rows
+from kernels.types import Codes, Mask, Rows
 
 
 class Inverse(NamedTuple):
@@ -39,3 +40,19 @@ def invert(codes: Codes, size: int) -> Inverse:
     start = np.zeros(size + 1, dtype=np.intp)
     np.cumsum(np.bincount(flat[kept], minlength=size), out=start[1:])
     return Inverse(rows=order // width, start=start)
+
+
+@lru_cache(maxsize=256)
+def run(first: int, last: int) -> Rows:
+    """(last - first,) every row from the first up to the last. One read-only array for like runs."""
+    rows = np.arange(first, last, dtype=np.intp)
+    rows.setflags(write=False)
+    return rows
+
+
+@lru_cache(maxsize=256)
+def alike(size: int, *, yes: bool) -> Mask:
+    """(size,) the same for all rows. One read-only array for like runs."""
+    mask = np.full(size, yes)
+    mask.setflags(write=False)
+    return mask

@@ -20,6 +20,7 @@ from reconciler.objects.requests import (
     ExactDeviceRequest,
 )
 from reconciler.objects.semantics import ADMIN_ACCESS, CONSUMABLE_CAPACITY, PRIORITIZED_LIST, Semantics
+from reconciler.objects.value import value
 
 MAX_RESULTS = 32
 """Devices of one claim (ST-4)."""
@@ -80,7 +81,7 @@ class Slot:
     asks: tuple[Ask, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class Asked:
     """The claims of one decision, and their requests in order."""
 

@@ -1,7 +1,5 @@
 """What one node offers to one ask, with what is held before the decision."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from kernels.types import Mask, Rows
@@ -15,9 +13,10 @@ from reconciler.inventory.pool import Usable
 from reconciler.inventory.snapshot import Snapshot, View
 from reconciler.objects.plan import Reason
 from reconciler.objects.semantics import CONSUMABLE_CAPACITY, PARTITIONABLE_DEVICES
+from reconciler.objects.value import value
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class Candidates:
     """The n devices of a view, for one ask, with what is held before the decision."""
 

@@ -5,7 +5,6 @@ section 6.2; what depends on holds is added by `candidates`.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -20,6 +19,7 @@ from reconciler.inventory.snapshot import Snapshot, View
 from reconciler.objects.requests import DeviceToleration
 from reconciler.objects.semantics import CONSUMABLE_CAPACITY, PARTITIONABLE_DEVICES, TAINTS
 from reconciler.objects.slices import DeviceTaint
+from reconciler.objects.value import value
 
 SKIP_OPERATIONS = "DRAOptionalNodeOperations"
 """The node feature without which devices that skip node operations cannot be used there."""
@@ -28,7 +28,7 @@ Consumptions = Mapping[int, Consumption | Fatal | None]
 """Capacity shape -> what taking such a device consumes, None if it cannot give that, or an error"""
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class Offer:
     """Masks over the D devices of a fleet, or the n devices of a view."""
 

@@ -1,7 +1,7 @@
 """The attempt on one node: what kube-scheduler's allocator would answer there."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from uuid import uuid4
 
 import numpy as np
@@ -17,9 +17,10 @@ from reconciler.allocator.straight import immediate
 from reconciler.errors import Rejected
 from reconciler.inventory.snapshot import Snapshot, View
 from reconciler.objects.plan import Plan, Reason
+from reconciler.objects.value import value
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class Found:
     """Devices for every claim on one node."""
 
@@ -29,7 +30,7 @@ class Found:
     steps: int
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class NotFound:
     """Nothing on this node. `reason` is None when the devices simply do not suffice."""
 

@@ -60,12 +60,10 @@ def _devices(
 ) -> list[dict[str, object]]:
     """Only what is set is given, since what is unset is not written."""
     fleet, found = world.fleet, []
-    rows = view.rows[[choice.at for choice in choices]]
     marked = special(world)
-    more = marked[rows].tolist() if marked is not None else [False] * len(choices)
-    for choice, row, at, says_more in zip(
-        choices, rows.tolist(), fleet.pool_of[rows].tolist(), more, strict=True
-    ):
+    for choice in choices:
+        row = view.row(choice.at)
+        at = int(fleet.pool_of[row])
         ask, pool = choice.candidates.ask, fleet.pools[at]
         fields: dict[str, object] = {
             "request": ask.name,
@@ -77,7 +75,7 @@ def _devices(
             fields["admin_access"] = True
         if ask.source.tolerations:
             fields["tolerations"] = ask.source.tolerations
-        if says_more:
+        if marked is not None and marked[row]:
             fields |= _particulars(choice, row, world, new_share)
         found.append(fields)
     return found
@@ -157,7 +155,7 @@ def _node_selector(view: View, world: Snapshot, choices: Sequence[Choice]) -> No
     fields: list[NodeSelectorRequirement] = []
     expressions: list[NodeSelectorRequirement] = []
     for choice in choices:
-        row = int(view.rows[choice.at])
+        row = view.row(choice.at)
         if fleet.codes["node"][row] >= 0 or fleet.binds[row]:
             return _pinned(view)
         code = int(fleet.codes["selector"][row])

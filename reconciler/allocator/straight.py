@@ -86,17 +86,23 @@ def entangled(view: View, world: Snapshot) -> Mask | None:
 
     None if there are none.
     """
+    fleet_wide = _entangled(world)
+    if fleet_wide is None:
+        return None
     if entangled not in view.memo:
-        view.memo[entangled] = _entangled(view, world)
+        found = view.of(fleet_wide)
+        view.memo[entangled] = found if found.any() else None
     known: Mask | None = view.memo[entangled]
     return known
 
 
-def _entangled(view: View, world: Snapshot) -> Mask | None:
-    fleet = world.fleet
-    found = view.of(fleet.shared)
-    if fleet.sets.shape[1]:
-        found = found | (view.of(fleet.sets) >= 0).any(axis=1)
-    if fleet.exclusion is not None:
-        found = found | view.of(fleet.exclusion.bound)
-    return found if found.any() else None
+def _entangled(world: Snapshot) -> Mask | None:
+    """(D,) the same for the whole fleet. Kept with the topology."""
+    memo, fleet = world.topology.memo, world.fleet
+    if entangled not in memo:
+        found = fleet.shared | (fleet.sets >= 0).any(axis=1)
+        if fleet.exclusion is not None:
+            found = found | fleet.exclusion.bound
+        memo[entangled] = found if found.any() else None
+    known: Mask | None = memo[entangled]
+    return known

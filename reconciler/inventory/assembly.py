@@ -42,7 +42,7 @@ class Layout:
     """(pools + 1,)"""
     first_set: Rows
     """(pools + 1,)"""
-    index: Mapping[PoolID, int]
+    index: Mapping[tuple[str, str], int]
     """pool -> position in `pools`"""
     same_counters: bool
     """Whether every counter set, and what every device draws, is as in the fleet before, in the same place"""

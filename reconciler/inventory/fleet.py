@@ -17,7 +17,7 @@ from reconciler.inventory.pool import Pool
 from reconciler.inventory.scopes import Exclusion
 from reconciler.inventory.tables import Table
 from reconciler.inventory.vocabulary import Lexicon
-from reconciler.objects.meta import DeviceID, PoolID
+from reconciler.objects.meta import DeviceID
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -59,8 +59,8 @@ class Fleet:
     """what the S rows of `totals` mean"""
     exclusion: Exclusion | None
     """Beside which others devices can be held; None if no device says anything"""
-    index: Mapping[PoolID, int]
-    """pool -> position in `pools`"""
+    index: Mapping[tuple[str, str], int]
+    """(driver, pool) -> position in `pools`"""
 
     @property
     def size(self) -> int:
@@ -73,11 +73,11 @@ class Fleet:
 
     def rows_of(self, device: DeviceID) -> tuple[int, ...]:
         """Rows of the device of that name; none if it is not published, several if generations overlap."""
-        at = self.index.get(device.pool_id)
+        at = self.index.get(device[:2])
         if at is None:
             return ()
-        first = int(self.start[at])
-        return tuple([first + row for row in self.pools[at].rows_of(device.device)])
+        first, rows = int(self.start[at]), self.pools[at].rows_of(device.device)
+        return (first + rows[0],) if len(rows) == 1 else tuple([first + row for row in rows])
 
     def id_of(self, row: int) -> DeviceID:
         """The names of the device in a row."""

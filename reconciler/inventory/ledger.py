@@ -70,7 +70,7 @@ class Ledger:
         self._sharing = rules.has(CONSUMABLE_CAPACITY)
         self._of_claim: dict[str, tuple[Holder, tuple[Hold, ...]]] = {}
         self._of_device: dict[DeviceID, DeviceState] = {}
-        self._of_pool: dict[PoolID, dict[str, None]] = {}
+        self._of_pool: dict[tuple[str, str], dict[str, None]] = {}
 
     def __contains__(self, uid: str) -> bool:
         return uid in self._of_claim
@@ -99,16 +99,17 @@ class Ledger:
         changed = self.release(holder.uid)
         self._of_claim[holder.uid] = (holder, holds)
         for hold in holds:
-            state = self._of_device.get(hold.device)
+            device = hold.device
+            state = self._of_device.get(device)
             if state is None:
-                state = self._of_device[hold.device] = DeviceState()
-                self._of_pool.setdefault(hold.device.pool_id, {})[hold.device.device] = None
+                state = self._of_device[device] = DeviceState()
+                self._of_pool.setdefault(device[:2], {})[device.device] = None
             if hold.share is None:
                 state.alone[holder] = state.alone.get(holder, 0) + 1
             else:
                 share = Share(holder, hold.share)
                 state.shares[share] = _sum(state.shares.get(share, {}), hold.consumed)
-            changed.add(hold.device)
+            changed.add(device)
         return changed
 
     def release(self, uid: str) -> set[DeviceID]:

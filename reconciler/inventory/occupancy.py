@@ -1,7 +1,6 @@
 """What is held, as columns over one fleet, kept up to date device by device. Source: CTR-2, AS-4."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypedDict, TypeVar
 from weakref import ref
 
@@ -16,6 +15,7 @@ from reconciler.inventory.fleet import Fleet
 from reconciler.inventory.ledger import Ledger
 from reconciler.inventory.remembered import Memory
 from reconciler.objects.meta import DeviceID, ObjectKey, PoolID
+from reconciler.objects.value import value
 
 Array = TypeVar("Array", bound=np.ndarray[Any, Any])
 
@@ -41,7 +41,7 @@ class Trail:
         return steps[0] if len(steps) == 1 else np.concatenate(steps)
 
 
-@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+@value(eq=False, weakref_slot=True)
 class Occupancy:
     """Columns of D devices and S counter sets. Frozen for as long as somebody holds this object."""
 

@@ -1,11 +1,11 @@
 """A pool: its slices in order, and what of them a node can use. Source: section 4 of the rules."""
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 
 import numpy as np
 
+from kernels.index import run
 from kernels.types import Mask, Rows
 from reconciler.inventory.block import Block
 from reconciler.inventory.counters import DrawTable, PoolCounters, compile_counters
@@ -16,6 +16,7 @@ from reconciler.inventory.recent import Recent
 from reconciler.inventory.remembered import Drawn, finer_than
 from reconciler.objects.meta import PoolID
 from reconciler.objects.semantics import PARTITIONABLE_DEVICES, Semantics
+from reconciler.objects.value import value
 
 KEPT = 1 << 10
 """Makes of machines that are remembered."""
@@ -29,7 +30,7 @@ class Usable(Enum):
     INVALID = "invalid"
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class PoolOnNode:
     """A pool as one node sees it."""
 
@@ -143,7 +144,7 @@ class Pool:
         return ""
 
     def _usable(self, current: Sequence[int], node: Reach) -> PoolOnNode:
-        pieces = [np.arange(self.offsets[at], self.offsets[at + 1], dtype=np.intp) for at in current]
+        pieces = [run(int(self.offsets[at]), int(self.offsets[at + 1])) for at in current]
         here = [node.devices(self.blocks[at]) for at in current]
         return PoolOnNode(
             pool=self.id,

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from kernels.index import alike
 from kernels.types import Mask
 from reconciler.errors import Rejected
 from reconciler.inventory.block import Block
@@ -49,7 +50,7 @@ class Reach:
     def devices(self, block: Block) -> Mask:
         """(n,) the devices of a slice that the node reaches. Raises Rejected if a selector cannot be read."""
         if not block.slice.spec.per_device_node_selection and block.slice.spec.node_name:
-            return np.full(len(block.names), block.slice.spec.node_name == self.node.name)
+            return alike(len(block.names), yes=block.slice.spec.node_name == self.node.name)
         code = self._words.nodes.find(self.node.name)
         return (block.column("node") == code) | block.anywhere | self._selected(block)
 

@@ -14,11 +14,12 @@ from reconciler.inventory.pool import Pool, PoolOnNode, Usable
 from reconciler.inventory.reach import NodeInfo, Reach
 from reconciler.objects.claims import DeviceClass
 from reconciler.objects.semantics import Semantics
+from reconciler.objects.value import value
 
 Array = TypeVar("Array", bound=np.ndarray[Any, Any])
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@value(eq=False)
 class View:
     """The fleet as one node sees it."""
 
@@ -37,6 +38,10 @@ class View:
     def of(self, column: Array) -> Array:
         """(n, ...) the node's rows of a fleet-wide column; without a copy where they lie together."""
         return column[self.rows if self.span is None else self.span]  # type: ignore[return-value]
+
+    def row(self, at: int) -> int:
+        """The row of the fleet of one device, by its position in the view."""
+        return self.span.start + at if self.span is not None else int(self.rows[at])
 
     @property
     def invalid(self) -> PoolOnNode | None:
@@ -171,12 +176,12 @@ def _joined(pieces: list[np.ndarray[Any, Any]], dtype: type) -> np.ndarray[Any, 
 
 
 def _span(rows: Rows) -> slice | None:
-    if not len(rows) or not (rows[1:] - rows[:-1] == 1).all():
+    if not len(rows) or np.count_nonzero(rows[1:] - rows[:-1] != 1):
         return None
     return slice(int(rows[0]), int(rows[-1]) + 1)
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class Snapshot:
     """Everything a decision depends on besides the claims themselves."""
 

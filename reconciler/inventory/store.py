@@ -363,7 +363,7 @@ class Store:
         return self._columns
 
     def _effective_rules(self) -> list[DeviceTaintRule]:
-        if not (self.rules.has(TAINTS) and self.rules.has(TAINT_RULES)):
+        if not (self._taint_rules and self.rules.has(TAINTS) and self.rules.has(TAINT_RULES)):
             return []
         return [self._taint_rules[name] for name in sorted(self._taint_rules)]
 

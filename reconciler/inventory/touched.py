@@ -1,12 +1,12 @@
 """What a change of the picture may have made different."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from reconciler.objects.meta import DeviceID, ObjectKey, PoolID
+from reconciler.objects.value import value
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class Touched:
     """The objects concerned, so that only what depends on them is decided again."""
 

@@ -5,6 +5,7 @@ from enum import StrEnum
 
 from reconciler.objects.claims import Allocation
 from reconciler.objects.meta import ObjectKey
+from reconciler.objects.value import value
 
 
 class Reason(StrEnum):
@@ -69,7 +70,7 @@ _ERRORS = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class Plan:
     """Devices for one claim, decided but not yet written."""
 
@@ -84,7 +85,7 @@ class Plan:
     """Written into the claim beside the allocation"""
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class Granted:
     """All claims of one decision can be allocated together, for one node."""
 

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernels.index import invert
+from kernels.index import alike, invert, run
 from tests.kernels import reference
 from tests.kernels.arrays import codes, untouched
 
@@ -47,3 +47,11 @@ def test_no_rows_and_no_codes():
     assert invert(codes([], 2), 0).start.tolist() == [0]
     assert invert(codes([], 2), 2).of(1).tolist() == []
     assert invert(codes([[0]], 1), 1).of_any(np.array([], dtype=np.intp)).tolist() == []
+
+
+@given(st.integers(0, 20), st.integers(0, 20), st.booleans())
+def test_runs_are_as_they_read_and_nobody_can_write_to_them(first: int, size: int, yes: bool):
+    rows, mask = run(first, first + size), alike(size, yes=yes)
+    assert rows.tolist() == list(range(first, first + size))
+    assert mask.tolist() == [yes] * size
+    assert not rows.flags.writeable and not mask.flags.writeable
