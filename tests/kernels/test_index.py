@@ -54,4 +54,5 @@ def test_runs_are_as_they_read_and_nobody_can_write_to_them(first: int, size: in
     rows, mask = run(first, first + size), alike(size, yes=yes)
     assert rows.tolist() == list(range(first, first + size))
     assert mask.tolist() == [yes] * size
-    assert not rows.flags.writeable and not mask.flags.writeable
+    assert not rows.flags.writeable
+    assert not mask.flags.writeable
