@@ -20,6 +20,7 @@ from reconciler.cel.program import CelRefused, Selector, compile_selector
 from reconciler.cel.rows import Rows as CelRows
 from reconciler.inventory.block import Block
 from reconciler.inventory.counters import PoolCounters
+from reconciler.inventory.stepwise import Steps
 from reconciler.inventory.tables import cel_rows, join, table_of
 from reconciler.inventory.vocabulary import Lexicon
 from reconciler.objects.meta import DeviceID, PoolID
@@ -66,15 +67,18 @@ class PoolExclusion:
 
 def compile_exclusion(
     pool: PoolID, blocks: Sequence[Block], counters: PoolCounters, words: Lexicon, rules: Semantics
-) -> PoolExclusion | None:
-    """The columns of a pool whose slices are `blocks`; None if no device of it says anything."""
+) -> Steps[PoolExclusion | None]:
+    """The columns of a pool whose slices are `blocks`; None if no device of it says anything.
+
+    A step for each distinct expression: compiling and running it may take some milliseconds.
+    """
     if not any(block.exclusive for block in blocks):
         return None
     devices = [device for block in blocks for device in block.slice.spec.devices]
     scopes, apart = _scopes(blocks, counters)
     groups = _groups(devices, scopes, counters)
     mode = rules.group_mode(pool.driver)
-    expressions, problems = _expressions(pool, blocks, devices, scopes, words)
+    expressions, problems = yield from _expressions(pool, blocks, devices, scopes, words)
     pairwise = mode == "pairwise" and rules.has(COMPATIBILITY_GROUPS)
     marks = [*expressions, *_group_marks(groups, scopes)] if pairwise else expressions
     shape = (*scopes.shape, max(len(marks), 1))
@@ -198,7 +202,7 @@ def _group_marks(groups: Groups, scopes: Codes) -> Iterator[Mark]:
 
 def _expressions(
     pool: PoolID, blocks: Sequence[Block], devices: Sequence[Device], scopes: Codes, words: Lexicon
-) -> tuple[list[Mark], tuple[Problem, ...]]:
+) -> Steps[tuple[list[Mark], tuple[Problem, ...]]]:
     """A mark for each distinct expression: evaluated once, on all devices."""
     stating: dict[str, list[int]] = {}
     for row, device in enumerate(devices):
@@ -211,6 +215,7 @@ def _expressions(
     problems: list[Problem] = []
     left = STATED_COST_LIMIT
     for expression, stated in stating.items():
+        yield
         asks = np.zeros(scopes.shape, dtype=np.bool_)
         asks[stated] = True
         by = DeviceID(*pool, devices[stated[0]].name)

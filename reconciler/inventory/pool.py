@@ -14,6 +14,7 @@ from reconciler.inventory.exclusion import PoolExclusion, compile_exclusion
 from reconciler.inventory.reach import Reach
 from reconciler.inventory.recent import Recent
 from reconciler.inventory.remembered import Drawn, finer_than
+from reconciler.inventory.stepwise import Steps
 from reconciler.objects.meta import PoolID
 from reconciler.objects.semantics import PARTITIONABLE_DEVICES, Semantics
 from reconciler.objects.value import value
@@ -166,7 +167,7 @@ class PoolBuilder:
         self._counters: Recent[Hashable, PoolCounters] = Recent(KEPT)
         self._offsets: Recent[tuple[int, ...], Rows] = Recent(KEPT)
 
-    def build(self, pool: PoolID, members: Iterable[Block], memory: Mapping[str, Drawn]) -> Pool:
+    def build(self, pool: PoolID, members: Iterable[Block], memory: Mapping[str, Drawn]) -> Steps[Pool]:
         """The pool of some slices, given in any order. `memory` is what is remembered of held devices."""
         blocks = tuple(sorted(members, key=lambda block: block.slice.metadata.name.encode()))
         named = blocks[0].named
@@ -178,7 +179,7 @@ class PoolBuilder:
             exact = compile_counters(blocks, self.encoder.words, self.table, finer)
             if exact.problems == counters.problems:
                 counters = exact
-        exclusion = compile_exclusion(pool, blocks, counters, self.encoder.words, self._rules)
+        exclusion = yield from compile_exclusion(pool, blocks, counters, self.encoder.words, self._rules)
         sizes = tuple([len(block.names) for block in blocks])
         offsets = self._offsets.get(sizes)
         if offsets is None:

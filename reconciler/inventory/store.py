@@ -19,6 +19,7 @@ from reconciler.inventory.reach import NodeInfo
 from reconciler.inventory.remembered import Memory
 from reconciler.inventory.shedding import shed
 from reconciler.inventory.snapshot import Snapshot, Topology
+from reconciler.inventory.stepwise import Steps
 from reconciler.inventory.touched import NOTHING, Touched
 from reconciler.inventory.vocabulary import Lexicon
 from reconciler.objects.changes import Change, Changed, Refused, Removed, Replaced
@@ -51,6 +52,7 @@ class Store:
         self._pools: dict[PoolID, Pool] = {}
         self._stale_pools: set[PoolID] = set()
         self._built_ahead: dict[PoolID, tuple[int, ...]] = {}
+        self._half_built: tuple[PoolID, tuple[int, ...], Steps[Pool]] | None = None
         self._classes: dict[str, DeviceClass] = {}
         self._nodes: dict[str, NodeInfo] = {}
         self._taint_rules: dict[str, DeviceTaintRule] = {}
@@ -117,12 +119,14 @@ class Store:
         return self._snapshot
 
     def build_ahead(self, pools: int) -> bool:
-        """Do part of what the next snapshot has to: build so many of the pools that have changed. Whether any
-        was left to build. What is built of a pool that changes again is dropped.
+        """Do part of what the next snapshot has to: build so many of the pools that have changed, or take one
+        step of one that takes several. Whether any was left to build. What is built of a pool that changes
+        again is dropped.
         """
         left = [pool for pool in self._stale_pools if pool not in self._built_ahead][:pools]
         for pool in left:
-            self._build(pool)
+            if not self._build_on(pool):
+                return True
             self._built_ahead[pool] = self._content(pool)
         return bool(left)
 
@@ -345,11 +349,27 @@ class Store:
         self._most_values = SPARE_VALUES + (1 + SPARE_FACTOR) * in_use
 
     def _build(self, pool: PoolID) -> None:
-        if self._members.get(pool):
-            self._pools[pool] = self._builder.build(pool, self._members[pool].values(), self._memory.of(pool))
-        else:
+        while not self._build_on(pool):
+            pass
+
+    def _build_on(self, pool: PoolID) -> bool:
+        """Take a step towards a pool, from where it was put down unless it changed. Whether it is built."""
+        if not self._members.get(pool):
             self._members.pop(pool, None)
             self._pools.pop(pool, None)
+            return True
+        content = self._content(pool)
+        if self._half_built is None or self._half_built[:2] != (pool, content):
+            members = tuple(self._members[pool].values())
+            self._half_built = pool, content, self._builder.build(pool, members, self._memory.of(pool))
+        half_built, self._half_built = self._half_built, None
+        try:
+            next(half_built[2])
+        except StopIteration as done:
+            self._pools[pool] = done.value
+            return True
+        self._half_built = half_built
+        return False
 
     def _content(self, pool: PoolID) -> tuple[int, ...]:
         """Tells a pool from what it was: blocks are never changed, and a built pool keeps its own alive."""

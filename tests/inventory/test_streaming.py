@@ -4,7 +4,7 @@ But for one thing, which no listing gives: what held devices drew before their s
 """
 
 from copy import deepcopy
-from itertools import product
+from itertools import product, zip_longest
 from typing import Any
 
 from hypothesis import given, settings
@@ -47,12 +47,18 @@ def happen(store: Store, world: World, event: Event, kept: list[tuple[Snapshot, 
             world.apply(event)
 
 
-def run(rules: Semantics, events: list[Event]) -> None:
-    """Snapshots taken on the way are looked at only at the end: nothing that came later may show in them."""
+def run(rules: Semantics, events: list[Event], ahead: list[int] | None = None) -> None:
+    """Snapshots taken on the way are looked at only at the end: nothing that came later may show in them.
+
+    ahead  after each event, how many steps towards the next snapshot are taken
+    """
     store, world = Store(rules), World()
     kept: list[tuple[Snapshot, World]] = []
-    for event in events:
-        happen(store, world, event, kept)
+    for event, steps in zip_longest(events, ahead or [], fillvalue=0):
+        if not isinstance(event, int):
+            happen(store, world, event, kept)
+        for _ in range(steps):
+            store.build_ahead(1)
     afresh = world.afresh(rules)
     assert picture(store.snapshot()) == expected(world, afresh)
     assert holders(store) == holders(afresh)
@@ -77,6 +83,14 @@ def test_holding_and_freeing_step_by_step_gives_what_holding_at_once_gives(
     rules: Semantics, events: list[Event]
 ):
     run(rules, [*BEGINNING, Look(keep=False), *events])
+
+
+@settings(max_examples=150)
+@given(st.sampled_from(RULES), st.lists(EVENTS, max_size=12), st.lists(st.integers(0, 4), max_size=30))
+def test_pools_that_were_built_ahead_piece_by_piece_are_those_built_at_once(
+    rules: Semantics, events: list[Event], ahead: list[int]
+):
+    run(rules, [*BEGINNING, *events], ahead)
 
 
 @settings(max_examples=50)
