@@ -25,8 +25,8 @@ from reconciler.cluster.watch import follow
 from reconciler.inventory.store import Store
 from reconciler.objects.changes import Change
 from reconciler.objects.semantics import Semantics
+from reconciler.reconcile.ahead import build_ahead
 from reconciler.reconcile.intake import Intake
-from reconciler.reconcile.loop import POOLS
 
 
 class Scripted:
@@ -126,8 +126,7 @@ async def _events(resource: Resource, objects: Sequence[Json], count: int) -> li
                 follow(Client(transport), resource, sink=take, random=Random(0).random)
             )
             await intake.listed.wait()
-            while intake.store.build_ahead(POOLS):  # noqa: ASYNC110 - as workers do
-                await asyncio.sleep(0)
+            await build_ahead(intake.store)
             intake.store.snapshot()
         async with lags[1].measured():
             await done.wait()

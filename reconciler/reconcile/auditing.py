@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from reconciler.inventory.overcommitted import Overcommitments
 from reconciler.inventory.store import Store
 from reconciler.objects.meta import DeviceID, ObjectKey
+from reconciler.reconcile.ahead import build_ahead
 from reconciler.reconcile.decisions import CommitmentMet, HeldTwice, OverCommitted, Tell, Uncharged
 from reconciler.reconcile.oddities import Oddities
 from reconciler.reconcile.races import is_raced
@@ -133,6 +134,7 @@ class Auditor:
         while True:
             await self._changed.wait()
             self._changed.clear()
+            await build_ahead(self._store)
             self.look()
             suspected = self._audit.suspected
             await asyncio.sleep(self._seconds)

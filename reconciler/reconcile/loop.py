@@ -14,6 +14,7 @@ from reconciler.objects.claims import ResourceClaim
 from reconciler.objects.core import Pod
 from reconciler.objects.meta import ObjectKey
 from reconciler.objects.plan import Granted, Plan
+from reconciler.reconcile.ahead import build_ahead
 from reconciler.reconcile.aside import Aside
 from reconciler.reconcile.deciding import Decider, Refusal
 from reconciler.reconcile.decisions import Allocated, Answered, Freed, Tell, Ungated, Waits
@@ -28,9 +29,6 @@ from reconciler.reconcile.units import Kind, Unit, claims_of
 from reconciler.reconcile.waiting import Wants
 
 log = structlog.get_logger()
-
-POOLS = 8
-"""Pools that are built at one go where many have changed: a millisecond each"""
 
 
 class Reconciler:
@@ -105,8 +103,7 @@ class Reconciler:
                         self._intake.put(unit)
                         continue
                     async with self._building:  # who was first in the queue is first here
-                        while self._store.build_ahead(POOLS):  # noqa: ASYNC110 - nobody else builds
-                            await asyncio.sleep(0)
+                        await build_ahead(self._store)
                     if not self._stopping:
                         await self.serve(unit)
                         self.turns += 1
