@@ -1,6 +1,8 @@
 """JSON in annotations: read strictly, refused with line and column."""
 
 import json
+import re
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -9,6 +11,10 @@ from reconciler.errors import Malformed
 
 MAX_LENGTH = 2**20
 """Characters. The API limits all annotations of an object to a quarter of this."""
+
+_DECODER = json.JSONDecoder()
+_SPACE = re.compile(r"[ \t\n\r]*")
+_STRING_OR_NO_NUMBER = re.compile(r'"(?:[^"\\]|\\.)*"|-?Infinity|NaN|-?\d{4301,}', re.DOTALL)
 
 
 def read(subject: str, annotation: str, text: str) -> Any:
@@ -22,12 +28,13 @@ def read(subject: str, annotation: str, text: str) -> Any:
         return json.loads(text, parse_constant=_no_number)
     except json.JSONDecodeError as exc:
         hint = "; comments are not JSON" if text[exc.pos : exc.pos + 1] in ("/", "#") else ""
-        where = f"line {exc.lineno} column {exc.colno}"
-        raise Malformed(subject, annotation, f"not JSON at {where}: {exc.msg}{hint}") from exc
+        raise Malformed(subject, annotation, f"not JSON at {_place(text, exc.pos)}: {exc.msg}{hint}") from exc
     except RecursionError as exc:
         raise Malformed(subject, annotation, "nested too deeply") from exc
     except ValueError as exc:
-        raise Malformed(subject, annotation, f"not JSON: {exc}") from exc
+        odd = (found.start() for found in _STRING_OR_NO_NUMBER.finditer(text) if found[0][0] != '"')
+        where = _place(text, next(odd, 0))
+        raise Malformed(subject, annotation, f"not JSON at {where}: {exc}") from exc
 
 
 def read_as(shape: TypeAdapter[Any], subject: str, annotation: str, text: str) -> Any:
@@ -38,7 +45,51 @@ def read_as(shape: TypeAdapter[Any], subject: str, annotation: str, text: str) -
     except ValidationError as exc:
         first = exc.errors()[0]
         path = ".".join(str(part) for part in first["loc"])
-        raise Malformed(subject, annotation, f"{path}: {first['msg']}" if path else first["msg"]) from exc
+        where = _place(text, start_of(first["loc"], text))
+        message = f"{first['msg']} at {where}"
+        raise Malformed(subject, annotation, f"{path}: {message}" if path else message) from exc
+
+
+def start_of(path: Sequence[int | str], text: str) -> int:
+    """Where the value of a path begins in JSON that was read; if it is not there, what should hold it."""
+    at = _after_space(text, 0)
+    for part in path:
+        found = None
+        for key, start in _members(text, at):
+            if key == part:
+                found = start  # of two of one name the later one counts
+        if found is None:
+            break
+        at = found
+    return at
+
+
+def _members(text: str, at: int) -> Iterator[tuple[int | str, int]]:
+    """The keys or numbers of what is in an object or list, and where each value begins."""
+    kind, number = text[at], 0
+    if kind not in "{[":
+        return
+    at = _after_space(text, at + 1)
+    while text[at] not in "}]":
+        key: int | str = number
+        if kind == "{":
+            key, at = _DECODER.raw_decode(text, at)
+            at = _after_space(text, _after_space(text, at) + 1)  # the colon
+        yield key, at
+        _, at = _DECODER.raw_decode(text, at)
+        at = _after_space(text, at)
+        if text[at] == ",":
+            at = _after_space(text, at + 1)
+        number += 1
+
+
+def _after_space(text: str, at: int) -> int:
+    found = _SPACE.match(text, at)
+    return found.end() if found else at
+
+
+def _place(text: str, at: int) -> str:
+    return f"line {text.count(chr(10), 0, at) + 1} column {at - text.rfind(chr(10), 0, at)}"
 
 
 def _no_number(text: str) -> Any:
