@@ -46,6 +46,7 @@ def record(raw: Mapping[str, Any], terms: Terms) -> Record:
         write=_seconds(WRITE, notes.get(WRITE), LONGEST, terms.write, doubts),
         wait=_wait(notes.get(WAIT), terms, doubts),
         transitions=_transitions(spec.get("leaseTransitions"), doubts),
+        uid=_text(metadata.get("uid")),
         doubts=tuple(doubts),
     )
 

@@ -45,6 +45,8 @@ class Record:
     wait: float = 0.0
     """Seconds for which holders before this one, or writes that nobody answered, have to be waited out"""
     transitions: int = 0
+    uid: str = ""
+    """Tells it from one of the same name and version, as there may be on a server that was set back"""
     doubts: tuple[str, ...] = ()
     """What it says that is not believed, each in a line"""
 
