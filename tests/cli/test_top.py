@@ -29,7 +29,7 @@ from tests.cli.manifests import gpus, together
 from tests.cli.test_root import loaded_by
 from tests.end_to_end.objects import claim, held
 
-PATIENCE = 10.0
+PATIENCE = 60.0
 
 
 class Overheard(ApiServer):

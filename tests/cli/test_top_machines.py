@@ -23,7 +23,7 @@ from tests.koordinator.test_without_claims import Plain
 from tests.observe.running import watched
 
 HALF = {"gpu-core": 50, "gpu-memory-ratio": 50}
-PATIENCE = 10.0
+PATIENCE = 60.0
 
 
 def holding(name: str, on: str, minor: int, share: int) -> Any:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 CONTEXT = "DRA_RECONCILER_TEST_CONTEXT"
-PATIENCE = 60.0
+PATIENCE = 180.0
 """Seconds until a policy must have come into effect"""
 
 

@@ -30,7 +30,7 @@ MANIFESTS = ROOT / "reconciler" / "demo" / "manifests"
 ANSWERS = {"allocate": {0, 3}, "explain": {0, 1}, "whatif": {0, 1}, "doctor": {0, 1, 3}}
 """Exit codes that are an answer, where 0 is not the only one"""
 ALL = everything()
-PATIENCE = 60.0
+PATIENCE = 180.0
 """Seconds until a command that does not say what it should is told to end all the same"""
 MENTION = re.compile(r"dra-reconciler [a-z]+$|make [a-z]+$")
 """A command by its name alone, in a sentence"""

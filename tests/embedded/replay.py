@@ -51,7 +51,7 @@ _BUILD = (
     "serverAddressByClientCIDRs",
     "storageVersionHash",
 )
-_PATIENCE_SECONDS = 5.0
+_PATIENCE_SECONDS = 30.0
 
 
 def recorded_server() -> ApiServer:

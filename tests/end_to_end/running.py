@@ -17,7 +17,7 @@ from tests.end_to_end.faults import Faulty
 from tests.end_to_end.objects import Object
 
 D = TypeVar("D", bound=Decision)
-PATIENCE = 60.0
+PATIENCE = 180.0
 """Seconds until a condition that does not come true fails the test."""
 
 

@@ -24,7 +24,7 @@ from tests.end_to_end.faults import Faulty
 from tests.end_to_end.running import Cluster
 
 OPENMETRICS = {"Accept": "application/openmetrics-text; version=1.0.0"}
-PATIENCE = 10.0
+PATIENCE = 60.0
 
 
 def utc_now() -> datetime:
