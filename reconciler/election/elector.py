@@ -1,8 +1,8 @@
 """Who leads, as one candidate sees it. No I/O and no clock: times are handed in, all by one clock.
 
 What is relied on: clocks run at most `clock_error` too fast or too slow; a request that was given up arrives
-at most `write` seconds later, or hits a version that is gone; the server orders the versions of a Lease.
-Nothing is assumed of the time of day.
+at most `write` seconds later, or hits a version that is gone; the server orders the versions of a Lease, and
+one that is made anew has another uid. Nothing is assumed of the time of day.
 
 The holder counts its lease from before it sent a renewal, and starts no write that the lease does not
 outlast. Whoever takes over counts from when it saw the Lease change last, so from later, waits for as long by
