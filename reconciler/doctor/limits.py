@@ -1,92 +1,154 @@
 """Rules and limits of the API: what an API server answers to each object as it is written."""
 
-import json
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
 
 from reconciler.doctor import rules
 from reconciler.doctor.findings import Finding
 from reconciler.doctor.picture import Picture
-from reconciler.embedded import ApiServer, Request, Response
-from reconciler.embedded.builtin import BUILTIN
+from reconciler.embedded.builtin import BUILTIN, NAMESPACE, START_NAMESPACES
+from reconciler.embedded.encoding import MAX_BODY, decode_json, encode
+from reconciler.embedded.fields import WrongType
+from reconciler.embedded.kinds import GroupVersion, Object, Review, ServedKind
+from reconciler.embedded.status import Refusal, not_found, too_large
+from reconciler.embedded.timestamps import timestamp
+from reconciler.embedded.validation import writes
 from reconciler.legacy.reading import GROUP
 from reconciler.legacy.shapes import mapping
 from reconciler.manifests.bundle import Entry
 from reconciler.objects.validating import subject_of
 
 _SERVED = {
-    (str(version), kind.kind): kind for kind in BUILTIN for version in kind.served if version.group == GROUP
+    (str(version), kind.kind): (kind, version)
+    for kind in BUILTIN
+    for version in kind.served
+    if version.group == GROUP
 }
-_NAMESPACES = "/api/v1/namespaces"
-_DRY = {"dryRun": "All"}
-_UNREAD = "json: cannot unmarshal: "
 _ADMIN = {"resource.kubernetes.io/admin-access": "true"}
+_UID = "00000000-0000-4000-8000-000000000000"
+_SUFFIX = "xxxxx"
+"""Stands for the random end of a generated name"""
+_MOMENT = datetime(2000, 1, 1, tzinfo=UTC)
+"""No rule looks at the time of a write"""
 
 Raw = Mapping[str, Any]
+Labels = Mapping[str, str]
+Problem = tuple[str, str]
+"""Field and what is wrong with it"""
 
 
 def api_rules(picture: Picture) -> Iterator[Finding]:
     """What stands against creating each object that could be read, and against its status."""
-    server = _server(picture)
+    namespaces = _namespaces(picture)
     for one in picture.written:
-        for field, what in dict.fromkeys(_of(server, one.document.raw, one.entry) if one.entry else ()):
+        for field, what in dict.fromkeys(_of(one.document.raw, one.entry, namespaces) if one.entry else ()):
             yield rules.API_RULES.at(one.document.origin, subject_of(one.document.raw), field, what)
 
 
-def _server(picture: Picture) -> ApiServer:
-    """A server with the namespaces of the input. Those that only claims name may use admin access."""
-    server = ApiServer()
+def _namespaces(picture: Picture) -> dict[str, Labels]:
+    """The namespaces of the input with their labels. Those that only claims name may use admin access."""
+    found: dict[str, Labels] = {name: {} for name in START_NAMESPACES}
     described: set[str] = set()
     for one in picture.written:
-        if one.document.raw.get("kind") == "Namespace":
-            name = _named(one.document.raw, "name")
+        if one.document.raw.get("kind") == "Namespace" and (name := _named(one.document.raw, "name")):
             labels = mapping(mapping(one.document.raw.get("metadata")).get("labels"))
             given = {key: labels[key] for key in _ADMIN if isinstance(labels.get(key), str)}
-            if name:
-                described.add(name)
-                _ask(server, "POST", _NAMESPACES, {"metadata": {"name": name, "labels": given}})
+            described.add(name)
+            if _is_accepted(name, given):
+                found.setdefault(name, given)
     for name in {_namespace(one.document.raw) for one in picture.written} - described:
-        _ask(server, "POST", _NAMESPACES, {"metadata": {"name": name}})
-        _ask(server, "PATCH", f"{_NAMESPACES}/{name}", {"metadata": {"labels": _ADMIN}})
-    return server
+        if _is_accepted(name, {}):
+            found[name] = _ADMIN
+    return found
 
 
-def _of(server: ApiServer, raw: Raw, entry: Entry) -> Iterator[tuple[str, str]]:
-    path = _path(raw)
-    if not path:
+def _is_accepted(namespace: str, labels: Labels) -> bool:
+    described = {"metadata": {"name": namespace, "labels": labels}}
+    return _against(_Write(NAMESPACE, NAMESPACE.stored, "", {}, described).created)[0] == 200
+
+
+def _of(raw: Raw, entry: Entry, namespaces: Mapping[str, Labels]) -> Iterator[Problem]:
+    write = _Write.of(raw, namespaces)
+    if write is None:
         return
-    answer = _ask(server, "POST", path, raw, _DRY)
-    if answer.status < 400:
-        yield from _of_status(server, path, raw)
-        return
-    yield from _problems(answer)
+    code, problems = _against(write.created)
+    yield from problems
     # A server stops at the first value of a wrong type. What comes behind it is of interest too.
-    if answer.status == 400:
-        mended = _ask(server, "POST", _path(entry.raw), entry.raw, _DRY)
-        if mended.status == 422:
-            yield from _problems(mended)
+    if code == 400 and (fixed := _Write.of(entry.raw, namespaces)) is not None:
+        code, problems = _against(fixed.created)
+        yield from problems if code == 422 else ()
+    elif code == 200:
+        yield from _against(write.with_status)[1]
 
 
-def _of_status(server: ApiServer, path: str, raw: Raw) -> Iterator[tuple[str, str]]:
-    """A status is written apart, to an object that is there."""
-    if raw["kind"] != "ResourceClaim" or not raw.get("status"):
-        return
-    made = json.loads(_ask(server, "POST", path, raw).body)
-    where = f"{path}/{made['metadata']['name']}"
-    answer = _ask(server, "PUT", f"{where}/status", {**made, "status": raw["status"]}, _DRY)
-    _ask(server, "PUT", where, {**made, "metadata": {**made["metadata"], "finalizers": []}})
-    _ask(server, "DELETE", where, {})
-    if answer.status >= 400:
-        yield from _problems(answer)
+class _Write(NamedTuple):
+    """An object on its way to the server, in a version that is served."""
+
+    kind: ServedKind
+    served: GroupVersion
+    namespace: str
+    labels: Labels | None
+    """Those of its namespace; None where there is no such namespace"""
+    raw: Raw
+
+    @classmethod
+    def of(cls, raw: Raw, namespaces: Mapping[str, Labels]) -> "_Write | None":
+        """None for an object that is of no version which is served."""
+        found = _SERVED.get((str(raw.get("apiVersion")), str(raw.get("kind"))))
+        if found is None:
+            return None
+        kind, served = found
+        namespace = _namespace(raw) if kind.namespaced else ""
+        return cls(kind, served, namespace, namespaces.get(namespace) if kind.namespaced else {}, raw)
+
+    def created(self) -> Object:
+        """The object as it would be stored. Raises Refusal or WrongType."""
+        text = encode(self.raw)
+        if len(text) > MAX_BODY:
+            raise too_large(MAX_BODY)
+        new = writes.decoded(self.kind, self.served, decode_json(text))
+        metadata = new["metadata"]
+        writes.placed(self.kind, self.namespace, "", metadata)
+        if not metadata.get("name") and metadata.get("generateName"):
+            metadata["name"] = metadata["generateName"] + _SUFFIX
+        if self.labels is None:
+            raise not_found("namespaces", "", self.namespace)
+        writes.made_new(self.kind, new, uid=_UID, created=timestamp(_MOMENT), keeps_status=False)
+        self.kind.defaults(new, _MOMENT)
+        writes.judge(self.kind, Review(new, None, self.served, "", self.labels))
+        return new
+
+    def with_status(self) -> None:
+        """Write a claim's status, apart, to the object that is there. Raises Refusal or WrongType."""
+        if self.kind.kind != "ResourceClaim" or not self.raw.get("status"):
+            return
+        old = self.created()
+        shown = {**self.kind.downgrade(old, self.served), "status": self.raw["status"]}
+        new = writes.merged(self.kind, "status", old, writes.decoded(self.kind, self.served, shown))
+        self.kind.defaults(new, _MOMENT)
+        writes.judge(self.kind, Review(new, old, self.served, "status", self.labels or {}))
 
 
-def _path(raw: Raw) -> str:
-    """Where objects of this kind are created; empty if they are of no version that is served."""
-    kind = _SERVED.get((str(raw.get("apiVersion")), str(raw.get("kind"))))
-    if kind is None:
-        return ""
-    where = f"namespaces/{_namespace(raw)}/" if kind.namespaced else ""
-    return f"/apis/{raw['apiVersion']}/{where}{kind.plural}"
+def _against(write: Callable[[], object]) -> tuple[int, list[Problem]]:
+    """The status code with which a server answers a write, and what it says is wrong."""
+    try:
+        write()
+    except WrongType as exc:
+        field, _, what = str(exc).partition(": ")
+        return 400, [(field, what)]
+    except Refusal as refusal:
+        return refusal.code, _problems(refusal)
+    return 200, []
+
+
+def _problems(refusal: Refusal) -> list[Problem]:
+    if refusal.code == 404:
+        return [("metadata.namespace", "is not the name of a namespace")]
+    causes = (refusal.details or {}).get("causes")
+    if causes:
+        return [(cause["field"], cause["message"]) for cause in causes]
+    return [("", refusal.message)]
 
 
 def _namespace(raw: Raw) -> str:
@@ -97,27 +159,3 @@ def _named(raw: Raw, key: str) -> str:
     metadata = raw.get("metadata")
     given = metadata.get(key) if isinstance(metadata, Mapping) else None
     return given if isinstance(given, str) else ""
-
-
-def _ask(
-    server: ApiServer, method: str, path: str, body: Raw, query: Mapping[str, str] | None = None
-) -> Response:
-    media = "application/merge-patch+json" if method == "PATCH" else "application/json"
-    request = Request(method, path, query or {}, {"Content-Type": media}, json.dumps(body).encode())
-    answer = server.handle(request)
-    assert isinstance(answer, Response)
-    return answer
-
-
-def _problems(answer: Response) -> list[tuple[str, str]]:
-    if answer.status == 404:
-        return [("metadata.namespace", "is not the name of a namespace")]
-    status = json.loads(answer.body)
-    causes = (status.get("details") or {}).get("causes")
-    if causes:
-        return [(cause["field"], cause["message"]) for cause in causes]
-    message = status["message"]
-    if message.startswith(_UNREAD):
-        field, _, what = message.removeprefix(_UNREAD).partition(": ")
-        return [(field, what)]
-    return [("", message)]

@@ -7,7 +7,7 @@ from typing import Any
 from reconciler.embedded import discovery
 from reconciler.embedded.access import Account, Guard, reviews
 from reconciler.embedded.builtin import POD
-from reconciler.embedded.encoding import decode_json, decode_yaml, encode
+from reconciler.embedded.encoding import MAX_BODY, decode_json, decode_yaml, encode
 from reconciler.embedded.fields import Cause
 from reconciler.embedded.kinds import Object
 from reconciler.embedded.messages import Request, Response, Stream
@@ -30,8 +30,6 @@ from reconciler.embedded.store import Store
 from reconciler.embedded.watching import start_watch
 from reconciler.embedded.writing import Writer
 
-MAX_BODY = 3 * 1024 * 1024
-"""Bytes of a request's body."""
 _TRUE = ("1", "true")
 
 

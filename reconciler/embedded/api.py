@@ -5,10 +5,9 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from random import Random
 
-from reconciler.embedded import namespaces
 from reconciler.embedded.access import Guard
 from reconciler.embedded.answers import Answers
-from reconciler.embedded.builtin import BUILTIN, NAMESPACE, POD
+from reconciler.embedded.builtin import BUILTIN, NAMESPACE, POD, START_NAMESPACES
 from reconciler.embedded.encoding import encode
 from reconciler.embedded.fields import WrongType
 from reconciler.embedded.kinds import GroupVersion, Object, ServedKind
@@ -52,7 +51,7 @@ class ApiServer:
         self._writer = Writer(self.store, now=now, random=random or random_module.Random())
         self._routes = Routes(served, serves)
         self._answers = Answers(self.store, self._writer, self._routes, now, guard=guard)
-        for name in namespaces.START:
+        for name in START_NAMESPACES:
             self.create(NAMESPACE, "", {"metadata": {"name": name}})
 
     def register(self, kind: ServedKind) -> None:

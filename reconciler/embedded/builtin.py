@@ -148,3 +148,6 @@ BUILTIN: Final = (
     NAMESPACE, NODE, POD, CONFIG_MAP, EVENT_KIND, LEASE,
     CLAIM, TEMPLATE, DEVICE_CLASS, SLICE, TAINT_RULE, DEVICE,
 )  # fmt: skip
+
+START_NAMESPACES: Final = ("default", "kube-node-lease", "kube-public", "kube-system")
+"""Namespaces that exist from the beginning."""

@@ -10,6 +10,8 @@ from reconciler.embedded.status import bad_request
 
 MAX_DEPTH = 100
 """Levels of nesting. Real objects need about twenty; deeper ones would exhaust the stack further on."""
+MAX_BODY = 3 * 1024 * 1024
+"""Bytes of a request's body."""
 _RAW = ("parameters", "data", "stringData", "binaryData")
 """Fields that hold somebody else's values: kept as they are, nulls included."""
 

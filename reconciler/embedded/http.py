@@ -6,9 +6,8 @@ from contextlib import asynccontextmanager
 
 from aiohttp import web
 
-from reconciler.embedded.answers import MAX_BODY
 from reconciler.embedded.api import ApiServer
-from reconciler.embedded.encoding import encode
+from reconciler.embedded.encoding import MAX_BODY, encode
 from reconciler.embedded.messages import Request, Response, Stream
 from reconciler.embedded.status import Refusal, too_large, too_many_requests
 

@@ -4,9 +4,6 @@ from reconciler.embedded.builtin import NAMESPACE
 from reconciler.embedded.shelf import Record
 from reconciler.embedded.store import Store
 
-START = ("default", "kube-node-lease", "kube-public", "kube-system")
-"""Namespaces that exist from the beginning."""
-
 
 def contents(store: Store, name: str) -> list[Record]:
     """Everything inside a namespace."""

@@ -7,21 +7,17 @@ from typing import Any
 
 from reconciler.embedded import namespaces
 from reconciler.embedded.builtin import NAMESPACE, NODE
-from reconciler.embedded.encoding import same, tidy
+from reconciler.embedded.encoding import same
 from reconciler.embedded.fields import Cause, Field
 from reconciler.embedded.identity import generated_name, new_uid
-from reconciler.embedded.kinds import GroupVersion, Object, Review, ServedKind
+from reconciler.embedded.kinds import Object, Review
 from reconciler.embedded.reading import get
 from reconciler.embedded.routing import Target
 from reconciler.embedded.shelf import Record
 from reconciler.embedded.status import Refusal, already_exists, bad_request, conflict, invalid, not_found
 from reconciler.embedded.store import Store
 from reconciler.embedded.timestamps import timestamp
-from reconciler.embedded.validation import metadata as metadata_rules
-
-_SERVER_OWNED = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
-_KEPT = (*_SERVER_OWNED, "name", "namespace", "generateName")
-_DROPPED = ("managedFields", "selfLink", "resourceVersion")
+from reconciler.embedded.validation import writes
 
 
 class Writer:
@@ -34,23 +30,18 @@ class Writer:
 
     def create(self, target: Target, body: Any, *, dry_run: bool = False) -> Record:
         """Add an object under its own name, the target's, or a generated one."""
-        new = self._decoded(target, body)
+        new = writes.decoded(target.kind, target.served, body)
         metadata = new["metadata"]
-        self._place(target, metadata)
+        writes.placed(target.kind, target.namespace, target.name, metadata)
         if not metadata.get("name") and metadata.get("generateName"):
             metadata["name"] = generated_name(metadata["generateName"], self._random)
-        for key in (*_SERVER_OWNED, *_DROPPED):
-            metadata.pop(key, None)
         name = metadata.get("name", "")
         key = f"{target.namespace}/{name}" if target.kind.namespaced else name
         if target.kind.namespaced:
             self._require_namespace(target.namespace)
-        metadata |= {"uid": new_uid(self._random), "creationTimestamp": timestamp(self.now())}
-        if target.kind.counts_generations:
-            metadata["generation"] = 1
-        # A new object begins without a status, whatever was sent; nodes register theirs at creation.
-        if target.kind.has_status and target.kind is not NODE:
-            new.pop("status", None)
+        uid, created = new_uid(self._random), timestamp(self.now())
+        # Nodes register their status at creation.
+        writes.made_new(target.kind, new, uid=uid, created=created, keeps_status=target.kind is NODE)
         target.kind.defaults(new, self.now())
         self._judge(target, new, None)
         if self._store[target.kind].get(key) is not None:
@@ -67,16 +58,16 @@ class Writer:
             "apiVersion": str(target.served),
             **target.kind.downgrade(record.object, target.served),
         }
-        new = self._decoded(target, change(shown))
+        new = writes.decoded(target.kind, target.served, change(shown))
         self._check_preconditions(target, new["metadata"], record)
-        new = self._merged(target, record.object, new)
+        new = writes.merged(target.kind, target.subresource, record.object, new)
         target.kind.defaults(new, self.now())
         # After the defaults: leaving out what is filled in again is no change.
         if target.kind.counts_generations and not same(record.object.get("spec"), new.get("spec")):
             new["metadata"]["generation"] = record.object["metadata"].get("generation", 0) + 1
         self._judge(target, new, record.object)
         old_version = record.object["metadata"]["resourceVersion"]
-        if same(new, {**record.object, "metadata": _without_version(record.object["metadata"])}):
+        if same(new, {**record.object, "metadata": writes.without_version(record.object["metadata"])}):
             return record
         if dry_run:
             new["metadata"]["resourceVersion"] = old_version
@@ -104,7 +95,7 @@ class Writer:
         if "deletionTimestamp" in metadata:
             return record
         marked = {
-            **_without_version(metadata),
+            **writes.without_version(metadata),
             "deletionTimestamp": timestamp(self.now()),
             "deletionGracePeriodSeconds": 0,
         }
@@ -116,7 +107,7 @@ class Writer:
         """Mark a namespace as terminating, delete what is in it, and the namespace with the last of it."""
         name, metadata = record.key, record.object["metadata"]
         if "deletionTimestamp" not in metadata:
-            marked = {**_without_version(metadata), "deletionTimestamp": timestamp(self.now())}
+            marked = {**writes.without_version(metadata), "deletionTimestamp": timestamp(self.now())}
             terminating = {**record.object, "metadata": marked, "status": {"phase": "Terminating"}}
             record = self._store.put(NAMESPACE, name, terminating)
         for held in namespaces.contents(self._store, name):
@@ -129,31 +120,6 @@ class Writer:
         if record.kind.namespaced:
             namespaces.sweep(self._store, record.object["metadata"]["namespace"])
         return last
-
-    def _decoded(self, target: Target, body: Any) -> Object:
-        """A private copy of a request's object in the stored shape, its metadata of the declared shape."""
-        if not isinstance(body, dict):
-            raise bad_request(f"the object provided is unrecognized (must be of type {target.kind.kind})")
-        _check_type(target.kind, target.served, body)
-        new = {key: value for key, value in tidy(body).items() if key not in ("kind", "apiVersion")}
-        metadata_rules.check_types(Field(new)["metadata"])
-        metadata = new.setdefault("metadata", {})
-        # Empty containers of metadata are never stored; clients write them for "none".
-        new["metadata"] = {key: value for key, value in metadata.items() if value not in ("", [], {})}
-        return target.kind.upgrade(new, target.served)
-
-    def _place(self, target: Target, metadata: Object) -> None:
-        if target.name and metadata.setdefault("name", target.name) != target.name:
-            raise bad_request("the name of the object does not match the name on the URL")
-        given = metadata.get("namespace", "")
-        if not target.kind.namespaced:
-            metadata.pop("namespace", None)
-            return
-        if given and given != target.namespace:
-            raise bad_request(
-                "the namespace of the provided object does not match the namespace sent on the request"
-            )
-        metadata["namespace"] = target.namespace
 
     def _require_namespace(self, name: str) -> None:
         namespace = self._store[NAMESPACE].get(name)
@@ -188,29 +154,10 @@ class Writer:
         if version not in ("", "0", current["resourceVersion"]):
             raise conflict(target.kind.plural, target.served.group, target.name)
 
-    def _merged(self, target: Target, old: Object, new: Object) -> Object:
-        """The parts of `new` that this endpoint may write, over the parts of `old` that it may not."""
-        if target.subresource == "status":
-            metadata = _without_version(old["metadata"])
-            return {**old, "metadata": metadata, "status": new.get("status", {})}
-        metadata = {key: value for key, value in new["metadata"].items() if key not in (*_KEPT, *_DROPPED)}
-        metadata |= {key: old["metadata"][key] for key in _KEPT if key in old["metadata"]}
-        merged = {**new, "metadata": metadata}
-        if target.kind.has_status:
-            merged.pop("status", None)
-            if "status" in old:
-                merged["status"] = old["status"]
-        return merged
-
     def _judge(self, target: Target, new: Object, old: Object | None) -> None:
-        metadata = Field(new)["metadata"]
-        metadata_rules.check(metadata, old, label_names=target.kind.label_names)
         namespace = self._store[NAMESPACE].get(target.namespace)
         labels = namespace.object["metadata"].get("labels", {}) if namespace else {}
-        review = Review(new, old, target.served, target.subresource, labels)
-        causes = metadata.causes + target.kind.validate(review)
-        if causes:
-            raise invalid(target.kind.kind, target.kind.group, new["metadata"].get("name", ""), causes)
+        writes.judge(target.kind, Review(new, old, target.served, target.subresource, labels))
 
     def _check_options(self, target: Target, options: Mapping[str, Any], record: Record) -> None:
         preconditions = Field(options)["preconditions"]
@@ -220,17 +167,3 @@ class Writer:
             if wanted and wanted != current[key]:
                 why = f"the precondition names {key} {wanted}, the object has {current[key]}"
                 raise conflict(target.kind.plural, target.served.group, target.name, why)
-
-
-def _without_version(metadata: Object) -> Object:
-    return {key: value for key, value in metadata.items() if key != "resourceVersion"}
-
-
-def _check_type(kind: ServedKind, served: GroupVersion, body: Object) -> None:
-    given_kind, given_version = body.get("kind", kind.kind), body.get("apiVersion", str(served))
-    if given_kind != kind.kind:
-        raise bad_request(f'{given_kind} in version "{given_version}" cannot be handled as a {kind.kind}')
-    if given_version != str(served):
-        raise bad_request(
-            f"the API version in the data ({given_version}) does not match the expected one ({served})"
-        )

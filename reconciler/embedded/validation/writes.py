@@ -1,0 +1,98 @@
+"""What becomes of a written object before it is stored: decoded, its parts merged, judged.
+
+No store, no clock and no chance: whoever writes hands in what comes of those.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from reconciler.embedded.encoding import tidy
+from reconciler.embedded.fields import Field
+from reconciler.embedded.kinds import GroupVersion, Object, Review, ServedKind
+from reconciler.embedded.status import bad_request, invalid
+from reconciler.embedded.validation import metadata as metadata_rules
+
+SERVER_OWNED = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
+_KEPT = (*SERVER_OWNED, "name", "namespace", "generateName")
+_DROPPED = ("managedFields", "selfLink", "resourceVersion")
+
+
+def decoded(kind: ServedKind, served: GroupVersion, body: Any) -> Object:
+    """A private copy of a request's object in the stored shape, its metadata of the declared shape.
+
+    Raises Refusal for what is no object of the kind, WrongType for metadata of another shape.
+    """
+    if not isinstance(body, dict):
+        raise bad_request(f"the object provided is unrecognized (must be of type {kind.kind})")
+    _check_type(kind, served, body)
+    new = {key: value for key, value in tidy(body).items() if key not in ("kind", "apiVersion")}
+    metadata_rules.check_types(Field(new)["metadata"])
+    metadata = new.setdefault("metadata", {})
+    # Empty containers of metadata are never stored; clients write them for "none".
+    new["metadata"] = {key: value for key, value in metadata.items() if value not in ("", [], {})}
+    return kind.upgrade(new, served)
+
+
+def placed(kind: ServedKind, namespace: str, name: str, metadata: Object) -> None:
+    """Give a new object the namespace and name of the URL. Raises Refusal where it has others."""
+    if name and metadata.setdefault("name", name) != name:
+        raise bad_request("the name of the object does not match the name on the URL")
+    given = metadata.get("namespace", "")
+    if not kind.namespaced:
+        metadata.pop("namespace", None)
+        return
+    if given and given != namespace:
+        raise bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
+    metadata["namespace"] = namespace
+
+
+def made_new(kind: ServedKind, new: Object, *, uid: str, created: str, keeps_status: bool) -> None:
+    """Replace what only the server says. A new object begins without a status, whatever was sent."""
+    metadata = new["metadata"]
+    for key in (*SERVER_OWNED, *_DROPPED):
+        metadata.pop(key, None)
+    metadata |= {"uid": uid, "creationTimestamp": created}
+    if kind.counts_generations:
+        metadata["generation"] = 1
+    if kind.has_status and not keeps_status:
+        new.pop("status", None)
+
+
+def merged(kind: ServedKind, subresource: str, old: Object, new: Object) -> Object:
+    """The parts of `new` that an endpoint may write, over the parts of `old` that it may not."""
+    if subresource == "status":
+        return {**old, "metadata": without_version(old["metadata"]), "status": new.get("status", {})}
+    metadata = {key: value for key, value in new["metadata"].items() if key not in (*_KEPT, *_DROPPED)}
+    metadata |= {key: old["metadata"][key] for key in _KEPT if key in old["metadata"]}
+    found = {**new, "metadata": metadata}
+    if kind.has_status:
+        found.pop("status", None)
+        if "status" in old:
+            found["status"] = old["status"]
+    return found
+
+
+def judge(kind: ServedKind, review: Review) -> None:
+    """Raise Refusal with every rule that a write breaks, WrongType for a field of another type."""
+    metadata = Field(review.new)["metadata"]
+    metadata_rules.check(metadata, review.old, label_names=kind.label_names)
+    causes = metadata.causes + kind.validate(review)
+    if causes:
+        raise invalid(kind.kind, kind.group, review.new["metadata"].get("name", ""), causes)
+
+
+def without_version(metadata: Mapping[str, Any]) -> Object:
+    """Metadata as it is compared and stored: each step of history has a version of its own."""
+    return {key: value for key, value in metadata.items() if key != "resourceVersion"}
+
+
+def _check_type(kind: ServedKind, served: GroupVersion, body: Object) -> None:
+    given_kind, given_version = body.get("kind", kind.kind), body.get("apiVersion", str(served))
+    if given_kind != kind.kind:
+        raise bad_request(f'{given_kind} in version "{given_version}" cannot be handled as a {kind.kind}')
+    if given_version != str(served):
+        raise bad_request(
+            f"the API version in the data ({given_version}) does not match the expected one ({served})"
+        )
