@@ -72,6 +72,8 @@ def _of_device(pool: Pool, name: str, drawn: Drawn, table: Amounts) -> dict[Plac
                 )
     found = {}
     for at, columns in enumerate(counters.sets):
+        if columns.id.generation in counters.problems:
+            continue  # nothing is given from it, and what its devices draw is not charged either
         before = drawn.get(columns.id.name)
         for column, counter in enumerate(columns.counters if before else ()):
             charged = now[at][column] * columns.units[column] if at in now else 0

@@ -88,9 +88,13 @@ def finer_than(counters: PoolCounters, memory: Mapping[str, Drawn]) -> Finer:
 def newest_complete(members: Collection[Block]) -> list[Block]:
     """The slices of the newest generation of which all are there; empty if there is none."""
     for generation in sorted({block.generation for block in members}, reverse=True):
-        peers = [block for block in members if block.generation == generation]
+        peers = sorted(
+            (block for block in members if block.generation == generation),
+            key=lambda block: block.slice.metadata.name.encode(),
+        )
+        # Slices may disagree on how many there are: the first by name counts, as for decisions.
         if len(peers) == peers[0].slice.spec.pool.resource_slice_count:
-            return sorted(peers, key=lambda block: block.slice.metadata.name.encode())
+            return peers
     return []
 
 

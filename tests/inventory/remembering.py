@@ -17,8 +17,11 @@ def remembering(seen: Snapshot, memory: Mapping[DeviceID, Drawn]) -> dict[str, A
     """
     shown = picture(seen)
     of_row = _of_rows(seen)
+    unusable = {(pool.id, generation) for pool in seen.fleet.pools for generation in pool.counters.problems}
     for counter in shown["counters"]:
         pool, generation, set_, name = counter
+        if (pool, generation) in unusable:  # nothing of it is charged, whoever draws
+            continue
         more = sum(
             max(drawn.get(set_, {}).get(name, 0) - _now(of_row, device, generation, set_, name), 0)
             for device, drawn in memory.items()

@@ -146,3 +146,13 @@ def test_a_restarted_process_knows_what_the_slices_say():
     """The memory is of the process: nothing on the server tells what is no longer published."""
     seen = store(node("n"), *published({"b": m(40)}), held("c", hold("a"))).snapshot()
     assert left(seen)["d/p/m"] == 40
+
+
+def test_a_pool_that_cannot_be_used_charges_nothing_whatever_was_seen_before():
+    broken = {"z": {"gone": {"m": 1}}}  # draws from a set that the pool does not have
+    picture_of = store(node("n"), *published({"a": m(20), **broken}), held("c", hold("a")))
+    assert left(picture_of.snapshot())["d/p/m"] == 40
+    change(picture_of, *published({"a": m(5), **broken})[1:])
+    assert left(picture_of.snapshot())["d/p/m"] == 40
+    change(picture_of, *published({"a": m(5)})[1:])
+    assert left(picture_of.snapshot())["d/p/m"] == 20
