@@ -188,6 +188,8 @@ LISTS: Table = [
     (f'{D}.list.includes("y") && {D}.model.includes("a") && !{D}.ver.includes("1.2.3")', True),
     (f'{D}.versions.includes(semver("1.0.0"))', True),
     (f"{D}.versions.includes(1)", False),
+    ("lists.range(49).includes(47) && !lists.range(48).includes(48)", True),
+    ("lists.range(49).includes(48)", ERROR),
     ('["a", 1]', REFUSED),
     ('["a", dyn(1)].size() == 2', True),
 ]

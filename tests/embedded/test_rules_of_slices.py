@@ -127,6 +127,7 @@ REFUSED = {
         ("spec.devices[1].name", "Duplicate"),
     ),
     "a name in upper case": (device_slice(devices=[{"name": "D"}]), (f"{D}.name", "Invalid")),
+    "counters beside devices": (device_slice(sharedCounters=sets(1)), ("spec", "Invalid")),
     "9 counter sets": (
         device_slice(devices=None, sharedCounters=sets(9)),
         ("spec.sharedCounters", "TooMany"),
