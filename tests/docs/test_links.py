@@ -9,7 +9,13 @@ import pytest
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = sorted(
-    [*ROOT.glob("*.md"), *DOCS.glob("*.md"), *ROOT.glob("deploy/**/*.md"), *ROOT.glob("perf/*.md")]
+    [
+        *ROOT.glob("*.md"),
+        *DOCS.glob("*.md"),
+        *DOCS.glob("rules/*.md"),
+        *ROOT.glob("deploy/**/*.md"),
+        *ROOT.glob("perf/*.md"),
+    ]
 )
 _LINK = re.compile(r"(?<!\\)\]\(([^)\s]+)\)")
 _FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
