@@ -1,6 +1,6 @@
 """What claims ask for, checked and flattened: claims -> requests -> alternatives.
 
-Knows nothing of devices yet. Source: section 5 of the rules, in the order of PREP-11.
+Knows nothing of devices yet. Source: docs/rules/requests.md, in the order of PREP-11.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""How much of a device's capacities one allocation consumes. Source: section 8 of the rules."""
+"""How much of a device's capacities one allocation consumes. Source: docs/rules/capacity.md."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""`matchAttribute` and `distinctAttribute` as masks over one node's devices. Source: section 12.
+"""`matchAttribute` and `distinctAttribute` as masks over one node's devices. Source: CON-1 to CON-8.
 
 The state of a constraint is a value, so that leaving a branch of the search undoes nothing.
 """

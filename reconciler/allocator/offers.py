@@ -1,7 +1,7 @@
 """What the fleet, and each node of it, offers to an ask, whatever is held.
 
 Worked out once per ask and fleet; a node's part is a cut of it. The order of the tests is that of
-section 6.2; what depends on holds is added by `candidates`.
+SRCH-12; what depends on holds is added by `candidates`.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""From chosen devices to what is written into the claims. Source: section 15 of the rules."""
+"""From chosen devices to what is written into the claims. Source: docs/rules/results.md."""
 
 from collections.abc import Callable, Sequence
 

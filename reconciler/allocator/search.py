@@ -1,6 +1,6 @@
 """Depth-first search for devices, joint over all claims of a decision; the first solution wins.
 
-Complete within its budget. Source: section 6 of the rules. Requests are visited in order, devices by
+Complete within its budget. Source: docs/rules/search.md. Requests are visited in order, devices by
 position; a request's own devices have rising positions (SRCH-1). What the bounds exclude and what is
 equal to a device that failed is not tried; neither can hide a solution or an error.
 """

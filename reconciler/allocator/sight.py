@@ -1,4 +1,4 @@
-"""Which devices of the fleet an ask's selectors let through, and on which they fail. Source: section 7.
+"""Which devices of the fleet an ask's selectors let through, and on which they fail. Source: SEL-1 to SEL-6.
 
 Worked out once per list of expressions and fleet: it does not depend on what is allocated (SEL-5).
 """

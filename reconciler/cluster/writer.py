@@ -1,4 +1,4 @@
-"""Decisions become writes: allocations, their withdrawal, and pods set free. Source: section 18.1.
+"""Decisions become writes: allocations, their withdrawal, and pods set free. Source: CO-13.
 
 Every write names the resourceVersion it was decided from, so it happens to that object or not at
 all. Nothing is tried twice here: who gets a Conflict reads again and decides afresh.

@@ -1,4 +1,4 @@
-"""What claims hold, seen together. Source: ALLOC and section 11 of the rules."""
+"""What claims hold, seen together. Source: AS-1, AS-6 and GRP-6."""
 
 from collections.abc import Iterator
 

@@ -1,6 +1,6 @@
 """Counter sets of one pool as rows of integers, each counter in a unit that holds all its amounts exactly.
 
-Source: section 10 of the rules; POOL-11 for what makes a pool invalid.
+Source: docs/rules/counters.md; POOL-11 for what makes a pool invalid.
 """
 
 from collections.abc import Hashable, Iterable, Mapping

@@ -1,6 +1,6 @@
 """What the devices of one pool say about beside which others they can be held.
 
-Compatibility groups are section 11 of the rules. In mode `kep-5963` a scope needs one name common to all
+Compatibility groups follow GRP-1 to GRP-7. In mode `kep-5963` a scope needs one name common to all
 that is held, where "no groups" is a name of its own; all else is marks: an expression is a mark that the
 devices for which it is true meet, and in mode `pairwise` a list of groups is one that devices which share
 a group, or have none, meet.

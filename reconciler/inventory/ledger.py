@@ -1,4 +1,4 @@
-"""Who holds which device. Source: section 3 of the rules."""
+"""Who holds which device. Source: AS-1 to AS-6."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field

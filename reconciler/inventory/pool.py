@@ -1,4 +1,4 @@
-"""A pool: its slices in order, and what of them a node can use. Source: section 4 of the rules."""
+"""A pool: its slices in order, and what of them a node can use. Source: docs/rules/pools.md."""
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from enum import Enum

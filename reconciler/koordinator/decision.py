@@ -49,7 +49,7 @@ def allocate(
 
 
 def _unsuited(demand: Demand, machine: Machine, rules: Rules) -> Failure | None:
-    """Whether the machine cannot share GPUs in the way the pod asks for (section 7.2)."""
+    """Whether the machine cannot share GPUs in the way the pod asks for (KOO-8)."""
     if demand.gpu is None or not demand.gpu.shared:
         return None
     provider = demand.isolation

@@ -1,4 +1,4 @@
-"""What a pod asks for, read and checked once, before any node is looked at (sections 4 and 5.2)."""
+"""What a pod asks for, read and checked once, before any node is looked at (KOO-3 to KOO-5)."""
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
@@ -125,7 +125,7 @@ def leading(demand: Demand) -> str:
 
 
 def gpu_instance(requests: Shares) -> Instance:
-    """How many GPUs, each charged how much (section 5.2). Memory in bytes is always a part of a card."""
+    """How many GPUs, each charged how much (KOO-5). Memory in bytes is always a part of a card."""
     ratio = requests.get(GPU_MEMORY_RATIO)
     if GPU_SHARED in requests:
         count = requests[GPU_SHARED]

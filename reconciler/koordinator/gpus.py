@@ -1,4 +1,4 @@
-"""Which GPUs could be given, the best first: templates, partitions, topology (section 12)."""
+"""Which GPUs could be given, the best first: templates, partitions, topology (KOO-14)."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""What the pods of one node hold (section 6). The one thing here that changes."""
+"""What the pods of one node hold (KOO-7). The one thing here that changes."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""How many devices of each type a pod needs on one machine, each charged how much (sections 5.2, 5.3)."""
+"""How many devices of each type a pod needs on one machine, each charged how much (KOO-5, KOO-6)."""
 
 from dataclasses import dataclass
 
@@ -38,7 +38,7 @@ def instances(
 
 
 def wanted_types(demand: Demand, machine: Machine, *, trial: bool) -> tuple[str, ...]:
-    """The requested types; in a trial only the primary one where the others are planned elsewhere (9.4)."""
+    """The requested types; in a trial only the primary one where others are planned elsewhere (KOO-13)."""
     whole_gpus = demand.gpu is not None and not demand.gpu.shared
     if trial and machine.well_planned and demand.primary and whole_gpus:
         return (demand.primary,)

@@ -1,4 +1,4 @@
-"""The names Koordinator's objects use. Source: sections 3 and 4.1 of its specification."""
+"""The names Koordinator's objects use. Source: KOO-2."""
 
 DOMAIN = "scheduling.koordinator.sh/"
 NODE_DOMAIN = "node.koordinator.sh/"

@@ -1,4 +1,4 @@
-"""How good a node is for a pod (section 14.3)."""
+"""How good a node is for a pod (KOO-19)."""
 
 from reconciler.koordinator.demand import Demand
 from reconciler.koordinator.failure import Failure

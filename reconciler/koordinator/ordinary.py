@@ -1,4 +1,4 @@
-"""The ordinary choice: the best devices first, each looked at on its own (section 10)."""
+"""The ordinary choice: the best devices first, each looked at on its own (KOO-12)."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import chain, zip_longest

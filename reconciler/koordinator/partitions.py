@@ -1,4 +1,4 @@
-"""GPU partitions: the sets of GPUs that a machine may give away together (section 13)."""
+"""GPU partitions: the sets of GPUs that a machine may give away together (KOO-17)."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass

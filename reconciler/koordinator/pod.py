@@ -9,7 +9,7 @@ from reconciler.objects.quantity import Quantity
 
 
 def requested(pod: Pod) -> dict[str, int]:
-    """What the whole pod requests of resources that are ours, without zeros (section 4.1).
+    """What the whole pod requests of resources that are ours, without zeros (KOO-3).
 
     The sum over containers; an init container runs before them, beside the restartable ones that came
     earlier, and those run on beside everything. Raises Malformed.

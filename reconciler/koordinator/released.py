@@ -18,7 +18,7 @@ Chosen = dict[str, tuple[Grant, ...]]
 
 
 def jointly(at: Attempt, needed: Mapping[str, Instance]) -> Chosen | Failure:
-    """The types of the joint list (section 9.2)."""
+    """The types of the joint list (KOO-11)."""
     primary, *secondary = at.demand.joint
     first = alone(at, primary, needed[primary])
     if isinstance(first, Failure):

@@ -1,4 +1,4 @@
-"""Which requests a pod may make of each device type, and what they mean (sections 4.3 and 5.1)."""
+"""Which requests a pod may make of each device type, and what they mean (KOO-4)."""
 
 from collections.abc import Mapping
 

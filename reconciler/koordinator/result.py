@@ -1,4 +1,4 @@
-"""What was decided, completed and as the annotation that records it (sections 7.4 and 16.1)."""
+"""What was decided, completed and as the annotation that records it (KOO-9, KOO-20)."""
 
 import json
 from dataclasses import replace

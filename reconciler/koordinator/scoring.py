@@ -1,4 +1,4 @@
-"""How good a device or a node is for a request (section 14)."""
+"""How good a device or a node is for a request (KOO-18, KOO-19)."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""Amounts of one device by resource name, and their arithmetic (section 1 of the specification)."""
+"""Amounts of one device by resource name, and their arithmetic (KOO-1)."""
 
 from collections.abc import Mapping
 from types import MappingProxyType

@@ -1,4 +1,4 @@
-"""Fixed shares into which some GPU models may be divided (section 12.1)."""
+"""Fixed shares into which some GPU models may be divided (KOO-15)."""
 
 from collections.abc import Mapping
 

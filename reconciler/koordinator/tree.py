@@ -1,4 +1,4 @@
-"""GPUs by where they sit: machine, NUMA nodes, PCIe switches (section 12.2)."""
+"""GPUs by where they sit: machine, NUMA nodes, PCIe switches (KOO-16)."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The part of a machine that one pod may be given, as one attempt sees it (section 8)."""
+"""The part of a machine that one pod may be given, as one attempt sees it (KOO-10)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,6 +1,6 @@
 """Slices as the first revision of KEP-4815 had them, flattened: counters beside devices, nothing included.
 
-No API server ever served this shape. Source: section 20 of the rules.
+No API server ever served this shape. Source: docs/rules/composite-devices.md.
 """
 
 from collections.abc import Iterable, Mapping

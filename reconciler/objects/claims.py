@@ -1,4 +1,4 @@
-"""ResourceClaim, ResourceClaimTemplate and DeviceClass, resource.k8s.io/v1. Source: sections 2.2 to 2.4."""
+"""ResourceClaim, ResourceClaimTemplate and DeviceClass, resource.k8s.io/v1. Source: docs/rules/claims.md."""
 
 from typing import Any, Literal
 

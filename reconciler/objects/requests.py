@@ -1,6 +1,6 @@
 """What a claim asks for: requests, selectors, tolerations, constraints, configuration.
 
-Source: section 2.3 of the rules.
+Source: CLM-1 to CLM-5.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""ResourceSlice, resource.k8s.io/v1. Source: section 2.1 of the rules."""
+"""ResourceSlice, resource.k8s.io/v1. Source: docs/rules/slices.md."""
 
 from typing import Literal, Self
 

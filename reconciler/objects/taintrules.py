@@ -1,4 +1,4 @@
-"""DeviceTaintRule: taints that an administrator puts on devices. Source: section 9, TNT-7."""
+"""DeviceTaintRule: taints that an administrator puts on devices. Source: TNT-7."""
 
 from typing import Literal
 

@@ -1,4 +1,4 @@
-"""The search of section 6, word for word: every choice in order, everything worked out afresh each time.
+"""The search (SRCH-1 to SRCH-4), word for word: every choice in order, all worked out afresh each time.
 
 A state is the list of results so far; nothing is remembered, so nothing can leak.
 """
@@ -78,7 +78,7 @@ def exhaustive(world: World, name: str = "n", *, limit: int = 20_000) -> Answer:
 
 
 def _prepared(scene: Scene, at: int, claim: Object) -> list[list[Ask]]:
-    """Section 5."""
+    """PREP-8, PREP-9."""
     prepared = []
     for request in claim["spec"]["devices"]["requests"]:
         ways = [("", request["exactly"])] if "exactly" in request else []
@@ -162,7 +162,7 @@ class _Walk:
         return self.solve(c, q + 1, results)
 
     def _try(self, ask: Ask, device: Device, results: Results) -> Result | None:
-        """Section 6.2 for ExactCount; None means skip."""
+        """SRCH-12 for ExactCount; None means skip."""
         scene = self.scene
         if self._in_use(ask, device, results) or not scene.selectable(ask.wanted, device):
             return None
@@ -174,7 +174,7 @@ class _Walk:
         return Result(ask, device, consumed)
 
     def _take(self, ask: Ask, device: Device, results: Results) -> Result | None:
-        """Section 6.2 for mode All: from step 4, with capacity last."""
+        """SRCH-12 for mode All: what follows its list, with capacity last."""
         if self._in_use(ask, device, results) or not self._stands(ask, device, results):
             return None
         if self._broken(ask, device, results):
@@ -239,7 +239,7 @@ class _Walk:
         return all(running[drawn] <= left[drawn] for drawn in left)
 
     def _broken(self, ask: Ask, device: Device, results: Results) -> bool:
-        """Section 12."""
+        """CON-1 to CON-8."""
         lists = self.scene.has("DRAListTypeAttributes")
         for constraint in self.scene.world.claims[ask.claim]["spec"]["devices"].get("constraints", ()):
             if not applies(constraint, ask.request, ask.sub):

@@ -1,4 +1,4 @@
-"""The rules about one node's devices, read off JSON with plain loops. Slow on purpose; sections 4, 7 to 10.
+"""The rules about one node's devices, read off JSON with plain loops. Slow on purpose (docs/rules).
 
 Shares nothing with the allocator but quantities, semantic versions and the evaluation of one CEL
 expression on one device.
@@ -171,7 +171,7 @@ class Scene:
     def has(self, gate: str) -> bool:
         return self.world.rules.has(gate)
 
-    # -- section 4
+    # -- POOL-1 to POOL-15
 
     @cached_property
     def pools(self) -> list[Pool]:
@@ -279,7 +279,7 @@ class Scene:
         names = zip(("driver", "pool", "device"), device.key, strict=True)
         return all(field not in selector or selector[field] == name for field, name in names)
 
-    # -- section 7
+    # -- SEL-1 to SEL-6
 
     def expressions(self, wanted: Object) -> tuple[str, ...]:
         of_class = self.classes[wanted["deviceClassName"]]["spec"].get("selectors", ())
@@ -339,7 +339,7 @@ class Scene:
             unreadable=unreadable,
         )
 
-    # -- section 8
+    # -- CAP-1 to CAP-14
 
     def multi(self, device: Device) -> bool:
         return bool(device.raw.get("allowMultipleAllocations")) and self.has("DRAConsumableCapacity")
@@ -366,7 +366,7 @@ class Scene:
     def _fractional(self) -> bool:
         return self.has("DRAFractionalCapacityRange")
 
-    # -- section 9
+    # -- TNT-1 to TNT-8
 
     def tolerated(self, wanted: Object, device: Device) -> bool:
         if not self.has("DRADeviceTaints"):

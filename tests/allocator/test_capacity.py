@@ -1,4 +1,4 @@
-"""Capacity that shares consume (section 8), one case a rule."""
+"""Capacity that shares consume (docs/rules/capacity.md), one case a rule."""
 
 from typing import Any
 
@@ -44,7 +44,7 @@ CAPACITY_TABLE = [
 @pytest.mark.parametrize("rules", [NEW, OLD], ids=["1.37", "1.36"])
 @pytest.mark.parametrize(("policy", "wanted", "consumed", "shares"), CAPACITY_TABLE)
 def test_a_share_consumes_what_the_policy_says(policy, wanted, consumed, shares, rules):
-    """CAP-3 to CAP-8, table of section 8."""
+    """CAP-3 to CAP-8."""
     fields: Any = {"capacity": {"mem": wanted}} if wanted else {}
     shared = device("A", capacity={"mem": amount("10Gi", **policy)}, allowMultipleAllocations=True)
     requests = [request(f"r{number}", **fields) for number in range(min(shares, 10) or 1)]

@@ -1,4 +1,4 @@
-"""Constraints and administrative access (sections 12 and 13), one case a rule."""
+"""Constraints and administrative access (docs/rules/constraints.md, admin-access.md), one case a rule."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What is written into a claim: results, configuration, node selector (section 15)."""
+"""What is written into a claim: results, configuration, node selector (docs/rules/results.md)."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -273,7 +273,7 @@ def test_a_selector_of_two_terms_does_not_matter_behind_a_local_device():
 
 
 def test_skipped_node_operations_are_copied_where_the_node_knows_of_them():
-    """RES-7, and step 4 of section 6.2."""
+    """RES-7, SRCH-12."""
     slices = [local(device("A"), skipNodeOperations=["*"])]
     knowing = {**NODE, "status": {"declaredFeatures": ["DRAOptionalNodeOperations"]}}
     outcome = on_node(World(slices, [claim("c", request())], nodes=[knowing]))

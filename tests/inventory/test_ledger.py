@@ -1,4 +1,4 @@
-"""Who holds what: section 3 of the rules."""
+"""Who holds what: AS-1 to AS-6."""
 
 import pytest
 

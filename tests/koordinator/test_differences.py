@@ -1,6 +1,6 @@
 """Where Koordinator's proposals and its release differ: each point once, with the answer of either.
 
-The points are those of section 17 of the specification, in its order.
+The points are those of KOO-21: what the proposals say, and what the release does.
 """
 
 import json
@@ -20,7 +20,7 @@ LEFT, RIGHT = (0, "a"), (1, "b")
 
 
 class Point(NamedTuple):
-    """One line of the section."""
+    """One difference."""
 
     line: str
     pod: Any

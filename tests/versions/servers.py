@@ -16,8 +16,7 @@ OFF = {
     36: {"DRADeviceTaintRules", "DRAListTypeAttributes"},
     37: {"DRADeviceCompatibilityGroups", "DRADerivedAttributes", "DRAListTypeAttributes"},
 }
-"""Gates that a release knows and has off by default. Source: section 0.3 of the rules, and the release's own
-list of gates."""
+"""Gates that a release knows and has off by default. Source: the release's own list of gates."""
 OFF[35] = OFF[34] | {"DRADeviceTaintRules"}
 
 _UNNAMED = {

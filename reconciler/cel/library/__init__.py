@@ -1,1 +1,1 @@
-"""The functions of the language, one library a file (section 14.3)."""
+"""The functions of the language, one library a file."""

@@ -1,1 +1,1 @@
-"""What the API refuses, and what it fills in, kind by kind (section 2 of the DRA semantics)."""
+"""What the API refuses, and what it fills in, kind by kind (docs/rules/slices.md, claims.md, status.md)."""

@@ -130,7 +130,7 @@ def _wants(request: Field) -> None:
 
 
 def default_devices(devices: object) -> None:
-    """Section 1.3, for `exactly` and every alternative."""
+    """CLM-8, for `exactly` and every alternative."""
     if not isinstance(devices, dict) or not isinstance(devices.get("requests"), list):
         return
     for request in devices["requests"]:

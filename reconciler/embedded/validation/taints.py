@@ -1,4 +1,4 @@
-"""Taints, tolerations and DeviceTaintRules (DEV-8, CLM-5, section 2.5)."""
+"""Taints, tolerations and DeviceTaintRules (DEV-8, CLM-5, TNT-7)."""
 
 from collections.abc import Iterable
 from datetime import datetime
