@@ -77,6 +77,9 @@ CONSTRAINTS = {
             ),
         ),
     ),
+    "CLM-3 of two attributes the one that must match counts": Case(
+        X, pair(1, 1), both({**MATCH, "distinctAttribute": "d/m"})
+    ),
     "CON-2 never across claims": Case(
         ["r=A", "r=B"],
         pair(1, 2),

@@ -145,11 +145,19 @@ STATUS_REFUSED = {
         {"allocation": allocation(), "reservedFor": [{"resource": "pods", "name": "p"}]},
         ("status.reservedFor[0].uid", "Required"),
     ),
+    "a consumer without an allocation": (
+        {"reservedFor": consumers("u")},
+        ("status.reservedFor", "Forbidden"),
+    ),
     "33 results": (
         {"allocation": allocation(devices={"results": allocation()["devices"]["results"] * 33})},
         (f"{A}.results", "TooMany"),
     ),
     "no driver": ({"allocation": result(driver="")}, (f"{A}.results[0].driver", "Required")),
+    "a request that the claim does not have": (
+        {"allocation": result(request="nope")},
+        (f"{A}.results[0].request", "Invalid"),
+    ),
     "a share that is no UUID": ({"allocation": result(shareID="X")}, (f"{A}.results[0].shareID", "Invalid")),
     "a config from nowhere": (
         {
