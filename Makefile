@@ -26,7 +26,7 @@ lint: $(STAMP)  ## what CI checks besides the tests
 
 docs: $(STAMP)  ## the pages and pictures that are made from the code
 	$(BIN)/python -m reconciler.observe.document > docs/metrics.md
-	$(BIN)/python -m reconciler.logbook.document > docs/logs.md
+	$(BIN)/python -m reconciler.operations.logs.document > docs/logs.md
 	$(BIN)/python -m reconciler.explain.page > docs/reasons.md
 	$(BIN)/python -m reconciler.cli.settings_page > docs/settings.md
 	$(BIN)/python -m reconciler.cli.commands_page > docs/commands.md

@@ -19,7 +19,7 @@ from typing import Any
 from perf.catalogue import WORKLOADS
 from perf.machine import ROOT
 from perf.workload import Curve, Figure, Outcome, Progress, Size
-from reconciler import logs
+from reconciler.operations.logs.setup import configure
 
 BETWEEN_LINES = 0.1
 """Seconds. Telling more often would be work of its own."""
@@ -66,7 +66,7 @@ def main(name: str, size: str) -> None:
     """Run one repeat and tell the outcome. Log lines are made as always, and go nowhere."""
     with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
         with redirect_stderr(nowhere):
-            logs.configure("info", "json")
+            configure("info", "json")
         outcome = WORKLOADS[name].run(json.loads(size), _teller())
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     _tell({"outcome": asdict(outcome), "peak_mib": peak})

@@ -41,10 +41,10 @@ from reconciler.objects.semantics import Semantics, with_gates
 from reconciler.observation import Observation
 from reconciler.observe.port import StatusPort
 from reconciler.observe.tracing import tracing
+from reconciler.operations.logs.decision_log import log_decision
 from reconciler.reconcile.decisions import Answered, Decision, Tell
 from reconciler.reconcile.fencing import Fence
 from reconciler.reconcile.intake import Intake
-from reconciler.reconcile.journal import write_down
 from reconciler.reconcile.koordinator.picture import Picture
 from reconciler.reconcile.koordinator.turns import Turns
 from reconciler.reconcile.loop import Reconciler
@@ -290,7 +290,7 @@ def recording(settings: Settings, rules: Semantics, ours: Ownership) -> Recorder
 def _announcing(names: Numbering, tells: Sequence[Tell]) -> Tell:
     def announce(decision: Decision) -> None:
         decision = names.named(decision)
-        write_down(decision)
+        log_decision(decision)
         for tell in tells:
             tell(decision)
 

@@ -27,7 +27,6 @@ MAY_IMPORT = {
         "numpy", "structlog", "reconciler.explain", "reconciler.inventory", "reconciler.koordinator",
         "reconciler.legacy", "reconciler.reconcile", "reconciler.shards", *OBJECTS,
     },
-    "reconciler.logbook": {"datetime"},
     "reconciler.joint": {
         "numpy", "pydantic", "kernels", "reconciler.allocator", "reconciler.inventory",
         "reconciler.koordinator.jsontext", *OBJECTS,
@@ -41,7 +40,10 @@ MAY_IMPORT = {
     "reconciler.koordinator": {"numpy", "pydantic", "kernels", *OBJECTS},
     "reconciler.aio": {"asyncio", "threading"},
     "reconciler.settings": {"pydantic", "pydantic_settings", "yaml", "reconciler.errors"},
-    "reconciler.logs": {"asyncio", "logging", "msgspec", "os", "structlog", "threading"},
+    "reconciler.operations": {
+        "asyncio", "datetime", "logging", "msgspec", "os", "structlog", "threading",
+        "reconciler.reconcile.decisions", *OBJECTS,
+    },
     "reconciler.cluster": {
         "asyncio", "datetime", "socket", "aiohappyeyeballs", "aiohttp", "httptools", "kubernetes_asyncio",
         "msgspec", "multidict", "pydantic_core", "structlog", "yaml", "reconciler.aio", "reconciler.legacy",

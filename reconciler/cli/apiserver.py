@@ -11,13 +11,13 @@ from typing import Any
 
 import click
 
-from reconciler import logs
 from reconciler.cli.inputs import files_option, report_refused, report_warnings
 from reconciler.embedded import ApiServer, run_controllers, serve
 from reconciler.embedded.access import Guard, Roles, read_tokens
 from reconciler.errors import Rejected
 from reconciler.manifests.documents import Refusal, documents
 from reconciler.manifests.served import as_served
+from reconciler.operations.logs.setup import configure
 
 BAD_INPUT = 1
 
@@ -63,7 +63,7 @@ def apiserver(
     """
     if rbac is not None and token_file is None:
         raise click.UsageError("--rbac needs --token-file: without tokens everybody is the same.")
-    logs.configure("info")
+    configure("info")
     found = list(documents(files, sys.stdin.buffer))
     refused = [document for document in found if isinstance(document, Refusal)]
     report_refused(refused)

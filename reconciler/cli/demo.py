@@ -6,9 +6,9 @@ import sys
 import click
 from rich.console import Console
 
-from reconciler import logs
 from reconciler.demo.play import manifests, play
 from reconciler.errors import ReconcilerError
+from reconciler.operations.logs.setup import configure
 
 FAILED = 1
 
@@ -20,7 +20,7 @@ def demo() -> None:
     Needs no cluster. Shows each allocation when it is made, and for each claim that stays
     without devices why. The objects are in the package's directory demo/manifests.
     """
-    logs.configure("warning")
+    configure("warning")
     console = Console(highlight=False, emoji=False, markup=False)
     failed = False
     try:

@@ -17,8 +17,8 @@ from rich.text import Text
 
 from reconciler.cli.plain import plain
 from reconciler.cli.printing import UNBOUNDED
-from reconciler.logbook.reading import Line, Reader
-from reconciler.logbook.summary import Summary, latencies, summed_up
+from reconciler.operations.logs.reading import Line, Reader
+from reconciler.operations.logs.summary import Summary, latencies, summed_up
 
 POLL_SECONDS = 0.5
 _UNITS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from reconciler import logs
+from reconciler.operations.logs.setup import configure
 
 F = Callable[..., Any]
 
@@ -44,7 +44,7 @@ def cluster_options(func: F) -> F:
         insecure_skip_tls_verify: bool,
         **rest: Any,
     ) -> Any:
-        logs.configure("warning")
+        configure("warning")
         named = bool(cluster or kubeconfig or context or server)
         return func(reach=Reach(named, server, kubeconfig, context, insecure_skip_tls_verify), **rest)
 

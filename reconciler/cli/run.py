@@ -12,7 +12,7 @@ from typing import Any
 import click
 import structlog
 
-from reconciler import app, leading, logs
+from reconciler import app, leading
 from reconciler.aio.tasks import Stopped, unless
 from reconciler.cli.inputs import files_option, group_mode_option, report_refused, report_warnings
 from reconciler.cli.reach import insecure_option
@@ -24,6 +24,7 @@ from reconciler.manifests.documents import Refusal, documents
 from reconciler.manifests.served import as_served
 from reconciler.observe.port import StatusPort
 from reconciler.observe.serving import access_for, serving
+from reconciler.operations.logs.setup import configure
 from reconciler.settings import Settings, load
 
 log = structlog.get_logger()
@@ -122,7 +123,7 @@ def run(config: Path | None, files: tuple[str, ...], **flags: Any) -> None:
         _fail([exc])
     if files and not settings.embedded:
         raise click.UsageError("-f loads the embedded server, so it needs --embedded")
-    logs.configure(settings.log_level, settings.log_format)
+    configure(settings.log_level, settings.log_format)
     found = list(documents(files, sys.stdin.buffer))
     refused = [document for document in found if isinstance(document, Refusal)]
     report_refused(refused)

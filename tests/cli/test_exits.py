@@ -26,8 +26,9 @@ DRAWS = gpus("n1", 1).replace(
 )
 ELSEWHERE = CLASS.replace("device.driver ==", "device.driver !=")
 LINE = (
-    '{"timestamp": "2026-01-01T00:00:00Z", "level": "info", "logger": "reconciler.reconcile.journal", '
-    '"event": "pod ungated", "pod": "default/p", "decision_id": "x"}\n'
+    '{"timestamp": "2026-01-01T00:00:00Z", "level": "info", '
+    '"logger": "reconciler.operations.logs.decision_log", "event": "pod ungated", '
+    '"pod": "default/p", "decision_id": "x"}\n'
 )
 FILES = {
     "good.yaml": GOOD,

@@ -11,7 +11,7 @@ import textwrap
 import pytest
 import structlog
 
-from reconciler.logs import configure
+from reconciler.operations.logs.setup import configure
 
 
 class Terminal(io.StringIO):
@@ -195,7 +195,7 @@ async def test_a_thread_loses_no_line(monkeypatch: pytest.MonkeyPatch):
 def test_lines_of_the_last_turn_are_written_however_the_process_ends(end: str):
     program = f"""
     import asyncio, structlog
-    from reconciler.logs import configure
+    from reconciler.operations.logs.setup import configure
 
     configure("info", "json")
 

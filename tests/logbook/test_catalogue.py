@@ -8,12 +8,12 @@ from unittest.mock import Mock
 
 import pytest
 
-from reconciler.logbook.catalogue import COMMON, EVENTS, FIELDS
-from reconciler.logbook.document import page
 from reconciler.objects.meta import DeviceID, ObjectKey, PoolID
 from reconciler.objects.plan import Gate, RequestCount
+from reconciler.operations.logs.catalogue import COMMON, EVENTS, FIELDS
+from reconciler.operations.logs.decision_log import log_decision
+from reconciler.operations.logs.document import page
 from reconciler.reconcile import decisions
-from reconciler.reconcile.journal import write_down
 
 ROOT = Path(__file__).parents[2]
 METHODS = ("debug", "info", "warning", "error", "exception", "critical")
@@ -53,7 +53,7 @@ def names(argument: ast.expr) -> list[str]:
 
 @pytest.mark.parametrize("call", list(calls()), ids=lambda call: f"{call.where} {call.event}")
 def test_every_call_is_documented(call: Call):
-    assert call.event in EVENTS, "name the event in reconciler/logbook/catalogue.py"
+    assert call.event in EVENTS, "name the event in reconciler/operations/logs/catalogue.py"
     event = EVENTS[call.event]
     wanted = set(event.fields) - {"exception"}
     assert event.level == ("error" if call.method == "exception" else call.method)
@@ -95,8 +95,8 @@ def test_the_line_of_a_decision_has_fields_of_the_types_that_are_documented(
 ):
     made = {name: MADE.get(name, name) for name in kind.__dataclass_fields__ if name != "decision_id"}
     log = Mock()  # what is logged elsewhere depends on the level that a command before has set
-    monkeypatch.setattr("reconciler.reconcile.journal.log", log)
-    write_down(kind(**made, decision_id="id"))
+    monkeypatch.setattr("reconciler.operations.logs.decision_log.log", log)
+    log_decision(kind(**made, decision_id="id"))
     ((method, (name,), fields),) = log.method_calls
     event = EVENTS[name]
     assert method == event.level
@@ -106,4 +106,6 @@ def test_the_line_of_a_decision_has_fields_of_the_types_that_are_documented(
 
 
 def test_the_page_is_current():
-    assert (ROOT / "docs" / "logs.md").read_text() == page(), "run python -m reconciler.logbook.document"
+    assert (ROOT / "docs" / "logs.md").read_text() == page(), (
+        "run python -m reconciler.operations.logs.document"
+    )

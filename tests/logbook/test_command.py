@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.cli import main
-from reconciler.logbook.reading import Reader
-from reconciler.logbook.summary import latencies
+from reconciler.operations.logs.reading import Reader
+from reconciler.operations.logs.summary import latencies
 
 NOW = datetime.now(UTC)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from reconciler.logbook.catalogue import EVENTS
+from reconciler.operations.logs.catalogue import EVENTS
 
 MAX_LENGTH = 2**20
 """Characters of a line that is read."""

@@ -29,7 +29,7 @@ from reconciler.reconcile.decisions import (
 log = structlog.get_logger(__name__)
 
 
-def write_down(decision: Decision) -> None:
+def log_decision(decision: Decision) -> None:
     """Log a decision."""
     match decision:
         case Allocated():
@@ -94,10 +94,10 @@ def write_down(decision: Decision) -> None:
                 decision_id=decision.decision_id,
             )
         case _:
-            _write_down_beside(decision)
+            _log_decision_beside(decision)
 
 
-def _write_down_beside(decision: Decision) -> None:
+def _log_decision_beside(decision: Decision) -> None:
     """Log what comes of living beside others."""
     match decision:
         case OverCommitted():

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from heapq import nlargest
 from typing import Any
 
-from reconciler.logbook.reading import Line
+from reconciler.operations.logs.reading import Line
 
 SLOWEST = 10
 PERCENTILES = (50, 90, 99)

@@ -1,9 +1,9 @@
-"""docs/logs.md, made from the catalogue: `python -m reconciler.logbook.document > docs/logs.md`."""
+"""docs/logs.md, made from the catalogue: `python -m reconciler.operations.logs.document > docs/logs.md`."""
 
 import sys
 from collections.abc import Iterable, Iterator
 
-from reconciler.logbook.catalogue import COMMON, DECISIONS, FIELDS, PROCESS, TURNS, Event
+from reconciler.operations.logs.catalogue import COMMON, DECISIONS, FIELDS, PROCESS, TURNS, Event
 
 _HEAD = """\
 # Log lines
@@ -11,7 +11,7 @@ _HEAD = """\
 `dra-reconciler run` writes one JSON object a line to standard error (`--log-format json`; text on a
 terminal). Decisions are `info`, the talk with the server is `debug`; what libraries say comes from `warning`
 upwards. No line holds a token, a secret or a request's body. This page is made from
-`reconciler/logbook/catalogue.py`.
+`reconciler/operations/logs/catalogue.py`.
 
 `dra-reconciler logs FILE` reads such lines: counts by reason, latencies, the slowest decisions, and with
 `--claim` what happened to one claim.
