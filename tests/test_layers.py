@@ -42,7 +42,7 @@ MAY_IMPORT = {
     "reconciler.settings": {"pydantic", "pydantic_settings", "yaml", "reconciler.errors"},
     "reconciler.operations": {
         "asyncio", "datetime", "logging", "msgspec", "os", "structlog", "threading",
-        "reconciler.reconcile.decisions", *OBJECTS,
+        "reconciler.reconcile.decisions", "reconciler.reconcile.declaration", *OBJECTS,
     },
     "reconciler.cluster": {
         "asyncio", "datetime", "socket", "aiohappyeyeballs", "aiohttp", "httptools", "kubernetes_asyncio",
@@ -59,7 +59,8 @@ MAY_IMPORT = {
         "structlog",
         "kernels", "reconciler.aio.sideline", "reconciler.cluster", "reconciler.fullness",
         "reconciler.inventory", "reconciler.settings",
-        "reconciler.reconcile.decisions", *OBJECTS,
+        "reconciler.reconcile.decisions", "reconciler.reconcile.declaration", "reconciler.reconcile.metric",
+        *OBJECTS,
     },
     "reconciler.page": {
         "asyncio", "datetime", "aiohttp", "jinja2", "markupsafe", "numpy", "kernels", "reconciler.explain",

@@ -4,120 +4,73 @@ Names end in their unit, counters in `_total`. No label holds the name of a clai
 device: the number of series must not grow with the cluster.
 """
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Iterable
 
 from reconciler.fullness.profiles import MAX_PROFILES
+from reconciler.reconcile.decisions import DECISIONS, Decision
+from reconciler.reconcile.metric import COARSE, FINE, MetricSpec
 
-PREFIX = "dra_reconciler_"
 MAX_DRIVERS = 64
 """Drivers with series of their own, those with most devices; the others are added up under `_other`."""
 MAX_COUNTERS = 64
 """Counters of one driver that have series, the first by name; there are no series for others."""
 OTHER = "_other"
 
-_FINE = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
-_COARSE = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-
 _KIND = ("kind", "Kubernetes kind that is watched")
 
 
-@dataclass(frozen=True, slots=True)
-class Spec:
-    """One metric. `name` is without prefix and, for counters, with `_total`."""
-
-    name: str
-    kind: Literal["counter", "gauge", "histogram"]
-    help: str
-    labels: tuple[tuple[str, str], ...] = ()
-    """Label, and what it can be"""
-    buckets: tuple[float, ...] = ()
-
-    @property
-    def full_name(self) -> str:
-        """As it is scraped and queried."""
-        return f"{PREFIX}{self.name}"
-
-    @property
-    def label_names(self) -> tuple[str, ...]:
-        return tuple(name for name, _ in self.labels)
-
-    @property
-    def series(self) -> tuple[str, ...]:
-        """The names under which queries find it."""
-        if self.kind == "histogram":
-            return tuple(f"{self.full_name}_{part}" for part in ("bucket", "sum", "count"))
-        return (self.full_name,)
+def metrics_of(kinds: Iterable[type[Decision]]) -> tuple[MetricSpec, ...]:
+    """The metrics that decisions count in. They are declared where the decisions are."""
+    return tuple(dict.fromkeys(counted.metric for kind in kinds for counted in kind.METRICS))
 
 
-DECISION = Spec(
+DECISION = MetricSpec(
     "decision_duration_seconds",
     "histogram",
     "Time to answer which devices claims get, without writing the answer. Exemplars name the decision.",
     (("result", "granted, refused, or gave_up where the bound on the search ended it"),),
-    _FINE,
+    FINE,
 )
-ALLOCATION = Spec(
-    "allocation_duration_seconds",
-    "histogram",
-    "Time from the begin of a decision until the API server has stored the allocation of a claim. "
-    "Exemplars name the decision.",
-    buckets=_COARSE,
-)
-REFUSALS = Spec(
+REFUSALS = MetricSpec(
     "refusals_total",
     "counter",
     "Answers that claims cannot be met now.",
     (("reason", "reason of the refusal, as in logs"),),
 )
-PENDING = Spec(
+PENDING = MetricSpec(
     "pending_claims",
     "gauge",
     "Claims that wait, by what they wait for.",
     (("reason", "reason of the refusal, as in logs"),),
 )
-FREED = Spec("claims_freed_total", "counter", "Claims that were made to let go of what they held.")
-UNGATED = Spec(
-    "pods_ungated_total", "counter", "Pods whose claims are all allocated, handed to the scheduler."
-)
-FINDINGS = Spec(
-    "audit_findings_total",
-    "counter",
-    "What the audit of held devices found, each finding once.",
-    (
-        (
-            "finding",
-            "held_twice, overdrawn, at_odds: devices that exclude one another, held side by side; "
-            "over_committed: a counter set; uncharged: a held device whose counters are no longer published",
-        ),
-    ),
-)
-DOCTOR = Spec(
+DOCTOR = MetricSpec(
     "doctor_findings",
     "gauge",
     "What the doctor found in its last round, as `dra-reconciler doctor --cluster` shows it.",
     (("check", "id of the check, as in docs/doctor.md"), ("severity", "error, warning or info")),
 )
-DOCTOR_ROUNDS = Spec("doctor_rounds_total", "counter", "Rounds of the doctor that came to an end.")
-TURNS = Spec("turns_total", "counter", "Turns of claims and pods that ended, however they did.")
-FAILURES = Spec("turn_failures_total", "counter", "Turns that ended in an error nobody expected: a defect.")
+DOCTOR_ROUNDS = MetricSpec("doctor_rounds_total", "counter", "Rounds of the doctor that came to an end.")
+TURNS = MetricSpec("turns_total", "counter", "Turns of claims and pods that ended, however they did.")
+FAILURES = MetricSpec(
+    "turn_failures_total", "counter", "Turns that ended in an error nobody expected: a defect."
+)
 
-QUEUE = Spec(
+QUEUE = MetricSpec(
     "queue_depth",
     "gauge",
     "Claims and pods in the queue.",
     (("state", "due, or backing_off until a pause is over or something changes"),),
 )
-QUEUE_AGE = Spec(
+QUEUE_AGE = MetricSpec(
     "queue_oldest_age_seconds", "gauge", "For how long the first of the due ones could have begun."
 )
-RETRIES = Spec(
+RETRIES = MetricSpec(
     "queue_retries_total",
     "counter",
     "Times that a claim or pod was put back to be tried again after a pause.",
 )
 
-REQUESTS = Spec(
+REQUESTS = MetricSpec(
     "api_requests_total",
     "counter",
     "Requests to the API server that ended, watches excepted.",
@@ -131,43 +84,43 @@ REQUESTS = Spec(
         ),
     ),
 )
-REQUEST_SECONDS = Spec(
+REQUEST_SECONDS = MetricSpec(
     "api_request_duration_seconds",
     "histogram",
     "Duration of requests to the API server, watches excepted.",
     (("verb", "as for api_requests_total"), ("resource", "as for api_requests_total")),
-    _COARSE,
+    COARSE,
 )
-WATCH_RESTARTS = Spec(
+WATCH_RESTARTS = MetricSpec(
     "watch_restarts_total",
     "counter",
     "Watches that were begun after another of the same kind.",
     (_KIND, ("reason", "how the one before ended: ended as asked, or failed")),
 )
-LISTINGS = Spec("listings_total", "counter", "Times that all objects of a kind were listed.", (_KIND,))
-CACHE_AGE = Spec(
+LISTINGS = MetricSpec("listings_total", "counter", "Times that all objects of a kind were listed.", (_KIND,))
+CACHE_AGE = MetricSpec(
     "cache_age_seconds",
     "gauge",
     "Time since the API server last told anything about a kind; it sends a bookmark about every minute.",
     (_KIND,),
 )
-REFUSED_OBJECTS = Spec(
+REFUSED_OBJECTS = MetricSpec(
     "refused_objects", "gauge", "Objects on the server that cannot be read and are left out.", (_KIND,)
 )
-DROPPED_FIELDS = Spec(
+DROPPED_FIELDS = MetricSpec(
     "dropped_fields", "gauge", "Different fields that the server dropped from allocations written to it."
 )
 
-LOOP_LAG = Spec(
-    "loop_lag_seconds", "histogram", "By how much a timer of the event loop was late.", buckets=_FINE
+LOOP_LAG = MetricSpec(
+    "loop_lag_seconds", "histogram", "By how much a timer of the event loop was late.", buckets=FINE
 )
-LEADER = Spec("leader", "gauge", "1 while this process may write, 0 while another does.")
-RIVALS = Spec(
+LEADER = MetricSpec("leader", "gauge", "1 while this process may write, 0 while another does.")
+RIVALS = MetricSpec(
     "shard_rivals",
     "gauge",
     "Live Leases of shards that overlap with this process's. Unless it is 0 nothing is decided here.",
 )
-DEVICES = Spec(
+DEVICES = MetricSpec(
     "devices",
     "gauge",
     "Devices of complete pools. They add up to what is published, which is more than fits at once where "
@@ -184,7 +137,7 @@ DEVICES = Spec(
         ),
     ),
 )
-COUNTER_CAPACITY = Spec(
+COUNTER_CAPACITY = MetricSpec(
     "counter_capacity",
     "gauge",
     "What the counter sets of a driver publish, in the counter's own unit.",
@@ -197,13 +150,13 @@ COUNTER_CAPACITY = Spec(
         ),
     ),
 )
-COUNTER_AVAILABLE = Spec(
+COUNTER_AVAILABLE = MetricSpec(
     "counter_available",
     "gauge",
     "What of that is left; below zero where devices were held before their slice changed.",
     COUNTER_CAPACITY.labels,
 )
-PROFILE_FITS = Spec(
+PROFILE_FITS = MetricSpec(
     "profile_fits",
     "gauge",
     "How many more devices of a profile can be had at once beside all that is held, as docs/capacity.md "
@@ -213,20 +166,20 @@ PROFILE_FITS = Spec(
         ("profile", f"profile, at most {MAX_PROFILES} of a driver, the others as {OTHER}"),
     ),
 )
-PROFILE_FRAGMENTATION = Spec(
+PROFILE_FRAGMENTATION = MetricSpec(
     "profile_fragmentation_ratio",
     "gauge",
     "Part of the free counters that a profile cannot use, of those that limit it most. No series where "
     "nothing is free.",
     PROFILE_FITS.labels,
 )
-STRANDED = Spec(
+STRANDED = MetricSpec(
     "counter_stranded_ratio",
     "gauge",
     "Part of what is left that no device can use, of the driver's counter where it is largest.",
     PROFILE_FITS.labels[:1],
 )
-BUILD = Spec(
+BUILD = MetricSpec(
     "build_info",
     "gauge",
     "Always 1.",
@@ -238,7 +191,7 @@ BUILD = Spec(
 )
 
 CATALOGUE = (
-    DECISION, ALLOCATION, REFUSALS, PENDING, FREED, UNGATED, FINDINGS, DOCTOR, DOCTOR_ROUNDS, TURNS,
+    DECISION, *metrics_of(DECISIONS), REFUSALS, PENDING, DOCTOR, DOCTOR_ROUNDS, TURNS,
     FAILURES, QUEUE, QUEUE_AGE, RETRIES, REQUESTS, REQUEST_SECONDS, WATCH_RESTARTS, LISTINGS, CACHE_AGE,
     REFUSED_OBJECTS, DROPPED_FIELDS, LOOP_LAG, LEADER, RIVALS, DEVICES, COUNTER_CAPACITY, COUNTER_AVAILABLE,
     PROFILE_FITS, PROFILE_FRAGMENTATION, STRANDED, BUILD,

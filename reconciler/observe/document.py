@@ -3,14 +3,16 @@
 import sys
 from collections.abc import Iterator
 
-from reconciler.observe.catalogue import CATALOGUE, Spec
+from reconciler.observe.catalogue import CATALOGUE
+from reconciler.reconcile.decisions import DECISIONS
+from reconciler.reconcile.metric import MetricSpec
 
 _HEAD = """\
 # Metrics
 
 Served at `/metrics` of the status port, as OpenMetrics with exemplars to who asks for it, otherwise in
-Prometheus' older text. This page is made from `reconciler/observe/catalogue.py` by
-`python -m reconciler.observe.document`.
+Prometheus' older text. This page is made from `reconciler/observe/catalogue.py` and
+`reconciler/reconcile/decisions.py` by `python -m reconciler.observe.document`.
 
 All are ALPHA in Kubernetes' sense: names and labels may still change. No label holds the name of a claim, a
 pod, a node or a device, so that the number of series does not grow with the cluster. Gauges are read when
@@ -26,18 +28,28 @@ def page() -> str:
     return "\n".join([_HEAD, *(line for spec in CATALOGUE for line in _section(spec))])
 
 
-def _section(spec: Spec) -> Iterator[str]:
+def _section(spec: MetricSpec) -> Iterator[str]:
     yield f"## {spec.full_name}"
     yield f"{spec.kind.capitalize()}. {spec.help}"
     yield ""
     if spec.labels:
         yield "| label | what it can be |"
         yield "|---|---|"
-        yield from (f"| `{name}` | {values} |" for name, values in spec.labels)
+        found = list(_from_decisions(spec))
+        for place, (name, values) in enumerate(spec.labels):
+            yield f"| `{name}` | {'<br>'.join([values, *(row[place] for row in found)])} |"
         yield ""
     if spec.buckets:
         yield f"Buckets: {', '.join(f'{bucket:g}' for bucket in spec.buckets)} seconds."
         yield ""
+
+
+def _from_decisions(spec: MetricSpec) -> Iterator[list[str]]:
+    """The label values with which decisions count in a metric, each with what it stands for."""
+    for kind in DECISIONS:
+        for counted in kind.METRICS:
+            if counted.metric is spec and counted.labels:
+                yield [f"`{value}`: {kind.meaning()}" for value in counted.labels]
 
 
 if __name__ == "__main__":

@@ -11,10 +11,10 @@ from prometheus_client.registry import Collector
 
 from reconciler.observe import catalogue as of
 from reconciler.observe.capacity import Capacity
-from reconciler.observe.catalogue import Spec
 from reconciler.observe.fullness import Fullness
 from reconciler.observe.meters import Meters
 from reconciler.observe.port import Route
+from reconciler.reconcile.metric import MetricSpec
 
 log = structlog.get_logger()
 
@@ -26,19 +26,19 @@ Values = Iterable[tuple[tuple[str, ...], float]]
 class Readings(Collector):
     """Where to read what. Parts that are not there yet have no series."""
 
-    sources: dict[str, tuple[Spec, Callable[[], Values]]] = field(default_factory=dict)
+    sources: dict[str, tuple[MetricSpec, Callable[[], Values]]] = field(default_factory=dict)
     capacity: Capacity | None = None
     fullness: Fullness | None = None
 
-    def read(self, spec: Spec, source: Callable[[], Values]) -> None:
+    def read(self, spec: MetricSpec, source: Callable[[], Values]) -> None:
         """Let a metric be read from a source: cheap, and never waiting."""
         self.sources[spec.name] = (spec, source)
 
-    def single(self, spec: Spec, source: Callable[[], float]) -> None:
+    def single(self, spec: MetricSpec, source: Callable[[], float]) -> None:
         """The same for a metric without labels."""
         self.read(spec, lambda: [((), source())])
 
-    def by(self, spec: Spec, source: Callable[[], Mapping[str, float]]) -> None:
+    def by(self, spec: MetricSpec, source: Callable[[], Mapping[str, float]]) -> None:
         """The same for a metric with one label."""
         self.read(spec, lambda: [((label,), value) for label, value in source().items()])
 
@@ -49,7 +49,7 @@ class Readings(Collector):
         self.read(of.COUNTER_CAPACITY, lambda: _counters(capacity, 0))
         self.read(of.COUNTER_AVAILABLE, lambda: _counters(capacity, 1))
 
-    def also(self, spec: Spec, source: Callable[[], Values]) -> None:
+    def also(self, spec: MetricSpec, source: Callable[[], Values]) -> None:
         """Let a metric that is read already be read from another source, too."""
         _, before = self.sources[spec.name]
         self.read(spec, lambda: [*before(), *source()])

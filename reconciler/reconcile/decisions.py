@@ -1,139 +1,245 @@
-"""What was decided, for logs and for whoever watches the reconciler at work."""
+"""What was decided, one class a kind. A class declares all that operators see of it: see `declaration`."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
+from typing import Annotated, ClassVar, get_args
 
-from reconciler.objects.meta import DeviceID, ObjectKey, PoolID
-from reconciler.objects.plan import RequestCount
+from reconciler.objects.meta import DeviceID
+from reconciler.reconcile.decision_fields import (
+    ClaimKey,
+    ClaimKeys,
+    CounterSet,
+    Counts,
+    Device,
+    Devices,
+    MaybeClaimKey,
+    MaybePodKey,
+    Message,
+    Node,
+    NodeCount,
+    PodKey,
+    PodKeys,
+    Pool,
+    Seconds,
+    Steps,
+    texts,
+)
+from reconciler.reconcile.declaration import Counted, Level, Line, Logged, LoggedField
+from reconciler.reconcile.metric import COARSE, MetricSpec
+
+ALLOCATION = MetricSpec(
+    "allocation_duration_seconds",
+    "histogram",
+    "Time from the start of a decision until the API server has stored the allocation of a claim. "
+    "Exemplars name the decision.",
+    buckets=COARSE,
+)
+FREED = MetricSpec("claims_freed_total", "counter", "Claims that were made to let go of what they held.")
+UNGATED = MetricSpec(
+    "pods_ungated_total", "counter", "Pods whose claims are all allocated, handed to the scheduler."
+)
+FINDINGS = MetricSpec(
+    "audit_findings_total",
+    "counter",
+    "What the audit of held devices found, each finding once.",
+    (("finding", "what was found"),),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Numbered:
-    decision_id: str = field(default="", compare=False)
-    """Ties log line, Event, metric and journal of one decision together; allocations that were decided
-    together share it. Empty until it is announced, where whoever told it knew none."""
+class Decision:
+    """What was decided, or found."""
+
+    LINES: ClassVar[tuple[Line, ...]]
+    """Its log line. Where there are several, `line` chooses."""
+    METRICS: ClassVar[tuple[Counted, ...]] = ()
+
+    decision_id: Annotated[
+        str, Logged("names one decision in log lines, Events, metric exemplars and the journal")
+    ] = field(default="", compare=False)
+    """Allocations that were decided together share it. Empty until the decision is announced, unless whoever
+    decided gave it one."""
+
+    @property
+    def line(self) -> Line:
+        """The log line of this decision."""
+        return self.LINES[0]
+
+    @classmethod
+    def logged_fields(cls) -> Iterator[LoggedField]:
+        """The fields in the order of the log line: its own, then the one that every decision has."""
+        for one in sorted(fields(cls), key=lambda one: one.kw_only is True):
+            _, logged = get_args(one.type)
+            yield LoggedField(one.name, logged.name or one.name, logged)
+
+    @classmethod
+    def meaning(cls) -> str:
+        """What happened, in a sentence or two: the first paragraph of the docstring."""
+        return " ".join((cls.__doc__ or "").partition("\n\n")[0].split())
 
 
 @dataclass(frozen=True, slots=True)
-class Allocated(_Numbered):
-    """A claim holds devices, and the server knows."""
+class Allocated(Decision):
+    """A claim has its devices, and the API server has stored that."""
 
-    claim: ObjectKey
-    pod: ObjectKey | None
+    LINES: ClassVar = (Line("claim allocated", Level.INFO),)
+    METRICS: ClassVar = (Counted(ALLOCATION, observed="seconds"),)
+
+    claim: ClaimKey
+    pod: MaybePodKey
     """For which pod it was decided, if for any"""
-    node: str
-    devices: tuple[DeviceID, ...]
-    seconds: float
-    """From the begin of the turn to the answer of the server"""
-    steps: int
-    """Devices tried"""
+    devices: Devices
+    node: Node
+    seconds: Seconds
+    steps: Steps
 
 
 @dataclass(frozen=True, slots=True)
-class Waits(_Numbered):
-    """Claims that cannot be met now. Told when the reason is another than last time."""
+class Waits(Decision):
+    """Claims cannot be met now. Announced again when the reason changes.
 
-    claims: tuple[ObjectKey, ...]
-    pod: ObjectKey | None
-    reason: str
-    message: str
-    nodes: int = 0
-    """Nodes considered"""
-    steps: int = 0
-    counts: tuple[RequestCount, ...] = ()
+    No metric: each refusal is counted where it is answered, those for the same reason included.
+    """
 
+    LINES: ClassVar = (Line("claim waits", Level.INFO),)
 
-@dataclass(frozen=True, slots=True)
-class Freed(_Numbered):
-    """A claim let go of what it held; `why` says for what reason."""
-
-    claim: ObjectKey
-    why: str
+    claims: ClaimKeys
+    pod: MaybePodKey
+    reason: Annotated[str, Logged("a word of docs/reasons.md")]
+    message: Message
+    nodes: NodeCount = 0
+    steps: Steps = 0
+    counts: Counts = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Ungated(_Numbered):
-    """All claims of a pod are allocated: it is the scheduler's turn."""
+class Freed(Decision):
+    """A claim released its devices."""
 
-    pod: ObjectKey
+    LINES: ClassVar = (Line("claim freed", Level.INFO),)
+    METRICS: ClassVar = (Counted(FREED),)
 
-
-@dataclass(frozen=True, slots=True)
-class HeldTwice(_Numbered):
-    """Not decided by us alone: claims that hold one device, of which at least one holds it alone."""
-
-    device: DeviceID
-    claims: tuple[ObjectKey, ...]
+    claim: ClaimKey
+    why: Annotated[str, Logged("for what cause")]
 
 
 @dataclass(frozen=True, slots=True)
-class AtOdds(_Numbered):
-    """Not decided: something about devices that exclude one another for somebody to look at."""
+class Ungated(Decision):
+    """All claims of a pod are allocated; the scheduler may bind the pod."""
 
-    message: str
+    LINES: ClassVar = (Line("pod ungated", Level.INFO),)
+    METRICS: ClassVar = (Counted(UNGATED),)
+
+    pod: PodKey
 
 
 @dataclass(frozen=True, slots=True)
-class Equipped(_Numbered):
-    """A pod holds devices that its annotation records, is tied to their node, and the server knows."""
+class Equipped(Decision):
+    """A pod has Koordinator's devices, recorded in its annotation, and the API server has stored that."""
 
-    pod: ObjectKey
-    node: str
-    devices: tuple[DeviceID, ...]
+    LINES: ClassVar = (Line("pod given devices", Level.INFO),)
+    METRICS: ClassVar = (Counted(ALLOCATION, observed="seconds"),)
+
+    pod: PodKey
+    devices: Devices
     """Type, node and minor"""
-    seconds: float
-    """From the begin of the turn to the answer of the server"""
+    node: Node
+    seconds: Seconds
 
 
 @dataclass(frozen=True, slots=True)
-class Overdrawn(_Numbered):
-    """Not decided by us alone: a device of which pods hold more than there is, by their annotations."""
+class HeldTwice(Decision):
+    """Two claims hold a device that only one can hold.
 
-    device: DeviceID
+    Not decided by us alone.
+    """
+
+    LINES: ClassVar = (Line("device held twice", Level.WARNING),)
+    METRICS: ClassVar = (Counted(FINDINGS, ("held_twice",)),)
+
+    device: Device
+    claims: ClaimKeys
+
+
+@dataclass(frozen=True, slots=True)
+class Overdrawn(Decision):
+    """Pods hold more of a device than there is, by their annotations.
+
+    Not decided by us alone.
+    """
+
+    LINES: ClassVar = (Line("device overdrawn", Level.WARNING),)
+    METRICS: ClassVar = (Counted(FINDINGS, ("overdrawn",)),)
+
+    device: Device
     """Type, node and minor"""
-    pods: tuple[ObjectKey, ...]
+    pods: PodKeys
 
 
 @dataclass(frozen=True, slots=True)
-class OverCommitted(_Numbered):
-    """Not decided by us alone: more is drawn from a counter set than it publishes."""
+class AtOdds(Decision):
+    """Devices that exclude one another are held at the same time."""
 
-    pool: PoolID
-    counter_set: str
-    short: tuple[tuple[str, str], ...]
-    """Counter, and how much of it is missing"""
-    claims: tuple[ObjectKey, ...]
+    LINES: ClassVar = (Line("exclusive devices at odds", Level.WARNING),)
+    METRICS: ClassVar = (Counted(FINDINGS, ("at_odds",)),)
 
-
-@dataclass(frozen=True, slots=True)
-class CommitmentMet(_Numbered):
-    """A counter set that was over-committed is so no more, or is gone."""
-
-    pool: PoolID
-    counter_set: str
+    message: Message
 
 
 @dataclass(frozen=True, slots=True)
-class Uncharged(_Numbered):
-    """A held device drew from counters that its pool does not have any more: nobody is charged for them."""
+class OverCommitted(Decision):
+    """More is drawn from a counter set than it publishes.
 
-    device: DeviceID
-    counter_set: str
-    counters: tuple[str, ...]
-    claims: tuple[ObjectKey, ...]
+    Not decided by us alone.
+    """
+
+    LINES: ClassVar = (Line("counters over-committed", Level.WARNING),)
+    METRICS: ClassVar = (Counted(FINDINGS, ("over_committed",)),)
+
+    pool: Pool
+    counter_set: CounterSet
+    short: Annotated[
+        tuple[tuple[str, str], ...], Logged("counter -> how much of it is missing", dict, write=dict)
+    ]
+    claims: ClaimKeys
 
 
 @dataclass(frozen=True, slots=True)
-class TakenBack(_Numbered):
-    """kube-scheduler took back what we allocated for a pod, and decides afresh."""
+class CommitmentMet(Decision):
+    """A counter set is no longer over-committed, or is gone."""
 
-    claim: ObjectKey
-    pod: ObjectKey
-    node: str
+    LINES: ClassVar = (Line("counters no longer over-committed", Level.INFO),)
+
+    pool: Pool
+    counter_set: CounterSet
+
+
+@dataclass(frozen=True, slots=True)
+class Uncharged(Decision):
+    """A held device drew from counters that its pool no longer publishes: no claim is charged for them."""
+
+    LINES: ClassVar = (Line("held counters unpublished", Level.WARNING),)
+    METRICS: ClassVar = (Counted(FINDINGS, ("uncharged",)),)
+
+    device: Device
+    counter_set: CounterSet
+    counters: Annotated[tuple[str, ...], Logged("names of counters of the set", list, write=list)]
+    claims: ClaimKeys
+
+
+@dataclass(frozen=True, slots=True)
+class TakenBack(Decision):
+    """kube-scheduler removed an allocation of ours, and decides about the pod again."""
+
+    LINES: ClassVar = (Line("allocation taken back by kube-scheduler", Level.WARNING),)
+
+    claim: ClaimKey
+    pod: PodKey
+    node: Node
     """Where the devices were; empty if that left a choice"""
-    devices: tuple[DeviceID, ...]
-    message: str
+    devices: Devices
+    message: Message
     """What we know to stand against that node"""
 
 
@@ -147,66 +253,82 @@ class Outcome(StrEnum):
     THEY_WAIT = "they wait"
 
 
-@dataclass(frozen=True, slots=True)
-class Compared(_Numbered):
-    """Shadow mode: what somebody allocated, or does not, beside what we would have."""
+def _text_or_null(outcome: Outcome | None) -> str | None:
+    return None if outcome is None else str(outcome)
 
-    claims: tuple[ObjectKey, ...]
+
+@dataclass(frozen=True, slots=True)
+class Compared(Decision):
+    """Shadow mode: an allocation by others, or the lack of one, compared with ours."""
+
+    LINES: ClassVar = (
+        Line("shadow agrees", Level.INFO, "Shadow mode: we would have decided the same."),
+        Line("shadow differs", Level.INFO, "Shadow mode: we would have decided otherwise."),
+    )
+
+    outcome: Annotated[Outcome, Logged(", ".join(Outcome), write=str)]
+    claims: ClaimKeys
     """One that was allocated; all that a pod waits for"""
-    pod: ObjectKey | None
-    outcome: Outcome
-    node: str = ""
-    devices: tuple[DeviceID, ...] = ()
-    their_node: str = ""
-    """Empty where their devices leave a choice"""
-    their_devices: tuple[DeviceID, ...] = ()
-    there: Outcome | None = None
-    """How we compare on their node, where ours would have been another"""
-    message: str = ""
+    pod: MaybePodKey
+    node: Node = ""
+    devices: Devices = ()
+    their_node: Annotated[
+        str, Logged("where the other scheduler put it; empty where its devices leave a choice")
+    ] = ""
+    their_devices: Annotated[tuple[DeviceID, ...], Logged("what the other scheduler gave", list, texts)] = ()
+    there: Annotated[
+        Outcome | None,
+        Logged(
+            "how we compare on their node, where ours would have been another",
+            (str, type(None)),
+            _text_or_null,
+        ),
+    ] = None
+    message: Message = ""
     """Why we refuse"""
 
-
-@dataclass(frozen=True, slots=True)
-class WritesPaused(_Numbered):
-    """From now on nothing is written. Told again for another reason."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class HeldBack(_Numbered):
-    """A claim, or a pod with its claims, would have been written to, but for the pause. Told once a pause."""
-
-    claim: ObjectKey | None
-    pod: ObjectKey | None
+    @property
+    def line(self) -> Line:
+        """By the outcome."""
+        agrees, differs = self.LINES
+        return agrees if self.outcome is Outcome.AGREES else differs
 
 
 @dataclass(frozen=True, slots=True)
-class WritesResumed(_Numbered):
+class WritesPaused(Decision):
+    """Nothing is written from now on. Announced again for another reason."""
+
+    LINES: ClassVar = (Line("writes paused", Level.WARNING),)
+
+    reason: Annotated[str, Logged("why nothing is written")]
+
+
+@dataclass(frozen=True, slots=True)
+class HeldBack(Decision):
+    """A claim, or a pod with its claims, would have been written but for the pause. Announced once a unit."""
+
+    LINES: ClassVar = (Line("write held back", Level.INFO),)
+
+    claim: MaybeClaimKey
+    pod: MaybePodKey
+
+
+@dataclass(frozen=True, slots=True)
+class WritesResumed(Decision):
     """Writes go on."""
 
-    held: int
-    """Units that would have written something meanwhile"""
+    LINES: ClassVar = (Line("writes resumed", Level.INFO),)
+
+    held: Annotated[int, Logged("claims and pods that would have been written to meanwhile", int)]
 
 
-Decision = (
-    Allocated
-    | Waits
-    | Freed
-    | Ungated
-    | HeldTwice
-    | AtOdds
-    | Equipped
-    | Overdrawn
-    | OverCommitted
-    | CommitmentMet
-    | Uncharged
-    | TakenBack
-    | Compared
-    | WritesPaused
-    | HeldBack
-    | WritesResumed
+DECISIONS = tuple(
+    kind
+    for kind in list(vars().values())
+    if isinstance(kind, type) and issubclass(kind, Decision) and kind is not Decision
 )
+"""Every kind of decision, in the order of this file"""
+
 Tell = Callable[[Decision], None]
 
 Answered = Callable[[str, float, str], None]

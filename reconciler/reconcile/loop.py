@@ -214,7 +214,7 @@ class Reconciler:
             devices = tuple(result.id for result in plan.allocation.devices.results)
             seconds = self._clock() - began
             self._tell(
-                Allocated(plan.claim, _pod(unit), plan.node, devices, seconds, answer.steps, decision_id=name)
+                Allocated(plan.claim, _pod(unit), devices, plan.node, seconds, answer.steps, decision_id=name)
             )
 
         await self._settler.settle(list(zip(answer.plans, asked.claims, strict=True)), written)

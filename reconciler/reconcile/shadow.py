@@ -190,9 +190,9 @@ class Shadow:
         if not their_node and pod is not None:
             their_node = pod.spec.node_name
         base = Compared(
+            Outcome.WE_REFUSE,
             (claim.key,),
             pod.key if pod is not None else None,
-            Outcome.WE_REFUSE,
             their_node=their_node,
             their_devices=theirs,
         )
@@ -240,7 +240,7 @@ class Shadow:
             self._told.add(unit)
             devices = tuple(r.id for plan in answer.plans for r in plan.allocation.devices.results)
             keys = tuple(claim.key for claim in claims)
-            self._announce(Compared(keys, pod.key, Outcome.THEY_WAIT, answer.node, devices))
+            self._announce(Compared(Outcome.THEY_WAIT, keys, pod.key, answer.node, devices))
             return
         classes = frozenset(name for claim in claims for _, name in classes_of(claim))
         self._intake.waiting.add(unit, Wants(classes, answer.room, asked.crowded))

@@ -12,7 +12,8 @@ import pytest
 import yaml
 
 from reconciler.objects.plan import Reason
-from reconciler.observe.catalogue import CATALOGUE, PREFIX
+from reconciler.observe.catalogue import CATALOGUE
+from reconciler.reconcile.metric import PREFIX
 from reconciler.settings import Settings
 from tests.deploy.test_manifests import KUBERNETES, of_kind
 

@@ -8,12 +8,13 @@ from structlog.testing import capture_logs
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.observe.access import Local
 from reconciler.observe.capacity import Capacity
-from reconciler.observe.catalogue import CATALOGUE, PREFIX
+from reconciler.observe.catalogue import CATALOGUE
 from reconciler.observe.meters import Meters
 from reconciler.observe.port import StatusPort
 from reconciler.observe.scraping import Readings, metrics_routes
 from reconciler.observe.serving import serving
 from reconciler.reconcile.decisions import Allocated, Freed, Ungated, Waits
+from reconciler.reconcile.metric import PREFIX
 from reconciler.settings import Settings
 from tests.end_to_end.faults import Held, answer
 from tests.end_to_end.objects import DRIVER, claim, device_class, devices, held, node, pod

@@ -1,21 +1,15 @@
-"""Every event that is logged, with its fields. docs/logs.md is made from it; a test holds the code to it."""
+"""Every event that is logged, with its fields. docs/logs.md is made from it.
 
-from collections.abc import Mapping
+The lines of decisions are declared on their classes. The others are declared here; a test holds the code to
+them.
+"""
+
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 
-Fields = Mapping[str, str]
-"""Field -> a key of `FIELDS`, mostly its own name"""
-
-
-class Level(StrEnum):
-    """From which level on an event is seen."""
-
-    DEBUG = "debug"
-    INFO = "info"
-    WARNING = "warning"
-    ERROR = "error"
-
+from reconciler.reconcile.decisions import DECISIONS as KINDS
+from reconciler.reconcile.decisions import Decision
+from reconciler.reconcile.declaration import Level
 
 DEBUG, INFO, WARNING, ERROR = Level
 
@@ -33,110 +27,19 @@ class Event:
     """There where they apply"""
 
 
-FIELDS: Mapping[str, tuple[type | tuple[type, ...], str]] = {
-    "timestamp": (str, "time in UTC, ISO 8601 with microseconds"),
-    "level": (str, "debug, info, warning or error"),
-    "logger": (str, "the module that wrote the line"),
-    "event": (str, "name of the event; everything below goes by it"),
-    "exception": (str, "traceback, without the values of variables"),
-    "decision_id": (str, "names one decision in log lines, Events, metric exemplars and the journal"),
-    "claim": (str, "NAMESPACE/NAME of a ResourceClaim"),
-    "claims": (list, "NAMESPACE/NAME of ResourceClaims"),
-    "compared": (int, "comparisons made"),
-    "counter_set": (str, "name of a counter set in the pool"),
-    "counters": (list, "names of counters of the set"),
-    "counts": (list, "for each request how many devices each gate left: claim, request, wanted, left"),
-    "device": (str, "DRIVER/POOL/DEVICE; of Koordinator's devices TYPE/NODE/MINOR"),
-    "devices": (list, "the same, several"),
-    "drain_seconds": ((int, float), "seconds that begun writes were given"),
-    "dropped": (int, "bytes thrown away"),
-    "duration_ms": (
-        (int, float),
-        "milliseconds from the begin of the decision until the server had stored it",
-    ),
-    "error": (str, "what went wrong, in words"),
-    "cause": (str, "conflict: somebody wrote first; retry: the server was busy or away"),
-    "field": (str, "path in the object"),
-    "file": (str, "path of a file"),
-    "findings": (int, "findings of the doctor"),
-    "gate": (str, "the feature gate that the field belongs to; empty if none is known"),
-    "gates": (list, "feature gates that are off on the server"),
-    "held": (int, "claims and pods that would have been written to meanwhile"),
-    "holder": (str, "who holds the Lease"),
-    "identity": (str, "by which name this process holds the Lease"),
-    "kind": (str, "Kubernetes kind"),
-    "kinds": (list, "Kubernetes kinds"),
-    "lease": (str, "NAMESPACE/NAME of a Lease"),
-    "message": (str, "the same in words"),
-    "name": (str, "NAMESPACE/NAME, or NAME, of an object"),
-    "node": (str, "name of a node"),
-    "nodes": (int, "nodes that were considered"),
-    "not_served": (list, "kinds that the server does not serve"),
-    "objects": (int, "objects in a listing"),
-    "others": (list, "shards, by their Leases"),
-    "outcome": (str, "agrees, other devices, other node, we refuse, they wait"),
-    "path": (str, "path of a request"),
-    "paths": (str, "paths that are served"),
-    "pause": ((int, float), "seconds until it is tried again"),
-    "pod": (str, "NAMESPACE/NAME of a pod"),
-    "pods": (list, "NAMESPACE/NAME of pods"),
-    "pool": (str, "DRIVER/POOL"),
-    "pools": (int, "pools with something wrong"),
-    "reason": (str, "a word of docs/reasons.md, or why an object cannot be read"),
-    "refused": (int, "objects that cannot be read"),
-    "remedy": (str, "what to do about it"),
-    "seconds": ((int, float), "seconds"),
-    "server": (str, "URL of the API server"),
-    "shard": (str, "definition of a shard"),
-    "short": (dict, "counter -> how much of it is missing"),
-    "steps": (int, "devices tried"),
-    "their_devices": (list, "what the other scheduler gave"),
-    "their_node": (str, "where the other scheduler put it; empty where its devices leave a choice"),
-    "there": ((str, type(None)), "how we compare on their node, where ours would have been another"),
-    "unit": (str, "what a turn is about: `claim NAMESPACE/NAME` or `pod NAMESPACE/NAME`"),
-    "url": (str, "where something is served"),
-    "wait_seconds": ((int, float), "seconds that the next leader still has to wait"),
-    "why": ((str, list), "for what cause"),
-}
-"""Field -> type of its JSON value, and what it is"""
+def events_of(kind: type[Decision]) -> Iterator[Event]:
+    """The log lines of a kind of decision."""
+    found = list(kind.logged_fields())
+    fields = tuple(one.name for one in found if not one.logged.optional)
+    maybe = tuple(one.name for one in found if one.logged.optional)
+    for line in kind.LINES:
+        yield Event(line.event, line.level, line.meaning or kind.meaning(), fields, maybe)
 
-COMMON = ("timestamp", "level", "logger", "event")
-_COMPARED = (
-    "outcome", "claims", "node", "devices", "their_node", "their_devices", "there", "message", "decision_id",
-)  # fmt: skip
 
 DECISIONS = (
-    Event("claim allocated", INFO, "A claim holds devices, and the server knows.",
-          ("claim", "devices", "node", "duration_ms", "steps", "decision_id"), ("pod",)),
-    Event("claim waits", INFO, "Claims cannot be met now; told when the reason is another one.",
-          ("claims", "reason", "message", "nodes", "steps", "counts", "decision_id"), ("pod",)),
+    *(event for kind in KINDS for event in events_of(kind)),
     Event("claim explained", INFO, "What stands in the way of claims that wait, worked out afterwards.",
           ("claims", "reason", "why", "remedy", "decision_id")),
-    Event("claim freed", INFO, "A claim let go of what it held.", ("claim", "why", "decision_id")),
-    Event("pod ungated", INFO, "All claims of a pod are allocated; it is the scheduler's turn.",
-          ("pod", "decision_id")),
-    Event("pod given devices", INFO, "A pod holds Koordinator's devices, recorded in its annotation.",
-          ("pod", "devices", "node", "duration_ms", "decision_id")),
-    Event("device held twice", WARNING, "Two claims hold a device that only one can hold.",
-          ("device", "claims", "decision_id")),
-    Event("device overdrawn", WARNING, "Pods hold more of a device than there is, by their annotations.",
-          ("device", "pods", "decision_id")),
-    Event("exclusive devices at odds", WARNING, "Devices that exclude one another are held side by side.",
-          ("message", "decision_id")),
-    Event("counters over-committed", WARNING, "More is drawn from a counter set than it publishes.",
-          ("pool", "counter_set", "short", "claims", "decision_id")),
-    Event("counters no longer over-committed", INFO, "As much is drawn as is published, or the set is gone.",
-          ("pool", "counter_set", "decision_id")),
-    Event("held counters unpublished", WARNING, "A held device drew from counters that its pool has no more.",
-          ("device", "counter_set", "counters", "claims", "decision_id")),
-    Event("allocation taken back by kube-scheduler", WARNING, "kube-scheduler decides about a pod afresh.",
-          ("claim", "pod", "node", "devices", "message", "decision_id")),
-    Event("shadow agrees", INFO, "Shadow mode: we would have decided the same.", _COMPARED, ("pod",)),
-    Event("shadow differs", INFO, "Shadow mode: we would have decided otherwise.", _COMPARED, ("pod",)),
-    Event("writes paused", WARNING, "Nothing is written from now on.", ("reason", "decision_id")),
-    Event("write held back", INFO, "Something would have been written, but for the pause.",
-          ("decision_id",), ("claim", "pod")),
-    Event("writes resumed", INFO, "Writes go on.", ("held", "decision_id")),
 )  # fmt: skip
 
 TURNS = (

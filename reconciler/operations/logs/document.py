@@ -3,7 +3,8 @@
 import sys
 from collections.abc import Iterable, Iterator
 
-from reconciler.operations.logs.catalogue import COMMON, DECISIONS, FIELDS, PROCESS, TURNS, Event
+from reconciler.operations.logs.catalogue import DECISIONS, PROCESS, TURNS, Event
+from reconciler.operations.logs.fields import COMMON, FIELDS
 
 _HEAD = """\
 # Log lines
@@ -11,7 +12,7 @@ _HEAD = """\
 `dra-reconciler run` writes one JSON object a line to standard error (`--log-format json`; text on a
 terminal). Decisions are `info`, the talk with the server is `debug`; what libraries say comes from `warning`
 upwards. No line holds a token, a secret or a request's body. This page is made from
-`reconciler/operations/logs/catalogue.py`.
+`reconciler/reconcile/decisions.py` and `reconciler/operations/logs/catalogue.py`.
 
 `dra-reconciler logs FILE` reads such lines: counts by reason, latencies, the slowest decisions, and with
 `--claim` what happened to one claim.
@@ -45,8 +46,7 @@ def _fields() -> Iterator[str]:
     yield "| field | type | what it is |"
     yield "|---|---|---|"
     for name, (types, meaning) in FIELDS.items():
-        several = types if isinstance(types, tuple) else (types,)
-        yield f"| `{name}` | {' or '.join(dict.fromkeys(_JSON[one] for one in several))} | {meaning} |"
+        yield f"| `{name}` | {' or '.join(dict.fromkeys(_JSON[one] for one in types))} | {meaning} |"
     yield ""
 
 

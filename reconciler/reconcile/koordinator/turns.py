@@ -223,7 +223,7 @@ class Turns:
             for given in grants
         )
         seconds = self._clock() - began
-        self._tell(Equipped(unit.key, grant.held.node, devices, seconds, decision_id=name))
+        self._tell(Equipped(unit.key, devices, grant.held.node, seconds, decision_id=name))
         self._tell(Ungated(unit.key, decision_id=name))
 
     def _refuse(self, unit: Unit, demand: Demand, why: Refusal, name: str) -> None:

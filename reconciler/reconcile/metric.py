@@ -1,0 +1,39 @@
+"""What a metric is: its name, what it says, its labels and what those can be."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+PREFIX = "dra_reconciler_"
+
+FINE = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
+"""Buckets in seconds, for what happens in this process alone"""
+COARSE = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+"""Buckets in seconds, for what includes an answer of the API server"""
+
+
+@dataclass(frozen=True, slots=True)
+class MetricSpec:
+    """One metric. `name` is without prefix and, for counters, with `_total`."""
+
+    name: str
+    kind: Literal["counter", "gauge", "histogram"]
+    help: str
+    labels: tuple[tuple[str, str], ...] = ()
+    """Label, and what it can be"""
+    buckets: tuple[float, ...] = ()
+
+    @property
+    def full_name(self) -> str:
+        """As it is scraped and queried."""
+        return f"{PREFIX}{self.name}"
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        return tuple(name for name, _ in self.labels)
+
+    @property
+    def series(self) -> tuple[str, ...]:
+        """The names under which queries find it."""
+        if self.kind == "histogram":
+            return tuple(f"{self.full_name}_{part}" for part in ("bucket", "sum", "count"))
+        return (self.full_name,)
