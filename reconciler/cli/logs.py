@@ -6,7 +6,7 @@ import re
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import TextIO
 
@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from reconciler.cli.clock import Clock, pass_clock
 from reconciler.cli.plain import plain
 from reconciler.cli.printing import UNBOUNDED
 from reconciler.operations.logs.reading import Line, Reader
@@ -50,7 +51,9 @@ class Duration(click.ParamType[float]):
 @click.option("--since", type=Duration(), metavar="DURATION", help="Only lines not older than that: 10m.")
 @click.option("--follow", is_flag=True, help="Print lines as they are written, until interrupted.")
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@pass_clock
 def logs(
+    clock: Clock,
     file: str,
     claim: str | None,
     reason: str | None,
@@ -70,7 +73,7 @@ def logs(
     """
     reader = Reader()
     texts = _follow(file) if follow else _texts(file)
-    oldest = datetime.now(UTC) - timedelta(seconds=since) if since is not None else None
+    oldest = clock.now() - timedelta(seconds=since) if since is not None else None
     meant = (
         line
         for line in reader.read(texts)

@@ -13,10 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.cli import main
+from reconciler.cli.clock import Clock
 from reconciler.operations.logs.reading import Reader
 from reconciler.operations.logs.summary import latencies
 
-NOW = datetime.now(UTC)
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+"""When the command is called"""
 
 
 def line(event: str, *, ago: float = 0.0, level: str = "info", **fields: Any) -> str:
@@ -50,7 +52,8 @@ LINES = [
 
 
 def run(*arguments: str, lines: list[str] = LINES) -> Result:
-    return CliRunner().invoke(main, ["logs", "-", *arguments], input="\n".join(lines) + "\n")
+    text = "\n".join(lines) + "\n"
+    return CliRunner().invoke(main, ["logs", "-", *arguments], input=text, obj=Clock(lambda: NOW))
 
 
 def test_the_summary_counts_reasons_latencies_repetitions_and_problems():
@@ -93,7 +96,18 @@ def test_lines_are_chosen_by_reason_time_and_duration():
     assert events("--reason", "DevicesInUse") == ["claim waits"]
     assert events("--slow", "50ms") == ["claim allocated"]
     assert events("--claim", "a", "--since", "10m")[0] == "claim allocated"
-    assert events("--claim", "a", "--since", "1h30m")[0] == "claim waits"
+    assert events("--claim", "a", "--since", "1h")[0] == "claim waits"
+    assert events("--claim", "a", "--since", "59m")[0] == "claim allocated"
+
+
+def test_lines_are_as_old_as_the_machine_says_unless_another_clock_is_passed():
+    stamp = (datetime.now(UTC) - timedelta(days=1)).isoformat()
+    text = json.dumps({"timestamp": stamp, "level": "info", "event": "stopped"})
+
+    def code(since: str) -> int:
+        return CliRunner().invoke(main, ["logs", "-", "--since", since], input=text).exit_code
+
+    assert [code("23h"), code("2d")] == [1, 0]
 
 
 def test_words_of_strangers_cannot_move_the_cursor():
