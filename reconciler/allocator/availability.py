@@ -5,7 +5,6 @@ A count may be too high, never too low: what only a look at the node can tell is
 
 from collections import OrderedDict
 from dataclasses import dataclass
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -13,6 +12,7 @@ from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.allocator.asks import Ask, AskKey
 from reconciler.allocator.candidates import beside
 from reconciler.allocator.offers import Offer, whole_offer
+from reconciler.inventory.caches import Cache
 from reconciler.inventory.fleet import Fleet
 from reconciler.inventory.occupancy import Trail
 from reconciler.inventory.snapshot import Snapshot
@@ -141,12 +141,13 @@ def value_count(name: Name, fleet: Fleet) -> int:
     return int(codes.max()) + 1 if len(codes) else 0
 
 
-_kept: WeakKeyDictionary[Fleet, OrderedDict[AskKey, Available]] = WeakKeyDictionary()
+_AVAILABLE: Cache[Fleet, OrderedDict[AskKey, Available]] = Cache(lambda _: OrderedDict())
+"""The counts follow the holds of one picture, and so a fork has counts of its own."""
 
 
 def available(ask: Ask, world: Snapshot) -> Available:
     """What the fleet has for an ask in this snapshot. Not to be changed by the caller."""
-    of_fleet = _kept.setdefault(world.fleet, OrderedDict())
+    of_fleet = _AVAILABLE.of(world.fleet)
     found = of_fleet.get(ask.key)
     if found is None or not found.reaches(world):
         found = of_fleet[ask.key] = _count(ask, world)

@@ -5,11 +5,11 @@ The state of a constraint is a value, so that leaving a branch of the search und
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from kernels.types import Codes, Mask, Rows
+from reconciler.inventory.caches import Cache
 from reconciler.inventory.fleet import Fleet
 from reconciler.inventory.vocabulary import Name
 from reconciler.objects.requests import DeviceConstraint
@@ -107,13 +107,14 @@ def compile_constraint(source: DeviceConstraint, fleet: Fleet, rows: Rows, rules
     return Constraint(attribute, match, codes, keys, lists, plain)
 
 
-_scalars: WeakKeyDictionary[Fleet, dict[Name, tuple[int, bool]]] = WeakKeyDictionary()
+_ALL_SCALAR: Cache[Fleet, dict[Name, tuple[int, bool]]] = Cache(lambda _: {}, on_fork=dict.copy)
+"""Attribute -> how many of its values were looked at, and whether each of those is a single one"""
 
 
 def all_scalar(name: Name, fleet: Fleet) -> bool:
     """Whether every value of an attribute is a single one. Only values that appeared since are looked at."""
     keys = fleet.words.attribute(name).keys
-    of_fleet = _scalars.setdefault(fleet, {})
+    of_fleet = _ALL_SCALAR.of(fleet)
     checked, scalar = of_fleet.get(name, (0, True))
     if checked < len(keys):
         scalar = scalar and all(_is_scalar(key) for key in keys[checked:])

@@ -9,12 +9,13 @@ import numpy as np
 
 from kernels.exclusion import beside, joins
 from kernels.types import Bits, Codes, Mask
+from reconciler.inventory.caches import Cache
 from reconciler.inventory.snapshot import Snapshot, View
 
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """What the n devices of a view say about the others, in its s scopes. Kept with the view."""
+    """What the n devices of a view say about the others, in its s scopes."""
 
     scopes: Codes
     """(n, K) position among the s scopes, -1 for none"""
@@ -51,18 +52,13 @@ class Standing:
         return replace(self, open=self.open & fine, common=common)
 
 
-def sides_of(view: View, world: Snapshot) -> Sides | None:
+def sides_of(view: View) -> Sides | None:
     """What a view's devices say; None if nothing stands against any of them."""
-    if world.fleet.exclusion is None:
-        return None
-    if Sides not in view.memo:
-        view.memo[Sides] = _sides(view, world)
-    sides: Sides | None = view.memo[Sides]
-    return sides
+    return _SIDES.of(view) if view.fleet.exclusion is not None else None
 
 
-def _sides(view: View, world: Snapshot) -> Sides | None:
-    exclusion = world.fleet.exclusion
+def _sides(view: View) -> Sides | None:
+    exclusion = view.fleet.exclusion
     assert exclusion is not None
     bound = view.of(exclusion.bound)
     if not bound.any():
@@ -77,6 +73,9 @@ def _sides(view: View, world: Snapshot) -> Sides | None:
         bound=bound,
         used=used.astype(np.intp),
     )
+
+
+_SIDES = Cache(_sides)
 
 
 def stand(sides: Sides | None, view: View, world: Snapshot) -> Standing | None:

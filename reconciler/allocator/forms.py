@@ -9,7 +9,8 @@ from reconciler.allocator.prospects import Prospects
 from reconciler.allocator.refusal import Fatal
 from reconciler.allocator.sight import is_overspent, is_quick
 from reconciler.allocator.tied import Knot, ties_of
-from reconciler.inventory.snapshot import Snapshot
+from reconciler.inventory.caches import Cache
+from reconciler.inventory.snapshot import Snapshot, Topology
 from reconciler.objects.claims import DeviceClass, ResourceClaim, ResourceClaimSpec
 
 KEPT = 256
@@ -50,16 +51,21 @@ class Form:
 
 @dataclass(slots=True)
 class _Forms:
-    classes: Mapping[str, DeviceClass]
-    by_spec: OrderedDict[object, Form] = field(default_factory=OrderedDict)
+    """Forms by the text of the specs. They hold for one state of the classes."""
+
+    classes: Mapping[str, DeviceClass] | None = None
+    by_spec: OrderedDict[tuple[bytes, ...], Form] = field(default_factory=OrderedDict)
+
+
+_FORMS: Cache[Topology, _Forms] = Cache(lambda _: _Forms())
 
 
 def form_of(claims: Sequence[ResourceClaim], world: Snapshot) -> Form:
     """What claims ask for. Raises Fatal for what no node could meet."""
-    memo = world.topology.memo
-    forms: _Forms | None = memo.get(_Forms)
-    if forms is None or forms.classes is not world.classes:
-        forms = memo[_Forms] = _Forms(world.classes)
+    forms = _FORMS.of(world.topology)
+    if forms.classes is not world.classes:
+        forms.classes = world.classes
+        forms.by_spec.clear()
     try:
         specs = tuple([_spelled(claim.spec) for claim in claims])
     except ValueError:  # text that is not Unicode; it is asked for as seldom as it can be spelled

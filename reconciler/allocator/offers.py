@@ -5,7 +5,6 @@ SRCH-12; what depends on holds is added by `candidates`.
 """
 
 from collections.abc import Mapping
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from reconciler.allocator.asks import Ask, AskKey
 from reconciler.allocator.capacity import Consumption, consume
 from reconciler.allocator.refusal import Fatal
 from reconciler.allocator.sight import look
+from reconciler.inventory.caches import Cache
 from reconciler.inventory.fleet import Fleet
 from reconciler.inventory.snapshot import Snapshot, View
 from reconciler.objects.requests import DeviceToleration
@@ -47,14 +47,16 @@ class Offer:
     """Whether some device of the fleet wants operations of its node skipped"""
 
 
-_kept: WeakKeyDictionary[Fleet, dict[AskKey, Offer]] = WeakKeyDictionary()
+_OF_FLEET: Cache[Fleet, dict[AskKey, Offer]] = Cache(lambda _: {}, on_fork=dict.copy)
+_OF_VIEW: Cache[View, dict[AskKey, Offer]] = Cache(lambda _: {})
 
 
 def offer_of(ask: Ask, view: View, world: Snapshot) -> Offer:
     """What a view offers to an ask."""
-    known: Offer | None = view.memo.get(ask.key)
+    of_view = _OF_VIEW.of(view)
+    known = of_view.get(ask.key)
     if known is None:
-        known = view.memo[ask.key] = _cut(whole_offer(ask, world), view, world)
+        known = of_view[ask.key] = _cut(whole_offer(ask, world), view, world)
     return known
 
 
@@ -74,7 +76,7 @@ def _cut(whole: Offer, view: View, world: Snapshot) -> Offer:
 
 def whole_offer(ask: Ask, world: Snapshot) -> Offer:
     """What the fleet offers to an ask."""
-    of_fleet = _kept.setdefault(world.fleet, {})
+    of_fleet = _OF_FLEET.of(world.fleet)
     if ask.key not in of_fleet:
         of_fleet[ask.key] = _work_out(ask, world)
     return of_fleet[ask.key]

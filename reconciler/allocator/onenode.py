@@ -69,7 +69,7 @@ def attempt(
     try:
         view = world.topology.view(node)
         offers = _offers(asked, view, world, only)
-        plain = immediate(asked, offers, view, world) if pruned else None
+        plain = immediate(asked, offers, view) if pruned else None
         if plain is not None and len(plain) <= steps:
             pace.beat()
             return Found(plans(asked, view, world, plain, new_share), 0, len(plain))

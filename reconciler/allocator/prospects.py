@@ -25,7 +25,7 @@ class Prospects:
 
     def __init__(self, slots: Sequence[Slot], topology: Topology) -> None:
         self._watches = [[Watch(ask) for ask in slot.asks] for slot in slots]
-        self._topology = topology
+        self._place_of = topology.place_of
         self._codes = np.maximum(topology.order_codes, -1)
         self._all_placed = bool((topology.place_of[:-1] >= 0).all())
         size = len(self._codes)
@@ -60,17 +60,17 @@ class Prospects:
         if everywhere:
             without_error = not any(_counts(watch).fails for slot in self._watches for watch in slot)
             self._plain = bool(self._watches) and self.least is None and without_error
-            self._judge(slice(None))
+            self._judge(slice(None), world.topology)
         elif changed:
-            places = self._topology.place_of[changed[0] if len(changed) == 1 else np.concatenate(changed)]
-            self._judge(places if self._all_placed else places[places >= 0])
+            places = self._place_of[changed[0] if len(changed) == 1 else np.concatenate(changed)]
+            self._judge(places if self._all_placed else places[places >= 0], world.topology)
 
-    def _judge(self, places: Rows | slice) -> None:
+    def _judge(self, places: Rows | slice, topology: Topology) -> None:
         codes = self._codes[places]
         if self._plain:
-            enough = self._suffices(self._watches[0][0], codes, places)
+            enough = self._suffices(self._watches[0][0], codes, places, topology)
             for (watch,) in self._watches[1:]:
-                enough &= self._suffices(watch, codes, places)
+                enough &= self._suffices(watch, codes, places, topology)
             self.open[places] = enough
             return
         failing = np.zeros(len(codes), dtype=np.bool_)
@@ -81,7 +81,7 @@ class Prospects:
             for number in range(len(of_slot) - 1, -1, -1):
                 if _counts(of_slot[number]).fails:
                     failing |= _counts(of_slot[number]).failing[codes]
-                rank[self._suffices(of_slot[number], codes, places)] = number
+                rank[self._suffices(of_slot[number], codes, places, topology)] = number
             enough &= rank < len(of_slot)
             least += rank
         self.failing[places] = failing
@@ -90,7 +90,7 @@ class Prospects:
             least[failing] = 0  # what an error hides is not counted
             self.least[places] = least
 
-    def _suffices(self, watch: Watch, codes: Codes, places: Rows | slice) -> Mask:
+    def _suffices(self, watch: Watch, codes: Codes, places: Rows | slice, topology: Topology) -> Mask:
         """(n,) the nodes that could take enough devices for an ask."""
         ask, there = watch.ask, _counts(watch)
         if ask.all:  # any number of devices may be all
@@ -100,7 +100,7 @@ class Prospects:
             have = have + there.spanning
             if there.per_selector.any():
                 selected = np.zeros(len(self._codes), dtype=np.int64)
-                nodes, selectors = self._topology.selected()
+                nodes, selectors = topology.selected()
                 np.add.at(selected, nodes, there.per_selector[selectors])
                 have += selected[places]
         found: Mask = have >= ask.source.wanted

@@ -6,6 +6,8 @@ from kernels.types import Mask
 from reconciler.allocator.asks import Asked
 from reconciler.allocator.refusal import Fatal
 from reconciler.allocator.state import Choice
+from reconciler.inventory.caches import Cache, share
+from reconciler.inventory.fleet import Fleet
 from reconciler.inventory.snapshot import Snapshot, View
 from reconciler.objects.claims import (
     AllocatedConfig,
@@ -60,7 +62,7 @@ def _devices(
 ) -> list[dict[str, object]]:
     """Only what is set is given, since what is unset is not written."""
     fleet, found = world.fleet, []
-    marked = special(world)
+    marked = _SPECIAL.of(fleet)
     for choice in choices:
         row = view.row(choice.at)
         at = int(fleet.pool_of[row])
@@ -105,17 +107,13 @@ def _particulars(
     return fields
 
 
-def special(world: Snapshot) -> Mask | None:
-    """(D,) devices of which a result says more than their names; None if there are none.
+def _special(fleet: Fleet) -> Mask | None:
+    """(D,) devices of which a result says more than their names; None if there are none."""
+    found: Mask = fleet.shared | (fleet.codes["binding"] >= 0) | (fleet.codes["operations"] >= 0)
+    return found if found.any() else None
 
-    Kept with the topology.
-    """
-    if special not in world.topology.memo:
-        fleet = world.fleet
-        found = fleet.shared | (fleet.codes["binding"] >= 0) | (fleet.codes["operations"] >= 0)
-        world.topology.memo[special] = found if found.any() else None
-    known: Mask | None = world.topology.memo[special]
-    return known
+
+_SPECIAL = Cache(_special, on_fork=share)
 
 
 def _configs(claim: ResourceClaim, choices: Sequence[Choice], *, old: bool) -> list[AllocatedConfig]:
@@ -157,7 +155,7 @@ def _node_selector(view: View, world: Snapshot, choices: Sequence[Choice]) -> No
     for choice in choices:
         row = view.row(choice.at)
         if fleet.codes["node"][row] >= 0 or fleet.binds[row]:
-            return _pinned(view)
+            return _PINNED.of(view)
         code = int(fleet.codes["selector"][row])
         if code < 0:
             continue
@@ -192,10 +190,9 @@ def _merge(into: list[NodeSelectorRequirement], new: Sequence[NodeSelectorRequir
 
 
 def _pinned(view: View) -> NodeSelector:
-    """The node by its name. Kept with the view: most allocations on a node have the same."""
-    if _pinned not in view.memo:
-        requirement = NodeSelectorRequirement(key="metadata.name", operator="In", values=(view.node.name,))
-        term = NodeSelectorTerm(match_fields=(requirement,))
-        view.memo[_pinned] = NodeSelector(node_selector_terms=(term,))
-    selector: NodeSelector = view.memo[_pinned]
-    return selector
+    """The node by its name. Most allocations on a node have the same."""
+    requirement = NodeSelectorRequirement(key="metadata.name", operator="In", values=(view.node.name,))
+    return NodeSelector(node_selector_terms=(NodeSelectorTerm(match_fields=(requirement,)),))
+
+
+_PINNED = Cache(_pinned)

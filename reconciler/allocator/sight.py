@@ -5,7 +5,6 @@ Worked out once per list of expressions and fleet: it does not depend on what is
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from reconciler.allocator.asks import Ask, Slot, read_claims
 from reconciler.allocator.refusal import Fatal
 from reconciler.cel.limits import DECISION_COST_LIMIT, MASK_COST_LIMIT, READING_COST
 from reconciler.cel.program import CelRefused, Selector, compile_selector, spent_on
+from reconciler.inventory.caches import Cache
 from reconciler.inventory.fleet import Fleet
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.objects.claims import ResourceClaim
@@ -34,7 +34,8 @@ class Sight:
     """Steps that each selector took. Beyond DECISION_COST_LIMIT no more are run, and the masks say nothing"""
 
 
-_kept: WeakKeyDictionary[Fleet, dict[tuple[str, ...], Sight]] = WeakKeyDictionary()
+_SIGHTS: Cache[Fleet, dict[tuple[str, ...], Sight]] = Cache(lambda _: {}, on_fork=dict.copy)
+"""By expressions. `look_at_all` adds to them on another thread, without a fork, so that all decisions gain."""
 
 
 def look(ask: Ask, fleet: Fleet) -> Sight:
@@ -43,7 +44,7 @@ def look(ask: Ask, fleet: Fleet) -> Sight:
 
 
 def _look(expressions: tuple[str, ...], fleet: Fleet) -> Sight:
-    of_fleet = _kept.setdefault(fleet, {})
+    of_fleet = _SIGHTS.of(fleet)
     if expressions not in of_fleet:
         of_fleet[expressions] = _evaluate(expressions, fleet)
     return of_fleet[expressions]
@@ -76,7 +77,7 @@ def look_at_all(
         return True
     fleet, spent, bill = world.fleet, 0, _Bill()
     for expressions in _lists(asked.slots):
-        if expressions not in _kept.get(fleet, ()):
+        if expressions not in _SIGHTS.of(fleet):
             for expression in expressions:
                 if not wanted() or (share is not None and spent > share):
                     return False
@@ -91,7 +92,7 @@ def is_quick(slots: Sequence[Slot], fleet: Fleet) -> bool:
 
     A selector may cost more on another fleet than it did on the last; it does so once.
     """
-    kept, left, bill = _kept.get(fleet, {}), QUICK, _Bill()
+    kept, left, bill = _SIGHTS.of(fleet), QUICK, _Bill()
     for expressions in _lists(slots):
         known = kept.get(expressions)
         if known is not None:

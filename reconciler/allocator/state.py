@@ -17,6 +17,7 @@ from reconciler.allocator.candidates import Candidates
 from reconciler.allocator.constraints import Constraint, compile_constraint
 from reconciler.allocator.constraints import State as ConstraintState
 from reconciler.allocator.exclusion import Sides, Standing, sides_of, stand
+from reconciler.inventory.caches import Cache
 from reconciler.inventory.snapshot import Snapshot, View
 from reconciler.objects.requests import DeviceConstraint
 
@@ -52,7 +53,7 @@ class Board:
 
 
 class Ground(NamedTuple):
-    """What of a board depends on the view alone. Kept with the view."""
+    """What of a board depends on the view alone."""
 
     shared: Mask
     sets: Codes
@@ -64,9 +65,7 @@ class Ground(NamedTuple):
 
 def set_up(asked: Asked, view: View, world: Snapshot) -> Board:
     """The board for a decision on one node."""
-    ground = view.memo.get(Ground)
-    if ground is None:
-        ground = view.memo[Ground] = _ground(view, world)
+    ground = _GROUND.of(view)
     return Board(
         view=view,
         world=world,
@@ -76,20 +75,20 @@ def set_up(asked: Asked, view: View, world: Snapshot) -> Board:
         left=world.occupancy.left[ground.used],
         by_set=ground.by_set,
         constraints=tuple(
-            tuple(constraint_on(source, view, world) for source in claim.spec.devices.constraints)
+            tuple(constraint_on(source, view) for source in claim.spec.devices.constraints)
             for claim in asked.claims
         ),
-        sides=sides_of(view, world),
+        sides=sides_of(view),
     )
 
 
 _NO_SETS = invert(np.zeros(0, dtype=np.int32), 0)
 
 
-def _ground(view: View, world: Snapshot) -> Ground:
-    fleet = world.fleet
+def _ground(view: View) -> Ground:
+    fleet = view.fleet
     sets = view.of(fleet.sets)
-    shared = view.of(fleet.shared) & world.rules.sharing
+    shared = view.of(fleet.shared) & view.rules.sharing
     if not sets.shape[1]:
         return Ground(shared, sets, view.of(fleet.draws), _NO_SETS, _NO_SETS.rows)
     used = np.unique(sets[sets >= 0])
@@ -103,13 +102,16 @@ def _ground(view: View, world: Snapshot) -> Ground:
     )
 
 
-def constraint_on(source: DeviceConstraint, view: View, world: Snapshot) -> Constraint:
-    """A constraint over the devices of a view. Kept with the view."""
-    key = (Constraint, source.match_attribute, source.distinct_attribute)
-    if key not in view.memo:
-        view.memo[key] = compile_constraint(source, world.fleet, view.rows, world.rules)
-    constraint: Constraint = view.memo[key]
-    return constraint
+_GROUND = Cache(_ground)
+_CONSTRAINTS: Cache[View, dict[tuple[str | None, str | None], Constraint]] = Cache(lambda _: {})
+
+
+def constraint_on(source: DeviceConstraint, view: View) -> Constraint:
+    """A constraint over the devices of a view."""
+    of_view, key = _CONSTRAINTS.of(view), (source.match_attribute, source.distinct_attribute)
+    if key not in of_view:
+        of_view[key] = compile_constraint(source, view.fleet, view.rows, view.rules)
+    return of_view[key]
 
 
 def _judge_again(board: Board, left: Amounts, fit: Mask, drawn: Sequence[int]) -> Mask:
@@ -125,22 +127,24 @@ def _judge_again(board: Board, left: Amounts, fit: Mask, drawn: Sequence[int]) -
     return fit
 
 
+_DRAWING: Cache[View, dict[int, tuple[Rows, Amounts | None]]] = Cache(lambda _: {})
+
+
 def _drawing(board: Board, number: int) -> tuple[Rows, Amounts | None]:
     """The devices that draw from a set, and what they draw, nothing being less than any amount left.
 
-    None for the amounts if some of them draw from another set as well. Kept with the view.
+    None for the amounts if some of them draw from another set as well.
     """
-    key = (_drawing, number)
-    if key not in board.view.memo:
+    of_view = _DRAWING.of(board.view)
+    if number not in of_view:
         again = board.by_set.of(number)
         floor = None
         if ((board.sets[again] >= 0).sum(axis=1) == 1).all():
             k = (board.sets[again] >= 0).argmax(axis=1)
             floor = board.table[board.draws[again, k]]
             floor = np.where(floor == 0, np.iinfo(np.int64).min, floor)
-        board.view.memo[key] = again, floor
-    known: tuple[Rows, Amounts | None] = board.view.memo[key]
-    return known
+        of_view[number] = again, floor
+    return of_view[number]
 
 
 class Choice(NamedTuple):

@@ -12,12 +12,12 @@ from kernels.types import Codes, Mask, Rows
 from reconciler.allocator.asks import MAX_RESULTS, Asked
 from reconciler.allocator.candidates import Candidates
 from reconciler.allocator.state import Board, Choice, State, constraint_on, viable
-from reconciler.inventory.snapshot import Snapshot, View
+from reconciler.inventory.caches import Cache, share
+from reconciler.inventory.fleet import Fleet
+from reconciler.inventory.snapshot import View
 
 
-def immediate(
-    asked: Asked, offers: Sequence[Sequence[Candidates]], view: View, world: Snapshot
-) -> tuple[Choice, ...] | None:
+def immediate(asked: Asked, offers: Sequence[Sequence[Candidates]], view: View) -> tuple[Choice, ...] | None:
     """What the search would choose, where one plain request is all that is wanted; None if it takes a search.
 
     Devices for a single request, without errors, that do not change what else could be taken.
@@ -36,11 +36,11 @@ def immediate(
     if count == 1 and not ask.constraints:
         at = int(available.argmax())
         return (Choice(0, candidates, at),) if available[at] else None
-    if len(ask.constraints) > 1 or entangled(view, world) is not None:
+    if len(ask.constraints) > 1 or _ENTANGLED.of(view) is not None:
         return None
     if ask.constraints:
         source = asked.claims[ask.claim].spec.devices.constraints[ask.constraints[0]]
-        constraint = constraint_on(source, view, world)
+        constraint = constraint_on(source, view)
         if not (constraint.match and constraint.plain):
             return None
         rows = np.flatnonzero(available & constraint.allowed(None))
@@ -61,7 +61,7 @@ def finish(board: Board, candidates: Candidates, state: State) -> Rows | None:
         return None
     if candidates.offer.fails and candidates.fatal.any():
         return None
-    bound = entangled(board.view, board.world)
+    bound = _ENTANGLED.of(board.view)
     if bound is not None and (candidates.available & bound).any():
         return None
     possible = viable(board, state, candidates)
@@ -81,28 +81,25 @@ def _first_with_enough(rows: Rows, values: Codes, count: int) -> Rows:
     return rows[:0]
 
 
-def entangled(view: View, world: Snapshot) -> Mask | None:
+def _entangled(view: View) -> Mask | None:
     """(n,) devices that draw, are shared or exclude others: taking one may change what else fits.
 
     None if there are none.
     """
-    fleet_wide = _entangled(world)
+    fleet_wide = _ENTANGLED_OF_FLEET.of(view.fleet)
     if fleet_wide is None:
         return None
-    if entangled not in view.memo:
-        found = view.of(fleet_wide)
-        view.memo[entangled] = found if found.any() else None
-    known: Mask | None = view.memo[entangled]
-    return known
+    found = view.of(fleet_wide)
+    return found if found.any() else None
 
 
-def _entangled(world: Snapshot) -> Mask | None:
-    """(D,) the same for the whole fleet. Kept with the topology."""
-    memo, fleet = world.topology.memo, world.fleet
-    if entangled not in memo:
-        found = fleet.shared | (fleet.sets >= 0).any(axis=1)
-        if fleet.exclusion is not None:
-            found = found | fleet.exclusion.bound
-        memo[entangled] = found if found.any() else None
-    known: Mask | None = memo[entangled]
-    return known
+def _entangled_of_fleet(fleet: Fleet) -> Mask | None:
+    """(D,) the same for the whole fleet."""
+    found: Mask = fleet.shared | (fleet.sets >= 0).any(axis=1)
+    if fleet.exclusion is not None:
+        found = found | fleet.exclusion.bound
+    return found if found.any() else None
+
+
+_ENTANGLED = Cache(_entangled)
+_ENTANGLED_OF_FLEET = Cache(_entangled_of_fleet, on_fork=share)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from reconciler.allocator.candidates import capacity_permits, counters_permit, n
 from reconciler.allocator.offers import taints_permit
 from reconciler.allocator.refusal import Fatal
 from reconciler.allocator.sight import look
+from reconciler.inventory.caches import Cache, share
 from reconciler.inventory.occupancy import Trail
 from reconciler.inventory.snapshot import Snapshot, Topology
 from reconciler.objects.plan import Gate
@@ -40,8 +40,7 @@ class Tally:
     serial: int
 
 
-_kept: WeakKeyDictionary[Topology, dict[AskKey, Tally]] = WeakKeyDictionary()
-_unready_of: WeakKeyDictionary[Topology, Mask] = WeakKeyDictionary()
+_TALLIES: Cache[Topology, dict[AskKey, Tally]] = Cache(lambda _: {})
 
 
 def count_gates(ask: Ask, world: Snapshot, nodes: Sequence[str] | None) -> Tally:
@@ -51,7 +50,7 @@ def count_gates(ask: Ask, world: Snapshot, nodes: Sequence[str] | None) -> Tally
     """
     if nodes is not None:
         return _tally(ask, world, nodes)
-    of_fleet = _kept.setdefault(world.topology, {})
+    of_fleet = _TALLIES.of(world.topology)
     known = of_fleet.get(ask.key)
     occupancy = world.occupancy
     if known is None or known.trail is not occupancy.trail or known.serial != occupancy.serial:
@@ -63,7 +62,7 @@ def _tally(ask: Ask, world: Snapshot, nodes: Sequence[str]) -> Tally:
     reach = _reachable(world, nodes)
     rows = np.flatnonzero(reach & look(ask, world.fleet).true)
     gates = [Gate("devices", int(np.count_nonzero(reach))), Gate(MATCH, len(rows))]
-    unready = _unready(world)
+    unready = _UNREADY.of(world.topology)
     if unready.any():  # said only where it matters: most fleets are always whole
         rows = rows[~unready[rows]]
         gates.append(Gate(POOL, len(rows)))
@@ -90,13 +89,13 @@ def _reachable(world: Snapshot, nodes: Sequence[str]) -> Mask:
     return known[node]
 
 
-def _unready(world: Snapshot) -> Mask:
+def _unready(topology: Topology) -> Mask:
     """(D,) devices of pools that no node can use as they are."""
-    topology = world.topology
-    if topology not in _unready_of:
-        pieces = [~pool.offered(topology.rules) for pool in topology.fleet.pools]
-        _unready_of[topology] = np.concatenate(pieces) if pieces else np.zeros(0, dtype=np.bool_)
-    return _unready_of[topology]
+    pieces = [~pool.offered(topology.rules) for pool in topology.fleet.pools]
+    return np.concatenate(pieces) if pieces else np.zeros(0, dtype=np.bool_)
+
+
+_UNREADY = Cache(_unready, on_fork=share)
 
 
 def _tests(ask: Ask, world: Snapshot) -> Iterator[tuple[str, Callable[[Rows], Mask]]]:

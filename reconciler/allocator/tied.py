@@ -7,7 +7,6 @@ but never excludes a good one.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from reconciler.allocator.asks import Ask, Asked, AskKey
 from reconciler.allocator.availability import available, value_count
 from reconciler.allocator.constraints import ANY_DOMAIN, all_scalar
 from reconciler.allocator.sight import look
+from reconciler.inventory.caches import Cache
 from reconciler.inventory.fleet import Fleet
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.inventory.vocabulary import Name
@@ -49,7 +49,7 @@ class Knot:
     """What one device for each of them draws together at least; None if no device has the attribute"""
 
 
-_kept: WeakKeyDictionary[Fleet, dict[tuple[Name, AskKey], Tie]] = WeakKeyDictionary()
+_TIES: Cache[Fleet, dict[tuple[Name, AskKey], Tie]] = Cache(lambda _: {}, on_fork=dict.copy)
 
 
 def ties_of(asked: Asked, world: Snapshot) -> tuple[Knot, ...]:
@@ -137,8 +137,7 @@ def _knot(name: Name, asks: tuple[Ask, ...], fleet: Fleet) -> Knot:
 
 
 def _tie(ask: Ask, name: Name, fleet: Fleet) -> Tie:
-    of_fleet = _kept.setdefault(fleet, {})
-    key: tuple[Name, AskKey] = (name, ask.key)
+    of_fleet, key = _TIES.of(fleet), (name, ask.key)
     if key not in of_fleet:
         of_fleet[key] = _compute(ask, name, fleet)
     return of_fleet[key]

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from kernels.types import Amounts, Codes, Rows
+from reconciler.inventory.caches import Cache, share
 from reconciler.inventory.counters import Scale
 from reconciler.inventory.fleet import Fleet
 from reconciler.inventory.snapshot import Snapshot
@@ -78,7 +78,7 @@ def relative(rows: Rows, world: Snapshot) -> np.ndarray:
 
 def _least(rows: Rows, world: Snapshot) -> Iterator[tuple[int, int, float, int, int, int]]:
     """Make of set, counter, part that is missing, row, place among the device's sets, devices concerned."""
-    makes = _makes(world.fleet)
+    makes = _MAKES.of(world.fleet)
     for k, short, wanted in _short(rows, world):
         make = makes[world.fleet.sets[rows, k]]
         for code in np.unique(make).tolist():
@@ -102,16 +102,14 @@ def _short(rows: Rows, world: Snapshot) -> Iterator[tuple[int, Amounts, Amounts]
         yield k, np.where((sets >= 0)[:, np.newaxis] & (wanted > 0), missing, 0), wanted
 
 
-_kept: WeakKeyDictionary[Fleet, Codes] = WeakKeyDictionary()
-
-
 def _makes(fleet: Fleet) -> Codes:
     """(S + 1,) sets with the same counters in the same units have the same number; -1 for "no set"."""
-    if fleet not in _kept:
-        known: dict[Scale, int] = {}
-        makes = [known.setdefault(columns.scale, len(known)) for columns in fleet.set_columns]
-        _kept[fleet] = np.array([*makes, -1], dtype=np.int32)
-    return _kept[fleet]
+    known: dict[Scale, int] = {}
+    makes = [known.setdefault(columns.scale, len(known)) for columns in fleet.set_columns]
+    return np.array([*makes, -1], dtype=np.int32)
+
+
+_MAKES = Cache(_makes, on_fork=share)
 
 
 def _shortage(row: int, k: int, column: int, count: int, world: Snapshot) -> Shortage:

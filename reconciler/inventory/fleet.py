@@ -5,13 +5,14 @@ generations are present, since each node judges for itself which one counts (POO
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from kernels.index import Inverse
 from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.cel.rows import Rows as CelRows
+from reconciler.inventory.caches import Caches
 from reconciler.inventory.counters import CounterSetColumns
 from reconciler.inventory.pool import Pool
 from reconciler.inventory.scopes import Exclusion
@@ -61,10 +62,16 @@ class Fleet:
     """Beside which others devices can be held; None if no device says anything"""
     index: Mapping[tuple[str, str], int]
     """(driver, pool) -> position in `pools`"""
+    caches: Caches = field(default_factory=Caches, repr=False)
+    """What was derived from the devices, whatever is held"""
 
     @property
     def size(self) -> int:
         return len(self.pool_of)
+
+    def fork(self) -> "Fleet":
+        """The same columns with caches of their own."""
+        return replace(self, caches=self.caches.fork())
 
     @property
     def values_in_use(self) -> int:

@@ -35,7 +35,7 @@ class Fork:
                 yield claim.model_copy(update={"status": status})
 
     def store(self) -> "Forked":
-        """A store that begins with this, for the thread it is made in."""
+        """A store that begins with this, for the thread it is made in. Once: it goes on with what is in here."""
         return Forked(self)
 
 
@@ -60,8 +60,8 @@ class Forked(Store):
             (claim, store.assumed(claim.metadata.uid) if claim.allocation is None else None)
             for claim in store.claims.values()
         )
-        world, pods = store.snapshot().apart(), tuple(store.pods.values())
-        return Fork(world, store._memory.apart(), tuple(decided), pods)
+        world, pods = store.snapshot().fork(), tuple(store.pods.values())
+        return Fork(world, store._memory.fork(), tuple(decided), pods)
 
     def _put_slice(self, source: ResourceSlice) -> Touched:
         raise Inconsistent(f"slice {source.key.name} for a picture whose devices do not change")

@@ -36,7 +36,7 @@ class Memory:
         """Those of which anything is remembered."""
         return self._of_pool.keys()
 
-    def apart(self) -> "Memory":
+    def fork(self) -> "Memory":
         """The same, to be changed by somebody else."""
         other = Memory()
         other._of_pool = {pool: dict(drawn) for pool, drawn in self._of_pool.items()}

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from kernels.types import Codes, Mask, Rows
+from reconciler.inventory.caches import Cache, Caches, share
 from reconciler.inventory.fleet import Fleet
 from reconciler.inventory.occupancy import Occupancy
 from reconciler.inventory.pool import Pool, PoolOnNode, Usable
@@ -23,6 +24,8 @@ Array = TypeVar("Array", bound=np.ndarray[Any, Any])
 class View:
     """The fleet as one node sees it."""
 
+    fleet: Fleet
+    rules: Semantics
     node: NodeInfo
     pools: tuple[PoolOnNode, ...]
     """In the order of first fit (POOL-14), unusable ones included (POOL-8)"""
@@ -32,8 +35,8 @@ class View:
     """(n,) whether the node reaches the device itself (SEL-4)"""
     span: slice | None
     """The same rows as a range, where they lie together"""
-    memo: dict[object, Any] = field(default_factory=dict, repr=False)
-    """What others worked out from this view, which stays true as long as the view exists"""
+    caches: Caches = field(default_factory=Caches, repr=False)
+    """What was derived from this view, whatever is held"""
 
     def of(self, column: Array) -> Array:
         """(n, ...) the node's rows of a fleet-wide column; without a copy where they lie together."""
@@ -62,9 +65,8 @@ class Topology:
     """(nodes,) their codes in the fleet's columns; negative for nodes that no slice names"""
     place_of: Rows = field(default_factory=lambda: np.zeros(0, dtype=np.intp), repr=False)
     """(N + 1,) by the fleet's code of a node, its position in `order`; -1 for names that are no nodes"""
-    memo: dict[object, Any] = field(default_factory=dict, repr=False)
-    """What others worked out from this, which stays true as long as it exists"""
-    _selected: list[tuple[Codes, Codes]] = field(default_factory=list, repr=False)
+    caches: Caches = field(default_factory=Caches, repr=False)
+    """What was derived from the fleet and the nodes together"""
     _views: dict[str, View] = field(default_factory=dict, repr=False)
     _local: dict[str, list[int]] = field(default_factory=dict, repr=False)
     _selecting: dict[int, list[int]] = field(default_factory=dict, repr=False)
@@ -120,21 +122,7 @@ class Topology:
 
         A selector that cannot be read counts as matching, so that its error is met.
         """
-        if not self._selected:
-            index = self.fleet.words.selector_index
-            used = np.zeros(len(self.fleet.words.selectors.values) + 1, dtype=np.bool_)
-            used[self.fleet.codes["selector"]] = True
-            used[-1] = False  # where code -1 went
-            unreadable = [code for code in index.unreadable if used[code]]
-            codes = []
-            for name in self.order if used.any() else ():
-                found = index.matching(name, dict(self.nodes[name].labels))
-                found[unreadable] = True
-                codes.append(np.flatnonzero(found & used[:-1]))
-            places = np.repeat(np.arange(len(codes)), [len(of_node) for of_node in codes])
-            joined = np.concatenate(codes) if codes else places
-            self._selected.append((places.astype(np.int32), joined.astype(np.int32)))
-        return self._selected[0]
+        return _SELECTED.of(self)
 
     def view(self, name: str) -> View:
         """What a node sees. Raises Rejected if a selector that has to be looked at cannot be read (NM-1)."""
@@ -150,6 +138,8 @@ class Topology:
         found.sort(key=lambda entry: (entry[1].waits, entry[0]))
         rows = _joined([pool.rows + self.fleet.start[at] for at, pool in found], np.intp)
         return View(
+            fleet=self.fleet,
+            rules=self.rules,
             node=node,
             pools=tuple(pool for _, pool in found),
             rows=rows,
@@ -167,6 +157,34 @@ class Topology:
 
     def _pool(self, at: int, reach: Reach) -> PoolOnNode | None:
         return self.fleet.pools[at].on(reach, self.rules)
+
+    def fork(self) -> "Topology":
+        """The same fleet and nodes with caches and views of their own. What never changes is shared."""
+        topology = copy(self)  # not built again, which would ask every pool for its nodes
+        object.__setattr__(topology, "fleet", self.fleet.fork())
+        object.__setattr__(topology, "caches", self.caches.fork())
+        object.__setattr__(topology, "_views", {})
+        return topology
+
+
+def _select(topology: Topology) -> tuple[Codes, Codes]:
+    fleet = topology.fleet
+    index = fleet.words.selector_index
+    used = np.zeros(len(fleet.words.selectors.values) + 1, dtype=np.bool_)
+    used[fleet.codes["selector"]] = True
+    used[-1] = False  # where code -1 went
+    unreadable = [code for code in index.unreadable if used[code]]
+    codes = []
+    for name in topology.order if used.any() else ():
+        found = index.matching(name, dict(topology.nodes[name].labels))
+        found[unreadable] = True
+        codes.append(np.flatnonzero(found & used[:-1]))
+    places = np.repeat(np.arange(len(codes)), [len(of_node) for of_node in codes])
+    joined = np.concatenate(codes) if codes else places
+    return places.astype(np.int32), joined.astype(np.int32)
+
+
+_SELECTED = Cache(_select, on_fork=share)
 
 
 def _joined(pieces: list[np.ndarray[Any, Any]], dtype: type) -> np.ndarray[Any, Any]:
@@ -198,10 +216,6 @@ class Snapshot:
     def rules(self) -> Semantics:
         return self.topology.rules
 
-    def apart(self) -> "Snapshot":
-        """The same picture for another thread: what decisions work out and keep is not shared with others."""
-        topology = copy(self.topology)
-        object.__setattr__(topology, "fleet", copy(self.fleet))
-        object.__setattr__(topology, "_views", {})
-        object.__setattr__(topology, "memo", {})
-        return replace(self, topology=topology)
+    def fork(self) -> "Snapshot":
+        """The same picture for another thread, which then derives values for itself alone."""
+        return replace(self, topology=self.topology.fork())

@@ -1,18 +1,21 @@
 """A class's partition table laid over the pools of a fleet, and which partitions can be given now."""
 
 from dataclasses import dataclass
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from kernels.partitions import left_over, ranked_by_what_remains
 from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.errors import Malformed
+from reconciler.inventory.caches import Cache
 from reconciler.inventory.fleet import Fleet
+from reconciler.inventory.recent import OfObjects
 from reconciler.joint.wishes import MAX_MEMBERS, PartitionWish, Table
 from reconciler.objects.meta import DeviceID, PoolID
 
 UNDECLARED = -1
+KEPT = 256
+"""Tables whose layout over one fleet is kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,16 +77,13 @@ class Laid:
         return frozenset(row for name in names for row in fleet.rows_of(DeviceID(driver, of_pool, name)))
 
 
-_kept: WeakKeyDictionary[Fleet, dict[int, tuple[Table, Laid]]] = WeakKeyDictionary()
+_LAID: Cache[Fleet, OfObjects[Table, Laid]] = Cache(lambda _: OfObjects(KEPT))
 
 
 def lay(table: Table, fleet: Fleet, subject: str) -> Laid:
     """A table over a fleet. Raises Malformed for one that names too many devices."""
-    of_fleet = _kept.setdefault(fleet, {})
-    kept = of_fleet.get(id(table))
-    if kept is None or kept[0] is not table:
-        kept = of_fleet[id(table)] = table, _lay(table, fleet, subject)
-    return kept[1]
+    of_fleet = _LAID.of(fleet)
+    return of_fleet.get(table) or of_fleet.put(table, _lay(table, fleet, subject))
 
 
 def _lay(table: Table, fleet: Fleet, subject: str) -> Laid:

@@ -1,6 +1,5 @@
 """What claims and classes say about joint allocation and partitions: the shapes, and reading them."""
 
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
@@ -8,6 +7,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, Validation
 
 from reconciler.allocator.constraints import ANY_DOMAIN
 from reconciler.errors import Malformed
+from reconciler.inventory.recent import OfObjects
 from reconciler.koordinator.jsontext import read_as
 from reconciler.objects.claims import DeviceClass, ResourceClaim
 from reconciler.objects.model import Bool, Model, Str, Tuple
@@ -189,24 +189,20 @@ def _addressed(known: DeviceClass) -> bool:
     return any(one.opaque is not None and one.opaque.driver == DRIVER for one in known.spec.config)
 
 
-_kept: OrderedDict[int, tuple[DeviceClass, tuple[Any, ...]]] = OrderedDict()
-_KEPT = 256
+_READ: OfObjects[DeviceClass, tuple[ClassAlignment | Table, ...]] = OfObjects(256)
+"""What classes say. It follows from the frozen object alone, so all snapshots and threads may share it."""
 
 
-def _configs(known: DeviceClass) -> tuple[Any, ...]:
-    """What a class says to us. Read once for each object: it is frozen, and the object is kept beside it."""
+def _configs(known: DeviceClass) -> tuple[ClassAlignment | Table, ...]:
+    """What a class says to us. Read once for each object."""
     if not _addressed(known):
         return ()
-    kept = _kept.get(id(known))
-    if kept is None or kept[0] is not known:
-        kept = _kept[id(known)] = known, _read_class(known)
-        if len(_kept) > _KEPT:
-            _kept.popitem(last=False)
-    return kept[1]
+    read = _READ.get(known)
+    return read if read is not None else _READ.put(known, _read_class(known))
 
 
-def _read_class(known: DeviceClass) -> tuple[Any, ...]:
-    found = []
+def _read_class(known: DeviceClass) -> tuple[ClassAlignment | Table, ...]:
+    found: list[ClassAlignment | Table] = []
     for number, config in enumerate(known.spec.config):
         if config.opaque is None or config.opaque.driver != DRIVER:
             continue

@@ -124,7 +124,7 @@ class Aside:
                     return None
                 raise Unfinished("the selectors of others have their turn now")
             first.let_go()
-            apart = world.apart()
+            apart = world.fork()
             return await lane.run(
                 lambda wanted: self._decider.find(asked, apart, _Study(lambda: wanted() and self._has(asked)))
             )
