@@ -2,9 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Hashable
-from functools import lru_cache
 from threading import Lock
-from weakref import WeakValueDictionary
 
 from reconciler.cel.batches import batch
 from reconciler.cel.check import Checked, check
@@ -124,17 +122,35 @@ def _program(node: Node, checked: Checked) -> Program:
     return Leaf(run, emitter.names, reads(node), batch(node, emitter, checked.overloads))
 
 
-@lru_cache(maxsize=KEPT_SELECTORS)
-def compile_selector(expression: str) -> Selector:
-    """Compile a device selector, once per text. Raises CelRefused."""
-    selector = _compiled[expression] = Selector(expression, DEVICE_SELECTOR)
-    return selector
+class Selectors:
+    """Compiled selectors by text, the `size` used last. Threads may share them: the text alone decides."""
+
+    def __init__(self, environment: Environment, size: int) -> None:
+        self._environment = environment
+        self._size = size
+        self._compiled: OrderedDict[str, Selector] = OrderedDict()
+        self._lock = Lock()
+
+    def compile(self, expression: str) -> Selector:
+        """Compile a device selector, once per text. Raises CelRefused."""
+        with self._lock:
+            known = self._compiled.get(expression)
+            if known is not None:
+                self._compiled.move_to_end(expression)
+                return known
+        selector = Selector(expression, self._environment)  # without the lock: it may take long
+        with self._lock:
+            selector = self._compiled.setdefault(expression, selector)
+            if len(self._compiled) > self._size:
+                self._compiled.popitem(last=False)
+            return selector
+
+    def spent_on(self, expression: str) -> int:
+        """`Selector.spent` of a selector, -1 also for one that is not compiled."""
+        selector = self._compiled.get(expression)
+        return selector.spent if selector is not None else -1
 
 
-_compiled: WeakValueDictionary[str, Selector] = WeakValueDictionary()
-
-
-def spent_on(expression: str) -> int:
-    """`Selector.spent` of a selector, -1 also for one that is not compiled."""
-    selector = _compiled.get(expression)
-    return selector.spent if selector is not None else -1
+_SELECTORS = Selectors(DEVICE_SELECTOR, KEPT_SELECTORS)
+compile_selector = _SELECTORS.compile
+spent_on = _SELECTORS.spent_on
