@@ -112,6 +112,8 @@ EFFECTS = {
 }  # fmt: skip
 """Parts of the standard library by which a clock, chance or the world come in. The others are harmless."""
 
+HIDDEN_CACHES = {"WeakKeyDictionary", "WeakValueDictionary", "WeakSet"}
+
 
 def covers(rule: str, module: str) -> bool:
     return f"{module}.".startswith(f"{rule}.")
@@ -180,3 +182,12 @@ def test_every_package_has_a_rule_or_is_free_of_them():
 )
 def test_the_rules_forbid_what_they_are_there_for(module: str, name: str):
     assert list(violations(module, iter([(1, name)]))) == [f"1: {module} may not import {name}"]
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_module_keeps_derived_values_for_owners_that_cannot_see_them(path: Path):
+    """`inventory.caches` is for that: forks and threads then get caches of their own."""
+    tree = ast.parse(path.read_text())
+    assert [
+        node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id in HIDDEN_CACHES
+    ] == []
