@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from reconciler.cluster.client import Client
 from reconciler.cluster.events import EventWriter
 from reconciler.cluster.kinds import Served
-from reconciler.explain import Explanation
+from reconciler.explain.explanation import Explanation
 from reconciler.explain.reasons import remedy
 from reconciler.inventory.store import Store
 from reconciler.objects.meta import ApiObject

@@ -4,7 +4,8 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from reconciler.explain import Explanation, explain
+from reconciler.explain import explain
+from reconciler.explain.explanation import Explanation
 from reconciler.explain.reasons import remedy
 from reconciler.koordinator.fleet import Fleet
 from reconciler.objects.meta import DeviceID, ObjectKey

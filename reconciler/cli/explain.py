@@ -22,8 +22,8 @@ from reconciler.cli.reach import Reach, cluster_options
 from reconciler.cli.situation import KINDS, Situation, in_manifests, on_cluster
 from reconciler.cli.working import working
 from reconciler.errors import ReconcilerError
-from reconciler.explain import Explanation
 from reconciler.explain import explain as explain_claims
+from reconciler.explain.explanation import Explanation
 from reconciler.explain.report import as_json
 from reconciler.objects.meta import ObjectKey
 from reconciler.objects.semantics import Release, Semantics, with_group_modes

@@ -8,9 +8,8 @@ from rich.text import Text
 
 from reconciler.cli.plain import plain
 from reconciler.cli.printing import UNBOUNDED
-from reconciler.explain.explanation import Explanation, Request, Step
-from reconciler.explain.gates import Kind
-from reconciler.explain.shortage import Shortage
+from reconciler.explain.explanation import Explanation, Request, Shortage, Step
+from reconciler.explain.kinds import Kind
 
 BAR = 24
 MOST_SHORTAGES = 5

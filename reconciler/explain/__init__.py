@@ -1,6 +1,5 @@
 """Why not: what stands between claims and the devices of a fleet. Computes only; no I/O, no clock."""
 
 from reconciler.explain.explaining import explain
-from reconciler.explain.explanation import Explanation
 
-__all__ = ["Explanation", "explain"]
+__all__ = ["explain"]

@@ -10,9 +10,9 @@ from reconciler.explain import parted
 from reconciler.explain.constraints import Tied
 from reconciler.explain.explanation import Step
 from reconciler.explain.funnel import Sieve
-from reconciler.explain.gates import Kind
 from reconciler.explain.groups import Masks
 from reconciler.explain.joint import Joint
+from reconciler.explain.kinds import Kind
 from reconciler.explain.places import Places
 from reconciler.inventory.snapshot import Snapshot
 

@@ -13,9 +13,9 @@ from reconciler.explain.beyond import Beyond
 from reconciler.explain.constraints import Tied, tie
 from reconciler.explain.explanation import Explanation, NearMiss, Request
 from reconciler.explain.funnel import Sieve, funnel, sift
-from reconciler.explain.gates import Kind
 from reconciler.explain.joint import Joint, joint_of
 from reconciler.explain.joint import misses as joint_misses
+from reconciler.explain.kinds import Kind
 from reconciler.explain.misses import near_misses
 from reconciler.explain.places import Places
 from reconciler.explain.reasons import remedy

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from reconciler.explain.gates import Kind
-from reconciler.explain.shortage import Shortage
-from reconciler.objects.meta import DeviceID, ObjectKey
+from reconciler.explain.kinds import Kind
+from reconciler.objects.meta import DeviceID, ObjectKey, PoolID
+from reconciler.objects.quantity import Quantity
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +22,30 @@ class Step:
     """What took the devices away, where there is more to say: who excludes them, which taint"""
     nodes: int | None = None
     """Of gates that look at several devices: nodes where they may be passed; None where none are counted"""
+
+
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """One counter that does not do for a device."""
+
+    counter: str
+    set: str
+    pool: PoolID
+    device: DeviceID
+    wanted: Quantity
+    left: Quantity
+    devices: int
+    """Draws for which this counter is short, in sets of the same make; one a device, as a rule"""
+    holders: tuple[ObjectKey, ...]
+    """Claims that hold something of the set, a few of them"""
+
+    @property
+    def short(self) -> Quantity:
+        return self.wanted - self.left
+
+    def __str__(self) -> str:
+        by = f", held by {', '.join(map(str, self.holders))}" if self.holders else ""
+        return f"short {self.short} {self.counter} on {self.set}{by}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,11 @@ import numpy as np
 from kernels.types import Amounts, Mask
 from reconciler.allocator.asks import Ask
 from reconciler.allocator.offers import resolve
-from reconciler.explain.explanation import Failing, Step
-from reconciler.explain.gates import SELECTION, Gate, Kind, gates_of, problem
+from reconciler.explain.explanation import Failing, Shortage, Step
+from reconciler.explain.gates import SELECTION, Gate, gates_of, problem
+from reconciler.explain.kinds import Kind
 from reconciler.explain.places import Places
-from reconciler.explain.shortage import Shortage, shortages
+from reconciler.explain.shortage import shortages
 from reconciler.inventory import modes
 from reconciler.inventory.snapshot import Snapshot
 

@@ -5,7 +5,6 @@ The order is fixed: what a device is, then what its slices lack, then what is he
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
 import numpy as np
 
@@ -16,33 +15,11 @@ from reconciler.allocator.candidates import capacity_permits, not_excluded
 from reconciler.allocator.offers import draws, resolve, taints_permit
 from reconciler.allocator.refusal import Fatal
 from reconciler.cel.program import CelRefused, compile_selector
+from reconciler.explain.kinds import Kind
 from reconciler.explain.places import Places
 from reconciler.inventory.fleet import Fleet
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.objects.semantics import PARTITIONABLE_DEVICES
-
-
-class Kind(StrEnum):
-    """What a gate asks of a device."""
-
-    CLASS = "class"
-    SELECTOR = "selector"
-    FEATURE = "feature"
-    POOL = "pool"
-    TAINTS = "taints"
-    HELD = "held"
-    CAPACITY = "capacity"
-    COUNTERS = "counters"
-    GROUPS = "groups"
-    NODES = "nodes"
-
-    # Not of one device alone: how many there are, and with which others.
-    ENOUGH = "enough"
-    CONSTRAINT = "constraint"
-    TOGETHER = "together"
-    ALIGNMENT = "alignment"
-    PARTITION = "partition"
-
 
 SELECTION = frozenset({Kind.CLASS, Kind.SELECTOR, Kind.FEATURE, Kind.POOL, Kind.CAPACITY, Kind.NODES})
 """Gates that say which devices are meant when all are wanted; the others say whether they can be had."""

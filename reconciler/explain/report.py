@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from reconciler.explain.explanation import Explanation, Failing, Lack, NearMiss, Request
-from reconciler.explain.shortage import Shortage
+from reconciler.explain.explanation import Explanation, Failing, Lack, NearMiss, Request, Shortage
 
 
 def as_json(told: Explanation) -> dict[str, Any]:

@@ -6,7 +6,8 @@ from itertools import combinations
 import numpy as np
 
 from kernels.types import Amounts, Mask
-from reconciler.explain.gates import SELECTION, Gate, Kind
+from reconciler.explain.gates import SELECTION, Gate
+from reconciler.explain.kinds import Kind
 from reconciler.explain.places import Places
 
 MOST_GATES = 12

@@ -1,16 +1,16 @@
 """By how much counters are short: which counter of which set, for the device that comes closest."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
 from kernels.types import Amounts, Codes, Rows
+from reconciler.explain.explanation import Shortage
 from reconciler.inventory.caches import Cache, share
 from reconciler.inventory.counters import Scale
 from reconciler.inventory.fleet import Fleet
 from reconciler.inventory.snapshot import Snapshot
-from reconciler.objects.meta import DeviceID, ObjectKey, PoolID
+from reconciler.objects.meta import ObjectKey
 from reconciler.objects.quantity import NANO, Format, Quantity
 
 AT_ONCE = 1 << 16
@@ -18,30 +18,6 @@ AT_ONCE = 1 << 16
 MOST_HOLDERS = 3
 """Claims that are named as holding what is missing."""
 MEBI = 1 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class Shortage:
-    """One counter that does not do for a device."""
-
-    counter: str
-    set: str
-    pool: PoolID
-    device: DeviceID
-    wanted: Quantity
-    left: Quantity
-    devices: int
-    """Draws for which this counter is short, in sets of the same make; one a device, as a rule"""
-    holders: tuple[ObjectKey, ...]
-    """Claims that hold something of the set, a few of them"""
-
-    @property
-    def short(self) -> Quantity:
-        return self.wanted - self.left
-
-    def __str__(self) -> str:
-        by = f", held by {', '.join(map(str, self.holders))}" if self.holders else ""
-        return f"short {self.short} {self.counter} on {self.set}{by}"
 
 
 def shortages(rows: Rows, world: Snapshot) -> tuple[Shortage, ...]:

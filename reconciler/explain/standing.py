@@ -8,7 +8,8 @@ from kernels.types import Mask, Rows
 from reconciler.allocator.asks import Ask
 from reconciler.allocator.offers import resolve, tolerated
 from reconciler.allocator.refusal import Fatal
-from reconciler.explain.gates import SELECTION, Gate, Kind, problem
+from reconciler.explain.gates import SELECTION, Gate, problem
+from reconciler.explain.kinds import Kind
 from reconciler.explain.shortage import MOST_HOLDERS, amount, of_device, relative
 from reconciler.inventory import modes
 from reconciler.inventory.snapshot import Snapshot

@@ -6,7 +6,7 @@ Its entries are wrapped, so that they are told from those about claims: `{"t": "
 from collections.abc import Callable, Collection, Iterable, Iterator
 
 from reconciler.errors import Malformed
-from reconciler.explain import Explanation
+from reconciler.explain.explanation import Explanation
 from reconciler.journal.entries import Decided, Json, read_change, write_change
 from reconciler.koordinator import annotations
 from reconciler.koordinator.demand import Demand, read_demand

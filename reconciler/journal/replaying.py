@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from reconciler.errors import Rejected
-from reconciler.explain import Explanation
+from reconciler.explain.explanation import Explanation
 from reconciler.inventory.chosen import Chosen
 from reconciler.inventory.remembered import Drawn
 from reconciler.inventory.snapshot import Snapshot

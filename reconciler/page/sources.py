@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
-from reconciler.explain import Explanation
+from reconciler.explain.explanation import Explanation
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.koordinator.fleet import Fleet
 from reconciler.objects.meta import DeviceID, ObjectKey

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 
-from reconciler.explain import Explanation
-from reconciler.explain.explanation import Request
+from reconciler.explain.explanation import Explanation, Request
 from reconciler.objects.meta import ObjectKey
 from reconciler.page.names import shown
 from reconciler.page.overview import BAR

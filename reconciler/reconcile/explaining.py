@@ -7,7 +7,8 @@ from dataclasses import replace
 import structlog
 
 from reconciler.allocator.forms import is_at_hand
-from reconciler.explain import Explanation, explain
+from reconciler.explain import explain
+from reconciler.explain.explanation import Explanation
 from reconciler.inventory.store import Store
 from reconciler.reconcile.decisions import Decision, Waits
 from reconciler.reconcile.steps import Decide, Step

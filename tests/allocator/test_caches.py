@@ -195,12 +195,13 @@ def test_an_old_fleet_and_what_was_derived_from_it_are_freed():
         fork = world.fork()
         assert isinstance(allocate([asking("one")], fork), Granted)
         old = [ref(owner) for seen in (world, fork) for owner in (seen.fleet, seen.topology)]
-        old.append(ref(look(ask_of(pair, world), world.fleet).true))
+        mask = ref(whole_offer(ask_of(pair, world), world).matching)
         del world, fork
-        assert all(one() is not None for one in (old[0], old[1], old[4]))
-        assert [old[2](), old[3]()] == [None, None]
+        assert [one() is None for one in old] == [False, False, True, True]
+        assert mask() is not None
         picture.apply(Removed("ResourceSlice", typed(counters).key))
         picture.snapshot()
-        assert [one() for one in old[:4]] == [None] * 4
+        assert [one() for one in old] == [None] * 4
+        assert mask() is None
     finally:
         gc.enable()

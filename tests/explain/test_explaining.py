@@ -4,7 +4,7 @@ from hypothesis import given
 
 from reconciler.explain.explaining import explain
 from reconciler.explain.explanation import Explanation
-from reconciler.explain.gates import Kind
+from reconciler.explain.kinds import Kind
 from reconciler.objects.meta import ObjectKey
 from reconciler.objects.plan import Granted
 from tests.allocator.strategies import contests

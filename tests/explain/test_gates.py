@@ -12,7 +12,8 @@ from reconciler.cel.program import CelError, CelRefused, compile_selector
 from reconciler.explain.explaining import explain
 from reconciler.explain.explanation import Request
 from reconciler.explain.funnel import sift
-from reconciler.explain.gates import SELECTION, Gate, Kind, gates_of
+from reconciler.explain.gates import SELECTION, Gate, gates_of
+from reconciler.explain.kinds import Kind
 from reconciler.explain.places import Places
 from reconciler.explain.sets import smallest_sets
 from reconciler.inventory.snapshot import Snapshot

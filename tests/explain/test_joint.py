@@ -8,7 +8,7 @@ from hypothesis import given
 
 from reconciler.explain.explaining import explain
 from reconciler.explain.explanation import Explanation, Step
-from reconciler.explain.gates import Kind
+from reconciler.explain.kinds import Kind
 from reconciler.explain.report import as_json
 from reconciler.joint import decide
 from reconciler.joint.deciding import Wished

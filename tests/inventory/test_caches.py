@@ -35,7 +35,8 @@ def test_a_value_is_derived_once_for_each_owner():
 
 
 def test_caches_of_the_same_owner_are_apart():
-    words, numbers = Cache(lambda _: "word"), Cache(lambda _: 1)
+    words: Cache[Owner, str] = Cache(lambda _: "word")
+    numbers: Cache[Owner, int] = Cache(lambda _: 1)
     owner = Owner()
     assert (words.of(owner), numbers.of(owner), words.of(owner)) == ("word", 1, "word")
 
@@ -97,9 +98,11 @@ def test_caches_can_be_forked_while_another_thread_adds_to_them():
 
     def add(value: int) -> int:
         """As another thread would do at the worst moment."""
-        Cache(lambda _: 0).of(owner)
+        another.append(Cache(lambda _: 0))
+        another[-1].of(owner)
         return value
 
-    cache = Cache(lambda _: 1, on_fork=add)
+    another: list[Cache[Owner, int]] = []
+    cache: Cache[Owner, int] = Cache(lambda _: 1, on_fork=add)
     cache.of(owner)
     assert cache.of(owner.fork()) == 1

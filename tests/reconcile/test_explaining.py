@@ -6,7 +6,7 @@ from itertools import count
 
 from structlog.testing import capture_logs
 
-from reconciler.explain import Explanation
+from reconciler.explain.explanation import Explanation
 from reconciler.inventory.store import Store
 from reconciler.objects.changes import Changed
 from reconciler.objects.claims import ResourceClaim

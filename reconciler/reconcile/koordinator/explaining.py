@@ -1,8 +1,7 @@
 """Why a pod waits for Koordinator's devices: what each test leaves over of all that there are."""
 
-from reconciler.explain import Explanation
-from reconciler.explain.explanation import Request, Step
-from reconciler.explain.gates import Kind
+from reconciler.explain.explanation import Explanation, Request, Step
+from reconciler.explain.kinds import Kind
 from reconciler.explain.reasons import remedy
 from reconciler.koordinator.demand import Demand
 from reconciler.koordinator.failure import Failure

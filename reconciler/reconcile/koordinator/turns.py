@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from reconciler.cluster.podwriter import PodWriter
 from reconciler.errors import Rejected
-from reconciler.explain import Explanation
+from reconciler.explain.explanation import Explanation
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.koordinator.demand import Demand
 from reconciler.koordinator.failure import Failure
