@@ -20,7 +20,7 @@ from perf.workloads.mig import drawn_profiles
 from reconciler.aio.queue import Queue
 from reconciler.cluster.client import Client
 from reconciler.cluster.kinds import NODE, Resource
-from reconciler.cluster.transport import Query, Response
+from reconciler.cluster.transport import Request, Response, WatchRequest
 from reconciler.cluster.watch import follow
 from reconciler.inventory.store import Store
 from reconciler.objects.changes import Change
@@ -37,18 +37,9 @@ class Scripted:
         self._lines = lines
         self.began = 0.0
 
-    async def request(
-        self,
-        method: str,  # noqa: ARG002 - the transport's shape
-        path: str,  # noqa: ARG002
-        *,
-        query: Query = (),
-        body: bytes | None = None,  # noqa: ARG002
-        content_type: str = "application/json",  # noqa: ARG002
-        timeout: float,  # noqa: ARG002, ASYNC109
-    ) -> Response:
+    async def send(self, request: Request) -> Response:
         """A page of the listing."""
-        asked = dict(query)
+        asked = dict(request.query)
         first = int(asked.get("continue", "0"))
         last = first + int(asked["limit"])
         token = b',"continue":"%d"' % last if last < len(self._items) else b""
@@ -58,10 +49,7 @@ class Scripted:
     @asynccontextmanager
     async def stream(
         self,
-        path: str,  # noqa: ARG002
-        *,
-        query: Query,  # noqa: ARG002
-        idle: float,  # noqa: ARG002
+        request: WatchRequest,  # noqa: ARG002 - see Transport
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         """The lines, as fast as they are taken."""
         self.began = perf_counter()

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager
 from typing import Any, Literal
 
 from pydantic_core import to_json
@@ -11,7 +10,7 @@ from reconciler.cluster.answers import READS, refusal
 from reconciler.cluster.decoding import Listing, cut_listing, decode
 from reconciler.cluster.echoes import Echoes
 from reconciler.cluster.kinds import Resource
-from reconciler.cluster.transport import Query, Transport
+from reconciler.cluster.transport import Lines, Query, Request, Transport, WatchRequest
 from reconciler.errors import Retry, Undecided
 from reconciler.objects.meta import ObjectKey
 
@@ -24,7 +23,7 @@ JSON: PatchType = "application/json-patch+json"
 class Client:
     """Speaks to one server, and tries nothing twice: retries belong to the queue and to the watch.
 
-    Every method raises the errors of `answers.refusal` and of `Transport.request`. A write that
+    Every method raises the errors of `answers.refusal` and of `Transport.send`. A write that
     is cancelled may have been applied.
     """
 
@@ -39,14 +38,13 @@ class Client:
 
     async def fetch(self, path: str, query: Query = ()) -> Raw:
         """The JSON object at a path."""
-        value, _ = await self._send("GET", path, query=query)
-        return value
+        return await self._object(self._request("GET", path, query=query))
 
     async def list_pages(self, resource: Resource, *, limit: int) -> AsyncIterator[Listing]:
         """All objects of a kind, so many at a time. Raises Relist when the server forgot the listing."""
         query = [("limit", str(limit)), *resource.selection]
         while True:
-            body = await self._answer("GET", resource.everywhere, query=query)
+            body = await self._answer(self._request("GET", resource.everywhere, query=query))
             try:
                 page = cut_listing(body)
             except ValueError as exc:
@@ -56,12 +54,12 @@ class Client:
                 return
             query = [("limit", str(limit)), *resource.selection, ("continue", page.token)]
 
-    def watch(
-        self, resource: Resource, *, query: Query, idle: float
-    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+    def watch(self, resource: Resource, *, query: Query, idle: float) -> Lines:
         """The lines of a watch on all objects of a kind; see `Transport.stream`."""
         return self._transport.stream(
-            resource.everywhere, query=[("watch", "true"), *resource.selection, *query], idle=idle
+            WatchRequest(
+                resource.everywhere, query=[("watch", "true"), *resource.selection, *query], idle=idle
+            )
         )
 
     async def get(self, resource: Resource, key: ObjectKey) -> Raw:
@@ -102,37 +100,37 @@ class Client:
     ) -> bytes:
         """As `patch`; the answer is not looked at."""
         path = resource.path(key, subresource)
-        return await self._answer("PATCH", path, body=_encoded(patch), content_type=content_type)
+        return await self._answer(
+            self._request("PATCH", path, body=_encoded(patch), content_type=content_type)
+        )
 
     async def delete(self, resource: Resource, key: ObjectKey) -> Raw:
         """Delete an object. With finalizers it stays, and is returned with a deletionTimestamp."""
-        value, _ = await self._send("DELETE", resource.path(key))
-        return value
+        return await self._object(self._request("DELETE", resource.path(key)))
 
     async def _write(
         self, method: str, path: str, value: Raw | list[Raw], content_type: str = "application/json"
     ) -> Raw:
-        answer, _ = await self._send(method, path, body=_encoded(value), content_type=content_type)
-        return answer
+        body = _encoded(value)
+        return await self._object(self._request(method, path, body=body, content_type=content_type))
 
-    async def _send(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Query = (),
-        body: bytes | None = None,
-        content_type: str = "application/json",
-    ) -> tuple[Raw, str | None]:
-        answer = await self._answer(method, path, query=query, body=body, content_type=content_type)
+    async def _object(self, request: Request) -> Raw:
+        answer = await self._answer(request)
         try:
-            return decode(answer)
+            value, _ = decode(answer)
         except ValueError as exc:
             # It was applied, but what became of the object is unknown: a read settles it.
-            error = Retry if method in READS else Undecided
-            raise error(f"{method} {path}: the answer is not JSON: {exc}") from exc
+            error = Retry if request.method in READS else Undecided
+            raise error(f"{request.method} {request.path}: the answer is not JSON: {exc}") from exc
+        return value
 
-    async def _answer(
+    async def _answer(self, request: Request) -> bytes:
+        response = await self._transport.send(request)
+        if not 200 <= response.status <= 299:
+            raise refusal(request.method, request.path, response)
+        return response.body
+
+    def _request(
         self,
         method: str,
         path: str,
@@ -140,18 +138,9 @@ class Client:
         query: Query = (),
         body: bytes | None = None,
         content_type: str = "application/json",
-    ) -> bytes:
-        response = await self._transport.request(
-            method,
-            path,
-            query=query,
-            body=body,
-            content_type=content_type,
-            timeout=self._read_seconds if method in READS else self.write_seconds,
-        )
-        if not 200 <= response.status <= 299:
-            raise refusal(method, path, response)
-        return response.body
+    ) -> Request:
+        timeout = self._read_seconds if method in READS else self.write_seconds
+        return Request(method, path, query=query, body=body, content_type=content_type, timeout=timeout)
 
 
 def _encoded(value: Raw | list[Raw]) -> bytes:

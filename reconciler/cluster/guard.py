@@ -1,10 +1,9 @@
 """The last door before the server: lets reads through, and writes only while it is open."""
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Callable
 
 from reconciler.cluster.answers import READS
-from reconciler.cluster.transport import Query, Response, Transport
+from reconciler.cluster.transport import Lines, Request, Response, Transport, WatchRequest
 from reconciler.errors import Rejected
 
 QUESTIONS = ("/apis/authentication.k8s.io/", "/apis/authorization.k8s.io/")
@@ -20,27 +19,14 @@ class Guarded:
         self._behind = behind
         self._check = check
 
-    async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Query = (),
-        body: bytes | None = None,
-        content_type: str = "application/json",
-        timeout: float,  # noqa: ASYNC109 - see Transport
-    ) -> Response:
-        """As `Transport.request`; raises what the check raises, and has then sent nothing."""
-        if method not in READS and not path.startswith(QUESTIONS):
-            self._check(path)
-        return await self._behind.request(
-            method, path, query=query, body=body, content_type=content_type, timeout=timeout
-        )
+    async def send(self, request: Request) -> Response:
+        """As `Transport.send`; raises what the check raises, and has then sent nothing."""
+        if request.method not in READS and not request.path.startswith(QUESTIONS):
+            self._check(request.path)
+        return await self._behind.send(request)
 
-    def stream(
-        self, path: str, *, query: Query, idle: float
-    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        return self._behind.stream(path, query=query, idle=idle)
+    def stream(self, request: WatchRequest) -> Lines:
+        return self._behind.stream(request)
 
 
 def never(path: str) -> None:

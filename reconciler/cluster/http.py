@@ -17,7 +17,7 @@ from kubernetes_asyncio.client import ApiClient
 from reconciler.cluster.answers import READS, refusal
 from reconciler.cluster.credentials import configuration_for
 from reconciler.cluster.lines import complete_lines
-from reconciler.cluster.transport import Query, Response
+from reconciler.cluster.transport import Query, Request, Response, WatchRequest
 from reconciler.cluster.wires import NeverSent, Wires
 from reconciler.errors import Rejected, Retry, Undecided
 
@@ -83,33 +83,26 @@ class HttpTransport:
         rest.pool_manager.detach()
         rest.pool_manager = self._session = session
 
-    async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Query = (),
-        body: bytes | None = None,
-        content_type: str = "application/json",
-        timeout: float,  # noqa: ASYNC109 - see Transport
-    ) -> Response:
-        """See `Transport.request`."""
+    async def send(self, request: Request) -> Response:
+        """See `Transport.send`."""
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + timeout
-        headers = {**await self._headers(timeout), "Content-Type": content_type}
-        if self._wires is not None and method not in READS:
+        deadline = loop.time() + request.timeout
+        headers = {**await self._headers(request.timeout), "Content-Type": request.content_type}
+        if self._wires is not None and request.method not in READS:
             try:
-                return await self._wires.request(method, path, query, headers, body or b"", deadline)
+                return await self._wires.send(request, headers, deadline)
             except OSError as exc:
-                raise _failure(method, path, exc) from exc
+                raise _failure(request.method, request.path, exc) from exc
         # A total of 0 would mean none.
         left = max(deadline - loop.time(), 0.001)
         limits = aiohttp.ClientTimeout(total=left, sock_connect=CONNECT_SECONDS)
         try:
-            async with await self._open(method, path, query, limits, headers=headers, body=body) as response:
+            async with await self._open(
+                request.method, request.path, request.query, limits, headers=headers, body=request.body
+            ) as response:
                 return Response(response.status, response.headers, await _whole(response))
         except (aiohttp.ClientError, OSError) as exc:
-            raise _failure(method, path, exc) from exc
+            raise _failure(request.method, request.path, exc) from exc
 
     def close(self) -> None:
         """Let the connections for writes go; those of the ApiClient go with it."""
@@ -117,12 +110,13 @@ class HttpTransport:
             self._wires.close()
 
     @asynccontextmanager
-    async def stream(self, path: str, *, query: Query, idle: float) -> AsyncIterator[AsyncIterator[bytes]]:
+    async def stream(self, request: WatchRequest) -> AsyncIterator[AsyncIterator[bytes]]:
         """See `Transport.stream`."""
-        headers = await self._headers(idle)
-        limits = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=idle)
+        path = request.path
+        headers = await self._headers(request.idle)
+        limits = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=request.idle)
         try:
-            response = await self._open("GET", path, query, limits, headers=headers)
+            response = await self._open("GET", path, request.query, limits, headers=headers)
         except (aiohttp.ClientError, OSError) as exc:
             raise _failure("GET", path, exc) from exc
         try:

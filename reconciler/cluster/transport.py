@@ -5,10 +5,37 @@ HTTP is in `reconciler.cluster.http`, which is slow to import and therefore apar
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Protocol
 
 Query = Sequence[tuple[str, str]]
+Lines = AbstractAsyncContextManager[AsyncIterator[bytes]]
+"""The complete lines of an answer, without their line ends, for as long as it is open."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request whose answer ends."""
+
+    method: str
+    path: str
+    _: KW_ONLY
+    query: Query = ()
+    body: bytes | None = None
+    content_type: str = "application/json"
+    timeout: float
+    """Seconds from sending it to the last byte of its answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class WatchRequest:
+    """A GET whose answer does not end."""
+
+    path: str
+    _: KW_ONLY
+    query: Query = ()
+    idle: float
+    """Seconds of silence after which the connection counts as broken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,30 +49,19 @@ class Response:
 
 
 class Transport(Protocol):
-    """Sends requests. Says with which error class an answer failed to come, never retries."""
+    """Sends requests. An answer that does not come is one of our errors. Never retries."""
 
-    async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Query = (),
-        body: bytes | None = None,
-        content_type: str = "application/json",
-        timeout: float,  # noqa: ASYNC109 - a socket timeout tells whether anything was sent
-    ) -> Response:
-        """One request and its whole answer, within `timeout` seconds.
+    async def send(self, request: Request) -> Response:
+        """Send one request and read its whole answer, within the request's timeout.
 
-        Raises Retry when the request certainly was not applied, Undecided when it may have been.
-        Cancelled: a write may have been applied.
+        Raises Retry when the server certainly did not apply the request, Undecided when it may have.
+        When cancelled, the server may have applied a write.
         """
 
-    def stream(
-        self, path: str, *, query: Query, idle: float
-    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        """The complete lines of an answer that does not end, without their line ends.
+    def stream(self, request: WatchRequest) -> Lines:
+        """Open an answer that does not end, and read its lines.
 
-        Ends when the server ends it; a last line without a line end is dropped. Raises Retry when
-        the connection breaks or nothing comes for `idle` seconds, and what
+        The lines end when the server ends them; a last line without a line end is dropped. Raises Retry
+        when the connection breaks or is idle for too long, and what
         `reconciler.cluster.answers.refusal` makes of a status other than 200.
         """

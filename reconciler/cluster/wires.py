@@ -10,7 +10,7 @@ from urllib.parse import quote, urlencode, urlsplit
 from aiohappyeyeballs import start_connection
 from kubernetes_asyncio.client import Configuration
 
-from reconciler.cluster.transport import Query, Response
+from reconciler.cluster.transport import Request, Response
 from reconciler.cluster.wire import Wire
 from reconciler.errors import Rejected
 
@@ -50,16 +50,17 @@ class Wires:
         self._idle: list[tuple[Wire, float]] = []
         self._closed = False
 
-    async def request(
-        self, method: str, path: str, query: Query, headers: Mapping[str, str], body: bytes, deadline: float
-    ) -> Response:
-        """Send a request once, and wait for its answer until the `deadline` by the loop's clock.
+    async def send(self, request: Request, headers: Mapping[str, str], deadline: float) -> Response:
+        """Send a request once with these headers, and wait for its answer.
+
+        The `deadline`, by the loop's clock, counts in place of the request's timeout: renewing credentials
+        may have used some of that.
 
         Raises NeverSent, and Rejected for headers that cannot be sent; any other OSError, a timeout among
         them, leaves open whether the server took the request. Cancelled, the connection is closed, so
         that its answer is not taken for another's.
         """
-        message = self._head(method, path, query, headers, len(body)) + body
+        message = self._message(request, headers)
         wire = await self._take(deadline)
         try:
             response = await wire.exchange(message, deadline)
@@ -82,17 +83,18 @@ class Wires:
             wire.abort()
         self._idle.clear()
 
-    def _head(self, method: str, path: str, query: Query, headers: Mapping[str, str], length: int) -> bytes:
+    def _message(self, request: Request, headers: Mapping[str, str]) -> bytes:
+        path, body = request.path, request.body or b""
         target = self._prefix + (path if _PLAIN(path) else quote(path))
-        if query:
-            target += "?" + urlencode(query)
-        lines = [f"{method} {target} HTTP/1.1", f"Host: {self._authority}"]
+        if request.query:
+            target += "?" + urlencode(request.query)
+        lines = [f"{request.method} {target} HTTP/1.1", f"Host: {self._authority}"]
         for name, value in headers.items():
             if _UNSENDABLE(value):
                 raise Rejected(f"the header {name} cannot be sent: it has a line break, or is not ASCII")
             lines.append(f"{name}: {value}")
-        lines += [f"Content-Length: {length}", "\r\n"]
-        return "\r\n".join(lines).encode("ascii")
+        lines += [f"Content-Length: {len(body)}", "\r\n"]
+        return "\r\n".join(lines).encode("ascii") + body
 
     async def _take(self, deadline: float) -> Wire:
         """A connection of one's own. Whoever takes one releases `_free` in the end."""

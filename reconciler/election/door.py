@@ -1,12 +1,11 @@
 """The door by which every write leaves: open to the leader, for as long as its lease outlasts the write."""
 
 from asyncio import CancelledError
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Callable
 
 from reconciler.cluster.answers import READS
 from reconciler.cluster.guard import LEASES, QUESTIONS
-from reconciler.cluster.transport import Query, Response, Transport
+from reconciler.cluster.transport import Lines, Request, Response, Transport, WatchRequest
 from reconciler.election.elector import Elector
 from reconciler.errors import Retry, Undecided
 
@@ -22,27 +21,17 @@ class Fenced:
         self.quiet_at = float("-inf")
         """When no write that was sent and not answered can arrive any more"""
 
-    async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Query = (),
-        body: bytes | None = None,
-        content_type: str = "application/json",
-        timeout: float,  # noqa: ASYNC109 - see Transport
-    ) -> Response:
-        """As `Transport.request`. Raises Retry for a write that must not begin, and has then sent nothing."""
-        passes = method in READS or path.startswith((*QUESTIONS, LEASES))
+    async def send(self, request: Request) -> Response:
+        """As `Transport.send`. Raises Retry for a write that must not begin, and has then sent nothing."""
+        path = request.path
+        passes = request.method in READS or path.startswith((*QUESTIONS, LEASES))
         told = not passes and _tells(path)
         if not passes:
-            self._check(path, 0.0 if told else timeout)
-        deadline = self._clock() + timeout
+            self._check(path, 0.0 if told else request.timeout)
+        deadline = self._clock() + request.timeout
         settled = passes or told
         try:
-            response = await self._behind.request(
-                method, path, query=query, body=body, content_type=content_type, timeout=timeout
-            )
+            response = await self._behind.send(request)
         except (Undecided, CancelledError):
             raise
         except Retry:
@@ -55,11 +44,9 @@ class Fenced:
             if not settled:
                 self.quiet_at = max(self.quiet_at, deadline + self._elector.terms.write)
 
-    def stream(
-        self, path: str, *, query: Query, idle: float
-    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+    def stream(self, request: WatchRequest) -> Lines:
         """As `Transport.stream`."""
-        return self._behind.stream(path, query=query, idle=idle)
+        return self._behind.stream(request)
 
     def _check(self, path: str, seconds: float) -> None:
         now, elector = self._clock(), self._elector

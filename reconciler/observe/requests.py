@@ -1,12 +1,12 @@
 """A transport that counts: requests by result, watches by kind, and when each kind was last heard of."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 
 from prometheus_client import Counter, Histogram
 
 from reconciler.cluster.kinds import Resource
-from reconciler.cluster.transport import Query, Response, Transport
+from reconciler.cluster.transport import Lines, Request, Response, Transport, WatchRequest
 from reconciler.errors import ReconcilerError, Undecided
 from reconciler.observe.meters import Meters
 
@@ -41,23 +41,12 @@ class Metered:
         """What will be listed and watched. The resources and kinds of these alone have names in series."""
         self._kinds |= {resource.plural: resource.kind for resource in resources}
 
-    async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Query = (),
-        body: bytes | None = None,
-        content_type: str = "application/json",
-        timeout: float,  # noqa: ASYNC109 - see Transport
-    ) -> Response:
-        """See `Transport.request`."""
-        verb, resource = self._names(method, path)
+    async def send(self, request: Request) -> Response:
+        """See `Transport.send`."""
+        verb, resource = self._names(request.method, request.path)
         began, result = self._clock(), "cancelled"
         try:
-            response = await self._behind.request(
-                method, path, query=query, body=body, content_type=content_type, timeout=timeout
-            )
+            response = await self._behind.send(request)
             result = _result(response.status)
         except Undecided:
             result = "unanswered"
@@ -70,16 +59,14 @@ class Metered:
             self._count((verb, resource, result), self._clock() - began)
         if verb == "list" and result == "ok" and (kind := self._kinds.get(resource)):
             self.heard[kind] = self._clock()
-            if not any(name == "continue" for name, _ in query):
+            if not any(name == "continue" for name, _ in request.query):
                 self._meters.listings.labels(kind).inc()
         return response
 
-    def stream(
-        self, path: str, *, query: Query, idle: float
-    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+    def stream(self, request: WatchRequest) -> Lines:
         """See `Transport.stream`."""
-        kind = self._kinds.get(self._names("GET", path)[1])
-        behind = self._behind.stream(path, query=query, idle=idle)
+        kind = self._kinds.get(self._names("GET", request.path)[1])
+        behind = self._behind.stream(request)
         return self._watch(kind, behind) if kind else behind
 
     def _count(self, labels: tuple[str, str, str], seconds: float) -> None:
@@ -91,9 +78,7 @@ class Metered:
         histogram.observe(seconds)
 
     @asynccontextmanager
-    async def _watch(
-        self, kind: str, behind: AbstractAsyncContextManager[AsyncIterator[bytes]]
-    ) -> AsyncIterator[AsyncIterator[bytes]]:
+    async def _watch(self, kind: str, behind: Lines) -> AsyncIterator[AsyncIterator[bytes]]:
         if kind in self._ended:
             self._meters.watch_restarts.labels(kind, self._ended[kind]).inc()
         self._ended[kind] = "failed"

@@ -4,13 +4,13 @@ The SDK is an extra, `dra-reconciler[otel]`; where spans go is said by its own O
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
-from reconciler.cluster.transport import Query, Response, Transport
+from reconciler.cluster.transport import Lines, Request, Response, Transport, WatchRequest
 from reconciler.errors import Rejected
 from reconciler.observe.requests import names
 
@@ -80,12 +80,12 @@ class Traces(NoTraces):
         return _Traced(behind, self)
 
     @contextmanager
-    def request(self, method: str, path: str) -> Iterator[list[int]]:
+    def request(self, request: Request) -> Iterator[list[int]]:
         """The span of a request; its status is put into the list."""
         from opentelemetry.trace import SpanKind  # noqa: PLC0415
 
-        verb, resource = names(method, path)
-        attributes = {"http.request.method": method, "url.path": path}
+        verb, resource = names(request.method, request.path)
+        attributes = {"http.request.method": request.method, "url.path": request.path}
         status: list[int] = []
         with self._tracer.start_as_current_span(
             f"{verb} {resource}", kind=SpanKind.CLIENT, attributes=attributes
@@ -111,26 +111,13 @@ class _Traced:
         self._behind = behind
         self._traces = traces
 
-    async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Query = (),
-        body: bytes | None = None,
-        content_type: str = "application/json",
-        timeout: float,  # noqa: ASYNC109 - see Transport
-    ) -> Response:
-        """See `Transport.request`."""
-        with self._traces.request(method, path) as status:
-            response = await self._behind.request(
-                method, path, query=query, body=body, content_type=content_type, timeout=timeout
-            )
+    async def send(self, request: Request) -> Response:
+        """See `Transport.send`."""
+        with self._traces.request(request) as status:
+            response = await self._behind.send(request)
             status.append(response.status)
             return response
 
-    def stream(
-        self, path: str, *, query: Query, idle: float
-    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+    def stream(self, request: WatchRequest) -> Lines:
         """See `Transport.stream`."""
-        return self._behind.stream(path, query=query, idle=idle)
+        return self._behind.stream(request)

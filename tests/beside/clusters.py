@@ -1,11 +1,9 @@
 """Clusters with another scheduler at work, played by the test: it allocates, binds and takes back."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-from reconciler.cluster.transport import Query, Response, Transport
+from reconciler.cluster.transport import Lines, Request, Response, Transport, WatchRequest
 from reconciler.embedded.builtin import NODE, POD
 from tests.end_to_end.faults import Faulty
 from tests.end_to_end.objects import DRIVER, Object, device_class, devices, held, node
@@ -93,15 +91,13 @@ class Listening:
         async with asyncio.timeout(PATIENCE):
             await self._all.wait()
 
-    async def request(self, method: str, path: str, **rest: Any) -> Response:
+    async def send(self, request: Request) -> Response:
         assert self.behind is not None
-        return await self.behind.request(method, path, **rest)
+        return await self.behind.send(request)
 
-    def stream(
-        self, path: str, *, query: Query, idle: float
-    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+    def stream(self, request: WatchRequest) -> Lines:
         assert self.behind is not None
-        self._watched.add(path.rpartition("/")[2])
+        self._watched.add(request.path.rpartition("/")[2])
         if self._watched >= self.KINDS:
             self._all.set()
-        return self.behind.stream(path, query=query, idle=idle)
+        return self.behind.stream(request)

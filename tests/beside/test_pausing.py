@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.cluster.transport import Query, Response
+from reconciler.cluster.transport import Lines, Query, Request, Response, WatchRequest
 from reconciler.embedded.builtin import CONFIG_MAP
 from reconciler.errors import Rejected
 from reconciler.reconcile.decisions import Allocated, HeldBack, Ungated, WritesPaused, WritesResumed
@@ -119,15 +119,17 @@ async def test_the_server_is_asked_by_name_so_that_a_right_to_one_object_is_enou
     asked: list[Query] = []
 
     class Noting(Listening):
-        async def request(self, method: str, path: str, **rest: Any) -> Response:
-            if path.endswith("/namespaces/ops/configmaps"):
-                asked.append(rest["query"])
-            return await super().request(method, path, **rest)
+        async def send(self, request: Request) -> Response:
+            self.note(request)
+            return await super().send(request)
 
-        def stream(self, path: str, *, query: Query, idle: float) -> Any:
-            if path.endswith("/namespaces/ops/configmaps"):
-                asked.append(query)
-            return super().stream(path, query=query, idle=idle)
+        def stream(self, request: WatchRequest) -> Lines:
+            self.note(request)
+            return super().stream(request)
+
+        def note(self, request: Request | WatchRequest) -> None:
+            if request.path.endswith("/namespaces/ops/configmaps"):
+                asked.append(request.query)
 
     async with reconciling(cluster, prepare=Noting().prepare, **WHERE) as running:
         await running.heard(Allocated)

@@ -9,13 +9,13 @@ from typing import Any
 
 from reconciler.cluster.answers import refusal
 from reconciler.cluster.lines import complete_lines
-from reconciler.cluster.transport import Query, Response
+from reconciler.cluster.transport import Request, Response, WatchRequest
 from reconciler.errors import ReconcilerError, Retry
 
 
 @dataclass(frozen=True)
-class Request:
-    """What was asked."""
+class Sent:
+    """A request that was sent, and when."""
 
     method: str
     path: str
@@ -41,20 +41,11 @@ class Scripted:
     def __init__(self, *answers: Response | ReconcilerError, streams: list[Any] | None = None) -> None:
         self.answers = list(answers)
         self.streams = streams or []
-        self.requests: list[Request] = []
+        self.requests: list[Sent] = []
         self.before_answer: Callable[[], None] = lambda: None
 
-    async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Query = (),
-        body: bytes | None = None,
-        content_type: str = "application/json",
-        timeout: float,  # noqa: ASYNC109, ARG002
-    ) -> Response:
-        self._note(method, path, query, body, content_type)
+    async def send(self, request: Request) -> Response:
+        self._note(request)
         self.before_answer()
         await asyncio.sleep(0)
         if not self.answers:
@@ -65,15 +56,15 @@ class Scripted:
         return answer
 
     @asynccontextmanager
-    async def stream(self, path: str, *, query: Query, idle: float) -> AsyncIterator[AsyncIterator[bytes]]:
-        self._note("GET", path, query, None, "")
+    async def stream(self, request: WatchRequest) -> AsyncIterator[AsyncIterator[bytes]]:
+        self._note(request)
         await asyncio.sleep(0)
         script = self.streams.pop(0) if self.streams else [None]
         if isinstance(script, Response):
-            raise refusal("GET", path, script)
+            raise refusal("GET", request.path, script)
         if isinstance(script, ReconcilerError):
             raise script
-        yield complete_lines(self._play(script, idle), limit=10**6)
+        yield complete_lines(self._play(script, request.idle), limit=10**6)
 
     async def _play(self, script: list[Any], idle: float) -> AsyncIterator[bytes]:
         for step in script:
@@ -92,17 +83,14 @@ class Scripted:
                 case _:
                     yield json.dumps(step).encode() + b"\n"
 
-    def _note(self, method: str, path: str, query: Query, body: bytes | None, content_type: str) -> None:
-        self.requests.append(
-            Request(
-                method,
-                path,
-                dict(query),
-                json.loads(body) if body else None,
-                content_type if body else "",
-                asyncio.get_running_loop().time(),
-            )
-        )
+    def _note(self, request: Request | WatchRequest) -> None:
+        method, body, content_type = "GET", None, ""
+        if isinstance(request, Request):
+            method = request.method
+            if request.body:
+                body, content_type = json.loads(request.body), request.content_type
+        at = asyncio.get_running_loop().time()
+        self.requests.append(Sent(method, request.path, dict(request.query), body, content_type, at))
 
 
 def ok(value: Any, status: int = 200) -> Response:

@@ -17,6 +17,7 @@ from reconciler.cluster import credentials
 from reconciler.cluster.client import Client
 from reconciler.cluster.http import HttpTransport, connect
 from reconciler.cluster.kinds import NODE
+from reconciler.cluster.transport import Request, WatchRequest
 from reconciler.errors import Rejected, Relist, Retry, Undecided
 from reconciler.objects.meta import ObjectKey
 
@@ -62,7 +63,8 @@ def streaming(*chunks: bytes, then: str) -> Handler:
 async def lines_of(server: str, idle: float = 5.0) -> tuple[list[bytes], Exception | None]:
     lines: list[bytes] = []
     try:
-        async with connect(server=server) as transport, transport.stream("/x", query=[], idle=idle) as stream:
+        watch = WatchRequest("/x", idle=idle)
+        async with connect(server=server) as transport, transport.stream(watch) as stream:
             async for line in stream:
                 lines.append(line)  # noqa: PERF401 - those before an error count
     except Retry as exc:
@@ -103,7 +105,7 @@ async def test_the_status_of_a_stream_is_an_error_like_any_other():
 
     async with serving(handle) as server, connect(server=server) as transport:
         with pytest.raises(Relist, match="too old"):
-            async with transport.stream("/x", query=[("a", "b c"), ("d", "ü&=")], idle=1):
+            async with transport.stream(WatchRequest("/x", query=[("a", "b c"), ("d", "ü&=")], idle=1)):
                 pass
 
 
@@ -154,7 +156,7 @@ async def test_a_request_arrives_as_it_was_meant():
         )
 
     async with serving(handle) as server, connect(server=f"{server}/") as transport:
-        answer = await transport.request(
+        request = Request(
             "PATCH",
             "/p",
             query=[("continue", "a+b/=&ü")],
@@ -162,6 +164,7 @@ async def test_a_request_arrives_as_it_was_meant():
             content_type="application/merge-patch+json",
             timeout=5,
         )
+        answer = await transport.send(request)
     assert yaml.safe_load(answer.body) == {
         "query": [["continue", "a+b/=&ü"]],
         "type": "application/merge-patch+json",

@@ -9,7 +9,7 @@ import pytest
 from kubernetes_asyncio.client import Configuration
 
 from reconciler.cluster import wires
-from reconciler.cluster.transport import Response
+from reconciler.cluster.transport import Request, Response
 from reconciler.cluster.wire import Broken
 from reconciler.cluster.wires import NeverSent, Wires
 from reconciler.errors import Rejected
@@ -69,7 +69,7 @@ async def wired(url: str, *, longest: int = 1000, most: int = 8) -> AsyncIterato
 
 async def ask(pool: Wires, path: str = "/p", *, seconds: float = LONG, body: bytes = b"{}") -> Response:
     deadline = asyncio.get_running_loop().time() + seconds
-    return await pool.request("PATCH", path, [], {"A": "b"}, body, deadline)
+    return await pool.send(Request("PATCH", path, body=body, timeout=seconds), {"A": "b"}, deadline)
 
 
 def saying(*pieces: bytes) -> Answer:
@@ -288,10 +288,9 @@ async def test_a_name_or_a_header_cannot_add_lines_to_a_request():
     async with serving(saying(OK)) as server, wired(server.url) as pool:
         await ask(pool, "/a b\r\nX: y/ü?#")
         with pytest.raises(Rejected, match="Authorization"):
-            await pool.request("PATCH", "/p", [], {"Authorization": "Bearer a\r\nX: y"}, b"", 0.0)
-        await pool.request(
-            "POST", "/p", [("a", "b&c\r\n")], {}, b"", asyncio.get_running_loop().time() + LONG
-        )
+            await pool.send(Request("PATCH", "/p", timeout=LONG), {"Authorization": "Bearer a\r\nX: y"}, 0.0)
+        posted = Request("POST", "/p", query=[("a", "b&c\r\n")], timeout=LONG)
+        await pool.send(posted, {}, asyncio.get_running_loop().time() + LONG)
     lines = [request.split(b"\r\n")[0] for request in server.heard]
     assert lines == [
         b"PATCH /a%20b%0D%0AX%3A%20y/%C3%BC%3F%23 HTTP/1.1",

@@ -26,7 +26,7 @@ from reconciler.objects.core import GATE, Pod
 from reconciler.objects.meta import ObjectKey
 from reconciler.objects.plan import Plan
 from tests.cluster.objects import CLAIMS, claim
-from tests.cluster.scripted import Request, Scripted, ok, status
+from tests.cluster.scripted import Scripted, Sent, ok, status
 
 SERVED = Served({"ResourceClaim": CLAIMS, "Pod": POD})
 NOON = datetime(2026, 3, 1, 14, 0, 5, 999, tzinfo=timezone(timedelta(hours=2)))
@@ -312,7 +312,7 @@ async def test_only_our_gate_is_removed_and_only_from_the_version_we_saw(gates, 
     writer, transport = make_writer(ok(stored))
     await writer.ungate(as_pod(*gates))
     assert transport.requests == [
-        Request(
+        Sent(
             "PATCH",
             "/api/v1/namespaces/default/pods/p",
             body={"metadata": {"resourceVersion": "5"}, "spec": {"schedulingGates": left}},

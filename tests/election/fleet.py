@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 from reconciler.cluster.client import Client
-from reconciler.cluster.transport import Response
+from reconciler.cluster.transport import Lines, Request, Response, WatchRequest
 from reconciler.election.campaign import Campaign
 from reconciler.election.door import Fenced
 from reconciler.election.elector import Elector
@@ -65,23 +65,23 @@ class Ways:
     clock: Clock
     cut: bool = False
 
-    async def request(self, method: str, path: str, *, timeout: float, **rest: Any) -> Response:  # noqa: ASYNC109
-        writes = method != "GET"
-        if path == DEVICE:  # from the door on it counts: it may be late by as long as it may take
-            self.device.begun(self.candidate, timeout / self.clock.rate + TERMS.write)
+    async def send(self, request: Request) -> Response:
+        writes = request.method != "GET"
+        if request.path == DEVICE:  # from the door on it counts: it may be late by as long as it may take
+            self.device.begun(self.candidate, request.timeout / self.clock.rate + TERMS.write)
         try:
-            async with asyncio.timeout(timeout):
-                answer = await self._met(writes, lambda: self._apply(method, path, timeout, rest))
+            async with asyncio.timeout(request.timeout):
+                answer = await self._met(writes, lambda: self._apply(request))
         except TimeoutError:
             raise (Undecided if writes else Retry)("no answer") from None
-        if path == DEVICE:
+        if request.path == DEVICE:
             self.device.answered(self.candidate)
         return answer
 
-    async def _apply(self, method: str, path: str, seconds: float, rest: dict[str, Any]) -> Response:
-        if path == DEVICE:
+    async def _apply(self, request: Request) -> Response:
+        if request.path == DEVICE:
             return Response(200, {}, b"{}")
-        return await self.server.behind.request(method, path, timeout=seconds, **rest)
+        return await self.server.behind.send(request)
 
     async def _met(self, writes: bool, apply: Callable[[], Awaitable[Response]]) -> Response:
         troubled = self.random.random() < self.trouble
@@ -100,8 +100,8 @@ class Ways:
         await asyncio.sleep(self.random.expovariate(0.5 if fate == "slow" else 200.0))
         return answer
 
-    def stream(self, path: str, **_: Any) -> Any:
-        raise NotImplementedError(path)
+    def stream(self, request: WatchRequest) -> Lines:
+        raise NotImplementedError(request.path)
 
 
 class Server:
@@ -166,7 +166,7 @@ class Candidate:
     async def _write(self) -> None:
         while True:
             with suppress(ReconcilerError):
-                await self.door.request("PATCH", DEVICE, timeout=TERMS.write)
+                await self.door.send(Request("PATCH", DEVICE, timeout=TERMS.write))
             await asyncio.sleep(self._random.expovariate(4.0))
 
     async def kill(self) -> None:

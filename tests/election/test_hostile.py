@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from reconciler.cluster.client import Client
-from reconciler.cluster.transport import Response
+from reconciler.cluster.transport import Lines, Request, Response, WatchRequest
 from reconciler.election.campaign import Campaign
 from reconciler.election.elector import Elector
 from reconciler.election.leases import Leases
@@ -94,16 +94,16 @@ class Beside:
         self._behind = InMemory(api)
         self._lease = lease
 
-    async def request(self, method: str, path: str, **rest: Any) -> Response:
-        answer = await self._behind.request(method, path, **rest)
-        if method != "GET":
+    async def send(self, request: Request) -> Response:
+        answer = await self._behind.send(request)
+        if request.method != "GET":
             return answer
         body = json.loads(answer.body)
         body["items"].append(self._lease)
         return Response(answer.status, answer.headers, json.dumps(body).encode())
 
-    def stream(self, path: str, **_: Any) -> Any:
-        raise NotImplementedError(path)
+    def stream(self, request: WatchRequest) -> Lines:
+        raise NotImplementedError(request.path)
 
 
 def leads_after(api: ApiServer, beside: Any) -> float:

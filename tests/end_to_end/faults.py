@@ -2,11 +2,10 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from reconciler.cluster.transport import Query, Response, Transport
+from reconciler.cluster.transport import Lines, Request, Response, Transport, WatchRequest
 from reconciler.errors import Undecided
 
 Send = Callable[[], Awaitable[Response]]
@@ -27,33 +26,20 @@ class Faulty:
         """Let the next requests of that kind, one each, meet these faults."""
         self.faults += [(method, path_end, fault) for fault in faults]
 
-    async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Query = (),
-        body: bytes | None = None,
-        content_type: str = "application/json",
-        timeout: float,  # noqa: ASYNC109 - see Transport
-    ) -> Response:
+    async def send(self, request: Request) -> Response:
         async def send() -> Response:
-            if method != "GET":
-                self.sent.append(f"{method} {path}")
-            return await self.behind.request(
-                method, path, query=query, body=body, content_type=content_type, timeout=timeout
-            )
+            if request.method != "GET":
+                self.sent.append(f"{request.method} {request.path}")
+            return await self.behind.send(request)
 
         for entry in self.faults:
-            if entry[0] == method and path.endswith(entry[1]):
+            if entry[0] == request.method and request.path.endswith(entry[1]):
                 self.faults.remove(entry)
                 return await entry[2](send)
         return await send()
 
-    def stream(
-        self, path: str, *, query: Query, idle: float
-    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        return self.behind.stream(path, query=query, idle=idle)
+    def stream(self, request: WatchRequest) -> Lines:
+        return self.behind.stream(request)
 
 
 def answer(status: int, **headers: str) -> Fault:

@@ -16,7 +16,7 @@ from aiohttp import web
 
 from reconciler.cluster.client import Client
 from reconciler.cluster.http import connect
-from reconciler.cluster.transport import Response
+from reconciler.cluster.transport import Lines, Request, Response, WatchRequest
 from reconciler.embedded import ApiServer, serve
 from reconciler.embedded.access import Guard, Roles, read_tokens
 from reconciler.errors import Rejected, Retry
@@ -37,12 +37,12 @@ class Nobody:
 
     asked: list[str] = field(default_factory=list)
 
-    async def request(self, *named: str, **_: Any) -> Response:
-        self.asked.append(named[1])
+    async def send(self, request: Request) -> Response:
+        self.asked.append(request.path)
         raise Retry("away")
 
-    def stream(self, *named: str, **_: Any) -> Any:
-        raise AssertionError(named)
+    def stream(self, request: WatchRequest) -> Lines:
+        raise AssertionError(request.path)
 
 
 async def hello(_: web.BaseRequest) -> web.StreamResponse:
@@ -265,8 +265,8 @@ class Judge(Nobody):
         self.go = asyncio.Event()
         self.waiting = asyncio.Semaphore(0)
 
-    async def request(self, *named: str, **_: Any) -> Response:
-        self.asked.append(named[1])
+    async def send(self, request: Request) -> Response:
+        self.asked.append(request.path)
         self.waiting.release()
         await self.go.wait()
         answer = b'{"status": {"authenticated": true, "allowed": true, "user": {"username": "u"}}}'
@@ -317,7 +317,7 @@ async def test_made_up_tokens_are_no_load_on_the_server():
 @loopback
 async def test_an_answer_that_is_no_yes_is_a_no(answer: bytes):
     class Odd(Nobody):
-        async def request(self, *_: str, **__: Any) -> Response:
+        async def send(self, request: Request) -> Response:  # noqa: ARG002 - see Transport
             return Response(201, {}, answer)
 
     async with served(Client(Odd()), status_token_review=True) as url:

@@ -3,12 +3,11 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
 
 from reconciler.cluster.kinds import POD, Resource
-from reconciler.cluster.transport import Response
+from reconciler.cluster.transport import Request, Response, WatchRequest
 from reconciler.errors import Relist, Retry, Undecided
 from reconciler.observe.meters import Meters
 from reconciler.observe.requests import Metered
@@ -23,14 +22,14 @@ class Scripted:
     def __init__(self, *answers: int | BaseException) -> None:
         self.answers = list(answers)
 
-    async def request(self, *_: str, **__: Any) -> Response:
+    async def send(self, _: Request) -> Response:
         answer = self.answers.pop(0)
         if isinstance(answer, BaseException):
             raise answer
         return Response(answer, {}, b"{}")
 
     @asynccontextmanager
-    async def stream(self, *_: str, **__: Any) -> AsyncIterator[AsyncIterator[bytes]]:
+    async def stream(self, _: WatchRequest) -> AsyncIterator[AsyncIterator[bytes]]:
         answer = self.answers.pop(0)
         if isinstance(answer, BaseException):
             raise answer
@@ -77,7 +76,7 @@ def counted(meters: Meters, **labels: str) -> float | None:
 )
 async def test_every_end_of_a_request_has_a_name(answer: int | BaseException, result: str):
     transport, meters = metered(answer)
-    asked = transport.request("PATCH", f"{CLAIM}/status", timeout=1)
+    asked = transport.send(Request("PATCH", f"{CLAIM}/status", timeout=1))
     if isinstance(answer, BaseException):
         with pytest.raises(type(answer)):
             await asked
@@ -105,12 +104,12 @@ async def test_every_end_of_a_request_has_a_name(answer: int | BaseException, re
 )
 async def test_names_are_those_of_kubernetes_and_bounded(method: str, path: str, verb: str, resource: str):
     transport, meters = metered(200)
-    await transport.request(method, path, timeout=1)
+    await transport.send(Request(method, path, timeout=1))
     assert counted(meters, verb=verb, resource=resource, result="ok") == 1
 
 
 async def watch(transport: Metered, fail: BaseException | None = None) -> None:
-    async with transport.stream("/api/v1/pods", query=[], idle=1) as lines:
+    async with transport.stream(WatchRequest("/api/v1/pods", idle=1)) as lines:
         async for _ in lines:
             if fail is not None:
                 raise fail
@@ -137,7 +136,7 @@ async def test_a_watch_that_follows_another_says_how_that_ended():
 async def test_every_line_of_a_watch_makes_its_kind_young():
     transport, _ = metered(200, 3)
     loop = asyncio.get_running_loop()
-    await transport.request("GET", "/api/v1/pods", timeout=1)
+    await transport.send(Request("GET", "/api/v1/pods", timeout=1))
     assert transport.heard == {"Pod": loop.time()}
     await watch(transport)
     await asyncio.sleep(5)
@@ -146,7 +145,7 @@ async def test_every_line_of_a_watch_makes_its_kind_young():
 
 async def test_pages_of_one_listing_count_once():
     transport, meters = metered(200, 200, 500)
-    await transport.request("GET", "/api/v1/pods", query=[("limit", "1")], timeout=1)
-    await transport.request("GET", "/api/v1/pods", query=[("limit", "1"), ("continue", "x")], timeout=1)
-    await transport.request("GET", "/api/v1/pods", query=[("limit", "1")], timeout=1)
+    await transport.send(Request("GET", "/api/v1/pods", query=[("limit", "1")], timeout=1))
+    await transport.send(Request("GET", "/api/v1/pods", query=[("limit", "1"), ("continue", "x")], timeout=1))
+    await transport.send(Request("GET", "/api/v1/pods", query=[("limit", "1")], timeout=1))
     assert meters.registry.get_sample_value("dra_reconciler_listings_total", {"kind": "Pod"}) == 1

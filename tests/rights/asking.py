@@ -1,12 +1,10 @@
 """What a request asks for, as an authorizer sees it, told from its method, path and query alone."""
 
 import re
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
-from reconciler.cluster.transport import Query, Response, Transport
+from reconciler.cluster.transport import Lines, Query, Request, Response, Transport, WatchRequest
 from reconciler.embedded.access.roles import Asked
 from reconciler.settings import Settings
 
@@ -52,12 +50,10 @@ class Noting:
     behind: Transport
     note: Callable[[Asked], None]
 
-    async def request(self, method: str, path: str, *, query: Query = (), **rest: Any) -> Response:
-        self.note(asked(method, path, query))
-        return await self.behind.request(method, path, query=query, **rest)
+    async def send(self, request: Request) -> Response:
+        self.note(asked(request.method, request.path, request.query))
+        return await self.behind.send(request)
 
-    def stream(
-        self, path: str, *, query: Query, idle: float
-    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        self.note(asked("GET", path, query))
-        return self.behind.stream(path, query=query, idle=idle)
+    def stream(self, request: WatchRequest) -> Lines:
+        self.note(asked("GET", request.path, request.query))
+        return self.behind.stream(request)

@@ -12,7 +12,7 @@ from random import Random
 from typing import NoReturn
 
 from reconciler.cluster.answers import READS, refusal
-from reconciler.cluster.transport import Query, Response, Transport
+from reconciler.cluster.transport import Request, Response, Transport, WatchRequest
 from reconciler.errors import Retry, Undecided
 
 
@@ -167,39 +167,29 @@ class Faulty:
     cut: Cut = Cut.NOTHING
     on_its_way: set[asyncio.Task[None]] = field(default_factory=set)
 
-    async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Query = (),
-        body: bytes | None = None,
-        content_type: str = "application/json",
-        timeout: float,  # noqa: ASYNC109 - see Transport
-    ) -> Response:
+    async def send(self, request: Request) -> Response:
         self._check()
-        writes = method not in READS
+        writes = request.method not in READS
+        what = f"{request.method} {request.path}"
 
         async def apply() -> Response:
-            answer = await self.behind.request(
-                method, path, query=query, body=body, content_type=content_type, timeout=timeout
-            )
+            answer = await self.behind.send(request)
             if writes:
-                self.applied(f"{method} {path}", answer)
+                self.applied(what, answer)
             return answer
 
         weather = self.weather
-        random = weather.chance(f"{method} {path}")
+        random = weather.chance(what)
         fault = weather.draw(
             random, WRITES if writes else READING, weather.writes if writes else weather.reads
         )
-        if fault is Fault.LISTING_GONE and not query:
+        if fault is Fault.LISTING_GONE and not request.query:
             fault = None  # listings expire, single objects do not
         try:
-            async with asyncio.timeout(timeout if writes else min(timeout, STALL)):
-                answer = await self._met(fault, random, path, apply, writes=writes)
+            async with asyncio.timeout(request.timeout if writes else min(request.timeout, STALL)):
+                answer = await self._met(fault, random, request.path, apply, writes=writes)
         except TimeoutError:
-            raise (Undecided if writes else Retry)(f"{method} {path}: no answer") from None
+            raise (Undecided if writes else Retry)(f"{what}: no answer") from None
         self._check()
         return answer
 
@@ -269,8 +259,9 @@ class Faulty:
             raise asyncio.CancelledError
 
     @asynccontextmanager
-    async def stream(self, path: str, *, query: Query, idle: float) -> AsyncIterator[AsyncIterator[bytes]]:
+    async def stream(self, request: WatchRequest) -> AsyncIterator[AsyncIterator[bytes]]:
         self._check()
+        path = request.path
         random = self.weather.chance(path)
         fault = self.weather.draw(random, OPENING, self.weather.reads)
         if fault is Fault.WATCH_REFUSED:
@@ -279,8 +270,8 @@ class Faulty:
             raise refusal("GET", path, _status(410))
         await asyncio.sleep(self.weather.way(random))
         async with (
-            self.behind.stream(path, query=query, idle=idle) as lines,
-            aclosing(self._lines(lines, path.rpartition("/")[2], random, idle)) as faulty,
+            self.behind.stream(request) as lines,
+            aclosing(self._lines(lines, path.rpartition("/")[2], random, request.idle)) as faulty,
         ):
             yield faulty
 

@@ -5,8 +5,9 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 
 from reconciler.cluster.answers import refusal
-from reconciler.cluster.transport import Query, Response
-from reconciler.embedded import ApiServer, Request, Stream
+from reconciler.cluster.transport import Request, Response, WatchRequest
+from reconciler.embedded import ApiServer, Stream
+from reconciler.embedded import Request as Received
 from reconciler.errors import Retry
 
 
@@ -16,27 +17,20 @@ class InMemory:
     def __init__(self, api: ApiServer) -> None:
         self._api = api
 
-    async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Query = (),
-        body: bytes | None = None,
-        content_type: str = "application/json",
-        timeout: float,  # noqa: ASYNC109, ARG002 - see Transport
-    ) -> Response:
-        headers = {"Content-Type": content_type, "Accept": "application/json"}
-        answer = self._api.handle(Request(method, path, dict(query), headers, body or b""))
+    async def send(self, request: Request) -> Response:
+        headers = {"Content-Type": request.content_type, "Accept": "application/json"}
+        received = Received(request.method, request.path, dict(request.query), headers, request.body or b"")
+        answer = self._api.handle(received)
         assert not isinstance(answer, Stream)
         return Response(answer.status, answer.headers, answer.body)
 
     @asynccontextmanager
-    async def stream(self, path: str, *, query: Query, idle: float) -> AsyncIterator[AsyncIterator[bytes]]:
-        answer = self._api.handle(Request("GET", path, dict(query), {"Accept": "application/json"}))
+    async def stream(self, request: WatchRequest) -> AsyncIterator[AsyncIterator[bytes]]:
+        path, query = request.path, dict(request.query)
+        answer = self._api.handle(Received("GET", path, query, {"Accept": "application/json"}))
         if not isinstance(answer, Stream):
             raise refusal("GET", path, Response(answer.status, answer.headers, answer.body))
-        async with aclosing(answer.chunks) as chunks, aclosing(_lines(chunks, idle)) as lines:
+        async with aclosing(answer.chunks) as chunks, aclosing(_lines(chunks, request.idle)) as lines:
             yield lines
 
 

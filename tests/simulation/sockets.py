@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from reconciler.cluster.transport import Query, Response, Transport
+from reconciler.cluster.transport import Request, Response, Transport, WatchRequest
 from tests.simulation.clock import SimulationLoop
 
 
@@ -14,30 +14,19 @@ class Awaited:
         self._behind = behind
         self._loop = loop
 
-    async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Query = (),
-        body: bytes | None = None,
-        content_type: str = "application/json",
-        timeout: float,  # noqa: ASYNC109 - see Transport
-    ) -> Response:
+    async def send(self, request: Request) -> Response:
         self._loop.awaited += 1
         try:
-            return await self._behind.request(
-                method, path, query=query, body=body, content_type=content_type, timeout=timeout
-            )
+            return await self._behind.send(request)
         finally:
             self._loop.awaited -= 1
 
     @asynccontextmanager
-    async def stream(self, path: str, *, query: Query, idle: float) -> AsyncIterator[AsyncIterator[bytes]]:
+    async def stream(self, request: WatchRequest) -> AsyncIterator[AsyncIterator[bytes]]:
         self._loop.awaited += 1
         opening = True
         try:
-            async with self._behind.stream(path, query=query, idle=idle) as lines:
+            async with self._behind.stream(request) as lines:
                 self._loop.awaited -= 1
                 opening = False
                 yield lines

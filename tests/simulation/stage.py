@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 from reconciler import app
-from reconciler.cluster.transport import Query, Response
+from reconciler.cluster.transport import Request, Response, WatchRequest
 from reconciler.embedded import ApiServer
 from reconciler.embedded.builtin import CLAIM
 from reconciler.settings import Settings
@@ -37,13 +37,11 @@ class Wire:
         self.answer: asyncio.Future[Response | Exception] = asyncio.get_running_loop().create_future()
         """What comes back to whoever sent them, if ever"""
 
-    async def request(
-        self, method: str, path: str, *, query: Query = (), body: bytes | None = None, **more: Any
-    ) -> Response:
+    async def send(self, request: Request) -> Response:
         async def arrive() -> Response:
-            return await self._behind.request(method, path, query=query, body=body, **more)
+            return await self._behind.send(request)
 
-        if self.loses and method == "PATCH" and path.endswith(self.loses):
+        if self.loses and request.method == "PATCH" and request.path.endswith(self.loses):
             self.lost.append(arrive)
             answer = await asyncio.shield(self.answer)
             if isinstance(answer, Exception):
@@ -52,9 +50,9 @@ class Wire:
         return await arrive()
 
     @asynccontextmanager
-    async def stream(self, path: str, *, query: Query, idle: float) -> AsyncIterator[AsyncIterator[bytes]]:
-        async with self._behind.stream(path, query=query, idle=idle) as lines:
-            yield self._heard(lines) if path.endswith("/resourceclaims") else lines
+    async def stream(self, request: WatchRequest) -> AsyncIterator[AsyncIterator[bytes]]:
+        async with self._behind.stream(request) as lines:
+            yield self._heard(lines) if request.path.endswith("/resourceclaims") else lines
 
     async def _heard(self, lines: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
         async for line in lines:
