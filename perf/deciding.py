@@ -2,7 +2,7 @@
 
 import gc
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from time import perf_counter, thread_time
 
@@ -11,6 +11,7 @@ from perf.workload import Figure, latencies, rate
 from reconciler.aio.collector import COLLECTIONS
 from reconciler.allocator import allocate
 from reconciler.allocator.sight import warm_up
+from reconciler.inventory.loading import store_of
 from reconciler.inventory.store import Store
 from reconciler.legacy.reading import read
 from reconciler.objects.changes import Changed, Removed
@@ -22,12 +23,6 @@ from reconciler.objects.slices import Device, ResourceSliceSpec
 
 class Wrong(Exception):
     """A workload came to another answer than it must; its times mean nothing."""
-
-
-def typed(objects: Iterable[Json]) -> Iterator[Changed]:
-    """Objects as a watch tells them."""
-    for raw in objects:
-        yield Changed(raw["kind"], read(raw))
 
 
 def read_claim(raw: Json) -> ResourceClaim:
@@ -56,12 +51,10 @@ class Decider:
 
         What a process does once, such as building the parser of selectors, is done: `cold-start` counts it.
         """
-        changes = list(typed(fleet))
+        objects = list(map(read, fleet))
         warm_up()
-        store = Store(Semantics())
         began = perf_counter()
-        for change in changes:
-            store.apply(change)
+        store = store_of(objects, Semantics())
         store.snapshot()
         seconds = perf_counter() - began
         # As the controller does once everything is listed.

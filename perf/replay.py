@@ -19,6 +19,7 @@ from perf.deciding import read_claim
 from perf.fleets.objects import Json
 from reconciler.allocator import allocate
 from reconciler.errors import Malformed
+from reconciler.inventory.loading import load
 from reconciler.inventory.snapshot import Topology
 from reconciler.inventory.store import Store
 from reconciler.legacy.reading import read
@@ -75,11 +76,10 @@ def replay(path: Path, progress: Progress, *, by_name: bool = False) -> Replayed
     scenario = _scenario(path)
     store = Store(Semantics())
     for section, (kind, version) in SECTIONS.items():
-        for raw in scenario.get(section, []):
-            store.apply(Changed(kind, read({"kind": kind, "apiVersion": version, **raw})))
+        raws = scenario.get(section, [])
+        load(store, (read({"kind": kind, "apiVersion": version, **raw}) for raw in raws))
     claims = _claims(scenario.get("claims", []))
-    for claim in claims.values():
-        store.apply(Changed("ResourceClaim", claim))
+    load(store, claims.values())
     steps = scenario.get("steps", [{"allocate": name} for name, one in claims.items() if not one.allocation])
     topology = store.snapshot().topology
     if not by_name:

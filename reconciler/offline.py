@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, cast
 
 from reconciler.errors import Rejected
+from reconciler.inventory.loading import load
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.inventory.store import Store
 from reconciler.joint import decide as decide_claims
@@ -14,7 +15,7 @@ from reconciler.legacy import reading
 from reconciler.manifests.bundle import Bundle, Entry
 from reconciler.manifests.generated import ENTRY_ANNOTATION, claim_from_template
 from reconciler.manifests.nodes import NodePicture, picture
-from reconciler.objects.changes import Changed
+from reconciler.manifests.uids import with_own_uid
 from reconciler.objects.claims import (
     FINALIZER,
     Allocation,
@@ -23,7 +24,7 @@ from reconciler.objects.claims import (
     ResourceClaimTemplate,
 )
 from reconciler.objects.core import Node, Pod
-from reconciler.objects.meta import ApiObject, ObjectKey, PoolID
+from reconciler.objects.meta import ObjectKey, PoolID
 from reconciler.objects.plan import Granted, Plan, Unsatisfied
 from reconciler.objects.semantics import Semantics
 from reconciler.objects.slices import ResourceSlice, ResourceSliceSpec
@@ -160,12 +161,12 @@ class _Run:
         self._nodes = picture(bundle.of(Node), bundle.of(ResourceSlice))
         self._nowhere = tuple(s.key.name for s in bundle.of(ResourceSlice) if _nowhere(s.spec))
         for kind in (ResourceSlice, DeviceClass, DeviceTaintRule):
-            self._tell(bundle.of(kind))
-        self._tell(self._nodes.nodes)
+            load(self._store, bundle.of(kind))
+        load(self._store, self._nodes.nodes)
         for key in self.claims:
             claim = self._claim(key)
             if claim.allocation is not None:
-                self._tell([claim])
+                load(self._store, [claim])
                 self._held[key] = claim.allocation
         self._before = tuple(self._held)
 
@@ -250,14 +251,8 @@ class _Run:
                 self._store.assume(plan)
                 self._held[plan.claim] = plan.allocation
 
-    def _tell(self, objects: Iterable[ApiObject]) -> None:
-        for thing in objects:
-            self._store.apply(Changed(type(thing).__name__, thing))
-
     def _claim(self, key: ObjectKey) -> ResourceClaim:
-        """A claim with a uid of its own: manifests have none, or the one they were copied with."""
-        claim = cast("ResourceClaim", self.claims[key].object)
-        return claim.model_copy(update={"metadata": claim.metadata.model_copy(update={"uid": str(key)})})
+        return with_own_uid(cast("ResourceClaim", self.claims[key].object))
 
     def _absent(self, key: ObjectKey) -> str:
         return "" if key in self.claims else f"claim {key} is not among the objects read"

@@ -3,7 +3,7 @@
 The picture shares its devices with the one that is at work, unless the question brings others.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
@@ -11,11 +11,11 @@ from reconciler.aio.sideline import Closed, Sideline, Wanted
 from reconciler.allocator.pace import Pace, Unfinished
 from reconciler.errors import Rejected
 from reconciler.inventory.forked import Fork, Forked
+from reconciler.inventory.loading import load
 from reconciler.inventory.store import Store
 from reconciler.manifests.bundle import Bundle, bundle
 from reconciler.manifests.documents import of_text
 from reconciler.nodes.table import Nodes
-from reconciler.objects.changes import Changed
 from reconciler.objects.claims import DeviceClass, ResourceClaim
 from reconciler.objects.core import Node
 from reconciler.objects.meta import ApiObject
@@ -78,12 +78,16 @@ def _answer(
         added = (*nodes, *fork.world.classes.values(), *supply, *fork.pods, *fork.claims(), *added)
     else:
         store = fork.store()
-    for thing in added:
-        pace.beat()
-        store.apply(Changed(type(thing).__name__, thing))
+    load(store, _paced(added, pace))
     nodes = (*nodes, *asked.of(Node))
     question = Question(units, options.count, options.without, options.drained)
     return as_json(answer(question, Base(store, nodes), steps=STEPS, most=MOST, pace=pace))
+
+
+def _paced(objects: Iterable[ApiObject], pace: Pace) -> Iterator[ApiObject]:
+    for thing in objects:
+        pace.beat()
+        yield thing
 
 
 def _added(asked: Bundle) -> Iterable[ApiObject]:

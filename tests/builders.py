@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from reconciler.inventory.loading import store_of
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.inventory.store import Store
-from reconciler.objects.changes import Changed
 from reconciler.objects.claims import DeviceClass, ResourceClaim
 from reconciler.objects.core import Node
 from reconciler.objects.meta import ApiObject
@@ -33,10 +33,7 @@ def typed(raw: Object) -> ApiObject:
 
 def store(*objects: Object, rules: Semantics | None = None) -> Store:
     """A picture of these objects, applied in the order given."""
-    picture = Store(rules or Semantics())
-    for raw in objects:
-        picture.apply(Changed(raw["kind"], typed(raw)))
-    return picture
+    return store_of(map(typed, objects), rules or Semantics())
 
 
 def snapshot(*objects: Object, rules: Semantics | None = None) -> Snapshot:

@@ -4,12 +4,12 @@ from datetime import UTC, datetime
 from functools import cache
 from io import BytesIO
 
-from reconciler.cli.world import in_bundle, picture_of
+from reconciler.cli.world import in_bundle
 from reconciler.demo.play import MANIFESTS
+from reconciler.inventory.loading import load, store_of
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.legacy.reading import read
 from reconciler.manifests.bundle import read_bundle
-from reconciler.objects.changes import Changed
 from reconciler.objects.plan import Granted
 from reconciler.objects.semantics import Semantics
 from reconciler.offline import Question, Report, decide
@@ -26,9 +26,9 @@ def after(pod: str) -> Snapshot:
     """The fleet when a pod was served, and nobody else."""
     bundle = read_bundle((str(MANIFESTS),), BytesIO())
     report = decide(bundle, Semantics(), only=lambda one, _: str(one) == pod)
-    store = picture_of(in_bundle(bundle), Semantics())
-    for raw in report.allocated(datetime.now(UTC)):
-        store.apply(Changed("ResourceClaim", read({**raw, "metadata": {**raw["metadata"], "uid": pod}})))
+    store = store_of(in_bundle(bundle), Semantics())
+    written = report.allocated(datetime.now(UTC))
+    load(store, (read({**raw, "metadata": {**raw["metadata"], "uid": pod}}) for raw in written))
     return store.snapshot()
 
 

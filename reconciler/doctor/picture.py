@@ -6,12 +6,12 @@ from typing import TypeVar
 
 import numpy as np
 
+from reconciler.inventory.loading import store_of
 from reconciler.inventory.snapshot import Snapshot
-from reconciler.inventory.store import Store
 from reconciler.manifests.bundle import Entry, bundle
 from reconciler.manifests.documents import Document, Refusal
 from reconciler.manifests.origin import Origin
-from reconciler.objects.changes import Changed
+from reconciler.manifests.uids import with_own_uid
 from reconciler.objects.claims import DeviceClass, ResourceClaim
 from reconciler.objects.core import Node
 from reconciler.objects.meta import ApiObject, PoolID
@@ -93,7 +93,7 @@ def read_picture(found: Iterable[Document | Refusal], rules: Semantics) -> Pictu
 
 
 def _world(entries: Iterable[Entry], rules: Semantics) -> tuple[Snapshot, dict[str, Entry]]:
-    store = Store(rules)
+    objects: list[ApiObject] = []
     slices: dict[str, Entry] = {}
     for number, entry in enumerate(entries):
         thing = entry.object
@@ -102,12 +102,9 @@ def _world(entries: Iterable[Entry], rules: Semantics) -> tuple[Snapshot, dict[s
         if isinstance(thing, ResourceSlice):
             name = thing.key.name if thing.key.name not in slices else f"{thing.key.name} ({number})"
             slices[name] = entry
-            thing = _named(thing, name=name)
-        elif isinstance(thing, ResourceClaim):  # manifests have no uid, or the one they were copied with
-            thing = _named(thing, uid=str(thing.key))
-        store.apply(Changed(type(thing).__name__, thing))
-    return store.snapshot(), slices
-
-
-def _named(thing: T, **update: str) -> T:
-    return thing.model_copy(update={"metadata": thing.metadata.model_copy(update=update)})
+            metadata = thing.metadata.model_copy(update={"name": name})
+            thing = thing.model_copy(update={"metadata": metadata})
+        elif isinstance(thing, ResourceClaim):
+            thing = with_own_uid(thing)
+        objects.append(thing)
+    return store_of(objects, rules).snapshot(), slices

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from reconciler.errors import Inconsistent
+from reconciler.inventory.loading import load
 from reconciler.inventory.remembered import Memory
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.inventory.store import Store
 from reconciler.inventory.touched import Touched
-from reconciler.objects.changes import Changed
 from reconciler.objects.claims import ResourceClaim
 from reconciler.objects.core import Pod
 from reconciler.objects.plan import Plan
@@ -49,8 +49,7 @@ class Forked(Store):
         self._nodes = dict(fork.world.topology.nodes)
         self._classes = dict(fork.world.classes)
         self._memory = fork.memory
-        for thing in (*fork.pods, *fork.claims()):
-            self.apply(Changed(type(thing).__name__, thing))
+        load(self, (*fork.pods, *fork.claims()))
         self._changed_devices.clear()  # the columns are worked out from the ledger, and so with these
 
     @staticmethod

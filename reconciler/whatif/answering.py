@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from reconciler.allocator.pace import LEISURE, Pace
 from reconciler.errors import Rejected
+from reconciler.inventory.loading import load
 from reconciler.inventory.store import Store
 from reconciler.joint import decide
 from reconciler.nodes.table import Nodes
@@ -38,8 +39,7 @@ def answer(
     freed = tuple(sorted(question.without))
     kept = [claim for key, claim in allocated.items() if key not in question.without]
     lost = lost_with(question.drained, store.snapshot(), kept)
-    for key in (*freed, *(claim.key for claim in lost)):
-        store.apply(Changed("ResourceClaim", afresh(allocated[key])))
+    load(store, (afresh(allocated[key]) for key in (*freed, *(claim.key for claim in lost))))
     for name in question.drained:
         store.apply(Removed("Node", ObjectKey("", name)))
     trial = _Trial(base, steps, pace)

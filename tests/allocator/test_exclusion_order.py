@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from reconciler.allocator import allocate
 from reconciler.cel.program import CelError, CelRefused, compile_selector
+from reconciler.inventory.loading import store_of
 from reconciler.inventory.modes import conflicts
 from reconciler.inventory.store import Store
 from reconciler.objects.changes import Changed
@@ -117,10 +118,7 @@ def test_what_is_held_together_goes_together(slices, modes, turns):
     held: dict[str, Object] = {}
 
     def fresh() -> Store:
-        store = Store(rules)
-        for raw in [*basis, *held.values()]:
-            store.apply(Changed(raw["kind"], typed(raw)))
-        return store
+        return store_of(map(typed, (*basis, *held.values())), rules)
 
     store = fresh()
     for number, (count, restart, free) in enumerate(turns):

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import count
 from typing import Any
 
+from reconciler.inventory.loading import load
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.inventory.store import Store
 from reconciler.legacy.reading import read
-from reconciler.objects.changes import Changed
 from reconciler.objects.claims import ResourceClaim
 from reconciler.objects.meta import ApiObject
 from reconciler.objects.semantics import Release, Semantics
@@ -21,8 +21,7 @@ DRA = "resource.k8s.io/v1"
 def snapshot(case: Case, release: Release) -> Snapshot:
     """The cluster of a case under the rules of a release, with the feature gates that the case names."""
     store = Store(Semantics(release, gates(case)))
-    for thing in _objects(case):
-        store.apply(Changed(type(thing).__name__, thing))
+    load(store, _objects(case))
     return store.snapshot()
 
 

@@ -17,6 +17,7 @@ from reconciler.cluster.cursor import Cursor, listed
 from reconciler.cluster.decoding import LONGEST_OBJECT, cut_listing
 from reconciler.cluster.kinds import Resource
 from reconciler.errors import Retry
+from reconciler.inventory.loading import store_of
 from reconciler.inventory.store import Store
 from reconciler.joint import decide
 from reconciler.legacy.reading import read
@@ -69,9 +70,7 @@ def taken_in(text: bytes, kind: str, *, watched: bool) -> Changed | Refused:
 
 
 def store_with(*changes: Any) -> Store:
-    store = Store(Semantics())
-    for obj in GOOD:
-        store.apply(Changed(obj["kind"], read(obj)))
+    store = store_of(map(read, GOOD), Semantics())
     store.snapshot()
     for change in changes:
         store.apply(change)

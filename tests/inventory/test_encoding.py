@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from reconciler.inventory.loading import load, store_of
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.inventory.store import Store
 from reconciler.legacy.slicetext import read_slice
@@ -100,12 +101,9 @@ def test_like_machines_of_two_generations_have_counters_of_their_own():
 
 
 def test_a_pool_that_is_over_committed_does_not_take_another_with_it_that_comes_before():
-    store = Store(Semantics())
-    for raw in (*machine("n", "1"), held("c", hold("B", pool="n"))):
-        store.apply(Changed(raw["kind"], typed(raw)))
+    store = store_of(map(typed, (*machine("n", "1"), held("c", hold("B", pool="n")))), Semantics())
     store.snapshot()
-    for raw in machine("m"):
-        store.apply(Changed(raw["kind"], typed(raw)))
+    load(store, map(typed, machine("m")))
     seen = store.snapshot()
     assert [seen.fleet.id_of(row) for row in seen.occupancy.fits.nonzero()[0].tolist()] == [
         DeviceID("d", "m", "A"),

@@ -7,6 +7,7 @@ from hypothesis import given
 from reconciler.allocator import allocate
 from reconciler.errors import Inconsistent
 from reconciler.inventory.forked import Forked
+from reconciler.inventory.loading import store_of
 from reconciler.inventory.store import Store
 from reconciler.objects.changes import Changed, Removed
 from reconciler.objects.meta import ObjectKey
@@ -32,10 +33,7 @@ from tests.builders import (
 
 
 def filled(*raw: Object, rules: Semantics | None = None) -> Store:
-    store = Store(rules or Semantics())
-    for one in raw:
-        store.apply(Changed(one["kind"], typed(one)))
-    return store
+    return store_of(map(typed, raw), rules or Semantics())
 
 
 @examples(80)

@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from reconciler.inventory.excess import Lost
+from reconciler.inventory.loading import load
 from reconciler.inventory.store import Store
-from reconciler.objects.changes import Changed, Removed
+from reconciler.objects.changes import Removed
 from reconciler.objects.meta import ObjectKey, PoolID
 from tests.builders import (
     Object,
@@ -36,8 +37,7 @@ def published(devices: dict[str, Draws], sets: Draws | None = None, generation: 
 
 
 def change(picture_of: Store, *objects: Object) -> None:
-    for one in objects:
-        picture_of.apply(Changed(one["kind"], typed(one)))
+    load(picture_of, map(typed, objects))
 
 
 def m(amount: int) -> Draws:

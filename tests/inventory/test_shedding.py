@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.inventory import store as stores
+from reconciler.inventory.loading import load
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.inventory.store import Store
 from reconciler.inventory.vocabulary import Value
@@ -57,8 +58,7 @@ def values(seen: Snapshot) -> list[tuple[Value, str, str]]:
 
 
 def apply(store: Store, turn: int) -> Snapshot:
-    for raw in things(turn):
-        store.apply(Changed(str(raw["kind"]), typed(raw)))
+    load(store, map(typed, things(turn)))
     return store.snapshot()
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from reconciler.inventory.loading import load
 from reconciler.inventory.standing import stands
 from reconciler.inventory.store import Store
 from reconciler.objects.changes import Changed
@@ -46,8 +47,7 @@ def after(*changes: Object, whole: bool = False) -> bool:
     """Whether the choice of one device still stands once something has happened."""
     picture = world()
     before = picture.snapshot()
-    for raw in changes:
-        picture.apply(Changed(raw["kind"], typed(raw)))
+    load(picture, map(typed, changes))
     return stands("n", [CHOSEN], before, picture.snapshot(), whole=whole)
 
 

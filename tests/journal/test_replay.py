@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from reconciler.cli import main
 from reconciler.errors import Rejected
+from reconciler.inventory.loading import load
 from reconciler.journal.entries import Header, read_change, read_header, write_change
 from reconciler.journal.files import entries, paths
 from reconciler.journal.recording import Recorder
@@ -73,8 +74,7 @@ def play(folder: Path, seed: int, *, full: int) -> int:
     random = Random(seed)
     recorder = Recorder(folder, HEADER, full=full, files=1000)
     store, decider = recorder.store, Decider(OURS, steps=1000)
-    for raw in world(random):
-        store.apply(Changed(raw["kind"], typed(raw)))
+    load(store, map(typed, world(random)))
     made = 0
     for number in range(12):
         name = f"c{random.randint(0, 6)}"
@@ -172,8 +172,7 @@ def test_a_new_file_knows_what_held_devices_drew_before_their_slices_changed(tmp
 
     recorder = Recorder(tmp_path, HEADER, full=1)
     store, decider = recorder.store, Decider(OURS, steps=1000)
-    for raw in (plain_class(), plain_node("n"), *gpu(5), held("h", hold("A")), *gpu(1)):
-        store.apply(Changed(raw["kind"], typed(raw)))
+    load(store, map(typed, (plain_class(), plain_node("n"), *gpu(5), held("h", hold("A")), *gpu(1))))
     asked = typed(plain_claim("c", request()))
     assert isinstance(asked, ResourceClaim)
     store.apply(Changed("ResourceClaim", asked))

@@ -7,8 +7,8 @@ from itertools import count
 from structlog.testing import capture_logs
 
 from reconciler.explain.explanation import Explanation
+from reconciler.inventory.loading import store_of
 from reconciler.inventory.store import Store
-from reconciler.objects.changes import Changed
 from reconciler.objects.claims import ResourceClaim
 from reconciler.objects.meta import ObjectKey
 from reconciler.objects.semantics import Semantics
@@ -23,10 +23,9 @@ WAITS = Waits((KEY,), None, "DevicesInUse", "the message", decision_id="d-1")
 
 
 def store() -> Store:
-    found = Store(Semantics())
-    for raw in (node("n"), device_class(), resource_slice("s", devices("A"), nodeName="n")):
-        found.apply(Changed(raw["kind"], typed(raw)))
-    return found
+    return store_of(
+        map(typed, (node("n"), device_class(), resource_slice("s", devices("A"), nodeName="n"))), Semantics()
+    )
 
 
 def asked(wanted: int) -> Decide:
