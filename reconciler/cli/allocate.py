@@ -6,70 +6,37 @@ from datetime import UTC, datetime
 import click
 
 from reconciler.cli.devices import decide_devices, lines, print_devices, written
-from reconciler.cli.inputs import (
-    files_option,
-    gates_option,
-    group_mode_option,
-    read_manifests,
-    report_ignored,
-    report_refused,
-    report_warnings,
+from reconciler.cli.exits import Exit
+from reconciler.cli.inputs import read_manifests, report_ignored, report_refused, report_warnings
+from reconciler.cli.options import (
+    koordinator_semantics_option,
+    manifest_options,
+    output_option,
+    release_and_rules_options,
+    steps_option,
 )
+from reconciler.cli.output import as_documents, as_list
 from reconciler.cli.plain import plain
-from reconciler.cli.printing import claims_json, claims_yaml, notes, print_report, refusals
+from reconciler.cli.printing import notes, print_report, refusals
 from reconciler.cli.working import working
 from reconciler.koordinator.rules import Semantics as DeviceSemantics
-from reconciler.objects.semantics import Release, Semantics, with_group_modes
+from reconciler.objects.semantics import Semantics
 from reconciler.offline import STEPS, decide
-
-SOME_WAIT = 3
-BAD_INPUT = 1
 
 
 @click.command(short_help="Allocate the claims of manifests, without a cluster.")
-@files_option(required=False)
-@click.argument("more", nargs=-1, type=click.Path(exists=True, readable=True), metavar="[FILE|DIR]...")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["table", "yaml", "json"]),
-    default="table",
-    show_default=True,
-    help="A table for people, or the claims that got devices, as a live run would write them.",
+@manifest_options
+@output_option(
+    "table",
+    "yaml",
+    "json",
+    explained="A table for people, or the claims that got devices, as a live run would write them.",
 )
-@click.option(
-    "--semantics",
-    "release",
-    type=click.Choice(["1.37", "1.36"]),
-    default="1.37",
-    show_default=True,
-    help="The Kubernetes release whose rules apply where releases differ.",
-)
-@click.option(
-    "--koordinator-semantics",
-    type=click.Choice(["proposal", "upstream"]),
-    default="proposal",
-    show_default=True,
-    help="Koordinator's proposals or its release, where they differ.",
-)
-@gates_option()
-@group_mode_option()
-@click.option(
-    "--steps",
-    type=click.IntRange(min=1),
-    default=STEPS,
-    show_default=True,
-    help="Devices to try for one decision on one node before giving up.",
-)
+@koordinator_semantics_option(default="proposal")
+@release_and_rules_options
+@steps_option(STEPS)
 def allocate(
-    files: tuple[str, ...],
-    more: tuple[str, ...],
-    output: str,
-    release: Release,
-    gates: frozenset[str],
-    group_modes: tuple[str, ...],
-    steps: int,
-    koordinator_semantics: str,
+    files: tuple[str, ...], output: str, rules: Semantics, steps: int, koordinator_semantics: str
 ) -> None:
     """Allocate the claims of manifests, without a cluster.
 
@@ -84,11 +51,10 @@ def allocate(
     Where there are Koordinator's Device objects, pods that request their devices get them, too: the table
     shows the annotation that records them, yaml and json the pods. Pods that have it hold what it says.
     """
-    if not files and not more:
+    if not files:
         raise click.UsageError("Nothing to read: name manifests with -f FILE, -f DIR or -f -.")
-    rules = Semantics(release, gates, with_group_modes(group_modes))
     with working(quiet=output == "json") as work:
-        bundle = read_manifests((*files, *more), work)
+        bundle = read_manifests(files, work)
         work.stage("allocating claims")
         report = decide(bundle, rules, steps=steps, asking=work.step)
         devices = decide_devices(bundle, DeviceSemantics(koordinator_semantics))
@@ -108,8 +74,8 @@ def allocate(
             for line in lines(devices):
                 click.echo(plain(line), err=True)
             claims += written(bundle, devices)
-        click.echo(claims_yaml(claims) if output == "yaml" else claims_json(claims), nl=False)
+        click.echo(as_documents(claims) if output == "yaml" else as_list(claims), nl=False)
     if bundle.refused:
-        sys.exit(BAD_INPUT)
+        sys.exit(Exit.FAILED)
     if report.waiting or (devices is not None and devices.refused):
-        sys.exit(SOME_WAIT)
+        sys.exit(Exit.PARTIAL)

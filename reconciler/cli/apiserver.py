@@ -11,15 +11,13 @@ from typing import Any
 
 import click
 
-from reconciler.cli.inputs import files_option, report_refused, report_warnings
+from reconciler.cli.exits import failing
+from reconciler.cli.inputs import read_served
+from reconciler.cli.options import files_option
 from reconciler.embedded import ApiServer, run_controllers, serve
 from reconciler.embedded.access import Guard, Roles, read_tokens
-from reconciler.errors import Rejected
 from reconciler.manifests.documents import Refusal, documents
-from reconciler.manifests.served import as_served
 from reconciler.operations.logs.setup import configure
-
-BAD_INPUT = 1
 
 
 @click.command(short_help="Run the embedded API server alone.")
@@ -64,24 +62,10 @@ def apiserver(
     if rbac is not None and token_file is None:
         raise click.UsageError("--rbac needs --token-file: without tokens everybody is the same.")
     configure("info")
-    found = list(documents(files, sys.stdin.buffer))
-    refused = [document for document in found if isinstance(document, Refusal)]
-    report_refused(refused)
-    if refused:
-        sys.exit(BAD_INPUT)
-    warnings: list[str] = []
-    raws = as_served((d.raw for d in found if not isinstance(d, Refusal)), warnings.append)
-    report_warnings(warnings)
-    failures: list[str] = []
-    try:
+    raws = read_served(files)
+    with failing():
         guard = None if token_file is None else _guard(token_file, rbac)
         asyncio.run(_serve(raws, host, port, with_controllers, guard))
-    except* (Rejected, OSError) as group:
-        failures = [str(exc) for exc in group.exceptions]
-    for failure in failures:
-        click.echo(f"error: {failure}", err=True)
-    if failures:
-        sys.exit(BAD_INPUT)
 
 
 def _guard(token_file: Path, rbac: str | None) -> Guard:

@@ -1,7 +1,6 @@
 """`dra-reconciler convert`: manifests of any version and shape, written as Kubernetes 1.36 takes them."""
 
 import copy
-import json
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -10,13 +9,10 @@ from typing import Any, TextIO
 import click
 import yaml
 
-from reconciler.cli.inputs import (
-    files_option,
-    read_manifests,
-    report_ignored,
-    report_refused,
-    report_warnings,
-)
+from reconciler.cli.exits import Exit
+from reconciler.cli.inputs import read_manifests, report_ignored, report_refused, report_warnings
+from reconciler.cli.options import files_option, output_option
+from reconciler.cli.output import as_documents, as_list
 from reconciler.cli.plain import plain
 from reconciler.cli.working import working
 from reconciler.convert.names import Rename
@@ -26,8 +22,6 @@ from reconciler.embedded.fields import WrongType
 from reconciler.embedded.kinds import Review
 from reconciler.manifests.bundle import Bundle
 
-BAD_INPUT = 1
-
 _KINDS = {kind.kind: kind for kind in BUILTIN}
 _ADMIN = {"resource.kubernetes.io/admin-access": "true"}
 """Which namespaces may ask for administrative access is not for manifests to say"""
@@ -35,14 +29,7 @@ _ADMIN = {"resource.kubernetes.io/admin-access": "true"}
 
 @click.command(short_help="Write manifests of any version as resource.k8s.io/v1.")
 @files_option(required=True)
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["yaml", "json"]),
-    default="yaml",
-    show_default=True,
-    help="YAML documents, or one List in JSON.",
-)
+@output_option("yaml", "json", explained="YAML documents, or one List in JSON.")
 @click.option(
     "--rename-map",
     type=click.File("w", encoding="utf-8", lazy=True),
@@ -72,9 +59,12 @@ def convert(files: tuple[str, ...], output: str, rename_map: TextIO | None) -> N
             click.echo(plain(f"renamed: {rename}"), err=True)
     for problem in result.problems:
         click.echo(plain(f"error: {problem}"), err=True)
-    click.echo(_text(result.objects, output), nl=False)
+    written = (
+        as_list(result.objects) if output == "json" else as_documents(result.objects, explicit_start=True)
+    )
+    click.echo(written, nl=False)
     if bundle.refused or result.problems:
-        sys.exit(BAD_INPUT)
+        sys.exit(Exit.FAILED)
 
 
 def _in_order(bundle: Bundle) -> list[Any]:
@@ -96,16 +86,3 @@ def objections(obj: dict[str, Any]) -> list[str]:
 
 def _map(renames: Sequence[Rename]) -> str:
     return yaml.safe_dump([rename._asdict() for rename in renames], sort_keys=False)
-
-
-def _text(objects: Sequence[dict[str, Any]], output: str) -> str:
-    if output == "json":
-        return json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)}, indent=2) + "\n"
-    return yaml.dump_all(objects, Dumper=_NoAliases, sort_keys=False, explicit_start=True) if objects else ""
-
-
-class _NoAliases(yaml.SafeDumper):
-    """Equal parts are written out, as people expect in a manifest."""
-
-    def ignore_aliases(self, _data: Any) -> bool:
-        return True

@@ -6,11 +6,9 @@ import sys
 import click
 from rich.console import Console
 
+from reconciler.cli.exits import failing
 from reconciler.demo.play import manifests, play
-from reconciler.errors import ReconcilerError
 from reconciler.operations.logs.setup import configure
-
-FAILED = 1
 
 
 @click.command(short_help="Allocate sample claims on the embedded API server, and end.")
@@ -22,12 +20,5 @@ def demo() -> None:
     """
     configure("warning")
     console = Console(highlight=False, emoji=False, markup=False)
-    failed = False
-    try:
+    with failing():
         asyncio.run(play(manifests(sys.stdin.buffer), console))
-    except* ReconcilerError as group:
-        failed = True
-        for exc in group.exceptions:
-            click.echo(f"error: {exc}", err=True)
-    if failed:
-        sys.exit(FAILED)

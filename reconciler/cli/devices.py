@@ -4,10 +4,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, TextIO
 
 from rich.table import Table
-from rich.text import Text
 
-from reconciler.cli.plain import plain
-from reconciler.cli.printing import console_on
+from reconciler.cli.output import add_row, bare_table, console_on, say
 from reconciler.errors import Malformed, Rejected
 from reconciler.inventory.reach import NodeInfo
 from reconciler.koordinator.device import Device
@@ -49,16 +47,14 @@ def print_devices(report: Report, out: TextIO) -> None:
     if report.given:
         console.print(_table(report))
     for line in (*lines(report), _summary(report)):
-        console.print(Text(plain(line)), soft_wrap=True)
+        say(console, line)
 
 
 def _table(report: Report) -> Table:
     """Each pod with its node and the annotation that records its devices."""
-    found = Table(box=None, pad_edge=False)
-    for heading in ("POD", "NODE", "DEVICES ALLOCATED"):
-        found.add_column(heading, overflow="fold")
+    found = bare_table(("POD", "NODE", "DEVICES ALLOCATED"))
     for given in report.given:
-        found.add_row(*(Text(plain(cell)) for cell in (str(given.pod.key), given.node, given.text)))
+        add_row(found, (str(given.pod.key), given.node, given.text))
     return found
 
 

@@ -1,63 +1,92 @@
-"""The exit code of every command and what it means: what help, docs/commands.md and the tests are made from.
+"""Exit codes: the numbers, what they mean for each command, and how errors become one.
 
-0 is what was hoped for, 2 is a wrong command line everywhere; the others are the command's own.
+Help, docs/commands.md and the tests are made from the table.
 """
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from enum import IntEnum
+
+import click
+
+from reconciler.errors import ReconcilerError
+
+
+class Exit(IntEnum):
+    """The codes of all commands. `EXITS` says what each means for one command."""
+
+    OK = 0
+    """The command did what was asked, and any answer is yes."""
+    FAILED = 1
+    """The command could not do all of it, or the answer is no."""
+    USAGE = 2
+    """The command line is wrong, or names what is not there, so there is no answer."""
+    PARTIAL = 3
+    """The command did all of it, and the result is not what was hoped for."""
+
 
 _USAGE = "the command line is wrong"
 
-EXITS: Mapping[str, Mapping[int, str]] = {
+EXITS: Mapping[str, Mapping[Exit, str]] = {
     "allocate": {
-        0: "every claim is allocated and every pod served",
-        1: "some of the input was refused; the rest was done",
-        2: _USAGE,
-        3: "some claims or pods got nothing",
+        Exit.OK: "every claim is allocated and every pod served",
+        Exit.FAILED: "some of the input was refused; the rest was done",
+        Exit.USAGE: _USAGE,
+        Exit.PARTIAL: "some claims or pods got nothing",
     },
     "apiserver": {
-        0: "it served until it was told to end",
-        1: "the input or an object in it was refused, or the address cannot be listened on",
-        2: _USAGE,
+        Exit.OK: "it served until it was told to end",
+        Exit.FAILED: "the input or an object in it was refused, or the address cannot be listened on",
+        Exit.USAGE: _USAGE,
     },
-    "completion": {0: "the script was printed", 2: _USAGE},
+    "completion": {Exit.OK: "the script was printed", Exit.USAGE: _USAGE},
     "convert": {
-        0: "everything was written",
-        1: "some of the input was refused or cannot be expressed; the rest was written",
-        2: _USAGE,
+        Exit.OK: "everything was written",
+        Exit.FAILED: "some of the input was refused or cannot be expressed; the rest was written",
+        Exit.USAGE: _USAGE,
     },
-    "demo": {0: "all was shown", 1: "the reconciler did not come to rest", 2: _USAGE},
+    "demo": {
+        Exit.OK: "all was shown",
+        Exit.FAILED: "the reconciler did not come to rest",
+        Exit.USAGE: _USAGE,
+    },
     "doctor": {
-        0: "nothing is worse than a note; or there are warnings, without --strict",
-        1: "there are errors, or the server cannot be asked",
-        2: _USAGE,
-        3: "there are warnings and no errors, with --strict",
+        Exit.OK: "nothing is worse than a note; or there are warnings, without --strict",
+        Exit.FAILED: "there are errors, or the server cannot be asked",
+        Exit.USAGE: _USAGE,
+        Exit.PARTIAL: "there are warnings and no errors, with --strict",
     },
     "explain": {
-        0: "it is allocated, or can be",
-        1: "it cannot be allocated now",
-        2: "the command line is wrong, there is no such claim, or the input or the server cannot be read",
+        Exit.OK: "it is allocated, or can be",
+        Exit.FAILED: "it cannot be allocated now",
+        Exit.USAGE: f"{_USAGE}, there is no such claim, or the input or the server cannot be read",
     },
-    "logs": {0: "there are such lines", 1: "there is no such line of ours", 2: _USAGE},
+    "logs": {
+        Exit.OK: "there are such lines",
+        Exit.FAILED: "there is no such line of ours",
+        Exit.USAGE: _USAGE,
+    },
     "modes": {
-        0: "it was shown",
-        1: "the server cannot be asked, or some of the input was refused",
-        2: _USAGE,
+        Exit.OK: "it was shown",
+        Exit.FAILED: "the server cannot be asked, or some of the input was refused",
+        Exit.USAGE: _USAGE,
     },
     "replay": {
-        0: "all decisions are the same",
-        1: "some are different",
-        2: "the command line is wrong, or this is no journal",
+        Exit.OK: "all decisions are the same",
+        Exit.FAILED: "some are different",
+        Exit.USAGE: f"{_USAGE}, or this is no journal",
     },
     "run": {
-        0: "it was told to end, and begun writes finished",
-        1: "it cannot start: a setting is wrong, nothing is owned, or the server cannot be used",
-        2: _USAGE,
+        Exit.OK: "it was told to end, and begun writes finished",
+        Exit.FAILED: "it cannot start: a setting is wrong, nothing is owned, or the server cannot be used",
+        Exit.USAGE: _USAGE,
     },
-    "top": {0: "it was shown", 1: "the server cannot be asked", 2: _USAGE},
+    "top": {Exit.OK: "it was shown", Exit.FAILED: "the server cannot be asked", Exit.USAGE: _USAGE},
     "whatif": {
-        0: "it fits, and what is lost finds another place",
-        1: "it does not",
-        2: "the command line is wrong, what is named is not there, or the input or the server cannot be read",
+        Exit.OK: "it fits, and what is lost finds another place",
+        Exit.FAILED: "it does not",
+        Exit.USAGE: f"{_USAGE}, what is named is not there, or the input or the server cannot be read",
     },
 }
 """Command -> exit code -> meaning"""
@@ -69,3 +98,40 @@ def exits_text(command: str) -> str:
     if found is None:
         return ""
     return "\n".join(["\b", "Exits with", *(f"  {code}  {meaning}" for code, meaning in found.items())])
+
+
+class NoAnswer(click.ClickException):
+    """A question has no answer: what it names is not there, or nobody can be asked."""
+
+    exit_code = Exit.USAGE
+
+
+@contextmanager
+def errors_as(error: type[click.ClickException]) -> Iterator[None]:
+    """End the command with this error when the block cannot read its input or reach its server."""
+    try:
+        yield
+    except (ReconcilerError, OSError) as exc:
+        raise error(str(exc)) from exc
+
+
+@contextmanager
+def failing() -> Iterator[None]:
+    """End the command with `Exit.FAILED` when tasks of the block fail, and print each of their errors."""
+    failures: list[BaseException] = []
+    try:
+        yield
+    except* (ReconcilerError, OSError) as group:
+        failures = list(_leaves(group.exceptions))
+    if failures:
+        for failure in failures:
+            click.echo(f"error: {failure}", err=True)
+        sys.exit(Exit.FAILED)
+
+
+def _leaves(failures: Iterable[BaseException]) -> Iterator[BaseException]:
+    for failure in failures:
+        if isinstance(failure, BaseExceptionGroup):
+            yield from _leaves(failure.exceptions)
+        else:
+            yield failure

@@ -3,12 +3,11 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from reconciler.cli.plain import plain
+from reconciler.cli.output import add_row, table_for
 from reconciler.fullness import By, Fits, Left, Line
 from reconciler.fullness.families import shown
 
@@ -17,13 +16,12 @@ NONE = "-"
 
 def tables(lines: Sequence[Line], by: By, console: Console) -> Group:
     """The lines; by driver with tables of profiles and of counters below."""
-    box = SIMPLE_HEAD if console.is_terminal else None
-    found: list[Table | Text] = [_summary(lines, by, box)]
+    found: list[Table | Text] = [_summary(lines, by, console)]
     if by == "driver":
         profiles = [(line, one) for line in lines for one in line.profiles]
         counters = [(line, one) for line in lines for one in line.counters]
-        found += [Text(), _profiles(profiles, box)] if profiles else []
-        found += [Text(), _counters(counters, box)] if counters else []
+        found += [Text(), _profiles(profiles, console)] if profiles else []
+        found += [Text(), _counters(counters, console)] if counters else []
     return Group(*found)
 
 
@@ -32,35 +30,35 @@ def as_json(lines: Iterable[Line], by: By) -> dict[str, Any]:
     return {"by": by, "items": [_line(line) for line in lines]}
 
 
-def _summary(lines: Iterable[Line], by: By, box: Any) -> Table:
+def _summary(lines: Iterable[Line], by: By, console: Console) -> Table:
     names = {"driver": ("DRIVER",), "pool": ("DRIVER", "POOL", "NODE"), "node": ("NODE", "DRIVER")}[by]
     last = ("LARGEST FIT",) if by == "driver" else ("FITS", "STRANDED")
     numbers = ("DEVICES", "HELD", "SHARED", "ALLOCATABLE", "BLOCKED", "TAINTED")
-    table = _table((*names, *numbers, *last), box, right=numbers)
+    table = table_for(console, (*names, *numbers, *last), right=numbers)
     for line in lines:
         own = {"DRIVER": line.driver, "POOL": line.pool, "NODE": line.node or NONE}
         counts = (line.devices, line.held, line.shared, line.allocatable, line.blocked, line.tainted)
         more = (line.largest or NONE,) if by == "driver" else (_fitting(line), _stranded(line))
-        _add(table, (*(own[name] for name in names), *map(str, counts), *more))
+        add_row(table, (*(own[name] for name in names), *map(str, counts), *more))
     return table
 
 
-def _profiles(found: Iterable[tuple[Line, Fits]], box: Any) -> Table:
+def _profiles(found: Iterable[tuple[Line, Fits]], console: Console) -> Table:
     numbers = ("DEVICES", "HELD", "FITS", "FRAGMENTED")
-    table = _table(("DRIVER", "PROFILE", *numbers), box, right=numbers)
+    table = table_for(console, ("DRIVER", "PROFILE", *numbers), right=numbers)
     for line, one in found:
         part = NONE if one.fragmentation is None else f"{one.fragmentation:.0%}"
         cells = (line.driver, one.profile, str(one.devices), str(one.held), _number(one), part)
-        _add(table, cells)
+        add_row(table, cells)
     return table
 
 
-def _counters(found: Iterable[tuple[Line, Left]], box: Any) -> Table:
+def _counters(found: Iterable[tuple[Line, Left]], console: Console) -> Table:
     numbers = ("TOTAL", "LEFT", "STRANDED")
-    table = _table(("DRIVER", "COUNTER", *numbers), box, right=numbers)
+    table = table_for(console, ("DRIVER", "COUNTER", *numbers), right=numbers)
     for line, one in found:
         stranded = f"{shown(one.stranded)}{'' if one.exact else ' or more'}"
-        _add(table, (line.driver, one.counter, shown(one.total), shown(one.left), stranded))
+        add_row(table, (line.driver, one.counter, shown(one.total), shown(one.left), stranded))
     return table
 
 
@@ -75,17 +73,6 @@ def _fitting(line: Line) -> str:
 
 def _stranded(line: Line) -> str:
     return ", ".join(f"{one.counter}: {shown(one.stranded)}" for one in line.counters if one.stranded) or NONE
-
-
-def _table(headings: Iterable[str], box: Any, right: Iterable[str]) -> Table:
-    table = Table(box=box, pad_edge=False)
-    for heading in headings:
-        table.add_column(heading, overflow="fold", justify="right" if heading in right else "left")
-    return table
-
-
-def _add(table: Table, cells: Iterable[str]) -> None:
-    table.add_row(*(Text(plain(cell)) for cell in cells))
 
 
 def _line(line: Line) -> dict[str, Any]:

@@ -3,13 +3,10 @@
 from collections.abc import Iterator
 from typing import TextIO
 
-from rich.console import Console
-from rich.text import Text
-
-from reconciler.cli.plain import plain
-from reconciler.cli.printing import UNBOUNDED
-from reconciler.explain.explanation import Explanation, Request, Shortage, Step
-from reconciler.explain.kinds import Kind
+from reconciler.cli.output import console_on, say
+from reconciler.explain.explanation import Explanation, Request, Step
+from reconciler.explain.gates import Kind
+from reconciler.explain.shortage import Shortage
 
 BAR = 24
 MOST_SHORTAGES = 5
@@ -19,22 +16,16 @@ _ON_NODES = frozenset({Kind.ALIGNMENT, Kind.PARTITION})
 
 def print_explanation(told: Explanation, out: TextIO) -> None:
     """One decision: what it came to, each request with its funnel, and what to do."""
-    console = Console(file=out, highlight=False, emoji=False, markup=False)
-    if not console.is_terminal:
-        console.width = UNBOUNDED
+    console = console_on(out)
     block = _block(out)
-    _say(console, _head(told))
+    say(console, _head(told))
     for request in told.requests:
-        _say(console, "")
-        _say(console, f"request {request.request} of claim {request.claim} wants {_wanted(request)}")
+        say(console, "")
+        say(console, f"request {request.request} of claim {request.claim} wants {_wanted(request)}")
         for line in (*_funnel(request, block), *_about(request)):
-            _say(console, line)
+            say(console, line)
     for line in _tail(told):
-        _say(console, line)
-
-
-def _say(console: Console, line: str) -> None:
-    console.print(Text(plain(line)), soft_wrap=True)
+        say(console, line)
 
 
 def _block(out: TextIO) -> str:

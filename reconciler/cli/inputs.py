@@ -1,77 +1,19 @@
-"""The options by which commands take manifests, and what is said about their reading."""
+"""Reading manifests, and reporting what of them cannot be used."""
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import click
 
+from reconciler.cli.exits import Exit
 from reconciler.cli.plain import plain
 from reconciler.cli.working import Work
-from reconciler.errors import Rejected
 from reconciler.manifests.bundle import Bundle, bundle
 from reconciler.manifests.documents import Refusal, documents
+from reconciler.manifests.served import as_served
 from reconciler.manifests.sources import SUFFIXES
-from reconciler.objects.semantics import with_gates, with_group_modes
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def files_option(*, required: bool) -> Callable[[F], F]:
-    """`-f`, as often as wanted; a directory is read with everything below it."""
-    return click.option(
-        "-f",
-        "--filename",
-        "files",
-        multiple=True,
-        required=required,
-        type=click.Path(exists=True, readable=True, allow_dash=True),
-        metavar="FILE|DIR|-",
-        help="Manifests: a YAML or JSON file, a directory with all files below it, or - for standard input.",
-    )
-
-
-def group_mode_option() -> Callable[[F], F]:
-    """`--group-mode`, once for each driver."""
-    return click.option(
-        "--group-mode",
-        "group_modes",
-        multiple=True,
-        callback=_group_modes,
-        metavar="DRIVER=MODE",
-        help="How a driver's compatibility groups are compared: kep-5963 or pairwise; * is every other "
-        "driver.  [default: *=kep-5963]",
-    )
-
-
-def _group_modes(
-    _context: click.Context, _option: click.Parameter, texts: tuple[str, ...]
-) -> tuple[str, ...]:
-    try:
-        with_group_modes(texts)
-    except Rejected as exc:
-        raise click.BadParameter(str(exc)) from exc
-    return texts
-
-
-def gates_option() -> Callable[[F], F]:
-    """`--feature-gates`, for commands that ask no server which it has."""
-    return click.option(
-        "--feature-gates",
-        "gates",
-        default="",
-        callback=_gates,
-        metavar="A=true,B=false",
-        help="Feature gates to turn on or off; all are on unless turned off here.",
-    )
-
-
-def _gates(_context: click.Context, _option: click.Parameter, text: str) -> frozenset[str]:
-    try:
-        return with_gates(text)
-    except Rejected as exc:
-        raise click.BadParameter(str(exc)) from exc
 
 
 def read_manifests(paths: Sequence[str], work: Work) -> Bundle:
@@ -81,6 +23,21 @@ def read_manifests(paths: Sequence[str], work: Work) -> Bundle:
         suffixes = ", ".join(SUFFIXES)
         click.echo(f"note: no object was read; of a directory, files that end in {suffixes} are", err=True)
     return found
+
+
+def read_served(paths: Sequence[str]) -> list[dict[str, Any]]:
+    """Every object of the manifests, as a server stores it. Ends the command where one is refused."""
+    found = list(documents(paths, sys.stdin.buffer))
+    refused = [document for document in found if isinstance(document, Refusal)]
+    report_refused(refused)
+    if refused:
+        sys.exit(Exit.FAILED)
+    warnings: list[str] = []
+    raws = as_served(
+        (document.raw for document in found if not isinstance(document, Refusal)), warnings.append
+    )
+    report_warnings(warnings)
+    return raws
 
 
 def report_refused(refused: Iterable[Refusal]) -> None:

@@ -12,12 +12,11 @@ from typing import TextIO
 
 import click
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from reconciler.cli.clock import Clock, pass_clock
-from reconciler.cli.plain import plain
-from reconciler.cli.printing import UNBOUNDED
+from reconciler.cli.exits import Exit
+from reconciler.cli.options import output_option
+from reconciler.cli.output import add_row, bare_table, console_on, echo_value, say
 from reconciler.operations.logs.reading import Line, Reader
 from reconciler.operations.logs.summary import Summary, latencies, summed_up
 
@@ -50,7 +49,7 @@ class Duration(click.ParamType[float]):
 @click.option("--slow", type=Duration(), metavar="DURATION", help="Only decisions that took so long: 50ms.")
 @click.option("--since", type=Duration(), metavar="DURATION", help="Only lines not older than that: 10m.")
 @click.option("--follow", is_flag=True, help="Print lines as they are written, until interrupted.")
-@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@output_option("table", "json")
 @pass_clock
 def logs(
     clock: Clock,
@@ -82,23 +81,21 @@ def logs(
         and (reason is None or line.fields.get("reason") == reason)
         and (slow is None or (line.milliseconds or 0.0) >= slow * 1000)
     )
-    console = Console(file=sys.stdout, highlight=False, emoji=False, markup=False)
-    if not console.is_terminal:
-        console.width = UNBOUNDED
+    console = console_on(sys.stdout)
     if follow or claim or reason or slow is not None:
         count = _print_lines(meant, console, output, at_once=follow)
     else:
         summary = summed_up(meant)
         count = summary.events.total()
         if output == "json":
-            click.echo(json.dumps(summary.as_json(), indent=2))
+            echo_value(summary.as_json(), "json")
         else:
             _print_summary(summary, console)
     if reader.foreign:
         click.echo(f"{reader.foreign} lines are none of ours and were left out", err=True)
     if not count and not follow:
         click.echo("no such line; is it the log of `run --log-format json`?", err=True)
-        sys.exit(1)
+        sys.exit(Exit.FAILED)
 
 
 def _texts(file: str) -> Iterator[str]:
@@ -148,18 +145,16 @@ def _is_about(line: Line, claim: str) -> bool:
 
 def _print_lines(lines: Iterable[Line], console: Console, output: str, *, at_once: bool) -> int:
     """Print lines; returns how many there were."""
-    table = Table(box=None, pad_edge=False)
-    for heading in ("TIME", "EVENT", "WHAT", "DECISION"):
-        table.add_column(heading, overflow="fold")
+    table = bare_table(("TIME", "EVENT", "WHAT", "DECISION"))
     count = 0
     for line in lines:
         count += 1
         if output == "json":
             click.echo(json.dumps(line.fields))
         elif at_once:
-            console.print(Text(plain("  ".join(_cells(line)))), soft_wrap=True)
+            say(console, "  ".join(_cells(line)))
         else:
-            table.add_row(*(Text(plain(cell)) for cell in _cells(line)))
+            add_row(table, _cells(line))
     if table.row_count:
         console.print(table)
     return count
@@ -196,11 +191,9 @@ def _print_summary(summary: Summary, console: Console) -> None:
 
 
 def _table(console: Console, headings: Iterable[str], rows: Iterable[tuple[str, ...]]) -> None:
-    table = Table(box=None, pad_edge=False)
-    for heading in headings:
-        table.add_column(heading, overflow="fold")
+    table = bare_table(headings)
     for row in rows:
-        table.add_row(*(Text(plain(cell)) for cell in row))
+        add_row(table, row)
     if table.row_count:
         console.print()
         console.print(table)

@@ -4,13 +4,12 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
-from reconciler.cli.plain import plain
+from reconciler.cli.output import add_row, table_for
 from reconciler.cli.reach import Reach
+from reconciler.inventory.loading import load
 from reconciler.koordinator.fleet import Fleet
 from reconciler.koordinator.reading import read_device
 from reconciler.koordinator.rules import Rules, Semantics
@@ -18,7 +17,6 @@ from reconciler.koordinator.shares import printed
 from reconciler.koordinator.standing import STATES
 from reconciler.koordinator.tallies import Tally, by_node, by_type
 from reconciler.legacy.reading import read
-from reconciler.objects.changes import Changed
 from reconciler.objects.meta import ApiObject
 from reconciler.reconcile.koordinator.picture import Picture
 
@@ -40,13 +38,10 @@ def table(found: Iterable[Tally], by: By, console: Console) -> Table:
     """A line for each."""
     names = ("NODE", "TYPE") if by == "node" else ("TYPE",)
     numbers = ("DEVICES", *(state.upper() for state in STATES))
-    made = Table(box=SIMPLE_HEAD if console.is_terminal else None, pad_edge=False)
-    for heading in (*names, *numbers, "FREE"):
-        made.add_column(heading, overflow="fold", justify="right" if heading in numbers else "left")
+    made = table_for(console, (*names, *numbers, "FREE"), right=numbers)
     for one in found:
         own = (one.node, one.kind) if by == "node" else (one.kind,)
-        cells = (*own, *map(str, (one.devices, *one.states)), ", ".join(_left(one)))
-        made.add_row(*(Text(plain(cell)) for cell in cells))
+        add_row(made, (*own, *map(str, (one.devices, *one.states)), ", ".join(_left(one))))
     return made
 
 
@@ -58,8 +53,7 @@ def as_json(found: Iterable[Tally], by: By) -> dict[str, Any]:
 def fleet_of(objects: Iterable[ApiObject], semantics: Semantics) -> Fleet:
     """Machines and what pods hold of them, as manifests say."""
     picture = _picture(semantics)
-    for thing in objects:
-        picture.apply(Changed(type(thing).__name__, thing))
+    load(picture, objects)
     return picture.fleet
 
 

@@ -1,52 +1,34 @@
 """What `allocate` prints: a table for people, claims for programs."""
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, TextIO
+from typing import TextIO
 
-import yaml
-from rich.box import SIMPLE_HEAD, Box
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
-from reconciler.cli.plain import plain
+from reconciler.cli.output import add_row, console_on, say, table_for
 from reconciler.manifests.nodes import NodePicture
 from reconciler.objects.claims import AllocatedDevice
 from reconciler.objects.nodeselector import NodeSelector, NodeSelectorRequirement
 from reconciler.objects.plan import Granted, Plan
 from reconciler.offline import Answer, Report
 
-UNBOUNDED = 10_000
-"""Columns where there is no terminal: names are never cut, so that lines can be searched."""
-
-
-def console_on(out: TextIO) -> Console:
-    """Plain text, in lines of any length unless somebody watches."""
-    console = Console(file=out, highlight=False, emoji=False, markup=False)
-    if not console.is_terminal:
-        console.width = UNBOUNDED
-    return console
-
 
 def print_report(report: Report, out: TextIO) -> None:
     """The devices of every claim, why the others have none, and what was assumed about nodes."""
     console = console_on(out)
     if report.granted:
-        console.print(_table(report.granted, SIMPLE_HEAD if console.is_terminal else None))
+        console.print(_table(report.granted, console))
     for line in (*_aligned(report), *refusals(report), *notes(report), _summary(report)):
-        console.print(Text(plain(line)), soft_wrap=True)
+        say(console, line)
 
 
-def _table(granted: Iterable[Granted], box: Box | None) -> Table:
-    table = Table(box=box, pad_edge=False)
-    for heading in ("CLAIM", "REQUEST", "DEVICE", "NODE"):
-        table.add_column(heading, overflow="fold")
+def _table(granted: Iterable[Granted], console: Console) -> Table:
+    table = table_for(console, ("CLAIM", "REQUEST", "DEVICE", "NODE"))
     for outcome in granted:
         for plan in outcome.plans:
             for request, devices in _by_request(plan):
-                cells = (str(plan.claim), request, devices, plan.node)
-                table.add_row(*(Text(plain(cell)) for cell in cells))
+                add_row(table, (str(plan.claim), request, devices, plan.node))
     return table
 
 
@@ -142,20 +124,3 @@ def _selector(selector: NodeSelector) -> str:
 def _requirement(requirement: NodeSelectorRequirement) -> str:
     values = f" [{', '.join(requirement.values)}]" if requirement.values else ""
     return f"{requirement.key} {requirement.operator}{values}"
-
-
-def claims_json(claims: list[dict[str, Any]]) -> str:
-    """The claims as one List."""
-    return json.dumps({"apiVersion": "v1", "kind": "List", "items": claims}, indent=2) + "\n"
-
-
-def claims_yaml(claims: list[dict[str, Any]]) -> str:
-    """The claims as documents of one stream; empty if there are none."""
-    return yaml.dump_all(claims, Dumper=_Dumper, sort_keys=False) if claims else ""
-
-
-class _Dumper(yaml.SafeDumper):
-    """Writes what is used twice twice: anchors are hard to read and some readers refuse them."""
-
-    def ignore_aliases(self, _data: Any) -> bool:
-        return True

@@ -1,6 +1,5 @@
 """`dra-reconciler replay`: the decisions of a journal made again, without a cluster."""
 
-import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,15 +11,16 @@ import click
 from rich.console import Console
 from rich.progress import Progress
 
+from reconciler.cli.exits import Exit
 from reconciler.cli.funnels import print_explanation
+from reconciler.cli.options import output_option
+from reconciler.cli.output import echo_value
 from reconciler.cli.plain import plain
 from reconciler.errors import Rejected
 from reconciler.explain import explain
 from reconciler.explain.report import as_json
 from reconciler.journal.entries import Decided
 from reconciler.journal.replaying import Again, Tally, replay
-
-DIFFERENT, UNREADABLE = 1, 2
 
 
 @click.command("replay", short_help="Make the decisions of a journal again, without a cluster.")
@@ -33,7 +33,7 @@ DIFFERENT, UNREADABLE = 1, 2
     type=click.Choice(["first-fit"]),
     help="Compare with what this policy decides.  [default: the one of the journal, first-fit]",
 )
-@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@output_option("table", "json")
 def replay_command(
     journal: Path, until: str | None, explained: bool, policy: str | None, output: str
 ) -> None:
@@ -74,10 +74,10 @@ def replay_command(
     if until is not None and (not last or last[0].then.id != until):
         raise click.UsageError(f"there is no decision {until} in {journal}")
     if output == "json":
-        click.echo(json.dumps(_as_json(tally, found), indent=2))
+        echo_value(_as_json(tally, found), "json")
     else:
         _print(tally)
-    sys.exit(DIFFERENT if tally.different else 0)
+    sys.exit(Exit.FAILED if tally.different else Exit.OK)
 
 
 @contextmanager

@@ -2,8 +2,7 @@
 
 import asyncio
 import signal
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,14 +13,18 @@ import structlog
 
 from reconciler import app, leading
 from reconciler.aio.tasks import Stopped, unless
-from reconciler.cli.inputs import files_option, group_mode_option, report_refused, report_warnings
-from reconciler.cli.reach import insecure_option
+from reconciler.cli.exits import failing
+from reconciler.cli.inputs import read_served
+from reconciler.cli.options import (
+    connection_options,
+    files_option,
+    group_mode_option,
+    koordinator_semantics_option,
+    release_option,
+)
 from reconciler.cluster.client import Client
 from reconciler.cluster.http import connect
 from reconciler.embedded import ApiServer, run_controllers, serve
-from reconciler.errors import ReconcilerError, Rejected
-from reconciler.manifests.documents import Refusal, documents
-from reconciler.manifests.served import as_served
 from reconciler.observe.port import StatusPort
 from reconciler.observe.serving import access_for, serving
 from reconciler.operations.logs.setup import configure
@@ -29,19 +32,9 @@ from reconciler.settings import Settings, load
 
 log = structlog.get_logger()
 
-CANNOT_START = 1
-
 
 @click.command(short_help="Allocate the claims of a cluster, until told to end.")
-@click.option(
-    "--kubeconfig",
-    type=click.Path(),
-    metavar="FILE",
-    help="Default: KUBECONFIG, ~/.kube/config, our pod's account.",
-)
-@click.option("--context", metavar="NAME", help="Context of the kubeconfig.  [default: its current one]")
-@insecure_option(default=None)
-@click.option("--server", metavar="URL", help="An API server that asks for no credentials.")
+@connection_options(default=None)
 @click.option(
     "--embedded", is_flag=True, default=None, help="Start an API server with controllers in this process."
 )
@@ -73,20 +66,16 @@ CANNOT_START = 1
 @click.option(
     "--shard", metavar="driver=NAME,pool-prefix=TEXT", help="The part of the fleet that is ours alone."
 )
-@click.option("--semantics", type=click.Choice(["1.36", "1.37"]), help="Kubernetes release.  [default: 1.37]")
+@release_option("semantics")
 @click.option("--feature-gates", metavar="A=BOOL,...", help="Gates that are not on.")
-@group_mode_option()
+@group_mode_option
 @click.option(
     "--koordinator",
     is_flag=True,
     default=None,
     help="Serve pods with requests for Koordinator's devices, too.",
 )
-@click.option(
-    "--koordinator-semantics",
-    type=click.Choice(["proposal", "upstream"]),
-    help="Koordinator's proposals or its release, where they differ.  [default: proposal]",
-)
+@koordinator_semantics_option()
 @click.option(
     "--steps", "search_steps", type=int, help="Devices tried for one decision on one node.  [default: 10000]"
 )
@@ -117,42 +106,14 @@ def run(config: Path | None, files: tuple[str, ...], **flags: Any) -> None:
     --config. Flags win over the environment, the environment over the file. -f loads manifests
     into the embedded server.
     """
-    try:
+    with failing():
         settings = load({name: value for name, value in flags.items() if value not in (None, ())}, config)
-    except Rejected as exc:
-        _fail([exc])
     if files and not settings.embedded:
         raise click.UsageError("-f loads the embedded server, so it needs --embedded")
     configure(settings.log_level, settings.log_format)
-    found = list(documents(files, sys.stdin.buffer))
-    refused = [document for document in found if isinstance(document, Refusal)]
-    report_refused(refused)
-    if refused:
-        sys.exit(CANNOT_START)
-    warnings: list[str] = []
-    raws = as_served((d.raw for d in found if not isinstance(d, Refusal)), warnings.append)
-    report_warnings(warnings)
-    failures: list[BaseException] = []
-    try:
+    raws = read_served(files)
+    with failing():
         asyncio.run(_run(settings, raws))
-    except* (ReconcilerError, OSError) as group:
-        failures = list(_leaves(group))
-    if failures:
-        _fail(failures)
-
-
-def _fail(failures: Sequence[BaseException]) -> None:
-    for failure in failures:
-        click.echo(f"error: {failure}", err=True)
-    sys.exit(CANNOT_START)
-
-
-def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
-    for exc in group.exceptions:
-        if isinstance(exc, BaseExceptionGroup):
-            yield from _leaves(exc)
-        else:
-            yield exc
 
 
 async def _run(settings: Settings, raws: Sequence[dict[str, Any]]) -> None:

@@ -4,13 +4,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TextIO
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
-from reconciler.cli.plain import plain
-from reconciler.cli.printing import console_on
+from reconciler.cli.output import add_row, console_on, say, table_for
 from reconciler.whatif import Answer, Limit, Lost, Placed, Refused, Unit
 
 SHOWN = 20
@@ -21,19 +18,19 @@ def print_answer(found: Answer, units: Sequence[Unit], out: TextIO) -> None:
     """The verdict first, then where things go, then what is lost."""
     console = console_on(out)
     for line in _verdict(found, units):
-        _say(console, line)
+        say(console, line)
     shown = [one for one in found.placed if one.copy <= SHOWN]
     if shown:
         console.print()
         console.print(_placements(shown, console))
     if len(found.placed) > len(shown):
         nodes = Counter(one.node or "no node" for one in found.placed[len(shown) :])
-        _say(console, f"and on: {', '.join(f'{node} ({count})' for node, count in sorted(nodes.items()))}")
+        say(console, f"and on: {', '.join(f'{node} ({count})' for node, count in sorted(nodes.items()))}")
     if found.lost:
         console.print()
         console.print(_losses(found.lost, console))
     if found.freed:
-        _say(console, f"counted as freed: {', '.join(map(str, found.freed))}")
+        say(console, f"counted as freed: {', '.join(map(str, found.freed))}")
 
 
 def _verdict(found: Answer, units: Sequence[Unit]) -> Iterator[str]:
@@ -69,15 +66,15 @@ def _why(refused: Refused) -> str:
 
 
 def _placements(placed: Iterable[Placed], console: Console) -> Table:
-    table = _table(("COPY", "CLAIM", "REQUEST", "DEVICE", "NODE"), console)
+    table = table_for(console, ("COPY", "CLAIM", "REQUEST", "DEVICE", "NODE"))
     for one in placed:
         for claim, request, device in one.devices:
-            _add(table, (str(one.copy), str(claim), request, str(device), one.node or "-"))
+            add_row(table, (str(one.copy), str(claim), request, str(device), one.node or "-"))
     return table
 
 
 def _losses(lost: Iterable[Lost], console: Console) -> Table:
-    table = _table(("LOST", "POD", "HOLDS NOW", "ELSEWHERE"), console)
+    table = table_for(console, ("LOST", "POD", "HOLDS NOW", "ELSEWHERE"))
     for one in lost:
         match one.elsewhere:
             case Placed(node=node, devices=devices):
@@ -85,20 +82,5 @@ def _losses(lost: Iterable[Lost], console: Console) -> Table:
             case Refused() as refused:
                 where = f"nowhere: {_why(refused)}"
         pod = str(one.pod) if one.pod is not None else "-"
-        _add(table, ("\n".join(map(str, one.claims)), pod, "\n".join(map(str, one.devices)), where))
+        add_row(table, ("\n".join(map(str, one.claims)), pod, "\n".join(map(str, one.devices)), where))
     return table
-
-
-def _table(headings: Iterable[str], console: Console) -> Table:
-    table = Table(box=SIMPLE_HEAD if console.is_terminal else None, pad_edge=False)
-    for heading in headings:
-        table.add_column(heading, overflow="fold")
-    return table
-
-
-def _add(table: Table, cells: Iterable[str]) -> None:
-    table.add_row(*(Text(plain(cell)) for cell in cells))
-
-
-def _say(console: Console, line: str) -> None:
-    console.print(Text(plain(line)), soft_wrap=True)

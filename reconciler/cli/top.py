@@ -1,29 +1,28 @@
 """`dra-reconciler top`: how full the devices are, again and again."""
 
 import asyncio
-import json
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 import click
-import yaml
 from rich.console import Console
 from rich.live import Live
 
+from reconciler.cli.exits import errors_as
 from reconciler.cli.fullness import as_json, tables
-from reconciler.cli.inputs import files_option, gates_option, group_mode_option
-from reconciler.cli.printing import console_on
-from reconciler.cli.reach import Reach, cluster_options
-from reconciler.cli.world import in_bundle, list_cluster, picture_of, read_files
-from reconciler.errors import ReconcilerError
+from reconciler.cli.options import cluster_options, files_option, output_option, rules_options
+from reconciler.cli.output import console_on, echo_value
+from reconciler.cli.reach import Reach
+from reconciler.cli.world import in_bundle, list_cluster, read_files
 from reconciler.fullness import By, Ground, Line, Solver, lay_ground, lines, measure
 from reconciler.inventory.fleet import Fleet
+from reconciler.inventory.loading import store_of
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.inventory.store import Store
 from reconciler.legacy.reading import read
 from reconciler.objects.core import Node, Pod
-from reconciler.objects.semantics import Semantics, with_group_modes
+from reconciler.objects.semantics import Semantics
 
 KINDS = ("DeviceTaintRule", "ResourceSlice", "ResourceClaim")
 EFFORT = 200_000
@@ -52,21 +51,13 @@ ORDERS: dict[str, Callable[[Line], float]] = {
 @click.option(
     "--interval", type=click.FloatRange(min=0.1), default=5.0, show_default=True, help="Seconds between two."
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["table", "json", "yaml"]),
-    default="table",
-    show_default=True,
-    help="json and yaml are written once.",
-)
+@output_option("table", "json", "yaml", explained="json and yaml are written once.")
 @click.option(
     "--koordinator",
     is_flag=True,
     help="Koordinator's devices instead, by Device objects and pods; a driver is a type: gpu, rdma, fpga.",
 )
-@gates_option()
-@group_mode_option()
+@rules_options
 def top(
     reach: Reach,
     files: tuple[str, ...],
@@ -78,8 +69,7 @@ def top(
     interval: float,
     output: str,
     koordinator: bool,
-    gates: frozenset[str],
-    group_modes: tuple[str, ...],
+    rules: Semantics,
 ) -> None:
     """Show how many devices there are, are held and can still be had; and how many more of each profile fit.
 
@@ -94,7 +84,6 @@ def top(
     if koordinator:
         _machines(reach, files, chosen, drivers, nodes, sort, output, None if once else interval)
         return
-    rules = Semantics(gates=gates, group_modes=with_group_modes(group_modes))
     console = console_on(sys.stdout)
     gauge = Gauge()
 
@@ -106,10 +95,10 @@ def top(
         ]
         return sorted(found, key=ORDERS[sort]) if sort in ORDERS else found
 
-    try:
+    with errors_as(click.ClickException):
         if files or once or output != "table" or not console.is_terminal:
             objects = in_bundle(read_files(files)) if files else list_cluster(KINDS, reach)
-            _print(seen(picture_of(objects, rules).snapshot()), chosen, output, console)
+            _print(seen(store_of(objects, rules).snapshot()), chosen, output, console)
             return
         with suppress(KeyboardInterrupt), Live(console=console, auto_refresh=False, screen=True) as live:
 
@@ -117,8 +106,6 @@ def top(
                 live.update(tables(seen(world), chosen, console), refresh=True)
 
             asyncio.run(follow_fullness(reach, rules, show, interval))
-    except (ReconcilerError, OSError) as exc:
-        raise click.ClickException(str(exc)) from exc
 
 
 def _machines(
@@ -152,15 +139,12 @@ def _machines(
 
     def once(fleet: Fleet) -> None:
         found = lines(fleet)
-        match output:
-            case "json":
-                click.echo(json.dumps(machines.as_json(found, by), indent=2))
-            case "yaml":
-                click.echo(yaml.safe_dump(machines.as_json(found, by), sort_keys=False), nl=False)
-            case _:
-                console.print(machines.table(found, by, console) if found else "no devices are published")
+        if output != "table":
+            echo_value(machines.as_json(found, by), output)
+        else:
+            console.print(machines.table(found, by, console) if found else "no devices are published")
 
-    try:
+    with errors_as(click.ClickException):
         if files:
             bundle = read_files(files)
             objects = (*bundle.of(Node), *bundle.of(Device), *bundle.of(Pod))
@@ -174,8 +158,6 @@ def _machines(
                     live.update(machines.table(lines(fleet), by, console), refresh=True)
 
                 asyncio.run(machines.follow_machines(reach, DeviceSemantics.PROPOSAL, show, lasting))
-    except (ReconcilerError, OSError) as exc:
-        raise click.ClickException(str(exc)) from exc
 
 
 class Gauge:
@@ -217,10 +199,7 @@ async def follow_fullness(
 
 
 def _print(found: Sequence[Line], by: By, output: str, console: Console) -> None:
-    match output:
-        case "json":
-            click.echo(json.dumps(as_json(found, by), indent=2))
-        case "yaml":
-            click.echo(yaml.safe_dump(as_json(found, by), sort_keys=False), nl=False)
-        case _:
-            console.print(tables(found, by, console) if found else "no devices are published")
+    if output != "table":
+        echo_value(as_json(found, by), output)
+    else:
+        console.print(tables(found, by, console) if found else "no devices are published")

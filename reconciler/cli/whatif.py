@@ -1,24 +1,31 @@
 """`dra-reconciler whatif`: would it fit, where, how many more of it, and what is lost."""
 
-import json
 import sys
 from collections.abc import Iterable
 
 import click
-import yaml
 
-from reconciler.cli.inputs import files_option, gates_option, group_mode_option
-from reconciler.cli.reach import Reach, cluster_options
+from reconciler.cli.exits import Exit, NoAnswer, errors_as
+from reconciler.cli.options import (
+    cluster_options,
+    files_option,
+    namespace_option,
+    output_option,
+    release_and_rules_options,
+    steps_option,
+)
+from reconciler.cli.output import echo_value
+from reconciler.cli.reach import Reach
 from reconciler.cli.supposed import print_answer
 from reconciler.cli.working import Work, working
-from reconciler.cli.world import in_bundle, list_cluster, picture_of, read_files
-from reconciler.errors import ReconcilerError
+from reconciler.cli.world import in_bundle, list_cluster, read_files
+from reconciler.inventory.loading import store_of
 from reconciler.manifests.bundle import Bundle
 from reconciler.manifests.nodes import picture
 from reconciler.objects.claims import DeviceClass, ResourceClaim, ResourceClaimTemplate
 from reconciler.objects.core import Node
 from reconciler.objects.meta import ApiObject, ObjectKey
-from reconciler.objects.semantics import Release, Semantics, with_group_modes
+from reconciler.objects.semantics import Semantics
 from reconciler.objects.slices import ResourceSlice
 from reconciler.whatif import Answer, Base, Question, Unit, answer
 from reconciler.whatif.answering import STEPS
@@ -26,14 +33,7 @@ from reconciler.whatif.reading import units_in
 from reconciler.whatif.report import as_json
 
 KINDS = ("Node", "DeviceClass", "DeviceTaintRule", "ResourceSlice", "ResourceClaim", "Pod")
-CANNOT, NO_ANSWER = 1, 2
 MOST_COUNTED = 10_000
-
-
-class NoAnswer(click.ClickException):
-    """There is nothing to ask about, or nobody to ask."""
-
-    exit_code = NO_ANSWER
 
 
 @click.command(short_help="Say whether claims would fit, if; and what would be lost.")
@@ -54,27 +54,10 @@ class NoAnswer(click.ClickException):
     metavar="FILE|DIR|-",
     help="As if these ResourceSlices, Nodes and DeviceClasses were there.",
 )
-@click.option("-n", "--namespace", default="default", show_default=True, help="Where NAMESPACE is not given.")
-@click.option(
-    "-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True
-)
-@click.option(
-    "--semantics",
-    "release",
-    type=click.Choice(["1.37", "1.36"]),
-    default="1.37",
-    show_default=True,
-    help="The Kubernetes release whose rules apply where releases differ.",
-)
-@gates_option()
-@group_mode_option()
-@click.option(
-    "--steps",
-    type=click.IntRange(min=1),
-    default=STEPS,
-    show_default=True,
-    help="Devices to try for one decision on one node before giving up.",
-)
+@namespace_option
+@output_option("table", "json", "yaml")
+@release_and_rules_options
+@steps_option(STEPS)
 def whatif(
     files: tuple[str, ...],
     reach: Reach,
@@ -84,9 +67,7 @@ def whatif(
     added: tuple[str, ...],
     namespace: str,
     output: str,
-    release: Release,
-    gates: frozenset[str],
-    group_modes: tuple[str, ...],
+    rules: Semantics,
     steps: int,
 ) -> None:
     """Say whether claims would fit and where, how many more of them, and what is lost. Writes nothing.
@@ -99,26 +80,22 @@ def whatif(
     """
     if not files and not drained:
         raise click.UsageError("Say what is asked about with -f, or with --drain which node is gone.")
-    rules = Semantics(release, gates, with_group_modes(group_modes))
     left_out = frozenset(_key(name, namespace) for name in without)
-    try:
-        with working(quiet=output != "table") as work:
-            first = read_files(files if reach.named else files[:1], work)
-            units = units_in(first)
-            more = read_files(added, work)
-            if first.refused or more.refused:
-                raise NoAnswer("what is asked about, or added, was refused in part")
-            nodes, objects = _world(first, more, files, reach, work)
-            base = Base(picture_of(work.each("putting the picture together", objects), rules), nodes)
-            question = Question(units, count, left_out, frozenset(drained))
-            if not units and not drained:
-                raise NoAnswer(f"{files[0]} holds no claim that waits, no template and no pod")
-            work.stage("placing")
-            found = answer(question, base, steps=steps)
-    except (ReconcilerError, OSError) as exc:
-        raise NoAnswer(str(exc)) from exc
+    with errors_as(NoAnswer), working(quiet=output != "table") as work:
+        first = read_files(files if reach.named else files[:1], work)
+        units = units_in(first)
+        more = read_files(added, work)
+        if first.refused or more.refused:
+            raise NoAnswer("what is asked about, or added, was refused in part")
+        nodes, objects = _world(first, more, files, reach, work)
+        base = Base(store_of(work.each("putting the picture together", objects), rules), nodes)
+        question = Question(units, count, left_out, frozenset(drained))
+        if not units and not drained:
+            raise NoAnswer(f"{files[0]} holds no claim that waits, no template and no pod")
+        work.stage("placing")
+        found = answer(question, base, steps=steps)
     _print(found, units, output)
-    sys.exit(0 if found.fits else CANNOT)
+    sys.exit(Exit.OK if found.fits else Exit.FAILED)
 
 
 def _key(name: str, namespace: str) -> ObjectKey:
@@ -169,10 +146,7 @@ def _last_of(nodes: Iterable[Node]) -> list[Node]:
 
 
 def _print(found: Answer, units: tuple[Unit, ...], output: str) -> None:
-    match output:
-        case "json":
-            click.echo(json.dumps(as_json(found), indent=2))
-        case "yaml":
-            click.echo(yaml.safe_dump(as_json(found), sort_keys=False), nl=False)
-        case _:
-            print_answer(found, units, sys.stdout)
+    if output == "table":
+        print_answer(found, units, sys.stdout)
+    else:
+        echo_value(as_json(found), output)

@@ -12,15 +12,13 @@ from reconciler.cli.plain import plain
 from reconciler.cli.reach import Reach
 from reconciler.cli.working import SILENT, Work
 from reconciler.errors import Malformed
-from reconciler.inventory.store import Store
 from reconciler.legacy.reading import read
 from reconciler.manifests.bundle import Bundle
 from reconciler.manifests.nodes import picture
-from reconciler.objects.changes import Changed
+from reconciler.manifests.uids import with_own_uid
 from reconciler.objects.claims import DeviceClass, ResourceClaim
 from reconciler.objects.core import Node, Pod
 from reconciler.objects.meta import ApiObject
-from reconciler.objects.semantics import Semantics
 from reconciler.objects.slices import ResourceSlice
 from reconciler.objects.taintrules import DeviceTaintRule
 
@@ -52,14 +50,4 @@ def in_bundle(bundle: Bundle) -> Iterator[ApiObject]:
     slices = bundle.of(ResourceSlice)
     yield from (*slices, *bundle.of(DeviceClass), *bundle.of(DeviceTaintRule), *bundle.of(Pod))
     yield from picture(bundle.of(Node), slices).nodes
-    for claim in bundle.of(ResourceClaim):  # manifests have no uid, or the one they were copied with
-        metadata = claim.metadata.model_copy(update={"uid": str(claim.key)})
-        yield claim.model_copy(update={"metadata": metadata})
-
-
-def picture_of(objects: Iterable[ApiObject], rules: Semantics) -> Store:
-    """A picture of some objects."""
-    store = Store(rules)
-    for thing in objects:
-        store.apply(Changed(type(thing).__name__, thing))
-    return store
+    yield from map(with_own_uid, bundle.of(ResourceClaim))
