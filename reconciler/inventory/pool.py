@@ -162,24 +162,28 @@ class PoolBuilder:
 
     def __init__(self, encoder: Encoder, rules: Semantics) -> None:
         self.table = DrawTable()
-        self.encoder = encoder
+        self._encoder = encoder
         self._rules = rules
         self._counters: Recent[Hashable, PoolCounters] = Recent(KEPT)
         self._offsets: Recent[tuple[int, ...], Rows] = Recent(KEPT)
+
+    def adopt(self, encoder: Encoder) -> None:
+        """Use another encoder from now on: the values of most slices are gone from the one before."""
+        self._encoder = encoder
 
     def build(self, pool: PoolID, members: Iterable[Block], memory: Mapping[str, Drawn]) -> Steps[Pool]:
         """The pool of some slices, given in any order. `memory` is what is remembered of held devices."""
         blocks = tuple(sorted(members, key=lambda block: block.slice.metadata.name.encode()))
         named = blocks[0].named
         if len(blocks) > 1:
-            named = self.encoder.names(tuple([name for block in blocks for name in block.names]))
+            named = self._encoder.names(tuple([name for block in blocks for name in block.names]))
         counters = self._counters_of(blocks)
         finer = finer_than(counters, memory)
         if finer:
-            exact = compile_counters(blocks, self.encoder.words, self.table, finer)
+            exact = compile_counters(blocks, self._encoder.words, self.table, finer)
             if exact.problems == counters.problems:
                 counters = exact
-        exclusion = yield from compile_exclusion(pool, blocks, counters, self.encoder.words, self._rules)
+        exclusion = yield from compile_exclusion(pool, blocks, counters, self._encoder.words, self._rules)
         sizes = tuple([len(block.names) for block in blocks])
         offsets = self._offsets.get(sizes)
         if offsets is None:
@@ -192,7 +196,7 @@ class PoolBuilder:
         ])  # fmt: skip
         known = self._counters.get(alike)
         if known is None:
-            known = compile_counters(blocks, self.encoder.words, self.table)
+            known = compile_counters(blocks, self._encoder.words, self.table)
             if not known.problems:  # they name slices
                 self._counters.put(alike, known)
         return known

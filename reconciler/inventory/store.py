@@ -342,7 +342,7 @@ class Store:
             self._encoder, self._blocks = shed(self._blocks, self._encoder.words, self.rules)
             for name, block in self._blocks.items():
                 self._members[block.slice.pool_id][name] = block
-            self._builder.encoder = self._encoder
+            self._builder.adopt(self._encoder)
             self._stale_pools.update(self._members)
             self._fleet = None
             in_use = self._encoder.words.size
