@@ -19,12 +19,14 @@ from reconciler.beside import guarded, shadowing, sidelines, started
 from reconciler.cluster.client import Client
 from reconciler.cluster.cursor import Decode
 from reconciler.cluster.discovery import discover, discover_at_least_pods
+from reconciler.cluster.echoes import Echoes
 from reconciler.cluster.features import missing_gates
 from reconciler.cluster.kinds import Resource, Served
 from reconciler.cluster.koordinator import with_devices
 from reconciler.cluster.podwriter import PodWriter
 from reconciler.cluster.transport import Transport
 from reconciler.cluster.watch import Recall, Sink, follow
+from reconciler.cluster.withdrawals import Withdrawals
 from reconciler.cluster.writer import Writer
 from reconciler.errors import Rejected
 from reconciler.inventory.store import Store
@@ -50,6 +52,7 @@ from reconciler.reconcile.koordinator.turns import Turns
 from reconciler.reconcile.loop import Reconciler
 from reconciler.reconcile.numbering import Numbering
 from reconciler.reconcile.ownership import Ownership
+from reconciler.reconcile.pausing import PauseReasons
 from reconciler.reconcile.units import Unit
 from reconciler.rounds import Rounds
 from reconciler.settings import Settings
@@ -77,7 +80,8 @@ async def run(
     if port is not None:
         seen.serve_on(port)
     office = Office(settings, transport, clock=loop.time)
-    door = guarded(settings, office.door, lambda: intake)
+    reasons = PauseReasons()
+    door = guarded(settings, office.door, reasons)
     traces = tracing(wanted=settings.traces)
     client = Client(traces.transport(seen.metered(door)), write_seconds=settings.write_seconds)
     try:
@@ -97,8 +101,10 @@ async def run(
     semantics = rules(settings, lacking=off)
     recorder = recording(settings, semantics, ours)
     store = Store(semantics) if recorder is None else recorder.store
-    intake = Intake(store, queue, kinds, announce, shard=ours.shard)
-    writer = Writer(client, served, now=lambda: datetime.now(UTC))
+    withdrawals = Withdrawals()
+    intake = Intake(store, queue, kinds, announce, ours=ours, reasons=reasons, withdrawing=withdrawals)
+    echoes = Echoes(holds=intake.holds, tell=intake.catch_up)
+    writer = Writer(client, served, echoes=echoes, withdrawals=withdrawals, now=lambda: datetime.now(UTC))
     fence = Fence(intake, writer, ours, clock=loop.time, patience=settings.write_seconds)
     reconciler = Reconciler(
         intake,
@@ -151,6 +157,7 @@ async def run(
                                 sink,
                                 decoders.get(resource.kind, read),
                                 office.recalls.get(resource.kind),
+                                echoes,
                             ),
                             name=f"watch {resource.plural}",
                         )
@@ -216,9 +223,9 @@ async def _discovered_beside_devices(client: Client, settings: Settings) -> Serv
 
 
 async def _watch(
-    client: Client, resource: Resource, sink: Sink, decode: Decode, recall: Recall | None
+    client: Client, resource: Resource, sink: Sink, decode: Decode, recall: Recall | None, echoes: Echoes
 ) -> None:
-    watch = follow(client, resource, sink=sink, random=random, decode=decode, recall=recall)
+    watch = follow(client, resource, sink=sink, random=random, decode=decode, recall=recall, echoes=echoes)
     await forever(resource.plural, watch)
 
 

@@ -19,23 +19,16 @@ from reconciler.reconcile.deciding import Decider
 from reconciler.reconcile.decisions import Tell
 from reconciler.reconcile.intake import Intake
 from reconciler.reconcile.ownership import Ownership
-from reconciler.reconcile.pausing import Switch
+from reconciler.reconcile.pausing import PauseReasons, Switch
 from reconciler.reconcile.shadow import Shadow
 from reconciler.settings import Settings
 
 
-def guarded(settings: Settings, transport: Transport, intake: Callable[[], Intake]) -> Transport:
-    """A transport that sends no write while writes are paused, and none at all in shadow mode.
-
-    `intake` is asked when the first write comes.
-    """
+def guarded(settings: Settings, transport: Transport, pause: PauseReasons) -> Transport:
+    """A transport that sends no write while writes are paused, and none at all in shadow mode."""
     if settings.mode == "shadow":
         return Guarded(transport, never)
-
-    def check(path: str) -> None:
-        intake().pause.check(path)
-
-    return Guarded(transport, check)
+    return Guarded(transport, pause.check)
 
 
 def sidelines(

@@ -14,7 +14,9 @@ from perf.live import Cluster, cluster, in_flight, server
 from perf.workload import Figure, Outcome, Progress, Size, Workload, latencies
 from perf.workloads.mig import drawn_profiles
 from reconciler import app
+from reconciler.cluster.echoes import Echoes
 from reconciler.cluster.transport import Transport
+from reconciler.cluster.withdrawals import Withdrawals
 from reconciler.cluster.writer import Writer
 from reconciler.legacy.reading import read
 from reconciler.objects.claims import AllocatedDevice, Allocation, DeviceAllocation, ResourceClaim
@@ -135,7 +137,14 @@ def long_search() -> Json:
 async def _write_floor(made: Cluster, numbers: Sequence[int]) -> tuple[float, float]:
     """Seconds that the two writes of each claim take, with nothing to decide; and those of our processor."""
     raws = await made.create_all(labelled_claim(number, "1g.5gb") for number in numbers)
-    writer = Writer(made.client, made.served, now=lambda: datetime.now(UTC))
+    echoes = Echoes(holds=lambda *_: False, tell=lambda _: None)
+    writer = Writer(
+        made.client,
+        made.served,
+        echoes=echoes,
+        withdrawals=Withdrawals(),
+        now=lambda: datetime.now(UTC),
+    )
     kind = made.served["ResourceClaim"]
     found = [read({"kind": kind.kind, "apiVersion": kind.api_version, **raw}) for raw in raws]
     claims = [one for one in found if isinstance(one, ResourceClaim)]

@@ -8,7 +8,6 @@ from pydantic_core import to_json
 
 from reconciler.cluster.answers import READS, refusal
 from reconciler.cluster.decoding import Listing, cut_listing, decode
-from reconciler.cluster.echoes import Echoes
 from reconciler.cluster.kinds import Resource
 from reconciler.cluster.transport import Lines, Query, Request, Transport, WatchRequest
 from reconciler.errors import Retry, Undecided
@@ -34,7 +33,6 @@ class Client:
         self._transport = transport
         self._read_seconds = read_seconds
         self.write_seconds = write_seconds
-        self.echoes = Echoes()
 
     async def fetch(self, path: str, query: Query = ()) -> Raw:
         """The JSON object at a path."""

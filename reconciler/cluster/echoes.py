@@ -34,15 +34,19 @@ _object = msgspec.json.Decoder(_Object).decode
 class Echoes:
     """Which versions of claims are known by the answers to our writes. News of them tells nothing."""
 
-    def __init__(self) -> None:
-        self.holds: Holds = lambda _key, _uid, _version: False
-        self.tell: Callable[[ResourceClaim], None] = lambda _: None
-        """Makes a claim part of the picture whose write got no further than this version"""
+    def __init__(self, *, holds: Holds, tell: Callable[[ResourceClaim], None]) -> None:
+        """`tell` adds a claim to the snapshot whose write got no further than this version."""
+        self._holds = holds
+        self._tell = tell
         self._begun: dict[str, str] = {}
 
     def begun(self, uid: str, version: str) -> None:
         """A write of two requests made a version, which the picture will not see unless the second fails."""
         self._begun[uid] = version
+
+    def stopped(self, claim: ResourceClaim) -> None:
+        """A write failed after its first request, which left the claim like this."""
+        self._tell(claim)
 
     def over(self, uid: str) -> None:
         """The write is over. If it failed, its first version was told, or the picture gets it by news."""
@@ -60,9 +64,9 @@ class Echoes:
         if not (it.uid and it.resource_version):
             return ""
         key = ObjectKey(it.namespace, it.name)
-        if self.holds(key, it.uid, it.resource_version):
+        if self._holds(key, it.uid, it.resource_version):
             return it.resource_version
-        begun = self._begun.get(it.uid) == it.resource_version and self.holds(key, it.uid, "0")
+        begun = self._begun.get(it.uid) == it.resource_version and self._holds(key, it.uid, "0")
         return it.resource_version if begun else ""
 
 

@@ -9,6 +9,7 @@ import structlog
 from reconciler.aio.tasks import Stopped, unless
 from reconciler.cluster.client import Client
 from reconciler.cluster.cursor import Cursor, Decode, listed, precedes
+from reconciler.cluster.echoes import Echoes
 from reconciler.cluster.kinds import Resource
 from reconciler.errors import Gone, Inconsistent, ReconcilerError, Rejected, Relist, Retry
 from reconciler.legacy.reading import read
@@ -85,17 +86,18 @@ async def follow(
     decode: Decode = read,
     pace: Pace = Pace(),
     recall: Recall | None = None,
+    echoes: Echoes | None = None,
 ) -> None:
     """Tell the sink everything about one kind, for ever: Replaced first, then each change.
 
     Of some kinds the objects of a listing come before that, one by one, see DEAR and MANY. Replaced
     comes again whenever the place in the stream of events was lost. Every error of the server, a missing
     permission included, is logged and tried again; `random` gives numbers in [0, 1). A `recall` breaks
-    off what is under way for a new listing. Cancelled: every change that was read has been told. An error
-    of the sink ends the run.
+    off what is under way for a new listing; `echoes` knows which news of claims need not be read.
+    Cancelled: every change that was read has been told. An error of the sink ends the run.
     """
     recall = recall or Recall()
-    follower = _Follower(client, resource, sink, random, decode, pace, recall)
+    follower = _Follower(client, resource, sink, random, decode, pace, recall, echoes)
     while True:
         try:
             try:
@@ -118,6 +120,7 @@ class _Follower:
     decode: Decode
     pace: Pace
     recall: Recall
+    echoes: Echoes | None
     cursor: Cursor | None = None
     seen: str = ""
     """The highest version the server has shown since it was last set back"""
@@ -180,7 +183,7 @@ class _Follower:
         self._tell(Replaced(self.resource.kind, tuple(objects), tuple(refused), afresh))
         self.recall.told()
         log.debug("listed", kind=self.resource.kind, objects=len(objects), refused=len(refused))
-        echoes = self.client.echoes if self.resource.kind == "ResourceClaim" else None
+        echoes = self.echoes if self.resource.kind == "ResourceClaim" else None
         return Cursor(self.resource, self.decode, version, echoes)
 
     async def _watch(self, cursor: Cursor) -> None:

@@ -13,8 +13,9 @@ from reconciler.cluster.client import JSON, Client, Raw
 from reconciler.cluster.decoding import decode
 from reconciler.cluster.discovery import CLAIM
 from reconciler.cluster.dropped import Dropped
-from reconciler.cluster.echoes import version_of
+from reconciler.cluster.echoes import Echoes, version_of
 from reconciler.cluster.kinds import Served
+from reconciler.cluster.withdrawals import Withdrawals
 from reconciler.errors import Conflict, Gone, Inconsistent, Malformed, Undecided
 from reconciler.legacy.claimtext import read_claim
 from reconciler.legacy.reading import read
@@ -34,16 +35,23 @@ class Writer:
     A request that was cancelled may have been applied, as with Undecided: a read settles it.
     """
 
-    def __init__(self, client: Client, served: Served, *, now: Callable[[], datetime]) -> None:
-        """`now` gives the time of day with its zone."""
+    def __init__(
+        self,
+        client: Client,
+        served: Served,
+        *,
+        echoes: Echoes,
+        withdrawals: Withdrawals,
+        now: Callable[[], datetime],
+    ) -> None:
+        """`echoes` and `withdrawals` learn what is under way; `now` gives the time of day with its zone."""
         self._client = client
         self._claims = served.resources.get("ResourceClaim", CLAIM)
         self._pods = served["Pod"]
         self._now = now
-        self.echoes = client.echoes
+        self._echoes = echoes
+        self._withdrawals = withdrawals
         self.dropped = Dropped()
-        self.withdrawing: set[str] = set()
-        """Uids of claims whose allocation is being taken back"""
 
     async def read_claim(self, key: ObjectKey) -> ResourceClaim | None:
         """The claim as the server has it now, or None when there is none. Raises Malformed."""
@@ -80,7 +88,7 @@ class Writer:
                 "value": {**plan.allocation.to_json(), "allocationTimestamp": stamp},
             },
         ]
-        self.echoes.begun(plan.uid, version)
+        self._echoes.begun(plan.uid, version)
         try:
             answer = await self._client.patch_text(
                 self._claims, claim.key, patch, content_type=JSON, subresource="status"
@@ -88,10 +96,10 @@ class Writer:
             written = self._read(answer)
         except BaseException:
             with suppress(Undecided, Inconsistent):  # then the next news of it will tell
-                self.echoes.tell(self._read(marked))
+                self._echoes.stopped(self._read(marked))
             raise
         finally:
-            self.echoes.over(plan.uid)
+            self._echoes.over(plan.uid)
         self.dropped.compare(plan, written)
         return written
 
@@ -103,16 +111,13 @@ class Writer:
         """
         if claim.status.reserved_for:
             raise Conflict(f"{claim.key} is reserved for {claim.status.reserved_for[0].name}")
-        self.withdrawing.add(claim.metadata.uid)
-        try:
+        with self._withdrawals.of(claim.metadata.uid):
             if claim.allocation is not None:
                 claim = await self._deallocate(claim)
             if FINALIZER not in claim.metadata.finalizers:
                 return claim
             others = (finalizer for finalizer in claim.metadata.finalizers if finalizer != FINALIZER)
             return await self._mark(claim.key, claim.metadata.resource_version, others, _UNMARKED)
-        finally:
-            self.withdrawing.discard(claim.metadata.uid)
 
     async def release(self, claim: ResourceClaim) -> None:
         """Let a claim go that is being deleted: what `withdraw` does, after which the server removes it.

@@ -1,7 +1,7 @@
 """Changes come in, the picture follows, and the units whose answer may differ now are put in the queue."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Container, Iterable
 from dataclasses import replace
 
 import structlog
@@ -19,15 +19,19 @@ from reconciler.reconcile.auditing import Audit
 from reconciler.reconcile.charges import Charges
 from reconciler.reconcile.decisions import Tell
 from reconciler.reconcile.order import place
-from reconciler.reconcile.pausing import Pause
+from reconciler.reconcile.ownership import Ownership
+from reconciler.reconcile.pausing import Pause, PauseReasons
 from reconciler.reconcile.races import written_by_us
 from reconciler.reconcile.takenback import Yielded
 from reconciler.reconcile.units import Kind, Roster, Unit
 from reconciler.reconcile.waiting import Waiting
 from reconciler.shards.filtering import within
-from reconciler.shards.shard import WHOLE, Shard
 
 log = structlog.get_logger()
+
+
+NOBODYS = Ownership()
+"""Of whoever takes changes in and allocates nothing"""
 
 
 class Intake:
@@ -40,10 +44,14 @@ class Intake:
         kinds: Iterable[str],
         tell: Tell,
         *,
-        shard: Shard = WHOLE,
+        ours: Ownership = NOBODYS,
+        reasons: PauseReasons | None = None,
+        withdrawing: Container[str] = frozenset(),
     ) -> None:
-        """`kinds` are those that must be listed before anything can be decided."""
-        self._shard = shard
+        """`kinds` are those that must be listed before anything can be decided; `reasons` are those for which
+        writes are paused; `withdrawing` holds the uids of claims whose allocation we are taking back.
+        """
+        self._ours = ours
         self.store = store
         self.queue = queue
         self.roster = Roster()
@@ -53,13 +61,11 @@ class Intake:
         """Set when every kind has been listed once: from then on all allocations there are count."""
         self.unlisted = set(kinds)
         """Kinds that were not listed yet"""
-        self.pause = Pause(tell, self.put)
+        self.pause = Pause(PauseReasons() if reasons is None else reasons, tell, self.put)
         self._charges = Charges(store, self.roster, self.nodes.room)
         self.changed = asyncio.Event()
         """Set when devices, or who holds them, changed. For whoever looks at the whole; it clears it"""
-        self.yielded = Yielded(store, self.roster, self.nodes, tell)
-        self.manages: Callable[[ResourceClaim], bool] = lambda _: False
-        """Whether a claim is ours whether or not a pod names it"""
+        self.yielded = Yielded(store, self.roster, self.nodes, tell, withdrawing)
         self.audit = Audit(store, tell)
         self._naming = Naming()
         self._refused: dict[tuple[str, ObjectKey], str] = {}
@@ -71,7 +77,7 @@ class Intake:
 
     def take(self, change: Change) -> None:
         """Make a change part of the picture. The sink of every watch."""
-        change = self._naming.within(within(change, self._shard))
+        change = self._naming.within(within(change, self._ours.shard))
         self._report(change)
         old_news = isinstance(change, Changed) and self._is_old_news(change.object)
         for thing in _things(change):
@@ -82,7 +88,7 @@ class Intake:
         if self.nodes.note(change):
             touched |= Touched(supply=True)
         self.dispatch(replace(touched, claims=frozenset()) if old_news else touched)
-        if touched.classes and not self._shard.whole:  # they say to which shard a claim belongs
+        if touched.classes and not self._ours.shard.whole:  # they say to which shard a claim belongs
             for key in [key for key, claim in self.store.claims.items() if claim.allocation is None]:
                 self._claim(key)
         if isinstance(change, Replaced):
@@ -171,7 +177,7 @@ class Intake:
     def _left_over(self, claim: ResourceClaim) -> bool:
         """Whether we allocated a claim for pods of which none is left, nor uses it."""
         used = claim.status.reserved_for or self.roster.users(claim.key)
-        return not used and not self.manages(claim) and written_by_us(claim)
+        return not used and not self._ours.claims(claim) and written_by_us(claim)
 
     def _report(self, change: Change) -> None:
         """Say once what cannot be read; again only for another reason."""

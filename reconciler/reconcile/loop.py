@@ -59,9 +59,6 @@ class Reconciler:
         self._writer = writer
         self._fence = fence
         self._planner = Planner(intake.store, intake.roster, intake.nodes, ours, intake.yielded)
-        intake.yielded.withdrawing = writer.withdrawing
-        intake.manages = ours.claims
-        writer.echoes.holds, writer.echoes.tell = intake.holds, intake.catch_up
         self._settler = Settler(intake, writer, tell)
         self._decider = Decider(ours, steps=steps)
         self._aside = Aside(intake, self._planner, self._decider)

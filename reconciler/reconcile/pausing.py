@@ -17,14 +17,40 @@ MOST_SHOWN = 80
 """Characters of what it says that are told."""
 
 
-class Pause:
-    """Whether nothing may be written, for which reasons, and which units were held back."""
+class PauseReasons:
+    """Why nothing may be written. The guard before the server and the parts that decide share it."""
 
-    def __init__(self, tell: Tell, put: Callable[[Unit], None]) -> None:
+    def __init__(self) -> None:
+        self._reasons: dict[str, str] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._reasons)
+
+    def __str__(self) -> str:
+        """The reasons, for people; empty while writes are enabled."""
+        return "; ".join(self._reasons.values())
+
+    def set(self, source: str, reason: str) -> None:
+        """Let one source ask for a pause, or with an empty reason for none. Any that asks is enough."""
+        if reason:
+            self._reasons[source] = reason
+        else:
+            self._reasons.pop(source, None)
+
+    def check(self, path: str = "") -> None:
+        """Raise Paused unless writes are enabled, or the write renews a Lease."""
+        if self._reasons and not path.startswith(LEASES):
+            raise Paused(f"writes are paused: {self}")
+
+
+class Pause:
+    """Reports that writes are paused or enabled, and keeps the units that were held back meanwhile."""
+
+    def __init__(self, reasons: PauseReasons, tell: Tell, put: Callable[[Unit], None]) -> None:
         """`put` gives a unit another turn."""
+        self._reasons = reasons
         self._tell = tell
         self._put = put
-        self._reasons: dict[str, str] = {}
         self._held: set[Unit] = set()
 
     @property
@@ -33,8 +59,8 @@ class Pause:
 
     @property
     def why(self) -> str:
-        """The reasons, for people; empty while writes go on."""
-        return "; ".join(self._reasons.values())
+        """The reasons, for people; empty while writes are enabled."""
+        return str(self._reasons)
 
     @property
     def held(self) -> int:
@@ -44,10 +70,7 @@ class Pause:
     def set(self, source: str, reason: str) -> None:
         """Let one source ask for a pause, or with an empty reason for none. Any that asks is enough."""
         before = self.why
-        if reason:
-            self._reasons[source] = reason
-        else:
-            self._reasons.pop(source, None)
+        self._reasons.set(source, reason)
         if self.paused and self.why != before:
             self._tell(WritesPaused(self.why))
         elif before and not self.paused:
@@ -56,10 +79,9 @@ class Pause:
             for unit in held:
                 self._put(unit)
 
-    def check(self, path: str = "") -> None:
-        """Raise Paused unless writes go on, or the write is one by which replicas agree who is active."""
-        if self._reasons and not path.startswith(LEASES):
-            raise Paused(f"writes are paused: {self.why}")
+    def check(self) -> None:
+        """Raise Paused unless writes are enabled."""
+        self._reasons.check()
 
     def hold(self, unit: Unit) -> None:
         """The unit would have written something."""

@@ -5,7 +5,7 @@ time. To allocate it again meanwhile would be to compete, so we look on until it
 are gone.
 """
 
-from collections.abc import Set
+from collections.abc import Container
 
 from reconciler.errors import Rejected
 from reconciler.inventory.store import Store
@@ -23,14 +23,16 @@ from reconciler.reconcile.units import Roster
 class Yielded:
     """The claims that are left to kube-scheduler."""
 
-    def __init__(self, store: Store, roster: Roster, nodes: Nodes, tell: Tell) -> None:
+    def __init__(
+        self, store: Store, roster: Roster, nodes: Nodes, tell: Tell, withdrawing: Container[str]
+    ) -> None:
+        """`withdrawing` holds the uids of claims whose allocation we are taking back ourselves."""
         self._store = store
         self._roster = roster
         self._nodes = nodes
         self._tell = tell
         self._uids: dict[ObjectKey, str] = {}
-        self.withdrawing: Set[str] = frozenset()
-        """Uids of claims that we are taking our allocation back from"""
+        self._withdrawing = withdrawing
 
     def __contains__(self, claim: ResourceClaim) -> bool:
         if self._uids.get(claim.key) != claim.metadata.uid:
@@ -48,7 +50,7 @@ class Yielded:
         if before is None or before.metadata.uid != thing.metadata.uid or not written_by_us(before):
             return
         pod = self._pod(thing.key)
-        if pod is None or thing.metadata.uid in self.withdrawing:
+        if pod is None or thing.metadata.uid in self._withdrawing:
             return
         self._uids[thing.key] = thing.metadata.uid
         held = before.allocation

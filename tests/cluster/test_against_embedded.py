@@ -11,9 +11,11 @@ import pytest
 
 from reconciler.cluster.client import Client
 from reconciler.cluster.discovery import discover
+from reconciler.cluster.echoes import Echoes
 from reconciler.cluster.http import connect
 from reconciler.cluster.kinds import Served
 from reconciler.cluster.watch import Pace, follow
+from reconciler.cluster.withdrawals import Withdrawals
 from reconciler.cluster.writer import Writer
 from reconciler.embedded import ApiServer, serve
 from reconciler.errors import Conflict, Gone, Rejected
@@ -50,7 +52,10 @@ async def cluster() -> AsyncIterator[tuple[ApiServer, Client, Served, Writer]]:
     async with serve(api) as url, connect(server=url) as transport:
         client = Client(transport)
         served = await discover(client)
-        yield api, client, served, Writer(client, served, now=lambda: datetime(2026, 3, 1, tzinfo=UTC))
+        echoes = Echoes(holds=lambda *_: False, tell=lambda _: None)
+        now = datetime(2026, 3, 1, tzinfo=UTC)
+        writer = Writer(client, served, echoes=echoes, withdrawals=Withdrawals(), now=lambda: now)
+        yield api, client, served, writer
 
 
 async def read(writer: Writer, key: ObjectKey = KEY) -> ResourceClaim:

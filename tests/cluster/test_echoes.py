@@ -27,11 +27,10 @@ def line(version: str, *, uid: str = "u", kind: str = "MODIFIED") -> bytes:
 
 def knowing(uid: str, known: int) -> Echoes:
     """What our writes tell, where the picture has a claim in some version."""
-    echoes = Echoes()
-    echoes.holds = lambda key, its, version: (
-        (key, its) == (ObjectKey("n", "c"), uid) and int(version) <= known
+    return Echoes(
+        holds=lambda key, its, version: (key, its) == (ObjectKey("n", "c"), uid) and int(version) <= known,
+        tell=lambda _: None,
     )
-    return echoes
 
 
 def test_a_version_that_is_known_is_passed_over_and_moves_the_cursor():
@@ -69,7 +68,7 @@ def test_the_first_half_of_a_write_is_passed_over_while_the_second_is_under_way(
 
 
 def test_the_first_half_of_a_write_is_told_where_the_picture_lost_the_claim():
-    echoes = Echoes()
+    echoes = Echoes(holds=lambda *_: False, tell=lambda _: None)
     echoes.begun("u", "8")
     assert echoes.version(line("8")) == ""
 

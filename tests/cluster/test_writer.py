@@ -1,6 +1,7 @@
 """What is sent for a decision, in which order, and what is left behind when it is cut short."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -9,7 +10,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from reconciler.cluster.client import Client
+from reconciler.cluster.echoes import Echoes
 from reconciler.cluster.kinds import POD, Served
+from reconciler.cluster.withdrawals import Withdrawals
 from reconciler.cluster.writer import Writer
 from reconciler.errors import Conflict, Gone, Inconsistent, Rejected, Retry, Undecided
 from reconciler.legacy.reading import read
@@ -40,9 +43,13 @@ DEVICES = "13e86099314a30e2"
 ALLOCATED = {"devices": {"results": [RESULT]}, "allocationTimestamp": STAMP}
 
 
-def make_writer(*answers: Any) -> tuple[Writer, Scripted]:
+def make_writer(
+    *answers: Any, tell: Callable[[ResourceClaim], None] = lambda _: None
+) -> tuple[Writer, Scripted]:
     transport = Scripted(*answers)
-    return Writer(Client(transport), SERVED, now=lambda: NOON), transport
+    echoes = Echoes(holds=lambda *_: False, tell=tell)
+    writer = Writer(Client(transport), SERVED, echoes=echoes, withdrawals=Withdrawals(), now=lambda: NOON)
+    return writer, transport
 
 
 def as_claim(raw: dict[str, Any]) -> ResourceClaim:
@@ -190,8 +197,7 @@ async def test_of_a_write_that_failed_half_way_the_first_half_is_told(failure, e
     """Its watch may have kept quiet about it."""
     before = as_claim(claim())
     told: list[ResourceClaim] = []
-    writer, _ = make_writer(ok(before_status()), failure)
-    writer.echoes.tell = told.append
+    writer, _ = make_writer(ok(before_status()), failure, tell=told.append)
     with pytest.raises(error):
         await writer.write(plan_for(before), before)
     assert told == [as_claim(before_status())]
@@ -200,8 +206,9 @@ async def test_of_a_write_that_failed_half_way_the_first_half_is_told(failure, e
 async def test_of_a_write_that_succeeded_nothing_is_told_but_the_answer():
     before = as_claim(claim())
     told: list[ResourceClaim] = []
-    writer, _ = make_writer(ok(before_status()), ok(claim(status={"allocation": ALLOCATED})))
-    writer.echoes.tell = told.append
+    writer, _ = make_writer(
+        ok(before_status()), ok(claim(status={"allocation": ALLOCATED})), tell=told.append
+    )
     await writer.write(plan_for(before), before)
     assert told == []
 
