@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from reconciler.cluster.client import Client
 from reconciler.cluster.events import EventWriter
 from reconciler.cluster.kinds import Served
+from reconciler.explain.briefly import explain_briefly
 from reconciler.explain.explanation import Explanation
 from reconciler.explain.reasons import remedy
 from reconciler.inventory.store import Store
@@ -36,7 +37,9 @@ class Notices:
         self._store = store
         self._served = served
         self.events = Events(EventWriter(client), instance=socket.gethostname(), clock=clock, now=now)
-        self._explainer = Explainer(store, step, clock=clock, explained=self._explained)
+        self._explainer = Explainer(
+            store, step, explain=explain_briefly, clock=clock, explained=self._explained
+        )
 
     def hear(self, decision: Decision) -> None:
         """Take in a decision; only refusals are of interest."""

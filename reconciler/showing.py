@@ -4,7 +4,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from reconciler.explain import explain
+from reconciler.explain.briefly import explain_briefly
 from reconciler.explain.explanation import Explanation
 from reconciler.explain.reasons import remedy
 from reconciler.koordinator.fleet import Fleet
@@ -17,8 +17,6 @@ from reconciler.reconcile.loop import Reconciler
 from reconciler.reconcile.steps import Decide
 from reconciler.reconcile.units import Kind, Unit
 
-STEPS = 200
-"""Devices tried in one search, and ten times as many in all: what holds the loop holds it briefly"""
 SPARE = 1000
 """Messages kept beyond twice those of who waits, before the others are dropped"""
 
@@ -121,9 +119,7 @@ class Showing:
         asked = self._reconciler.next(unit)
         if not isinstance(asked, Decide):
             return None
-        nodes = None if asked.nodes is None else frozenset(asked.nodes)
-        world = self._intake.store.snapshot()
-        found = explain(asked.claims, world, nodes=nodes, steps=STEPS, effort=10 * STEPS)
+        found = explain_briefly(asked.claims, self._intake.store.snapshot(), asked.nodes)
         reason = self._reconciler.pending.reason(unit)
         if reason and not found.allocatable:
             found = replace(found, reason=reason, message=self._said.get(unit, found.message))

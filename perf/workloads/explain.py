@@ -8,10 +8,11 @@ from perf.fleets.objects import Json, claim
 from perf.workload import Figure, Outcome, Progress, Size, Workload, latencies
 from perf.workloads.mig import drawn_profiles, partition_claim
 from reconciler.explain import explain
+from reconciler.explain.briefly import STEPS, explain_briefly
 from reconciler.objects.claims import ResourceClaim
 from reconciler.objects.plan import Granted, Unsatisfied
 from reconciler.reconcile.decisions import Waits
-from reconciler.reconcile.explaining import STEPS, Explainer
+from reconciler.reconcile.explaining import Explainer
 from reconciler.reconcile.steps import Nothing
 
 
@@ -28,7 +29,11 @@ def refusals(size: Size, progress: Progress) -> Outcome:
         heard: list[float] = []
         whole: list[float] = []
         explainer = Explainer(
-            decider.store, lambda _: Nothing(), clock=process_time, explained=lambda _waits, _told: None
+            decider.store,
+            lambda _: Nothing(),
+            explain=explain_briefly,
+            clock=process_time,
+            explained=lambda _waits, _told: None,
         )
         for turn in range(size["times"]):
             _touch(decider, turn)

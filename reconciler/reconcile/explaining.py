@@ -1,15 +1,16 @@
 """Explains why units wait: beside the work, in a bounded part of the time."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 import structlog
 
 from reconciler.allocator.forms import is_at_hand
-from reconciler.explain import explain
 from reconciler.explain.explanation import Explanation
+from reconciler.inventory.snapshot import Snapshot
 from reconciler.inventory.store import Store
+from reconciler.objects.claims import ResourceClaim
 from reconciler.reconcile.decisions import Decision, Waits
 from reconciler.reconcile.steps import Decide, Step
 from reconciler.reconcile.units import Kind, Unit
@@ -20,8 +21,9 @@ SHARE = 0.05
 """Part of the time that goes into explaining, at most. A whole fleet takes some milliseconds each."""
 BACKLOG = 64
 """Refusals that wait for their explanation. What comes on top is passed on without one."""
-STEPS = 200
-"""Devices tried in one search, and ten times as many in all: what holds the loop holds it briefly."""
+
+Explain = Callable[[Sequence[ResourceClaim], Snapshot, Iterable[str] | None], Explanation]
+"""Explains why claims cannot be allocated together on some nodes, or on any. Must not take long"""
 
 Explained = Callable[[Waits, Explanation | None], None]
 
@@ -34,12 +36,16 @@ class Explainer:
         store: Store,
         step: Callable[[Unit], Step],
         *,
+        explain: Explain,
         clock: Callable[[], float],
         explained: Explained,
     ) -> None:
-        """`step` says what a unit needs now; `clock` counts seconds; `explained` hears every refusal."""
+        """`step` says what a unit needs now, `explain` why it cannot have it; `clock` counts seconds;
+        `explained` hears every refusal.
+        """
         self._store = store
         self._step = step
+        self._why = explain
         self._clock = clock
         self._explained = explained
         self._due: asyncio.Queue[Waits] = asyncio.Queue(BACKLOG)
@@ -78,8 +84,7 @@ class Explainer:
             world = self._store.snapshot()
             if not is_at_hand(asked.claims, world):
                 return None
-            nodes = None if asked.nodes is None else frozenset(asked.nodes)
-            found = explain(asked.claims, world, nodes=nodes, steps=STEPS, effort=10 * STEPS)
+            found = self._why(asked.claims, world, asked.nodes)
         except Exception:
             # A note that cannot be written must not stop those who decide.
             log.exception("refusal not explained", unit=str(unit), decision_id=waits.decision_id)

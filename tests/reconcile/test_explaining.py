@@ -6,6 +6,7 @@ from itertools import count
 
 from structlog.testing import capture_logs
 
+from reconciler.explain.briefly import explain_briefly
 from reconciler.explain.explanation import Explanation
 from reconciler.inventory.loading import store_of
 from reconciler.inventory.store import Store
@@ -43,7 +44,11 @@ class Listening:
         self._step = step
         self._ticks: Iterator[int] = count()
         self.explainer = Explainer(
-            store(), self.step, clock=lambda: next(self._ticks) * 0.5, explained=self.explained
+            store(),
+            self.step,
+            explain=explain_briefly,
+            clock=lambda: next(self._ticks) * 0.5,
+            explained=self.explained,
         )
 
     def step(self, unit: Unit) -> Step:
