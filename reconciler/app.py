@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from random import random
+from typing import Any
 
 import structlog
 
@@ -44,15 +45,20 @@ from reconciler.observation import Observation
 from reconciler.observe.port import StatusPort
 from reconciler.observe.tracing import tracing
 from reconciler.operations.logs.decision_log import log_decision
+from reconciler.reconcile.claims import ClaimHandler
+from reconciler.reconcile.deciding import Decider
 from reconciler.reconcile.decisions import Answered, Decision, Tell
 from reconciler.reconcile.fencing import Fence
+from reconciler.reconcile.handler import Handler
 from reconciler.reconcile.intake import Intake
+from reconciler.reconcile.koordinator.intake import DeviceIntake
 from reconciler.reconcile.koordinator.picture import Picture
-from reconciler.reconcile.koordinator.turns import Turns
+from reconciler.reconcile.koordinator.pods import KoordinatorHandler
 from reconciler.reconcile.loop import Reconciler
 from reconciler.reconcile.numbering import Numbering
 from reconciler.reconcile.ownership import Ownership
 from reconciler.reconcile.pausing import PauseReasons
+from reconciler.reconcile.steps import Planner
 from reconciler.reconcile.units import Unit
 from reconciler.rounds import Rounds
 from reconciler.settings import Settings
@@ -106,39 +112,49 @@ async def run(
     echoes = Echoes(holds=intake.holds, tell=intake.catch_up)
     writer = Writer(client, served, echoes=echoes, withdrawals=withdrawals, now=lambda: datetime.now(UTC))
     fence = Fence(intake, writer, ours, clock=loop.time, patience=settings.write_seconds)
+    planner = Planner(intake.store, intake.roster, intake.nodes, ours, intake.yielded)
+    claims = ClaimHandler(
+        intake,
+        planner,
+        Decider(ours, steps=settings.search_steps),
+        writer,
+        clock=loop.time,
+        tell=announce,
+        journal=recorder.decided if recorder else None,
+    )
+    handlers: list[Handler[Any, Any, Any]] = [claims]
+    machines: Picture | None = None
+    sink, decoders = intake.take, dict[str, Decode]()
+    if settings.koordinator:
+        fleet = Fleet(Rules(DeviceSemantics(settings.koordinator_semantics)))
+        machines = recorder.machines(fleet, announce) if recorder else Picture(fleet, announce)
+        devices = DeviceIntake(machines, intake)
+        pods = KoordinatorHandler(
+            machines,
+            devices,
+            intake,
+            PodWriter(client, served),
+            clock=loop.time,
+            tell=announce,
+            journal=recorder.equipped if recorder else None,
+        )
+        handlers = [pods, claims]
+        sink, decoders = devices.take, {"Device": read_device}
     reconciler = Reconciler(
         intake,
-        writer,
-        ours,
-        steps=settings.search_steps,
+        handlers,
         clock=loop.time,
         tell=announce,
         names=names,
         answered=_both(seen.answered, traces.answered),
         fence=fence,
-        journal=recorder.decided if recorder else None,
         around=traces.turn,
     )
-    sink, decoders = intake.take, dict[str, Decode]()
-    if settings.koordinator:
-        fleet = Fleet(Rules(DeviceSemantics(settings.koordinator_semantics)))
-        reconciler.devices = Turns(
-            recorder.machines(fleet, announce) if recorder else Picture(fleet, announce),
-            intake,
-            PodWriter(client, served),
-            clock=loop.time,
-            tell=announce,
-            names=names,
-            answered=seen.answered,
-            pending=reconciler.pending,
-            journal=recorder.equipped if recorder else _unheard,
-        )
-        sink, decoders = reconciler.devices.take, {"Device": read_device}
-    notices = Notices(client, served, intake.store, step=reconciler.next, clock=loop.time)
+    notices = Notices(client, served, intake.store, step=planner.next, clock=loop.time)
     shadow = shadowing(settings, intake, ours, sink, clock=loop.time, tell=announce)
     if shadow is not None:
         sink = shadow.take
-    seen.running(intake, reconciler, writer.dropped)
+    seen.running(intake, reconciler, planner, writer.dropped, machines)
     async with AsyncExitStack() as around:
         around.callback(recorder.close if recorder else _nothing)
         around.push_async_callback(traces.close)
@@ -275,10 +291,6 @@ def _both(first: Answered, second: Answered) -> Answered:
         second(reason, seconds, decision_id)
 
     return answered
-
-
-def _unheard(*_: object) -> None:
-    """Nobody wants to know."""
 
 
 def _nothing() -> None:

@@ -32,7 +32,9 @@ from reconciler.page.sources import Fact
 from reconciler.reconcile.decisions import Decision
 from reconciler.reconcile.fencing import Fence
 from reconciler.reconcile.intake import Intake
+from reconciler.reconcile.koordinator.picture import Picture
 from reconciler.reconcile.loop import Reconciler
+from reconciler.reconcile.steps import Planner
 from reconciler.rounds import Rounds
 from reconciler.settings import Settings
 from reconciler.shards.shard import Shard
@@ -112,8 +114,15 @@ class Observation:
         self.ready.add("discovery", lambda: "")
         self.statusz.add("Server", lambda: self._server(served, missing, off))
 
-    def running(self, intake: Intake, reconciler: Reconciler, dropped: Dropped) -> None:
-        """The parts that decide are there, not yet at work."""
+    def running(
+        self,
+        intake: Intake,
+        reconciler: Reconciler,
+        planner: Planner,
+        dropped: Dropped,
+        machines: Picture | None,
+    ) -> None:
+        """The parts that decide are there, not yet at work; `machines` if it serves Koordinator."""
         assert self._served is not None
         assert self._metered is not None
         metered = self._metered
@@ -134,9 +143,9 @@ class Observation:
         )
         capacity = Capacity(intake.store.snapshot, ready=intake.listed.is_set)
         self.readings.fitting(Fullness(intake.store.snapshot, ready=intake.listed.is_set))
-        self._read(intake, reconciler, dropped, capacity)
+        self._read(intake, reconciler, dropped, capacity, machines)
         if self._port is not None:
-            self._showing = Showing(intake, reconciler)
+            self._showing = Showing(intake, reconciler, planner, machines)
             sources = self._showing.sources(capacity, self._process, clock=self._clock, now=self._now)
             self._port.add(*page_routes(sources, self._stop))
 
@@ -180,7 +189,14 @@ class Observation:
         self.statusz.add("Leader", lambda: [("leading", "yes" if self.leading() else "no")])
         self.statusz.add("Settings", lambda: settings_shown(settings))
 
-    def _read(self, intake: Intake, reconciler: Reconciler, dropped: Dropped, capacity: Capacity) -> None:
+    def _read(
+        self,
+        intake: Intake,
+        reconciler: Reconciler,
+        dropped: Dropped,
+        capacity: Capacity,
+        machines: Picture | None,
+    ) -> None:
         queue, readings = intake.queue, self.readings
         readings.by(of.PENDING, reconciler.pending.by_reason)
         readings.single(of.TURNS, lambda: reconciler.turns)
@@ -191,8 +207,8 @@ class Observation:
         readings.by(of.REFUSED_OBJECTS, lambda: _by_kind(intake))
         readings.single(of.DROPPED_FIELDS, lambda: len(dropped.fields))
         readings.holdings(capacity)
-        if reconciler.devices is not None:
-            fleet = reconciler.devices.fleet
+        if machines is not None:
+            fleet = machines.fleet
             readings.also(of.DEVICES, lambda: device_series(fleet))
             readings.also(of.COUNTER_CAPACITY, lambda: amount_series(fleet, left=False))
             readings.also(of.COUNTER_AVAILABLE, lambda: amount_series(fleet, left=True))

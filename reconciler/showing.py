@@ -6,6 +6,7 @@ from datetime import datetime
 
 from reconciler.explain.briefly import explain_briefly
 from reconciler.explain.explanation import Explanation
+from reconciler.explain.koordinator_pods import explain_pod
 from reconciler.explain.reasons import remedy
 from reconciler.koordinator.fleet import Fleet
 from reconciler.objects.meta import DeviceID, ObjectKey
@@ -13,8 +14,9 @@ from reconciler.observe.capacity import Capacity
 from reconciler.page.sources import Fact, Question, Sources, Waiting
 from reconciler.reconcile.decisions import Decision, Waits
 from reconciler.reconcile.intake import Intake
+from reconciler.reconcile.koordinator.picture import Picture
 from reconciler.reconcile.loop import Reconciler
-from reconciler.reconcile.steps import Decide
+from reconciler.reconcile.steps import Decide, Planner
 from reconciler.reconcile.units import Kind, Unit
 
 SPARE = 1000
@@ -24,9 +26,14 @@ SPARE = 1000
 class Showing:
     """What the page is told about a reconciler at work, and the last message of every refusal."""
 
-    def __init__(self, intake: Intake, reconciler: Reconciler) -> None:
+    def __init__(
+        self, intake: Intake, reconciler: Reconciler, planner: Planner, machines: Picture | None
+    ) -> None:
+        """`machines` are those with Koordinator's devices, where they are served."""
         self._intake = intake
         self._reconciler = reconciler
+        self._planner = planner
+        self._machines = machines
         self._said: dict[Unit, str] = {}
 
     def hear(self, decision: Decision) -> None:
@@ -87,8 +94,7 @@ class Showing:
         return self._reconciler.pending.changes, fleet.changes if fleet is not None else 0
 
     def _fleet(self) -> Fleet | None:
-        devices = self._reconciler.devices
-        return devices.fleet if devices is not None else None
+        return self._machines.fleet if self._machines is not None else None
 
     def _devices_of(self, claim: ObjectKey) -> Sequence[DeviceID]:
         known = self._intake.store.claims.get(claim)
@@ -112,11 +118,10 @@ class Showing:
         unit = Unit(Kind(question.kind), question.key)
         if not self._intake.listed.is_set():
             return None
-        devices = self._reconciler.devices
-        told = devices.explained(unit) if devices is not None and unit.kind is Kind.POD else None
+        told = self._explain_devices(unit)
         if told is not None:
             return replace(told, message=self._said.get(unit, told.message))
-        asked = self._reconciler.next(unit)
+        asked = self._planner.next(unit)
         if not isinstance(asked, Decide):
             return None
         found = explain_briefly(asked.claims, self._intake.store.snapshot(), asked.nodes)
@@ -124,6 +129,16 @@ class Showing:
         if reason and not found.allocatable:
             found = replace(found, reason=reason, message=self._said.get(unit, found.message))
         return found
+
+    def _explain_devices(self, unit: Unit) -> Explanation | None:
+        """Why a pod waits for Koordinator's devices; None if it does not."""
+        if self._machines is None or unit.kind is not Kind.POD:
+            return None
+        pod, demand = self._machines.pod(unit.key), self._machines.demand(unit.key)
+        reason = self._reconciler.pending.reason(unit)
+        if pod is None or demand is None or not reason:
+            return None
+        return explain_pod(pod, demand, self._machines.fleet, reason)
 
 
 def _unit(waits: Waits) -> Unit:

@@ -21,7 +21,7 @@ MAY_IMPORT = {
     "reconciler.allocator": {"numpy", "kernels", "reconciler.inventory", "reconciler.cel", *OBJECTS},
     "reconciler.explain": {
         "numpy", "kernels", "reconciler.allocator", "reconciler.cel", "reconciler.inventory",
-        "reconciler.joint", *OBJECTS,
+        "reconciler.joint", "reconciler.koordinator", *OBJECTS,
     },
     "reconciler.journal": {
         "numpy", "structlog", "reconciler.explain", "reconciler.inventory", "reconciler.koordinator",
@@ -81,8 +81,8 @@ MAY_IMPORT = {
     },
     "reconciler.reconcile": {
         "asyncio", "structlog", "reconciler.aio", "reconciler.allocator", "reconciler.cluster",
-        "reconciler.explain", "reconciler.inventory", "reconciler.joint", "reconciler.koordinator",
-        "reconciler.nodes", "reconciler.settings", "reconciler.shards", *OBJECTS,
+        "reconciler.explain.explanation", "reconciler.inventory", "reconciler.joint",
+        "reconciler.koordinator", "reconciler.nodes", "reconciler.settings", "reconciler.shards", *OBJECTS,
     },
 }  # fmt: skip
 """Package -> what it may import besides itself and harmless parts of the standard library.

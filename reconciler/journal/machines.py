@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 
 from reconciler.errors import Malformed
 from reconciler.explain.explanation import Explanation
+from reconciler.explain.koordinator_pods import explain_pod
 from reconciler.journal.entries import Decided, Json, read_change, write_change
 from reconciler.koordinator import annotations
 from reconciler.koordinator.demand import Demand, read_demand
@@ -21,7 +22,6 @@ from reconciler.objects.changes import Change, Changed, Removed, Replaced
 from reconciler.objects.core import Node, Pod
 from reconciler.objects.meta import ObjectKey
 from reconciler.reconcile.decisions import Tell
-from reconciler.reconcile.koordinator.explaining import explanation
 from reconciler.reconcile.koordinator.picture import Grant, Picture
 from reconciler.reconcile.koordinator.refusing import Refusal, refusal
 from reconciler.reconcile.units import Kind, Unit
@@ -167,7 +167,7 @@ class Run:
         demand = self.picture.demand(pod)
         if demand is None:
             return None
-        return explanation(_pod(self.picture, pod), demand, self.picture.fleet, reason)
+        return explain_pod(_pod(self.picture, pod), demand, self.picture.fleet, reason)
 
 
 def wrapped(entry: Json) -> Json:

@@ -23,7 +23,7 @@ from reconciler.reconcile.ownership import Ownership
 from reconciler.reconcile.pausing import Pause, PauseReasons
 from reconciler.reconcile.races import written_by_us
 from reconciler.reconcile.takenback import Yielded
-from reconciler.reconcile.units import Kind, Roster, Unit
+from reconciler.reconcile.units import Kind, Roster, Unit, claims_of
 from reconciler.reconcile.waiting import Waiting
 from reconciler.shards.filtering import within
 
@@ -150,6 +150,18 @@ class Intake:
     def put(self, unit: Unit, *, after: float = 0.0) -> None:
         """Give a unit a turn, at its place in the order."""
         self.queue.put(unit, priority=place(unit, self.store), after=after)
+
+    def claims(self, unit: Unit) -> tuple[ObjectKey, ...]:
+        """The claims that a unit decides about, as far as it is known."""
+        if unit.kind is Kind.CLAIM:
+            return (unit.key,)
+        pod = self.store.pods.get(unit.key)
+        return claims_of(pod) if pod is not None else ()
+
+    def sharing(self, unit: Unit) -> list[Unit]:
+        """The other units that decide about one of its claims."""
+        found = {other for key in self.claims(unit) for other in self.roster.units(key)}
+        return sorted(found - {unit})
 
     def _is_old_news(self, thing: ApiObject) -> bool:
         """Whether a claim changed in nothing that matters: most such news is the echo of our own writes."""

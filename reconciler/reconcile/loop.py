@@ -1,32 +1,22 @@
-"""One turn: look at what a unit needs, decide, see it through."""
+"""One turn: look at what a unit needs, decide, see it through. Whatever kind of unit it is."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import structlog
 
 from reconciler.aio.queue import Closed
-from reconciler.cluster.writer import Writer
 from reconciler.errors import Conflict, Gone, Inconsistent, Paused, Rejected, Retry
-from reconciler.inventory.snapshot import Snapshot
-from reconciler.objects.claims import ResourceClaim
-from reconciler.objects.core import Pod
 from reconciler.objects.meta import ObjectKey
-from reconciler.objects.plan import Granted, Plan
 from reconciler.reconcile.ahead import build_ahead
-from reconciler.reconcile.aside import Aside
-from reconciler.reconcile.deciding import Decider, Refusal
-from reconciler.reconcile.decisions import Allocated, Answered, Freed, Tell, Ungated, Waits
+from reconciler.reconcile.decisions import Answered, Tell
 from reconciler.reconcile.fencing import Fence
+from reconciler.reconcile.handler import Act, Ask, Decided, G, Handler, Idle, Later, Q, R, Refused, Stuck
 from reconciler.reconcile.intake import Intake
-from reconciler.reconcile.koordinator.turns import Turns
-from reconciler.reconcile.ownership import Ownership, classes_of
 from reconciler.reconcile.pending import Pending
-from reconciler.reconcile.settling import Settler
-from reconciler.reconcile.steps import Blocked, Decide, Free, Nothing, Planner, Step, Ungate, is_made_for
-from reconciler.reconcile.units import Kind, Unit, claims_of
-from reconciler.reconcile.waiting import Wants
+from reconciler.reconcile.units import Kind, Unit
 
 log = structlog.get_logger()
 
@@ -37,41 +27,30 @@ class Reconciler:
     def __init__(
         self,
         intake: Intake,
-        writer: Writer,
-        ours: Ownership,
+        handlers: Sequence[Handler[Any, Any, Any]],
         *,
-        steps: int,
         clock: Callable[[], float],
         tell: Tell,
         names: Callable[[], str],
         answered: Answered,
         fence: Fence,
-        journal: Callable[[str, Unit, Decide, Granted | Refusal], None] | None = None,
         around: Callable[[Unit], AbstractContextManager[None]] = lambda _: nullcontext(),
     ) -> None:
-        """`steps` bounds one search; `clock` counts seconds; `tell` hears every decision, for which
-        `names` gives names; `answered` hears every answer of a search, `journal` the question as well;
-        every turn is taken within what `around` gives.
+        """The first of the `handlers` that serves a unit has its turn; `clock` counts seconds; `tell` hears
+        why units wait; `names` gives names for decisions; `answered` hears every answer; every turn is taken
+        within what `around` gives.
         """
         self._intake = intake
-        self._store = intake.store
+        self._handlers = handlers
         self._queue = intake.queue
-        self._writer = writer
         self._fence = fence
-        self._planner = Planner(intake.store, intake.roster, intake.nodes, ours, intake.yielded)
-        self._settler = Settler(intake, writer, tell)
-        self._decider = Decider(ours, steps=steps)
-        self._aside = Aside(intake, self._planner, self._decider)
         self._building = asyncio.Lock()
         self._clock = clock
         self._tell = tell
         self._names = names
         self._answered = answered
-        self._journal = journal
         self._around = around
         self.pending = Pending()
-        self.devices: Turns | None = None
-        """Serves pods with devices that are not claimed, where there are such"""
         self._not_before: dict[Unit, float] = {}
         self._stopping = False
         self.failures = 0
@@ -83,7 +62,8 @@ class Reconciler:
         """Begin no more turns; those under way go on to their end."""
         self._stopping = True
         self._queue.close()
-        self._aside.close()
+        for handler in self._handlers:
+            handler.close()
         self._fence.up.set()  # who still waits for it goes home
 
     async def work(self) -> None:
@@ -91,7 +71,8 @@ class Reconciler:
 
         Any number of workers may run. Cancelled during a write: its plan stays assumed.
         """
-        await self._aside.warm_up()
+        for handler in self._handlers:
+            await handler.warm_up()
         while not self._stopping:
             await self._fence.up.wait()
             try:
@@ -100,7 +81,7 @@ class Reconciler:
                         self._intake.put(unit)
                         continue
                     async with self._building:  # who was first in the queue is first here
-                        await build_ahead(self._store)
+                        await build_ahead(self._intake.store)
                     if not self._stopping:
                         await self.serve(unit)
                         self.turns += 1
@@ -113,7 +94,7 @@ class Reconciler:
         if (left := self._not_before.pop(unit, 0.0) - self._clock()) > 0:
             self._hold_off(unit, left)
             return
-        claims = self._claims(unit)
+        claims = self._intake.claims(unit)
         try:
             with self._around(unit):
                 await self.turn(unit)
@@ -155,144 +136,63 @@ class Reconciler:
 
     async def turn(self, unit: Unit) -> None:
         """Bring a unit from what it asks to what it holds. Safe to call at any time, twice."""
-        if unit.kind is Kind.POD and self.devices is not None and await self.devices.serves(unit):
+        for handler in self._handlers:
+            await handler.resolve(unit)
+            match handler.next(unit):
+                case None:
+                    continue
+                case Idle():
+                    self._done(unit)
+                case Stuck(waits=waits, counted=counted):
+                    self._wait_no_more(unit)
+                    if self.pending.note(unit, waits.reason, counted):
+                        self._tell(waits)
+                case Act(write=write):
+                    self._wait_no_more(unit)
+                    await write()
+                    self._done(unit)
+                case Ask(question=question):
+                    await self._decide(handler, unit, question)
             return
-        await self._resolve(unit)
-        match self._planner.next(unit):
-            case Nothing():
-                self._done(unit)
-            case Blocked() as blocked:
-                self._wait_no_more(unit)
-                self._wait(unit, Waits(blocked.claims, _pod(unit), blocked.reason, blocked.message))
-            case Decide() as asked:
-                await self._decide(unit, asked)
-            case Free() as found:
-                self._wait_no_more(unit)
-                await self._free(unit, found)
-                self._done(unit)
-            case Ungate(pod=pod):
-                self._wait_no_more(unit)
-                await self._writer.ungate(pod)
-                self._tell(Ungated(pod.key))
-                self._done(unit)
 
-    def next(self, unit: Unit) -> Step:
-        """What a unit needs as things are now, for whoever looks on."""
-        return self._planner.next(unit)
-
-    async def _decide(self, unit: Unit, asked: Decide) -> None:
+    async def _decide(self, handler: Handler[Q, G, R], unit: Unit, question: Q) -> None:
         """No await between an answer and its assumption: the next decision must see this one."""
         began = self._clock()
-        world = self._store.snapshot()
-        if self._is_known(unit, asked, world):
+        if self._intake.waiting.has(unit) and handler.expected(question) == self.pending.reason(unit):
             self._intake.put(unit, after=self._queue.failed(unit))
             return
-        serial = self._intake.nodes.room.serial
-        del world  # while somebody holds it, every change of a hold copies the columns
-        answer = await self._aside.answer(unit, asked)  # waits for nothing that is not long
+        answer = await handler.decide(question)
         if answer is None:
             return
-        if serial != self._intake.nodes.room.serial and not self._has_room(unit, answer):
-            self._intake.put(unit)  # while it waited, other pods took the room that it was asked for
+        if isinstance(answer, Later):
+            self._intake.put(unit, after=answer.after)
             return
-        name = self._names()
-        self._answered(answer.reason if isinstance(answer, Refusal) else "", self._clock() - began, name)
-        if self._journal is not None:
-            self._journal(name, unit, asked, answer)
-        if isinstance(answer, Refusal):
-            await self._refuse(unit, asked, answer, name)
+        decided = Decided(self._names(), began)
+        reason = answer.reason if isinstance(answer, Refused) else ""
+        self._answered(reason, self._clock() - began, decided.name)
+        handler.record(decided.name, answer)
+        if isinstance(answer, Refused):
+            await self._refuse(handler, unit, answer, decided.name)
             return
         self._intake.pause.check()
-        for plan in answer.plans:
-            self._intake.assume(plan)
+        handler.assume(answer.grant)
         self._wait_no_more(unit)
-
-        def written(plan: Plan) -> None:
-            devices = tuple(result.id for result in plan.allocation.devices.results)
-            seconds = self._clock() - began
-            self._tell(
-                Allocated(plan.claim, _pod(unit), devices, plan.node, seconds, answer.steps, decision_id=name)
-            )
-
-        await self._settler.settle(list(zip(answer.plans, asked.claims, strict=True)), written)
+        await handler.write(answer.grant, decided)
         self._done(unit)
 
-    def _has_room(self, unit: Unit, answer: Granted | Refusal) -> bool:
-        """Whether a pod can still go to the node of an answer. A refusal is woken by changes of its own."""
-        if isinstance(answer, Refusal):
-            return True
-        now = self._planner.next(unit)
-        return isinstance(now, Decide) and (now.nodes is None or answer.node in now.nodes)
-
-    async def _free(self, unit: Unit, found: Free) -> None:
-        """Let a claim go. Where that is for the sake of another, only if the server says so too."""
-        if found.rival is not None:
-            rival = await self._writer.read_claim(found.rival)
-            if rival is not None:
-                self._intake.observe(rival)
-            if rival is None or self._planner.next(unit) != found:
-                return
-        if found.claim.deleting:
-            await self._writer.release(found.claim)
-        elif found.rival is not None:
-            with self._intake.audit.ended_by(found.claim.key):
-                let_go = await self._writer.withdraw(found.claim)
-            self._intake.observe(let_go)
-        else:
-            self._intake.observe(await self._writer.withdraw(found.claim))
-        self._tell(Freed(found.claim.key, found.why))
-
-    def _is_known(self, unit: Unit, asked: Decide, world: Snapshot) -> bool:
-        """Whether the unit waits for the very reason for which it would be refused now."""
-        return self._intake.waiting.has(unit) and (
-            self._decider.refuses(asked, world) == self.pending.reason(unit)
-        )
-
-    async def _refuse(self, unit: Unit, asked: Decide, refusal: Refusal, name: str) -> None:
+    async def _refuse(self, handler: Handler[Q, G, R], unit: Unit, refused: Refused[R], name: str) -> None:
         """Let the unit wait, for a change or for its back-off; or make room for a whole decision."""
-        if refusal.room and (stuck := self._withdrawable(unit, asked)):
-            for claim in stuck:
-                self._intake.observe(await self._writer.withdraw(claim))
-                why = "the other claims of its pod do not fit where it is"
-                self._tell(Freed(claim.key, why, decision_id=name))
+        if await handler.make_room(refused.refusal, name):
             return
-        classes = frozenset(name for claim in asked.claims for _, name in classes_of(claim))
-        self._intake.waiting.add(unit, Wants(classes, refusal.room, asked.crowded))
-        keys = tuple(claim.key for claim in asked.claims)
-        nodes, steps, counts = refusal.nodes, refusal.steps, refusal.counts
-        reason = refusal.reason
-        message = "; ".join(filter(None, [refusal.message, self._planner.left_out(asked)]))
-        self._wait(unit, Waits(keys, _pod(unit), reason, message, nodes, steps, counts, decision_id=name))
+        self._intake.waiting.add(unit, refused.wants)
+        if self.pending.note(unit, refused.reason, refused.counted):
+            self._tell(handler.waits(refused.refusal, name))
         self._intake.put(unit, after=self._queue.failed(unit))
-
-    def _withdrawable(self, unit: Unit, asked: Decide) -> list[ResourceClaim]:
-        """Claims that hold the pod to a node where the rest of it does not fit, and are its alone.
-
-        Half of a joint decision may be all that was written before a crash.
-        """
-        pod = self._store.pods.get(unit.key) if unit.kind is Kind.POD else None
-        if pod is None or not pod.gated:
-            return []
-        return [c for c in asked.held if is_made_for(c, pod) and not c.status.reserved_for]
-
-    async def _resolve(self, unit: Unit) -> None:
-        """Settle writes of earlier turns that got no answer."""
-        for key in self._claims(unit):
-            claim = self._store.claims.get(key)
-            if claim is not None:
-                await self._settler.resolve(claim)
-
-    def _claims(self, unit: Unit) -> Iterable[ObjectKey]:
-        if unit.kind is Kind.CLAIM:
-            return (unit.key,)
-        pod: Pod | None = self._store.pods.get(unit.key)
-        return claims_of(pod) if pod is not None else ()
 
     def _again(self, unit: Unit, after: float) -> float:
         """Another turn later, also for those that share a claim with the unit and found it taken care of."""
         delay = max(self._queue.failed(unit), after)
-        sharing = {other for key in self._claims(unit) for other in self._intake.roster.units(key)}
-        for other in (unit, *sorted(sharing - {unit})):
+        for other in (unit, *self._intake.sharing(unit)):
             self._intake.put(other, after=delay)
         return delay
 
@@ -301,10 +201,6 @@ class Reconciler:
         self._not_before[unit] = self._clock() + delay
         self._intake.put(unit, after=delay)
         return delay
-
-    def _wait(self, unit: Unit, waits: Waits) -> None:
-        if self.pending.note(unit, waits.reason, waits.claims):
-            self._tell(waits)
 
     def _wait_no_more(self, unit: Unit) -> None:
         """How often it was told no says nothing about how its write will fare."""
@@ -316,7 +212,3 @@ class Reconciler:
         self._intake.waiting.drop(unit)
         self._queue.forget(unit)
         self.pending.drop(unit)
-
-
-def _pod(unit: Unit) -> ObjectKey | None:
-    return unit.key if unit.kind is Kind.POD else None

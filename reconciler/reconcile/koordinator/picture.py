@@ -244,11 +244,6 @@ class Picture:
                 self._tell(Overdrawn(device, found.pods))
 
 
-def _says(device: Device) -> tuple[object, ...]:
-    """What of a Device decides."""
-    return device.spec, device.metadata.labels, device.metadata.annotations
-
-
 def _older(pod: Pod, known: Pod) -> bool:
     """Whether a version is older than the one we have. Versions of one resource are ordered numbers."""
     new, old = pod.metadata.resource_version, known.metadata.resource_version

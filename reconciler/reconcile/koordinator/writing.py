@@ -10,17 +10,18 @@ from reconciler.koordinator.names import ALLOCATED
 from reconciler.koordinator.patch import steps
 from reconciler.objects.core import Pod
 from reconciler.objects.meta import ObjectKey
-from reconciler.reconcile.koordinator.picture import Grant, Picture
+from reconciler.reconcile.koordinator.intake import DeviceIntake
+from reconciler.reconcile.koordinator.picture import Grant
 
 
-class Settler:
+class GrantWriter:
     """Writes grants. One is assumed from before its write until the server's answer is known."""
 
-    def __init__(self, picture: Picture, writer: PodWriter) -> None:
-        self._picture = picture
+    def __init__(self, devices: DeviceIntake, writer: PodWriter) -> None:
+        self._devices = devices
         self._writer = writer
 
-    async def settle(self, grant: Grant) -> None:
+    async def write(self, grant: Grant) -> None:
         """Write a grant that is assumed already.
 
         Conflict, Retry, Rejected, Gone: the devices are free again. Undecided or cancelled, also where
@@ -32,13 +33,13 @@ class Settler:
             raise
         except (Conflict, Rejected) as exc:
             found = await self._look(grant.pod.key)
-            self._picture.forget(grant)
+            self._devices.forget(grant)
             if isinstance(exc, Rejected) and found is not None and _version(found) != _version(grant.pod):
                 # The steps did not fit what the pod has become: refused for another reason than its version.
                 raise Conflict(str(exc)) from exc
             raise
         except (Retry, Gone):
-            self._picture.forget(grant)
+            self._devices.forget(grant)
             raise
 
     async def resolve(self, grant: Grant) -> bool:
@@ -50,25 +51,25 @@ class Settler:
         """
         found = await self._look(grant.pod.key)
         if found is None or found.metadata.uid != grant.pod.metadata.uid:
-            self._picture.forget(grant)
+            self._devices.forget(grant)
             return False
         if _version(found) != _version(grant.pod):
-            self._picture.forget(grant)  # unless it was written, and is counted as what it is
+            self._devices.forget(grant)  # unless it was written, and is counted as what it is
             return found.metadata.annotations.get(ALLOCATED) == grant.text
         await self._send(grant)
         return True
 
     async def _send(self, grant: Grant) -> None:
-        self._picture.observe(
+        self._devices.observe(
             await self._writer.patch(grant.pod, steps(grant.pod, grant.held.node, grant.text))
         )
         # Still assumed: the server kept the pod without the annotation. Nobody would count it again.
-        self._picture.forget(grant)
+        self._devices.forget(grant)
 
     async def _look(self, key: ObjectKey) -> Pod | None:
         pod = await self._writer.read(key)
         if pod is not None:
-            self._picture.observe(pod)
+            self._devices.observe(pod)
         return pod
 
 

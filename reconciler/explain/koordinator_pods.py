@@ -19,7 +19,7 @@ KINDS = {
 """Test -> what comes closest to it among the tests of claimed devices"""
 
 
-def explanation(pod: Pod, demand: Demand | Failure, fleet: Fleet, reason: str) -> Explanation:
+def explain_pod(pod: Pod, demand: Demand | Failure, fleet: Fleet, reason: str) -> Explanation:
     """One request for each type of device. `reason` is the one that the pod was told."""
     if isinstance(demand, Failure):
         return Explanation((), "", reason, demand.message, remedy(reason), 0)
