@@ -14,7 +14,7 @@ from reconciler.cluster.kinds import Served
 from reconciler.cluster.transport import Transport
 from reconciler.cluster.watch import Recall
 from reconciler.election.campaign import Campaign
-from reconciler.election.door import Fenced
+from reconciler.election.door import FencedTransport
 from reconciler.election.elector import Elector
 from reconciler.election.leases import Leases
 from reconciler.election.record import LONGEST, Terms
@@ -40,7 +40,7 @@ class Office:
         self.elects = elects(settings)
         self.clock = clock
         self.elector = Elector(identity, shard_of(settings), terms_of(settings))
-        self._fenced = Fenced(transport, self.elector, clock)
+        self._fenced = FencedTransport(transport, self.elector, clock)
         self.door: Transport = self._fenced if self.elects else transport
         """Where every write has to pass"""
         # Neither paused nor counted as progress: a loop that is stuck may well renew its lease.

@@ -10,7 +10,7 @@ from reconciler.election.elector import Elector
 from reconciler.errors import Retry, Undecided
 
 
-class Fenced:
+class FencedTransport:
     """A transport that starts no write which may outlast the lease, and knows which were not answered."""
 
     def __init__(self, behind: Transport, elector: Elector, clock: Callable[[], float]) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from reconciler.cluster.client import Client
 from reconciler.cluster.transport import Lines, Request, Response, WatchRequest
 from reconciler.election.campaign import Campaign
-from reconciler.election.door import Fenced
+from reconciler.election.door import FencedTransport
 from reconciler.election.elector import Elector
 from reconciler.election.leases import Leases
 from reconciler.election.record import Terms
@@ -140,7 +140,7 @@ class Candidate:
         self.ways = ways
         loop = asyncio.get_running_loop()
         self.elector = Elector(name, shard, TERMS)
-        self.door = Fenced(ways, self.elector, loop.time)
+        self.door = FencedTransport(ways, self.elector, loop.time)
         self._leases = Leases(Client(ways, read_seconds=5, write_seconds=5), NAMESPACE, now=_now)
         self.began = 0
         self.campaign = Campaign(

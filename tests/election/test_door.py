@@ -3,7 +3,7 @@
 import pytest
 
 from reconciler.cluster.transport import Request
-from reconciler.election.door import Fenced
+from reconciler.election.door import FencedTransport
 from reconciler.election.elector import Bid, Elector
 from reconciler.election.record import Record, Terms
 from reconciler.errors import Retry
@@ -22,7 +22,7 @@ async def is_sent(method: str, path: str, *, at: float, seconds: float) -> bool:
     elector.observe([Record(WHOLE.lease, "1", "us", WHOLE, TERMS.lease, TERMS.write)], 0.0)
     behind = Scripted(ok({}))
     try:
-        await Fenced(behind, elector, lambda: at).send(Request(method, path, timeout=seconds))
+        await FencedTransport(behind, elector, lambda: at).send(Request(method, path, timeout=seconds))
     except Retry:
         assert behind.requests == []
         return False
