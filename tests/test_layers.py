@@ -40,10 +40,6 @@ MAY_IMPORT = {
     "reconciler.koordinator": {"numpy", "pydantic", "kernels", *OBJECTS},
     "reconciler.aio": {"asyncio", "threading"},
     "reconciler.settings": {"pydantic", "pydantic_settings", "yaml", "reconciler.errors"},
-    "reconciler.operations": {
-        "asyncio", "datetime", "logging", "msgspec", "os", "structlog", "threading",
-        "reconciler.reconcile.decisions", "reconciler.reconcile.declaration", *OBJECTS,
-    },
     "reconciler.cluster": {
         "asyncio", "datetime", "socket", "aiohappyeyeballs", "aiohttp", "httptools", "kubernetes_asyncio",
         "msgspec", "multidict", "pydantic_core", "structlog", "yaml", "reconciler.aio", "reconciler.legacy",
@@ -79,6 +75,12 @@ MAY_IMPORT = {
         "reconciler.koordinator", "reconciler.legacy", "reconciler.manifests",
         "reconciler.reconcile.placement", "reconciler.reconcile.units", *OBJECTS,
     },
+    "reconciler.operations": {
+        "asyncio", "datetime", "logging", "msgspec", "os", "structlog", "threading", "reconciler.aio", "reconciler.allocator",
+        "reconciler.cluster", "reconciler.explain", "reconciler.inventory", "reconciler.koordinator",
+        "reconciler.manifests", "reconciler.nodes", "reconciler.observe", "reconciler.page",
+        "reconciler.reconcile", "reconciler.settings", "reconciler.whatif", *OBJECTS,
+    },
     "reconciler.reconcile": {
         "asyncio", "structlog", "reconciler.aio", "reconciler.allocator", "reconciler.cluster",
         "reconciler.explain.explanation", "reconciler.inventory", "reconciler.joint",
@@ -92,8 +94,6 @@ The composition root, the command line and the demo may import everything and ar
 
 FREE = {
     "reconciler", "reconciler.__main__", "reconciler.app", "reconciler.cli", "reconciler.demo",
-    "reconciler.beside", "reconciler.leading", "reconciler.notices", "reconciler.observation",
-    "reconciler.rounds", "reconciler.showing", "reconciler.supposing",
 }  # fmt: skip
 
 NEVER = {

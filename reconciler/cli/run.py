@@ -11,7 +11,7 @@ from typing import Any
 import click
 import structlog
 
-from reconciler import app, leading
+from reconciler import app
 from reconciler.aio.tasks import Stopped, unless
 from reconciler.cli.exits import failing
 from reconciler.cli.inputs import read_served
@@ -117,10 +117,7 @@ def run(config: Path | None, files: tuple[str, ...], **flags: Any) -> None:
 
 
 async def _run(settings: Settings, raws: Sequence[dict[str, Any]]) -> None:
-    app.ownership(settings)  # refused before anything is started or asked
-    app.rules(settings)
-    leading.shard_of(settings)
-    leading.terms_of(settings)
+    app.check(settings)  # refused before anything is started or asked
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -24,22 +24,26 @@ _RESULTS = {
 class Metered:
     """Passes everything on as it is."""
 
-    def __init__(self, behind: Transport, meters: Meters, clock: Callable[[], float]) -> None:
-        """`clock` counts seconds."""
+    def __init__(
+        self,
+        behind: Transport,
+        meters: Meters,
+        clock: Callable[[], float],
+        watched: Iterable[Resource] = (),
+    ) -> None:
+        """`clock` counts seconds. `watched` will be listed and watched; the resources and kinds of these
+        alone have names in series.
+        """
         self._behind = behind
         self._meters = meters
         self._clock = clock
-        self._kinds: dict[str, str] = {}
+        self._kinds = {resource.plural: resource.kind for resource in watched}
         self._ended: dict[str, str] = {}
         self._series: dict[tuple[str, str, str], tuple[Counter, Histogram]] = {}
         self.heard: dict[str, float] = {}
         """Kind -> by the clock, when the server last told anything about it"""
         self.answers = 0
         """Requests that ended, however they did"""
-
-    def watching(self, resources: Iterable[Resource]) -> None:
-        """What will be listed and watched. The resources and kinds of these alone have names in series."""
-        self._kinds |= {resource.plural: resource.kind for resource in resources}
 
     async def send(self, request: Request) -> Response:
         """See `Transport.send`."""

@@ -1,7 +1,7 @@
 """The metrics that are read off the reconciler's parts when somebody asks, and how all of them are served."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 import structlog
 from aiohttp import web
@@ -22,44 +22,61 @@ Values = Iterable[tuple[tuple[str, ...], float]]
 """Label values, and the value of that series"""
 
 
-@dataclass(eq=False)
+Refresh = Callable[[], Awaitable[None]]
+"""Brings what is read up to date"""
+
+
+class Reading(NamedTuple):
+    """A metric, and where its series are read: cheap, and never waiting."""
+
+    spec: MetricSpec
+    source: Callable[[], Values]
+
+
+def single(spec: MetricSpec, source: Callable[[], float]) -> Reading:
+    """A metric without labels."""
+    return Reading(spec, lambda: [((), source())])
+
+
+def by(spec: MetricSpec, source: Callable[[], Mapping[str, float]]) -> Reading:
+    """A metric with one label."""
+    return Reading(spec, lambda: [((label,), value) for label, value in source().items()])
+
+
+def capacity_readings(capacity: Capacity) -> list[Reading]:
+    """What devices are held; `capacity` is to be refreshed before."""
+    return [
+        Reading(of.DEVICES, lambda: _devices(capacity)),
+        Reading(of.COUNTER_CAPACITY, lambda: _counters(capacity, 0)),
+        Reading(of.COUNTER_AVAILABLE, lambda: _counters(capacity, 1)),
+    ]
+
+
+def fullness_readings(fullness: Fullness) -> list[Reading]:
+    """What fits; `fullness` is to be refreshed before."""
+    return [
+        Reading(of.PROFILE_FITS, fullness.fits),
+        Reading(of.PROFILE_FRAGMENTATION, fullness.fragmentation),
+        Reading(of.STRANDED, fullness.stranded),
+    ]
+
+
 class Readings(Collector):
     """Where to read what. Parts that are not there yet have no series."""
 
-    sources: dict[str, tuple[MetricSpec, Callable[[], Values]]] = field(default_factory=dict)
-    capacity: Capacity | None = None
-    fullness: Fullness | None = None
+    def __init__(self) -> None:
+        self._readings: dict[str, Reading] = {}
+        self._refresh: list[Refresh] = []
 
-    def read(self, spec: MetricSpec, source: Callable[[], Values]) -> None:
-        """Let a metric be read from a source: cheap, and never waiting."""
-        self.sources[spec.name] = (spec, source)
+    def add(self, readings: Iterable[Reading], refresh: Iterable[Refresh] = ()) -> None:
+        """Read these, too; the last reading of a metric counts. `refresh` is called before each scrape."""
+        self._readings |= {reading.spec.name: reading for reading in readings}
+        self._refresh += refresh
 
-    def single(self, spec: MetricSpec, source: Callable[[], float]) -> None:
-        """The same for a metric without labels."""
-        self.read(spec, lambda: [((), source())])
-
-    def by(self, spec: MetricSpec, source: Callable[[], Mapping[str, float]]) -> None:
-        """The same for a metric with one label."""
-        self.read(spec, lambda: [((label,), value) for label, value in source().items()])
-
-    def holdings(self, capacity: Capacity) -> None:
-        """Show what devices are held; `capacity` is brought up to date before."""
-        self.capacity = capacity
-        self.read(of.DEVICES, lambda: _devices(capacity))
-        self.read(of.COUNTER_CAPACITY, lambda: _counters(capacity, 0))
-        self.read(of.COUNTER_AVAILABLE, lambda: _counters(capacity, 1))
-
-    def also(self, spec: MetricSpec, source: Callable[[], Values]) -> None:
-        """Let a metric that is read already be read from another source, too."""
-        _, before = self.sources[spec.name]
-        self.read(spec, lambda: [*before(), *source()])
-
-    def fitting(self, fullness: Fullness) -> None:
-        """Show what fits; `fullness` is brought up to date before."""
-        self.fullness = fullness
-        self.read(of.PROFILE_FITS, fullness.fits)
-        self.read(of.PROFILE_FRAGMENTATION, fullness.fragmentation)
-        self.read(of.STRANDED, fullness.stranded)
+    async def bring_up_to_date(self) -> None:
+        """Call what has to be called before a scrape."""
+        for refresh in self._refresh:
+            await refresh()
 
     def describe(self) -> Iterator[Metric]:
         """Nothing: the registry would otherwise collect once to find out names."""
@@ -67,7 +84,7 @@ class Readings(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """One family a source."""
-        for spec, source in self.sources.values():
+        for spec, source in self._readings.values():
             family = (
                 CounterMetricFamily(spec.full_name, spec.help, labels=spec.label_names)
                 if spec.kind == "counter"
@@ -83,10 +100,7 @@ def metrics_routes(meters: Meters, readings: Readings) -> list[Route]:
 
     async def metrics(request: web.BaseRequest) -> web.StreamResponse:
         try:
-            if readings.capacity is not None:
-                await readings.capacity.refresh()
-            if readings.fullness is not None:
-                await readings.fullness.refresh()
+            await readings.bring_up_to_date()
         except Exception:  # what is broken is best seen by the metrics that are left
             log.exception("devices could not be counted")
         encode, content_type = choose_encoder(request.headers.get("Accept", ""))

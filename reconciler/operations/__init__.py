@@ -1,1 +1,1 @@
-"""What operators see of the running program, and what it records."""
+"""What operators see of a running process: metrics, logs, Events, the page."""

@@ -28,12 +28,32 @@ Explain = Callable[[Sequence[ResourceClaim], Snapshot, Iterable[str] | None], Ex
 Explained = Callable[[Waits, Explanation | None], None]
 
 
+class RefusalQueue:
+    """Refusals on their way to the explainer. To put one in costs next to nothing: who decides goes on."""
+
+    def __init__(self) -> None:
+        self.due: asyncio.Queue[Waits] = asyncio.Queue(BACKLOG)
+        """To be explained, in order"""
+        self.beyond: asyncio.Queue[Waits] = asyncio.Queue()
+        """Beyond the backlog: to be passed on at once, so that hardly any wait here"""
+
+    def hear(self, decision: Decision) -> None:
+        """Take in a decision; only refusals are of interest."""
+        if not isinstance(decision, Waits):
+            return
+        try:
+            self.due.put_nowait(decision)
+        except asyncio.QueueFull:
+            self.beyond.put_nowait(decision)
+
+
 class Explainer:
-    """Hears decisions; passes on each refusal once, in order, with its explanation where there is time."""
+    """Passes on each refusal once, with its explanation where there is time."""
 
     def __init__(
         self,
         store: Store,
+        refusals: RefusalQueue,
         step: Callable[[Unit], Step],
         *,
         explain: Explain,
@@ -41,33 +61,33 @@ class Explainer:
         explained: Explained,
     ) -> None:
         """`step` says what a unit needs now, `explain` why it cannot have it; `clock` counts seconds;
-        `explained` hears every refusal.
+        `explained` gets every refusal.
         """
         self._store = store
+        self._refusals = refusals
         self._step = step
         self._why = explain
         self._clock = clock
         self._explained = explained
-        self._due: asyncio.Queue[Waits] = asyncio.Queue(BACKLOG)
-
-    def hear(self, decision: Decision) -> None:
-        """Take in a decision. Costs next to nothing: who decides goes on at once."""
-        if not isinstance(decision, Waits):
-            return
-        try:
-            self._due.put_nowait(decision)
-        except asyncio.QueueFull:
-            self._explained(decision, None)
 
     async def run(self) -> None:
-        """Explain until cancelled."""
+        """Explain and pass on until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._explain_those_due(), name="explain those due")
+            group.create_task(self._pass_on_the_others(), name="pass on the others")
+
+    async def _explain_those_due(self) -> None:
         while True:
-            waits = await self._due.get()
+            waits = await self._refusals.due.get()
             began = self._clock()
             explanation = self._explain(waits)
             spent = self._clock() - began
             self._explained(waits, explanation)
             await asyncio.sleep(spent / SHARE - spent)
+
+    async def _pass_on_the_others(self) -> None:
+        while True:
+            self._explained(await self._refusals.beyond.get(), None)
 
     def _explain(self, waits: Waits) -> Explanation | None:
         """None where no device is in question, or no longer: the picture has gone on since.

@@ -34,6 +34,7 @@ class Reconciler:
         names: Callable[[], str],
         answered: Answered,
         fence: Fence,
+        pending: Pending,
         around: Callable[[Unit], AbstractContextManager[None]] = lambda _: nullcontext(),
     ) -> None:
         """The first of the `handlers` that serves a unit has its turn; `clock` counts seconds; `tell` hears
@@ -50,7 +51,7 @@ class Reconciler:
         self._names = names
         self._answered = answered
         self._around = around
-        self.pending = Pending()
+        self.pending = pending
         self._not_before: dict[Unit, float] = {}
         self._stopping = False
         self.failures = 0

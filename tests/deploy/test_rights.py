@@ -10,7 +10,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from reconciler import app, rounds
+from reconciler import app
 from reconciler.cluster.client import Client
 from reconciler.cluster.http import connect
 from reconciler.cluster.transport import Response, Transport
@@ -20,8 +20,9 @@ from reconciler.errors import Undecided
 from reconciler.koordinator.names import ALLOCATED
 from reconciler.observe.port import StatusPort
 from reconciler.observe.serving import access_for, serving
+from reconciler.operations import doctor_schedule
+from reconciler.operations.doctor_schedule import DoctorSchedule
 from reconciler.reconcile.decisions import Allocated, Freed, Ungated, WritesPaused
-from reconciler.rounds import Rounds
 from reconciler.settings import Settings
 from tests.end_to_end.faults import Faulty, Send
 from tests.end_to_end.objects import claim, device_class, devices, node, pod
@@ -109,14 +110,14 @@ def rights(monkeypatch: pytest.MonkeyPatch) -> Rights:
 @pytest.fixture
 def round_made(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
     """Set when the doctor looked at the cluster, in a process of its own, and came back with findings."""
-    made, take = asyncio.Event(), Rounds._take
+    made, take = asyncio.Event(), DoctorSchedule._take
 
-    def taken(made_by: Rounds, findings: Any) -> None:
+    def taken(made_by: DoctorSchedule, findings: Any) -> None:
         take(made_by, findings)
         made.set()
 
-    monkeypatch.setattr(Rounds, "_take", taken)
-    monkeypatch.setattr(rounds, "NICENESS", 0)  # beside other tests it would hardly get a turn
+    monkeypatch.setattr(DoctorSchedule, "_take", taken)
+    monkeypatch.setattr(doctor_schedule, "NICENESS", 0)  # beside other tests it would hardly get a turn
     return made
 
 

@@ -10,6 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
+from reconciler.app.from_settings import terms_of
 from reconciler.cluster.client import Client
 from reconciler.cluster.transport import Lines, Request, Response, WatchRequest
 from reconciler.election.campaign import Campaign
@@ -19,7 +20,6 @@ from reconciler.election.reading import MOST_TRANSITIONS, MOST_WAIT, SHARD, WAIT
 from reconciler.election.record import LONGEST, Terms
 from reconciler.embedded import ApiServer
 from reconciler.errors import Rejected
-from reconciler.leading import terms_of
 from reconciler.settings import Settings
 from reconciler.shards.shard import LEASE, WHOLE
 from tests.simulation.clock import SimulationLoop

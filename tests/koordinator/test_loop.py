@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 
-from reconciler import app
+from reconciler.app.from_settings import ownership, shard_of
 from reconciler.errors import Rejected
 from reconciler.koordinator import names
-from reconciler.leading import shard_of
 from reconciler.objects.core import GATE
 from reconciler.objects.meta import ObjectKey
 from reconciler.reconcile.decisions import Equipped, HeldBack, Overdrawn, Ungated, Waits
@@ -270,8 +269,8 @@ async def test_claims_and_devices_are_served_side_by_side():
 
 def test_settings_name_what_they_need():
     with pytest.raises(Rejected, match="--koordinator"):
-        app.ownership(Settings())
-    assert not app.ownership(Settings(koordinator=True)).writes
+        ownership(Settings())
+    assert not ownership(Settings(koordinator=True)).writes
 
 
 async def test_what_a_pod_takes_of_its_node_counts_before_it_is_bound():

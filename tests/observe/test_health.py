@@ -1,16 +1,16 @@
 """`/livez` and `/readyz`: what they say, in Kubernetes' words, and when they fail."""
 
 import asyncio
-from collections.abc import Callable
+from typing import Any
 
 import pytest
 from aiohttp import web
 
-from reconciler.observation import Observation
 from reconciler.observe.health import Progress
-from reconciler.observe.port import Route, StatusPort
+from reconciler.observe.port import Route
+from reconciler.operations.telemetry.task_health import TaskHealth
 from reconciler.reconcile.decisions import Allocated
-from reconciler.settings import Settings
+from reconciler.shards.shard import LEASE
 from tests.end_to_end.faults import Held
 from tests.end_to_end.objects import claim, device_class, devices, node, pod
 from tests.end_to_end.running import Cluster
@@ -152,44 +152,51 @@ async def test_to_end_with_work_left_is_not_to_be_stuck():
         held.go.set()
 
 
-def _remembering(
-    made: list[Observation], serve_on: Callable[[Observation, StatusPort], None]
-) -> Callable[[Observation, StatusPort], None]:
-    def remember(self: Observation, port: StatusPort) -> None:
-        made.append(self)
-        serve_on(self, port)
-
-    return remember
+def lease_of_another() -> dict[str, Any]:
+    """It is not believed to have ended before we saw it unchanged for ten minutes."""
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": LEASE, "namespace": "kube-system"},
+        "spec": {"holderIdentity": "another", "leaseDurationSeconds": 600},
+    }
 
 
 @loopback
-async def test_to_wait_until_it_leads_is_not_to_be_stuck(monkeypatch: pytest.MonkeyPatch):
+async def test_to_wait_until_it_leads_is_not_to_be_stuck():
     """Another one holds the lease, and our queue is as long as its."""
     cluster = fleet("d0", "d1")
-    cluster.load(claim("a"), claim("b"))
-    held = Held()
-    made: list[Observation] = []
-    monkeypatch.setattr(Observation, "serve_on", _remembering(made, Observation.serve_on))
-    async with watched(cluster, prepare=lambda f: f.on("PATCH", "/a/status", held), **IMPATIENT) as seen:
-        await held.arrived.wait()
-        made[0].leading = lambda: False
+    cluster.load(claim("a"), claim("b"), lease_of_another())
+    async with watched(cluster, leader_elect=True, **IMPATIENT) as seen:
+        await ready(seen)
         assert await lives_for_long(seen)
         assert await seen.value("dra_reconciler_leader") == 0
         assert "  leading: no" in (await seen.get("/statusz")).text
-        held.go.set()
 
 
-async def test_a_watch_that_ended_is_named_unless_all_ends():
+@loopback
+async def test_a_candidate_does_not_lead_before_the_server_answered():
+    slow = Held()
+    flags = {"prepare": lambda f: f.on("GET", "/version", slow), "leader_elect": True}
+    async with watched(fleet("d0"), **flags) as seen:
+        await slow.arrived.wait()
+        assert await seen.value("dra_reconciler_leader") == 0
+        assert "  leading: no" in (await seen.get("/statusz")).text
+        slow.go.set()
+
+
+async def test_a_task_that_ended_is_named_unless_all_ends():
     stop = asyncio.Event()
-    seen = Observation(Settings(), stop=stop, clock=lambda: 0.0)
+    health = TaskHealth(stop)
     ended = asyncio.create_task(asyncio.sleep(0), name="watch pods")
     alive = asyncio.create_task(asyncio.sleep(1000), name="watch nodes")
-    seen.watching([ended, alive])
-    assert seen.live.problems() == {}
+    for task in (ended, alive):
+        task.add_done_callback(health.ended)
+    assert health.problem() == ""
     await ended
-    assert seen.live.problems() == {"tasks": "ended: watch pods"}
+    assert health.problem() == "ended: watch pods"
     stop.set()
-    assert seen.live.problems() == {}
+    assert health.problem() == ""
     alive.cancel()
 
 

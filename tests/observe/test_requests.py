@@ -44,11 +44,9 @@ class Scripted:
 
 def metered(*answers: int | BaseException) -> tuple[Metered, Meters]:
     meters = Meters(process=False)
-    transport = Metered(Scripted(*answers), meters, asyncio.get_running_loop().time)
-    transport.watching(
-        [POD, Resource("ResourceClaim", "resource.k8s.io", "v1", "resourceclaims", namespaced=True)]
-    )
-    return transport, meters
+    claims = Resource("ResourceClaim", "resource.k8s.io", "v1", "resourceclaims", namespaced=True)
+    clock = asyncio.get_running_loop().time
+    return Metered(Scripted(*answers), meters, clock, watched=[POD, claims]), meters
 
 
 def counted(meters: Meters, **labels: str) -> float | None:

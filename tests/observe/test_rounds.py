@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
-from reconciler import rounds
 from reconciler.embedded import ApiServer, serve
 from reconciler.embedded.access import Guard, Roles
 from reconciler.embedded.access.accounts import account, service_account
+from reconciler.operations import doctor_schedule
 from reconciler.settings import Settings
 from tests.doctor.cases import part
 from tests.end_to_end.objects import claim, device_class, devices, node
@@ -52,13 +52,13 @@ async def test_our_role_is_enough_for_it(tmp_path: Path, role: str):
     async with serve(server) as url:
         path = tmp_path / "config"
         path.write_text(json.dumps(kubeconfig(url, "t")))
-        command = rounds.command(Settings(kubeconfig=str(path)))
+        command = doctor_schedule.command(Settings(kubeconfig=str(path)))
         if role == "ours":
-            found = await rounds.examine(command)
+            found = await doctor_schedule.examine(command)
             assert [one["check"] for one in found] == ["pool-incomplete"]
         else:
             with pytest.raises(ValueError, match="cannot list"):
-                await rounds.examine(command)
+                await doctor_schedule.examine(command)
 
 
 def kubeconfig(url: str, token: str) -> dict[str, Any]:
@@ -76,7 +76,7 @@ async def test_a_round_that_is_broken_off_leaves_no_process(tmp_path: Path):
     started = tmp_path / "pid"
     os.mkfifo(started)
     script = f"import os, time\nopen({str(started)!r}, 'w').write(str(os.getpid()))\ntime.sleep(600)"
-    task = asyncio.create_task(rounds.examine((sys.executable, "-c", script)))
+    task = asyncio.create_task(doctor_schedule.examine((sys.executable, "-c", script)))
     pid = int(await asyncio.to_thread(started.read_text))
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -97,7 +97,7 @@ for _ in range(1000):
     os.write({stream}, b"x" * 4096)
 os.write(2, b"\\nthe last words")
 """
-    task = asyncio.create_task(rounds.examine((sys.executable, "-c", script), most=100_000))
+    task = asyncio.create_task(doctor_schedule.examine((sys.executable, "-c", script), most=100_000))
     pid = int(await asyncio.to_thread(started.read_text))
     with pytest.raises(
         ValueError, match="more to say than 100000 bytes" if stream == 1 else "the last words"
@@ -110,4 +110,4 @@ os.write(2, b"\\nthe last words")
 def test_the_command_names_the_cluster_of_the_settings():
     settings = Settings(kubeconfig="/k", context="c", group_modes={"d": "pairwise"})
     wanted = "doctor --cluster -o json --kubeconfig /k --context c --group-mode d=pairwise"
-    assert rounds.command(settings)[3:] == tuple(wanted.split())
+    assert doctor_schedule.command(settings)[3:] == tuple(wanted.split())

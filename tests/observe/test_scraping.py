@@ -190,7 +190,7 @@ async def test_when_devices_cannot_be_counted_the_rest_is_served():
     meters, readings = Meters(process=False), Readings()
     port = StatusPort(Local())
     port.add(*metrics_routes(meters, readings))
-    readings.holdings(Capacity(broken))
+    readings.add([], refresh=[Capacity(broken).refresh])
     with capture_logs() as lines:
         async with serving(port, Settings(), now=utc_now) as url:
             found = await ask(f"{url}/metrics")

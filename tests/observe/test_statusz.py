@@ -8,8 +8,8 @@ from structlog.testing import capture_logs
 from reconciler.cluster.discovery import unserved
 from reconciler.cluster.kinds import NODE, POD, Resource, Served
 from reconciler.cluster.transport import Response
-from reconciler.observation import settings_shown
 from reconciler.observe.statusz import Statusz
+from reconciler.operations.telemetry.settings import settings_shown
 from reconciler.reconcile.decisions import Allocated
 from reconciler.settings import Settings
 from tests.end_to_end.faults import Send

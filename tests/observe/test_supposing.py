@@ -17,9 +17,9 @@ from reconciler.observe.access import Local
 from reconciler.observe.port import StatusPort
 from reconciler.observe.serving import serving
 from reconciler.observe.supposing import MAX_BYTES, Busy, Options, supposing_routes
+from reconciler.operations.whatif_endpoint import WhatifEndpoint
 from reconciler.reconcile.decisions import Allocated
 from reconciler.settings import Settings
-from reconciler.supposing import Supposing
 from tests.end_to_end.objects import claim, device_class, devices, node, pod, template
 from tests.end_to_end.running import Cluster
 from tests.observe.running import PATIENCE, Answer, utc_now, watched
@@ -114,7 +114,7 @@ async def test_what_cannot_be_asked_is_refused(
     query: str, body: bytes | str, kind: str, status: int, said: str
 ):
     port = StatusPort(Local())
-    port.add(*supposing_routes(Supposing(Store(Semantics()), Nodes(), whole=lambda: True).ask))
+    port.add(*supposing_routes(WhatifEndpoint(Store(Semantics()), Nodes(), whole=lambda: True).ask))
     async with serving(port, Settings(), now=utc_now) as url:
         answer = await post(f"{url}/whatif{query}", body, kind)
         assert (answer.status, said in answer.text) == (status, True), answer.text
@@ -122,7 +122,7 @@ async def test_what_cannot_be_asked_is_refused(
 
 
 async def test_one_question_is_answered_at_a_time():
-    supposing = Supposing(Store(Semantics()), Nodes(), whole=lambda: True)
+    supposing = WhatifEndpoint(Store(Semantics()), Nodes(), whole=lambda: True)
     go_on = threading.Event()
     first = asyncio.create_task(supposing._lane.run(lambda _: go_on.wait(PATIENCE)))
     await asyncio.sleep(0)
@@ -135,12 +135,12 @@ async def test_one_question_is_answered_at_a_time():
 
 async def test_nothing_is_answered_before_everything_was_listed():
     with pytest.raises(Busy, match="not everything was listed"):
-        await Supposing(Store(Semantics()), Nodes(), whole=lambda: False).ask("", NOTHING)
+        await WhatifEndpoint(Store(Semantics()), Nodes(), whole=lambda: False).ask("", NOTHING)
 
 
 async def test_an_answer_that_takes_too_long_is_given_up():
     port = StatusPort(Local())
-    ask = Supposing(Store(Semantics()), Nodes(), whole=lambda: True).ask
+    ask = WhatifEndpoint(Store(Semantics()), Nodes(), whole=lambda: True).ask
     port.add(*supposing_routes(ask, seconds=0.0))
     async with serving(port, Settings(), now=utc_now) as url:
         answer = await post(f"{url}/whatif", text(claim("c")))

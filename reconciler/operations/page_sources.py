@@ -1,4 +1,4 @@
-"""Ties the status page to where it comes from."""
+"""Where the status page gets what it shows."""
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import replace
@@ -16,6 +16,7 @@ from reconciler.reconcile.decisions import Decision, Waits
 from reconciler.reconcile.intake import Intake
 from reconciler.reconcile.koordinator.picture import Picture
 from reconciler.reconcile.loop import Reconciler
+from reconciler.reconcile.pending import Pending
 from reconciler.reconcile.steps import Decide, Planner
 from reconciler.reconcile.units import Kind, Unit
 
@@ -23,51 +24,71 @@ SPARE = 1000
 """Messages kept beyond twice those of who waits, before the others are dropped"""
 
 
-class Showing:
-    """What the page is told about a reconciler at work, and the last message of every refusal."""
+class RefusalMessages:
+    """The last message of every refusal, for as long as its unit is pending."""
 
-    def __init__(
-        self, intake: Intake, reconciler: Reconciler, planner: Planner, machines: Picture | None
-    ) -> None:
-        """`machines` are those with Koordinator's devices, where they are served."""
-        self._intake = intake
-        self._reconciler = reconciler
-        self._planner = planner
-        self._machines = machines
-        self._said: dict[Unit, str] = {}
+    def __init__(self, pending: Pending) -> None:
+        self._pending = pending
+        self._messages: dict[Unit, str] = {}
 
     def hear(self, decision: Decision) -> None:
         """Take in a decision; only refusals are of interest."""
         if not isinstance(decision, Waits) or not (decision.pod or decision.claims):
             return
         unit = _unit(decision)
-        self._said.pop(unit, None)
-        self._said[unit] = decision.message
-        pending = self._reconciler.pending
-        if len(self._said) > 2 * len(pending) + SPARE:
-            self._said = {unit: text for unit, text in self._said.items() if pending.reason(unit)}
+        self._messages.pop(unit, None)
+        self._messages[unit] = decision.message
+        if len(self._messages) > 2 * len(self._pending) + SPARE:
+            self._messages = {
+                unit: text for unit, text in self._messages.items() if self._pending.reason(unit)
+            }
+
+    def of(self, unit: Unit, default: str = "") -> str:
+        """What was told last."""
+        return self._messages.get(unit, default)
+
+
+class PageSources:
+    """Where the page gets what it shows about a reconciler at work."""
+
+    def __init__(
+        self,
+        intake: Intake,
+        reconciler: Reconciler,
+        planner: Planner,
+        machines: Picture | None,
+        pending: Pending,
+        messages: RefusalMessages,
+    ) -> None:
+        """`machines` are those with Koordinator's devices, where they are served."""
+        self._intake = intake
+        self._reconciler = reconciler
+        self._planner = planner
+        self._machines = machines
+        self._pending = pending
+        self._messages = messages
 
     def sources(
         self,
         capacity: Capacity,
-        facts: Callable[[], Sequence[Fact]],
+        facts: Sequence[Callable[[], Fact]],
         *,
         clock: Callable[[], float],
         now: Callable[[], datetime],
     ) -> Sources:
         """`facts` are those about the process; those about the fleet come after them."""
-        intake, pending = self._intake, self._reconciler.pending
+        intake = self._intake
         return Sources(
             ready=intake.listed.is_set,
             now=now,
             clock=clock,
-            facts=lambda: [*facts(), *self._facts()],
+            facts=lambda: [*(fact() for fact in facts), *self._facts()],
             picture=intake.store.snapshot,
             capacity=capacity,
             claims=lambda: intake.store.claims,
             devices_of=self._devices_of,
             waiting=self._waiting,
-            by_reason=pending.by_reason,
+            by_reason=self._pending.by_reason,
             news=self._news,
             fleet=self._fleet,
             explain=self._explain,
@@ -91,7 +112,7 @@ class Showing:
 
     def _news(self) -> Hashable:
         fleet = self._fleet()
-        return self._reconciler.pending.changes, fleet.changes if fleet is not None else 0
+        return self._pending.changes, fleet.changes if fleet is not None else 0
 
     def _fleet(self) -> Fleet | None:
         return self._machines.fleet if self._machines is not None else None
@@ -107,8 +128,8 @@ class Showing:
         return [DeviceID(one.driver, one.pool, one.device) for one in allocation.devices.results]
 
     def _waiting(self) -> Iterator[Waiting]:
-        for unit, reason, named in self._reconciler.pending:
-            said = self._said.get(unit, "")
+        for unit, reason, named in self._pending:
+            said = self._messages.of(unit)
             claims = named
             if unit.kind is Kind.POD and unit.key not in self._intake.store.claims:
                 claims = tuple([key for key in named if key != unit.key])  # it is counted by its own name
@@ -118,16 +139,16 @@ class Showing:
         unit = Unit(Kind(question.kind), question.key)
         if not self._intake.listed.is_set():
             return None
-        told = self._explain_devices(unit)
-        if told is not None:
-            return replace(told, message=self._said.get(unit, told.message))
+        about_devices = self._explain_devices(unit)
+        if about_devices is not None:
+            return replace(about_devices, message=self._messages.of(unit, about_devices.message))
         asked = self._planner.next(unit)
         if not isinstance(asked, Decide):
             return None
         found = explain_briefly(asked.claims, self._intake.store.snapshot(), asked.nodes)
-        reason = self._reconciler.pending.reason(unit)
+        reason = self._pending.reason(unit)
         if reason and not found.allocatable:
-            found = replace(found, reason=reason, message=self._said.get(unit, found.message))
+            found = replace(found, reason=reason, message=self._messages.of(unit, found.message))
         return found
 
     def _explain_devices(self, unit: Unit) -> Explanation | None:
@@ -135,7 +156,7 @@ class Showing:
         if self._machines is None or unit.kind is not Kind.POD:
             return None
         pod, demand = self._machines.pod(unit.key), self._machines.demand(unit.key)
-        reason = self._reconciler.pending.reason(unit)
+        reason = self._pending.reason(unit)
         if pod is None or demand is None or not reason:
             return None
         return explain_pod(pod, demand, self._machines.fleet, reason)

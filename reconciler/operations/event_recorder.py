@@ -1,12 +1,8 @@
-"""Ties refusals to their explanations and to the Events on claims and pods."""
+"""Writes Events about claims and pods that are pending, with what they lack."""
 
 import asyncio
-import socket
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 
-from reconciler.cluster.client import Client
-from reconciler.cluster.events import EventWriter
 from reconciler.cluster.kinds import Served
 from reconciler.explain.briefly import explain_briefly
 from reconciler.explain.explanation import Explanation
@@ -14,45 +10,41 @@ from reconciler.explain.reasons import remedy
 from reconciler.inventory.store import Store
 from reconciler.objects.meta import ApiObject
 from reconciler.observe.events import Events, Notice, Regarding
-from reconciler.reconcile.decisions import Decision, Waits
-from reconciler.reconcile.explaining import Explainer
+from reconciler.reconcile.decisions import Waits
+from reconciler.reconcile.explaining import Explainer, RefusalQueue
 from reconciler.reconcile.steps import Step
 from reconciler.reconcile.units import Unit
 
 
-class Notices:
-    """Hears decisions; explains refusals and writes Events about them, beside the work."""
+class EventRecorder:
+    """Explains refusals and writes Events about them, beside the work."""
 
     def __init__(
         self,
-        client: Client,
+        refusals: RefusalQueue,
+        events: Events,
         served: Served,
         store: Store,
         *,
         step: Callable[[Unit], Step],
         clock: Callable[[], float],
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        """`step` says what a unit needs; `clock` counts seconds, `now` gives the time with its zone."""
-        self._store = store
+        """`step` says what a unit needs; `clock` counts seconds."""
+        self._events = events
         self._served = served
-        self.events = Events(EventWriter(client), instance=socket.gethostname(), clock=clock, now=now)
+        self._store = store
         self._explainer = Explainer(
-            store, step, explain=explain_briefly, clock=clock, explained=self._explained
+            store, refusals, step, explain=explain_briefly, clock=clock, explained=self._explained
         )
-
-    def hear(self, decision: Decision) -> None:
-        """Take in a decision; only refusals are of interest."""
-        self._explainer.hear(decision)
 
     async def run(self) -> None:
         """Explain and write until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._explainer.run(), name="explain refusals")
-            group.create_task(self.events.run(), name="write events")
+            group.create_task(self._events.run(), name="write events")
 
     def _explained(self, waits: Waits, explanation: Explanation | None) -> None:
-        self.events.tell(self._notices(waits, note(waits, explanation)))
+        self._events.tell(self._notices(waits, note(waits, explanation)))
 
     def _notices(self, waits: Waits, text: str) -> Iterator[Notice]:
         concerned: list[tuple[str, ApiObject | None]] = [

@@ -1,4 +1,4 @@
-"""The doctor's rounds: from time to time all checks on the cluster as it is, as metrics and Events.
+"""Runs all checks of the doctor on the cluster again and again; findings become metrics and Events.
 
 In a process of its own: the checks read every object as it is written and run every expression on every
 device, which would hold the loop and keep memory that nothing else needs.
@@ -16,7 +16,11 @@ import structlog
 
 from reconciler.inventory.store import Store
 from reconciler.objects.slices import ResourceSlice
+from reconciler.observe import catalogue as of
 from reconciler.observe.events import Notice, Regarding
+from reconciler.observe.scraping import Reading, single
+from reconciler.operations.telemetry.signals import Signals
+from reconciler.page.sources import Fact
 from reconciler.settings import Settings
 
 log = structlog.get_logger()
@@ -44,7 +48,7 @@ Finding = dict[str, Any]
 """As `doctor -o json` says it"""
 
 
-class Rounds:
+class DoctorSchedule:
     """Runs the doctor again and again, and keeps what it found last."""
 
     def __init__(
@@ -75,9 +79,16 @@ class Rounds:
                 log.warning("the doctor's round failed", error=str(exc))
             await asyncio.sleep(self._pause)
 
-    def counts(self) -> Iterator[tuple[tuple[str, str], float]]:
-        """How many findings there are of each check, with its severity."""
-        return ((labels, float(count)) for labels, count in self.found.items())
+    def signals(self) -> Signals:
+        """How many findings there are of each check, with its severity, and how many rounds were made."""
+        found = Reading(of.DOCTOR, lambda: [(labels, float(count)) for labels, count in self.found.items()])
+        return Signals(readings=[found, single(of.DOCTOR_ROUNDS, lambda: self.rounds)], facts=[self._fact])
+
+    def _fact(self) -> Fact:
+        if not self.rounds:
+            return Fact("Doctor", "no round yet")
+        serious = sum(count for (_, severity), count in self.found.items() if severity == "error")
+        return Fact("Doctor", f"{sum(self.found.values())} findings, {serious} errors", grave=serious > 0)
 
     def _take(self, findings: Sequence[Finding]) -> None:
         self.found = Counter((one["check"], one["severity"]) for one in findings)

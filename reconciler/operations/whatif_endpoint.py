@@ -1,4 +1,4 @@
-"""Ties `POST /whatif` to where its answers come from: a picture of its own, in a thread, one at a time.
+"""Answers `POST /whatif` from a picture of its own, in a thread, one question at a time.
 
 The picture shares its devices with the one that is at work, unless the question brings others.
 """
@@ -33,7 +33,7 @@ SELDOM = 64
 """Objects or devices from one look at whether the answer is still wanted to the next"""
 
 
-class Supposing:
+class WhatifEndpoint:
     """Answers questions about a picture that goes on changing meanwhile; none of it reaches that."""
 
     def __init__(self, store: Store, nodes: Nodes, *, whole: Callable[[], bool]) -> None:

@@ -1,0 +1,75 @@
+"""What it takes to run beside another scheduler: the guard on writes, the pause switch, the shadow."""
+
+from collections.abc import Callable
+from functools import partial
+from random import random
+
+from reconciler.aio.tasks import forever
+from reconciler.app.foundation import Foundation
+from reconciler.app.job import Job
+from reconciler.cluster.client import Client
+from reconciler.cluster.guard import Guarded
+from reconciler.cluster.kinds import config_map
+from reconciler.cluster.transport import Transport
+from reconciler.cluster.watch import Sink, follow
+from reconciler.objects.core import ConfigMap
+from reconciler.objects.meta import ObjectKey
+from reconciler.objects.validating import validated
+from reconciler.reconcile.deciding import Decider
+from reconciler.reconcile.decisions import Tell
+from reconciler.reconcile.intake import Intake
+from reconciler.reconcile.ownership import Ownership
+from reconciler.reconcile.pausing import Pause, PauseReasons, Switch
+from reconciler.reconcile.shadow import Shadow
+from reconciler.settings import Settings
+
+
+def guarded(base: Foundation, pause: PauseReasons) -> Transport:
+    """A transport that sends no write while writes are paused. In shadow mode the door is closed anyway."""
+    return base.door if base.settings.mode == "shadow" else Guarded(base.door, pause.check)
+
+
+def switches(settings: Settings, client: Client, pause: Pause) -> list[Job]:
+    """Pause as the settings say, and follow the ConfigMap that they name. Shadow mode pauses nothing."""
+    if settings.mode == "shadow":
+        return []
+    if settings.pause:
+        pause.set("setting", "the setting `pause` says so")
+    if settings.pause_config_map is None:
+        return []
+    namespace, _, name = settings.pause_config_map.partition("/")
+    key = ObjectKey(namespace, name)
+    return [Job("watch the switch", partial(_watch_switch, client, key, Switch(key, pause)))]
+
+
+def shadow_of(
+    settings: Settings,
+    intake: Intake,
+    ours: Ownership,
+    sink: Sink,
+    *,
+    clock: Callable[[], float],
+    tell: Tell,
+) -> Shadow | None:
+    """Who looks on instead of deciding, if the settings want it."""
+    if settings.mode != "shadow":
+        return None
+    return Shadow(
+        intake,
+        Decider(ours, steps=settings.search_steps),
+        sink=sink,
+        pending_seconds=settings.shadow_pending_seconds,
+        clock=clock,
+        tell=tell,
+    )
+
+
+async def _watch_switch(client: Client, key: ObjectKey, switch: Switch) -> None:
+    watch = follow(
+        client,
+        config_map(key),
+        sink=switch.take,
+        random=random,
+        decode=lambda raw: validated(ConfigMap, raw),
+    )
+    await forever("switch", watch)

@@ -1,0 +1,56 @@
+"""What the API server has, asked once before the parts are built."""
+
+from dataclasses import dataclass
+
+import structlog
+
+from reconciler.cluster.client import Client
+from reconciler.cluster.discovery import discover, discover_at_least_pods, unserved
+from reconciler.cluster.features import missing_gates
+from reconciler.cluster.kinds import Served
+from reconciler.cluster.koordinator import with_devices
+from reconciler.errors import Rejected
+from reconciler.settings import Settings
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What the server has, and the feature gates that it lacks."""
+
+    served: Served
+    off: frozenset[str]
+
+
+async def discovered(client: Client, settings: Settings) -> Found:
+    """Ask the server. Raises Rejected where what the settings are about is not served."""
+    if not settings.koordinator:
+        served = await discover(client)
+    else:
+        served = await with_devices(client, await _beside_devices(client, settings))
+    return Found(served, await missing_gates(client, served))
+
+
+def log_lacks(found: Found) -> None:
+    """Log what the server has not that we could use."""
+    missing = unserved(found.served)
+    if "ResourceClaim" not in found.served:
+        log.info("claims are not served", not_served=missing, gates=sorted(found.off))
+    elif missing or found.off:
+        log.info("the server lacks features", not_served=missing, gates=sorted(found.off))
+
+
+async def _beside_devices(client: Client, settings: Settings) -> Served:
+    """Claims may be missing there unless the settings are about them."""
+    if settings.mode != "shadow" and not (
+        settings.all_claims or settings.own_drivers or settings.own_classes
+    ):
+        return await discover_at_least_pods(client)
+    try:
+        return await discover(client)
+    except Rejected as exc:
+        remedy = (
+            "To give Koordinator's devices alone, drop --own-driver, --own-class, --all-claims, --mode shadow"
+        )
+        raise Rejected(f"{exc} {remedy}") from exc

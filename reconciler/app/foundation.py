@@ -1,0 +1,84 @@
+"""What can be built before the server was asked anything: telemetry, the candidate, the way to the server."""
+
+import asyncio
+import socket
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from random import getrandbits
+from typing import NamedTuple
+
+from reconciler.app.leadership import LeaderRole, leader_role
+from reconciler.cluster.client import Client
+from reconciler.cluster.guard import Guarded, never
+from reconciler.cluster.kinds import Resource
+from reconciler.cluster.transport import Transport
+from reconciler.observe.port import StatusPort
+from reconciler.observe.requests import Metered
+from reconciler.observe.tracing import NoTraces, tracing
+from reconciler.operations.telemetry.telemetry import Telemetry
+from reconciler.settings import Settings
+
+
+class Line(NamedTuple):
+    """A client, and the counter of its requests."""
+
+    client: Client
+    metered: Metered
+
+
+@dataclass(frozen=True, slots=True)
+class Foundation:
+    """Parts that exist from the first moment, and what all others are built with."""
+
+    settings: Settings
+    stop: asyncio.Event
+    """Set when the process is to end"""
+    clock: Callable[[], float]
+    """Seconds, as the event loop counts them"""
+    port: StatusPort | None
+    role: LeaderRole | None
+    """None where no Lease decides who writes"""
+    door: Transport
+    """Where every request leaves: fenced for whoever does not lead, closed to writes in shadow mode"""
+    traces: NoTraces
+    telemetry: Telemetry
+
+    def line(self, transport: Transport, watched: Iterable[Resource] = ()) -> Line:
+        """A client whose requests are counted and traced; `watched` are kinds with metrics of their own."""
+        metered = Metered(transport, self.telemetry.meters, self.clock, watched)
+        client = Client(self.traces.transport(metered), write_seconds=self.settings.write_seconds)
+        return Line(client, metered)
+
+
+def now() -> datetime:
+    """The time of day with its zone."""
+    return datetime.now(UTC)
+
+
+def foundation(
+    settings: Settings, transport: Transport, *, stop: asyncio.Event, port: StatusPort | None
+) -> Foundation:
+    """Build them; the status port answers from here on.
+
+    Raises Rejected for durations of the Lease that cannot be, and where traces are not installed.
+    """
+    clock = asyncio.get_running_loop().time
+    role = leader_role(settings, transport, identity=_identity(), clock=clock)
+    telemetry = Telemetry(settings, stop=stop, now=now, candidate=role is not None, port=port)
+    door = transport if role is None else role.transport
+    return Foundation(
+        settings=settings,
+        stop=stop,
+        clock=clock,
+        port=port,
+        role=role,
+        door=Guarded(door, never) if settings.mode == "shadow" else door,
+        traces=tracing(wanted=settings.traces),
+        telemetry=telemetry,
+    )
+
+
+def _identity() -> str:
+    """A name for this process that no other has or had."""
+    return f"{socket.gethostname()}_{getrandbits(64):016x}"

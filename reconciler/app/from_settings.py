@@ -1,0 +1,84 @@
+"""What the settings come to: ownership, rules, shard, durations of the Lease. Refuses what cannot be run."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from reconciler.election.record import LONGEST, Terms
+from reconciler.errors import Rejected
+from reconciler.objects.semantics import Semantics, with_gates
+from reconciler.reconcile.ownership import Ownership
+from reconciler.settings import Settings
+from reconciler.shards.shard import Shard, parse
+
+
+def check(settings: Settings) -> None:
+    """Raise Rejected for settings that cannot be run, before anything is started or asked."""
+    ownership(settings)
+    rules(settings)
+    shard_of(settings)
+    terms_of(settings)
+
+
+def ownership(settings: Settings) -> Ownership:
+    """What the settings give us alone. Raises Rejected when that is nothing on a live cluster."""
+    ours = Ownership(
+        all_claims=settings.all_claims,
+        drivers=settings.own_drivers,
+        classes=settings.own_classes,
+        alone=settings.embedded,
+        shard=shard_of(settings),
+    )
+    if settings.mode == "shadow" and not ours.writes:  # nothing is written, so nothing needs to be ours
+        return replace(ours, alone=True)
+    if not ours.writes and not settings.koordinator:
+        raise Rejected(
+            "no driver or class is owned, so nothing may be written: the API does not protect a device "
+            "from two allocators. Name what is yours alone with --own-driver or --own-class, or say with "
+            "--koordinator that Koordinator's devices are"
+        )
+    return ours
+
+
+def rules(settings: Settings, *, lacking: frozenset[str] = frozenset()) -> Semantics:
+    """The rules to follow. Raises Rejected for a feature gate that is not known."""
+    gates = with_gates(settings.feature_gates, lacking=lacking)
+    return Semantics(settings.semantics, gates, frozenset(settings.group_modes.items()))
+
+
+def elects(settings: Settings) -> bool:
+    """Whether a Lease decides who may write. In shadow mode nobody writes."""
+    return settings.leader_elect and settings.mode != "shadow"
+
+
+def shard_of(settings: Settings) -> Shard:
+    """What this process owns of the fleet. Raises Rejected where that cannot be had."""
+    shard = parse(settings.shard)
+    if shard.whole:
+        return shard
+    if not elects(settings):
+        raise Rejected("a shard is kept apart from others by Leases: add --leader-elect, or drop --shard")
+    if settings.koordinator:
+        raise Rejected(
+            "--koordinator does not go with --shard: a shard is drivers and pools, which Koordinator's "
+            "devices have none of, and a shard without --koordinator would free pods from their gate that "
+            "wait for such devices. Serve the whole fleet with one process, or drop --koordinator"
+        )
+    return shard
+
+
+def terms_of(settings: Settings) -> Terms:
+    """The durations of the Lease. Raises Rejected for those with which nobody could ever write."""
+    terms = Terms(
+        settings.lease_seconds, settings.renew_seconds, settings.retry_seconds, settings.write_seconds
+    )
+    ordered: Iterable[tuple[str, float, str, float]] = (
+        ("lease_seconds", terms.lease, "renew_seconds", terms.renew),
+        ("renew_seconds", terms.renew, "retry_seconds", terms.retry),
+        ("lease_seconds", terms.lease, "write_seconds and retry_seconds together", terms.write + terms.retry),
+    )
+    for name, more, than, less in ordered:
+        if more <= less:
+            raise Rejected(f"setting {name}: must be more than {than}, {less:g}, got {more:g}")
+    if elects(settings) and terms.lease > LONGEST:  # other replicas would not believe our Lease
+        raise Rejected(f"setting lease_seconds: must be {LONGEST:g} at most, got {terms.lease:g}")
+    return terms

@@ -1,0 +1,65 @@
+"""What runs beside the workers of every process: the watches, the audit, the garbage collector's schedule."""
+
+import asyncio
+import gc
+from collections.abc import Iterator, Mapping
+from functools import partial
+from random import random
+
+from reconciler.aio.collector import COLLECTIONS
+from reconciler.aio.tasks import forever
+from reconciler.app.job import Job
+from reconciler.cluster.client import Client
+from reconciler.cluster.cursor import Decode
+from reconciler.cluster.echoes import Echoes
+from reconciler.cluster.kinds import Resource, Served
+from reconciler.cluster.watch import Recall, Sink, follow
+from reconciler.legacy.reading import read
+from reconciler.reconcile.auditing import Auditor
+from reconciler.reconcile.decisions import Tell
+from reconciler.reconcile.intake import Intake
+
+
+def watches(
+    client: Client,
+    served: Served,
+    sink: Sink,
+    decoders: Mapping[str, Decode],
+    recalls: Mapping[str, Recall],
+    echoes: Echoes,
+) -> Iterator[Job]:
+    """A watch on each kind. `decoders` and `recalls` are by kind, where a kind has one of its own."""
+    for resource in served:
+        decode, recall = decoders.get(resource.kind, read), recalls.get(resource.kind)
+        yield Job(f"watch {resource.plural}", partial(_watch, client, resource, sink, decode, recall, echoes))
+
+
+def audit(intake: Intake, tell: Tell, seconds: float) -> Job:
+    """Look for devices and counters that are given away twice, at most every so many `seconds`."""
+    return Job("audit", Auditor(intake.changed, intake.store, tell, seconds, intake.audit).run)
+
+
+def sparing_the_collector(intake: Intake) -> Job:
+    """Collect garbage seldom, and never walk what was listed."""
+    return Job("spare the collector", partial(_spare_the_collector, intake))
+
+
+async def _watch(
+    client: Client, resource: Resource, sink: Sink, decode: Decode, recall: Recall | None, echoes: Echoes
+) -> None:
+    watch = follow(client, resource, sink=sink, random=random, decode=decode, recall=recall, echoes=echoes)
+    await forever(resource.plural, watch)
+
+
+async def _spare_the_collector(intake: Intake) -> None:
+    """What was listed stays; to walk it at every garbage collection would hold the loop, for tens of
+    milliseconds with ten thousand devices. Next to no garbage of ours is circular.
+    """
+    before = gc.get_threshold()
+    gc.set_threshold(*COLLECTIONS)
+    try:
+        await intake.listed.wait()
+        gc.freeze()  # without a collection, which would walk it once more
+        await asyncio.Event().wait()
+    finally:
+        gc.set_threshold(*before)

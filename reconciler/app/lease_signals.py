@@ -1,0 +1,37 @@
+"""Signals about the Lease: who holds it, and whether other shards overlap with ours."""
+
+from reconciler.app.leadership import Candidate
+from reconciler.observe import catalogue as of
+from reconciler.observe.scraping import single
+from reconciler.observe.statusz import Row
+from reconciler.operations.telemetry.signals import Signals
+from reconciler.page.sources import Fact
+
+
+def lease_signals(candidate: Candidate) -> Signals:
+    """Replaces what was told of a candidate before it campaigned."""
+    elector, campaign = candidate.elector, candidate.campaign
+    lease = elector.shard.lease
+
+    def overlap() -> str:
+        rivals = (f"{rival.name} of {rival.holder or 'nobody any more'}" for rival in campaign.rivals)
+        others = ", ".join(rivals)
+        shard = str(elector.shard) or "of the whole fleet"
+        return f"shard {shard} overlaps with Lease {others}" if others else ""
+
+    def rows() -> list[Row]:
+        shard = str(elector.shard) or "the whole fleet"
+        return [("name", lease), ("holder", elector.holder), ("shard", shard)]
+
+    return Signals(
+        ready={"shard": overlap},
+        sections={
+            "Leader": lambda: [("leading", "yes" if candidate.leads() else "no")],
+            "Lease": rows,
+        },
+        readings=[
+            single(of.LEADER, lambda: float(candidate.leads())),
+            single(of.RIVALS, lambda: len(campaign.rivals)),
+        ],
+        facts=[lambda: Fact("Lease", f"{lease}, held by {elector.holder or 'nobody'}")],
+    )

@@ -1,0 +1,52 @@
+"""One run from its begin to its end: build, run, take down in order."""
+
+import asyncio
+from contextlib import AsyncExitStack
+
+import structlog
+
+from reconciler.aio.tasks import Stopped
+from reconciler.app.build import build
+from reconciler.app.parts import Parts
+from reconciler.app.tasks import tasks
+from reconciler.cluster.transport import Transport
+from reconciler.observe.port import StatusPort
+from reconciler.reconcile.decisions import Tell
+from reconciler.settings import Settings
+
+log = structlog.get_logger()
+
+
+async def run(
+    settings: Settings,
+    transport: Transport,
+    *,
+    stop: asyncio.Event,
+    tell: Tell | None = None,
+    port: StatusPort | None = None,
+) -> None:
+    """Reconcile until `stop` is set, then let begun writes finish, for `drain_seconds` at most.
+
+    `tell` hears every decision, after it was logged; on `port` metrics, health and status are served.
+    Raises Rejected when the settings or the server do not allow to begin. Cancelled: writes under
+    way may or may not be applied.
+    """
+    try:
+        parts = await build(settings, transport, stop=stop, tell=tell, port=port)
+    except Stopped:
+        log.info("stopped before the server answered")
+        return
+    await run_parts(parts)
+
+
+async def run_parts(parts: Parts) -> None:
+    """Run what was built. The Lease is kept until the last write is over, the journal until all is told."""
+    async with AsyncExitStack() as around:
+        if parts.recorder is not None:
+            around.callback(parts.recorder.close)
+        around.push_async_callback(parts.traces.close)
+        await around.enter_async_context(parts.leadership.deciding())
+        await tasks(parts)
+    if parts.shadow is not None:
+        parts.shadow.sum_up()
+    log.info("stopped")

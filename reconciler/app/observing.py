@@ -1,0 +1,154 @@
+"""What looks at the parts at work: Events, the doctor, the status page, and the signals of every part."""
+
+import socket
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from reconciler.app.deciding import Deciding
+from reconciler.app.discovery import Found
+from reconciler.app.foundation import Foundation, now
+from reconciler.app.job import Job
+from reconciler.app.leadership import Candidate, Leadership
+from reconciler.app.lease_signals import lease_signals
+from reconciler.cluster.events import EventWriter
+from reconciler.observe.capacity import Capacity
+from reconciler.observe.events import Events
+from reconciler.observe.supposing import supposing_routes
+from reconciler.operations.doctor_schedule import DoctorSchedule
+from reconciler.operations.event_recorder import EventRecorder
+from reconciler.operations.page_sources import PageSources, RefusalMessages
+from reconciler.operations.telemetry.fleet import fleet_signals
+from reconciler.operations.telemetry.process import process_facts
+from reconciler.operations.telemetry.progress import liveness_signals, work_signals
+from reconciler.operations.telemetry.server import server_signals
+from reconciler.operations.telemetry.signals import Signals
+from reconciler.operations.telemetry.task_health import TaskHealth
+from reconciler.operations.whatif_endpoint import WhatifEndpoint
+from reconciler.page.routes import page_routes
+from reconciler.reconcile.decisions import Tell
+from reconciler.reconcile.explaining import RefusalQueue
+from reconciler.reconcile.intake import Intake
+from reconciler.reconcile.pending import Pending
+from reconciler.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Refusals:
+    """Where refusals wait for those who tell operators of them, who are built later."""
+
+    pending: Pending
+    messages: RefusalMessages
+    queue: RefusalQueue
+
+
+def refusals() -> Refusals:
+    """Empty ones."""
+    pending = Pending()
+    return Refusals(pending, RefusalMessages(pending), RefusalQueue())
+
+
+def listeners(base: Foundation, heard: Refusals, tell: Tell | None) -> Iterator[Tell]:
+    """Who is told of every decision, in order. `tell` is whoever runs the process."""
+    yield base.telemetry.meters.tell
+    if base.port is not None:
+        yield heard.messages.hear
+    if tell is not None:
+        yield tell
+    if writes_events(base.settings):
+        yield heard.queue.hear
+
+
+def writes_events(settings: Settings) -> bool:
+    """Whether Events are written. In shadow mode nothing is."""
+    return settings.events and settings.mode != "shadow"
+
+
+def observe(
+    base: Foundation,
+    found: Found,
+    core: Deciding,
+    leadership: Leadership,
+    heard: Refusals,
+    health: TaskHealth,
+) -> list[Job]:
+    """Build what looks on, and register the signals of all parts. Returns what has to run for it."""
+    clock, intake = base.clock, core.intake
+    machines = core.machines.fleet if core.machines is not None else None
+    capacity = Capacity(intake.store.snapshot, ready=intake.listed.is_set)
+    jobs = []
+    signals = [
+        server_signals(
+            found.served, found.off, metered=core.line.metered, dropped=core.writer.dropped, clock=clock
+        ),
+        liveness_signals(
+            base.settings,
+            intake,
+            core.reconciler,
+            metered=core.line.metered,
+            heart=base.telemetry.heart,
+            tasks=health,
+            stop=base.stop,
+            leads=leadership.leads,
+            clock=clock,
+        ),
+        fleet_signals(intake, found.served, capacity, machines),
+        work_signals(core.reconciler, heard.pending, intake),
+    ]
+    if isinstance(leadership, Candidate):
+        signals.append(lease_signals(leadership))
+    if base.port is not None:  # else nobody asks, and a simulated day would be full of beats
+        jobs.append(Job("heartbeat", base.telemetry.heart.run))
+    events = Events(EventWriter(core.line.client), instance=socket.gethostname(), clock=clock, now=now)
+    if writes_events(base.settings):
+        jobs.append(_recorder(base, found, core, heard, events))
+    doctor = _doctor(base, found, intake, events)
+    if doctor is not None:
+        jobs.append(Job("rounds of the doctor", doctor.run))
+        signals.append(doctor.signals())
+    base.telemetry.register(*signals)
+    if base.port is not None:
+        base.telemetry.register(_page(base, core, leadership, heard, capacity, signals))
+    return jobs
+
+
+def _recorder(base: Foundation, found: Found, core: Deciding, heard: Refusals, events: Events) -> Job:
+    recorder = EventRecorder(
+        heard.queue, events, found.served, core.intake.store, step=core.planner.next, clock=base.clock
+    )
+    return Job("notices", recorder.run)
+
+
+def _doctor(base: Foundation, found: Found, intake: Intake, events: Events) -> DoctorSchedule | None:
+    """None where nobody would see what it finds, or there is nothing for it to look at."""
+    settings = base.settings
+    if base.port is None or not settings.doctor_seconds or "ResourceSlice" not in found.served:
+        return None
+    tell = events.tell if writes_events(settings) else _unheard
+    version = found.served["ResourceSlice"].api_version
+    return DoctorSchedule(settings, intake.store, tell=tell, version=version)
+
+
+def _page(
+    base: Foundation,
+    core: Deciding,
+    leadership: Leadership,
+    heard: Refusals,
+    capacity: Capacity,
+    signals: Iterable[Signals],
+) -> Signals:
+    """The page, with the facts of all other parts, and where it is wanted the endpoint for questions."""
+    intake = core.intake
+    facts = [
+        *process_facts(base.settings, leadership.leads),
+        *(fact for one in signals for fact in one.facts),
+    ]
+    sources = PageSources(intake, core.reconciler, core.planner, core.machines, heard.pending, heard.messages)
+    routes = page_routes(sources.sources(capacity, facts, clock=base.clock, now=now), base.stop)
+    if base.settings.status_what_if:
+        endpoint = WhatifEndpoint(intake.store, intake.nodes, whole=intake.listed.is_set)
+        routes += supposing_routes(endpoint.ask)
+    return Signals(routes=routes)
+
+
+def _unheard(_: object) -> None:
+    """Nobody wants to know."""

@@ -1,0 +1,48 @@
+"""Signals about the devices of the cluster: what was listed, what is held, what still fits."""
+
+from collections import Counter
+from collections.abc import Callable
+
+from reconciler.cluster.kinds import Served
+from reconciler.koordinator.fleet import Fleet
+from reconciler.koordinator.tallies import amount_series, device_series
+from reconciler.observe import catalogue as of
+from reconciler.observe.capacity import Capacity
+from reconciler.observe.fullness import Fullness
+from reconciler.observe.scraping import Reading, Values, by, capacity_readings, fullness_readings
+from reconciler.operations.telemetry.signals import Signals
+from reconciler.reconcile.intake import Intake
+
+
+def fleet_signals(intake: Intake, served: Served, capacity: Capacity, machines: Fleet | None) -> Signals:
+    """`machines` are those with Koordinator's devices, where they are served."""
+    store = intake.store
+    fullness = Fullness(store.snapshot, ready=intake.listed.is_set)
+    held = capacity_readings(capacity)
+    return Signals(
+        ready={f"listed-{resource.plural}": _listed(intake, resource.kind) for resource in served},
+        readings=[
+            *fullness_readings(fullness),
+            by(of.REFUSED_OBJECTS, lambda: Counter(kind for kind, _ in store.refused)),
+            *(held if machines is None else _beside(held, machines)),
+        ],
+        refresh=[capacity.refresh, fullness.refresh],
+    )
+
+
+def _beside(held: list[Reading], machines: Fleet) -> list[Reading]:
+    """The same metrics, with the series of Koordinator's devices after those of claimed devices."""
+    also: dict[str, Callable[[], Values]] = {
+        of.DEVICES.name: lambda: device_series(machines),
+        of.COUNTER_CAPACITY.name: lambda: amount_series(machines, left=False),
+        of.COUNTER_AVAILABLE.name: lambda: amount_series(machines, left=True),
+    }
+    return [_joined(reading, also[reading.spec.name]) for reading in held]
+
+
+def _joined(reading: Reading, more: Callable[[], Values]) -> Reading:
+    return Reading(reading.spec, lambda: [*reading.source(), *more()])
+
+
+def _listed(intake: Intake, kind: str) -> Callable[[], str]:
+    return lambda: f"{kind} was not listed yet" if kind in intake.unlisted else ""

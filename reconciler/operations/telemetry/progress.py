@@ -1,0 +1,63 @@
+"""Signals about the work: whether it goes on, how much of it waits, and how much of it failed."""
+
+import asyncio
+from collections.abc import Callable
+
+from reconciler.aio.heartbeat import Heartbeat
+from reconciler.observe import catalogue as of
+from reconciler.observe.health import Progress
+from reconciler.observe.requests import Metered
+from reconciler.observe.scraping import by, single
+from reconciler.operations.telemetry.signals import Signals
+from reconciler.operations.telemetry.task_health import TaskHealth
+from reconciler.reconcile.intake import Intake
+from reconciler.reconcile.loop import Reconciler
+from reconciler.reconcile.pending import Pending
+from reconciler.settings import Settings
+
+WRITES_MISSED = 2
+"""Writes in a row that may time out before nothing done counts as stuck"""
+
+
+def work_signals(reconciler: Reconciler, pending: Pending, intake: Intake) -> Signals:
+    """Turns taken and failed, units in the queue, claims that wait."""
+    queue = intake.queue
+    return Signals(
+        readings=[
+            by(of.PENDING, pending.by_reason),
+            single(of.TURNS, lambda: reconciler.turns),
+            single(of.FAILURES, lambda: reconciler.failures),
+            by(of.QUEUE, lambda: {"due": queue.due, "backing_off": len(queue) - queue.due}),
+            single(of.QUEUE_AGE, lambda: queue.oldest_age),
+            single(of.RETRIES, lambda: queue.retries),
+        ]
+    )
+
+
+def liveness_signals(
+    settings: Settings,
+    intake: Intake,
+    reconciler: Reconciler,
+    *,
+    metered: Metered,
+    heart: Heartbeat,
+    tasks: TaskHealth,
+    stop: asyncio.Event,
+    leads: Callable[[], bool],
+    clock: Callable[[], float],
+) -> Signals:
+    """When `/livez` fails. `leads` tells whether this process decides; `clock` is that of the loop."""
+    stalled = max(settings.stalled_seconds, WRITES_MISSED * settings.write_seconds)
+
+    def waiting() -> float:
+        """For how long we could have done something, in seconds."""
+        ours = intake.listed.is_set() and leads() and not stop.is_set()
+        return intake.queue.oldest_age if ours else 0.0
+
+    def heartless() -> str:
+        if heart.last is None or (since := clock() - heart.last) <= stalled:
+            return ""
+        return f"no heartbeat for {since:.0f} s"
+
+    progress = Progress(lambda: reconciler.turns + metered.answers, waiting, stalled, clock)
+    return Signals(live={"workers": progress.problem, "loop": heartless, "tasks": tasks.problem})

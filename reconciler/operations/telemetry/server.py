@@ -1,0 +1,49 @@
+"""Signals about the API server: what it serves, what it drops, when it was last heard of."""
+
+from collections.abc import Callable, Iterable
+
+from reconciler.cluster.discovery import unserved
+from reconciler.cluster.dropped import Dropped
+from reconciler.cluster.kinds import Served
+from reconciler.objects.semantics import GATES
+from reconciler.observe import catalogue as of
+from reconciler.observe.requests import Metered
+from reconciler.observe.scraping import by, single
+from reconciler.observe.statusz import Row
+from reconciler.operations.telemetry.signals import Signals
+
+
+def server_signals(
+    served: Served, off: frozenset[str], *, metered: Metered, dropped: Dropped, clock: Callable[[], float]
+) -> Signals:
+    """`off` are feature gates that the server lacks; `clock` counts seconds, as that of `metered` does."""
+    missing = unserved(served)
+
+    def ages() -> Iterable[tuple[str, float]]:
+        now = clock()
+        return [(kind, now - heard) for kind, heard in sorted(metered.heard.items())]
+
+    return Signals(
+        ready={"discovery": lambda: ""},
+        sections={
+            "Server": lambda: _server(served, missing, off),
+            "Fields that the server dropped": lambda: _rows(dropped.fields),
+            "Watches, last heard of": lambda: [(kind, f"{age:.0f} s ago") for kind, age in ages()],
+        },
+        readings=[
+            by(of.CACHE_AGE, lambda: dict(ages())),
+            single(of.DROPPED_FIELDS, lambda: len(dropped.fields)),
+        ],
+    )
+
+
+def _server(served: Served, missing: Iterable[str], off: Iterable[str]) -> list[Row]:
+    rows = [(resource.kind, resource.api_version) for resource in served]
+    rows.append(("not served", ", ".join(missing) or "nothing that we could use"))
+    rows.append(("feature gates off", ", ".join(sorted(off)) or "none, as far as can be told"))
+    rows.append(("feature gates known", ", ".join(GATES)))
+    return rows
+
+
+def _rows(fields: dict[str, str]) -> list[Row]:
+    return [(field, f"is {gate} off?" if gate else "for a reason unknown") for field, gate in fields.items()]

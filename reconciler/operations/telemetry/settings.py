@@ -1,0 +1,28 @@
+"""The settings as `/statusz` shows them: without secrets."""
+
+from reconciler.observe.statusz import Row
+from reconciler.settings import Settings
+
+SECRET = frozenset({"status_token_file", "status_tls_key", "kubeconfig"})
+"""Settings that say where a secret lies; of these it is only shown whether they are set"""
+
+
+def settings_shown(settings: Settings) -> list[Row]:
+    """Every setting by name, without secrets and without the places where they lie."""
+    rows = []
+    for name in type(settings).model_fields:
+        value = getattr(settings, name)
+        if name in SECRET:
+            value = None if value is None else "(set)"
+        elif name == "server" and value is not None:
+            value = _without_password(value)
+        elif isinstance(value, frozenset):
+            value = ", ".join(sorted(value))
+        rows.append((name, "" if value is None else str(value)))
+    return rows
+
+
+def _without_password(url: str) -> str:
+    scheme, slashes, rest = url.partition("://")
+    authority, slash, path = rest.partition("/")
+    return f"{scheme}{slashes}{authority.rpartition('@')[2]}{slash}{path.partition('?')[0]}"

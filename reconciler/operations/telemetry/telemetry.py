@@ -1,0 +1,75 @@
+"""Health, metrics and status of a process, from before the API server is asked anything."""
+
+import asyncio
+from collections.abc import Callable
+from datetime import datetime
+from importlib.metadata import version
+from platform import python_version
+
+from reconciler.aio.heartbeat import Heartbeat
+from reconciler.observe import catalogue as of
+from reconciler.observe.health import Health
+from reconciler.observe.meters import Meters
+from reconciler.observe.port import StatusPort
+from reconciler.observe.scraping import Readings, metrics_routes, single
+from reconciler.observe.statusz import Statusz
+from reconciler.operations.telemetry.settings import settings_shown
+from reconciler.operations.telemetry.signals import Signals
+from reconciler.settings import Settings
+
+
+class Telemetry:
+    """Answers on the status port from the start; parts that are built later register their signals."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        stop: asyncio.Event,
+        now: Callable[[], datetime],
+        candidate: bool,
+        port: StatusPort | None = None,
+    ) -> None:
+        """`stop` is set when the process ends; `now` gives the time of day with its zone; `candidate` tells
+        whether a Lease decides if this process leads. Without a `port` everything is counted, nothing served.
+        """
+        self.meters = Meters()
+        self.heart = Heartbeat(self.meters.loop_lag.observe)
+        self.live, self.ready = Health("livez"), Health("readyz")
+        self._readings = Readings()
+        self._statusz = Statusz(version("dra-reconciler"), settings.semantics, now)
+        self._port = port
+        self.meters.build.labels(version("dra-reconciler"), python_version(), settings.semantics).set(1)
+        self.register(_first_signals(settings, stop, candidate=candidate))
+        if port is not None:
+            port.add(*self.live.routes(), *self.ready.routes(), *metrics_routes(self.meters, self._readings))
+            port.add(*self._statusz.routes(port))
+
+    def register(self, *signals: Signals) -> None:
+        """Show these from now on. The last signal of a name counts."""
+        for one in signals:
+            for name, check in one.live.items():
+                self.live.add(name, check)
+            for name, check in one.ready.items():
+                self.ready.add(name, check)
+            for title, section in one.sections.items():
+                self._statusz.add(title, section)
+            self._readings.add(one.readings, one.refresh)
+            if self._port is not None:
+                self._port.add(*one.routes)
+
+
+def _first_signals(settings: Settings, stop: asyncio.Event, *, candidate: bool) -> Signals:
+    """What can be told before anything is known. A candidate does not lead before it campaigns."""
+    return Signals(
+        ready={
+            "discovery": lambda: "the server was not asked yet what it serves",
+            "shutdown": lambda: "the process is ending" if stop.is_set() else "",
+        },
+        sections={
+            "Leader": lambda: [("leading", "no" if candidate else "yes")],
+            "Settings": lambda: settings_shown(settings),
+        },
+        # Without an election there are no rivals.
+        readings=[single(of.LEADER, lambda: float(not candidate)), single(of.RIVALS, lambda: 0.0)],
+    )
