@@ -76,7 +76,8 @@ MAY_IMPORT = {
         "reconciler.reconcile.placement", "reconciler.reconcile.units", *OBJECTS,
     },
     "reconciler.operations": {
-        "asyncio", "datetime", "logging", "msgspec", "os", "structlog", "threading", "reconciler.aio", "reconciler.allocator",
+        "asyncio", "datetime", "logging", "msgspec", "os", "structlog", "threading", "reconciler.aio",
+        "reconciler.allocator",
         "reconciler.cluster", "reconciler.explain", "reconciler.inventory", "reconciler.koordinator",
         "reconciler.manifests", "reconciler.nodes", "reconciler.observe", "reconciler.page",
         "reconciler.reconcile", "reconciler.settings", "reconciler.whatif", *OBJECTS,

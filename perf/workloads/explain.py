@@ -8,12 +8,11 @@ from perf.fleets.objects import Json, claim
 from perf.workload import Figure, Outcome, Progress, Size, Workload, latencies
 from perf.workloads.mig import drawn_profiles, partition_claim
 from reconciler.explain import explain
-from reconciler.explain.briefly import STEPS, explain_briefly
+from reconciler.explain.briefly import STEPS
 from reconciler.objects.claims import ResourceClaim
 from reconciler.objects.plan import Granted, Unsatisfied
 from reconciler.reconcile.decisions import Waits
-from reconciler.reconcile.explaining import Explainer
-from reconciler.reconcile.steps import Nothing
+from reconciler.reconcile.explaining import RefusalQueue
 
 
 def refusals(size: Size, progress: Progress) -> Outcome:
@@ -28,20 +27,14 @@ def refusals(size: Size, progress: Progress) -> Outcome:
         alone: list[float] = []
         heard: list[float] = []
         whole: list[float] = []
-        explainer = Explainer(
-            decider.store,
-            lambda _: Nothing(),
-            explain=explain_briefly,
-            clock=process_time,
-            explained=lambda _waits, _told: None,
-        )
+        queue = RefusalQueue()
         for turn in range(size["times"]):
             _touch(decider, turn)
             began = process_time()
             outcome = decider.refuse(wanted)
             alone.append(process_time() - began)
             began = process_time()
-            explainer.hear(Waits(outcome.claims, None, outcome.reason, outcome.message))
+            queue.on_decision(Waits(outcome.claims, None, outcome.reason, outcome.message))
             heard.append(process_time() - began)
             world = decider.store.snapshot()
             began = process_time()

@@ -35,7 +35,7 @@ class Sight:
 
 
 _SIGHTS: Cache[Fleet, dict[tuple[str, ...], Sight]] = Cache(lambda _: {}, on_fork=dict.copy)
-"""By expressions. `look_at_all` adds to them on another thread, without a fork, so that all decisions gain."""
+"""By expressions. `look_at_all` adds to them on another thread without a fork: all decisions gain."""
 
 
 def look(ask: Ask, fleet: Fleet) -> Sight:

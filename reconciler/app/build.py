@@ -4,16 +4,16 @@ import asyncio
 from random import random
 
 from reconciler.aio.tasks import unless
-from reconciler.app.announcing import announcing
 from reconciler.app.coexistence import shadow_of, switches
-from reconciler.app.deciding import Voice, deciding, recording
+from reconciler.app.control import build_control, recording
 from reconciler.app.discovery import Found, discovered, log_lacks
 from reconciler.app.foundation import Foundation, foundation
 from reconciler.app.from_settings import check, ownership, rules
 from reconciler.app.jobs import audit, sparing_the_collector, watches
 from reconciler.app.leadership import Alone, Candidate, recalls_for
-from reconciler.app.observing import listeners, observe, refusals
+from reconciler.app.observing import listeners, observe, refusal_inboxes
 from reconciler.app.parts import Parts
+from reconciler.app.reporting import reporting
 from reconciler.cluster.transport import Transport
 from reconciler.inventory.store import Store
 from reconciler.observe.port import StatusPort
@@ -33,27 +33,27 @@ async def build(
 ) -> Parts:
     """Build in two steps: what answers on the port from the start, and the rest once the server answered.
 
-    `tell` hears every decision. Raises Rejected when the settings or the server do not allow to begin, and
+    `tell` gets every decision. Raises Rejected when the settings or the server do not allow to start, and
     Stopped when `stop` is set before the server answered.
     """
     check(settings)
     base = foundation(settings, transport, stop=stop, port=port)
-    found = await unless(stop, discovered(base.line(base.door).client, settings))
+    found = await unless(stop, discovered(base.connection(base.transport).client, settings))
     log_lacks(found)
     return _rest(base, found, tell)
 
 
 def _rest(base: Foundation, found: Found, tell: Tell | None) -> Parts:
-    """All that is built once it is known what the server has."""
+    """Build what depends on the kinds that the server serves."""
     settings, clock, served = base.settings, base.clock, found.served
-    names, heard = Numbering(random), refusals()
-    announce = announcing(names, [*listeners(base, heard, tell)])
+    inboxes = refusal_inboxes()
+    reports = reporting(Numbering(random), [*listeners(base, inboxes, tell)], inboxes.pending)
     ours, semantics = ownership(settings), rules(settings, lacking=found.off)
     recorder = recording(settings, semantics, ours)
     store = Store(semantics) if recorder is None else recorder.store
-    core = deciding(base, found, ours, store, recorder, Voice(names, announce, heard.pending))
-    intake, client = core.intake, core.line.client
-    shadow = shadow_of(settings, intake, ours, core.sink, clock=clock, tell=announce)
+    core = build_control(base, found, ours, store, recorder, reports)
+    intake, client = core.intake, core.connection.client
+    shadow = shadow_of(settings, intake, ours, core.sink, clock=clock, tell=reports.report)
     sink = core.sink if shadow is None else shadow.take
     recalls = recalls_for(settings, served)
     if base.role is None:
@@ -70,9 +70,9 @@ def _rest(base: Foundation, found: Found, tell: Tell | None) -> Parts:
         leadership=leadership,
         jobs=(
             *watches(client, served, sink, core.decoders, recalls, core.echoes),
-            audit(intake, announce, settings.audit_seconds),
+            audit(intake, reports.report, settings.audit_seconds),
             *switches(settings, client, intake.pause),
-            *observe(base, found, core, leadership, heard, task_health),
+            *observe(base, found, core, leadership, inboxes, task_health),
             sparing_the_collector(intake),
         ),
         task_health=task_health,

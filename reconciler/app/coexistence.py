@@ -25,8 +25,8 @@ from reconciler.settings import Settings
 
 
 def guarded(base: Foundation, pause: PauseReasons) -> Transport:
-    """A transport that sends no write while writes are paused. In shadow mode the door is closed anyway."""
-    return base.door if base.settings.mode == "shadow" else Guarded(base.door, pause.check)
+    """A transport that sends no write while writes are paused. In shadow mode none is sent anyway."""
+    return base.transport if base.settings.mode == "shadow" else Guarded(base.transport, pause.check)
 
 
 def switches(settings: Settings, client: Client, pause: Pause) -> list[Job]:
@@ -51,7 +51,7 @@ def shadow_of(
     clock: Callable[[], float],
     tell: Tell,
 ) -> Shadow | None:
-    """Who looks on instead of deciding, if the settings want it."""
+    """What compares decisions instead of deciding, in shadow mode."""
     if settings.mode != "shadow":
         return None
     return Shadow(

@@ -1,4 +1,4 @@
-"""What can be built before the server was asked anything: telemetry, the candidate, the way to the server."""
+"""Parts that are built before the server is asked anything: telemetry, the candidate, the transport."""
 
 import asyncio
 import socket
@@ -20,7 +20,7 @@ from reconciler.operations.telemetry.telemetry import Telemetry
 from reconciler.settings import Settings
 
 
-class Line(NamedTuple):
+class Connection(NamedTuple):
     """A client, and the counter of its requests."""
 
     client: Client
@@ -39,16 +39,16 @@ class Foundation:
     port: StatusPort | None
     role: LeaderRole | None
     """None where no Lease decides who writes"""
-    door: Transport
+    transport: Transport
     """Where every request leaves: fenced for whoever does not lead, closed to writes in shadow mode"""
     traces: NoTraces
     telemetry: Telemetry
 
-    def line(self, transport: Transport, watched: Iterable[Resource] = ()) -> Line:
+    def connection(self, transport: Transport, watched: Iterable[Resource] = ()) -> Connection:
         """A client whose requests are counted and traced; `watched` are kinds with metrics of their own."""
         metered = Metered(transport, self.telemetry.meters, self.clock, watched)
         client = Client(self.traces.transport(metered), write_seconds=self.settings.write_seconds)
-        return Line(client, metered)
+        return Connection(client, metered)
 
 
 def now() -> datetime:
@@ -59,21 +59,21 @@ def now() -> datetime:
 def foundation(
     settings: Settings, transport: Transport, *, stop: asyncio.Event, port: StatusPort | None
 ) -> Foundation:
-    """Build them; the status port answers from here on.
+    """Build what needs no answer of the server. The status port answers from here on.
 
     Raises Rejected for durations of the Lease that cannot be, and where traces are not installed.
     """
     clock = asyncio.get_running_loop().time
     role = leader_role(settings, transport, identity=_identity(), clock=clock)
     telemetry = Telemetry(settings, stop=stop, now=now, candidate=role is not None, port=port)
-    door = transport if role is None else role.transport
+    fenced = transport if role is None else role.transport
     return Foundation(
         settings=settings,
         stop=stop,
         clock=clock,
         port=port,
         role=role,
-        door=Guarded(door, never) if settings.mode == "shadow" else door,
+        transport=Guarded(fenced, never) if settings.mode == "shadow" else fenced,
         traces=tracing(wanted=settings.traces),
         telemetry=telemetry,
     )

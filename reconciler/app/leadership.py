@@ -55,12 +55,12 @@ def leader_role(
 
 
 class Leadership(Protocol):
-    """Lets this process decide when it may."""
+    """Decides when this process may write."""
 
     def leads(self) -> bool:
         """Whether this process decides now."""
 
-    def deciding(self) -> AbstractAsyncContextManager[None]:
+    def leading(self) -> AbstractAsyncContextManager[None]:
         """Decide beside the block where that is allowed, until the writes of the block are over."""
 
 
@@ -74,7 +74,7 @@ class Alone:
         return True
 
     @asynccontextmanager
-    async def deciding(self) -> AsyncIterator[None]:
+    async def leading(self) -> AsyncIterator[None]:
         async with asyncio.TaskGroup() as group:
             raising = group.create_task(self._fence.raise_(), name="fence")
             yield
@@ -113,7 +113,7 @@ class Candidate:
         return self._fence.up.is_set() and self.elector.leads(self._clock())
 
     @asynccontextmanager
-    async def deciding(self) -> AsyncIterator[None]:
+    async def leading(self) -> AsyncIterator[None]:
         """Campaign once all is listed; give the Lease up at the end.
 
         A block that fails leaves the Lease to end by itself: what it has sent may still arrive.

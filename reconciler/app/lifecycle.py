@@ -1,4 +1,4 @@
-"""One run from its begin to its end: build, run, take down in order."""
+"""One run: build the parts, run them, take them down in order."""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -27,8 +27,8 @@ async def run(
 ) -> None:
     """Reconcile until `stop` is set, then let begun writes finish, for `drain_seconds` at most.
 
-    `tell` hears every decision, after it was logged; on `port` metrics, health and status are served.
-    Raises Rejected when the settings or the server do not allow to begin. Cancelled: writes under
+    `tell` gets every decision, after it was logged; `port` serves metrics, health and status.
+    Raises Rejected when the settings or the server do not allow to start. Cancelled: writes under
     way may or may not be applied.
     """
     try:
@@ -45,7 +45,7 @@ async def run_parts(parts: Parts) -> None:
         if parts.recorder is not None:
             around.callback(parts.recorder.close)
         around.push_async_callback(parts.traces.close)
-        await around.enter_async_context(parts.leadership.deciding())
+        await around.enter_async_context(parts.leadership.leading())
         await tasks(parts)
     if parts.shadow is not None:
         parts.shadow.sum_up()

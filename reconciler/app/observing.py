@@ -1,10 +1,10 @@
-"""What looks at the parts at work: Events, the doctor, the status page, and the signals of every part."""
+"""What operators look at: Events, findings of the doctor, the status page, the signals of all parts."""
 
 import socket
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from reconciler.app.deciding import Deciding
+from reconciler.app.control import Control
 from reconciler.app.discovery import Found
 from reconciler.app.foundation import Foundation, now
 from reconciler.app.job import Job
@@ -33,29 +33,29 @@ from reconciler.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
-class Refusals:
-    """Where refusals wait for those who tell operators of them, who are built later."""
+class RefusalInboxes:
+    """Where refusals wait for the parts that show them to operators, which are built later."""
 
     pending: Pending
     messages: RefusalMessages
     queue: RefusalQueue
 
 
-def refusals() -> Refusals:
+def refusal_inboxes() -> RefusalInboxes:
     """Empty ones."""
     pending = Pending()
-    return Refusals(pending, RefusalMessages(pending), RefusalQueue())
+    return RefusalInboxes(pending, RefusalMessages(pending), RefusalQueue())
 
 
-def listeners(base: Foundation, heard: Refusals, tell: Tell | None) -> Iterator[Tell]:
-    """Who is told of every decision, in order. `tell` is whoever runs the process."""
+def listeners(base: Foundation, inboxes: RefusalInboxes, tell: Tell | None) -> Iterator[Tell]:
+    """Who gets every decision, in order. `tell` is the listener of whoever runs the process."""
     yield base.telemetry.meters.tell
     if base.port is not None:
-        yield heard.messages.hear
+        yield inboxes.messages.on_decision
     if tell is not None:
         yield tell
     if writes_events(base.settings):
-        yield heard.queue.hear
+        yield inboxes.queue.on_decision
 
 
 def writes_events(settings: Settings) -> bool:
@@ -66,25 +66,25 @@ def writes_events(settings: Settings) -> bool:
 def observe(
     base: Foundation,
     found: Found,
-    core: Deciding,
+    core: Control,
     leadership: Leadership,
-    heard: Refusals,
+    inboxes: RefusalInboxes,
     health: TaskHealth,
 ) -> list[Job]:
-    """Build what looks on, and register the signals of all parts. Returns what has to run for it."""
+    """Build what operators look at and register the signals of all parts. Returns the jobs to run for it."""
     clock, intake = base.clock, core.intake
     machines = core.machines.fleet if core.machines is not None else None
     capacity = Capacity(intake.store.snapshot, ready=intake.listed.is_set)
     jobs = []
     signals = [
         server_signals(
-            found.served, found.off, metered=core.line.metered, dropped=core.writer.dropped, clock=clock
+            found.served, found.off, metered=core.connection.metered, dropped=core.writer.dropped, clock=clock
         ),
         liveness_signals(
             base.settings,
             intake,
             core.reconciler,
-            metered=core.line.metered,
+            metered=core.connection.metered,
             heart=base.telemetry.heart,
             tasks=health,
             stop=base.stop,
@@ -92,34 +92,34 @@ def observe(
             clock=clock,
         ),
         fleet_signals(intake, found.served, capacity, machines),
-        work_signals(core.reconciler, heard.pending, intake),
+        work_signals(core.reconciler, inboxes.pending, intake),
     ]
     if isinstance(leadership, Candidate):
         signals.append(lease_signals(leadership))
     if base.port is not None:  # else nobody asks, and a simulated day would be full of beats
         jobs.append(Job("heartbeat", base.telemetry.heart.run))
-    events = Events(EventWriter(core.line.client), instance=socket.gethostname(), clock=clock, now=now)
+    events = Events(EventWriter(core.connection.client), instance=socket.gethostname(), clock=clock, now=now)
     if writes_events(base.settings):
-        jobs.append(_recorder(base, found, core, heard, events))
+        jobs.append(_recorder(base, found, core, inboxes, events))
     doctor = _doctor(base, found, intake, events)
     if doctor is not None:
         jobs.append(Job("rounds of the doctor", doctor.run))
         signals.append(doctor.signals())
     base.telemetry.register(*signals)
     if base.port is not None:
-        base.telemetry.register(_page(base, core, leadership, heard, capacity, signals))
+        base.telemetry.register(_page(base, core, leadership, inboxes, capacity, signals))
     return jobs
 
 
-def _recorder(base: Foundation, found: Found, core: Deciding, heard: Refusals, events: Events) -> Job:
+def _recorder(base: Foundation, found: Found, core: Control, inboxes: RefusalInboxes, events: Events) -> Job:
     recorder = EventRecorder(
-        heard.queue, events, found.served, core.intake.store, step=core.planner.next, clock=base.clock
+        inboxes.queue, events, found.served, core.intake.store, step=core.planner.next, clock=base.clock
     )
     return Job("notices", recorder.run)
 
 
 def _doctor(base: Foundation, found: Found, intake: Intake, events: Events) -> DoctorSchedule | None:
-    """None where nobody would see what it finds, or there is nothing for it to look at."""
+    """None without a status port, or where no slices are served."""
     settings = base.settings
     if base.port is None or not settings.doctor_seconds or "ResourceSlice" not in found.served:
         return None
@@ -130,19 +130,21 @@ def _doctor(base: Foundation, found: Found, intake: Intake, events: Events) -> D
 
 def _page(
     base: Foundation,
-    core: Deciding,
+    core: Control,
     leadership: Leadership,
-    heard: Refusals,
+    inboxes: RefusalInboxes,
     capacity: Capacity,
     signals: Iterable[Signals],
 ) -> Signals:
-    """The page, with the facts of all other parts, and where it is wanted the endpoint for questions."""
+    """The page with the facts of all other parts and, if it is enabled, the what-if endpoint."""
     intake = core.intake
     facts = [
         *process_facts(base.settings, leadership.leads),
         *(fact for one in signals for fact in one.facts),
     ]
-    sources = PageSources(intake, core.reconciler, core.planner, core.machines, heard.pending, heard.messages)
+    sources = PageSources(
+        intake, core.reconciler, core.planner.next, core.machines, inboxes.pending, inboxes.messages
+    )
     routes = page_routes(sources.sources(capacity, facts, clock=base.clock, now=now), base.stop)
     if base.settings.status_what_if:
         endpoint = WhatifEndpoint(intake.store, intake.nodes, whole=intake.listed.is_set)
@@ -151,4 +153,4 @@ def _page(
 
 
 def _unheard(_: object) -> None:
-    """Nobody wants to know."""
+    """For Events that are not written."""

@@ -4,9 +4,8 @@ from collections.abc import Iterator
 from typing import TextIO
 
 from reconciler.cli.output import console_on, say
-from reconciler.explain.explanation import Explanation, Request, Step
-from reconciler.explain.gates import Kind
-from reconciler.explain.shortage import Shortage
+from reconciler.explain.explanation import Explanation, Request, Shortage, Step
+from reconciler.explain.kinds import Kind
 
 BAR = 24
 MOST_SHORTAGES = 5

@@ -35,7 +35,7 @@ class Fork:
                 yield claim.model_copy(update={"status": status})
 
     def store(self) -> "Forked":
-        """A store that begins with this, for the thread it is made in. Once: it goes on with what is in here."""
+        """A store that begins with this, for the thread it is made in. Call it once."""
         return Forked(self)
 
 

@@ -17,7 +17,7 @@ from reconciler.reconcile.intake import Intake
 from reconciler.reconcile.koordinator.picture import Picture
 from reconciler.reconcile.loop import Reconciler
 from reconciler.reconcile.pending import Pending
-from reconciler.reconcile.steps import Decide, Planner
+from reconciler.reconcile.steps import Decide, Step
 from reconciler.reconcile.units import Kind, Unit
 
 SPARE = 1000
@@ -31,8 +31,8 @@ class RefusalMessages:
         self._pending = pending
         self._messages: dict[Unit, str] = {}
 
-    def hear(self, decision: Decision) -> None:
-        """Take in a decision; only refusals are of interest."""
+    def on_decision(self, decision: Decision) -> None:
+        """Keep the message of a refusal; other decisions are of no interest."""
         if not isinstance(decision, Waits) or not (decision.pod or decision.claims):
             return
         unit = _unit(decision)
@@ -44,7 +44,7 @@ class RefusalMessages:
             }
 
     def of(self, unit: Unit, default: str = "") -> str:
-        """What was told last."""
+        """The last message about a unit."""
         return self._messages.get(unit, default)
 
 
@@ -55,15 +55,15 @@ class PageSources:
         self,
         intake: Intake,
         reconciler: Reconciler,
-        planner: Planner,
+        step: Callable[[Unit], Step],
         machines: Picture | None,
         pending: Pending,
         messages: RefusalMessages,
     ) -> None:
-        """`machines` are those with Koordinator's devices, where they are served."""
+        """`step` says what a unit needs; `machines` have Koordinator's devices, if they are served."""
         self._intake = intake
         self._reconciler = reconciler
-        self._planner = planner
+        self._step = step
         self._machines = machines
         self._pending = pending
         self._messages = messages
@@ -142,7 +142,7 @@ class PageSources:
         about_devices = self._explain_devices(unit)
         if about_devices is not None:
             return replace(about_devices, message=self._messages.of(unit, about_devices.message))
-        asked = self._planner.next(unit)
+        asked = self._step(unit)
         if not isinstance(asked, Decide):
             return None
         found = explain_briefly(asked.claims, self._intake.store.snapshot(), asked.nodes)

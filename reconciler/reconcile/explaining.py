@@ -29,7 +29,7 @@ Explained = Callable[[Waits, Explanation | None], None]
 
 
 class RefusalQueue:
-    """Refusals on their way to the explainer. To put one in costs next to nothing: who decides goes on."""
+    """Refusals on their way to the explainer. Putting one in is cheap: the reconciler goes on at once."""
 
     def __init__(self) -> None:
         self.due: asyncio.Queue[Waits] = asyncio.Queue(BACKLOG)
@@ -37,8 +37,8 @@ class RefusalQueue:
         self.beyond: asyncio.Queue[Waits] = asyncio.Queue()
         """Beyond the backlog: to be passed on at once, so that hardly any wait here"""
 
-    def hear(self, decision: Decision) -> None:
-        """Take in a decision; only refusals are of interest."""
+    def on_decision(self, decision: Decision) -> None:
+        """Put in a refusal; other decisions are of no interest."""
         if not isinstance(decision, Waits):
             return
         try:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.app import build
+from reconciler.app.control import recording as begin
 from reconciler.journal.files import paths
 from reconciler.journal.recording import Recorder
 from reconciler.journal.replaying import Tally, replay
@@ -17,14 +17,13 @@ def journal(seed: int, folder: Path, patch: pytest.MonkeyPatch, *, full: int) ->
     """What a replay of a simulated run comes to, whose files are full early."""
     settings = schedule.SETTINGS.model_copy(update={"journal": str(folder)})
     patch.setattr(schedule, "SETTINGS", settings)
-    begin = build.recording
 
     def recording(*of: object) -> Recorder | None:
         made = begin(*of)  # type: ignore[arg-type]
         assert made is not None
         return Recorder(folder, made.header, full=full, files=1_000_000)
 
-    patch.setattr(build, "recording", recording)
+    patch.setattr("reconciler.app.build.recording", recording)
     outcome = schedule.run(seed)
     assert outcome.findings == ()
     return replay(folder)

@@ -167,7 +167,8 @@ async def test_to_wait_until_it_leads_is_not_to_be_stuck():
     """Another one holds the lease, and our queue is as long as its."""
     cluster = fleet("d0", "d1")
     cluster.load(claim("a"), claim("b"), lease_of_another())
-    async with watched(cluster, leader_elect=True, **IMPATIENT) as seen:
+    flags: dict[str, Any] = {"leader_elect": True, **IMPATIENT}
+    async with watched(cluster, **flags) as seen:
         await ready(seen)
         assert await lives_for_long(seen)
         assert await seen.value("dra_reconciler_leader") == 0
@@ -177,8 +178,8 @@ async def test_to_wait_until_it_leads_is_not_to_be_stuck():
 @loopback
 async def test_a_candidate_does_not_lead_before_the_server_answered():
     slow = Held()
-    flags = {"prepare": lambda f: f.on("GET", "/version", slow), "leader_elect": True}
-    async with watched(fleet("d0"), **flags) as seen:
+    cluster = fleet("d0")
+    async with watched(cluster, prepare=lambda f: f.on("GET", "/version", slow), leader_elect=True) as seen:
         await slow.arrived.wait()
         assert await seen.value("dra_reconciler_leader") == 0
         assert "  leading: no" in (await seen.get("/statusz")).text

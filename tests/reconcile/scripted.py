@@ -17,6 +17,7 @@ from reconciler.reconcile.handler import Act, Ask, Decided, Given, Handler, Idle
 from reconciler.reconcile.intake import Intake
 from reconciler.reconcile.loop import Reconciler
 from reconciler.reconcile.ownership import Ownership
+from reconciler.reconcile.pending import Pending
 from reconciler.reconcile.units import Unit
 from reconciler.reconcile.waiting import Wants
 from tests.reconcile.pictures import key, put
@@ -166,6 +167,7 @@ class Stage:
             names=lambda: f"d-{next(numbers)}",
             answered=lambda reason, _seconds, name: self.answered.append((name, reason)),
             fence=fence,
+            pending=Pending(),
         )
 
     @property

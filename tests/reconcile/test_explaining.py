@@ -70,7 +70,7 @@ class Listening:
 
 async def test_a_refusal_is_explained_with_the_reason_it_was_told_with():
     listening = Listening(asked(2))
-    listening.refusals.hear(WAITS)
+    listening.refusals.on_decision(WAITS)
     await listening.run(1)
     ((waits, explanation),) = listening.heard
     assert waits is WAITS
@@ -81,7 +81,7 @@ async def test_a_refusal_is_explained_with_the_reason_it_was_told_with():
 
 async def test_a_pod_is_explained_as_a_pod():
     listening = Listening(asked(2))
-    listening.refusals.hear(Waits((KEY,), ObjectKey("default", "p"), "DevicesInUse", ""))
+    listening.refusals.on_decision(Waits((KEY,), ObjectKey("default", "p"), "DevicesInUse", ""))
     await listening.run(1)
     assert listening.units == [Unit(Kind.POD, ObjectKey("default", "p"))]
 
@@ -89,14 +89,14 @@ async def test_a_pod_is_explained_as_a_pod():
 async def test_what_has_changed_since_is_passed_on_without():
     for step in (Nothing(), asked(1)):
         listening = Listening(step)
-        listening.refusals.hear(WAITS)
+        listening.refusals.on_decision(WAITS)
         await listening.run(1)
         assert listening.heard == [(WAITS, None)]
 
 
 async def test_other_decisions_are_not_its_business():
     listening = Listening(asked(2))
-    listening.refusals.hear(Freed(KEY, "why"))
+    listening.refusals.on_decision(Freed(KEY, "why"))
     await listening.run(1)
     assert listening.heard == []
 
@@ -105,7 +105,7 @@ async def test_each_explanation_is_paid_for_by_a_pause():
     """By the clock given, each takes half a second; by the loop's, nothing: only the pauses count."""
     listening = Listening(asked(2))
     for _ in range(3):
-        listening.refusals.hear(WAITS)
+        listening.refusals.on_decision(WAITS)
     pause = 0.5 / SHARE - 0.5
     await listening.run(2 * pause - 0.1)
     assert len(listening.heard) == 2
@@ -114,7 +114,7 @@ async def test_each_explanation_is_paid_for_by_a_pause():
 async def test_beyond_a_backlog_refusals_are_passed_on_at_once_without():
     listening = Listening(asked(2))
     for _ in range(BACKLOG + 2):
-        listening.refusals.hear(WAITS)
+        listening.refusals.on_decision(WAITS)
     await listening.run(1)
     without = [one for one in listening.heard if one == (WAITS, None)]
     assert (len(without), len(listening.heard)) == (2, 3)
@@ -122,7 +122,7 @@ async def test_beyond_a_backlog_refusals_are_passed_on_at_once_without():
 
 async def test_an_explanation_that_fails_is_logged_and_the_refusal_passed_on():
     listening = Listening(ZeroDivisionError())
-    listening.refusals.hear(WAITS)
+    listening.refusals.on_decision(WAITS)
     with capture_logs() as lines:
         await listening.run(1)
     assert listening.heard == [(WAITS, None)]

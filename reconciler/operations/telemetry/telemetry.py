@@ -36,13 +36,13 @@ class Telemetry:
         self.meters = Meters()
         self.heart = Heartbeat(self.meters.loop_lag.observe)
         self.live, self.ready = Health("livez"), Health("readyz")
-        self._readings = Readings()
+        self.readings = Readings()
         self._statusz = Statusz(version("dra-reconciler"), settings.semantics, now)
         self._port = port
         self.meters.build.labels(version("dra-reconciler"), python_version(), settings.semantics).set(1)
         self.register(_first_signals(settings, stop, candidate=candidate))
         if port is not None:
-            port.add(*self.live.routes(), *self.ready.routes(), *metrics_routes(self.meters, self._readings))
+            port.add(*self.live.routes(), *self.ready.routes(), *metrics_routes(self.meters, self.readings))
             port.add(*self._statusz.routes(port))
 
     def register(self, *signals: Signals) -> None:
@@ -54,7 +54,7 @@ class Telemetry:
                 self.ready.add(name, check)
             for title, section in one.sections.items():
                 self._statusz.add(title, section)
-            self._readings.add(one.readings, one.refresh)
+            self.readings.add(one.readings, one.refresh)
             if self._port is not None:
                 self._port.add(*one.routes)
 

@@ -1,18 +1,17 @@
-"""The parts that decide and write: the picture, the loop over it, and the fence before its first turn."""
+"""The parts that decide and write: the store, the queue, the reconciler, the fence before its first turn."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from random import random
 from typing import Any, NamedTuple
 
 from reconciler.aio.queue import Queue
-from reconciler.app.announcing import both
 from reconciler.app.coexistence import guarded
 from reconciler.app.discovery import Found
-from reconciler.app.foundation import Foundation, Line
+from reconciler.app.foundation import Connection, Foundation, now
+from reconciler.app.reporting import Reporting, both
 from reconciler.cluster.cursor import Decode
 from reconciler.cluster.echoes import Echoes
 from reconciler.cluster.podwriter import PodWriter
@@ -29,7 +28,6 @@ from reconciler.koordinator.rules import Semantics as DeviceSemantics
 from reconciler.objects.semantics import Semantics
 from reconciler.reconcile.claims import ClaimHandler
 from reconciler.reconcile.deciding import Decider
-from reconciler.reconcile.decisions import Tell
 from reconciler.reconcile.fencing import Fence
 from reconciler.reconcile.handler import Handler
 from reconciler.reconcile.intake import Intake
@@ -37,21 +35,19 @@ from reconciler.reconcile.koordinator.intake import DeviceIntake
 from reconciler.reconcile.koordinator.picture import Picture
 from reconciler.reconcile.koordinator.pods import KoordinatorHandler
 from reconciler.reconcile.loop import Reconciler
-from reconciler.reconcile.numbering import Numbering
 from reconciler.reconcile.ownership import Ownership
 from reconciler.reconcile.pausing import PauseReasons
-from reconciler.reconcile.pending import Pending
 from reconciler.reconcile.steps import Planner
 from reconciler.reconcile.units import Unit
 from reconciler.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
-class Deciding:
+class Control:
     """The parts that decide and write."""
 
     intake: Intake
-    line: Line
+    connection: Connection
     writer: Writer
     fence: Fence
     planner: Planner
@@ -60,19 +56,9 @@ class Deciding:
     sink: Sink
     """Takes the changes of every watch"""
     machines: Picture | None
-    """Koordinator's devices, where they are served"""
+    """Koordinator's devices, if they are served"""
     decoders: Mapping[str, Decode]
     """By kind, for kinds that are not read as usual"""
-
-
-@dataclass(frozen=True, slots=True)
-class Voice:
-    """How decisions are made known."""
-
-    names: Numbering
-    announce: Tell
-    pending: Pending
-    """Why claims are pending, as it was announced"""
 
 
 class Koordinator(NamedTuple):
@@ -83,21 +69,26 @@ class Koordinator(NamedTuple):
     handler: KoordinatorHandler
 
 
-def deciding(
-    base: Foundation, found: Found, ours: Ownership, store: Store, recorder: Recorder | None, voice: Voice
-) -> Deciding:
-    """Build them. `recorder` writes a journal of `store`, where one is wanted."""
+def build_control(
+    base: Foundation,
+    found: Found,
+    ours: Ownership,
+    store: Store,
+    recorder: Recorder | None,
+    reporting: Reporting,
+) -> Control:
+    """Build the parts that decide and write. `recorder` is the journal of `store`, if there is one."""
     settings, served, withdrawals, reasons = base.settings, found.served, Withdrawals(), PauseReasons()
     queue: Queue[Unit] = Queue(
         base=settings.backoff_base_seconds, cap=settings.backoff_cap_seconds, random=random
     )
     kinds = (resource.kind for resource in served)
-    intake = Intake(store, queue, kinds, voice.announce, ours=ours, reasons=reasons, withdrawing=withdrawals)
-    echoes = Echoes(holds=intake.holds, tell=intake.catch_up)
-    line = base.line(guarded(base, reasons), watched=served)
-    writer = Writer(
-        line.client, served, echoes=echoes, withdrawals=withdrawals, now=lambda: datetime.now(UTC)
+    intake = Intake(
+        store, queue, kinds, reporting.report, ours=ours, reasons=reasons, withdrawing=withdrawals
     )
+    echoes = Echoes(holds=intake.holds, tell=intake.catch_up)
+    connection = base.connection(guarded(base, reasons), watched=served)
+    writer = Writer(connection.client, served, echoes=echoes, withdrawals=withdrawals, now=now)
     fence = Fence(intake, writer, ours, clock=base.clock, patience=settings.write_seconds)
     planner = Planner(intake.store, intake.roster, intake.nodes, ours, intake.yielded)
     handlers: list[Handler[Any, Any, Any]] = [
@@ -107,21 +98,21 @@ def deciding(
             Decider(ours, steps=settings.search_steps),
             writer,
             clock=base.clock,
-            tell=voice.announce,
+            tell=reporting.report,
             journal=recorder.decided if recorder else None,
         )
     ]
     koordinator = None
     if settings.koordinator:
-        koordinator = _koordinator(base, intake, PodWriter(line.client, served), recorder, voice)
+        koordinator = _koordinator(base, intake, PodWriter(connection.client, served), recorder, reporting)
         handlers.insert(0, koordinator.handler)
-    return Deciding(
+    return Control(
         intake=intake,
-        line=line,
+        connection=connection,
         writer=writer,
         fence=fence,
         planner=planner,
-        reconciler=_reconciler(base, intake, handlers, fence, voice),
+        reconciler=_reconciler(base, intake, handlers, fence, reporting),
         echoes=echoes,
         sink=intake.take if koordinator is None else koordinator.devices.take,
         machines=None if koordinator is None else koordinator.machines,
@@ -139,27 +130,31 @@ def recording(settings: Settings, rules: Semantics, ours: Ownership) -> Recorder
 
 
 def _reconciler(
-    base: Foundation, intake: Intake, handlers: list[Handler[Any, Any, Any]], fence: Fence, voice: Voice
+    base: Foundation,
+    intake: Intake,
+    handlers: list[Handler[Any, Any, Any]],
+    fence: Fence,
+    reporting: Reporting,
 ) -> Reconciler:
     return Reconciler(
         intake,
         handlers,
         clock=base.clock,
-        tell=voice.announce,
-        names=voice.names,
+        tell=reporting.report,
+        names=reporting.names,
         answered=both(base.telemetry.meters.answered, base.traces.answered),
         fence=fence,
-        pending=voice.pending,
+        pending=reporting.pending,
         around=base.traces.turn,
     )
 
 
 def _koordinator(
-    base: Foundation, intake: Intake, writer: PodWriter, recorder: Recorder | None, voice: Voice
+    base: Foundation, intake: Intake, writer: PodWriter, recorder: Recorder | None, reporting: Reporting
 ) -> Koordinator:
     """Pods with Koordinator's devices are served out of the same queue as claims."""
     fleet = Fleet(Rules(DeviceSemantics(base.settings.koordinator_semantics)))
-    machines = recorder.machines(fleet, voice.announce) if recorder else Picture(fleet, voice.announce)
+    machines = recorder.machines(fleet, reporting.report) if recorder else Picture(fleet, reporting.report)
     devices = DeviceIntake(machines, intake)
     handler = KoordinatorHandler(
         machines,
@@ -167,7 +162,7 @@ def _koordinator(
         intake,
         writer,
         clock=base.clock,
-        tell=voice.announce,
+        tell=reporting.report,
         journal=recorder.equipped if recorder else None,
     )
     return Koordinator(machines, devices, handler)
