@@ -67,7 +67,7 @@ MAY_IMPORT = {
     },
     "reconciler.convert": {"reconciler.legacy", *OBJECTS},
     "reconciler.doctor": {
-        "numpy", "pydantic", "kernels", "reconciler.cel", "reconciler.embedded", "reconciler.inventory",
+        "datetime", "numpy", "pydantic", "kernels", "reconciler.cel", "reconciler.embedded", "reconciler.inventory",
         "reconciler.legacy", "reconciler.manifests", *OBJECTS,
     },
     "reconciler.offline": {
