@@ -15,8 +15,8 @@ from reconciler.objects.claims import ResourceClaim
 from reconciler.objects.meta import DeviceID
 from reconciler.objects.plan import Granted
 from reconciler.objects.semantics import Semantics, with_group_modes
+from tests.allocator.examples import examples
 from tests.allocator.naive import Device, Scene
-from tests.allocator.test_search import examples
 from tests.allocator.world import World, share_ids
 from tests.builders import Object, claim, device, device_class, node, request, resource_slice, typed
 

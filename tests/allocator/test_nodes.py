@@ -14,8 +14,8 @@ from reconciler.objects.changes import Changed, Removed
 from reconciler.objects.meta import ObjectKey
 from reconciler.objects.plan import Granted, Plan, Reason, Unsatisfied
 from tests.allocator.checker import problems
+from tests.allocator.examples import examples
 from tests.allocator.strategies import contests, worlds
-from tests.allocator.test_search import examples
 from tests.allocator.world import STEPS, World, decide, on_node, picks, share_ids
 from tests.builders import (
     Object,

@@ -7,97 +7,25 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from reconciler.objects.plan import Granted, Reason, Unsatisfied
-from tests.allocator.exclusive import admitted
-from tests.allocator.naive import Device, Failure, Scene, exact, fits
+from tests.allocator.examples import examples
+from tests.allocator.naive import Device, Failure, Scene
+from tests.allocator.one_test_each import fits_counters, goes, has_capacity, published
+from tests.allocator.refused import CASES
 from tests.allocator.strategies import CONTESTED, contests, worlds
-from tests.allocator.test_search import examples
-from tests.allocator.world import World, decide, without
+from tests.allocator.world import World, decide
 from tests.builders import (
     Object,
     claim,
-    counter_slice,
     device,
     devices,
     distinct,
-    first_of,
-    gpu_slice,
     held,
     hold,
-    labelled,
-    node,
-    node_selector,
     only,
     request,
     resource_slice,
-    selectors,
     taint,
-    wants,
 )
-
-A = resource_slice("s", devices("A"), nodeName="n")
-AB = resource_slice("s", devices("A", "B"), nodeName="n")
-PLAIN = [claim("c", request())]
-ALL = [claim("c", request(count=None))]
-DRAWING = [
-    resource_slice("s", [device("A", draws={"g": {"m": 2}})], slices=2, nodeName="n"),
-    counter_slice("t", {"g": {"m": 1}}, slices=2, nodeName="n"),
-]
-TWO_TERMS = node_selector(labelled("zone", "a"), labelled("zone", "b"))
-
-
-def asks(expression: str) -> list[Object]:
-    return [claim("c", request(selectors=selectors(expression)))]
-
-
-CASES = {
-    Reason.NO_DEVICE: World([A], asks("false")),
-    Reason.POOL: World([resource_slice("s", devices("A"), slices=2, nodeName="n")], PLAIN),
-    Reason.IN_USE: World([A], PLAIN, [held("h", hold("A"))]),
-    Reason.TAINTED: World([resource_slice("s", devices("A", taints=[taint("k")]), nodeName="n")], PLAIN),
-    Reason.CAPACITY: World([A], [claim("c", request(capacity={"mem": "1"}))]),
-    Reason.EXCLUDED: World(
-        [
-            resource_slice(
-                "s", [device("A", compatibleOnlyWith={"expression": "false"}), device("B")], nodeName="n"
-            )
-        ],
-        PLAIN,
-        [held("h", hold("A"))],
-    ),
-    Reason.COUNTERS: World(DRAWING, PLAIN),
-    Reason.CONSTRAINT: World([AB], [claim("c", request(count=2), constraints=[distinct("d/kind")])]),
-    Reason.TOGETHER: World([AB], [claim("c", request("r", 2), request("q"))]),
-    Reason.NO_NODE: World(
-        [gpu_slice("n", 1), gpu_slice("m", 1)], [claim("c", request(count=2))], nodes=[node("n"), node("m")]
-    ),
-    Reason.CLASS_NOT_FOUND: World([A], [claim("c", request(device_class="x"))]),
-    Reason.MISSING_CLASS: World([A], [claim("c", request(device_class=""))]),
-    Reason.FEATURE_DISABLED: World(
-        [A], [claim("c", first_of("r", a=wants()))], rules=without("DRAPrioritizedList")
-    ),
-    Reason.UNSUPPORTED_MODE: World([A], [claim("c", request(allocationMode="Most"))]),
-    Reason.UNSUPPORTED_SELECTOR: World([A], [claim("c", request(selectors=[{}]))]),
-    Reason.UNSUPPORTED_CONSTRAINT: World([A], [claim("c", request(), constraints=[{}])]),
-    Reason.CEL_COMPILE: World([A], asks("device.nonsense")),
-    Reason.CEL_RUNTIME: World([A], asks('device.attributes["d"].nothing == 1')),
-    Reason.TOO_MANY_DEVICES: World([gpu_slice("n", 40)], [claim("c", request(count=33))]),
-    Reason.INCOMPLETE_POOL: World(
-        [resource_slice("s", devices("A"), slices=2, nodeName="n")], [claim("c", request(count=None))]
-    ),
-    Reason.INVALID_POOL: World(
-        [resource_slice("s", devices("A", "A"), nodeName="n")], [claim("c", request(count=None))]
-    ),
-    Reason.CONSTRAINT_VIOLATED: World([AB], [claim("c", request(count=None), constraints=[distinct("d/x")])]),
-    Reason.NODE_SELECTOR: World(
-        [resource_slice("s", [device("A", nodeSelector=TWO_TERMS)], perDeviceNodeSelection=True)],
-        PLAIN,
-        nodes=[node("n", zone="a")],
-    ),
-    Reason.CAPACITY_INVALID: World(
-        [resource_slice("s", [device("A", capacity={"mem": "1"})], nodeName="n")],
-        [claim("c", request(capacity={"mem": "-1"}))],
-    ),
-}
 
 
 def test_every_reason_has_a_case():
@@ -159,17 +87,6 @@ def test_a_search_that_gave_up_says_after_how_many_steps():
 # -- the counts
 
 
-def _published(scene: Scene) -> list[Device]:
-    """Every device of every slice, whichever node it is for."""
-    found = [
-        Device(raw, s, here=True, index=0) for s in scene.world.slices for raw in s["spec"].get("devices", ())
-    ]
-    for one in found:
-        rules = [rule for rule in scene.world.taint_rules if scene.is_tainted(rule, one)]
-        one.rules_taints = [rule["spec"]["taint"] for rule in rules]
-    return found
-
-
 def _naive(scene: Scene, everything: list[Device], wanted: Object) -> dict[str, int]:
     """What each test leaves, of all devices that are published for the nodes or for no single one."""
     names = [n["metadata"]["name"] for n in scene.world.nodes]
@@ -178,9 +95,9 @@ def _naive(scene: Scene, everything: list[Device], wanted: Object) -> dict[str, 
     tests: dict[str, Callable[[Device], bool]] = {
         "match class and selectors": lambda d: _matches(scene, wanted, d),
         "are not in use": lambda d: bool(wanted.get("adminAccess")) or d.key not in scene.held.dedicated,
-        "have the capacity": lambda d: _has_capacity(scene, wanted, d),
-        "are not excluded by what is held": lambda d: _goes(scene, d),
-        "fit what is left of their counters": lambda d: _fits_counters(scene, everything, d),
+        "have the capacity": lambda d: has_capacity(scene, wanted, d),
+        "are not excluded by what is held": lambda d: goes(scene, d),
+        "fit what is left of their counters": lambda d: fits_counters(scene, everything, d),
         "have only tolerated taints": lambda d: scene.tolerated(wanted, d),
     }
     for name, test in tests.items():
@@ -196,32 +113,6 @@ def _matches(scene: Scene, wanted: Object, device: Device) -> bool:
         return False
 
 
-def _has_capacity(scene: Scene, wanted: Object, device: Device) -> bool:
-    consumed = scene.consumed(wanted, device)
-    return consumed is not None and fits(device, consumed, scene.held.shares.get(device.key, {}))
-
-
-def _goes(scene: Scene, device: Device) -> bool:
-    return device.key in scene.held.shares or admitted(scene, device, [])
-
-
-def _fits_counters(scene: Scene, everything: list[Device], device: Device) -> bool:
-    if not device.raw.get("consumesCounters") or device.key in scene.held.shares:
-        return True
-    of_pool = [d for d in everything if d.key[:2] == device.key[:2]]
-    left = {
-        (counters["name"], name): exact(entry["value"])
-        for s in scene.world.slices
-        if (s["spec"]["driver"], s["spec"]["pool"]["name"]) == device.key[:2]
-        for counters in s["spec"].get("sharedCounters", ())
-        for name, entry in counters["counters"].items()
-    }
-    for other in [d for d in of_pool if d.key in scene.held]:
-        for drawn, value in other.draws.items():
-            left[drawn] -= value
-    return all(value >= device.draws.get(drawn, 0) for drawn, value in left.items())
-
-
 SOUND = tuple(feature for feature in CONTESTED if feature != "all")
 
 
@@ -234,7 +125,7 @@ def test_the_counts_of_a_refusal_are_true(world: World):
     if isinstance(outcome, Granted):
         return
     scene = Scene(world, world.nodes[0]["metadata"]["name"])
-    everything = _published(scene)
+    everything = published(scene)
     ways = [
         wanted
         for raw in world.claims

@@ -1,27 +1,17 @@
 """The search against a slow one that tries everything, and its answers against the rules."""
 
-import os
 from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, assume, event, given, settings
+from hypothesis import assume, event, given
 from hypothesis import strategies as st
 
 from reconciler.allocator.onenode import Found
 from tests.allocator.checker import problems
+from tests.allocator.examples import examples
 from tests.allocator.exhaustive import TooLarge, exhaustive
 from tests.allocator.strategies import contests, worlds
 from tests.allocator.world import World, answer, on_node
-
-FACTOR = int(os.environ.get("ALLOCATOR_EXAMPLES", "1"))
-"""How many times more examples than usual; 50 makes a thorough run of some minutes."""
-
-
-def examples(count: int) -> settings:
-    """Deadlines are off: the first look at a selector compiles it."""
-    return settings(
-        max_examples=count * FACTOR, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
-    )
 
 
 def _expected(world: World, name: str):

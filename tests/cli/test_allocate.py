@@ -8,24 +8,11 @@ from typing import Any
 
 import pytest
 import yaml
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 
 from reconciler.cli import main
+from tests.cli.allocating import ALL, BAD_INPUT, SOME, USAGE, allocate
 from tests.cli.manifests import CLASS, claim, gpus, pod, template, together
-
-ALL, BAD_INPUT, USAGE, SOME = 0, 1, 2, 3
-
-
-def allocate(tmp_path: Path, *options: str, stdin: str | None = None, **files: str) -> Result:
-    """The outcome of `allocate` on these files, all given with -f."""
-    arguments = ["allocate", *options]
-    for name, text in files.items():
-        path = tmp_path / f"{name}.yaml"
-        path.write_text(text)
-        arguments += ["-f", str(path)]
-    result = CliRunner().invoke(main, arguments, input=stdin)
-    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
-    return result
 
 
 def test_the_table_names_claim_request_devices_and_node(tmp_path: Path):

@@ -7,8 +7,8 @@ from typing import Any
 import yaml
 
 from reconciler.koordinator import names
+from tests.cli.allocating import ALL, BAD_INPUT, SOME, allocate
 from tests.cli.manifests import CLASS, claim, gpus, together
-from tests.cli.test_allocate import ALL, BAD_INPUT, SOME, allocate
 from tests.end_to_end.objects import node
 from tests.koordinator.builders import gpu, nic
 from tests.koordinator.live import machine, wants

@@ -3,11 +3,7 @@
 import json
 import signal
 import socket
-import subprocess
-import sys
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,26 +11,9 @@ from click.testing import CliRunner
 
 from reconciler.cli import main
 from tests.cli.manifests import CLASS, claim, together
+from tests.cli.servers import serving
 
 pytestmark = pytest.mark.loopback
-
-
-@contextmanager
-def serving(*options: str) -> Iterator[tuple["subprocess.Popen[str]", str, list[str]]]:
-    """The process, its URL, and the lines up to the one for kubectl."""
-    command = [sys.executable, "-u", "-m", "reconciler", "apiserver", "--port", "0", *options]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout is not None
-        lines = []
-        for line in process.stdout:
-            lines.append(line.strip())
-            if line.startswith("kubectl"):
-                break
-        yield process, next(one.split()[-1] for one in lines if one.startswith("serving on ")), lines
-    finally:
-        process.kill()
-        process.communicate()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

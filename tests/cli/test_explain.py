@@ -11,8 +11,8 @@ from click.testing import CliRunner, Result
 from reconciler.cli import main
 from reconciler.cli.plain import plain
 from reconciler.embedded import ApiServer, serve
+from tests.cli.loading import loaded_by
 from tests.cli.manifests import CLASS, claim, gpus, node, pod, template, together
-from tests.cli.test_root import loaded_by
 
 FLEET = together(CLASS, gpus("n1", 2), gpus("n2", 1))
 

@@ -1,12 +1,10 @@
 """The root of the command line."""
 
-import subprocess
-import sys
-
 import pytest
 from click.testing import CliRunner
 
 from reconciler.cli import COMMANDS, main
+from tests.cli.loading import loaded_by
 
 
 @pytest.mark.parametrize("flag", ["-h", "--help"])
@@ -34,20 +32,6 @@ def test_every_command_can_be_asked_for_help(name: str):
     result = CliRunner().invoke(main, [name, "--help"])
     assert result.exit_code == 0
     assert result.stdout.startswith(f"Usage: main {name}")
-
-
-def loaded_by(arguments: str) -> set[str]:
-    """The modules in memory after a command, in a process of its own."""
-    code = (
-        "import sys\n"
-        "from reconciler.cli import main\n"
-        f"main({arguments!r}.split(), standalone_mode=False)\n"
-        "print('|'.join(sys.modules))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
-    )
-    return set(done.stdout.splitlines()[-1].split("|"))
 
 
 def test_help_imports_no_command():

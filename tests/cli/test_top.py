@@ -20,41 +20,17 @@ from reconciler.cli.fullness import tables
 from reconciler.cli.reach import Reach
 from reconciler.cli.top import Gauge, follow_fullness
 from reconciler.embedded import ApiServer, serve
-from reconciler.embedded.messages import Request, Response, Stream
 from reconciler.fullness import Fits, Left, Line
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.objects.semantics import Semantics
-from tests.builders import Object, counter_slice, device, resource_slice
+from tests.builders import Object
+from tests.cli.loading import loaded_by
 from tests.cli.manifests import gpus, together
-from tests.cli.test_root import loaded_by
+from tests.cli.partitioned import partitioned
+from tests.cli.servers import Overheard
 from tests.end_to_end.objects import claim, held
 
 PATIENCE = 60.0
-
-
-class Overheard(ApiServer):
-    """Remembers the methods of all requests."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.methods: list[str] = []
-
-    def handle(self, request: Request) -> Response | Stream:
-        self.methods.append(request.method)
-        return super().handle(request)
-
-
-def half(name: str, at: int) -> Object:
-    return device(name, {"profile": "half"}, draws={"gpu": {"mem": 4, f"slice-{at}": 1}})
-
-
-def partitioned(node: str = "n1") -> list[Object]:
-    """A GPU as one whole device and two halves, and a half that shares its place with the second."""
-    whole = device("whole", {"profile": "whole"}, draws={"gpu": {"mem": 10, "slice-0": 1, "slice-1": 1}})
-    parts = [whole, half("left", 0), half("right", 1), half("right-too", 1)]
-    here: Object = {"nodeName": node, "pool": node, "slices": 2}
-    sets = {"gpu": {"mem": 10, "slice-0": 1, "slice-1": 1}}
-    return [counter_slice(f"{node}-c", sets, **here), resource_slice(f"{node}-d", parts, **here)]
 
 
 def taken(*names: str, driver: str = "d", pool: str = "n1") -> Object:

@@ -18,8 +18,7 @@ from reconciler.koordinator.rules import Semantics
 from reconciler.koordinator.tallies import by_type
 from reconciler.reconcile.decisions import Equipped
 from tests.koordinator.builders import gpu, nic
-from tests.koordinator.live import KoordinatorCluster, machine, node, wants
-from tests.koordinator.test_without_claims import Plain
+from tests.koordinator.live import KoordinatorCluster, Plain, machine, node, wants
 from tests.observe.running import watched
 
 HALF = {"gpu-core": 50, "gpu-memory-ratio": 50}

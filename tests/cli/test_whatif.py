@@ -11,9 +11,9 @@ from click.testing import CliRunner, Result
 
 from reconciler.cli import main
 from reconciler.embedded import serve
+from tests.cli.loading import loaded_by
 from tests.cli.manifests import CLASS, claim, gpus, node, pod, template, together
-from tests.cli.test_root import loaded_by
-from tests.cli.test_top import Overheard
+from tests.cli.servers import Overheard
 from tests.end_to_end import objects
 
 FLEET = together(CLASS, gpus("n1", 2), gpus("n2", 1))

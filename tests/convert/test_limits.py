@@ -10,8 +10,7 @@ from reconciler.convert.layout import MAX_DEVICES, MAX_LARGE_DEVICES
 from reconciler.legacy.extensions import ANNOTATION
 from tests.builders import Object, device, devices, resource_slice, taint
 from tests.convert.worlds import conversion, slices_of
-from tests.legacy.proposal import first_revision
-from tests.legacy.test_tree import composite
+from tests.legacy.proposal import composite, first_revision
 
 
 def counter_sets(count: int, counters: int = 1) -> list[Object]:

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from tests.deploy.gotemplate import NotInOurPart, render
-from tests.deploy.test_kustomize import VERSIONS, built
+from tests.deploy.kustomize import VERSIONS, built
 from tests.rights.deployed import DEPLOY, documents
 
 CHART = DEPLOY / "helm" / "dra-reconciler"

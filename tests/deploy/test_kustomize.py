@@ -1,11 +1,7 @@
 """What kustomize makes of bases, overlays and components."""
 
 import os
-import shutil
-import subprocess
-from functools import cache
 from pathlib import Path
-from typing import Any
 
 import kubernetes_validate
 import pytest
@@ -14,32 +10,12 @@ import yaml
 from reconciler.embedded.access import Roles
 from reconciler.embedded.access.accounts import service_account
 from reconciler.embedded.access.roles import Asked
+from tests.deploy.kustomize import VERSIONS, built, of_kind
 from tests.rights.deployed import DEPLOY, NAMESPACE, bound
 
-VERSIONS = ("1.36", "1.37")
 BUILT = ("base", "overlays/shadow", "admission", "observability")
 OPERATORS = {"PrometheusRule", "ServiceMonitor"}
 """Kinds of the Prometheus operator, for which there are no published schemas here"""
-
-
-@cache
-def built(folder: str) -> list[Any]:
-    """The objects of a folder below deploy. Skips where there is no kubectl, except in CI, which has it."""
-    kubectl = shutil.which("kubectl")
-    if kubectl is None:
-        if os.environ.get("CI"):
-            pytest.fail("kubectl is missing, and with it kustomize")
-        pytest.skip("kubectl, which has kustomize built in, is not installed")
-    done = subprocess.run(
-        [kubectl, "kustomize", folder], capture_output=True, text=True, cwd=DEPLOY, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return list(yaml.safe_load_all(done.stdout))
-
-
-def of_kind(objects: list[Any], kind: str) -> Any:
-    (found,) = [one for one in objects if one["kind"] == kind]
-    return found
 
 
 @pytest.mark.parametrize("version", VERSIONS)

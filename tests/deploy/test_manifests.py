@@ -1,26 +1,11 @@
 """What is deployed is valid, and may do what the reconciler was seen to do, no more."""
 
-from pathlib import Path
-from typing import Any
-
 import kubernetes_validate
 import pytest
 import yaml
 
 from reconciler.settings import Settings
-
-BASE = Path(__file__).parents[2] / "deploy" / "base"
-KUBERNETES = "1.36"
-
-
-def documents() -> list[Any]:
-    """Every object of the base; a kustomization is no API object."""
-    paths = sorted(path for path in BASE.glob("*.yaml") if path.name != "kustomization.yaml")
-    return [document for path in paths for document in yaml.safe_load_all(path.read_text())]
-
-
-def of_kind(kind: str) -> Any:
-    return next(document for document in documents() if document["kind"] == kind)
+from tests.deploy.base import BASE, KUBERNETES, documents, of_kind
 
 
 def environment() -> dict[str, str]:

@@ -15,7 +15,7 @@ from reconciler.objects.plan import Reason
 from reconciler.observe.catalogue import CATALOGUE
 from reconciler.reconcile.metric import PREFIX
 from reconciler.settings import Settings
-from tests.deploy.test_manifests import KUBERNETES, of_kind
+from tests.deploy.base import KUBERNETES, of_kind
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "deploy" / "observability"

@@ -20,7 +20,7 @@ from click.testing import CliRunner
 from reconciler.cli import COMMANDS, main
 from reconciler.cli.exits import EXITS
 from tests.cli.manifests import CLASS, gpus, together
-from tests.cli.test_apiserver import serving
+from tests.cli.servers import serving
 from tests.docs.reading import ROOT, Command, everything
 from tests.docs.standins import NOT_RUN, STAND_INS
 

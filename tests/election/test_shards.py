@@ -10,7 +10,7 @@ from reconciler.embedded.builtin import DEVICE_CLASS
 from reconciler.reconcile.decisions import Allocated, Freed, Waits
 from reconciler.shards.membership import POOLS
 from reconciler.shards.shard import parse
-from tests.election.test_two_replicas import Replica, Replicas, replicas
+from tests.election.replicas import Replica, Replicas, replicas
 from tests.end_to_end.objects import claim, device_class, devices, node, pod
 
 pytestmark = pytest.mark.loopback

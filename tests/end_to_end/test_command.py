@@ -2,36 +2,16 @@
 
 import asyncio
 import json
-import os
 import signal
-import sys
-from asyncio.subprocess import PIPE, Process
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.end_to_end.objects import claim, device_class, devices, node
+from tests.end_to_end.processes import finished, start, written
 
 pytestmark = pytest.mark.loopback
-QUIET = {name: value for name, value in os.environ.items() if not name.startswith("DRA_RECONCILER_")}
-
-
-async def start(*arguments: str, **environment: str) -> Process:
-    return await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "reconciler", *arguments, stdout=PIPE, stderr=PIPE, env={**QUIET, **environment}
-    )
-
-
-async def finished(process: Process) -> tuple[int | None, str, str]:
-    async with asyncio.timeout(30):
-        out, err = await process.communicate()
-    return process.returncode, out.decode(), err.decode()
-
-
-def written(path: Path, *objects: dict[str, Any]) -> str:
-    path.write_text("\n---\n".join(map(json.dumps, objects)))
-    return str(path)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -4,7 +4,7 @@ from reconciler.explain.explaining import explain
 from reconciler.explain.explanation import Explanation, Request
 from reconciler.explain.kinds import Kind
 from reconciler.objects.plan import Reason
-from tests.allocator.test_reasons import CASES
+from tests.allocator.refused import CASES
 from tests.allocator.world import World
 from tests.builders import (
     claim,

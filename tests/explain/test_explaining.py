@@ -7,8 +7,8 @@ from reconciler.explain.explanation import Explanation
 from reconciler.explain.kinds import Kind
 from reconciler.objects.meta import ObjectKey
 from reconciler.objects.plan import Granted
+from tests.allocator.examples import examples
 from tests.allocator.strategies import contests
-from tests.allocator.test_search import examples
 from tests.allocator.world import World, decide
 from tests.builders import (
     Object,

@@ -18,10 +18,10 @@ from reconciler.explain.places import Places
 from reconciler.explain.sets import smallest_sets
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.objects.plan import Reason
+from tests.allocator.examples import examples
 from tests.allocator.naive import Device, Failure, Scene, reaches
+from tests.allocator.one_test_each import fits_counters, goes, has_capacity, in_order
 from tests.allocator.strategies import CONTESTED, EVERYTHING, contests, worlds
-from tests.allocator.test_reasons import _fits_counters, _goes, _has_capacity, _published
-from tests.allocator.test_search import examples
 from tests.allocator.world import World
 from tests.builders import Object, claim, devices, request, resource_slice, selectors
 
@@ -44,15 +44,6 @@ def ways(world: World) -> Iterator[Object]:
     for raw in world.claims:
         for one in raw["spec"]["devices"]["requests"]:
             yield from [one["exactly"]] if "exactly" in one else one["firstAvailable"]
-
-
-def in_order(scene: Scene) -> list[Device]:
-    """All devices in the order of the fleet's rows."""
-
-    def place(device: Device) -> tuple[str, str, bytes]:
-        return (*device.key[:2], device.slice["metadata"]["name"].encode())
-
-    return sorted(_published(scene), key=place)
 
 
 def expression(scene: Scene, text: str) -> Predicate:
@@ -80,7 +71,7 @@ def of_class(scene: Scene, name: str) -> Predicate:
 def predicates(scene: Scene, everything: list[Device], wanted: Object) -> dict[Kind, list[Predicate]]:
     def capacity(device: Device) -> bool | None:
         try:
-            return _has_capacity(scene, wanted, device)
+            return has_capacity(scene, wanted, device)
         except Failure:
             return None
 
@@ -97,8 +88,8 @@ def predicates(scene: Scene, everything: list[Device], wanted: Object) -> dict[K
         Kind.TAINTS: [lambda d: scene.tolerated(wanted, d)],
         Kind.HELD: [free],
         Kind.CAPACITY: [capacity],
-        Kind.COUNTERS: [lambda d: _fits_counters(scene, everything, d)],
-        Kind.GROUPS: [lambda d: _goes(scene, d)],
+        Kind.COUNTERS: [lambda d: fits_counters(scene, everything, d)],
+        Kind.GROUPS: [lambda d: goes(scene, d)],
         Kind.NODES: [anywhere],
     }
 

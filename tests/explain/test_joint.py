@@ -17,7 +17,7 @@ from reconciler.objects.claims import ResourceClaim
 from reconciler.objects.plan import Granted, Reason
 from tests.builders import Object, held, hold, snapshot, typed
 from tests.joint.cases import Case, cases
-from tests.joint.test_partitions import PAIRS, partition, table
+from tests.joint.partitions import PAIRS, partition, table
 from tests.joint.world import PCIE, classes, machine, wishing
 
 OF = {Reason.ALIGNMENT: Kind.ALIGNMENT, Reason.PARTITION: Kind.PARTITION}

@@ -4,12 +4,12 @@ import numpy as np
 from hypothesis import given
 
 from reconciler.explain.places import Places
+from tests.allocator.examples import examples
 from tests.allocator.naive import Scene, reaches
+from tests.allocator.one_test_each import in_order
 from tests.allocator.strategies import EVERYTHING, worlds
-from tests.allocator.test_search import examples
 from tests.allocator.world import World
 from tests.builders import claim, devices, node, request, resource_slice
-from tests.explain.test_gates import in_order
 
 FEATURED = {"status": {"declaredFeatures": ["DRAOptionalNodeOperations"]}}
 

@@ -13,8 +13,8 @@ from reconciler.objects.changes import Changed, Removed
 from reconciler.objects.meta import ObjectKey
 from reconciler.objects.plan import Granted
 from reconciler.objects.semantics import Semantics
+from tests.allocator.examples import examples
 from tests.allocator.strategies import EVERYTHING, worlds
-from tests.allocator.test_search import examples
 from tests.allocator.world import STEPS, World, picks
 from tests.builders import (
     Object,

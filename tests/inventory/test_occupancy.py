@@ -24,11 +24,10 @@ from tests.builders import (
     store,
 )
 from tests.builders import typed as typed_object
+from tests.inventory.fitting import ON_N, TWO, fitting, left
 from tests.inventory.picture import picture
 
-ON_N: Object = {"nodeName": "n"}
 SHARED: Object = {"allowMultipleAllocations": True}
-TWO: Object = {"slices": 2}
 
 
 def mig(*, name: str = "p", driver: str = "d", second: bool = False) -> list[Object]:
@@ -49,18 +48,6 @@ def mig(*, name: str = "p", driver: str = "d", second: bool = False) -> list[Obj
         counter_slice(f"{driver}-{name}-t{suffix}", sets, **common),
         resource_slice(f"{driver}-{name}-s{suffix}", content, **common),
     ]
-
-
-def fitting(seen: Snapshot, pool: tuple[str, str] = ("d", "p")) -> str:
-    found = picture(seen)["devices"].items()
-    return " ".join(place.device for place, d in found if d["fits"] and place[:2] == pool)
-
-
-def left(seen: Snapshot) -> dict[str, int]:
-    """Counter -> what is left in whole units, over all pools."""
-    return {
-        f"{pool}/{name}": nanos // NANO for (pool, _, _, name), nanos in picture(seen)["counters"].items()
-    }
 
 
 def state(seen: Snapshot, name: str) -> tuple[bool, bool, dict[str, int]]:

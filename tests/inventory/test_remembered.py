@@ -21,8 +21,8 @@ from tests.builders import (
     store,
     typed,
 )
+from tests.inventory.fitting import ON_N, TWO, fitting, left
 from tests.inventory.picture import picture
-from tests.inventory.test_occupancy import ON_N, TWO, fitting, left
 
 Draws = dict[str, dict[str, int]]
 

@@ -14,7 +14,7 @@ from reconciler.objects.semantics import Semantics
 from tests.builders import Object, counter_slice, device, held, hold, node, resource_slice, snapshot, typed
 from tests.inventory.events import BEGINNING, EVENTS, RULES
 from tests.inventory.picture import picture
-from tests.inventory.test_streaming import run
+from tests.inventory.streaming import run
 
 SPARE = 50
 

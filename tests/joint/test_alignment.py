@@ -12,7 +12,8 @@ from reconciler.allocator import allocate
 from reconciler.joint import decide
 from reconciler.objects.claims import ResourceClaim
 from reconciler.objects.plan import Granted, Plan, Reason, Unsatisfied
-from tests.builders import Object, first_of, held, hold, match, snapshot, typed, wants
+from tests.builders import first_of, held, hold, match, snapshot, typed, wants
+from tests.joint.outcomes import answer, given_by
 from tests.joint.world import PCIE, classes, machine, wishing
 
 TIERS = "dra-reconciler.io/joint-allocation-tiers"
@@ -20,20 +21,6 @@ EIGHT = machine("n", [(f"p{n}", n // 4) for n in range(8)], [(f"p{n}", n // 4) f
 """Eight PCIe roots with a GPU and a NIC each"""
 FOUR_AND_FOUR = machine("n", [(f"p{n}", n // 4) for n in range(8)], [("p1", 0), ("p6", 1)])
 """Two NUMA nodes with four GPUs each, and a NIC on one PCIe root of each"""
-
-
-def answer(world: list[Object], claim: Object, **options: Any) -> Granted | Unsatisfied:
-    asked = typed(claim)
-    assert isinstance(asked, ResourceClaim)
-    return decide([asked], snapshot(*world), **options)
-
-
-def given_by(outcome: Granted | Unsatisfied) -> dict[str, list[str]]:
-    assert isinstance(outcome, Granted), outcome
-    found: dict[str, list[str]] = {}
-    for result in outcome.plans[0].allocation.devices.results:
-        found.setdefault(result.request, []).append(result.device)
-    return found
 
 
 def tiers(outcome: Granted | Unsatisfied) -> list[str]:

@@ -9,24 +9,11 @@ from hypothesis import strategies as st
 
 from reconciler.objects.plan import Granted, Reason, Unsatisfied
 from tests.builders import Object, held, hold
-from tests.joint.test_alignment import answer, given_by
+from tests.joint.outcomes import answer, given_by
+from tests.joint.partitions import PAIRS, partition, table
 from tests.joint.world import classes, machine, wishing
 
 GPUS = [(f"p{n}", 0) for n in range(8)]
-
-
-def partition(*numbers: int, score: int = 0, bandwidth: str | None = None) -> Object:
-    made: Object = {"devices": [f"gpu-{n}" for n in numbers], "score": score}
-    return made if bandwidth is None else {**made, "bandwidth": bandwidth}
-
-
-def table(*partitions: Object, policy: str = "Honor") -> Object:
-    return {
-        "apiVersion": "dra-reconciler.io/v1alpha1",
-        "kind": "PartitionTable",
-        "policy": policy,
-        "partitions": list(partitions),
-    }
 
 
 def world(listed: Object, taken: tuple[int, ...] = (), name: str = "n") -> list[Object]:
@@ -38,7 +25,6 @@ def chosen(outcome: Granted | Unsatisfied) -> set[int]:
     return {int(device.removeprefix("gpu-")) for device in given_by(outcome)["gpu"]}
 
 
-PAIRS = [partition(0, 1), partition(2, 3), partition(4, 5), partition(6, 7)]
 FOURS = [partition(0, 1, 2, 3), partition(4, 5, 6, 7)]
 ONES = [partition(n) for n in range(8)]
 

@@ -8,8 +8,8 @@ from reconciler.objects.claims import ResourceClaim
 from reconciler.objects.plan import Granted, Reason, Unsatisfied
 from tests.builders import held, hold, snapshot, typed
 from tests.joint.cases import Case, cases
-from tests.joint.test_alignment import answer
-from tests.joint.test_partitions import PAIRS, table
+from tests.joint.outcomes import answer
+from tests.joint.partitions import PAIRS, table
 from tests.joint.world import PCIE, classes, machine, wishing
 
 

@@ -1,10 +1,11 @@
 """A reconciler that serves Koordinator's devices on the embedded server, over real HTTP."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
+from reconciler.embedded import ApiServer
 from reconciler.embedded.builtin import DEVICE, NODE, POD
 from reconciler.koordinator import names
 from reconciler.objects.core import GATE, Pod
@@ -13,7 +14,7 @@ from tests.end_to_end.objects import node
 from tests.end_to_end.running import Cluster, Running, reconciling
 
 Object = dict[str, Any]
-__all__ = ["DEVICE", "NODE", "POD", "KoordinatorCluster", "machine", "node", "running", "wants"]
+__all__ = ["DEVICE", "NODE", "POD", "KoordinatorCluster", "Plain", "machine", "node", "running", "wants"]
 
 
 def machine(name: str, *devices: Mapping[str, Any], **metadata: Any) -> Object:
@@ -87,3 +88,14 @@ class KoordinatorCluster(Cluster):
 def running(cluster: Cluster, **flags: Any) -> AbstractAsyncContextManager[Running]:
     """A reconciler with short pauses beside the block."""
     return reconciling(cluster, **{"koordinator": True, "backoff_base_seconds": 0.01, **flags})
+
+
+GROUP = "resource.k8s.io"
+
+
+class Plain(KoordinatorCluster):
+    """A cluster without claims, or with those of versions that we do not read."""
+
+    def __init__(self, objects: Iterable[Any], *, versions: frozenset[str] = frozenset()) -> None:
+        self.api = ApiServer(serves=lambda _, at: at.group != GROUP or at.version in versions)
+        self.api.load(objects)

@@ -13,7 +13,7 @@ from reconciler.koordinator.questions import KEPT, ChangeLog, Questions
 from reconciler.koordinator.rules import Rules, Semantics
 from reconciler.objects.meta import ObjectKey
 from tests.koordinator.builders import demand, device, gpu, nic, pod
-from tests.koordinator.test_fleet import PODS, devices, read
+from tests.koordinator.strategies import PODS, devices, read
 
 NAMES = ["a", "b", "c", "d", "e", "f", "g"]
 SAME = {"deviceTypes": ["gpu", "rdma"], "requiredScope": "SamePCIe"}

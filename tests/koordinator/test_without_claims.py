@@ -1,7 +1,6 @@
 """A server without resource.k8s.io, as old Kubernetes is: Koordinator's devices are given all the same."""
 
 import asyncio
-from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -9,26 +8,17 @@ from structlog.testing import capture_logs
 
 from reconciler import app
 from reconciler.cluster.http import connect
-from reconciler.embedded import ApiServer, serve
+from reconciler.embedded import serve
 from reconciler.errors import Rejected
 from reconciler.reconcile.decisions import Equipped, Waits
 from reconciler.settings import Settings
 from tests.koordinator.builders import gpu
-from tests.koordinator.live import KoordinatorCluster, machine, node, running, wants
+from tests.koordinator.live import GROUP, Plain, machine, node, running, wants
 from tests.observe.running import watched
 
 pytestmark = pytest.mark.loopback
 
 GPU = {"nvidia.com/gpu": 1}
-GROUP = "resource.k8s.io"
-
-
-class Plain(KoordinatorCluster):
-    """A cluster without claims, or with those of versions that we do not read."""
-
-    def __init__(self, objects: Iterable[Any], *, versions: frozenset[str] = frozenset()) -> None:
-        self.api = ApiServer(serves=lambda _, at: at.group != GROUP or at.version in versions)
-        self.api.load(objects)
 
 
 def small(**kind: Any) -> Plain:

@@ -119,3 +119,14 @@ class Walk:
             if amount
             for source in self.charged(name, capacity)
         )
+
+
+def composite(name: str, sources: list[str] | None = None, **amounts: int) -> Object:
+    """A device; amounts with `_` for `-`."""
+    body: Object = {
+        "attributes": {"name": {"string": name}},
+        "capacity": {key.replace("_", "-"): {"quantity": str(value)} for key, value in amounts.items()},
+    }
+    if sources is not None:
+        body["consumesCapacityFrom"] = [{"name": source} for source in sources]
+    return {"name": name, "composite": body}

@@ -14,21 +14,10 @@ from reconciler.objects.quantity import Quantity
 from reconciler.objects.slices import ResourceSlice
 from tests.allocator.world import World, decide
 from tests.builders import claim, device_class, held, hold, request, selectors
-from tests.legacy.proposal import Object, Walk, first_revision, partitions
+from tests.legacy.proposal import Object, Walk, composite, first_revision, partitions
 
 KEYS = ("memory", "engines", "jpeg-engines")
 WHERE = {"driver": "gpu.nvidia.com", "pool": "n"}
-
-
-def composite(name: str, sources: list[str] | None = None, **amounts: int) -> Object:
-    """A device; amounts with `_` for `-`."""
-    body: Object = {
-        "attributes": {"name": {"string": name}},
-        "capacity": {key.replace("_", "-"): {"quantity": str(value)} for key, value in amounts.items()},
-    }
-    if sources is not None:
-        body["consumesCapacityFrom"] = [{"name": source} for source in sources]
-    return {"name": name, "composite": body}
 
 
 def some_tree(seed: int) -> list[Object]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.end_to_end.objects import claim, device_class, devices, node
-from tests.end_to_end.test_command import finished, start, written
+from tests.end_to_end.processes import finished, start, written
 from tests.observe.running import ask
 
 pytestmark = pytest.mark.loopback

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.builders import device, resource_slice
-from tests.cli.test_top import partitioned
+from tests.cli.partitioned import partitioned
 from tests.end_to_end.objects import claim, held, node
 from tests.end_to_end.running import Cluster
 from tests.observe.running import Watched, watched

@@ -14,9 +14,9 @@ from tests.koordinator.builders import device, gpu
 from tests.koordinator.live import KoordinatorCluster, machine, node, wants
 from tests.observe.running import ask, watched
 from tests.page import still
+from tests.page.documents import Seen, page
 from tests.page.fleets import HOSTILE, LONG, QUOTES, TURNED
 from tests.page.racks import JOINT, fleet, give
-from tests.page.test_page import Seen, page
 
 pytestmark = pytest.mark.loopback
 

@@ -5,7 +5,6 @@ import json
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from html.parser import HTMLParser
 from typing import Any
 from urllib.parse import urlencode
 
@@ -21,52 +20,11 @@ from reconciler.reconcile.decisions import Allocated, Waits
 from tests.end_to_end.objects import claim
 from tests.end_to_end.running import Cluster
 from tests.observe.running import PATIENCE, Watched, ask, watched
+from tests.page.documents import Seen, page
 from tests.page.fleets import HOSTILE, LONG, QUOTES, TURNED, demonstration, hostile, hostile_claims, small
 from tests.page.still import standing
 
 pytestmark = pytest.mark.loopback
-
-
-class Seen(HTMLParser):
-    """The elements of a document, and its text."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.words: list[str] = []
-        self._inside: list[str] = []
-        self.feed(html)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, dict(attrs)))
-        self._inside.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag in self._inside:
-            del self._inside[len(self._inside) - 1 - self._inside[::-1].index(tag) :]
-
-    def handle_data(self, data: str) -> None:
-        if not {"script", "style"} & set(self._inside):
-            self.words.append(data)
-
-    @property
-    def text(self) -> str:
-        return " ".join(" ".join(self.words).split())
-
-    def all(self, tag: str, **attributes: str) -> list[dict[str, str | None]]:
-        wanted = {name.rstrip("_"): value for name, value in attributes.items()}
-        return [found for name, found in self.elements if name == tag and wanted.items() <= found.items()]
-
-    @property
-    def charts(self) -> dict[str, str]:
-        """Id -> version of each chart."""
-        return {str(found["id"]): str(found["data-v"]) for found in self.all("article")}
-
-
-async def page(seen: Watched, path: str = "/") -> Seen:
-    answer = await seen.get(path)
-    assert answer.status == 200, answer.text
-    return Seen(answer.text)
 
 
 @asynccontextmanager
