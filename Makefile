@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: run test lint docs lock clean
+.PHONY: run test soak lint docs lock clean
 
 $(STAMP): requirements.lock pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed; call make PYTHON=python3.12")'
@@ -16,8 +16,22 @@ $(STAMP): requirements.lock pyproject.toml
 run: $(STAMP)  ## start the reconciler on the embedded API server with sample slices and claims, show the allocations, end
 	$(BIN)/dra-reconciler demo
 
+# Tests start the program over a hundred times: without bytecode each of these processes compiles all of it again.
+test soak: export PYTHONDONTWRITEBYTECODE =
+
 test: $(STAMP)  ## the whole test suite
 	$(BIN)/python -m pytest -n auto
+
+# Of a run that found something, FIRST and the seed that it names give the same schedules again.
+FIRST     ?= 100000
+SCHEDULES ?= 5000
+EXAMPLES  ?= 20
+
+soak: $(STAMP)  ## thousands of simulated schedules that `make test` does not have, and properties on many times more examples
+	$(BIN)/python -m tests.simulation --first $(FIRST) --schedules $(SCHEDULES)
+	$(BIN)/python -m tests.simulation --first $(FIRST) --schedules $$(( $(SCHEDULES) / 10 )) --sockets
+	$(BIN)/python -m tests.simulation --first $(FIRST) --schedules $$(( $(SCHEDULES) / 10 )) --pair
+	EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest -n auto -m hypothesis
 
 lint: $(STAMP)  ## what CI checks besides the tests
 	$(BIN)/ruff check .

@@ -15,10 +15,10 @@ from reconciler.objects.claims import ResourceClaim
 from reconciler.objects.meta import DeviceID
 from reconciler.objects.plan import Granted
 from reconciler.objects.semantics import Semantics, with_group_modes
-from tests.allocator.examples import examples
 from tests.allocator.naive import Device, Scene
 from tests.allocator.world import World, share_ids
 from tests.builders import Object, claim, device, device_class, node, request, resource_slice, typed
+from tests.examples import examples
 
 MODES = [with_group_modes([]), with_group_modes(["*=pairwise"])]
 EXPRESSIONS = (
@@ -105,7 +105,7 @@ def _nothing_in_common(taken: list[Device]) -> list[str]:
     return [str(key) for key, sets in by_set.items() if any(sets) and not set.intersection(*sets)]
 
 
-@examples(250)
+@examples(50)
 @given(
     fleets(),
     st.sampled_from(MODES),

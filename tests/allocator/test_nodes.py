@@ -14,7 +14,6 @@ from reconciler.objects.changes import Changed, Removed
 from reconciler.objects.meta import ObjectKey
 from reconciler.objects.plan import Granted, Plan, Reason, Unsatisfied
 from tests.allocator.checker import problems
-from tests.allocator.examples import examples
 from tests.allocator.strategies import contests, worlds
 from tests.allocator.world import STEPS, World, decide, on_node, picks, share_ids
 from tests.builders import (
@@ -39,6 +38,7 @@ from tests.builders import (
     typed,
     wants,
 )
+from tests.examples import examples
 
 NODES = [node("c"), node("a"), node("b")]
 
@@ -170,7 +170,7 @@ def _one_by_one(world: World) -> Iterator[tuple[str, Found | NotFound]]:
         yield name, on_node(world, name)
 
 
-@examples(200)
+@examples(80)
 @given(st.one_of(worlds(), worlds(always=("alternatives", "constraints", "held"))))
 def test_nodes_that_are_skipped_unseen_had_no_answer(world: World):
     """The same node and devices as by trying all; and every selector that fails is reported."""
@@ -232,7 +232,7 @@ def test_a_device_that_is_freed_is_found_again(place: Object):
     assert isinstance(allocate(wanted, picture.snapshot()), Granted)
 
 
-@examples(60)
+@examples(40)
 @given(
     st.one_of(worlds(always=("claims",)), contests()),
     st.lists(st.tuples(st.integers(0, 3), st.booleans()), min_size=2, max_size=6),

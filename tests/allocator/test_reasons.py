@@ -7,7 +7,6 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from reconciler.objects.plan import Granted, Reason, Unsatisfied
-from tests.allocator.examples import examples
 from tests.allocator.naive import Device, Failure, Scene
 from tests.allocator.one_test_each import fits_counters, goes, has_capacity, published
 from tests.allocator.refused import CASES
@@ -26,6 +25,7 @@ from tests.builders import (
     resource_slice,
     taint,
 )
+from tests.examples import examples
 
 
 def test_every_reason_has_a_case():
@@ -116,7 +116,7 @@ def _matches(scene: Scene, wanted: Object, device: Device) -> bool:
 SOUND = tuple(feature for feature in CONTESTED if feature != "all")
 
 
-@examples(120)
+@examples(60)
 @given(st.one_of(contests(), worlds(features=SOUND)))
 def test_the_counts_of_a_refusal_are_true(world: World):
     """Of pools without faults. Each test can only take away."""

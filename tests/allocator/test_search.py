@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from reconciler.allocator.onenode import Found
 from tests.allocator.checker import problems
-from tests.allocator.examples import examples
 from tests.allocator.exhaustive import TooLarge, exhaustive
 from tests.allocator.strategies import contests, worlds
 from tests.allocator.world import World, answer, on_node
+from tests.examples import examples
 
 
 def _expected(world: World, name: str):
@@ -27,7 +27,7 @@ def _names(world: World) -> list[str]:
     return [node["metadata"]["name"] for node in world.nodes]
 
 
-@examples(250)
+@examples(80)
 @given(worlds())
 def test_the_answer_is_that_of_trying_everything_in_order(world: World):
     """Same devices, same error, same "no": nothing is pruned that was an answer, and errors are answers."""
@@ -35,13 +35,13 @@ def test_the_answer_is_that_of_trying_everything_in_order(world: World):
         assert answer(on_node(world, name)) == _expected(world, name)
 
 
-@examples(250)
+@examples(80)
 @given(contests())
 def test_where_requests_compete_the_answer_is_that_of_trying_everything(world: World):
     assert answer(on_node(world)) == _expected(world, "n")
 
 
-@examples(150)
+@examples(50)
 @given(contests())
 def test_bounds_and_equality_of_devices_change_no_answer(world: World):
     """Beyond the size at which everything can be tried."""
@@ -50,7 +50,7 @@ def test_bounds_and_equality_of_devices_change_no_answer(world: World):
     assert quick.steps <= slow.steps or not isinstance(quick, Found)
 
 
-@examples(150)
+@examples(50)
 @given(st.one_of(worlds(), contests()))
 def test_every_answer_keeps_every_rule(world: World):
     for name in _names(world):
@@ -59,7 +59,7 @@ def test_every_answer_keeps_every_rule(world: World):
             assert problems(world, outcome.plans) == []
 
 
-@examples(60)
+@examples(30)
 @given(worlds(), st.randoms(use_true_random=False))
 def test_the_order_in_which_objects_arrive_does_not_matter(world: World, random):
     mixed = [random.sample(list(group), len(group)) for group in (world.slices, world.held, world.classes)]
@@ -69,7 +69,7 @@ def test_the_order_in_which_objects_arrive_does_not_matter(world: World, random)
 
 
 @pytest.mark.parametrize("budget", [0, 1, 5])
-@examples(30)
+@examples(15)
 @given(contests())
 def test_a_search_that_gives_up_says_so_and_never_says_no(budget: int, world: World):
     whole = on_node(world)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from reconciler.cel.device import DeviceView
 from reconciler.cel.program import compile_selector
@@ -14,6 +14,7 @@ from reconciler.cel.values import Value
 from reconciler.objects.quantity import Quantity
 from reconciler.objects.semver import Semver
 from tests.cel.builders import masked, plain, rows_of
+from tests.examples import examples
 
 DOMAINS = ["d.io", "e.io", "none.io"]
 NAMES = ["a", "b"]
@@ -133,14 +134,14 @@ expressions = st.recursive(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@examples(120)
 @given(expression=expressions, fleet=st.lists(devices, min_size=1, max_size=12))
 def test_masks_are_the_plain_answers_row_by_row(expression: str, fleet: list[DeviceView]):
     selector = compile_selector(expression)
     assert masked(selector, rows_of(fleet)) == [plain(selector, device) for device in fleet]
 
 
-@settings(max_examples=150, deadline=None)
+@examples(60)
 @given(expression=expressions, fleet=st.lists(devices, min_size=1, max_size=12), known=st.integers(0, 12))
 def test_answers_kept_from_before_hold_as_columns_grow(expression: str, fleet: list[DeviceView], known: int):
     """The first rows are asked with the values known by then; then the same lists have grown."""

@@ -3,12 +3,13 @@
 import asyncio
 from random import Random
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from reconciler.embedded.builtin import LEASE
 from reconciler.shards.shard import WHOLE, parse
 from tests.election.fleet import NAMESPACE, Candidate, Device, Server, candidate
+from tests.examples import examples
 from tests.simulation.clock import SimulationLoop
 
 SHARDS = (
@@ -92,7 +93,7 @@ def play(seed: int) -> Device:
 
 
 @example(13500)  # a Lease made anew comes to the version at which it was seen long ago
-@settings(max_examples=150)
+@examples(60)
 @given(st.integers(0, 2**32))
 def test_never_two_may_write_and_somebody_does(seed: int):
     device = play(seed)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
@@ -22,6 +22,7 @@ from reconciler.embedded import ApiServer
 from reconciler.errors import Rejected
 from reconciler.settings import Settings
 from reconciler.shards.shard import LEASE, WHOLE
+from tests.examples import examples
 from tests.simulation.clock import SimulationLoop
 from tests.simulation.memory import InMemory
 
@@ -131,7 +132,7 @@ def leads_after(api: ApiServer, beside: Any) -> float:
         return runner.run(run())
 
 
-@settings(max_examples=25)
+@examples(15)
 @given(leases)
 def test_a_lease_that_no_server_would_take_keeps_nobody_from_leading_for_ever(raw: Any):
     if isinstance(raw["metadata"], dict) and raw["metadata"].get("name") == LEASE:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from reconciler.embedded import ApiServer, Request, Response
 from tests.embedded.driving import CLAIMS, MERGE, PODS, SLICES, call, claim, ok, pod, refused
+from tests.examples import examples
 
 ALL_CLAIMS = "/apis/resource.k8s.io/v1/resourceclaims"
 DEEP = b'{"metadata":{"name":"a"},"spec":' + b'{"a":' * 300 + b"1" + b"}" * 300 + b"}"
@@ -173,7 +174,7 @@ COLLECTIONS = (
 )  # fmt: skip
 
 
-@settings(max_examples=300, deadline=None)
+@examples(100)
 @given(
     path=st.sampled_from(COLLECTIONS),
     fields=st.dictionaries(st.sampled_from(["spec", "status", "data"]), JSON),
@@ -191,7 +192,7 @@ def test_no_object_of_whatever_shape_breaks_the_server(path, fields):
         assert len(ok(api, "GET", path, accept="application/json;as=Table;v=v1;g=meta.k8s.io")["rows"]) == 1
 
 
-@settings(max_examples=300, deadline=None)
+@examples(100)
 @given(
     path=st.sampled_from([f"{CLAIMS}/c", f"{CLAIMS}/c/status", f"{PODS}/p", f"{PODS}/p/status"]), patch=JSON
 )

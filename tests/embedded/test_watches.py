@@ -3,11 +3,12 @@
 import asyncio
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.embedded import ApiServer, Request, Stream
 from tests.embedded.driving import CLAIMS, MERGE, PODS, call, claim, ok, pod, refused, take, watch
+from tests.examples import examples
 
 STEPS = st.lists(st.tuples(st.sampled_from(["create", "label", "delete"]), st.integers(0, 3)), max_size=30)
 
@@ -60,7 +61,7 @@ async def seen(api, count, **query):
     return found
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(before=STEPS, after=STEPS)
 def test_a_watch_shows_each_change_once_and_in_order(before, after):
     """From a list's version on, whatever came before; and live changes like those already made."""

@@ -7,7 +7,6 @@ from reconciler.explain.explanation import Explanation
 from reconciler.explain.kinds import Kind
 from reconciler.objects.meta import ObjectKey
 from reconciler.objects.plan import Granted
-from tests.allocator.examples import examples
 from tests.allocator.strategies import contests
 from tests.allocator.world import World, decide
 from tests.builders import (
@@ -30,6 +29,7 @@ from tests.builders import (
     taint,
     wants,
 )
+from tests.examples import examples
 
 
 def told(world: World, nodes: list[str] | None = None) -> Explanation:
@@ -209,7 +209,7 @@ def test_claims_of_one_pod_are_explained_together():
     assert [str(key) for key, _ in explanation.conflict] == ["default/c", "default/d"]
 
 
-@examples(80)
+@examples(40)
 @given(contests())
 def test_a_conflict_is_one_and_is_minimal(world: World):
     explanation = told(world)

@@ -18,12 +18,12 @@ from reconciler.explain.places import Places
 from reconciler.explain.sets import smallest_sets
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.objects.plan import Reason
-from tests.allocator.examples import examples
 from tests.allocator.naive import Device, Failure, Scene, reaches
 from tests.allocator.one_test_each import fits_counters, goes, has_capacity, in_order
 from tests.allocator.strategies import CONTESTED, EVERYTHING, contests, worlds
 from tests.allocator.world import World
 from tests.builders import Object, claim, devices, request, resource_slice, selectors
+from tests.examples import examples
 
 SOUND = (*(feature for feature in CONTESTED if feature != "all"), "places", "bindings")
 """What the loops understand; pools without faults, of which the gate has tests of its own"""
@@ -94,7 +94,7 @@ def predicates(scene: Scene, everything: list[Device], wanted: Object) -> dict[K
     }
 
 
-@examples(150)
+@examples(60)
 @given(st.one_of(contests(), worlds(features=SOUND)))
 def test_every_gate_is_what_a_loop_over_devices_says(world: World):
     assume(world.rules.has("DRAPartitionableDevices"))
@@ -119,7 +119,7 @@ def test_every_gate_is_what_a_loop_over_devices_says(world: World):
         assert all(test(device) for test in left for device in everything), "gates left out stop nobody"
 
 
-@examples(80)
+@examples(40)
 @given(worlds())
 def test_the_funnel_counts_what_passes_gate_after_gate(world: World):
     seen = world.snapshot()
@@ -162,7 +162,7 @@ def _excludes(gates: list[Gate], chosen: tuple[int, ...], ask: Ask, places: Plac
     return True
 
 
-@examples(80)
+@examples(40)
 @given(worlds(features=EVERYTHING))
 def test_the_smallest_sets_are_those_that_trying_every_subset_finds(world: World):
     seen = world.snapshot()
@@ -192,7 +192,7 @@ def test_many_selectors_count_as_one_gate_so_that_all_subsets_can_be_tried():
     assert told.smallest == (("the 20 selectors",),)
 
 
-@examples(150)
+@examples(60)
 @given(st.one_of(worlds(), contests()))
 def test_gates_that_exclude_everything_mean_a_refusal_and_a_refusal_has_an_explanation(world: World):
     seen = world.snapshot()

@@ -4,12 +4,12 @@ import numpy as np
 from hypothesis import given
 
 from reconciler.explain.places import Places
-from tests.allocator.examples import examples
 from tests.allocator.naive import Scene, reaches
 from tests.allocator.one_test_each import in_order
 from tests.allocator.strategies import EVERYTHING, worlds
 from tests.allocator.world import World
 from tests.builders import claim, devices, node, request, resource_slice
+from tests.examples import examples
 
 FEATURED = {"status": {"declaredFeatures": ["DRAOptionalNodeOperations"]}}
 
@@ -19,7 +19,7 @@ def reached(world: World, name: str) -> list[bool]:
     return [reaches(d.place, scene.node) and scene.may_operate(d) for d in in_order(scene)]
 
 
-@examples(100)
+@examples(50)
 @given(worlds(features=EVERYTHING, always=("places",)))
 def test_a_node_reaches_what_a_loop_says(world: World):
     seen = world.snapshot()

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.fullness import Measured, Solver, lay_ground, lines, measure
@@ -11,6 +11,7 @@ from reconciler.objects.claims import Allocation
 from reconciler.objects.meta import DeviceID, ObjectKey
 from reconciler.objects.plan import Plan
 from tests.builders import Object, counter_slice, device, resource_slice, store
+from tests.examples import examples
 
 COUNTERS = ("mem", "slice-0", "slice-1", "slice-2")
 GROUPS = ("a", "b")
@@ -89,7 +90,7 @@ def prepared(fleet: tuple[list[Object], list[int]]) -> tuple[Store, Measured]:
     return picture, looked_at(picture)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(60)
 @given(fleets())
 def test_no_other_choice_has_more_devices_of_a_profile(fleet: tuple[list[Object], list[int]]):
     picture, found = prepared(fleet)
@@ -108,7 +109,7 @@ def test_no_other_choice_has_more_devices_of_a_profile(fleet: tuple[list[Object]
             assert stating or told.fits == best
 
 
-@settings(max_examples=100, deadline=None)
+@examples(50)
 @given(fleets())
 def test_what_is_stranded_is_what_no_choice_takes(fleet: tuple[list[Object], list[int]]):
     picture, found = prepared(fleet)

@@ -4,9 +4,10 @@ import json
 import string
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.fuzz.parsers import CORPUS, PARSERS, survives
 
 WORDS = st.sampled_from(
@@ -41,14 +42,14 @@ def test_texts_that_hurt_once(name: str):
 
 
 @pytest.mark.parametrize("name", PARSERS)
-@settings(max_examples=50, deadline=None)
+@examples(20)
 @given(text=TEXT)
 def test_any_text(name: str, text: str):
     survives(name, text)
 
 
 @pytest.mark.parametrize("name", PARSERS)
-@settings(max_examples=50, deadline=None)
+@examples(20)
 @given(value=JSON)
 def test_any_json(name: str, value: object):
     survives(name, json.dumps(value))

@@ -13,7 +13,6 @@ from reconciler.objects.changes import Changed, Removed
 from reconciler.objects.meta import ObjectKey
 from reconciler.objects.plan import Granted
 from reconciler.objects.semantics import Semantics
-from tests.allocator.examples import examples
 from tests.allocator.strategies import EVERYTHING, worlds
 from tests.allocator.world import STEPS, World, picks
 from tests.builders import (
@@ -30,13 +29,14 @@ from tests.builders import (
     resource_slice,
     typed,
 )
+from tests.examples import examples
 
 
 def filled(*raw: Object, rules: Semantics | None = None) -> Store:
     return store_of(map(typed, raw), rules or Semantics())
 
 
-@examples(80)
+@examples(40)
 @given(worlds(features=EVERYTHING))
 def test_a_fork_decides_as_what_it_comes_from(world: World):
     store = filled(

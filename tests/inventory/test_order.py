@@ -1,6 +1,6 @@
 """The order in which objects arrive decides nothing."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.builders import (
@@ -19,6 +19,7 @@ from tests.builders import (
     taint,
     taint_rule,
 )
+from tests.examples import examples
 from tests.inventory.picture import picture, places
 
 OBJECTS: list[Object] = [
@@ -61,7 +62,7 @@ OBJECTS: list[Object] = [
 EXPECTED = picture(snapshot(*OBJECTS))
 
 
-@settings(max_examples=60)
+@examples(40)
 @given(st.permutations(OBJECTS))
 def test_any_order_of_arrival_gives_the_same_picture(objects: list[Object]):
     seen = snapshot(*objects)

@@ -5,23 +5,24 @@ But for one thing, which no listing gives: what held devices drew before their s
 
 from copy import deepcopy
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.inventory.store import Store
 from reconciler.objects.semantics import Semantics
+from tests.examples import examples
 from tests.inventory.events import BEGINNING, CLAIM_EVENTS, EVENTS, RULES, Event, Look, World
 from tests.inventory.picture import picture
 from tests.inventory.streaming import happen, run
 
 
-@settings(max_examples=250)
+@examples(80)
 @given(st.sampled_from(RULES), st.lists(EVENTS, max_size=20))
 def test_any_sequence_of_events_gives_what_a_fresh_listing_gives(rules: Semantics, events: list[Event]):
     run(rules, [*BEGINNING, Look(keep=False), *events])
 
 
-@settings(max_examples=250)
+@examples(80)
 @given(st.sampled_from(RULES), st.lists(CLAIM_EVENTS, min_size=3, max_size=20))
 def test_holding_and_freeing_step_by_step_gives_what_holding_at_once_gives(
     rules: Semantics, events: list[Event]
@@ -29,7 +30,7 @@ def test_holding_and_freeing_step_by_step_gives_what_holding_at_once_gives(
     run(rules, [*BEGINNING, Look(keep=False), *events])
 
 
-@settings(max_examples=150)
+@examples(60)
 @given(st.sampled_from(RULES), st.lists(EVENTS, max_size=12), st.lists(st.integers(0, 4), max_size=30))
 def test_pools_that_were_built_ahead_piece_by_piece_are_those_built_at_once(
     rules: Semantics, events: list[Event], ahead: list[int]
@@ -37,13 +38,13 @@ def test_pools_that_were_built_ahead_piece_by_piece_are_those_built_at_once(
     run(rules, [*BEGINNING, *events], ahead)
 
 
-@settings(max_examples=50)
+@examples(40)
 @given(st.lists(EVENTS, max_size=8))
 def test_an_empty_picture_can_be_filled_in_any_order(events: list[Event]):
     run(Semantics(), events)
 
 
-@settings(max_examples=50)
+@examples(40)
 @given(st.lists(EVENTS, max_size=12))
 def test_a_snapshot_that_was_looked_at_says_the_same_ever_after(events: list[Event]):
     """Held or let go, read or not: later changes do not show in it."""

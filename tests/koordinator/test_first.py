@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.koordinator.demand import Demand
@@ -12,6 +12,7 @@ from reconciler.koordinator.fleet import Fleet, Placed, Unserved
 from reconciler.koordinator.questions import KEPT, ChangeLog, Questions
 from reconciler.koordinator.rules import Rules, Semantics
 from reconciler.objects.meta import ObjectKey
+from tests.examples import examples
 from tests.koordinator.builders import demand, device, gpu, nic, pod
 from tests.koordinator.strategies import PODS, devices, read
 
@@ -33,7 +34,7 @@ def asked_one_by_one(fleet: Fleet, asked: Demand, names: list[str]) -> Placed | 
 
 
 @pytest.mark.parametrize("semantics", Semantics)
-@settings(max_examples=100, deadline=None)
+@examples(50)
 @given(data=st.data())
 def test_memory_never_changes_an_answer(semantics: Semantics, data: st.DataObject):
     """Machines come, change and go, pods come and end; the same few kinds of pods ask all the while."""

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.koordinator.device import Device
@@ -14,12 +14,13 @@ from reconciler.koordinator.feasible import WHY, Verdict, feasible
 from reconciler.koordinator.fleet import Fleet
 from reconciler.koordinator.rules import Rules, Semantics
 from reconciler.objects.meta import ObjectKey
+from tests.examples import examples
 from tests.koordinator.builders import demand, device, gpu, minors, nic, pod
 from tests.koordinator.strategies import PODS, TABLE, devices, read
 
 
 @pytest.mark.parametrize("semantics", Semantics)
-@settings(max_examples=150, deadline=None)
+@examples(50)
 @given(data=st.data())
 def test_no_machine_that_could_serve_is_left_out(semantics: Semantics, data: st.DataObject):
     rules = Rules(semantics)
@@ -40,7 +41,7 @@ def test_no_machine_that_could_serve_is_left_out(semantics: Semantics, data: st.
 
 
 @pytest.mark.parametrize("semantics", Semantics)
-@settings(max_examples=150, deadline=None)
+@examples(50)
 @given(data=st.data())
 def test_what_is_told_without_the_exact_choice_is_what_it_would_say(
     semantics: Semantics, data: st.DataObject
@@ -88,7 +89,7 @@ def picture(fleet: Fleet) -> list[Any]:
     )
 
 
-@settings(max_examples=100, deadline=None)
+@examples(50)
 @given(st.data())
 def test_any_events_lead_to_what_a_fresh_listing_gives(data: st.DataObject):
     rules = Rules()

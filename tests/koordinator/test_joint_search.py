@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from itertools import combinations
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.koordinator.machine import Machine
+from tests.examples import examples
 from tests.koordinator import builders
 from tests.koordinator.builders import gpu, holding, machine, nic, pod
 
@@ -61,7 +62,7 @@ def taken(on: Machine, gpus: list[int], nics: list[int]) -> Any:
     return holding(gpus=used_gpus, nics=used_nics)
 
 
-@settings(max_examples=400, deadline=None)
+@examples(120)
 @given(cases())
 def test_one_switch_is_found_where_it_exists(case: tuple[Machine, list[int], list[int], int, int]):
     on, gpus, nics, count, asked = case
@@ -77,7 +78,7 @@ def test_one_switch_is_found_where_it_exists(case: tuple[Machine, list[int], lis
     assert len(set(found["rdma"])) == len(found["rdma"]) == max(asked, len(switches))
 
 
-@settings(max_examples=400, deadline=None)
+@examples(120)
 @given(cases())
 def test_nothing_is_farther_than_it_must_be(case: tuple[Machine, list[int], list[int], int, int]):
     on, gpus, nics, count, asked = case

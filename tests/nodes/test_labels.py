@@ -1,11 +1,12 @@
 """Selectors over columns of labels, against the same selectors node by node."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.nodes import labels as module
 from reconciler.nodes.labels import LabelColumns
 from reconciler.objects.nodeselector import NodeSelector
+from tests.examples import examples
 
 KEYS, NAMES = ("zone", "size", "gone"), ("n0", "n1", "n2", "n3")
 VALUES = st.sampled_from(["", "1", "5", "east", "-3"])
@@ -47,7 +48,7 @@ selectors = st.builds(
 LABELS = st.dictionaries(st.sampled_from(KEYS), VALUES)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(60)
 @given(st.lists(st.tuples(st.sampled_from(NAMES), st.none() | LABELS), max_size=12), selectors, LABELS)
 def test_columns_answer_as_each_node_would(
     events: list[tuple[str, dict[str, str] | None]], selector: NodeSelector, wanted: dict[str, str]

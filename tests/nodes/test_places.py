@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.inventory.store import Store
@@ -16,6 +16,7 @@ from reconciler.objects.changes import Change, Changed, Removed, Replaced
 from reconciler.objects.core import Pod
 from reconciler.objects.meta import ObjectKey
 from reconciler.objects.semantics import Semantics
+from tests.examples import examples
 from tests.nodes import twin
 from tests.nodes.strategies import Object, nodes, pods
 
@@ -80,7 +81,7 @@ def steps(draw: st.DrawFn) -> Any:
     return kind, draw(nodes(name)), draw(pods(f"p{number}")), name
 
 
-@settings(max_examples=150, deadline=None)
+@examples(60)
 @given(st.lists(steps(), max_size=10), pods("asked"))
 def test_places_are_those_of_the_rules_after_any_events(events: list[Any], asked: Object):
     picture = Picture()
@@ -108,7 +109,7 @@ def test_places_are_those_of_the_rules_after_any_events(events: list[Any], asked
     assert not text or text.startswith(f"{len(expected)} of {len(picture.nodes)} nodes suit the pod: ")
 
 
-@settings(max_examples=150, deadline=None)
+@examples(60)
 @given(pods("p"))
 def test_what_a_pod_takes_is_what_the_rule_says(raw: Object):
     taken = demand(as_pod(raw))

@@ -195,4 +195,14 @@ TESTS: dict[str, str] = {
     "writes outlast the lease": "tests/election/test_door.py::"
     "test_a_write_starts_only_if_the_lease_outlasts_it[it may outlast the lease]",
 }
-"""Tests that notice what schedules meet in one of hundreds, if at all. See `test_by_hand` too."""
+"""Tests that notice what schedules meet in one of hundreds, if at all"""
+
+BY_HAND = frozenset(
+    {
+        "freed plans wake nobody",
+        "gated pods are left to kube-scheduler",
+        "nothing is fenced off at the start",
+        "standby pictures are believed",
+    }
+)
+"""The same, played step by step in `test_by_hand`"""

@@ -11,7 +11,7 @@ from functools import partial
 import pytest
 
 from reconciler.cluster.transport import Response
-from reconciler.embedded.builtin import POD
+from reconciler.embedded.builtin import CLAIM, POD
 from reconciler.settings import Settings
 from tests.simulation import demand, fleet
 from tests.simulation.mutants import MUTANTS, PAIRED
@@ -85,3 +85,23 @@ async def freed(stage: Stage) -> list[str]:
 def test_who_waits_gets_what_a_refused_write_was_about_at_once(name: str | None):
     with broken(name):
         assert staged(freed) == (["second"] if name is None else [])
+
+
+async def cleared(stage: Stage) -> list[str]:
+    """Somebody takes back the allocation of a pod that has its gate: kube-scheduler does not see the pod."""
+    pod = demand.pod("pod", ["early"], [], zone=None, priority=0)
+    stage.api.load([fleet.device_class("gpu"), demand.claim("early", wanted("gpu")), pod])
+    wire, _ = stage.start(SETTINGS)
+    wire.loses = "/pods/pod"
+    await stage.until(lambda: wire.lost)  # the gate stays
+    wire.loses = ""
+    stage.api.update(CLAIM, "default", "early", lambda shown: {**shown, "status": {}}, subresource="status")
+    wire.answer.set_result(Response(503, {}, b"{}"))
+    await asyncio.sleep(LONG)
+    return stage.held()
+
+
+@pytest.mark.parametrize("name", [None, "gated pods are left to kube-scheduler"])
+def test_what_is_taken_from_a_pod_with_a_gate_is_allocated_again(name: str | None):
+    with broken(name):
+        assert staged(cleared) == (["early"] if name is None else [])

@@ -7,24 +7,27 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation.mutants import MUTANTS, PAIRED, TESTS
-from tests.simulation.schedule import run
+from tests.simulation.mutants import BY_HAND, MUTANTS, PAIRED, TESTS
+from tests.simulation.schedule import IN_MEMORY, PAIRS, run
 
-SEEDS = 60
-"""Those below are found in fewer; `MUTANTS` has more, which take hundreds"""
+OTHERWISE = {*TESTS, *BY_HAND}
+"""Noticed by a test of their own"""
 
 
-@pytest.mark.parametrize(
-    "name", ["plans are not assumed", "writes without resourceVersion", "allocation without finalizer"]
-)
-def test_a_broken_protection_is_noticed(name: str):
+@pytest.mark.parametrize("name", sorted(MUTANTS.keys() - OTHERWISE))
+def test_a_broken_protection_is_noticed_by_the_schedules_of_each_change(name: str):
     with MUTANTS[name]():
-        assert any(run(seed).findings for seed in range(SEEDS))
+        assert any(run(seed).findings for seed in range(IN_MEMORY))
 
 
-def test_a_pair_of_which_both_lead_is_noticed():
-    with PAIRED["everybody leads"]():
-        assert any(run(seed, pair=True).findings for seed in range(SEEDS))
+@pytest.mark.parametrize("name", sorted(PAIRED.keys() - OTHERWISE))
+def test_so_it_is_where_there_are_two_replicas(name: str):
+    with PAIRED[name]():
+        assert any(run(seed, pair=True).findings for seed in range(PAIRS))
+
+
+def test_what_has_a_test_of_its_own_is_a_mutant():
+    assert MUTANTS.keys() | PAIRED.keys() >= OTHERWISE
 
 
 def test_what_schedules_seldom_meet_is_noticed_by_tests():

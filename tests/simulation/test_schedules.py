@@ -4,11 +4,7 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from tests.simulation.schedule import run
-
-IN_MEMORY = 2000
-OVER_SOCKETS = 200
-PAIRS = 80
+from tests.simulation.schedule import IN_MEMORY, OVER_SOCKETS, PAIRS, run
 
 Report = Callable[[Mapping[str, int]], None]
 

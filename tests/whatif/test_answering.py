@@ -3,7 +3,7 @@
 from copy import deepcopy
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.allocator.pace import Glance, Unfinished
@@ -22,6 +22,7 @@ from reconciler.whatif import Answer, Base, Limit, Lost, Placed, Question, Refus
 from reconciler.whatif.reading import MOST_UNITS, units_in
 from tests.builders import Object, gpu_slice, store, typed
 from tests.end_to_end.objects import claim, device_class, held, node, pod, template
+from tests.examples import examples
 
 DRIVER = "gpu.example.com"
 
@@ -197,7 +198,7 @@ def test_an_answer_can_be_broken_off():
 Sizes = dict[str, int]
 
 
-@settings(max_examples=60, deadline=None)
+@examples(30)
 @given(
     st.dictionaries(st.sampled_from("abc"), st.integers(1, 3), min_size=1),
     st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 2)), unique=True, max_size=4),

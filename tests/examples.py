@@ -1,11 +1,11 @@
-"""How many examples a property of the allocator is tried on."""
+"""How many examples a property is tried on: few on each change, many times more by `make soak`."""
 
 import os
 
 from hypothesis import HealthCheck, settings
 
-FACTOR = int(os.environ.get("ALLOCATOR_EXAMPLES", "1"))
-"""How many times more examples than usual; 50 makes a thorough run of some minutes."""
+FACTOR = int(os.environ.get("EXAMPLES", "1"))
+"""How many times more examples than on each change"""
 
 
 def examples(count: int) -> settings:
