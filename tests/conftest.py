@@ -11,11 +11,17 @@ import pytest
 import structlog
 from hypothesis import HealthCheck, settings
 
+from tests.examples import FACTOR
 from tests.rights.session import plugin
 from tests.virtual_time import VirtualLoop
 
 # On busy machines a deadline fails by chance. `ci` is hypothesis' own: the same examples every time.
-settings.register_profile("here", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# Properties that do not say how many examples they need are tried on so many.
+MANY = 50 * FACTOR
+settings.register_profile(
+    "here", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=MANY
+)
+settings.register_profile("ci", settings.get_profile("ci"), max_examples=MANY)
 settings.load_profile("ci" if os.environ.get("CI") else "here")
 
 

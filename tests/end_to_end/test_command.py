@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.end_to_end.objects import claim, device_class, devices, node
-from tests.end_to_end.processes import finished, start, written
+from tests.end_to_end.processes import assert_refused, finished, start, written
 
 pytestmark = pytest.mark.loopback
 
@@ -60,13 +60,16 @@ async def test_it_allocates_says_so_in_json_and_ends_cleanly_when_told(
         pytest.param(("--no-such-flag",), {}, 2, "--no-such-flag", id="an unknown flag"),
     ],
 )
-async def test_what_keeps_it_from_starting_is_said_in_one_line(
+def test_what_keeps_it_from_starting_is_said_in_one_line(
     arguments: tuple[str, ...], environment: dict[str, str], code: int, message: str
 ):
-    process = await start("run", *arguments, **environment)
-    found, _, err = await finished(process)
-    assert found == code
-    assert message in err
+    assert_refused(("run", *arguments), environment, code, message)
+
+
+async def test_so_it_is_by_a_process():
+    found, _, err = await finished(await start("run", "--own-driver", "d", "--server", "http://127.0.0.1:1"))
+    assert found == 1
+    assert "127.0.0.1" in err
     assert "Traceback" not in err
 
 
