@@ -7,6 +7,7 @@ from threading import Event
 import pytest
 
 from reconciler.aio.sideline import TURN, Closed, Sideline, Wanted
+from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.loopback  # threads need real time
 
@@ -21,18 +22,18 @@ async def until_asked_to_end(lane: Sideline, begun: Event) -> object:
 
 
 async def started(begun: Event) -> None:
-    assert await asyncio.to_thread(begun.wait, 10)
+    assert await asyncio.to_thread(begun.wait, PATIENCE)
 
 
 async def idle(lane: Sideline) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         while lane.busy:  # noqa: ASYNC110 - the thread tells nobody
             await asyncio.sleep(0)
 
 
 async def test_the_loop_goes_on_while_work_is_done():
     lane, go = Sideline("test"), Event()
-    task = asyncio.create_task(lane.run(lambda _: go.wait(10)))
+    task = asyncio.create_task(lane.run(lambda _: go.wait(PATIENCE)))
     await asyncio.sleep(0)
     assert lane.busy
     go.set()

@@ -7,7 +7,8 @@ from reconciler.cluster.transport import Lines, Request, Response, Transport, Wa
 from reconciler.embedded.builtin import NODE, POD
 from tests.end_to_end.faults import Faulty
 from tests.end_to_end.objects import DRIVER, Object, device_class, devices, held, node
-from tests.end_to_end.running import PATIENCE, Cluster
+from tests.end_to_end.running import Cluster
+from tests.patience import PATIENCE
 
 SLOW: dict[str, Any] = {"backoff_base_seconds": 600.0, "backoff_cap_seconds": 600.0}
 

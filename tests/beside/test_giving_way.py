@@ -25,7 +25,8 @@ from reconciler.reconcile.decisions import (
 from tests.beside.clusters import SLOW, allocate, asking, bind, fleet, gone, machine, take_back
 from tests.end_to_end.faults import Faulty, Held, Send, after, answer
 from tests.end_to_end.objects import DRIVER, claim, device_class, devices, node, pod, template
-from tests.end_to_end.running import PATIENCE, Cluster, reconciling
+from tests.end_to_end.running import Cluster, reconciling
+from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.loopback
 T = TypeVar("T")

@@ -21,6 +21,7 @@ from reconciler.reconcile.units import Unit
 from tests.beside.clusters import SLOW, Listening, allocate, asking, bind, fleet, machine
 from tests.end_to_end.objects import claim, pod
 from tests.end_to_end.running import Cluster, reconciling
+from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.loopback
 SHADOW: dict[str, Any] = {"mode": "shadow", "embedded": False, "shadow_pending_seconds": 600.0, **SLOW}
@@ -222,5 +223,5 @@ async def test_it_stops_at_once_before_everything_was_listed():
     )
     queue.close()
     shadow.stop()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         await shadow.work()

@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+from tests.patience import PATIENCE
+
 
 def loaded_by(arguments: str) -> set[str]:
     """The modules in memory after a command, in a process of its own."""
@@ -13,6 +15,6 @@ def loaded_by(arguments: str) -> set[str]:
         "print('|'.join(sys.modules))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=PATIENCE
     )
     return set(done.stdout.splitlines()[-1].split("|"))

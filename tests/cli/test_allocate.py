@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from reconciler.cli import main
 from tests.cli.allocating import ALL, BAD_INPUT, SOME, USAGE, allocate
 from tests.cli.manifests import CLASS, claim, gpus, pod, template, together
+from tests.patience import PATIENCE
 
 
 def test_the_table_names_claim_request_devices_and_node(tmp_path: Path):
@@ -221,7 +222,7 @@ def test_steps_bound_the_search(tmp_path: Path):
 
 def run(*arguments: str, **options: Any) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-m", "reconciler", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, **options)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE, **options)
 
 
 def test_the_program_runs_as_a_process(tmp_path: Path):
@@ -236,6 +237,6 @@ def test_a_reader_that_goes_away_is_no_error_to_print(tmp_path: Path):
         together(CLASS, gpus("n1", 1), *(claim(f"claim-{n}") for n in range(2000)))
     )
     command = f"{sys.executable} -m reconciler allocate -f {tmp_path} | head -n 1"
-    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False, timeout=PATIENCE)
     assert done.stderr == ""
     assert done.stdout.startswith("CLAIM")

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from reconciler.cli import main
 from tests.cli.manifests import CLASS, claim, together
 from tests.cli.servers import serving
+from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.loopback
 
@@ -26,10 +27,10 @@ def test_it_serves_what_it_was_given_until_it_is_told_to_end(
         assert lines[0] == "loaded: 1 DeviceClass, 1 ResourceClaim"
         assert lines[-1].startswith(f"kubectl --server={url} get ")
         path = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/a"
-        with urllib.request.urlopen(url + path, timeout=10) as answer:
+        with urllib.request.urlopen(url + path, timeout=PATIENCE) as answer:
             assert json.load(answer)["metadata"]["name"] == "a"
         process.send_signal(number)
-        assert process.wait(timeout=10) == 0
+        assert process.wait(timeout=PATIENCE) == 0
         assert process.stderr is not None
         assert process.stderr.read() == ""
 

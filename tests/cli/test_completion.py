@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from reconciler.cli import main
+from tests.patience import PATIENCE
 
 BIN = Path(sys.executable).parent
 BASH, KUBECTL = shutil.which("bash") or "", shutil.which("kubectl") or ""
@@ -44,7 +45,7 @@ def test_the_script_names_the_program_however_it_was_called(shell: str):
 
 
 def heard(terminal: int, before: bytes) -> bytes:
-    assert select.select([terminal], [], [], 30)[0], f"nothing more comes after {before!r}"
+    assert select.select([terminal], [], [], PATIENCE)[0], f"nothing more comes after {before!r}"
     return os.read(terminal, 4096)
 
 
@@ -118,14 +119,14 @@ def test_a_real_fish_completes(tmp_path: Path, keys: str, word: str):
         capture_output=True,
         text=True,
         check=True,
-        timeout=120,
+        timeout=PATIENCE,
     )
     assert word in [line.partition("\t")[0] for line in found.stdout.splitlines()]
 
 
 def kubectl(*arguments: str) -> str:
     done = subprocess.run(
-        [KUBECTL, *arguments], env=ENVIRONMENT, capture_output=True, text=True, check=True, timeout=60
+        [KUBECTL, *arguments], env=ENVIRONMENT, capture_output=True, text=True, check=True, timeout=PATIENCE
     )
     return done.stdout
 
@@ -161,7 +162,7 @@ def test_completing_a_name_imports_no_command():
         "print('|'.join(sys.modules), file=sys.stderr)"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=PATIENCE
     )
     assert "explain\t" in done.stdout
     assert not set(done.stderr.strip().split("|")) & {"kubernetes_asyncio", "aiohttp", "numpy", "pydantic"}

@@ -16,6 +16,7 @@ import reconciler.demo.play
 from reconciler.cli import COMMANDS, main
 from reconciler.cli.exits import EXITS
 from tests.cli.manifests import CLASS, claim, gpus, together
+from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.loopback
 NO_SERVER = ("--server", "http://127.0.0.1:1")
@@ -130,7 +131,7 @@ def test_what_runs_until_it_is_told_to_end_ends_with_success(here: Path, argumen
         assert running.stdout is not None
         assert any(line.startswith("kubectl ") for line in running.stdout)
         running.send_signal(signal.SIGTERM)
-        assert running.wait(timeout=30) == 0
+        assert running.wait(timeout=PATIENCE) == 0
 
 
 def test_an_address_that_cannot_be_listened_on(here: Path):

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.manifests import CLASS, claim, gpus, together
+from tests.patience import PATIENCE
 
 COLOUR = re.compile(rb"\x1b\[(?:[0-9;]*;)?[34][0-9]")
 
@@ -33,7 +34,7 @@ def on_a_terminal(*arguments: str, **environment: str) -> bytes:
         pass
     finally:
         os.close(ours)
-    assert process.wait(timeout=60) in (0, 3)
+    assert process.wait(timeout=PATIENCE) in (0, 3)
     return shown
 
 
@@ -56,7 +57,7 @@ def test_a_pipe_gets_neither_escapes_nor_frames(manifest: str):
         [sys.executable, "-m", "reconciler", "allocate", "-f", manifest],
         capture_output=True,
         check=False,
-        timeout=60,
+        timeout=PATIENCE,
     )
     assert b"gpu-0" in done.stdout
     assert b"\x1b" not in done.stdout + done.stderr

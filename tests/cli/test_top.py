@@ -29,8 +29,7 @@ from tests.cli.manifests import gpus, together
 from tests.cli.partitioned import partitioned
 from tests.cli.servers import Overheard
 from tests.end_to_end.objects import claim, held
-
-PATIENCE = 60.0
+from tests.patience import PATIENCE
 
 
 def taken(*names: str, driver: str = "d", pool: str = "n1") -> Object:
@@ -164,7 +163,7 @@ async def test_a_terminal_shows_it_until_it_is_interrupted():
     api = ApiServer()
     api.load(partitioned())
     seen = bytearray()
-    async with serve(api) as url, asyncio.timeout(3 * PATIENCE):
+    async with serve(api) as url, asyncio.timeout(PATIENCE):
         ours, theirs = pty.openpty()
         command = (sys.executable, "-m", "reconciler", "top", "--server", url)
         process = await create_subprocess_exec(

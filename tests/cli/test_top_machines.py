@@ -20,9 +20,9 @@ from reconciler.reconcile.decisions import Equipped
 from tests.koordinator.builders import gpu, nic
 from tests.koordinator.live import KoordinatorCluster, Plain, machine, node, wants
 from tests.observe.running import watched
+from tests.patience import PATIENCE
 
 HALF = {"gpu-core": 50, "gpu-memory-ratio": 50}
-PATIENCE = 60.0
 
 
 def holding(name: str, on: str, minor: int, share: int) -> Any:

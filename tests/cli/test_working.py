@@ -13,6 +13,7 @@ from rich.console import Console
 
 from reconciler.cli.working import SELDOM, Work, working
 from tests.cli.manifests import CLASS, claim, gpus, together
+from tests.patience import PATIENCE
 
 HURRIED = "import reconciler.cli.working as w; w.PATIENCE = 0; from reconciler.cli import main; main()"
 """The program, for which nobody waits as long as a person does"""
@@ -68,9 +69,9 @@ def run(*arguments: str, wait: bytes) -> tuple[bytes, bytes]:
     os.close(theirs)
     told = b""
     while wait not in told:
-        assert select.select([ours], [], [], 60)[0], f"nothing more comes after {told!r}"
+        assert select.select([ours], [], [], PATIENCE)[0], f"nothing more comes after {told!r}"
         told += os.read(ours, 4096)
-    out, _ = process.communicate(together(CLASS, gpus("n1", 1), claim("a")).encode(), timeout=60)
+    out, _ = process.communicate(together(CLASS, gpus("n1", 1), claim("a")).encode(), timeout=PATIENCE)
     os.set_blocking(ours, False)
     try:
         while piece := os.read(ours, 4096):

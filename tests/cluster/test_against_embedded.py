@@ -24,6 +24,7 @@ from reconciler.objects.claims import FINALIZER, AllocatedDevice, Allocation, De
 from reconciler.objects.core import GATE, Pod
 from reconciler.objects.meta import ObjectKey
 from reconciler.objects.plan import Plan
+from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.loopback
 
@@ -73,7 +74,7 @@ def plan_for(found: ResourceClaim) -> Plan:
 
 
 async def until(wanted: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         while not wanted():  # noqa: ASYNC110 - a sink is a plain callable and sets no event
             await asyncio.sleep(0.005)
 

@@ -20,6 +20,7 @@ from reconciler.cluster.kinds import NODE
 from reconciler.cluster.transport import Request, WatchRequest
 from reconciler.errors import Rejected, Relist, Retry, Undecided
 from reconciler.objects.meta import ObjectKey
+from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.loopback
 
@@ -135,7 +136,8 @@ async def test_a_write_without_an_answer_is_undecided_and_not_sent_twice(how):
         return web.Response()
 
     async with serving(handle) as server, connect(server=server) as transport:
-        client = Client(transport, read_seconds=0.2, write_seconds=0.2)
+        seconds = 2.0 if how == "silence" else PATIENCE  # by then it was sent
+        client = Client(transport, read_seconds=seconds, write_seconds=seconds)
         with pytest.raises(Undecided):
             await client.patch(NODE, KEY, {"a": 1})
         assert seen == ["PATCH"]
@@ -162,7 +164,7 @@ async def test_a_request_arrives_as_it_was_meant():
             query=[("continue", "a+b/=&ü")],
             body=b'{"a":null}',
             content_type="application/merge-patch+json",
-            timeout=5,
+            timeout=PATIENCE,
         )
         answer = await transport.send(request)
     assert yaml.safe_load(answer.body) == {

@@ -13,10 +13,11 @@ from reconciler.cluster.transport import Request, Response
 from reconciler.cluster.wire import Broken
 from reconciler.cluster.wires import NeverSent, Wires
 from reconciler.errors import Rejected
+from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.loopback
 
-LONG = 30.0
+LONG = PATIENCE
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-Odd: a\r\nretry-after: 7\r\n\r\nok"
 Answer = Callable[[bytes, asyncio.StreamWriter], Awaitable[None]]
 

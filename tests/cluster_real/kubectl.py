@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from tests.patience import PATIENCE
+
 CONTEXT = "DRA_RECONCILER_TEST_CONTEXT"
-PATIENCE = 180.0
-"""Seconds until a policy must have come into effect"""
 
 
 @dataclass

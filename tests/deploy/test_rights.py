@@ -26,9 +26,10 @@ from reconciler.reconcile.decisions import Allocated, Freed, Ungated, WritesPaus
 from reconciler.settings import Settings
 from tests.end_to_end.faults import Faulty, Send
 from tests.end_to_end.objects import claim, device_class, devices, node, pod
-from tests.end_to_end.running import PATIENCE, Cluster, Running
+from tests.end_to_end.running import Cluster, Running
 from tests.koordinator.builders import gpu
 from tests.koordinator.live import machine, wants
+from tests.patience import PATIENCE
 from tests.rights import deployed
 from tests.rights.asking import Noting, as_deployed, asked
 from tests.rights.enforced import PROMETHEUS, cluster, kubeconfig
@@ -146,7 +147,7 @@ async def test_the_deployed_rights_are_enough_for_everything_and_for_nothing_els
         assert (await there.status("/metrics", PROMETHEUS))[0] == 200
         assert (await there.status("/statusz", PROMETHEUS))[0] == 403
         assert (await there.status("/metrics", "nobody's"))[0] == 401
-        await asyncio.wait_for(round_made.wait(), 6 * PATIENCE)
+        await asyncio.wait_for(round_made.wait(), PATIENCE)
     assert api.refused == []
     assert ALLOCATED in found.pod("equipped")["metadata"]["annotations"]
     assert {(one.resource, one.subresource) for one in api.judged} >= {
@@ -167,7 +168,7 @@ async def test_the_rights_of_shadow_mode_are_enough_and_change_nothing(
     found.load(device_class(), node("a"), devices("a", "d0"), claim("c", 1), machine("a", gpu(0)))
     flags: dict[str, Any] = {"mode": "shadow", "pause_config_map": None}
     async with running(found, tmp_path, rights, **flags):
-        await asyncio.wait_for(round_made.wait(), 6 * PATIENCE)
+        await asyncio.wait_for(round_made.wait(), PATIENCE)
     assert api.refused == []
     assert api.judged == []
     assert rights.judge(whole=True) == []

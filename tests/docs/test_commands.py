@@ -23,6 +23,7 @@ from tests.cli.manifests import CLASS, gpus, together
 from tests.cli.servers import serving
 from tests.docs.reading import ROOT, Command, everything
 from tests.docs.standins import NOT_RUN, STAND_INS
+from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.loopback
 KUBECTL = shutil.which("kubectl") or ""
@@ -30,8 +31,6 @@ MANIFESTS = ROOT / "reconciler" / "demo" / "manifests"
 ANSWERS = {"allocate": {0, 3}, "explain": {0, 1}, "whatif": {0, 1}, "doctor": {0, 1, 3}}
 """Exit codes that are an answer, where 0 is not the only one"""
 ALL = everything()
-PATIENCE = 180.0
-"""Seconds until a command that does not say what it should is told to end all the same"""
 MENTION = re.compile(r"dra-reconciler [a-z]+$|make [a-z]+$")
 """A command by its name alone, in a sentence"""
 
@@ -167,7 +166,9 @@ def invoke(text: str) -> str:
 
 def in_a_shell(one: Command) -> None:
     script = "set -o pipefail\n" + typed(one.text).replace("SERVER", os.environ["SERVER"])
-    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        ["bash", "-c", script], capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
     assert done.returncode in (0, 1, 3), f"{one}: {done.stderr}"
     assert done.returncode == 0 or re.search(r"dra.reconciler (allocate|explain)", one.text), done.stderr
     assert "Traceback" not in done.stderr, f"{one}: {done.stderr}"

@@ -14,17 +14,19 @@ from reconciler.reconcile.decisions import Allocated, Decision
 from reconciler.settings import Settings
 from tests.end_to_end.faults import Faulty
 from tests.end_to_end.objects import device_class, devices, node
-from tests.end_to_end.running import PATIENCE, Cluster
+from tests.end_to_end.running import Cluster
+from tests.patience import PATIENCE
 
 FAST: dict[str, Any] = {
     "embedded": True,
     "leader_elect": True,
-    "lease_seconds": 0.8,
-    "renew_seconds": 0.6,
+    "lease_seconds": 2.4,
+    "renew_seconds": 1.8,
     "retry_seconds": 0.05,
-    "write_seconds": 0.3,
+    "write_seconds": 0.9,
     "backoff_base_seconds": 0.01,
 }
+"""Who leads must not lose the Lease just because the machine is slow, and who waits must not wait for long"""
 
 
 @dataclass

@@ -8,7 +8,7 @@ from reconciler.embedded.builtin import LEASE
 from tests.election.replicas import replicas
 from tests.end_to_end.faults import Held
 from tests.end_to_end.objects import claim
-from tests.end_to_end.running import PATIENCE
+from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.loopback
 

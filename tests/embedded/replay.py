@@ -16,6 +16,7 @@ import aiohttp
 
 from reconciler.embedded import ApiServer
 from reconciler.embedded.access import Guard, Roles
+from tests.patience import PATIENCE
 
 ORDER = ("claim-lifecycle", "list-and-watch", "patch", "slices", "lease-and-events", "discovery-and-errors")
 """The recordings share one server: later ones meet the objects that earlier ones left."""
@@ -51,7 +52,6 @@ _BUILD = (
     "serverAddressByClientCIDRs",
     "storageVersionHash",
 )
-_PATIENCE_SECONDS = 30.0
 
 
 def recorded_server() -> ApiServer:
@@ -180,7 +180,7 @@ def _metadata(request: Mapping[str, Any]) -> Mapping[str, Any]:
 async def _events(answer: aiohttp.ClientResponse, expected: list[Any], path: str, learned: Learned) -> str:
     got: list[Any] = []
     until_closed = "timeoutSeconds" in path
-    async with asyncio.timeout(_PATIENCE_SECONDS):
+    async with asyncio.timeout(PATIENCE):
         while until_closed or len(got) < len(expected):
             line = await answer.content.readline()
             if not line:

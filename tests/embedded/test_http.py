@@ -9,6 +9,7 @@ import pytest
 
 from reconciler.embedded import ApiServer, serve
 from tests.embedded.driving import CLAIMS, claim, ok
+from tests.patience import PATIENCE
 
 JSON = {"Content-Type": "application/json"}
 
@@ -72,7 +73,7 @@ async def test_a_reader_that_goes_away_is_forgotten():
         watch = await session.get(url + CLAIMS, params={"watch": "1"})
         assert len(shelf._waiters) == 1
         watch.close()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             while shelf._waiters:
                 async with session.get(url + "/readyz") as answer:
                     assert await answer.text() == "ok"

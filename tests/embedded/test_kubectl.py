@@ -9,6 +9,7 @@ import pytest
 
 from reconciler.embedded import ApiServer, run_controllers, serve
 from tests.embedded.driving import CLAIMS, MERGE, allocation, ok
+from tests.patience import PATIENCE
 
 KUBECTL = shutil.which("kubectl") or ""
 pytestmark = [
@@ -49,7 +50,7 @@ async def kubectl(tmp_path):
                 stderr=asyncio.subprocess.PIPE,
                 env=environment,
             )
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(PATIENCE):
                 out, err = await process.communicate(stdin.encode())
             assert process.returncode == 0, err.decode()
             return out.decode()
@@ -103,7 +104,7 @@ async def test_imperative_commands(kubectl):
     )
     await run("delete", "pod", "p", "--wait=false")
     await run("patch", "pod", "p", "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
-    await run("wait", "--for=delete", "pod/p", "--timeout=10s")
+    await run("wait", "--for=delete", "pod/p", "--timeout=5m")
     await run("delete", "namespace", "team")
 
 

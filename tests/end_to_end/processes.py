@@ -12,6 +12,7 @@ from typing import Any
 from click.testing import CliRunner
 
 from reconciler.cli import main
+from tests.patience import PATIENCE
 
 QUIET = {name: value for name, value in os.environ.items() if not name.startswith("DRA_RECONCILER_")}
 
@@ -23,7 +24,7 @@ async def start(*arguments: str, **environment: str) -> Process:
 
 
 async def finished(process: Process) -> tuple[int | None, str, str]:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         out, err = await process.communicate()
     return process.returncode, out.decode(), err.decode()
 

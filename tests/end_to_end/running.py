@@ -15,10 +15,9 @@ from reconciler.reconcile.decisions import Decision, Waits
 from reconciler.settings import Settings
 from tests.end_to_end.faults import Faulty
 from tests.end_to_end.objects import Object
+from tests.patience import PATIENCE
 
 D = TypeVar("D", bound=Decision)
-PATIENCE = 180.0
-"""Seconds until a condition that does not come true fails the test."""
 
 
 class Cluster:

@@ -10,6 +10,7 @@ import pytest
 
 from tests.end_to_end.objects import claim, device_class, devices, node
 from tests.end_to_end.processes import assert_refused, finished, start, written
+from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.loopback
 
@@ -24,7 +25,7 @@ async def test_it_allocates_says_so_in_json_and_ends_cleanly_when_told(
     process = await start("run", "--embedded", "-f", manifest, "--log-format", "json")
     assert process.stderr is not None
     told: dict[str, dict[str, Any]] = {}
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         while not {"claim allocated", "claim waits"} <= told.keys():
             line = json.loads(await process.stderr.readline())
             told[line["event"]] = line

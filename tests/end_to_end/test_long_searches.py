@@ -13,6 +13,7 @@ from reconciler.reconcile.decisions import Allocated
 from reconciler.reconcile.steps import Decide
 from tests.end_to_end.objects import claim, device_class, devices, node
 from tests.end_to_end.running import Cluster, reconciling
+from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.loopback
 
@@ -44,7 +45,7 @@ class Long:
         monkeypatch.setattr(Decider, "find", hard)
 
     async def under_way(self) -> None:
-        assert await asyncio.to_thread(self.begun.wait, 10)
+        assert await asyncio.to_thread(self.begun.wait, PATIENCE)
 
 
 def cluster(*names: str) -> Cluster:
@@ -81,16 +82,16 @@ async def test_a_claim_that_goes_takes_its_search_along(monkeypatch):
         world.delete("hard")
         world.load(claim("easy"), claim("other"))
         await running.heard(Allocated, 2)
-        assert await asyncio.to_thread(search.broken_off.wait, 10)
+        assert await asyncio.to_thread(search.broken_off.wait, PATIENCE)
     assert search.found == []
 
 
 async def test_the_end_does_not_wait_for_a_search(monkeypatch):
     world, search = cluster("hard"), Long(monkeypatch, "hard")
-    async with reconciling(world) as running:
+    async with reconciling(world, drain_seconds=10 * PATIENCE) as running:
         await search.under_way()
         running.stop.set()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             await running.done.wait()
     assert running.decisions == []
     assert search.found == []

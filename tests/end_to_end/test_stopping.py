@@ -8,8 +8,11 @@ from reconciler.reconcile.decisions import Allocated
 from tests.end_to_end.faults import Faulty, Held
 from tests.end_to_end.objects import claim, device_class, devices, node
 from tests.end_to_end.running import Cluster, reconciling
+from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.loopback
+LONG = {"drain_seconds": 10 * PATIENCE}
+"""Who waits for the end of these fails the test"""
 
 
 def fleet() -> Cluster:
@@ -22,7 +25,7 @@ async def test_writes_under_way_are_finished_and_nothing_new_is_begun():
         await write.arrived.wait()
         running.stop.set()
         write.go.set()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             await running.done.wait()
     assert cluster.devices("a") == ["n/d0"]
     assert cluster.devices("b") == []
@@ -38,7 +41,7 @@ async def test_a_write_that_does_not_end_is_cut_off_when_the_time_is_over():
         await write.arrived.wait()
         await running.heard(Allocated)
         running.stop.set()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             await running.done.wait()
     assert cluster.devices("a") == []
     assert cluster.devices("b") == ["n/d1"]
@@ -46,10 +49,10 @@ async def test_a_write_that_does_not_end_is_cut_off_when_the_time_is_over():
 
 async def test_it_can_be_stopped_before_it_saw_everything():
     cluster, listing = fleet(), Held()
-    async with reconciling(cluster, prepare=lambda f: f.on("GET", "/pods", listing)) as running:
+    async with reconciling(cluster, prepare=lambda f: f.on("GET", "/pods", listing), **LONG) as running:
         await listing.arrived.wait()
         running.stop.set()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             await running.done.wait()
     assert running.decisions == []
 
@@ -57,10 +60,10 @@ async def test_it_can_be_stopped_before_it_saw_everything():
 async def test_it_can_be_stopped_while_the_server_does_not_answer():
     cluster, question = fleet(), Held()
     async with reconciling(
-        cluster, prepare=lambda f: f.on("GET", "/apis/resource.k8s.io", question)
+        cluster, prepare=lambda f: f.on("GET", "/apis/resource.k8s.io", question), **LONG
     ) as running:
         await question.arrived.wait()
         running.stop.set()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             await running.done.wait()
     assert running.decisions == []

@@ -22,9 +22,9 @@ from reconciler.reconcile.decisions import Decision
 from reconciler.settings import Settings
 from tests.end_to_end.faults import Faulty
 from tests.end_to_end.running import Cluster
+from tests.patience import PATIENCE
 
 OPENMETRICS = {"Accept": "application/openmetrics-text; version=1.0.0"}
-PATIENCE = 60.0
 
 
 def utc_now() -> datetime:

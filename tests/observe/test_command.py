@@ -11,6 +11,7 @@ import pytest
 from tests.end_to_end.objects import claim, device_class, devices, node
 from tests.end_to_end.processes import assert_refused, finished, start, written
 from tests.observe.running import ask
+from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.loopback
 
@@ -23,7 +24,7 @@ async def test_a_process_tells_where_it_is_looked_at_and_answers_there_until_it_
     process = await start(*arguments, DRA_RECONCILER_STATUS_TOKEN_FILE=str(token))
     assert process.stderr is not None
     told: dict[str, Any] = {}
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         while not {"claim allocated", "status served"} <= told.keys():
             line = json.loads(await process.stderr.readline())
             told[line["event"]] = line

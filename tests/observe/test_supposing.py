@@ -22,7 +22,8 @@ from reconciler.reconcile.decisions import Allocated
 from reconciler.settings import Settings
 from tests.end_to_end.objects import claim, device_class, devices, node, pod, template
 from tests.end_to_end.running import Cluster
-from tests.observe.running import PATIENCE, Answer, utc_now, watched
+from tests.observe.running import Answer, utc_now, watched
+from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.loopback
 NOTHING = Options(None, frozenset(), frozenset())

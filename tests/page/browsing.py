@@ -7,8 +7,9 @@ from typing import Any, TypeVar
 from selenium import webdriver
 from selenium.webdriver.support.ui import WebDriverWait
 
+from tests.patience import PATIENCE
+
 T = TypeVar("T")
-PATIENCE = 60.0
 
 
 class Browser:

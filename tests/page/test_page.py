@@ -19,10 +19,11 @@ from reconciler.page.sources import Fact, Waiting
 from reconciler.reconcile.decisions import Allocated, Waits
 from tests.end_to_end.objects import claim
 from tests.end_to_end.running import Cluster
-from tests.observe.running import PATIENCE, Watched, ask, watched
+from tests.observe.running import Watched, ask, watched
 from tests.page.documents import Seen, page
 from tests.page.fleets import HOSTILE, LONG, QUOTES, TURNED, demonstration, hostile, hostile_claims, small
 from tests.page.still import standing
+from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.loopback
 
