@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,9 +14,6 @@ from reconciler.cel.rows import Column, Rows
 from reconciler.cel.values import Value
 from reconciler.objects.quantity import Quantity
 from reconciler.objects.semver import Semver
-
-ROOT = Path(__file__).parents[2]
-SHARED = ROOT.parent / "shared"
 
 _versions = count()
 

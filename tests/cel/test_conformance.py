@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from reconciler.cel.program import CelRefused, compile_selector
-from tests.cel.builders import SHARED, device_of, masked, plain, rows_of
+from tests.cel.builders import device_of, masked, plain, rows_of
+from tests.checkout import SHARED
 
 DATA = SHARED / "conformance" / "cel"
 SAMPLES = SHARED / "samples" / "cel-expressions.txt"

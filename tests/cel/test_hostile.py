@@ -15,7 +15,8 @@ from reconciler.cel.environment import DEVICE_SELECTOR
 from reconciler.cel.errors import CelError, CelRefused
 from reconciler.cel.limits import COST_LIMIT, MAX_LENGTH
 from reconciler.cel.program import Selector, compile_selector
-from tests.cel.builders import ROOT, masked, plain, rows_of
+from tests.cel.builders import masked, plain, rows_of
+from tests.checkout import ROOT
 
 DEVICE = DeviceView(driver="d.io", attributes={"d.io": {"text": "ab" * 32, "n": 1}})
 SECONDS = 10.0

@@ -7,13 +7,13 @@ from typing import Any
 import yaml
 
 from reconciler.koordinator import names
+from tests.checkout import ROOT
 from tests.cli.allocating import ALL, BAD_INPUT, SOME, allocate
 from tests.cli.manifests import CLASS, claim, gpus, together
 from tests.end_to_end.objects import node
 from tests.koordinator.builders import gpu, nic
 from tests.koordinator.live import machine, wants
 
-ROOT = Path(__file__).parent.parent.parent
 GPU = {"nvidia.com/gpu": 1}
 ANNOTATION = (
     '{"gpu":[{"minor":0,"resources":{"koordinator.sh/gpu-core":"100","koordinator.sh/gpu-memory":"80Gi",'

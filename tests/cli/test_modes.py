@@ -12,9 +12,10 @@ from click.testing import CliRunner, Result
 from reconciler.cli import main
 from reconciler.embedded import ApiServer, serve
 from reconciler.manifests.served import as_served
+from tests.checkout import DOCS
 from tests.cli.manifests import CLASS, gpus, together
 
-GUIDE = Path(__file__).parents[2] / "docs" / "exclusive-devices.md"
+GUIDE = DOCS / "exclusive-devices.md"
 
 PROPOSAL = """\
 apiVersion: resource.k8s.io/v1

@@ -3,7 +3,6 @@
 import io
 import json
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,9 +12,10 @@ from reconciler.manifests.documents import of_text
 from reconciler.objects.plan import Granted, Unsatisfied
 from reconciler.objects.semantics import Semantics
 from reconciler.offline import Blocked, Report, decide
+from tests.checkout import SHARED
 from tests.cli.manifests import CLASS, claim, gpus, node, pod, template, together
 
-SAMPLES = Path(__file__).parents[2].parent / "shared" / "samples"
+SAMPLES = SHARED / "samples"
 NOW = datetime(2025, 6, 1, 12, 0, 0, tzinfo=UTC)
 
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
-SHARED = ROOT.parent / "shared" / "conformance"
+from tests import checkout
+
+SHARED = checkout.SHARED / "conformance"
 
 SUFFIXES = (".json", ".jsonl", ".jsonl.gz", ".json.gz")
 

@@ -16,11 +16,12 @@ from reconciler.manifests.documents import of_text
 from reconciler.objects.semantics import Semantics
 from reconciler.offline import decide
 from tests.builders import device, device_class, devices, resource_slice
+from tests.checkout import SHARED
 from tests.cli.manifests import CLASS, claim, gpus, pod, together
 from tests.convert.worlds import conversion, pool_of
 from tests.legacy.proposal import ABSENT, TEXT, four_partitions, two_gpus
 
-SAMPLES = Path(__file__).parents[2].parent / "shared" / "samples"
+SAMPLES = SHARED / "samples"
 MIG = 'device.driver == "gpu.nvidia.com" && device.attributes["gpu.nvidia.com"].type == "mig"'
 
 

@@ -1,11 +1,12 @@
 """The objects of `deploy/base`, read from their files."""
 
-from pathlib import Path
 from typing import Any
 
 import yaml
 
-BASE = Path(__file__).parents[2] / "deploy" / "base"
+from tests.checkout import ROOT
+
+BASE = ROOT / "deploy" / "base"
 KUBERNETES = "1.36"
 
 

@@ -12,7 +12,8 @@ from typing import Any
 
 import dockerfile
 
-ROOT = Path(__file__).parents[2]
+from tests.checkout import ROOT
+
 RECIPE = dockerfile.parse_file(str(ROOT / "deploy" / "Containerfile"))
 _PINNED = re.compile(r"^([a-z0-9][a-z0-9._-]*)==([^ ;]+)(.*?)(?=^[a-z0-9]|\Z)", re.MULTILINE | re.DOTALL)
 

@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import kubernetes_validate
@@ -15,9 +14,9 @@ from reconciler.objects.plan import Reason
 from reconciler.observe.catalogue import CATALOGUE
 from reconciler.reconcile.metric import PREFIX
 from reconciler.settings import Settings
+from tests.checkout import ROOT
 from tests.deploy.base import KUBERNETES, of_kind
 
-ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "deploy" / "observability"
 LABELS = {name: set(spec.label_names) for spec in CATALOGUE for name in spec.series}
 ADDED = {"namespace", "pod", "job", "instance", "le"}

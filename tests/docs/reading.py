@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).parents[2]
+from tests.checkout import ROOT
+
 PAGES = sorted(
     [
         ROOT / "README.md",

@@ -19,9 +19,10 @@ from click.testing import CliRunner
 
 from reconciler.cli import COMMANDS, main
 from reconciler.cli.exits import EXITS
+from tests.checkout import ROOT
 from tests.cli.manifests import CLASS, gpus, together
 from tests.cli.servers import serving
-from tests.docs.reading import ROOT, Command, everything
+from tests.docs.reading import Command, everything
 from tests.docs.standins import NOT_RUN, STAND_INS
 from tests.patience import PATIENCE
 

@@ -2,15 +2,13 @@
 
 import re
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from docs.pictures.__main__ import FOLDER, PICTURES
 from reconciler.cli import COMMANDS, commands_page, settings_page
 from reconciler.settings import Settings
-
-DOCS = Path(__file__).parents[2] / "docs"
+from tests.checkout import DOCS
 
 
 @pytest.mark.parametrize(

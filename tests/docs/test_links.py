@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-DOCS = ROOT / "docs"
+from tests.checkout import DOCS, ROOT
+
 PAGES = sorted(
     [
         *ROOT.glob("*.md"),

@@ -14,9 +14,10 @@ from click.testing import CliRunner, Result
 from reconciler.cli import main
 from reconciler.doctor.rules import RULES
 from reconciler.embedded import ApiServer, serve
+from tests.checkout import DOCS
 from tests.doctor.cases import GPU, ONE, SOUND, Object, claim, device_class, part, yaml_of
 
-PAGE = Path(__file__).parents[2] / "docs" / "doctor.md"
+PAGE = DOCS / "doctor.md"
 WARNED = yaml_of(GPU, claim("c", wants="gppu"))
 NOTED = yaml_of({**GPU, "apiVersion": "resource.k8s.io/v1beta2"})
 WRONG = yaml_of(part("s", {"name": "a"}, count=2))

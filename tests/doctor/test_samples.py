@@ -11,11 +11,11 @@ from reconciler.doctor.picture import read_picture
 from reconciler.doctor.rules import RULES
 from reconciler.manifests.documents import documents
 from reconciler.objects.semantics import Semantics
+from tests.checkout import SHARED
 
-SAMPLES = Path(__file__).parents[3] / "shared" / "samples"
+SAMPLES = SHARED / "samples"
 PROPOSALS = SAMPLES / "kubernetes_enhancements" / "keps" / "sig-scheduling"
 MULTI_HOST = PROPOSALS / "4815-dra-partitionable-devices"
-DOCS = Path(__file__).parents[2] / "docs"
 IDS = {rule.id for rule in RULES}
 
 pytestmark = pytest.mark.skipif(not SAMPLES.is_dir(), reason="the sample manifests are not here")

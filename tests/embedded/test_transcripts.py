@@ -1,14 +1,12 @@
 """The embedded server answers as a real one did, step by recorded step."""
 
-from pathlib import Path
-
 import aiohttp
 import pytest
 
 from reconciler.embedded import serve
+from tests.checkout import ROOT
 from tests.embedded.replay import ORDER, Learned, load, mismatches, recorded_server
 
-ROOT = Path(__file__).resolve().parents[2]
 RECORDINGS = ROOT.parent / "shared" / "conformance" / "apiserver"
 
 pytestmark = [

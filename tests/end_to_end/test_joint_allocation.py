@@ -1,15 +1,14 @@
 """Wishes on a live server: devices near each other, and the annotation that says how near."""
 
-from pathlib import Path
-
 import pytest
 import yaml
 
+from tests.checkout import DOCS
 from tests.end_to_end.running import Cluster, reconciling
 
 pytestmark = pytest.mark.loopback
 
-EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "joint-allocation.yaml"
+EXAMPLE = DOCS / "examples" / "joint-allocation.yaml"
 
 
 async def test_the_example_is_allocated_as_from_files_and_told_why_not():

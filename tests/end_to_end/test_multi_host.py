@@ -1,15 +1,14 @@
 """A device that several hosts share: pods of one workload run where its parts are."""
 
-from pathlib import Path
-
 import pytest
 import yaml
 
 from reconciler.reconcile.decisions import Ungated
+from tests.checkout import DOCS
 from tests.end_to_end.running import Cluster, reconciling
 
 pytestmark = pytest.mark.loopback
-EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "multi-host-tpu.yaml"
+EXAMPLE = DOCS / "examples" / "multi-host-tpu.yaml"
 
 
 async def test_pods_that_share_a_multi_host_device_run_on_its_nodes():

@@ -12,8 +12,7 @@ from reconciler.explain.reasons import OTHER, REASONS, UNKNOWN, bounded, remedy
 from reconciler.objects.plan import Reason
 from reconciler.reconcile import steps
 from reconciler.reconcile.koordinator import pods
-
-ROOT = Path(__file__).parent.parent.parent
+from tests.checkout import ROOT
 
 
 def blocking() -> Iterator[str]:

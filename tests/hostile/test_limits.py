@@ -2,11 +2,12 @@
 
 import re
 from importlib import import_module
-from pathlib import Path
 
 import pytest
 
-PAGE = (Path(__file__).parents[2] / "docs" / "limits.md").read_text()
+from tests.checkout import DOCS
+
+PAGE = (DOCS / "limits.md").read_text()
 ROWS = re.findall(
     r"^\| (?P<what>[^|]+) \| (?P<limit>\d+)[^|]* \| `(?P<where>[\w.]+)` \| [^|]+ \|$", PAGE, re.M
 )

@@ -6,8 +6,8 @@ from pathlib import Path
 from click.testing import CliRunner
 
 from reconciler.cli import main
+from tests.checkout import DOCS
 
-DOCS = Path(__file__).parents[2] / "docs"
 EXAMPLE = str(DOCS / "examples" / "joint-allocation.yaml")
 
 

@@ -3,14 +3,14 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import yaml
 
 from reconciler.objects.quantity import Quantity
+from tests.checkout import SHARED
 
-TEXT = Path(__file__).parents[2].parent / "shared" / "spec" / "seeds" / "000_b437b25112330356.txt"
+TEXT = SHARED / "spec" / "seeds" / "000_b437b25112330356.txt"
 ABSENT = f"{TEXT} is not there"
 
 Object = dict[str, Any]

@@ -1,7 +1,6 @@
 """What was published in versions that are not served any more, and counters beside devices as of 1.33."""
 
 import io
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,8 +11,9 @@ from reconciler.objects.claims import ResourceClaim
 from reconciler.objects.plan import Granted
 from tests.allocator.world import World, decide
 from tests.builders import claim, device, device_class, held, hold, request, resource_slice, selectors
+from tests.checkout import SHARED
 
-SAMPLES = Path(__file__).parents[2].parent / "shared" / "samples"
+SAMPLES = SHARED / "samples"
 GROUP = "resource.k8s.io"
 
 UNREADABLE = {"spec.driver: is missing", "spec: is missing"}

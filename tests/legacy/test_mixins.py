@@ -1,6 +1,5 @@
 """Mixins in the shape of KEP-5234, and the two GPUs of the proposal that came before it."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,8 +9,9 @@ from reconciler.errors import Malformed
 from reconciler.legacy.reading import read, to_v1
 from reconciler.objects.slices import ResourceSlice
 from tests.builders import device, resource_slice
+from tests.checkout import SHARED
 
-DGX = Path(__file__).parents[2].parent / "shared" / "samples" / "kubernetes_enhancements" / "dgxa100"
+DGX = SHARED / "samples" / "kubernetes_enhancements" / "dgxa100"
 
 MIXINS: dict[str, Any] = {
     "device": [

@@ -2,7 +2,6 @@
 
 import ast
 from collections.abc import Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -11,8 +10,8 @@ from reconciler.operations.logs.catalogue import EVENTS
 from reconciler.operations.logs.document import page
 from reconciler.operations.logs.fields import COMMON, FIELDS
 from reconciler.reconcile.decisions import DECISIONS
+from tests.checkout import ROOT
 
-ROOT = Path(__file__).parents[2]
 METHODS = ("debug", "info", "warning", "error", "exception", "critical")
 GIVEN_ANOTHER_WAY = {"claim", "pod"}
 """Fields that some calls pass on as `**what`"""

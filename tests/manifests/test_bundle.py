@@ -10,8 +10,9 @@ from reconciler.objects.claims import DeviceClass, ResourceClaim
 from reconciler.objects.core import Node, Pod
 from reconciler.objects.meta import ObjectKey
 from reconciler.objects.slices import ResourceSlice
+from tests.checkout import SHARED
 
-SAMPLES = Path(__file__).parents[2].parent / "shared" / "samples"
+SAMPLES = SHARED / "samples"
 CLAIM = "{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: %s}, spec: {}}"
 
 

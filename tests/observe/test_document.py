@@ -1,11 +1,8 @@
 """docs/metrics.md says what the catalogue says."""
 
-from pathlib import Path
-
 from reconciler.observe.catalogue import CATALOGUE
 from reconciler.observe.document import page
-
-DOCS = Path(__file__).parents[2] / "docs"
+from tests.checkout import DOCS
 
 
 def test_the_page_is_the_one_that_the_catalogue_makes():

@@ -15,6 +15,7 @@ from reconciler.embedded.access import Guard, Roles
 from reconciler.embedded.access.accounts import account, service_account
 from reconciler.operations import doctor_schedule
 from reconciler.settings import Settings
+from tests.checkout import ROOT
 from tests.doctor.cases import part
 from tests.end_to_end.objects import claim, device_class, devices, node
 from tests.end_to_end.running import Cluster
@@ -22,7 +23,7 @@ from tests.observe.running import watched
 
 pytestmark = pytest.mark.loopback
 
-BASE = Path(__file__).parents[2] / "deploy" / "base"
+BASE = ROOT / "deploy" / "base"
 
 
 async def test_what_it_finds_is_counted_and_told_to_the_slices_of_the_pool():

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
@@ -11,8 +10,9 @@ from reconciler.embedded.access import Account, Roles
 from reconciler.embedded.access.accounts import service_account
 from reconciler.embedded.access.roles import Asked
 from reconciler.settings import Settings
+from tests.checkout import ROOT
 
-DEPLOY = Path(__file__).parents[2] / "deploy"
+DEPLOY = ROOT / "deploy"
 NAMESPACE = NAME = "dra-reconciler"
 ACCOUNT = service_account(NAMESPACE, NAME)
 ACCOUNTS = {"allocate": ACCOUNT, "shadow": service_account(NAMESPACE, f"{NAME}-shadow")}

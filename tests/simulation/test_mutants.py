@@ -3,10 +3,10 @@
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
+from tests.checkout import ROOT
 from tests.simulation.mutants import BY_HAND, MUTANTS, PAIRED, TESTS
 from tests.simulation.schedule import IN_MEMORY, PAIRS, run
 
@@ -34,7 +34,6 @@ def test_what_schedules_seldom_meet_is_noticed_by_tests():
     """All of them fail once what they stand for is broken."""
     plugins = ("-p", "tests.simulation.breaking", "-p", "no:xdist", "-p", "no:cacheprovider")
     command = [sys.executable, "-m", "pytest", "-q", "--tb=no", "-rf", *plugins, *TESTS.values()]
-    root = Path(__file__).parents[2]
-    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     failed = re.findall(r"^FAILED (.*?)(?: - .*)?$", done.stdout, re.MULTILINE)
     assert sorted(failed) == sorted(TESTS.values()), done.stdout + done.stderr

@@ -1,7 +1,6 @@
 """docs/versions.md says what the schemas of the releases, and our own discovery, say."""
 
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -47,11 +46,12 @@ from reconciler.objects.slices import (
     ResourceSliceSpec,
 )
 from reconciler.objects.taintrules import DeviceTaintRuleSpec
+from tests.checkout import DOCS
 from tests.versions.schemas import KINDS, MINORS, fields, gated, served, types
 from tests.versions.servers import OFF, Release
 
 ORDER = ("v1", "v1beta2", "v1beta1", "v1alpha3")
-TABLE = (Path(__file__).parents[2] / "docs" / "versions.md").read_text()
+TABLE = (DOCS / "versions.md").read_text()
 
 MODELS = {
     "AllocationResult": Allocation,
