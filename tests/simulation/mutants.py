@@ -180,6 +180,16 @@ PAIRED: dict[str, Mutant] = {
 }
 """The same, of what keeps two replicas apart"""
 
+SEEDS = {
+    "writes without resourceVersion": 24,
+    "old versions count": 8,
+    "answers about claims long gone count": 24,
+    "claims in use are freed": 33,
+    "refusals slow writes down": 36,
+    "everybody leads": 5,
+}
+"""Schedules that have noticed a mutant, to be tried first: any of the others will do, but takes longer"""
+
 TESTS: dict[str, str] = {
     "unanswered writes are forgotten": "tests/reconcile/test_settling.py::"
     "test_a_write_without_an_answer_is_resolved_by_reading[applied: held]",

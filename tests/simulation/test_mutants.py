@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from tests.checkout import ROOT
-from tests.simulation.mutants import BY_HAND, MUTANTS, PAIRED, TESTS
+from tests.simulation.mutants import BY_HAND, MUTANTS, PAIRED, SEEDS, TESTS
 from tests.simulation.schedule import IN_MEMORY, PAIRS, run
 
 OTHERWISE = {*TESTS, *BY_HAND}
@@ -17,17 +17,17 @@ OTHERWISE = {*TESTS, *BY_HAND}
 @pytest.mark.parametrize("name", sorted(MUTANTS.keys() - OTHERWISE))
 def test_a_broken_protection_is_noticed_by_the_schedules_of_each_change(name: str):
     with MUTANTS[name]():
-        assert any(run(seed).findings for seed in range(IN_MEMORY))
+        assert any(run(seed).findings for seed in (SEEDS.get(name, 0), *range(IN_MEMORY)))
 
 
 @pytest.mark.parametrize("name", sorted(PAIRED.keys() - OTHERWISE))
 def test_so_it_is_where_there_are_two_replicas(name: str):
     with PAIRED[name]():
-        assert any(run(seed, pair=True).findings for seed in range(PAIRS))
+        assert any(run(seed, pair=True).findings for seed in (SEEDS.get(name, 0), *range(PAIRS)))
 
 
 def test_what_has_a_test_of_its_own_is_a_mutant():
-    assert MUTANTS.keys() | PAIRED.keys() >= OTHERWISE
+    assert MUTANTS.keys() | PAIRED.keys() >= OTHERWISE | SEEDS.keys()
 
 
 def test_what_schedules_seldom_meet_is_noticed_by_tests():
