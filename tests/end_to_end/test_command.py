@@ -76,5 +76,7 @@ async def test_so_it_is_by_a_process():
 
 async def test_the_demo_ends_with_success():
     found, out, err = await finished(await start("demo"))
-    assert (found, err) == (0, "")
+    assert found == 0, err
+    # Watches are not in step: on a slow machine a claim may be freed before its pod is seen to have ended.
+    assert all("taken back by kube-scheduler" in line for line in err.splitlines())
     assert "claims allocated" in out

@@ -1,6 +1,7 @@
 """The end of a run: nothing new is begun, what was begun is finished, but not for ever."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from tests.end_to_end.running import Cluster, reconciling
 from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.loopback
-LONG = {"drain_seconds": 10 * PATIENCE}
+LONG: dict[str, Any] = {"drain_seconds": 10 * PATIENCE}
 """Who waits for the end of these fails the test"""
 
 
