@@ -26,11 +26,11 @@ from reconciler.objects.claims import (
 from reconciler.objects.core import Node, Pod
 from reconciler.objects.meta import ObjectKey, PoolID
 from reconciler.objects.plan import Granted, Plan, Unsatisfied
+from reconciler.objects.pods import is_live
 from reconciler.objects.semantics import Semantics
 from reconciler.objects.slices import ResourceSlice, ResourceSliceSpec
 from reconciler.objects.taintrules import DeviceTaintRule
 from reconciler.reconcile.placement import candidates
-from reconciler.reconcile.units import is_live
 
 STEPS = 10_000
 """Devices that may be tried for one decision on one node."""

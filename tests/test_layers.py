@@ -25,7 +25,7 @@ MAY_IMPORT = {
     },
     "reconciler.journal": {
         "numpy", "structlog", "reconciler.explain", "reconciler.inventory", "reconciler.koordinator",
-        "reconciler.legacy", "reconciler.reconcile", "reconciler.shards", *OBJECTS,
+        "reconciler.legacy", "reconciler.placement", "reconciler.reconcile", "reconciler.shards", *OBJECTS,
     },
     "reconciler.joint": {
         "numpy", "pydantic", "kernels", "reconciler.allocator", "reconciler.inventory",
@@ -37,6 +37,7 @@ MAY_IMPORT = {
         "reconciler.manifests", "reconciler.nodes", *OBJECTS,
     },
     "reconciler.nodes": {"numpy", "kernels", "reconciler.inventory", *OBJECTS},
+    "reconciler.placement": {"numpy", "kernels", "reconciler.inventory", "reconciler.nodes", *OBJECTS},
     "reconciler.koordinator": {"numpy", "pydantic", "kernels", *OBJECTS},
     "reconciler.aio": {"asyncio", "threading"},
     "reconciler.settings": {"pydantic", "pydantic_settings", "yaml", "reconciler.errors"},
@@ -85,7 +86,8 @@ MAY_IMPORT = {
     "reconciler.reconcile": {
         "asyncio", "structlog", "reconciler.aio", "reconciler.allocator", "reconciler.cluster",
         "reconciler.explain.explanation", "reconciler.inventory", "reconciler.joint",
-        "reconciler.koordinator", "reconciler.nodes", "reconciler.settings", "reconciler.shards", *OBJECTS,
+        "reconciler.koordinator", "reconciler.nodes", "reconciler.placement", "reconciler.settings",
+        "reconciler.shards", *OBJECTS,
     },
 }  # fmt: skip
 """Package -> what it may import besides itself and harmless parts of the standard library.

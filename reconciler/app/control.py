@@ -90,7 +90,7 @@ def build_control(
     connection = base.connection(guarded(base, reasons), watched=served)
     writer = Writer(connection.client, served, echoes=echoes, withdrawals=withdrawals, now=now)
     fence = Fence(intake, writer, ours, clock=base.clock, patience=settings.write_seconds)
-    planner = Planner(intake.store, intake.roster, intake.nodes, ours, intake.yielded)
+    planner = Planner(intake.store, intake.roster, intake.placement, ours, intake.yielded)
     handlers: list[Handler[Any, Any, Any]] = [
         ClaimHandler(
             intake,

@@ -104,7 +104,7 @@ async def on_cluster(
     for listing in _listings(raws):
         intake.take(listing)
     ours = Ownership(all_claims=True, alone=True)
-    planner = Planner(intake.store, intake.roster, intake.nodes, ours, intake.yielded)
+    planner = Planner(intake.store, intake.roster, intake.placement, ours, intake.yielded)
     pods = [key] if of_pod else sorted(intake.roster.users(key))
     units = [Unit(Kind.POD, pod) for pod in pods] or [Unit(Kind.CLAIM, key)]
     questions: list[Asked] = []

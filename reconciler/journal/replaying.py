@@ -6,11 +6,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from reconciler.errors import Rejected
 from reconciler.explain.explanation import Explanation
-from reconciler.inventory.chosen import Chosen
 from reconciler.inventory.remembered import Drawn
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.inventory.store import Store
@@ -29,6 +26,7 @@ from reconciler.journal.entries import (
 from reconciler.journal.files import entries, paths
 from reconciler.objects.claims import ResourceClaim
 from reconciler.objects.meta import DeviceID, ObjectKey
+from reconciler.placement.placing import among
 from reconciler.reconcile.deciding import Decider
 from reconciler.reconcile.steps import Decide
 
@@ -215,5 +213,4 @@ class _Again(Store):
 
 
 def _question(claims: tuple[ResourceClaim, ...], nodes: tuple[str, ...] | None, world: Snapshot) -> Decide:
-    order = world.topology.order
-    return Decide(claims, None if nodes is None else Chosen(order, np.isin(np.array(order), nodes)))
+    return Decide(claims, None if nodes is None else among(nodes, world.topology))

@@ -30,6 +30,7 @@ class Nodes:
         self._row_of: dict[str, int] = {}
         self._spare: list[int] = []
         self._node: dict[str, Node] = {}
+        self._supposed: set[str] = set()
         self._profiles: dict[tuple[Taint, ...], int] = {}
         self._profile: Codes = np.zeros(0, dtype=np.int32)
         self._size = 0
@@ -55,6 +56,23 @@ class Nodes:
                 return any([*gone, *[self._put(node) for node in listed.values()]])
         return False
 
+    def suppose(self, node: Node) -> None:
+        """Add a node that only slices name, with the labels it is taken to have. A Node object wins."""
+        if node.key.name not in self._row_of:
+            self._put(node)
+            self._supposed.add(node.key.name)
+
+    @property
+    def supposed(self) -> frozenset[str]:
+        """Nodes without a Node object."""
+        return frozenset(self._supposed)
+
+    def described(self) -> Mask:
+        """Nodes of which there is a Node object."""
+        mask = np.ones(self._size, dtype=np.bool_)
+        mask[[self._row_of[name] for name in self._supposed]] = False
+        return mask
+
     def open(self, world: Topology) -> Chosen | None:
         """The nodes that are neither cordoned nor away; None if that is all. Kept while nothing changes.
 
@@ -72,11 +90,6 @@ class Nodes:
         if name in self._row_of:
             mask[self._row_of[name]] = True
         return Chosen(world.order, self.in_order(mask, world.order))
-
-    def closed(self, node: str) -> bool:
-        """Whether a node is cordoned or away."""
-        known = self._node.get(node)
-        return known is not None and any(taint.key in CLOSING for taint in taints_of(known))
 
     def in_order(self, mask: Mask, order: tuple[str, ...]) -> Mask:
         """(nodes,) a mask over rows, in the order of these names."""
@@ -115,6 +128,7 @@ class Nodes:
 
     def _put(self, node: Node) -> bool:
         name = node.key.name
+        self._supposed.discard(name)
         before = self._node.get(name)
         if before is not None and _read_of(before) == _read_of(node):  # most news of a node is its heartbeat
             self._node[name] = node
@@ -136,6 +150,7 @@ class Nodes:
         if row is None:
             return False
         del self._node[name]
+        self._supposed.discard(name)
         self._spare.append(row)
         self._labels.drop(row, name)
         self.room.drop(name)

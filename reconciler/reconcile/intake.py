@@ -15,19 +15,23 @@ from reconciler.objects.changes import Change, Changed, Refused, Replaced
 from reconciler.objects.claims import FINALIZER, ResourceClaim
 from reconciler.objects.meta import ApiObject, ObjectKey
 from reconciler.objects.plan import Plan
+from reconciler.objects.pods import claims_of
+from reconciler.placement import Place, Placement, place
 from reconciler.reconcile.auditing import Audit
 from reconciler.reconcile.charges import Charges
 from reconciler.reconcile.decisions import Tell
-from reconciler.reconcile.order import place
 from reconciler.reconcile.ownership import Ownership
 from reconciler.reconcile.pausing import Pause, PauseReasons
 from reconciler.reconcile.races import written_by_us
 from reconciler.reconcile.takenback import Yielded
-from reconciler.reconcile.units import Kind, Roster, Unit, claims_of
+from reconciler.reconcile.units import Kind, Roster, Unit
 from reconciler.reconcile.waiting import Waiting
 from reconciler.shards.filtering import within
 
 log = structlog.get_logger()
+
+_GONE: Place = (0, "", "", "", "")
+"""The place of a unit that is gone: its last turn takes no time, and frees what it waits with."""
 
 
 NOBODYS = Ownership()
@@ -56,6 +60,7 @@ class Intake:
         self.queue = queue
         self.roster = Roster()
         self.nodes = Nodes()
+        self.placement = Placement(self.nodes, supposed=False)
         self.waiting = Waiting()
         self.listed = asyncio.Event()
         """Set when every kind has been listed once: from then on all allocations there are count."""
@@ -65,7 +70,7 @@ class Intake:
         self._charges = Charges(store, self.roster, self.nodes.room)
         self.changed = asyncio.Event()
         """Set when devices, or who holds them, changed. For whoever looks at the whole; it clears it"""
-        self.yielded = Yielded(store, self.roster, self.nodes, tell, withdrawing)
+        self.yielded = Yielded(store, self.roster, self.placement, tell, withdrawing)
         self.audit = Audit(store, tell)
         self._naming = Naming()
         self._refused: dict[tuple[str, ObjectKey], str] = {}
@@ -149,7 +154,12 @@ class Intake:
 
     def put(self, unit: Unit, *, after: float = 0.0) -> None:
         """Give a unit a turn, at its place in the order."""
-        self.queue.put(unit, priority=place(unit, self.store), after=after)
+        self.queue.put(unit, priority=self._place(unit), after=after)
+
+    def _place(self, unit: Unit) -> Place:
+        things = self.store.pods if unit.kind is Kind.POD else self.store.claims
+        thing = things.get(unit.key)
+        return place(thing) if thing is not None else _GONE
 
     def claims(self, unit: Unit) -> tuple[ObjectKey, ...]:
         """The claims that a unit decides about, as far as it is known."""

@@ -16,19 +16,19 @@ from reconciler.aio.queue import Closed
 from reconciler.aio.tasks import Stopped, unless
 from reconciler.cluster.watch import Sink
 from reconciler.errors import Rejected
-from reconciler.nodes.placing import backed, places
+from reconciler.nodes.charging import pinned_to
 from reconciler.objects.changes import Change, Changed, Replaced
 from reconciler.objects.claims import ResourceClaim
 from reconciler.objects.core import Pod
 from reconciler.objects.meta import ApiObject, DeviceID, ObjectKey
 from reconciler.objects.plan import Granted, Plan, Reason
-from reconciler.reconcile.charges import pinned_to
+from reconciler.objects.pods import claims_of, is_live
 from reconciler.reconcile.deciding import Decider, Refusal
 from reconciler.reconcile.decisions import Compared, Outcome, Tell
 from reconciler.reconcile.intake import Intake
 from reconciler.reconcile.ownership import classes_of
 from reconciler.reconcile.steps import Decide
-from reconciler.reconcile.units import Kind, Unit, claims_of, is_live
+from reconciler.reconcile.units import Kind, Unit
 from reconciler.reconcile.waiting import Wants
 
 log = structlog.get_logger()
@@ -161,19 +161,12 @@ class Shadow:
         claims = tuple(_unallocated(claim) for claim in claims)
         world = self._store.snapshot()
         if pod is None:
-            return Decide(claims, self._intake.nodes.open(world.topology))
+            return Decide(claims, self._intake.placement.for_claim(world).nodes)
         keys = {claim.key for claim in claims}
         others = [self._store.claims.get(key) for key in claims_of(pod) if key not in keys]
         held = tuple(other for other in others if other is not None and other.allocation is not None)
-        selectors = [h.allocation.node_selector for h in held if h.allocation is not None]
         try:
-            found = places(
-                pod,  # where it is bound by now is not looked at
-                [selector for selector in selectors if selector is not None],
-                self._intake.nodes,
-                world.topology,
-                backed(world.classes, pod),
-            )
+            found = self._intake.placement.before_binding(pod, held, world)
         except Rejected as exc:
             return Refusal(Reason.NODE_SELECTOR, str(exc), room=False)
         return Decide(claims, found.nodes, held, pod, found.crowded)
@@ -211,7 +204,7 @@ class Shadow:
     def _there(self, claim: ResourceClaim, node: str, asked: Decide, theirs: tuple[DeviceID, ...]) -> Outcome:
         """How we compare on their node."""
         world = self._store.snapshot()
-        bound = replace(asked, nodes=self._intake.nodes.only(node, world.topology))
+        bound = replace(asked, nodes=self._intake.placement.only(node, world))
         answer = self._decider.answer(bound, world)
         if isinstance(answer, Refusal):
             return Outcome.WE_REFUSE

@@ -5,17 +5,16 @@ from dataclasses import dataclass, field
 from reconciler.errors import Rejected
 from reconciler.inventory.chosen import Chosen
 from reconciler.inventory.store import Store
-from reconciler.nodes.placing import account, backed, places
-from reconciler.nodes.table import Nodes
 from reconciler.objects.claims import FINALIZER, ResourceClaim
 from reconciler.objects.core import Pod
 from reconciler.objects.meta import ObjectKey
-from reconciler.objects.nodeselector import NodeSelector
 from reconciler.objects.plan import Reason
+from reconciler.objects.pods import claims_of, is_live
+from reconciler.placement import Placement
 from reconciler.reconcile.ownership import Ownership
 from reconciler.reconcile.races import lost, written_by_us
 from reconciler.reconcile.takenback import Yielded
-from reconciler.reconcile.units import Kind, Roster, Unit, claims_of, is_live
+from reconciler.reconcile.units import Kind, Roster, Unit
 from reconciler.shards.membership import Membership, Side
 
 NOT_OURS = "NotOurs"
@@ -80,10 +79,12 @@ Step = Nothing | Blocked | Decide | Free | Ungate
 class Planner:
     """Reads the picture. Changes nothing."""
 
-    def __init__(self, store: Store, roster: Roster, nodes: Nodes, ours: Ownership, yielded: Yielded) -> None:
+    def __init__(
+        self, store: Store, roster: Roster, placement: Placement, ours: Ownership, yielded: Yielded
+    ) -> None:
         self._store = store
         self._roster = roster
-        self._nodes = nodes
+        self._placement = placement
         self._yielded = yielded
         self._ours = ours
 
@@ -176,30 +177,23 @@ class Planner:
         return None
 
     def _placed(self, pod: Pod, todo: tuple[ResourceClaim, ...], held: tuple[ResourceClaim, ...]) -> Step:
-        topology = self._store.snapshot().topology
-        if (bound := pod.spec.node_name) != "":  # where it is, it is
-            return Decide(todo, self._nodes.only(bound, topology), held, pod)
         try:
-            found = places(pod, _selectors(held), self._nodes, topology, self._backed(pod))
+            found = self._placement.for_pod(pod, held, self._store.snapshot())
         except Rejected as exc:
             return Blocked(tuple(claim.key for claim in todo), Reason.NODE_SELECTOR, str(exc))
         return Decide(todo, found.nodes, held, pod, found.crowded)
 
     def left_out(self, asked: Decide) -> str:
         """Why nodes were left out of a question about a pod, for people; empty if none was."""
-        if asked.pod is None or asked.pod.spec.node_name:
+        if asked.pod is None:
             return ""
-        topology = self._store.snapshot().topology
-        return account(asked.pod, _selectors(asked.held), self._nodes, topology, self._backed(asked.pod))
+        return self._placement.left_out(asked.pod, asked.held, self._store.snapshot())
 
     def _side(self, claim: ResourceClaim) -> Membership:
         return self._ours.side(claim, lambda: self._store.snapshot().classes)
 
-    def _backed(self, pod: Pod) -> frozenset[str]:
-        return backed(self._store.snapshot().classes, pod)
-
     def _open(self) -> Chosen | None:
-        return self._nodes.open(self._store.snapshot().topology)
+        return self._placement.for_claim(self._store.snapshot()).nodes
 
     def _decidable(self, key: ObjectKey) -> bool:
         claim = self._store.claims.get(key)
@@ -228,12 +222,6 @@ class Planner:
                 keys = tuple(claim.key for claim in claims)
                 return Blocked(keys, NOT_OURS, f"claim {claim.key}: {foreign}")
         return None
-
-
-def _selectors(claims: tuple[ResourceClaim, ...]) -> list[NodeSelector]:
-    """Where the claims that are allocated can be used."""
-    found = (claim.allocation.node_selector for claim in claims if claim.allocation is not None)
-    return [selector for selector in found if selector is not None]
 
 
 def _made_for_another(claim: ResourceClaim, pod: Pod) -> bool:

@@ -9,12 +9,11 @@ from collections.abc import Container
 
 from reconciler.errors import Rejected
 from reconciler.inventory.store import Store
-from reconciler.nodes.placing import against, backed
-from reconciler.nodes.table import Nodes
+from reconciler.nodes.charging import pinned_to
 from reconciler.objects.claims import ResourceClaim
 from reconciler.objects.core import Pod
 from reconciler.objects.meta import ApiObject, ObjectKey
-from reconciler.reconcile.charges import pinned_to
+from reconciler.placement import Placement
 from reconciler.reconcile.decisions import TakenBack, Tell
 from reconciler.reconcile.races import written_by_us
 from reconciler.reconcile.units import Roster
@@ -24,12 +23,12 @@ class Yielded:
     """The claims that are left to kube-scheduler."""
 
     def __init__(
-        self, store: Store, roster: Roster, nodes: Nodes, tell: Tell, withdrawing: Container[str]
+        self, store: Store, roster: Roster, placement: Placement, tell: Tell, withdrawing: Container[str]
     ) -> None:
         """`withdrawing` holds the uids of claims whose allocation we are taking back ourselves."""
         self._store = store
         self._roster = roster
-        self._nodes = nodes
+        self._placement = placement
         self._tell = tell
         self._uids: dict[ObjectKey, str] = {}
         self._withdrawing = withdrawing
@@ -66,9 +65,8 @@ class Yielded:
     def _known(self, pod: Pod, node: str) -> str:
         if not node:
             return "its devices bound it to no single node"
-        world = self._store.snapshot()
         try:
-            reasons = against(pod, node, self._nodes, world.topology, backed(world.classes, pod))
+            reasons = self._placement.against(pod, node, self._store.snapshot())
         except Rejected as exc:
             reasons = [str(exc)]
         return f"node {node}: {'; '.join(reasons) or 'nothing that we know of stands against it'}"

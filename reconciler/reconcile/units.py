@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from reconciler.objects.core import Pod
 from reconciler.objects.meta import ObjectKey
+from reconciler.objects.pods import claims_of, is_live
 
 
 class Kind(StrEnum):
@@ -23,17 +24,6 @@ class Unit(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.kind} {self.key}"
-
-
-def is_live(pod: Pod) -> bool:
-    """Whether a pod may still use its claims."""
-    return not pod.finished and pod.metadata.deletion_timestamp is None
-
-
-def claims_of(pod: Pod) -> tuple[ObjectKey, ...]:
-    """The claims a pod names, in its order; one that is named twice is one claim."""
-    names = (name for name in pod.claim_names().values() if name is not None)
-    return tuple(dict.fromkeys(ObjectKey(pod.key.namespace, name) for name in names))
 
 
 class Roster:

@@ -7,17 +7,16 @@ from typing import NamedTuple
 
 from reconciler.cluster.podwriter import PodWriter
 from reconciler.errors import Rejected
-from reconciler.inventory.snapshot import Snapshot
 from reconciler.koordinator.demand import Demand
 from reconciler.koordinator.failure import Failure
 from reconciler.koordinator.fleet import Placed, Unserved
 from reconciler.koordinator.holder import Holder
 from reconciler.koordinator.names import ALLOCATED, TYPE_OF
 from reconciler.koordinator.refusing import reason_of
-from reconciler.nodes.placing import account, backed, places
 from reconciler.objects.core import Pod
 from reconciler.objects.meta import DeviceID
 from reconciler.objects.plan import Reason
+from reconciler.objects.pods import is_live
 from reconciler.reconcile.decisions import Equipped, Tell, Ungated, Waits
 from reconciler.reconcile.handler import Ask, Decided, Given, Handler, Idle, Later, Refused, Stuck
 from reconciler.reconcile.intake import Intake
@@ -25,7 +24,7 @@ from reconciler.reconcile.koordinator.intake import DeviceIntake
 from reconciler.reconcile.koordinator.picture import Grant, Picture
 from reconciler.reconcile.koordinator.refusing import Refusal, counts, refusal
 from reconciler.reconcile.koordinator.writing import GrantWriter
-from reconciler.reconcile.units import Kind, Unit, is_live
+from reconciler.reconcile.units import Kind, Unit
 from reconciler.reconcile.waiting import Wants
 
 TRIES = 64
@@ -33,6 +32,7 @@ TRIES = 64
 BOTH = "TwoKindsOfDevices"
 HELD = "HoldsDevices"
 OURS = frozenset(TYPE_OF)
+"""Resources that a node need not offer itself: its Device object says what there is of them."""
 
 Journal = Callable[[str, Pod, Callable[[str], bool], Grant | Refusal], None]
 """Hears a decision's name, the pod, which nodes suit it, and the answer"""
@@ -159,17 +159,12 @@ class KoordinatorHandler(Handler[DeviceQuestion, DeviceGrant, DeviceRefusal]):
     def _where(self, pod: Pod) -> Where:
         """The nodes on which a pod may run. Raises Rejected for an affinity that cannot be read."""
         world = self._intake.store.snapshot()
-        found = places(pod, (), self._intake.nodes, world.topology, self._waived(pod, world))
+        found = self._intake.placement.for_pod(pod, (), world, offered=OURS)
         names = world.topology.nodes.keys() if found.nodes is None else frozenset(found.nodes)
         return Where(names, found.crowded)
 
     def _left_out(self, pod: Pod) -> str:
-        world = self._intake.store.snapshot()
-        return account(pod, (), self._intake.nodes, world.topology, self._waived(pod, world))
-
-    def _waived(self, pod: Pod, world: Snapshot) -> frozenset[str]:
-        """Resources that a node need not offer itself: its Device object says what there is of ours."""
-        return backed(world.classes, pod) | OURS
+        return self._intake.placement.left_out(pod, (), self._intake.store.snapshot(), offered=OURS)
 
     def record(self, name: str, answer: Given[DeviceGrant] | Refused[DeviceRefusal]) -> None:
         if self._journal is None:

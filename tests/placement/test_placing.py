@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from reconciler.inventory.store import Store
 from reconciler.legacy.reading import read
 from reconciler.nodes.demand import demand
-from reconciler.nodes.placing import account, against, places
 from reconciler.nodes.room import Charge
 from reconciler.nodes.table import Nodes
 from reconciler.objects.changes import Change, Changed, Removed, Replaced
 from reconciler.objects.core import Pod
 from reconciler.objects.meta import ObjectKey
 from reconciler.objects.semantics import Semantics
+from reconciler.placement import Placement
 from tests.examples import examples
 from tests.nodes import twin
 from tests.nodes.strategies import Object, nodes, pods
@@ -28,6 +28,7 @@ class Picture:
 
     def __init__(self) -> None:
         self.store, self.table = Store(Semantics()), Nodes()
+        self.placement = Placement(self.table, supposed=False)
         self.nodes: dict[str, Object] = {}
         self.pods: dict[str, tuple[Object, str]] = {}
 
@@ -55,9 +56,9 @@ class Picture:
         self.table.room.charge(typed.key, Charge(on, demand(typed)) if on is not None else None)
 
     def found(self, pod: Object) -> list[str]:
-        topology = self.store.snapshot().topology
-        there = places(as_pod(pod), [], self.table, topology, frozenset())
-        return list(topology.order if there.nodes is None else there.nodes)
+        world = self.store.snapshot()
+        there = self.placement.for_pod(as_pod(pod), [], world)
+        return list(world.topology.order if there.nodes is None else there.nodes)
 
     def expected(self, pod: Object) -> list[str]:
         return [
@@ -100,11 +101,11 @@ def test_places_are_those_of_the_rules_after_any_events(events: list[Any], asked
         picture.found(asked)  # what is kept between questions must follow
     expected = picture.expected(asked)
     assert picture.found(asked) == expected
-    topology = picture.store.snapshot().topology
+    world = picture.store.snapshot()
     for name in picture.nodes:
-        reasons = against(as_pod(asked), name, picture.table, topology, frozenset())
+        reasons = picture.placement.against(as_pod(asked), name, world)
         assert (reasons == []) == (name in expected)
-    text = account(as_pod(asked), [], picture.table, topology, frozenset())
+    text = picture.placement.left_out(as_pod(asked), [], world)
     assert (text == "") == (len(expected) == len(picture.nodes))
     assert not text or text.startswith(f"{len(expected)} of {len(picture.nodes)} nodes suit the pod: ")
 
@@ -154,9 +155,10 @@ def test_a_resource_that_a_class_backs_is_had_elsewhere_where_the_node_has_none(
     picture = Picture()
     picture.put({**as_node("n0"), "status": {"allocatable": {"pods": "9", "example.com/gpu": "1"}}})
     picture.put({**as_node("n1"), "status": {"allocatable": {"pods": "9", "cpu": "1"}}})
-    topology, waived = picture.store.snapshot().topology, frozenset({"example.com/gpu"})
     pod = as_pod(asking("p", **{"example.com/gpu": "2"}))
-    there = places(pod, [], picture.table, topology, waived)
+    there = picture.placement.for_pod(
+        pod, [], picture.store.snapshot(), offered=frozenset({"example.com/gpu"})
+    )
     assert there.nodes is not None
     assert list(there.nodes) == ["n1"]
     assert there.crowded
