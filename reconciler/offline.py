@@ -1,46 +1,42 @@
 """Allocation without a cluster: manifests in, the devices of every claim or the reason against it out."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import Any
 
 from reconciler.errors import Rejected
 from reconciler.inventory.loading import load
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.inventory.store import Store
 from reconciler.joint import decide as decide_claims
-from reconciler.legacy import reading
-from reconciler.manifests.bundle import Bundle, Entry
-from reconciler.manifests.generated import ENTRY_ANNOTATION, claim_from_template
+from reconciler.koordinator.device import Device
+from reconciler.koordinator.rules import Rules
+from reconciler.koordinator.rules import Semantics as DeviceSemantics
+from reconciler.manifests.bundle import Bundle
+from reconciler.manifests.claims import Claims
 from reconciler.manifests.nodes import NodePicture, picture
-from reconciler.manifests.uids import with_own_uid
-from reconciler.objects.claims import (
-    FINALIZER,
-    Allocation,
-    DeviceClass,
-    ResourceClaim,
-    ResourceClaimTemplate,
-)
+from reconciler.nodes.table import Nodes
+from reconciler.objects.claims import FINALIZER, DeviceClass, ResourceClaim
 from reconciler.objects.core import Node, Pod
 from reconciler.objects.meta import ObjectKey, PoolID
 from reconciler.objects.plan import Granted, Plan, Unsatisfied
-from reconciler.objects.pods import is_live
+from reconciler.objects.pods import claims_of, is_live
 from reconciler.objects.semantics import Semantics
 from reconciler.objects.slices import ResourceSlice, ResourceSliceSpec
 from reconciler.objects.taintrules import DeviceTaintRule
-from reconciler.reconcile.placement import candidates
+from reconciler.placement import Placement, place
+from reconciler.reconcile.charges import Charges
+from reconciler.reconcile.koordinator.offline import DeviceReport, Machines
+from reconciler.reconcile.ownership import Ownership
+from reconciler.reconcile.steps import DELETING, NOT_FOUND, NOT_MADE, Blocked, Decide, Planner
+from reconciler.reconcile.takenback import Yielded
+from reconciler.reconcile.units import Kind, Roster, Unit
 
 STEPS = 10_000
 """Devices that may be tried for one decision on one node."""
-
-
-@dataclass(frozen=True, slots=True)
-class Blocked:
-    """Claims that were not decided at all, because of something else in the input."""
-
-    message: str
+_PROPOSAL = Rules(DeviceSemantics.PROPOSAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +46,19 @@ class Answer:
     pod: ObjectKey | None
     claims: tuple[ObjectKey, ...]
     outcome: Granted | Unsatisfied | Blocked
+    left_out: str = ""
+    """Why nodes were left out for the pod; empty if none was, or if devices were given"""
+
+    @property
+    def reason(self) -> str:
+        """Why there are no devices, as the reconciler names it; empty if there are."""
+        return "" if isinstance(self.outcome, Granted) else str(self.outcome.reason)
+
+    @property
+    def message(self) -> str:
+        """The same for people."""
+        said = "" if isinstance(self.outcome, Granted) else self.outcome.message
+        return "; ".join(filter(None, [said, self.left_out]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +75,8 @@ class Report:
     """Pools from which no device is given on some node, because slices are missing or contradict, and why"""
     written: Mapping[ObjectKey, Mapping[str, Any]]
     """Every claim as the input spells it, and those made from templates"""
+    devices: DeviceReport | None = None
+    """What pods got of Koordinator's devices; None where there is no Device object"""
 
     @property
     def waiting(self) -> tuple[Answer, ...]:
@@ -102,6 +113,8 @@ class Question:
     nodes: tuple[str, ...] | None
     """None for all nodes"""
     world: Snapshot
+    left_out: Callable[[], str]
+    """Says why nodes are left out for the pod; empty if none is"""
 
 
 def decide(
@@ -109,71 +122,75 @@ def decide(
     rules: Semantics,
     *,
     steps: int = STEPS,
-    only: Callable[[ObjectKey | None, tuple[ObjectKey, ...]], bool] = lambda _pod, _claims: True,
+    machines: Rules = _PROPOSAL,
     asking: Callable[[Question], None] = lambda _: None,
 ) -> Report:
-    """Allocate every waiting claim of a bundle.
+    """Allocate every waiting claim of a bundle, and Koordinator's devices by the rules `machines`.
 
-    `only` says, given a pod and its claims, or no pod and a claim, whether those are decided at all;
-    `asking` is told every question before it is answered.
-
-    The claims of one pod are decided together, for one node; other claims one by one. First come higher
-    pod priorities (a claim on its own has 0), then older objects, then the order of the input. Objects
-    without a creation time count as youngest. Never raises for what is in the bundle.
+    The claims of one pod are decided together, for one node; other claims one by one: in the order and on
+    the nodes of `placement`, where nodes that only slices name may be used. `asking` is told every question
+    before it is answered. Never raises for what is in the bundle.
     """
-    run = _Run(bundle, rules, steps, asking)
-    for pod in run.pods:
-        run.make_claims(pod)
-    alone = [entry for key, entry in run.claims.items() if key not in run.used]
-    turns: list[Entry] = [*bundle.entries.get("Pod", {}).values(), *alone]
-    for entry in sorted(turns, key=turn):
-        if isinstance(entry.object, Pod):
-            if is_live(entry.object) and only(entry.object.key, run.needs(entry.object)):
-                run.decide_pod(entry.object)
-        elif only(None, (entry.object.key,)):
-            run.decide_claims((entry.object.key,), None)
+    run = _Run(bundle, rules, steps, machines, asking)
+    for thing in sorted(run.waiting, key=place):
+        if isinstance(thing, Pod):
+            run.decide_pod(thing)
+        else:
+            run.decide_claim(thing)
     return run.report()
-
-
-def turn(entry: Entry) -> tuple[int, str, int]:
-    """Where a pod or claim stands: by priority, age and place in the input."""
-    urgency = -(entry.object.spec.priority or 0) if isinstance(entry.object, Pod) else 0
-    # "~" sorts behind every digit: what has no creation time yet is younger than what has one.
-    return urgency, entry.object.metadata.creation_timestamp or "~", entry.number
 
 
 class _Run:
     """The state of one run: what is known, what is held, what was answered."""
 
     def __init__(
-        self, bundle: Bundle, rules: Semantics, steps: int, asking: Callable[[Question], None]
+        self,
+        bundle: Bundle,
+        rules: Semantics,
+        steps: int,
+        machines: Rules,
+        asking: Callable[[Question], None],
     ) -> None:
-        self.pods = [pod for pod in bundle.of(Pod) if is_live(pod)]
-        self.claims: dict[ObjectKey, Entry] = dict(bundle.entries.get("ResourceClaim", {}))
-        self.used: set[ObjectKey] = set()
-        self._templates = bundle.entries.get(ResourceClaimTemplate.__name__, {})
         self._steps = steps
         self._asking = asking
-        self._store = Store(rules)
-        self._needs: dict[ObjectKey, tuple[tuple[ObjectKey, ...], str]] = {}
-        self._held: dict[ObjectKey, Allocation] = {}
         self._answers: list[Answer] = []
-        self._nodes = picture(bundle.of(Node), bundle.of(ResourceSlice))
-        self._nowhere = tuple(s.key.name for s in bundle.of(ResourceSlice) if _nowhere(s.spec))
+        self._claims = Claims(bundle)
+        self._store, self._roster = Store(rules), Roster()
+        devices, slices = bundle.of(Device), bundle.of(ResourceSlice)
+        self._picture = picture(bundle.of(Node), slices, [device.key.name for device in devices])
+        self._nowhere = tuple(one.key.name for one in slices if _nowhere(one.spec))
+        nodes = _table(self._picture)
+        placement = Placement(nodes, supposed=True)
+        ours = Ownership(all_claims=True, alone=True)
+        yielded = Yielded(self._store, self._roster, placement, lambda _: None)
+        self._planner = Planner(self._store, self._roster, placement, ours, yielded)
+        self._charges = Charges(self._store, self._roster, nodes.room)
         for kind in (ResourceSlice, DeviceClass, DeviceTaintRule):
             load(self._store, bundle.of(kind))
-        load(self._store, self._nodes.nodes)
-        for key in self.claims:
-            claim = self._claim(key)
-            if claim.allocation is not None:
-                load(self._store, [claim])
-                self._held[key] = claim.allocation
-        self._before = tuple(self._held)
+        load(self._store, self._picture.nodes)
+        claims = [self._claims.typed(key) for key in self._claims.entries]
+        self._before = tuple(claim.key for claim in claims if claim.allocation is not None)
+        load(self._store, claims)
+        load(self._store, self._claims.pods)
+        for pod in self._claims.pods:
+            self._roster.note(pod.key, pod)
+            self._charges.pod(pod.key)
+        self.waiting = [
+            *filter(is_live, self._claims.pods),
+            *(one for one in claims if one.allocation is None and not self._roster.users(one.key)),
+        ]
+        """Pods, and claims without a pod"""
+        self._machines = Machines(bundle, machines, self._claims.pods, placement, self._store, nodes.room)
 
     def report(self) -> Report:
-        written = {key: entry.raw for key, entry in self.claims.items()}
         return Report(
-            tuple(self._answers), self._before, self._nodes, self._nowhere, self._unusable(), written
+            tuple(self._answers),
+            self._before,
+            self._picture,
+            self._nowhere,
+            self._unusable(),
+            {key: entry.raw for key, entry in self._claims.entries.items()},
+            self._machines.report(),
         )
 
     def _unusable(self) -> Mapping[PoolID, str]:
@@ -187,112 +204,85 @@ class _Run:
                         found.setdefault(on_node.pool, on_node.problem)
         return found
 
-    def make_claims(self, pod: Pod) -> None:
-        """Find the claims of a pod, and make those that come from templates."""
-        needs: list[ObjectKey] = []
-        missing = ""
-        templates = {entry.name: entry.resource_claim_template_name for entry in pod.spec.resource_claims}
-        for entry, name in pod.claim_names().items():
-            key = ObjectKey(pod.key.namespace, name or f"{pod.key.name}-{entry}")
-            problem = self._absent(key) if name else self._make(pod, entry, key, templates[entry])
-            if problem:
-                missing = missing or problem
-            else:
-                needs.append(key)
-        self.used.update(needs)
-        self._needs[pod.key] = tuple(dict.fromkeys(needs)), missing
-
-    def needs(self, pod: Pod) -> tuple[ObjectKey, ...]:
-        """The claims of a pod, as far as they are there."""
-        return self._needs[pod.key][0]
-
     def decide_pod(self, pod: Pod) -> None:
-        """Decide all claims of a pod that wait still, where the pod can run and use what it holds."""
-        needs, missing = self._needs[pod.key]
-        waiting = tuple(key for key in needs if key not in self._held)
-        if missing:
-            self._answers.append(Answer(pod.key, waiting, Blocked(missing)))
+        """Decide all claims of a pod that wait still, or its devices of Koordinator's."""
+        if self._machines.serves(pod):
             return
-        if not waiting:
-            return
-        held = [self._held[key] for key in needs if key in self._held]
-        known = self._store.snapshot().topology.nodes
-        try:
-            nodes = candidates(pod, held, known)
-        except Rejected as exc:
-            self._answers.append(Answer(pod.key, waiting, Blocked(str(exc))))
-            return
-        if nodes == ():
-            why = f"none of the nodes known ({len(known)}) goes with {_bounds(pod, held)}"
-            undescribed = len(self._nodes.named) + (self._nodes.assumed is not None)
-            if undescribed:
-                why += f"; the labels of {undescribed} are not in the input, for want of Node objects"
-            self._answers.append(Answer(pod.key, waiting, Blocked(why)))
-            return
-        self.decide_claims(waiting, pod.key, nodes)
+        waiting = tuple(key for key in claims_of(pod) if self._waits(key))
+        unmade, absent = self._claims.unmade.get(pod.key), self._claims.absent.get(pod.key)
+        if unmade is not None:
+            self._answers.append(Answer(pod.key, waiting, Blocked(waiting, NOT_MADE, unmade)))
+        elif absent is not None:
+            self._answers.append(Answer(pod.key, waiting, Blocked(waiting, NOT_FOUND, absent)))
+        else:
+            self._follow(Unit(Kind.POD, pod.key), waiting)
 
-    def decide_claims(
-        self, keys: tuple[ObjectKey, ...], pod: ObjectKey | None, nodes: Iterable[str] | None = None
-    ) -> None:
+    def decide_claim(self, claim: ResourceClaim) -> None:
+        """Decide a claim that no pod names."""
+        if claim.deleting:
+            why = f"claim {claim.key} is being deleted"
+            self._answers.append(Answer(None, (claim.key,), Blocked((claim.key,), DELETING, why)))
+        else:
+            self._follow(Unit(Kind.CLAIM, claim.key), (claim.key,))
+
+    def _waits(self, key: ObjectKey) -> bool:
+        claim = self._store.claims.get(key)
+        return claim is not None and claim.allocation is None
+
+    def _follow(self, unit: Unit, waiting: tuple[ObjectKey, ...]) -> None:
+        """Do what the unit needs next, as far as that can be done without a cluster."""
+        pod = unit.key if unit.kind is Kind.POD else None
+        match self._planner.next(unit):
+            case Blocked() as blocked:
+                self._answers.append(Answer(pod, waiting, blocked))
+            case Decide() as asked:
+                self._answers.append(self._decided(pod, asked))
+
+    def _decided(self, pod: ObjectKey | None, asked: Decide) -> Answer:
         """Decide claims together, and count what they get as held."""
-        if any(key in self._held for key in keys):
-            return
-        claims = [self._claim(key) for key in keys]
-        leaving = [claim.key for claim in claims if claim.deleting]
-        if leaving:
-            self._answers.append(Answer(pod, keys, Blocked(f"claim {leaving[0]} is being deleted")))
-            return
-        where = None if nodes is None else tuple(nodes)
-        self._asking(Question(pod, tuple(claims), where, self._store.snapshot()))
-        outcome = decide_claims(claims, self._store.snapshot(), nodes=where, steps=self._steps)
-        self._answers.append(Answer(pod, keys, outcome))
-        if isinstance(outcome, Granted):
-            for plan in outcome.plans:
-                self._store.assume(plan)
-                self._held[plan.claim] = plan.allocation
+        world = self._store.snapshot()
+        among = None if asked.nodes is None else tuple(asked.nodes)
 
-    def _claim(self, key: ObjectKey) -> ResourceClaim:
-        return with_own_uid(cast("ResourceClaim", self.claims[key].object))
+        def left_out() -> str:
+            return "; ".join(filter(None, [self._planner.left_out(asked), self._unlabelled(asked)]))
 
-    def _absent(self, key: ObjectKey) -> str:
-        return "" if key in self.claims else f"claim {key} is not among the objects read"
+        self._asking(Question(pod, asked.claims, among, world, left_out))
+        keys = tuple(claim.key for claim in asked.claims)
+        outcome = decide_claims(asked.claims, world, nodes=asked.nodes, steps=self._steps)
+        if not isinstance(outcome, Granted):
+            return Answer(pod, keys, outcome, left_out())
+        for plan in outcome.plans:
+            self._store.assume(plan)
+            self._tell([_holding(self._store.claims[plan.claim], plan)])
+        self._charges.claims(keys)
+        return Answer(pod, keys, outcome)
 
-    def _make(self, pod: Pod, entry: str, key: ObjectKey, template: str | None) -> str:
-        """Make a claim from a template unless it is there already. Returns what stands against it."""
-        if template is None:
-            return f"resourceClaims entry {entry!r} names neither a claim nor a template"
-        known = self.claims.get(key)
-        if known is not None:
-            made = known.object.metadata.annotations.get(ENTRY_ANNOTATION) == entry
-            return (
-                "" if made else f"the claim for entry {entry!r} would be {key}, which is another claim's name"
-            )
-        source = self._templates.get(ObjectKey(pod.key.namespace, template))
-        if source is None:
-            return f"template {pod.key.namespace}/{template} is not among the objects read"
-        raw = claim_from_template(pod, entry, source.raw)
-        self.claims[key] = Entry(source.origin, raw, reading.typed(raw), source.number)
-        return ""
+    def _unlabelled(self, asked: Decide) -> str:
+        """How many nodes may be left out only because the input lacks their labels."""
+        undescribed = len(self._picture.supposed)
+        if asked.nodes is None or len(asked.nodes) or not undescribed or asked.pod is None:
+            return ""
+        return f"the labels of {undescribed} are not in the input, for want of Node objects"
+
+
+def _table(found: NodePicture) -> Nodes:
+    nodes = Nodes()
+    for node in found.described:
+        nodes.note(Changed("Node", node))
+    for node in found.supposed:
+        nodes.suppose(node)
+    return nodes
+
+
+def _holding(claim: ResourceClaim, plan: Plan) -> ResourceClaim:
+    """The claim as the server shows it once the plan is written."""
+    status = claim.status.model_copy(update={"allocation": plan.allocation})
+    return claim.model_copy(update={"status": status})
 
 
 def _nowhere(spec: ResourceSliceSpec) -> bool:
     placed = spec.node_name or spec.all_nodes or spec.per_device_node_selection
     return not placed and spec.node_selector is None
-
-
-def _bounds(pod: Pod, held: Sequence[Allocation]) -> str:
-    """What limits a pod to some nodes, in words."""
-    spec = pod.spec
-    bounds = [f"node name {spec.node_name}"] if spec.node_name else []
-    if spec.node_selector:
-        bounds.append(
-            "node selector " + ", ".join(f"{key}={value}" for key, value in spec.node_selector.items())
-        )
-    if spec.affinity is not None:
-        bounds.append("node affinity")
-    if held:
-        bounds.append("the nodes of the claims it holds")
-    return "the pod's " + " and ".join(bounds)
 
 
 def _allocated(raw: Mapping[str, Any], plan: Plan, stamp: str) -> dict[str, Any]:

@@ -72,9 +72,8 @@ MAY_IMPORT = {
         "reconciler.legacy", "reconciler.manifests", *OBJECTS,
     },
     "reconciler.offline": {
-        "datetime", "reconciler.allocator", "reconciler.inventory", "reconciler.joint",
-        "reconciler.koordinator", "reconciler.legacy", "reconciler.manifests",
-        "reconciler.reconcile.placement", "reconciler.reconcile.units", *OBJECTS,
+        "datetime", "reconciler.inventory", "reconciler.joint", "reconciler.koordinator",
+        "reconciler.manifests", "reconciler.nodes", "reconciler.placement", "reconciler.reconcile", *OBJECTS,
     },
     "reconciler.operations": {
         "asyncio", "datetime", "logging", "msgspec", "os", "structlog", "threading", "reconciler.aio",
@@ -85,8 +84,8 @@ MAY_IMPORT = {
     },
     "reconciler.reconcile": {
         "asyncio", "structlog", "reconciler.aio", "reconciler.allocator", "reconciler.cluster",
-        "reconciler.explain.explanation", "reconciler.inventory", "reconciler.joint",
-        "reconciler.koordinator", "reconciler.nodes", "reconciler.placement", "reconciler.settings",
+        "reconciler.explain.explanation", "reconciler.inventory", "reconciler.joint", "reconciler.koordinator",
+        "reconciler.manifests", "reconciler.nodes", "reconciler.placement", "reconciler.settings",
         "reconciler.shards", *OBJECTS,
     },
 }  # fmt: skip
@@ -101,6 +100,7 @@ FREE = {
 
 NEVER = {
     "reconciler.cluster.transport": {"kubernetes_asyncio", "aiohttp"},
+    "reconciler.offline": {"reconciler.reconcile.intake", "reconciler.reconcile.loop"},
     "reconciler.reconcile": {"numpy", "kubernetes_asyncio", "reconciler.cluster.http"},
     "reconciler.allocator": {"reconciler.inventory.store"},
     "reconciler.observe": {"reconciler.inventory.store", "reconciler.cluster.http", "kubernetes_asyncio"},

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import click
 
-from reconciler.cli.devices import decide_devices, lines, print_devices, written
+from reconciler.cli.devices import lines, print_devices, written
 from reconciler.cli.exits import Exit
 from reconciler.cli.inputs import read_manifests, report_ignored, report_refused, report_warnings
 from reconciler.cli.options import (
@@ -19,6 +19,7 @@ from reconciler.cli.output import as_documents, as_list
 from reconciler.cli.plain import plain
 from reconciler.cli.printing import notes, print_report, refusals
 from reconciler.cli.working import working
+from reconciler.koordinator.rules import Rules
 from reconciler.koordinator.rules import Semantics as DeviceSemantics
 from reconciler.objects.semantics import Semantics
 from reconciler.offline import STEPS, decide
@@ -43,7 +44,8 @@ def allocate(
     Reads ResourceSlices, DeviceClasses, ResourceClaims and templates, DeviceTaintRules, Nodes and Pods;
     other kinds are counted and left alone. Claims that are allocated already hold their devices. The claims
     of one pod are allocated together, for one node; others one by one. Pods of higher priority come first,
-    then older objects, then the order of the input.
+    then older objects, then names; what has no creation timestamp counts as youngest. Nodes are left out
+    as the reconciler leaves them out: cordoned, tainted, without room for the pod.
 
     Nodes that no Node object describes are taken from the slices' `nodeName`. For selectors that match none
     of them, one more node is assumed, with labels for as many as possible.
@@ -56,8 +58,9 @@ def allocate(
     with working(quiet=output == "json") as work:
         bundle = read_manifests(files, work)
         work.stage("allocating claims")
-        report = decide(bundle, rules, steps=steps, asking=work.step)
-        devices = decide_devices(bundle, DeviceSemantics(koordinator_semantics))
+        machines = Rules(DeviceSemantics(koordinator_semantics))
+        report = decide(bundle, rules, steps=steps, machines=machines, asking=work.step)
+        devices = report.devices
     report_warnings(bundle.warnings)
     report_refused(bundle.refused)
     report_ignored(bundle.ignored)

@@ -61,12 +61,11 @@ def refusals(report: Report) -> Iterator[str]:
 
 
 def _why(answer: Answer) -> str:
-    assert not isinstance(answer.outcome, Granted)
     claims = ", ".join(str(key) for key in answer.claims)
     subject = f"claim{'s' if len(answer.claims) > 1 else ''} {claims}" if claims else ""
     pod = f"pod {answer.pod}" if answer.pod else ""
     both = f"{subject} of {pod}" if subject and pod else subject or pod
-    message = answer.outcome.message
+    message = answer.message
     if len(answer.claims) == 1:  # which claim has been said already
         message = message.removeprefix(f"claim {answer.claims[0]}, ")
     return f"not allocated: {both}: {message}"
@@ -99,7 +98,7 @@ def notes(report: Report) -> Iterator[str]:
 
 def _node_notes(picture: NodePicture) -> Iterator[str]:
     if picture.named:
-        yield f"nodes known only by name, from slices: {_some(picture.named)}"
+        yield f"nodes known only by name: {_some(picture.named)}"
     if picture.assumed is not None:
         labels = ", ".join(f"{key}={value}" for key, value in picture.assumed.metadata.labels.items())
         yield f"node {picture.assumed.key.name} is not in the input; its labels are assumed: {labels}"

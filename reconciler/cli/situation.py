@@ -17,7 +17,6 @@ from reconciler.objects.core import Pod
 from reconciler.objects.meta import ApiObject, ObjectKey
 from reconciler.objects.plan import Granted, Unsatisfied
 from reconciler.objects.semantics import Semantics
-from reconciler.offline import Blocked as Undecided
 from reconciler.offline import Question, decide
 from reconciler.reconcile.intake import Intake
 from reconciler.reconcile.ownership import MANAGED, Ownership
@@ -65,29 +64,30 @@ def in_manifests(
     `asking` is told of every question before it is answered.
     """
     asked: list[Question] = []
+    notes: list[str] = []
 
     def note(question: Question) -> None:
         asking(question)
         if question.pod == key if of_pod else any(claim.key == key for claim in question.claims):
             asked.append(question)
+            notes.extend(filter(None, [question.left_out()]))
 
     report = decide(bundle, rules, steps=steps, asking=note)
     answers = {
         (answer.pod, answer.claims): answer.outcome
         for answer in report.answers
-        if not isinstance(answer.outcome, Undecided)
+        if not isinstance(answer.outcome, Blocked)
     }
     if asked:
-        return Situation(
-            [
-                Asked(q.claims, q.world, q.nodes, answers.get((q.pod, tuple(c.key for c in q.claims))))
-                for q in asked
-            ]
-        )
+        questions = [
+            Asked(q.claims, q.world, q.nodes, answers.get((q.pod, tuple(c.key for c in q.claims))))
+            for q in asked
+        ]
+        return Situation(questions, notes=notes)
     for answer in report.answers:
         named = answer.pod == key if of_pod else key in answer.claims
-        if named and isinstance(answer.outcome, Undecided):
-            return Situation(message=answer.outcome.message)
+        if named and isinstance(answer.outcome, Blocked):
+            return Situation(message=f"{answer.reason}: {answer.message}")
     claims = {claim.key: claim for claim in bundle.of(ResourceClaim)}
     return _unasked(key, claims, {pod.key: pod for pod in bundle.of(Pod)}, of_pod=of_pod)
 

@@ -20,18 +20,35 @@ class NodePicture:
 
     nodes: tuple[Node, ...]
     named: tuple[str, ...]
-    """Nodes known only because a slice or a device names them"""
+    """Nodes known only because a slice, a device of one or a Device object names them"""
     assumed: Node | None
     """The node that is made up, among `nodes` too"""
     unmatched: tuple[NodeSelector, ...]
     """Selectors of slices and devices that match no node at all"""
 
+    @property
+    def described(self) -> tuple[Node, ...]:
+        """The nodes that have a Node object."""
+        names = {*self.named, ASSUMED}
+        return tuple(node for node in self.nodes if node.key.name not in names)
 
-def picture(described: Sequence[Node], slices: Iterable[ResourceSlice]) -> NodePicture:
-    """Nodes as described; one for each further name; and one more where selectors would reach nothing."""
+    @property
+    def supposed(self) -> tuple[Node, ...]:
+        """The nodes that have none."""
+        names = {*self.named, ASSUMED}
+        return tuple(node for node in self.nodes if node.key.name in names)
+
+
+def picture(
+    described: Sequence[Node], slices: Iterable[ResourceSlice], machines: Iterable[str] = ()
+) -> NodePicture:
+    """Nodes as described; one for each further name; and one more where selectors would reach nothing.
+
+    `machines` are the names of Koordinator's Device objects, which are those of their nodes.
+    """
     slices = tuple(slices)
     known = {node.key.name for node in described}
-    named = tuple(dict.fromkeys(name for name in _names(slices) if name not in known))
+    named = tuple(dict.fromkeys(name for name in (*_names(slices), *machines) if name not in known))
     nodes = (*described, *(_node(name, {}) for name in named))
     missed = [selector for selector in dict.fromkeys(_selectors(slices)) if not _reaches(selector, nodes)]
     if not missed and nodes:

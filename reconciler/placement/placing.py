@@ -105,7 +105,7 @@ class Placement:
         taint`. Empty if none is left out.
         """
         if (bound := pod.spec.node_name) != "":
-            return "" if len(self.only(bound, world)) else f"there is no node {bound}, to which the pod is bound"
+            return "" if len(self.only(bound, world)) else f"the pod is bound to {bound}, which is no node"
         nodes, order = self._nodes, world.topology.order
         left = np.ones(len(order), dtype=np.bool_)
         reasons: dict[str, int] = {}

@@ -27,6 +27,10 @@ SEVERAL = "NeedsSeveralShards"
 """The reason where no shard alone has what is asked for, as far as can be told without looking at devices."""
 
 
+NOT_FOUND, NOT_MADE, DELETING = "ClaimNotFound", "ClaimNotMade", "ClaimDeleting"
+"""The reasons where a claim is not there, is not made from its template yet, or is going."""
+
+
 @dataclass(frozen=True, slots=True)
 class Nothing:
     """All is as it should be, or somebody else's turn."""
@@ -141,7 +145,7 @@ class Planner:
             return apart
         missing = sorted(name for name, claim in pod.claim_names().items() if claim is None)
         if missing:
-            return Blocked(keys, "ClaimNotMade", f"no claim was made yet from the template of {missing[0]}")
+            return Blocked(keys, NOT_MADE, f"no claim was made yet from the template of {missing[0]}")
         for key in keys:
             if (problem := self._problem(key, pod)) is not None:
                 return Blocked(keys, problem.reason, problem.message)
@@ -209,9 +213,9 @@ class Planner:
             return Blocked((key,), "ClaimRefused", refused)
         claim = self._store.claims.get(key)
         if claim is None:
-            return Blocked((key,), "ClaimNotFound", f"claim {key} does not exist")
+            return Blocked((key,), NOT_FOUND, f"claim {key} does not exist")
         if claim.deleting:
-            return Blocked((key,), "ClaimDeleting", f"claim {key} is being deleted")
+            return Blocked((key,), DELETING, f"claim {key} is being deleted")
         if pod is not None and _made_for_another(claim, pod):
             return Blocked((key,), "ClaimOfOtherPod", f"claim {key} was made from a template for another pod")
         return None

@@ -23,7 +23,7 @@ def test_the_table_names_claim_request_devices_and_node(tmp_path: Path):
         ["CLAIM", "REQUEST", "DEVICE", "NODE"],
         ["default/a", "gpu", "gpu.example.com/n1/gpu-0", "n1"],
         ["gpu.example.com/n1/gpu-1"],
-        ["nodes", "known", "only", "by", "name,", "from", "slices:", "n1"],
+        ["nodes", "known", "only", "by", "name:", "n1"],
         ["1", "claim", "allocated"],
     ]
     assert result.stderr == ""

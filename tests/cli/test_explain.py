@@ -104,7 +104,7 @@ def test_a_pod_whose_claim_is_missing_cannot_be_allocated():
     result = explain("--pod", "p", manifests=together(FLEET, pod("p", "a=nowhere")))
     assert (result.exit_code, result.stdout) == (
         1,
-        "default/p: claim default/nowhere is not among the objects read\n",
+        "default/p: ClaimNotFound: claim default/nowhere is not among the objects read\n",
     )
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from reconciler.manifests.bundle import Bundle, bundle, read_bundle
 from reconciler.manifests.documents import of_text
-from reconciler.objects.plan import Granted, Unsatisfied
+from reconciler.objects.plan import Unsatisfied
 from reconciler.objects.semantics import Semantics
 from reconciler.offline import Blocked, Report, decide
 from tests.checkout import SHARED
@@ -39,7 +39,7 @@ def devices(report: Report) -> dict[str, list[str]]:
 
 
 def reasons(report: Report) -> list[str]:
-    return [answer.outcome.message for answer in report.waiting if not isinstance(answer.outcome, Granted)]
+    return [answer.message for answer in report.waiting]
 
 
 def held(name: str, device: str, uid: str = "") -> str:
@@ -50,9 +50,9 @@ def held(name: str, device: str, uid: str = "") -> str:
     )
 
 
-def test_claims_get_devices_in_the_order_of_the_input():
+def test_claims_get_devices_in_the_order_of_their_names():
     report = decided(gpus("n1"), claim("b"), claim("a"), claim("c"))
-    assert devices(report) == {"b": ["n1/gpu-0"], "a": ["n1/gpu-1"]}
+    assert devices(report) == {"a": ["n1/gpu-0"], "b": ["n1/gpu-1"]}
     assert [answer.claims[0].name for answer in report.waiting] == ["c"]
 
 
@@ -165,13 +165,15 @@ def test_a_pod_gets_devices_only_where_it_can_run(spec: str, nodes: list[str]):
 def test_a_pod_that_no_node_suits_is_told_what_bounds_it():
     bound = pod("p", "gpu:t", spec="nodeSelector: {zone: c}")
     report = decided(node("n1", zone="a"), gpus("n1"), template("t"), bound)
-    assert reasons(report) == ["none of the nodes known (1) goes with the pod's node selector zone=c"]
+    left_out = "0 of 1 nodes suit the pod: 1 outside node selector or affinity"
+    assert reasons(report) == [f"there is no node to allocate on; {left_out}"]
+    assert [answer.reason for answer in report.waiting] == ["NoSuitableNode"]
 
 
 def test_a_pod_that_asks_for_labels_hears_which_nodes_have_none_in_the_input():
     bound = pod("p", "gpu:t", spec="nodeSelector: {zone: c}")
     (reason,) = reasons(decided(gpus("n1"), template("t"), bound))
-    assert reason.endswith("zone=c; the labels of 1 are not in the input, for want of Node objects")
+    assert reason.endswith("affinity; the labels of 1 are not in the input, for want of Node objects")
 
 
 def test_a_pod_whose_affinity_cannot_be_read_is_told_so():
@@ -192,8 +194,8 @@ def test_a_pod_that_is_over_asks_for_nothing(over: str):
 
 
 def test_what_claims_hold_in_the_input_is_not_given_again():
-    report = decided(gpus("n1"), held("before", "gpu-0"), claim("now"), claim("later"))
-    assert devices(report) == {"now": ["n1/gpu-1"]}
+    report = decided(gpus("n1"), held("before", "gpu-0"), claim("a-now"), claim("b-later"))
+    assert devices(report) == {"a-now": ["n1/gpu-1"]}
     assert [key.name for key in report.held] == ["before"]
     assert isinstance(report.waiting[0].outcome, Unsatisfied)
 
@@ -266,7 +268,7 @@ def test_what_was_allocated_can_be_read_back_and_is_held_then():
         read(CLASS, gpus("n1"), template("t"), pod("p", "gpu:t"), *(f"{w}\n" for w in written)), Semantics()
     )
     assert again.answers == ()
-    assert [key.name for key in again.held] == ["p-gpu", "a"]
+    assert [key.name for key in again.held] == ["a", "p-gpu"]
 
 
 def test_the_bundle_is_left_as_it_was():

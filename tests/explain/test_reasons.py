@@ -11,7 +11,7 @@ from reconciler.explain.page import reasons_page
 from reconciler.explain.reasons import OTHER, REASONS, UNKNOWN, bounded, remedy
 from reconciler.objects.plan import Reason
 from reconciler.reconcile import steps
-from reconciler.reconcile.koordinator import pods
+from reconciler.reconcile.koordinator import pods, refusing
 from tests.checkout import ROOT
 
 
@@ -44,7 +44,7 @@ def test_every_reason_that_can_be_told_is_in_the_table():
         steps.SEVERAL,
         *blocking(),
         *of_koordinator(),
-        pods.BOTH,
+        refusing.BOTH,
         pods.HELD,
     }
     assert len(set(blocking())) >= 5

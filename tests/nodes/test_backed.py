@@ -1,9 +1,9 @@
 """Resources that kube-scheduler turns into claims where a node does not offer them."""
 
 from reconciler.legacy.reading import read
-from reconciler.nodes.placing import backed
 from reconciler.objects.claims import DeviceClass
 from reconciler.objects.core import Pod
+from reconciler.placement.extended import backed
 from tests.builders import device_class, typed
 
 PREFIX = "deviceclass.resource.kubernetes.io/"

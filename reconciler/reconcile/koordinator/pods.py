@@ -11,7 +11,7 @@ from reconciler.koordinator.demand import Demand
 from reconciler.koordinator.failure import Failure
 from reconciler.koordinator.fleet import Placed, Unserved
 from reconciler.koordinator.holder import Holder
-from reconciler.koordinator.names import ALLOCATED, TYPE_OF
+from reconciler.koordinator.names import ALLOCATED
 from reconciler.koordinator.refusing import reason_of
 from reconciler.objects.core import Pod
 from reconciler.objects.meta import DeviceID
@@ -22,17 +22,15 @@ from reconciler.reconcile.handler import Ask, Decided, Given, Handler, Idle, Lat
 from reconciler.reconcile.intake import Intake
 from reconciler.reconcile.koordinator.intake import DeviceIntake
 from reconciler.reconcile.koordinator.picture import Grant, Picture
-from reconciler.reconcile.koordinator.refusing import Refusal, counts, refusal
+from reconciler.reconcile.koordinator.refusing import BOTH, BOTH_WHY, OFFERED, Refusal, counts, refusal
 from reconciler.reconcile.koordinator.writing import GrantWriter
 from reconciler.reconcile.units import Kind, Unit
 from reconciler.reconcile.waiting import Wants
 
 TRIES = 64
 """Machines that are asked before others get a turn: some 20 ms."""
-BOTH = "TwoKindsOfDevices"
 HELD = "HoldsDevices"
-OURS = frozenset(TYPE_OF)
-"""Resources that a node need not offer itself: its Device object says what there is of them."""
+
 
 Journal = Callable[[str, Pod, Callable[[str], bool], Grant | Refusal], None]
 """Hears a decision's name, the pod, which nodes suit it, and the answer"""
@@ -123,8 +121,7 @@ class KoordinatorHandler(Handler[DeviceQuestion, DeviceGrant, DeviceRefusal]):
         if isinstance(demand, Failure):
             return _stuck(pod, reason_of(demand), demand.message)
         if pod.spec.resource_claims:
-            why = "asks for devices by resource claims and by Koordinator's resources; use one of the two"
-            return _stuck(pod, BOTH, f"pod {pod.key} {why}")
+            return _stuck(pod, BOTH, f"pod {pod.key} {BOTH_WHY}")
         if ALLOCATED in pod.metadata.annotations:
             why = f"has the annotation {ALLOCATED} already; remove it, or the gate if it shall stand"
             return _stuck(pod, HELD, f"pod {pod.key} {why}")
@@ -159,12 +156,12 @@ class KoordinatorHandler(Handler[DeviceQuestion, DeviceGrant, DeviceRefusal]):
     def _where(self, pod: Pod) -> Where:
         """The nodes on which a pod may run. Raises Rejected for an affinity that cannot be read."""
         world = self._intake.store.snapshot()
-        found = self._intake.placement.for_pod(pod, (), world, offered=OURS)
+        found = self._intake.placement.for_pod(pod, (), world, offered=OFFERED)
         names = world.topology.nodes.keys() if found.nodes is None else frozenset(found.nodes)
         return Where(names, found.crowded)
 
     def _left_out(self, pod: Pod) -> str:
-        return self._intake.placement.left_out(pod, (), self._intake.store.snapshot(), offered=OURS)
+        return self._intake.placement.left_out(pod, (), self._intake.store.snapshot(), offered=OFFERED)
 
     def record(self, name: str, answer: Given[DeviceGrant] | Refused[DeviceRefusal]) -> None:
         if self._journal is None:

@@ -4,9 +4,15 @@ from dataclasses import dataclass
 
 from reconciler.koordinator.feasible import KindCount
 from reconciler.koordinator.fleet import Unserved
+from reconciler.koordinator.names import TYPE_OF
 from reconciler.koordinator.refusing import main_reason, no_room
 from reconciler.objects.meta import ObjectKey
 from reconciler.objects.plan import Gate, Reason, RequestCount
+
+BOTH = "TwoKindsOfDevices"
+BOTH_WHY = "asks for devices by resource claims and by Koordinator's resources; use one of the two"
+OFFERED = frozenset(TYPE_OF)
+"""Resources that a node need not offer itself: its Device object says what there is of them."""
 
 
 @dataclass(frozen=True, slots=True)
