@@ -34,7 +34,7 @@ MAY_IMPORT = {
     "reconciler.fullness": {"numpy", "kernels", "reconciler.inventory", *OBJECTS},
     "reconciler.whatif": {
         "reconciler.allocator", "reconciler.inventory", "reconciler.joint", "reconciler.legacy",
-        "reconciler.manifests", "reconciler.nodes", *OBJECTS,
+        "reconciler.manifests", "reconciler.nodes", "reconciler.placement", *OBJECTS,
     },
     "reconciler.nodes": {"numpy", "kernels", "reconciler.inventory", *OBJECTS},
     "reconciler.placement": {"numpy", "kernels", "reconciler.inventory", "reconciler.nodes", *OBJECTS},

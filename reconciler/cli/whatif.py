@@ -1,7 +1,8 @@
 """`dra-reconciler whatif`: would it fit, where, how many more of it, and what is lost."""
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
+from dataclasses import replace
 
 import click
 
@@ -20,10 +21,11 @@ from reconciler.cli.supposed import print_answer
 from reconciler.cli.working import Work, working
 from reconciler.cli.world import in_bundle, list_cluster, read_files
 from reconciler.inventory.loading import store_of
+from reconciler.koordinator.device import Device
 from reconciler.manifests.bundle import Bundle
-from reconciler.manifests.nodes import picture
+from reconciler.manifests.nodes import NodePicture, picture
 from reconciler.objects.claims import DeviceClass, ResourceClaim, ResourceClaimTemplate
-from reconciler.objects.core import Node
+from reconciler.objects.core import Node, Pod
 from reconciler.objects.meta import ApiObject, ObjectKey
 from reconciler.objects.semantics import Semantics
 from reconciler.objects.slices import ResourceSlice
@@ -87,8 +89,9 @@ def whatif(
         more = read_files(added, work)
         if first.refused or more.refused:
             raise NoAnswer("what is asked about, or added, was refused in part")
-        nodes, objects = _world(first, more, files, reach, work)
-        base = Base(store_of(work.each("putting the picture together", objects), rules), nodes)
+        nodes, objects = _world(first, units, more, files, reach, work)
+        store = store_of(work.each("putting the picture together", objects), rules)
+        base = Base(store, nodes.described, nodes.supposed)
         question = Question(units, count, left_out, frozenset(drained))
         if not units and not drained:
             raise NoAnswer(f"{files[0]} holds no claim that waits, no template and no pod")
@@ -104,8 +107,8 @@ def _key(name: str, namespace: str) -> ObjectKey:
 
 
 def _world(
-    first: Bundle, more: Bundle, files: tuple[str, ...], reach: Reach, work: Work
-) -> tuple[tuple[Node, ...], list[ApiObject]]:
+    first: Bundle, units: tuple[Unit, ...], more: Bundle, files: tuple[str, ...], reach: Reach, work: Work
+) -> tuple[NodePicture, list[ApiObject]]:
     """What the question is about: its nodes, and all its objects."""
     extra = [*more.of(ResourceSlice), *more.of(DeviceClass)]
     if not reach.named:
@@ -115,29 +118,32 @@ def _world(
             *(one for one in in_bundle(rest) if not isinstance(one, Node)),
             *extra,
         ]
-        objects = [one for one in objects if not _asked(one)]
+        pods = {unit.pod.key for unit in units if unit.pod is not None}
+        objects = [one for one in objects if not _asked(one, pods)]
         slices = [one for one in objects if isinstance(one, ResourceSlice)]
         if not slices:
             raise click.UsageError(
                 "No ResourceSlice was read: name a cluster with --cluster, or more with -f."
             )
         described = _last_of([*first.of(Node), *rest.of(Node), *more.of(Node)])
-        nodes = picture(described, slices).nodes
-        return nodes, [*nodes, *(one for one in objects if not isinstance(one, Node))]
+        machines = [one.key.name for bundle in (first, rest, more) for one in bundle.of(Device)]
+        found = picture(described, slices, machines)
+        return found, [*found.nodes, *(one for one in objects if not isinstance(one, Node))]
     work.stage("asking the cluster")
     listed = list(list_cluster(KINDS, reach))
     extra += [*first.of(ResourceSlice), *first.of(DeviceClass)]
     added = [one for one in extra if isinstance(one, ResourceSlice)]
     there = [one for one in listed if isinstance(one, Node)]
     found = picture(_last_of([*there, *first.of(Node), *more.of(Node)]), added)
-    nodes = tuple(node for node in found.nodes if node is not found.assumed)
-    return nodes, [*nodes, *(one for one in listed if not isinstance(one, Node)), *extra]
+    if found.assumed is not None:  # a cluster has all its nodes
+        found = replace(found, nodes=found.nodes[:-1], assumed=None)
+    return found, [*found.nodes, *(one for one in listed if not isinstance(one, Node)), *extra]
 
 
-def _asked(one: ApiObject) -> bool:
-    """What is asked about is not part of the world; nor are others that wait."""
+def _asked(one: ApiObject, pods: Set[ObjectKey]) -> bool:
+    """What is asked about is not part of the world; nor are other claims that wait."""
     waits = isinstance(one, ResourceClaim) and one.allocation is None
-    return waits or isinstance(one, ResourceClaimTemplate)
+    return waits or isinstance(one, ResourceClaimTemplate) or (isinstance(one, Pod) and one.key in pods)
 
 
 def _last_of(nodes: Iterable[Node]) -> list[Node]:

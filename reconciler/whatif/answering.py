@@ -1,18 +1,22 @@
 """Finds the answer: places what is lost first, then what was asked for, copy after copy."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from reconciler.allocator.pace import LEISURE, Pace
 from reconciler.errors import Rejected
 from reconciler.inventory.loading import load
 from reconciler.inventory.store import Store
 from reconciler.joint import decide
+from reconciler.nodes.charging import charge_of
+from reconciler.nodes.demand import demand
+from reconciler.nodes.room import Charge
 from reconciler.nodes.table import Nodes
 from reconciler.objects.changes import Changed, Removed
 from reconciler.objects.claims import ResourceClaim
+from reconciler.objects.core import Pod
 from reconciler.objects.meta import ObjectKey
-from reconciler.objects.nodeselector import NodeSelector
 from reconciler.objects.plan import Granted, Reason
+from reconciler.placement import NodeChoice, Placement
 from reconciler.whatif.answer import Answer, Limit, Lost, Placed, Refused
 from reconciler.whatif.losing import afresh, lost_with, staying, units_of
 from reconciler.whatif.question import Base, Question, Unit
@@ -73,7 +77,7 @@ def _lose(
         claims=tuple(claim.key for claim in unit.claims),
         pod=unit.pod.key if unit.pod is not None else None,
         devices=tuple(result.id for one in before if one is not None for result in one.devices.results),
-        elsewhere=trial.place(unit, 1, tuple(staying(unit, store.claims))),
+        elsewhere=trial.move(unit, tuple(staying(unit, store.claims))),
     )
 
 
@@ -95,15 +99,23 @@ def _copies(
 
 
 def _named(units: Sequence[Unit], copy: int) -> Iterator[Unit]:
-    """Units of one copy, with claims of their own."""
+    """Units of one copy, with claims and pods of their own."""
     for unit in units:
-        yield Unit(unit.name, tuple(_own(claim, copy) for claim in unit.claims), unit.pod)
+        pod = _own_pod(unit.pod, copy) if unit.pod is not None else None
+        yield Unit(unit.name, tuple(_own(claim, copy) for claim in unit.claims), pod)
 
 
 def _own(claim: ResourceClaim, copy: int) -> ResourceClaim:
     """No server gives such a uid, so that it is nobody else's."""
     metadata = claim.metadata.model_copy(update={"uid": f"what if {claim.key} {copy}"})
     return claim.model_copy(update={"metadata": metadata})
+
+
+def _own_pod(pod: Pod, copy: int) -> Pod:
+    """No pod can have such a name, so that each copy takes room of its own."""
+    return pod.model_copy(
+        update={"metadata": pod.metadata.model_copy(update={"name": f"what if {pod.key.name} {copy}"})}
+    )
 
 
 class _Trial:
@@ -114,23 +126,42 @@ class _Trial:
         self._nodes = Nodes()
         for node in base.nodes:
             self._nodes.note(Changed("Node", node))
+        for node in base.supposed:
+            self._nodes.suppose(node)
+        self._placement = Placement(self._nodes, supposed=True)
+        self._charged = False
         self._steps = steps
         self._pace = pace
 
-    def place(self, unit: Unit, copy: int, held: Sequence[NodeSelector] = ()) -> Placed | Refused:
-        """Where a unit goes; it is held from then on. `held` bounds the nodes besides."""
+    def place(self, unit: Unit, copy: int) -> Placed | Refused:
+        """Where a unit goes; it is held from then on."""
+        return self._place(unit, copy, self._placement.for_pod, ())
+
+    def move(self, unit: Unit, held: Sequence[ResourceClaim]) -> Placed | Refused:
+        """Where a unit goes that has to leave its node. `held` are the claims of its pod that stay."""
+        return self._place(unit, 1, self._placement.before_binding, held)
+
+    def _place(
+        self, unit: Unit, copy: int, suiting: Callable[..., NodeChoice], held: Sequence[ResourceClaim]
+    ) -> Placed | Refused:
+        world, left_out = self._store.snapshot(), ""
         try:
-            nodes = self._where(unit, held)
+            if unit.pod is None:
+                choice = self._placement.for_claim(world)
+            else:
+                self._charge()
+                choice = suiting(unit.pod, held, world)
         except Rejected as exc:
             return Refused(unit.name, copy, Reason.NODE_SELECTOR, str(exc))
-        if nodes is not None and not nodes:
-            why = "no node goes with the pod's selector, affinity and tolerations"
-            return Refused(unit.name, copy, Reason.NO_NODE, why)
-        found = decide(unit.claims, self._store.snapshot(), nodes=nodes, steps=self._steps, pace=self._pace)
+        found = decide(unit.claims, world, nodes=choice.nodes, steps=self._steps, pace=self._pace)
         if not isinstance(found, Granted):
-            return Refused(unit.name, copy, found.reason, found.message)
+            if unit.pod is not None:
+                left_out = self._placement.left_out(unit.pod, held, world)
+            return Refused(unit.name, copy, found.reason, "; ".join(filter(None, [found.message, left_out])))
         for plan in found.plans:
             self._store.assume(plan)
+        if unit.pod is not None and found.node:
+            self._nodes.room.charge(unit.pod.key, Charge(found.node, demand(unit.pod)))
         devices = tuple(
             (plan.claim, result.request, result.id)
             for plan in found.plans
@@ -138,12 +169,11 @@ class _Trial:
         )
         return Placed(unit.name, copy, found.node, devices)
 
-    def _where(self, unit: Unit, held: Sequence[NodeSelector]) -> Sequence[str] | None:
-        """The nodes that a pod may run on; for a claim alone, those that take any pods. None is all."""
-        topology, nodes = self._store.snapshot().topology, self._nodes
-        if unit.pod is None:
-            open_ = nodes.open(topology)
-            return None if open_ is None else tuple(open_)
-        suiting = nodes.labelled(unit.pod) & nodes.tolerated(unit.pod) & nodes.matching(held)
-        mask = nodes.in_order(suiting, topology.order)
-        return [name for name, suits in zip(topology.order, mask.tolist(), strict=True) if suits]
+    def _charge(self) -> None:
+        """Count what the pods of the picture take, once a pod asks for room: there may be many thousands."""
+        if self._charged:
+            return
+        self._charged = True
+        for pod in self._store.pods.values():
+            self._pace.beat()
+            self._nodes.room.charge(pod.key, charge_of(pod, self._store))

@@ -8,6 +8,8 @@ from reconciler.objects.claims import Allocation, ResourceClaim, ResourceClaimSt
 from reconciler.objects.core import Pod
 from reconciler.objects.meta import ObjectKey
 from reconciler.objects.nodeselector import NodeSelector
+from reconciler.objects.pods import claims_of
+from reconciler.placement import place
 from reconciler.whatif.question import Unit
 
 
@@ -55,7 +57,10 @@ def _only_there(selector: NodeSelector, drained: frozenset[str], world: Snapshot
 
 
 def units_of(lost: Iterable[ResourceClaim], pods: Mapping[ObjectKey, Pod]) -> list[Unit]:
-    """Those of one pod together, unallocated: higher priorities first, then older ones, then by name."""
+    """Those of one pod together, unallocated, in the order in which they are placed.
+
+    Claims of one pod that is not known take the place of their first.
+    """
     groups: dict[ObjectKey | None, list[ResourceClaim]] = {}
     for claim in lost:
         user = _user(claim)
@@ -65,9 +70,8 @@ def units_of(lost: Iterable[ResourceClaim], pods: Mapping[ObjectKey, Pod]) -> li
         pod = pods.get(user) if user is not None else None
         members = sorted(claims, key=lambda claim: claim.key)
         name = f"pod {pod.key}" if pod is not None else ", ".join(f"claim {claim.key}" for claim in members)
-        age = min(claim.metadata.creation_timestamp or "~" for claim in members)
-        urgency = -(pod.spec.priority or 0) if pod is not None else 0
-        made.append(((urgency, age, name), Unit(name, tuple(map(afresh, members)), pod)))
+        first = place(pod) if pod is not None else min(map(place, members))
+        made.append((first, Unit(name, tuple(map(afresh, members)), pod)))
     return [unit for _, unit in sorted(made, key=lambda entry: entry[0])]
 
 
@@ -82,10 +86,9 @@ def afresh(claim: ResourceClaim) -> ResourceClaim:
     return claim.model_copy(update={"status": ResourceClaimStatus()})
 
 
-def staying(unit: Unit, holding: Mapping[ObjectKey, ResourceClaim]) -> Iterator[NodeSelector]:
-    """Where the claims of the same pod can be used that hold what they held."""
-    names = unit.pod.claim_names().values() if unit.pod is not None else ()
-    for name in names:
-        claim = holding.get(ObjectKey(unit.pod.key.namespace, name)) if unit.pod and name else None
-        if claim is not None and claim.allocation is not None and claim.allocation.node_selector is not None:
-            yield claim.allocation.node_selector
+def staying(unit: Unit, holding: Mapping[ObjectKey, ResourceClaim]) -> Iterator[ResourceClaim]:
+    """The claims of the same pod that hold what they held."""
+    for key in claims_of(unit.pod) if unit.pod is not None else ():
+        claim = holding.get(key)
+        if claim is not None and claim.allocation is not None:
+            yield claim

@@ -39,4 +39,6 @@ class Base:
 
     store: Store
     nodes: tuple[Node, ...]
-    """Those of the store, with what it does not keep: taints and cordons"""
+    """Those of the store that have a Node object, with what it does not keep: taints, cordons, room"""
+    supposed: tuple[Node, ...] = ()
+    """Those of the store that only slices name, or that are made up"""
