@@ -8,6 +8,7 @@ from typing import Any
 
 from reconciler.errors import Rejected
 from reconciler.inventory.loading import load
+from reconciler.objects.changes import Changed
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.inventory.store import Store
 from reconciler.joint import decide as decide_claims

@@ -46,6 +46,8 @@ class Aside:
         self._parked: dict[Sideline, dict[Unit, None]] = {self._searches: {}, self._selectors: {}}
         self._long: set[Unit] = set()
         self._order = asyncio.Lock()
+        self._answered = 0
+        """Questions so far that were answered, or given up"""
         self._warm = False
 
     async def warm_up(self) -> None:
@@ -61,27 +63,43 @@ class Aside:
         self._searches.close()
         self._selectors.close()
 
-    async def answer(self, unit: Unit, asked: Decide) -> Granted | Refusal | None:
+    async def answer(self, unit: Unit, asked: Decide) -> tuple[Decide, Granted | Refusal] | None:
         """Devices for a question that was just asked, or why not; true of the picture as it is on return.
 
-        A refusal may be true of an earlier picture, where pictures change faster than it can be found. None:
-        the unit has nothing to ask any more, or gets another turn, when a thread is free or later.
+        Beside it, the question that it answers: nodes may have been taken out of it, or come to it. A refusal
+        may be true of an earlier picture, where pictures change faster than it can be found. None: the unit
+        has nothing to ask any more, or gets another turn, when a thread is free or later.
         """
+        before = self._answered
         await self._order.acquire()
         first = _First(self._order)
         try:
-            return await self._answer(unit, asked, first)
+            # Those before it in the queue may have taken room while it waited for their answers.
+            now = asked if self._answered == before else self._again(unit, asked)
+            return await self._answer(unit, now, first) if now is not None else None
         finally:
+            self._answered += 1
             first.let_go()
 
-    async def _answer(self, unit: Unit, asked: Decide, first: "_First") -> Granted | Refusal | None:
+    def _again(self, unit: Unit, asked: Decide) -> Decide | None:
+        """The question as it is asked now; None if it is another one, for which the unit gets a turn."""
+        now = self._planner.next(unit)
+        if isinstance(now, Decide) and _objects(now) == _objects(asked):
+            return now
+        self._long.discard(unit)
+        self._intake.put(unit)
+        return None
+
+    async def _answer(
+        self, unit: Unit, asked: Decide, first: "_First"
+    ) -> tuple[Decide, Granted | Refusal] | None:
         found: Granted | Refusal | None = None
         for _ in range(REPEATS):
             world = self._store.snapshot()
             lane = self._searches
             if unit not in self._long:
                 try:
-                    return self._decider.answer(asked, world, Glance(GLANCE))
+                    return asked, self._decider.answer(asked, world, Glance(GLANCE))
                 except Unseen:
                     lane = self._selectors
                 except Unfinished:
@@ -98,20 +116,18 @@ class Aside:
                 taken = asyncio.get_running_loop().time() - began if lane is self._selectors else 0.0
                 self._intake.put(unit, after=taken)
                 return None
-            now = self._planner.next(unit)
-            if not (isinstance(now, Decide) and _objects(now) == _objects(asked)):
-                self._long.discard(unit)
-                self._intake.put(unit)
+            now = self._again(unit, asked)
+            if now is None:
                 return None
             if found is not None and self._is_true(found, now, asked, world):
                 self._long.discard(unit)
-                return found
+                return now, found
             asked = now
         self._long.discard(unit)
         if not isinstance(found, Refusal):
             self._intake.put(unit, after=self._intake.queue.failed(unit))
             return None
-        return found
+        return asked, found
 
     async def _beside(
         self, lane: Sideline, asked: Decide, world: Snapshot, first: "_First"

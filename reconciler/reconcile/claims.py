@@ -107,10 +107,12 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
     ) -> Given[ClaimGrant] | Refused[ClaimRefusal] | Later | None:
         # No snapshot may be kept here: while somebody holds one, every change of a hold copies the columns.
         serial = self._intake.nodes.room.serial
-        unit, asked = question.unit, question.asked
-        answer = await self._aside.answer(unit, asked)  # waits for nothing that is not long
-        if answer is None:
+        unit = question.unit
+        found = await self._aside.answer(unit, question.asked)  # waits for nothing that is not long
+        if found is None:
             return None
+        asked, answer = found
+        question = ClaimQuestion(unit, asked)
         if isinstance(answer, Refusal):  # woken by changes of its own, whatever other pods took meanwhile
             classes = frozenset(name for claim in asked.claims for _, name in classes_of(claim))
             wants = Wants(classes, answer.room, asked.crowded)
