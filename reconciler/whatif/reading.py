@@ -10,6 +10,7 @@ from reconciler.manifests.generated import claim_from_template
 from reconciler.objects.claims import ResourceClaim, ResourceClaimTemplate
 from reconciler.objects.core import Pod
 from reconciler.objects.meta import ObjectKey
+from reconciler.placement import place
 from reconciler.whatif.question import Unit
 
 MOST_UNITS = 100
@@ -17,11 +18,12 @@ MOST_UNITS = 100
 
 
 def units_in(bundle: Bundle) -> tuple[Unit, ...]:
-    """The units of one copy. Raises Malformed for a pod whose claims are not there, or too many units.
+    """The units of one copy, in the order in which they are placed.
 
+    Raises Malformed for a pod whose claims are not there, or too many units.
     A claim that has an allocation is none: it is part of the world. A template stands for one claim.
     """
-    units = tuple(_units(bundle))
+    units = tuple(sorted(_units(bundle), key=lambda unit: place(unit.pod or unit.claims[0])))
     if len(units) > MOST_UNITS:
         raise Malformed(
             "the question", "", f"has {len(units)} pods and claims; at most {MOST_UNITS} are asked"
