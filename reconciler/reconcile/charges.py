@@ -20,11 +20,27 @@ class Charges:
         self._room = room
         self._counted: dict[ObjectKey, Pod] = {}
         """The pods as they were charged"""
+        self._assumed: dict[ObjectKey, str] = {}
+        """The nodes of pods for which that is decided, and not known to be written"""
+
+    def assume(self, key: ObjectKey, node: str) -> None:
+        """Count a pod on the node that was decided for it, until the pod says so itself."""
+        self._assumed[key] = node
+        self.pod(key)
+
+    def forget(self, key: ObjectKey) -> bool:
+        """Take back what was assumed of a pod. Whether a node has more room now."""
+        self._assumed.pop(key, None)
+        return self.pod(key)
 
     def pod(self, key: ObjectKey) -> bool:
         """Follow a pod that changed or went. Whether a node has more room now."""
         pod = self._store.pods.get(key)
         node = node_of(pod, self._store) if pod is not None else ""
+        if pod is None or node or pod.finished:
+            self._assumed.pop(key, None)
+        else:
+            node = self._assumed.get(key, "")
         if pod is None or not node:
             self._counted.pop(key, None)
             return self._room.charge(key, None)

@@ -133,6 +133,14 @@ class Intake:
         self.dispatch(self.store.forget(plan))
         self._wake_crowded(self._charges.claims([plan.claim]))
 
+    def assume_pod(self, key: ObjectKey, node: str) -> None:
+        """Count a pod without claims on the node that was decided for it, before that is written."""
+        self._charges.assume(key, node)
+
+    def forget_pod(self, key: ObjectKey) -> None:
+        """Take that back, and wake those who wait for the room."""
+        self._wake_crowded(self._charges.forget(key))
+
     def dispatch(self, touched: Touched) -> None:
         """Queue what may have another answer now."""
         for key in touched.pods:

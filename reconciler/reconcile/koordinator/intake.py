@@ -26,12 +26,15 @@ class DeviceIntake:
         self._wake()
 
     def assume(self, grant: Grant) -> None:
-        """Count devices as held before they are written."""
+        """Count devices as held, and room as taken, before they are written."""
         self._picture.assume(grant)
+        self._intake.assume_pod(grant.pod.key, grant.held.node)
 
     def forget(self, grant: Grant) -> None:
         """Take back what was not and will not be written."""
         self._picture.forget(grant)
+        if grant.pod.key not in self._picture.fleet.pods:
+            self._intake.forget_pod(grant.pod.key)
         self._wake()
 
     def _wake(self) -> None:
