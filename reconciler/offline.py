@@ -8,7 +8,6 @@ from typing import Any
 
 from reconciler.errors import Rejected
 from reconciler.inventory.loading import load
-from reconciler.objects.changes import Changed
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.inventory.store import Store
 from reconciler.joint import decide as decide_claims
@@ -19,6 +18,7 @@ from reconciler.manifests.bundle import Bundle
 from reconciler.manifests.claims import Claims
 from reconciler.manifests.nodes import NodePicture, picture
 from reconciler.nodes.table import Nodes
+from reconciler.objects.changes import Changed
 from reconciler.objects.claims import FINALIZER, DeviceClass, ResourceClaim
 from reconciler.objects.core import Node, Pod
 from reconciler.objects.meta import ObjectKey, PoolID
@@ -176,7 +176,7 @@ class _Run:
         for pod in self._claims.pods:
             self._roster.note(pod.key, pod)
             self._charges.pod(pod.key)
-        self.waiting = [
+        self.waiting: list[Pod | ResourceClaim] = [
             *filter(is_live, self._claims.pods),
             *(one for one in claims if one.allocation is None and not self._roster.users(one.key)),
         ]

@@ -68,7 +68,8 @@ MAY_IMPORT = {
     },
     "reconciler.convert": {"reconciler.legacy", *OBJECTS},
     "reconciler.doctor": {
-        "datetime", "numpy", "pydantic", "kernels", "reconciler.cel", "reconciler.embedded", "reconciler.inventory",
+        "datetime", "numpy", "pydantic", "kernels", "reconciler.cel", "reconciler.embedded",
+        "reconciler.inventory",
         "reconciler.legacy", "reconciler.manifests", *OBJECTS,
     },
     "reconciler.offline": {
@@ -84,7 +85,8 @@ MAY_IMPORT = {
     },
     "reconciler.reconcile": {
         "asyncio", "structlog", "reconciler.aio", "reconciler.allocator", "reconciler.cluster",
-        "reconciler.explain.explanation", "reconciler.inventory", "reconciler.joint", "reconciler.koordinator",
+        "reconciler.explain.explanation", "reconciler.inventory", "reconciler.joint",
+        "reconciler.koordinator",
         "reconciler.manifests", "reconciler.nodes", "reconciler.placement", "reconciler.settings",
         "reconciler.shards", *OBJECTS,
     },

@@ -1,5 +1,6 @@
 """The demonstration's manifests, decided as `dra-reconciler allocate` does, stopped at some claims."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
 from io import BytesIO
@@ -10,7 +11,9 @@ from reconciler.inventory.loading import load, store_of
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.legacy.reading import read
 from reconciler.manifests.bundle import read_bundle
+from reconciler.objects.core import Pod
 from reconciler.objects.plan import Granted
+from reconciler.objects.pods import claims_of
 from reconciler.objects.semantics import Semantics
 from reconciler.offline import Question, Report, decide
 
@@ -25,7 +28,11 @@ def _decided() -> tuple[tuple[Question, ...], Report]:
 def after(pod: str) -> Snapshot:
     """The fleet when a pod was served, and nobody else."""
     bundle = read_bundle((str(MANIFESTS),), BytesIO())
-    report = decide(bundle, Semantics(), only=lambda one, _: str(one) == pod)
+    pods = {key: entry for key, entry in bundle.entries["Pod"].items() if str(key) == pod}
+    named = {claim for one in bundle.of(Pod) if str(one.key) == pod for claim in claims_of(one)}
+    claims = {key: entry for key, entry in bundle.entries["ResourceClaim"].items() if key in named}
+    alone = replace(bundle, entries={**bundle.entries, "Pod": pods, "ResourceClaim": claims})
+    report = decide(alone, Semantics())
     store = store_of(in_bundle(bundle), Semantics())
     written = report.allocated(datetime.now(UTC))
     load(store, (read({**raw, "metadata": {**raw["metadata"], "uid": pod}}) for raw in written))

@@ -11,7 +11,8 @@ from reconciler.manifests.bundle import Bundle, bundle, read_bundle
 from reconciler.manifests.documents import of_text
 from reconciler.objects.plan import Unsatisfied
 from reconciler.objects.semantics import Semantics
-from reconciler.offline import Blocked, Report, decide
+from reconciler.offline import Report, decide
+from reconciler.reconcile.steps import Blocked
 from tests.checkout import SHARED
 from tests.cli.manifests import CLASS, claim, gpus, node, pod, template, together
 

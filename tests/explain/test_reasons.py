@@ -22,6 +22,8 @@ def blocking() -> Iterator[str]:
             given = found.args[1]
             if isinstance(given, ast.Constant):
                 yield str(given.value)
+            elif isinstance(given, ast.Name) and hasattr(steps, given.id):
+                yield str(getattr(steps, given.id))
 
 
 def of_koordinator() -> Iterator[str]:

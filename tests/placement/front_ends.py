@@ -21,8 +21,8 @@ from reconciler.objects.plan import Granted
 from reconciler.objects.semantics import Semantics
 from reconciler.observe.supposing import Options
 from reconciler.offline import Answer, decide
+from reconciler.operations.whatif_endpoint import WhatifEndpoint
 from reconciler.reconcile.decisions import Allocated, Waits
-from reconciler.supposing import Supposing
 from tests.beside.clusters import SLOW
 from tests.end_to_end.objects import Object
 from tests.end_to_end.running import Cluster, reconciling
@@ -144,7 +144,7 @@ async def asked_of_the_port(scenario: Scenario) -> Expected:
             change = Changed(one["kind"], typed(one))
             store.apply(change)
             nodes.note(change)
-        ask = Supposing(store, nodes, whole=lambda: True).ask
+        ask = WhatifEndpoint(store, nodes, whole=lambda: True).ask
         found = await ask(yaml.safe_dump_all(asked), Options(1, frozenset(), frozenset()))
         told |= dict([_placed(unit, found)])
     return told
