@@ -261,3 +261,40 @@ def test_lost_claims_say_what_they_hold():
     (one,) = ask([*fleet(a=2), holding("c", "a", "gpu-0", "gpu-1")], drained=frozenset("a")).lost
     assert isinstance(one, Lost)
     assert [device.device for device in one.devices] == ["gpu-0", "gpu-1"]
+
+
+def sized(name: str, cpu: str) -> Object:
+    return {**node(name), "status": {"allocatable": {"pods": "110", "cpu": cpu}}}
+
+
+def asking(name: str, cpu: str, *claims: str, **spec: object) -> Object:
+    container = {"name": "main", "image": "main", "resources": {"requests": {"cpu": cpu}}}
+    return pod(name, *claims, containers=[container], **spec)
+
+
+def test_each_copy_of_a_pod_takes_room_beside_the_pods_that_run():
+    world = [device_class(), sized("a", "5"), gpus("a", 9), asking("busy", "1", gates=(), nodeName="a")]
+    found = ask(world, claim("c"), asking("p", "2", "c"))
+    assert (found.copies, found.limit, found.refused and found.refused.reason) == (
+        2,
+        Limit.FULL,
+        "NoSuitableNode",
+    )
+    assert found.refused is not None
+    assert "0 of 1 nodes suit the pod: 1 Insufficient cpu" in found.refused.message
+
+
+def test_what_a_drained_node_takes_with_it_needs_room_elsewhere():
+    moved = asking("p", "2", "c", gates=(), nodeName="a")
+    lost_claim = used_by(holding("c", "a", "gpu-0"), "p")
+    for cpu, elsewhere in (("1", "NoSuitableNode"), ("2", "b")):
+        world = [
+            device_class(),
+            sized("a", "2"),
+            sized("b", cpu),
+            gpus("a", 1),
+            gpus("b", 1),
+            lost_claim,
+            moved,
+        ]
+        assert lost(ask(world, drained=frozenset("a"))) == {"default/c": elsewhere}
