@@ -163,7 +163,7 @@ class _Run:
         nodes = _table(self._picture)
         placement = Placement(nodes, supposed=True)
         ours = Ownership(all_claims=True, alone=True)
-        yielded = Yielded(self._store, self._roster, placement, lambda _: None)
+        yielded = Yielded(self._store, self._roster, placement, lambda _: None, frozenset())
         self._planner = Planner(self._store, self._roster, placement, ours, yielded)
         self._charges = Charges(self._store, self._roster, nodes.room)
         for kind in (ResourceSlice, DeviceClass, DeviceTaintRule):
@@ -254,7 +254,7 @@ class _Run:
             return Answer(pod, keys, outcome, left_out())
         for plan in outcome.plans:
             self._store.assume(plan)
-            self._tell([_holding(self._store.claims[plan.claim], plan)])
+            load(self._store, [_holding(self._store.claims[plan.claim], plan)])
         self._charges.claims(keys)
         return Answer(pod, keys, outcome)
 

@@ -1,6 +1,7 @@
 """What would be, against what is when it is so."""
 
 from copy import deepcopy
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -267,7 +268,7 @@ def sized(name: str, cpu: str) -> Object:
     return {**node(name), "status": {"allocatable": {"pods": "110", "cpu": cpu}}}
 
 
-def asking(name: str, cpu: str, *claims: str, **spec: object) -> Object:
+def asking(name: str, cpu: str, *claims: str, **spec: Any) -> Object:
     container = {"name": "main", "image": "main", "resources": {"requests": {"cpu": cpu}}}
     return pod(name, *claims, containers=[container], **spec)
 
