@@ -3,12 +3,12 @@
 Axes, by one letter everywhere:
 
 D   devices, in the order in which first fit tries them
-K   counter sets that one device draws from; as many as the widest device needs
+K   counter sets that one device draws from; sized for the device with the most
 S   counter sets
-C   counters of one set; as many as the largest set has, the rest zero
+C   counters of one set; sized for the largest set, padded with zeros
 P   distinct draws: equal draws share one row of a table
-W   words of 64 bits, as many as the largest set of names needs
+W   words of 64 bits; sized for the largest set of names
 
 Codes are int32 positions in another axis; -1 means "none". Amounts are int64 in the unit of their
-column; who builds a column guarantees that sums over it cannot overflow.
+column; the code that builds a column guarantees that sums over it cannot overflow.
 """

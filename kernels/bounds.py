@@ -1,17 +1,17 @@
-"""Lower bounds on what a choice must consume, and on how many choices there are. Sound, not tight."""
+"""Bounds on a choice of devices: the least that it draws, the most that can be chosen. Sound, not tight."""
 
 import numpy as np
 
 from kernels.types import Amounts, Mask, Rows
 
 
-def cheapest(draw: Amounts, idle: int, need: int) -> Amounts:
-    """The least that `need` devices can draw of each counter, each counter judged on its own.
+def least_draw(draw: Amounts, idle: int, need: int) -> Amounts:
+    """The least that any choice of `need` devices draws from each counter. Counters are independent.
 
-    draw (m, C)  what each of the devices that draw from the set takes
-    idle         further devices to choose from, which draw nothing from it
-    need         devices to choose, at most m + idle
-    ->   (C,)    no choice draws less
+    draw (m, C)  draw of each device that draws from the set
+    idle         number of further candidates, which draw nothing from the set
+    need         number of devices to choose, at most m + idle
+    ->   (C,)    lower bound on the draw of every choice
     """
     drawing = need - idle
     if drawing <= 0:
@@ -19,13 +19,13 @@ def cheapest(draw: Amounts, idle: int, need: int) -> Amounts:
     return np.partition(draw, drawing - 1, axis=0)[:drawing].sum(axis=0)
 
 
-def matching(wanted: Rows, options: Mask, room: Rows) -> int:
-    """How many of the wanted devices can be had at once, each request from its own options.
+def max_matching(wanted: Rows, options: Mask, room: Rows) -> int:
+    """The most wanted devices that can be assigned at once. A maximum flow by augmenting paths.
 
-    wanted  (R,)    devices each request wants
-    options (R, Q)  which kinds of device would do for it
-    room    (Q,)    devices there are of each kind
-    ->              the largest total, at most wanted.sum(); a maximum flow by augmenting paths
+    wanted  (R,)    number of devices that each request wants
+    options (R, Q)  kinds of device that suit each request
+    room    (Q,)    number of devices of each kind
+    ->              the largest total, at most wanted.sum()
     """
     flow = np.zeros(options.shape, dtype=np.int64)
     spare = room.astype(np.int64).copy()
@@ -48,8 +48,8 @@ def matching(wanted: Rows, options: Mask, room: Rows) -> int:
 def _augmenting_path(
     start: int, options: Mask, flow: Amounts, spare: Amounts
 ) -> list[tuple[int, int, int]] | None:
-    """Steps (request, kind it gets, request that gives it up or -1) that end at a kind with room left."""
-    parent: dict[int, tuple[int, int]] = {}  # request -> (kind it gives up, request that wants it)
+    """Steps (request, kind it gets, request that releases it or -1), ending at a kind with spare devices."""
+    parent: dict[int, tuple[int, int]] = {}  # request -> (kind it releases, request that wants it)
     seen = np.zeros(options.shape[1], dtype=np.bool_)
     queue = [start]
     for request in queue:

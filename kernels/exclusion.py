@@ -1,7 +1,7 @@
-"""Which devices may be held side by side. A scope is what they have to have in common for that to matter.
+"""Which devices may be held at the same time. Rules apply only between devices in the same scope.
 
-Two kinds of rule, both over sets of names as bits. *Common*: one name must be shared by all that are held
-in a scope. *Marks*: a device asks for some marks, and every other device in the scope must meet them.
+Both kinds of rule use sets of names, stored as bits. *Common*: all held devices in a scope must share one
+name. *Marks*: a device asks for some marks, and every other held device in the scope must meet them.
 """
 
 import numpy as np
@@ -9,16 +9,16 @@ import numpy as np
 from kernels.types import Amounts, Bits, Codes, Mask
 
 ALL = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
-"""Every name there is or will be"""
+"""All names, present and future"""
 
 
 def shared_by_all(size: int, scopes: Codes, names: Bits) -> Bits:
-    """The names that all of some devices share, by scope.
+    """The names that all devices in a scope share.
 
     size             number of scopes, S
-    scopes (n, K)    the scopes each device is in, -1 for none
-    names  (n, K, W) what it declares there
-    ->     (S, W)    all names for scopes without devices
+    scopes (n, K)    scopes of each device, -1 for none
+    names  (n, K, W) names that the device declares in each of its scopes
+    ->     (S, W)    `ALL` for scopes without devices
     """
     common = np.full((size, names.shape[2]), ALL, dtype=np.uint64)
     for k in range(scopes.shape[1]):
@@ -27,8 +27,8 @@ def shared_by_all(size: int, scopes: Codes, names: Bits) -> Bits:
     return common
 
 
-def joins(common: Bits, scopes: Codes, names: Bits) -> Mask:
-    """Devices that share a name with all that is held, in every scope they are in.
+def shares_a_name(common: Bits, scopes: Codes, names: Bits) -> Mask:
+    """Devices that share a name with all held devices, in each of their scopes.
 
     common (S, W)
     scopes (D, K)    -1 for none
@@ -44,8 +44,8 @@ def joins(common: Bits, scopes: Codes, names: Bits) -> Mask:
     return ok
 
 
-def counted(size: int, marks: int, scopes: Codes, bits: Bits) -> Amounts:
-    """How many of some devices have a mark, by scope.
+def count_marks(size: int, marks: int, scopes: Codes, bits: Bits) -> Amounts:
+    """How many devices have each mark, by scope.
 
     scopes (n, K)    -1 for none
     bits   (n, K, W)
@@ -54,26 +54,26 @@ def counted(size: int, marks: int, scopes: Codes, bits: Bits) -> Amounts:
     counts = np.zeros((size, marks), dtype=np.int64)
     for k in range(scopes.shape[1]):
         used = scopes[:, k] >= 0
-        np.add.at(counts, scopes[used, k], unpacked(bits[used, k], marks))
+        np.add.at(counts, scopes[used, k], unpack_bits(bits[used, k], marks))
     return counts
 
 
-def tolerated(asked: Amounts, missed: Amounts, scopes: Codes, asks: Bits, meets: Bits, held: Mask) -> Mask:
-    """Devices that meet what all others that are held ask for, and whose own demands these meet.
+def compatible(asked: Amounts, missed: Amounts, scopes: Codes, asks: Bits, meets: Bits, held: Mask) -> Mask:
+    """Devices that meet the marks of all other held devices, and whose own marks those meet.
 
-    asked  (S, M)    how many that are held ask for a mark
-    missed (S, M)    how many that are held do not meet it
+    asked  (S, M)    number of held devices that ask for a mark
+    missed (S, M)    number of held devices that do not meet it
     scopes (D, K)    -1 for none
     asks   (D, K, W)
     meets  (D, K, W)
-    held   (D,)      these are among those counted; nothing is judged against itself
+    held   (D,)      devices included in `asked` and `missed`; a device is not compared with itself
     ->     (D,)
     """
     marks = asked.shape[1]
     ok = np.ones(len(scopes), dtype=np.bool_)
     for k in range(scopes.shape[1]):
         used = np.flatnonzero(scopes[:, k] >= 0)
-        own, met = unpacked(asks[used, k], marks), unpacked(meets[used, k], marks)
+        own, met = unpack_bits(asks[used, k], marks), unpack_bits(meets[used, k], marks)
         counts = held[used, None]
         asking = asked[scopes[used, k]] > (counts & own)
         missing = missed[scopes[used, k]] > (counts & ~met)
@@ -81,8 +81,8 @@ def tolerated(asked: Amounts, missed: Amounts, scopes: Codes, asks: Bits, meets:
     return ok
 
 
-def beside(one: int, scopes: Codes, asks: Bits, meets: Bits) -> Mask:
-    """Devices that tolerate one of them and that it tolerates; itself included.
+def compatible_with(one: int, scopes: Codes, asks: Bits, meets: Bits) -> Mask:
+    """Devices that are compatible with one device, in both directions; that device included.
 
     scopes (D, K)    -1 for none
     asks   (D, K, W)
@@ -99,14 +99,14 @@ def beside(one: int, scopes: Codes, asks: Bits, meets: Bits) -> Mask:
     return ok
 
 
-def unpacked(bits: Bits, size: int) -> Mask:
-    """(..., size) the first bits of rows of words (..., W), one by one."""
+def unpack_bits(bits: Bits, size: int) -> Mask:
+    """(..., size) the first bits of rows of words (..., W), one bool a bit."""
     octets = np.ascontiguousarray(bits, dtype="<u8").view(np.uint8)
     return np.unpackbits(octets, axis=-1, count=size, bitorder="little").view(np.bool_)
 
 
-def packed(mask: Mask) -> Bits:
-    """(..., W) rows of single bits (..., size) as words; the rest of the last word is zero."""
+def pack_bits(mask: Mask) -> Bits:
+    """(..., W) rows of bools (..., size) as words; the last word is padded with zeros."""
     words = -(-mask.shape[-1] // 64)
     room = np.zeros((*mask.shape[:-1], words * 64), dtype=np.bool_)
     room[..., : mask.shape[-1]] = mask

@@ -1,90 +1,90 @@
-"""What is left in counter sets, and which devices still fit into it."""
+"""What is free in counter sets, and which devices still fit."""
 
 import numpy as np
 
 from kernels.types import Amounts, Codes, Mask
 
-NO_FLOOR = np.iinfo(np.int64).min
+NOTHING_REQUIRED = np.iinfo(np.int64).min
 GRID = 2
-"""Pairs of a draw and a set, for each device, up to which judging all pairs pays"""
+"""Pairs of draw and set, per device entry, up to which testing every pair is faster"""
 
 
-def fits(left: Amounts, table: Amounts, sets: Codes, draws: Codes) -> Mask:
-    """Devices that could be taken next, each judged on its own.
+def fits(free: Amounts, table: Amounts, sets: Codes, draws: Codes) -> Mask:
+    """Devices that could be allocated next. Each is tested on its own.
 
-    Equal draws are judged once a set, which is a tenth of the work in a fleet of equal machines.
+    Equal draws are tested once per set: a tenth of the work in a fleet of equal machines.
 
-    left  (S, C)  what each set still has; negative where it is over-committed
+    free  (S, C)  free amounts; negative where a set is over-committed
     table (P, C)  distinct draws
-    sets  (D, K)  the sets each device draws from, -1 for none
-    draws (D, K)  row of `table` for each of them
+    sets  (D, K)  sets that each device draws from, -1 for none
+    draws (D, K)  row of `table` for each of those sets
     ->    (D,)    a device that draws nothing from an exhausted counter fits
     """
-    if not 0 < len(table) * len(left) <= GRID * sets.size:
-        return fits_one_by_one(left, table, sets, draws)
-    fine = _grid(left, table).ravel()
+    if not 0 < len(table) * len(free) <= GRID * sets.size:
+        return fits_gathered(free, table, sets, draws)
+    fine = _grid(free, table).ravel()
     ok = np.ones(len(sets), dtype=np.bool_)
     for k in range(sets.shape[1]):
-        places = draws[:, k].astype(np.intp) * len(left) + sets[:, k]
+        places = draws[:, k].astype(np.intp) * len(free) + sets[:, k]
         ok &= fine.take(places, mode="clip") | (sets[:, k] < 0)
     return ok
 
 
-def _grid(left: Amounts, table: Amounts) -> Mask:
+def _grid(free: Amounts, table: Amounts) -> Mask:
     """(P, S) whether each draw fits into each set."""
-    there = np.ascontiguousarray(left.T)
-    wanted = np.where(table == 0, NO_FLOOR, table).T
-    fine = np.ones((len(table), len(left)), dtype=np.bool_)
+    available = np.ascontiguousarray(free.T)
+    wanted = np.where(table == 0, NOTHING_REQUIRED, table).T
+    fine = np.ones((len(table), len(free)), dtype=np.bool_)
     one = np.empty_like(fine)
     for c in np.flatnonzero(table.any(axis=0)).tolist():
-        fine &= np.less_equal(wanted[c, :, None], there[c], out=one)
+        fine &= np.less_equal(wanted[c, :, None], available[c], out=one)
     return fine
 
 
-def fits_one_by_one(left: Amounts, table: Amounts, sets: Codes, draws: Codes) -> Mask:
-    """The same as `fits`, with the amounts of every device gathered; for few devices of many draws."""
+def fits_gathered(free: Amounts, table: Amounts, sets: Codes, draws: Codes) -> Mask:
+    """The same as `fits`, from the amounts of each device. Faster for few devices with many draws."""
     ok = np.ones(sets.shape[0], dtype=np.bool_)
     for k in range(sets.shape[1]):
         used = sets[:, k] >= 0
         if not used.any():
             continue
         wanted = table.take(draws[:, k], axis=0, mode="clip")
-        there = left.take(sets[:, k], axis=0, mode="clip")
-        ok &= ~used | ((wanted <= there) | (wanted == 0)).all(axis=1)
+        available = free.take(sets[:, k], axis=0, mode="clip")
+        ok &= ~used | ((wanted <= available) | (wanted == 0)).all(axis=1)
     return ok
 
 
-def floor(table: Amounts, draws: Codes) -> Amounts:
-    """How low a set may stand for each of some devices that draw from it alone.
+def required(table: Amounts, draws: Codes) -> Amounts:
+    """What must be free in its set for each device. The devices draw from one set only.
 
     table (P, C)  distinct draws
     draws (n,)    row of `table` for each device
-    ->    (n, C)  the least int64 where it draws nothing. Read-only
+    ->    (n, C)  `NOTHING_REQUIRED` where the device draws nothing. Read-only
     """
-    lowest = table[draws]
-    lowest[lowest == 0] = NO_FLOOR
-    lowest.setflags(write=False)
-    return lowest
+    needed = table[draws]
+    needed[needed == 0] = NOTHING_REQUIRED
+    needed.setflags(write=False)
+    return needed
 
 
-def fits_floor(left: Amounts, lowest: Amounts) -> Mask:
-    """Devices that could be taken next: `fits` for a few that draw from one set each, again and again.
+def fits_required(free: Amounts, needed: Amounts) -> Mask:
+    """Devices that could be allocated next: `fits` for devices with one set each, fast when repeated.
 
-    left   (C,) or (n, C)  what the set still has, of all of them or of each
-    lowest (n, C)          see `floor`
+    free   (C,) or (n, C)  free amounts of the common set, or of each device's set
+    needed (n, C)          see `required`
     ->     (n,)
     """
-    found: Mask = np.logical_and.reduce(lowest <= left, axis=1)
+    found: Mask = np.logical_and.reduce(needed <= free, axis=1)
     return found
 
 
-def drawn(size: int, table: Amounts, sets: Codes, draws: Codes) -> Amounts:
-    """What some devices draw together from each set.
+def total_draw(size: int, table: Amounts, sets: Codes, draws: Codes) -> Amounts:
+    """The sum of all devices' draws, by set.
 
     size          number of sets, S
     table (P, C)  distinct draws
-    sets  (D, K)  the sets each of the devices draws from, -1 for none
-    draws (D, K)  row of `table` for each of them
+    sets  (D, K)  sets that each device draws from, -1 for none
+    draws (D, K)  row of `table` for each of those sets
     ->    (S, C)
     """
     total = np.zeros((size, table.shape[1]), dtype=np.int64)
@@ -94,16 +94,16 @@ def drawn(size: int, table: Amounts, sets: Codes, draws: Codes) -> Amounts:
     return total
 
 
-def take(left: Amounts, table: Amounts, sets: Codes, draws: Codes) -> Amounts:
-    """What is left after one device has drawn; `left` itself is unchanged.
+def draw_one(free: Amounts, table: Amounts, sets: Codes, draws: Codes) -> Amounts:
+    """What is free after one device has drawn. `free` itself is unchanged.
 
-    left  (S, C)
+    free  (S, C)
     table (P, C)
-    sets  (K,)   of that device
+    sets  (K,)   sets of that device, -1 for none
     draws (K,)
     ->    (S, C)
     """
-    after = left.copy()
+    after = free.copy()
     for k in range(sets.shape[0]):
         if sets[k] >= 0:
             after[sets[k]] -= table[draws[k]]

@@ -5,7 +5,7 @@ import numpy as np
 from kernels.types import Amounts, Codes, Rows
 
 
-def lowest(values: Amounts, groups: Rows, size: int) -> Amounts:
+def group_min(values: Amounts, groups: Rows, size: int) -> Amounts:
     """The least value of each column within each group.
 
     values (n, C)
@@ -20,8 +20,8 @@ def lowest(values: Amounts, groups: Rows, size: int) -> Amounts:
     return least
 
 
-def common(codes: Codes, groups: Rows, size: int) -> Codes:
-    """The code that all rows of a group have.
+def group_code(codes: Codes, groups: Rows, size: int) -> Codes:
+    """The code that all rows of a group share.
 
     codes  (n,)
     groups (n,)    below `size`

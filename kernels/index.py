@@ -1,4 +1,4 @@
-"""From a code to the rows that carry it, and runs of rows."""
+"""From a code to the rows that have it; cached ranges and masks of rows."""
 
 from functools import lru_cache
 from typing import NamedTuple
@@ -15,11 +15,11 @@ class Inverse(NamedTuple):
     start: Rows
 
     def of(self, code: int) -> Rows:
-        """(n,) the rows that carry one code."""
+        """(n,) the rows that have one code."""
         return self.rows[self.start[code] : self.start[code + 1]]
 
     def of_any(self, codes: Rows) -> Rows:
-        """(n,) the rows that carry at least one of the codes, ascending and each once."""
+        """(n,) the rows that have at least one of the codes, ascending and distinct."""
         if len(codes) == 1:
             return self.of(int(codes[0]))
         if len(codes) == 0:
@@ -30,7 +30,7 @@ class Inverse(NamedTuple):
 def invert(codes: Codes, size: int) -> Inverse:
     """The index from code to rows.
 
-    codes (D,) or (D, K)  values below `size`; negative ones are left out
+    codes (D,) or (D, K)  values below `size`; negative ones are skipped
     size                  number of codes
     """
     flat = codes.reshape(-1)
@@ -43,16 +43,16 @@ def invert(codes: Codes, size: int) -> Inverse:
 
 
 @lru_cache(maxsize=256)
-def run(first: int, last: int) -> Rows:
-    """(last - first,) every row from the first up to the last. One read-only array for like runs."""
+def row_range(first: int, last: int) -> Rows:
+    """(last - first,) the rows from `first` to before `last`. Read-only and cached."""
     rows = np.arange(first, last, dtype=np.intp)
     rows.setflags(write=False)
     return rows
 
 
 @lru_cache(maxsize=256)
-def alike(size: int, *, yes: bool) -> Mask:
-    """(size,) the same for all rows. One read-only array for like runs."""
+def constant_mask(size: int, *, yes: bool) -> Mask:
+    """(size,) the same value for all rows. Read-only and cached."""
     mask = np.full(size, yes)
     mask.setflags(write=False)
     return mask

@@ -1,6 +1,6 @@
-"""Which places still have room for what is wanted of several resources at once.
+"""Which places have room for the wanted amounts of several resources at once.
 
-Axes here: R resources, N places. One resource lies in one piece, since few of them are ever asked for.
+Axes here: R resources, N places. The values of one resource are contiguous: few resources are ever wanted.
 """
 
 import numpy as np
@@ -9,12 +9,12 @@ from kernels.types import Amounts, Mask
 
 
 def has_room(total: Amounts, used: Amounts, wanted: Amounts, waived: Mask) -> Mask:
-    """Places that could take one more.
+    """Places with room for the wanted amounts.
 
     total  (R, N)
     used   (R, N)  may exceed the total
-    wanted (R,)    what is not wanted is not looked at, also where it is over-used
-    waived (R,)    resources that need not come from the place where its total is zero
+    wanted (R,)    a resource that is not wanted is not checked, even where it is over-used
+    waived (R,)    resources that are not checked at places where their total is zero
     ->     (N,)
     """
     ok = np.ones(total.shape[1], dtype=np.bool_)
@@ -24,7 +24,7 @@ def has_room(total: Amounts, used: Amounts, wanted: Amounts, waived: Mask) -> Ma
 
 
 def shortages(total: Amounts, used: Amounts, wanted: Amounts, waived: Mask) -> Mask:
-    """(R, N) which resource each place is short of, for what `has_room` refuses."""
+    """(R, N) the resources that each place is short of. The arguments are those of `has_room`."""
     found = np.zeros(total.shape, dtype=np.bool_)
     for r in np.flatnonzero(wanted).tolist():
         found[r] = _short(total[r], used[r], int(wanted[r]), bool(waived[r]))
@@ -32,6 +32,6 @@ def shortages(total: Amounts, used: Amounts, wanted: Amounts, waived: Mask) -> M
 
 
 def _short(total: Amounts, used: Amounts, wanted: int, waived: bool) -> Mask:
-    # The difference of two amounts that are not negative cannot overflow; their sum could.
+    # The difference of two non-negative amounts cannot overflow; their sum could.
     short: Mask = total - used < wanted
     return short & (total != 0) if waived else short

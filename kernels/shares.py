@@ -1,4 +1,4 @@
-"""Shares of things: what is missing is not checked, subtraction clips at zero."""
+"""Shares of devices: a resource that a device does not report is not checked; subtraction clips at zero."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from kernels.types import Amounts, Mask, Rows
 
 
 def unused(total: Amounts, used: Amounts) -> Amounts:
-    """What is free of each thing.
+    """The free amount of each resource of each device.
 
     total (R, K)
     used  (R, K)  may exceed the total
@@ -18,12 +18,12 @@ def unused(total: Amounts, used: Amounts) -> Amounts:
 
 
 def share_fits(free: Amounts, reported: Mask, some: Mask, wanted: Amounts) -> Mask:
-    """Things that could give a share, each judged on its own.
+    """Devices that can provide a share. Each is tested on its own.
 
-    free     (R, K)  fastest where each column lies in one piece
-    reported (R, K)  whether the thing has such a column at all; if not, it is not checked
-    some     (R,)    whether anything at all is free; a thing of which nothing is gives no share
-    wanted   (K,)    zero is met by anything
+    free     (R, K)  fastest where each column is contiguous
+    reported (R, K)  whether the device reports the resource; otherwise it is not checked
+    some     (R,)    whether any resource is free; a fully used device provides no share
+    wanted   (K,)    zero always fits
     ->       (R,)
     """
     ok = some.copy()
@@ -33,7 +33,7 @@ def share_fits(free: Amounts, reported: Mask, some: Mask, wanted: Amounts) -> Ma
 
 
 def enough(ok: Mask, owners: Rows, needed: Amounts) -> Mask:
-    """Owners that have at least as many fitting things as they need.
+    """Owners that have at least as many fitting devices as they need.
 
     ok     (R,)
     owners (R,)  below the length of `needed`
@@ -43,11 +43,11 @@ def enough(ok: Mask, owners: Rows, needed: Amounts) -> Mask:
     return np.bincount(owners[ok], minlength=len(needed)) >= needed
 
 
-def most_together(ok: Mask, groups: Rows, owners: Rows, size: int) -> Amounts:
-    """How many fitting things each owner has in that of its groups which has most of them.
+def largest_group(ok: Mask, groups: Rows, owners: Rows, size: int) -> Amounts:
+    """The number of fitting devices in each owner's best group.
 
     ok     (R,)
-    groups (R,)  the first thing of each thing's group, all of one owner; -1 is in none
+    groups (R,)  the first device of each device's group; a group has one owner; -1 for no group
     owners (R,)  below `size` where `ok`
     ->     (size,)
     """
@@ -58,21 +58,27 @@ def most_together(ok: Mask, groups: Rows, owners: Rows, size: int) -> Amounts:
     return result
 
 
-def served_together(
-    lead: Mask, beside: Sequence[Mask], groups: Rows, owners: Rows, needed: Amounts, wanted: Sequence[Amounts]
+def may_serve_together(
+    lead: Mask,
+    further: Sequence[Mask],
+    groups: Rows,
+    owners: Rows,
+    needed: Amounts,
+    wanted: Sequence[Amounts],
 ) -> Mask:
-    """Owners that may have enough leading things, each in a group with one of every further kind.
+    """Owners that may have enough lead devices in groups that also have every further kind of device.
 
-    It is a bound: who is left out has not enough; who is not may still have nothing that goes together.
+    This is a bound: an owner that is excluded has too few; an owner that is included may have too few.
 
-    lead, beside (R,)  leading things that fit, and for each further kind those that do
-    groups       (R,)  the first thing of each thing's group, all of one owner; -1 is in none
-    owners       (R,)  below the length of `needed` where anything fits
-    needed       (N,)  leading things
-    wanted       (N,)  for each further kind how many, in the groups of the leading ones
-    ->           (N,)
+    lead    (R,)  lead devices that fit
+    further (R,)  for each further kind, devices that fit
+    groups  (R,)  the first device of each device's group; a group has one owner; -1 for no group
+    owners  (R,)  below the length of `needed` where anything fits
+    needed  (N,)  number of lead devices
+    wanted  (N,)  for each further kind, number of devices in the groups of the lead devices
+    ->      (N,)
     """
-    counts = [_by_group(ok, groups) for ok in (lead, *beside)]
+    counts = [_by_group(ok, groups) for ok in (lead, *further)]
     whole = np.flatnonzero(np.logical_and.reduce([count > 0 for count in counts]))
     found = np.ones(len(needed), dtype=np.bool_)
     for count, least in zip(counts, (needed, *wanted), strict=True):
@@ -81,15 +87,15 @@ def served_together(
 
 
 def _by_group(ok: Mask, groups: Rows) -> Amounts:
-    """(R,) things of each group that are ok, where its first thing stands."""
+    """(R,) number of ok devices of each group, at the row of its first device."""
     return np.bincount(groups[ok & (groups >= 0)], minlength=len(groups))
 
 
 def group_held(held: Mask, groups: Rows, size: int) -> Mask:
-    """Things whose group holds something, themselves included.
+    """Devices that are held themselves or have a held device in their group.
 
     held   (R,)
-    groups (R,)  below `size`; -1 is a group of its own
+    groups (R,)  below `size`; -1 for a group of its own
     ->     (R,)
     """
     inside = groups >= 0

@@ -1,4 +1,4 @@
-"""The array types that the kernels speak."""
+"""The array types of the kernels."""
 
 from typing import TypeAlias
 

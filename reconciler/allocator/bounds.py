@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from kernels.bounds import cheapest, matching
+from kernels.bounds import least_draw, max_matching
 from kernels.types import Mask
 from reconciler.allocator.asks import MAX_RESULTS, Slot
 from reconciler.allocator.candidates import Candidates
@@ -117,7 +117,7 @@ def _too_few(remaining: Remaining, tied: tuple[Mask, frozenset[int]] | None) -> 
     total = sum(wanted)
     if int(room[kinds.any(axis=0)].sum()) < total:
         return True
-    return matching(np.array(wanted, dtype=np.intp), kinds, room) < total
+    return max_matching(np.array(wanted, dtype=np.intp), kinds, room) < total
 
 
 def _kinds(options: Mask) -> tuple[Mask, np.ndarray]:
@@ -163,7 +163,7 @@ def _least_drawn(board: Board, candidates: Candidates, mask: Mask, within: Mask 
     for number in np.flatnonzero(drawing > len(rows) - candidates.count).tolist():
         at, k = np.nonzero(sets == number)
         draw = board.table[board.draws[rows[at], k]]
-        least[number] = cheapest(draw, len(rows) - len(at), candidates.count)
+        least[number] = least_draw(draw, len(rows) - len(at), candidates.count)
     return least
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from kernels.exclusion import beside, joins
+from kernels.exclusion import compatible_with, shares_a_name
 from kernels.types import Bits, Codes, Mask
 from reconciler.inventory.caches import Cache
 from reconciler.inventory.snapshot import Snapshot, View
@@ -47,8 +47,8 @@ class Standing:
         for k, scope in enumerate(sides.scopes[at].tolist()):
             if scope >= 0:
                 common[scope] &= sides.names[at, k]
-        fine = joins(common, sides.scopes, sides.names)
-        fine &= beside(at, sides.scopes, sides.asks, sides.meets)
+        fine = shares_a_name(common, sides.scopes, sides.names)
+        fine &= compatible_with(at, sides.scopes, sides.asks, sides.meets)
         return replace(self, open=self.open & fine, common=common)
 
 

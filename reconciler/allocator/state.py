@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kernels.fit import fits, take
+from kernels.fit import draw_one, fits
 from kernels.index import Inverse, invert
 from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.allocator.asks import Asked
@@ -231,7 +231,7 @@ def choose(board: Board, state: State, slot: int, candidates: Candidates, at: in
     sets = board.sets[at]
     drawn = [] if charged else [number for number in sets.tolist() if number >= 0]
     if drawn:
-        left = take(left, board.table, sets, board.draws[at])
+        left = draw_one(left, board.table, sets, board.draws[at])
         fit = _judge_again(board, left, fit, drawn)
         fit[list(shares)] = True
     standing = state.standing

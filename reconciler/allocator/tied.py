@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kernels.fit import NO_FLOOR, fits_floor
-from kernels.groups import common, lowest
+from kernels.fit import NOTHING_REQUIRED, fits_required
+from kernels.groups import group_code, group_min
 from kernels.types import Amounts, Codes, Mask
 from reconciler.allocator.asks import Ask, Asked, AskKey
 from reconciler.allocator.availability import available, value_count
@@ -112,7 +112,7 @@ def _nodes(knot: Knot, world: Snapshot) -> Mask | None:
         feasible &= available(ask, world).per_value(knot.name, fleet) >= ask.source.wanted
     if tie.draws:
         rows = np.flatnonzero(feasible)
-        enough = fits_floor(world.occupancy.left[tie.source[rows]], tie.draw[rows])
+        enough = fits_required(world.occupancy.left[tie.source[rows]], tie.draw[rows])
         feasible[rows] = enough | (tie.source[rows] < 0)
     places = tie.node[feasible]
     if (places < 0).any():
@@ -131,7 +131,7 @@ def _knot(name: Name, asks: tuple[Ask, ...], fleet: Fleet) -> Knot:
     for ask, tie in zip(asks, ties, strict=True):
         draw += ask.source.wanted * tie.draw
         source = np.where(source == tie.source, source, -1)
-    draw = np.where(draw == 0, NO_FLOOR, draw)
+    draw = np.where(draw == 0, NOTHING_REQUIRED, draw)
     draws = bool((source >= 0).any())
     return Knot(name, asks, Tie(draw, source, ties[0].node, draws, ties[0].local))
 
@@ -153,9 +153,9 @@ def _compute(ask: Ask, name: Name, fleet: Fleet) -> Tie:
     if fleet.sets.shape[1]:
         # A shared device may have drawn already, and a second set is not followed: no bound for such values.
         once = ~fleet.shared[rows] & (fleet.sets[rows, 1:] < 0).all(axis=1)
-        source = common(np.where(once, fleet.sets[rows, 0], -1), groups, size)
+        source = group_code(np.where(once, fleet.sets[rows, 0], -1), groups, size)
         source[groups[~once]] = -1
         bound = source[groups] >= 0
-        draw = lowest(fleet.table[fleet.draws[rows[bound], 0]], groups[bound], size)
-    node = common(fleet.codes["node"][rows], groups, size)
+        draw = group_min(fleet.table[fleet.draws[rows[bound], 0]], groups[bound], size)
+    node = group_code(fleet.codes["node"][rows], groups, size)
     return Tie(draw, source, node, draws=bool((source >= 0).any()), local=bool((node >= 0).any()))

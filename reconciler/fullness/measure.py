@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kernels.packing import Packed, unique_rows
+from kernels.packing import WorthBounds, unique_rows
 from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.fullness.excluding import may_clash
 from reconciler.fullness.families import families, summed, worths
@@ -77,7 +77,7 @@ def measure(ground: Ground, occupancy: Occupancy, solver: Solver) -> Measured:
 def _fits(ground: Ground, rows: Rows, left: Amounts, solver: Solver) -> np.ndarray:
     found: list[np.ndarray] = [np.zeros((0, 4), dtype=np.int64)]
 
-    def note(profile: Codes, first_sets: Codes, packed: Packed) -> None:
+    def note(profile: Codes, first_sets: Codes, packed: WorthBounds) -> None:
         same = np.full(len(profile), packed.best), np.full(len(profile), packed.bound)
         found.append(np.stack([profile, first_sets, *same], axis=1).astype(np.int64))
 

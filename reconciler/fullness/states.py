@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kernels.packing import Packed, most
+from kernels.packing import WorthBounds, max_worth
 from kernels.types import Amounts
 from reconciler.inventory.recent import Recent
 
@@ -37,13 +37,13 @@ class Solver:
         self._budget = budget
         self._effort = effort
         self._spent = 0
-        self._known: Recent[object, Packed] = Recent(KEPT)
+        self._known: Recent[object, WorthBounds] = Recent(KEPT)
 
     def begin(self) -> None:
         """A new measurement, with all of its effort."""
         self._spent = 0
 
-    def solve(self, asked: Question) -> Packed:
+    def solve(self, asked: Question) -> WorthBounds:
         """The most that fits at once. What was not searched to the end may be, the next time."""
         # Counters from which none of them draws do not matter: their states are one.
         counters = np.flatnonzero(asked.draws.any(axis=0))
@@ -59,6 +59,6 @@ class Solver:
         budget = max(greedy, min(self._budget, self._effort - self._spent))
         if known is not None and known.steps >= budget:
             return known
-        found = most(draws, [1] * len(draws), worth, left, budget)
+        found = max_worth(draws, [1] * len(draws), worth, left, budget)
         self._spent += found.steps
         return self._known.put(key, found)

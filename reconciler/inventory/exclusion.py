@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kernels.exclusion import ALL, packed
+from kernels.exclusion import ALL, pack_bits
 from kernels.types import Bits, Codes, Mask
 from reconciler.cel.limits import COMPILING_COST, READING_COST, STATED_COST_LIMIT
 from reconciler.cel.program import CelRefused, Selector, compile_selector
@@ -92,8 +92,8 @@ def compile_exclusion(
         apart=apart,
         names=_names(groups, scopes, mode, on=rules.has(COMPATIBILITY_GROUPS)),
         marks=asks.shape[2] if marks else 0,
-        asks=packed(asks),
-        meets=packed(meets),
+        asks=pack_bits(asks),
+        meets=pack_bits(meets),
         problems=problems,
     )
 
@@ -174,7 +174,7 @@ def _names(groups: Groups, scopes: Codes, mode: GroupMode, *, on: bool) -> Bits:
         of_scope = numbers[int(scopes[row, k])]
         wanted = [of_scope[f"group {name}"] for name in declared] or [of_scope[NO_GROUPS]]
         single[row, k, wanted] = True
-    names = packed(single)
+    names = pack_bits(single)
     undeclared = np.ones(scopes.shape, dtype=np.bool_)
     undeclared[tuple(np.array(list(groups), dtype=np.intp).reshape(-1, 2).T)] = False
     names[undeclared] = ALL

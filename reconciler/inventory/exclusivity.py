@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from kernels.exclusion import counted, joins, shared_by_all, tolerated, unpacked
+from kernels.exclusion import compatible, count_marks, shared_by_all, shares_a_name, unpack_bits
 from kernels.types import Bits, Mask, Rows
 from reconciler.inventory.scopes import Exclusion
 
@@ -26,8 +26,8 @@ class HeldScopes:
         self._marked = np.full(exclusion.size + 1, -1, dtype=np.int32)
         self._marked[marked] = np.arange(len(marked), dtype=np.int32)
         places, marks = self._marked[scopes], exclusion.marks if len(marked) else 0
-        self._asked = counted(len(marked), marks, places, exclusion.asks[rows])
-        self._missed = counted(len(marked), marks, places, ~exclusion.meets[rows])
+        self._asked = count_marks(len(marked), marks, places, exclusion.asks[rows])
+        self._missed = count_marks(len(marked), marks, places, ~exclusion.meets[rows])
         self.open: Mask = self._judge(np.arange(len(taken)), taken)
         """(D,) nothing that is held stands against the device"""
 
@@ -67,8 +67,8 @@ class HeldScopes:
                 yield scope
             place = int(self._marked[scope])
             if place >= 0:
-                self._asked[place] += sign * unpacked(exclusion.asks[row, k], exclusion.marks)
-                self._missed[place] += sign * unpacked(~exclusion.meets[row, k], exclusion.marks)
+                self._asked[place] += sign * unpack_bits(exclusion.asks[row, k], exclusion.marks)
+                self._missed[place] += sign * unpack_bits(~exclusion.meets[row, k], exclusion.marks)
                 yield scope
 
     def _common(self, scope: int, taken: Mask) -> Bits:
@@ -82,8 +82,8 @@ class HeldScopes:
     def _judge(self, rows: Rows, taken: Mask) -> Mask:
         exclusion = self.exclusion
         scopes = exclusion.scopes[rows]
-        ok = joins(self.names, scopes, exclusion.names[rows])
+        ok = shares_a_name(self.names, scopes, exclusion.names[rows])
         if len(self._asked):
             asks, meets = exclusion.asks[rows], exclusion.meets[rows]
-            ok &= tolerated(self._asked, self._missed, self._marked[scopes], asks, meets, taken[rows])
+            ok &= compatible(self._asked, self._missed, self._marked[scopes], asks, meets, taken[rows])
         return ok

@@ -6,7 +6,7 @@ from weakref import ref
 
 import numpy as np
 
-from kernels.fit import drawn, fits, fits_floor, floor
+from kernels.fit import fits, fits_required, required, total_draw
 from kernels.types import Amounts, Bits, Mask, Rows
 from reconciler.inventory.assembly import Layout
 from reconciler.inventory.excess import Excess, excess_of, without
@@ -111,7 +111,7 @@ class Columns:
             for row in fresh.tolist():
                 self._read(row, fleet.id_of(row))
         taken = fresh[self._held[fresh] | self._sharing[fresh]]
-        self._left -= drawn(len(fleet.totals), fleet.table, fleet.sets[taken], fleet.draws[taken])
+        self._left -= total_draw(len(fleet.totals), fleet.table, fleet.sets[taken], fleet.draws[taken])
         self._excess = self._charged_beyond(layout, previous)
         self._over: Mask = np.any(self._left < 0, axis=1)
         self._some_over = bool(self._over.any())
@@ -297,7 +297,7 @@ class Columns:
         for (number, _), lowest in zip(of_sets, floors, strict=True):
             if lowest is None:
                 return None
-            fine.append(fits_floor(self._left[number], lowest))
+            fine.append(fits_required(self._left[number], lowest))
         if len(of_sets) == 1:
             rows = of_sets[0][1]
             self._settle(rows, fine[0])
@@ -341,7 +341,7 @@ class Columns:
             alone = bool((sets[:, 0] == number).all() and (sets[:, 1:] < 0).all())
             key = draws[:, 0].tobytes() if alone else None
             if key is not None and key not in self._makes:
-                self._makes[key] = floor(self.fleet.table, draws[:, 0])
+                self._makes[key] = required(self.fleet.table, draws[:, 0])
             self._floors[number] = self._makes[key] if key is not None else None
         return self._floors[number]
 

@@ -5,7 +5,7 @@ from enum import Enum
 
 import numpy as np
 
-from kernels.index import run
+from kernels.index import row_range
 from kernels.types import Mask, Rows
 from reconciler.inventory.block import Block
 from reconciler.inventory.counters import DrawTable, PoolCounters, compile_counters
@@ -145,7 +145,7 @@ class Pool:
         return ""
 
     def _usable(self, current: Sequence[int], node: Reach) -> PoolOnNode:
-        pieces = [run(int(self.offsets[at]), int(self.offsets[at + 1])) for at in current]
+        pieces = [row_range(int(self.offsets[at]), int(self.offsets[at + 1])) for at in current]
         here = [node.devices(self.blocks[at]) for at in current]
         return PoolOnNode(
             pool=self.id,

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kernels.index import alike
+from kernels.index import constant_mask
 from kernels.types import Mask
 from reconciler.errors import Rejected
 from reconciler.inventory.block import Block
@@ -50,7 +50,7 @@ class Reach:
     def devices(self, block: Block) -> Mask:
         """(n,) the devices of a slice that the node reaches. Raises Rejected if a selector cannot be read."""
         if not block.slice.spec.per_device_node_selection and block.slice.spec.node_name:
-            return alike(len(block.names), yes=block.slice.spec.node_name == self.node.name)
+            return constant_mask(len(block.names), yes=block.slice.spec.node_name == self.node.name)
         code = self._words.nodes.find(self.node.name)
         return (block.column("node") == code) | block.anywhere | self._selected(block)
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kernels.partitions import left_over, ranked_by_what_remains
+from kernels.partitions import rank_by_remaining, remaining_sets
 from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.errors import Malformed
 from reconciler.inventory.caches import Cache
@@ -66,8 +66,8 @@ class Laid:
         Most is: the largest partition still whole, its bandwidth, then how many of each size.
         `whole` is (P,), of one pool.
         """
-        left = left_over(self.members, whole, picks)
-        ranks = ranked_by_what_remains(left, self.sizes, np.maximum(self.bandwidth, 0))
+        left = remaining_sets(self.members, whole, picks)
+        ranks = rank_by_remaining(left, self.sizes, np.maximum(self.bandwidth, 0))
         return picks[np.argsort(ranks, kind="stable")]
 
     def devices(self, pool: int, partition: int, fleet: Fleet) -> frozenset[int]:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kernels.shares import enough, group_held, most_together, served_together, share_fits
+from kernels.shares import enough, group_held, largest_group, may_serve_together, share_fits
 from kernels.types import Amounts, Codes, Mask
 from reconciler.koordinator.annotations import DEVICE_LEVEL, PCIE_LEVEL
 from reconciler.koordinator.columns import Columns, Part, amounts
@@ -96,7 +96,7 @@ def _within_scope(columns: Columns | Part, demand: Demand, fitting: Mask, needed
         return np.ones(len(needed), dtype=np.bool_)
     nowhere = (columns.kind == TYPES.index(GPU)) & (columns.owner >= 0) & (columns.numa < 0)
     untold = np.bincount(columns.owner[nowhere], minlength=len(needed)) > 0
-    return untold | (most_together(fitting, groups, columns.owner, len(needed)) >= needed)
+    return untold | (largest_group(fitting, groups, columns.owner, len(needed)) >= needed)
 
 
 def _on_switches(
@@ -107,7 +107,7 @@ def _on_switches(
     further = [kind for kind in demand.joint if kind != lead]
     wanted = [counts[kind] for kind in further]
     beside = [fits[kind] for kind in further]
-    return served_together(fits[lead], beside, columns.switch, columns.owner, counts[lead], wanted)
+    return may_serve_together(fits[lead], beside, columns.switch, columns.owner, counts[lead], wanted)
 
 
 @dataclass(frozen=True, slots=True)

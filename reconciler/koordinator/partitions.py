@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field, TypeAdapter
 
-from kernels.partitions import left_over, ranked_by_what_remains, weighted
+from kernels.partitions import rank_by_remaining, remaining_sets, total_weight
 from kernels.types import Amounts, Mask, Rows
 from reconciler.errors import Malformed
 from reconciler.koordinator.annotations import HONOR, RESTRICTED, PartitionSpec
@@ -220,8 +220,8 @@ def _ranks(table: PartitionTable, picks: Rows, among: Candidates) -> Rows:
     alive = np.array(
         [all(m not in among.used and m in among.healthy for m in minors) for minors in table.minors]
     )
-    left = left_over(table.members, alive, picks)
-    return ranked_by_what_remains(left, table.sizes, np.maximum(table.bandwidth, 0))
+    left = remaining_sets(table.members, alive, picks)
+    return rank_by_remaining(left, table.sizes, np.maximum(table.bandwidth, 0))
 
 
 def _released_ranks(table: PartitionTable, size: int, picks: Rows, among: Candidates) -> Rows:
@@ -231,6 +231,6 @@ def _released_ranks(table: PartitionTable, size: int, picks: Rows, among: Candid
             score, rows = groups[0]
             weights[rows] = weight * score
     alive = np.array([all(m not in among.used for m in minors) for minors in table.minors])
-    value = weighted(left_over(table.members, alive, picks), weights)
+    value = total_weight(remaining_sets(table.members, alive, picks), weights)
     ranks: Rows = np.unique(-value, return_inverse=True)[1]
     return ranks

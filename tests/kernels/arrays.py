@@ -1,4 +1,4 @@
-"""Arrays for kernels: from lists, drawn at random, and guarded against being written to."""
+"""Arrays for kernels: from lists, drawn at random, and read-only."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -22,7 +22,7 @@ def codes(rows: Sequence[Sequence[int]], width: int) -> Codes:
 
 
 def untouched(kernel: Callable[..., Any], *arguments: Any) -> Any:
-    """What a kernel returns when its arguments cannot be written to."""
+    """Call a kernel with read-only arguments."""
     for argument in arguments:
         if isinstance(argument, np.ndarray):
             argument.setflags(write=False)
@@ -30,7 +30,7 @@ def untouched(kernel: Callable[..., Any], *arguments: Any) -> Any:
 
 
 class Drawing(NamedTuple):
-    """Some devices, what they draw, and from what."""
+    """Devices, their draws, and the counter sets."""
 
     left: list[list[int]]
     table: list[list[int]]
@@ -60,7 +60,7 @@ def drawings(
     left: st.SearchStrategy[int] = NEAR | FAR,
     wanted: st.SearchStrategy[int] = WANTED,
 ) -> Drawing:
-    """Small worlds: up to 4 sets of up to 3 counters, up to 6 devices that draw from up to 3 sets each."""
+    """Small cases: up to 4 sets of up to 3 counters, up to 6 devices that draw from up to 3 sets each."""
     counters, width = draw(st.integers(0, 3)), draw(st.integers(0, 3))
     size, distinct = draw(st.integers(0, 4)), draw(st.integers(1, 4))
 

@@ -1,4 +1,4 @@
-"""What each kernel means, in plain loops over plain integers. Slow, and meant to be seen through."""
+"""The definition of each kernel, in plain loops over plain integers. Slow and simple."""
 
 from collections.abc import Sequence
 from itertools import combinations, product
@@ -8,7 +8,7 @@ Table = Sequence[Row]
 
 
 def fits(left: Table, table: Table, sets: Table, draws: Table) -> list[bool]:
-    """Whether each device finds, in every set it draws from, what it wants of every counter."""
+    """Whether every set that a device draws from has enough of every counter."""
     answers = []
     for of_device, rows in zip(sets, draws, strict=True):
         fine = True
@@ -22,7 +22,7 @@ def fits(left: Table, table: Table, sets: Table, draws: Table) -> list[bool]:
     return answers
 
 
-def drawn(size: int, table: Table, sets: Table, draws: Table) -> list[list[int]]:
+def total_draw(size: int, table: Table, sets: Table, draws: Table) -> list[list[int]]:
     """The sum of all draws, set by set and counter by counter."""
     width = len(table[0]) if table else 0
     total = [[0] * width for _ in range(size)]
@@ -34,8 +34,8 @@ def drawn(size: int, table: Table, sets: Table, draws: Table) -> list[list[int]]
     return total
 
 
-def take(left: Table, table: Table, sets: Row, draws: Row) -> list[list[int]]:
-    """What one device leaves behind."""
+def draw_one(left: Table, table: Table, sets: Row, draws: Row) -> list[list[int]]:
+    """What is free after one device has drawn."""
     after = [list(row) for row in left]
     for chosen, row in zip(sets, draws, strict=True):
         if chosen >= 0:
@@ -45,18 +45,18 @@ def take(left: Table, table: Table, sets: Row, draws: Row) -> list[list[int]]:
 
 
 def rows_of(codes: Sequence[Row], code: int) -> list[int]:
-    """The rows in which a code occurs, once for each time that it does."""
+    """The rows in which a code occurs, once per occurrence."""
     return [row for row, entries in enumerate(codes) for entry in entries if entry == code]
 
 
-def cheapest(draw: Table, idle: int, need: int, width: int) -> list[int]:
-    """The least of each counter over every choice of `need` devices; the idle ones draw nothing."""
+def least_draw(draw: Table, idle: int, need: int, width: int) -> list[int]:
+    """The least draw of each counter over every choice of `need` devices; idle devices draw nothing."""
     choices = list(combinations([*draw, *([0] * width for _ in range(idle))], need))
     return [min(sum(row[counter] for row in chosen) for chosen in choices) for counter in range(width)]
 
 
-def matching(wanted: Row, options: Sequence[Sequence[bool]], room: Row) -> int:
-    """The most devices that any way of handing them out gives, out of all ways there are."""
+def max_matching(wanted: Row, options: Sequence[Sequence[bool]], room: Row) -> int:
+    """The most devices that any assignment gives, over all assignments."""
     places = [
         [None, *(kind for kind in range(len(room)) if options[request][kind])]
         for request, count in enumerate(wanted)
@@ -70,24 +70,24 @@ def matching(wanted: Row, options: Sequence[Sequence[bool]], room: Row) -> int:
     return best
 
 
-def lowest(values: Table, groups: Row, size: int, width: int) -> list[list[int]]:
+def group_min(values: Table, groups: Row, size: int, width: int) -> list[list[int]]:
     """The least of each column in each group, zero for groups without rows."""
     members = [[row for row, group in zip(values, groups, strict=True) if group == g] for g in range(size)]
     return [[min((row[c] for row in rows), default=0) for c in range(width)] for rows in members]
 
 
-def common(codes: Row, groups: Row, size: int) -> list[int]:
+def group_code(codes: Row, groups: Row, size: int) -> list[int]:
     """The one code of each group, -1 where there is none or more than one."""
     members = [{code for code, group in zip(codes, groups, strict=True) if group == g} for g in range(size)]
     return [next(iter(found)) if len(found) == 1 else -1 for found in members]
 
 
 Names = Sequence[Sequence[frozenset[int]]]
-"""What each device has in each of the scopes that it is in."""
+"""The names of each device in each of its scopes."""
 
 
 def shared_by_all(size: int, scopes: Table, names: Names) -> list[set[int] | None]:
-    """The names that all in a scope have; None where nobody is."""
+    """The names that all devices in a scope have; None for an empty scope."""
     found: list[set[int] | None] = [None] * size
     for places, sets in zip(scopes, names, strict=True):
         for scope, declared in zip(places, sets, strict=True):
@@ -97,8 +97,8 @@ def shared_by_all(size: int, scopes: Table, names: Names) -> list[set[int] | Non
     return found
 
 
-def joins(common: Sequence[set[int] | None], scopes: Table, names: Names) -> list[bool]:
-    """Whether each device has a name in common with all in each of its scopes."""
+def shares_a_name(common: Sequence[set[int] | None], scopes: Table, names: Names) -> list[bool]:
+    """Whether each device shares a name with all devices in each of its scopes."""
 
     def fine(scope: int, declared: frozenset[int]) -> bool:
         there = common[scope] if scope >= 0 else None
@@ -107,7 +107,7 @@ def joins(common: Sequence[set[int] | None], scopes: Table, names: Names) -> lis
     return [all(map(fine, places, sets)) for places, sets in zip(scopes, names, strict=True)]
 
 
-def counted(size: int, marks: int, scopes: Table, names: Names) -> list[list[int]]:
+def count_marks(size: int, marks: int, scopes: Table, names: Names) -> list[list[int]]:
     """How often each mark occurs in each scope."""
     found = [[0] * marks for _ in range(size)]
     for places, sets in zip(scopes, names, strict=True):
@@ -117,8 +117,8 @@ def counted(size: int, marks: int, scopes: Table, names: Names) -> list[list[int
     return found
 
 
-def beside(one: int, scopes: Table, asks: Names, meets: Names) -> list[bool]:
-    """Whether each device goes with one of them in every scope that they share, and that one with it."""
+def compatible_with(one: int, scopes: Table, asks: Names, meets: Names) -> list[bool]:
+    """Whether each device is compatible with one device, in both directions, in every scope they share."""
     answers = []
     for other in range(len(scopes)):
         fine = True
@@ -130,16 +130,16 @@ def beside(one: int, scopes: Table, asks: Names, meets: Names) -> list[bool]:
     return answers
 
 
-def tolerated(scopes: Table, asks: Names, meets: Names, held: Sequence[bool]) -> list[bool]:
-    """Whether each device goes with every other one that is held."""
-    going = [beside(one, scopes, asks, meets) for one in range(len(scopes))]
+def compatible(scopes: Table, asks: Names, meets: Names, held: Sequence[bool]) -> list[bool]:
+    """Whether each device is compatible with every other held device."""
+    going = [compatible_with(one, scopes, asks, meets) for one in range(len(scopes))]
     return [
         all(going[one][other] or not held[one] for one in range(len(scopes))) for other in range(len(scopes))
     ]
 
 
-def most(draws: Table, copies: Row, worth: Row, left: Row) -> int:
-    """The best of all ways to take so many of each kind, or fewer."""
+def max_worth(draws: Table, copies: Row, worth: Row, left: Row) -> int:
+    """The highest worth over all choices of items."""
     best = 0
     for taken in product(*(range(number + 1) for number in copies)):
         total = [sum(n * row[c] for n, row in zip(taken, draws, strict=True)) for c in range(len(left))]

@@ -1,4 +1,4 @@
-"""What the kernels about shares and overlapping sets mean, in plain loops."""
+"""The definition of the kernels for shares and overlapping sets, in plain loops."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ Flags = Sequence[bool]
 
 
 def unused(total: Table, used: Table) -> list[list[int]]:
-    """What is left of each, never less than nothing."""
+    """What is free of each, never negative."""
     found = []
     for there, taken in zip(total, used, strict=True):
         found.append([t - u if t > u else 0 for t, u in zip(there, taken, strict=True)])
@@ -16,7 +16,7 @@ def unused(total: Table, used: Table) -> list[list[int]]:
 
 
 def share_fits(free: Table, reported: Sequence[Flags], some: Flags, wanted: Row) -> list[bool]:
-    """Whether something is free, and enough of all that is reported."""
+    """Whether something is free, and enough of every reported resource."""
     found = []
     for there, known, any_free in zip(free, reported, some, strict=True):
         fine = any_free
@@ -36,27 +36,27 @@ def enough(ok: Flags, owners: Row, needed: Row) -> list[bool]:
 
 
 def group_held(held: Flags, groups: Row) -> list[bool]:
-    """Whether a thing, or one of its group, is held."""
+    """Whether a device, or one of its group, is held."""
     return [
         held[i] or any(held[j] and groups[j] == group >= 0 for j in range(len(held)))
         for i, group in enumerate(groups)
     ]
 
 
-def left_over(sets: Sequence[set[int]], alive: Flags, picks: Row) -> list[list[bool]]:
+def remaining_sets(sets: Sequence[set[int]], alive: Flags, picks: Row) -> list[list[bool]]:
     """Which sets can still be picked after each pick."""
     return [
         [ok and not (sets[pick] & other) for ok, other in zip(alive, sets, strict=True)] for pick in picks
     ]
 
 
-def weighted(left: Sequence[Flags], weights: Row) -> list[int]:
-    """The sum of what is left, weighed."""
+def total_weight(left: Sequence[Flags], weights: Row) -> list[int]:
+    """The sum of the remaining weights."""
     return [sum(w for ok, w in zip(row, weights, strict=True) if ok) for row in left]
 
 
-def ranked_by_what_remains(left: Sequence[Flags], sizes: Row, worth: Row) -> list[int]:
-    """Ranks by the largest set left, its worth, then numbers of sets from large to small."""
+def rank_by_remaining(left: Sequence[Flags], sizes: Row, worth: Row) -> list[int]:
+    """Ranks by the largest remaining set, its worth, then the number of sets of each size, large to small."""
 
     def value(row: Flags) -> tuple[int, ...]:
         kept = [(size, w) for ok, size, w in zip(row, sizes, worth, strict=True) if ok]
@@ -69,7 +69,7 @@ def ranked_by_what_remains(left: Sequence[Flags], sizes: Row, worth: Row) -> lis
     return [sorted(set(values), reverse=True).index(found) for found in values]
 
 
-def most_together(ok: Flags, groups: Row, owners: Row, size: int) -> list[int]:
+def largest_group(ok: Flags, groups: Row, owners: Row, size: int) -> list[int]:
     """The largest group of each owner."""
     found = [0] * size
     for group in {group for fine, group in zip(ok, groups, strict=True) if fine and group >= 0}:
@@ -78,10 +78,10 @@ def most_together(ok: Flags, groups: Row, owners: Row, size: int) -> list[int]:
     return found
 
 
-def served_together(
+def may_serve_together(
     lead: Flags, beside: Sequence[Flags], groups: Row, owners: Row, needed: Row, wanted: Sequence[Row]
 ) -> list[bool]:
-    """Group by group: only those with something of every kind count."""
+    """Only groups with a device of every kind count."""
     found = []
     for owner, least in enumerate(needed):
         totals = [0] * (1 + len(beside))

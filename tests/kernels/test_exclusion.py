@@ -1,4 +1,4 @@
-"""Who may be held beside whom, against plain sets."""
+"""Which devices may be held together, compared with plain sets."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,16 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernels.exclusion import ALL, beside, counted, joins, packed, shared_by_all, tolerated, unpacked
+from kernels.exclusion import (
+    ALL,
+    compatible,
+    compatible_with,
+    count_marks,
+    pack_bits,
+    shared_by_all,
+    shares_a_name,
+    unpack_bits,
+)
 from kernels.types import Bits
 from tests.kernels import reference
 from tests.kernels.arrays import codes, untouched
@@ -18,7 +27,7 @@ NAMES = st.frozensets(st.sampled_from([0, 1, 63, 64, 69]), max_size=4)
 
 
 class Devices(NamedTuple):
-    """Each in up to two scopes, never twice in one; what it asks for and what it meets in each."""
+    """Each is in up to two different scopes, and asks for and meets some marks in each."""
 
     scopes: list[list[int]]
     asks: list[list[frozenset[int]]]
@@ -32,7 +41,7 @@ def bits(names: list[list[frozenset[int]]]) -> Bits:
     for row, sets in enumerate(names):
         for k, declared in enumerate(sets):
             single[row, k, list(declared)] = True
-    return packed(single)
+    return pack_bits(single)
 
 
 @st.composite
@@ -54,38 +63,38 @@ def test_what_is_common_is_the_plain_intersection(some: Devices):
         if names is None:
             assert (words == ALL).all()
         else:
-            assert set(np.flatnonzero(unpacked(words, MARKS)).tolist()) == names
-    assert untouched(joins, found, scopes, bits(some.meets)).tolist() == reference.joins(
+            assert set(np.flatnonzero(unpack_bits(words, MARKS)).tolist()) == names
+    assert untouched(shares_a_name, found, scopes, bits(some.meets)).tolist() == reference.shares_a_name(
         plain, some.scopes, some.meets
     )
 
 
 @given(devices())
 def test_counting_is_the_plain_count(some: Devices):
-    found = untouched(counted, SCOPES, MARKS, codes(some.scopes, WIDTH), bits(some.asks))
-    assert found.tolist() == reference.counted(SCOPES, MARKS, some.scopes, some.asks)
+    found = untouched(count_marks, SCOPES, MARKS, codes(some.scopes, WIDTH), bits(some.asks))
+    assert found.tolist() == reference.count_marks(SCOPES, MARKS, some.scopes, some.asks)
 
 
 @given(devices())
 def test_beside_one_device_is_the_plain_definition(some: Devices):
     arrays = codes(some.scopes, WIDTH), bits(some.asks), bits(some.meets)
     for one in range(len(some.scopes)):
-        assert untouched(beside, one, *arrays).tolist() == reference.beside(one, *some[:3])
+        assert untouched(compatible_with, one, *arrays).tolist() == reference.compatible_with(one, *some[:3])
 
 
 @given(devices())
 def test_counts_tell_the_same_as_looking_at_every_pair(some: Devices):
     scopes, asks, meets = codes(some.scopes, WIDTH), bits(some.asks), bits(some.meets)
     held = np.array(some.held, dtype=np.bool_)
-    asked = counted(SCOPES, MARKS, scopes[held], asks[held])
-    missed = counted(SCOPES, MARKS, scopes[held], ~meets[held])
-    found = untouched(tolerated, asked, missed, scopes, asks, meets, held)
-    assert found.tolist() == reference.tolerated(*some)
+    asked = count_marks(SCOPES, MARKS, scopes[held], asks[held])
+    missed = count_marks(SCOPES, MARKS, scopes[held], ~meets[held])
+    found = untouched(compatible, asked, missed, scopes, asks, meets, held)
+    assert found.tolist() == reference.compatible(*some)
 
 
 @given(st.lists(st.booleans(), max_size=130))
 def test_packing_loses_nothing(single: list[bool]):
     mask = np.array(single, dtype=np.bool_)
-    words = packed(mask)
+    words = pack_bits(mask)
     assert words.shape == (-(-len(single) // 64),)
-    assert unpacked(words, len(single)).tolist() == single
+    assert unpack_bits(words, len(single)).tolist() == single

@@ -1,28 +1,28 @@
-"""Counters left, and who still fits, against plain loops."""
+"""Free counters and the devices that still fit, compared with plain loops."""
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernels.fit import drawn, fits, fits_floor, fits_one_by_one, floor, take
+from kernels.fit import draw_one, fits, fits_gathered, fits_required, required, total_draw
 from tests.kernels import reference
 from tests.kernels.arrays import EXTREME, Drawing, amounts, codes, drawings, untouched
 
 SMALL = st.integers(-5, 5)
 HUGE = st.sampled_from([0, 1, 2**40, EXTREME // 40])
-"""Amounts of which as many as a drawing has can be added without leaving int64."""
+"""Amounts that can be summed over a whole drawing without overflow."""
 
 
 @given(drawings())
 def test_fits_is_the_plain_definition(world: Drawing):
-    """Also where the difference of what is left and what is wanted would leave int64."""
+    """Also where the difference of free and wanted amounts would overflow int64."""
     expected = reference.fits(world.left, world.table, world.sets, world.draws)
     left, table, sets, draws = world.arrays()
-    many = sets.repeat(50, axis=0), draws.repeat(50, axis=0)  # so many that all pairs are judged
+    many = sets.repeat(50, axis=0), draws.repeat(50, axis=0)  # enough rows for the grid of all pairs
     found = untouched(fits, left, table, *many)
     assert found.dtype == np.bool_
     assert found.tolist() == [fine for fine in expected for _ in range(50)]
-    for form in (fits, fits_one_by_one):
+    for form in (fits, fits_gathered):
         assert untouched(form, left, table, sets, draws).tolist() == expected
 
 
@@ -31,8 +31,8 @@ def test_a_floor_says_the_same_of_devices_that_draw_from_one_set(world: Drawing)
     left, table, _, draws = world.arrays()
     for number in range(len(left)):
         rows = draws[draws >= 0]
-        lowest = untouched(floor, table, rows)
-        found = untouched(fits_floor, left[number], lowest)
+        lowest = untouched(required, table, rows)
+        found = untouched(fits_required, left[number], lowest)
         alone, drawn_there = np.full((len(rows), 1), number, dtype=np.int32), rows[:, None]
         expected = reference.fits(world.left, world.table, alone.tolist(), drawn_there.tolist())
         assert found.tolist() == expected
@@ -41,17 +41,19 @@ def test_a_floor_says_the_same_of_devices_that_draw_from_one_set(world: Drawing)
 @given(drawings(wanted=SMALL | HUGE))
 def test_drawn_is_the_plain_definition(world: Drawing):
     _, table, sets, draws = world.arrays()
-    found = untouched(drawn, len(world.left), table, sets, draws)
+    found = untouched(total_draw, len(world.left), table, sets, draws)
     assert found.dtype == np.int64
-    assert found.tolist() == reference.drawn(len(world.left), world.table, world.sets, world.draws)
+    assert found.tolist() == reference.total_draw(len(world.left), world.table, world.sets, world.draws)
 
 
 @given(drawings(left=SMALL | HUGE, wanted=SMALL | HUGE))
 def test_take_is_the_plain_definition(world: Drawing):
     left, table, sets, draws = world.arrays()
     for of_device, rows in zip(sets, draws, strict=True):
-        found = untouched(take, left, table, of_device, rows)
-        assert found.tolist() == reference.take(world.left, world.table, of_device.tolist(), rows.tolist())
+        found = untouched(draw_one, left, table, of_device, rows)
+        assert found.tolist() == reference.draw_one(
+            world.left, world.table, of_device.tolist(), rows.tolist()
+        )
         assert not np.shares_memory(found, left)
 
 
@@ -60,8 +62,8 @@ def test_taking_one_by_one_leaves_what_drawing_together_does(world: Drawing):
     left, table, sets, draws = world.arrays()
     after = left
     for of_device, rows in zip(sets, draws, strict=True):
-        after = take(after, table, of_device, rows)
-    assert (after == left - drawn(len(left), table, sets, draws)).all()
+        after = draw_one(after, table, of_device, rows)
+    assert (after == left - total_draw(len(left), table, sets, draws)).all()
 
 
 def test_a_device_that_wants_nothing_of_an_exhausted_counter_fits():
@@ -82,17 +84,17 @@ def test_the_largest_amount_fits_only_into_itself():
 
 def test_a_set_that_is_named_twice_is_drawn_from_twice():
     table, sets, draws = amounts([[2]], 1), codes([[0, 0]], 2), codes([[0, 0]], 2)
-    assert drawn(1, table, sets, draws).tolist() == [[4]]
-    assert take(amounts([[5]], 1), table, sets[0], draws[0]).tolist() == [[1]]
+    assert total_draw(1, table, sets, draws).tolist() == [[4]]
+    assert draw_one(amounts([[5]], 1), table, sets[0], draws[0]).tolist() == [[1]]
 
 
 def test_without_devices_there_is_nothing_to_say():
     nobody = codes([], 2)
     assert fits(amounts([[1]], 1), amounts([[1]], 1), nobody, nobody).tolist() == []
-    assert drawn(1, amounts([[1]], 1), nobody, nobody).tolist() == [[0]]
+    assert total_draw(1, amounts([[1]], 1), nobody, nobody).tolist() == [[0]]
 
 
 def test_without_sets_every_device_fits():
     none = codes([[], []], 0)
     assert fits(amounts([], 0), amounts([], 0), none, none).tolist() == [True, True]
-    assert drawn(0, amounts([], 3), none, none).shape == (0, 3)
+    assert total_draw(0, amounts([], 3), none, none).shape == (0, 3)

@@ -1,10 +1,10 @@
-"""From codes to rows, against plain loops."""
+"""From codes to rows, compared with plain loops."""
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernels.index import alike, invert, run
+from kernels.index import constant_mask, invert, row_range
 from tests.kernels import reference
 from tests.kernels.arrays import codes, untouched
 
@@ -51,7 +51,7 @@ def test_no_rows_and_no_codes():
 
 @given(st.integers(0, 20), st.integers(0, 20), st.booleans())
 def test_runs_are_as_they_read_and_nobody_can_write_to_them(first: int, size: int, yes: bool):
-    rows, mask = run(first, first + size), alike(size, yes=yes)
+    rows, mask = row_range(first, first + size), constant_mask(size, yes=yes)
     assert rows.tolist() == list(range(first, first + size))
     assert mask.tolist() == [yes] * size
     assert not rows.flags.writeable

@@ -1,10 +1,10 @@
-"""The most that fits at once, against every choice there is."""
+"""The most that fits at once, compared with all choices."""
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernels.packing import most, unique_rows
+from kernels.packing import max_worth, unique_rows
 from tests.kernels import reference
 from tests.kernels.arrays import EXTREME, amounts
 
@@ -13,7 +13,7 @@ World = tuple[list[list[int]], list[int], list[int], list[int]]
 
 @st.composite
 def worlds(draw: st.DrawFn) -> World:
-    """What each kind draws, how many there are, what each is worth, and what is left."""
+    """Draw, number and worth of each kind, and the free amounts."""
     width = draw(st.integers(0, 4))
     values = st.integers(0, 4) | st.sampled_from([2**40, EXTREME // 40])
     rows = draw(st.lists(st.lists(values, min_size=width, max_size=width), max_size=5))
@@ -26,29 +26,29 @@ def worlds(draw: st.DrawFn) -> World:
 @given(worlds())
 def test_the_most_is_that_of_all_choices(world: World):
     rows, copies, worth, left = world
-    found = most(amounts(rows, len(left)), copies, worth, np.array(left, dtype=np.int64), 100_000)
-    assert found.best == found.bound == reference.most(rows, copies, worth, left)
+    found = max_worth(amounts(rows, len(left)), copies, worth, np.array(left, dtype=np.int64), 100_000)
+    assert found.best == found.bound == reference.max_worth(rows, copies, worth, left)
 
 
 @given(worlds(), st.integers(0, 6))
 def test_a_search_that_gave_up_stands_on_both_sides_of_the_truth(world: World, budget: int):
     rows, copies, worth, left = world
-    found = most(amounts(rows, len(left)), copies, worth, np.array(left, dtype=np.int64), budget)
+    found = max_worth(amounts(rows, len(left)), copies, worth, np.array(left, dtype=np.int64), budget)
     assert found.steps <= budget
-    assert found.best <= reference.most(rows, copies, worth, left) <= found.bound
+    assert found.best <= reference.max_worth(rows, copies, worth, left) <= found.bound
 
 
 def test_places_exclude_one_another():
-    """Three slices of four, starting anywhere: one fits, though two would by the sum."""
+    """Three of four slices, starting anywhere: one placement fits, although the sum allows two."""
     rows = [[1, 1, 1, 0], [0, 1, 1, 1]]
-    found = most(amounts(rows, 4), [1, 1], [1, 1], np.ones(4, dtype=np.int64), 100)
+    found = max_worth(amounts(rows, 4), [1, 1], [1, 1], np.ones(4, dtype=np.int64), 100)
     assert (found.best, found.bound) == (1, 1)
 
 
 def test_a_hard_packing_ends_with_bounds():
     rng = np.random.default_rng(3)
     draws = rng.integers(10**6, 10**7, size=(60, 6))
-    found = most(draws, [1] * 60, draws[:, 0].tolist(), np.full(6, 10**8), 500)
+    found = max_worth(draws, [1] * 60, draws[:, 0].tolist(), np.full(6, 10**8), 500)
     assert found.steps == 500
     assert 0 < found.best < found.bound <= 10**8
 
@@ -64,5 +64,5 @@ def test_equal_rows_have_one_code(rows: list[list[int]], width: int):
 
 def test_a_state_that_is_reached_again_with_more_worth_is_looked_at_again():
     rows = [[2, 0], [0, 1], [4, 2], [0, 3], [0, 2]]
-    found = most(amounts(rows, 2), [2, 1, 3, 3, 3], [2, 1, 4, 2, 3], np.array([8, 5]), 100)
+    found = max_worth(amounts(rows, 2), [2, 1, 3, 3, 3], [2, 1, 4, 2, 3], np.array([8, 5]), 100)
     assert (found.best, found.bound) == (12, 12)

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernels.partitions import left_over, ranked_by_what_remains, weighted
+from kernels.partitions import rank_by_remaining, remaining_sets, total_weight
 from kernels.types import Mask
 from tests.kernels import share_reference as reference
 from tests.kernels.arrays import untouched
@@ -15,7 +15,7 @@ MEMBERS = 6
 
 
 class Drawn(NamedTuple):
-    """Some sets, which of them can be picked, and some picks."""
+    """Sets, which of them can be picked, and picks."""
 
     sets: list[set[int]]
     alive: list[bool]
@@ -36,21 +36,21 @@ def drawn(draw: st.DrawFn) -> Drawn:
 def left(case: Drawn) -> Mask:
     members = np.array([[m in one for m in range(MEMBERS)] for one in case.sets], dtype=np.bool_)
     alive, picks = np.array(case.alive, dtype=np.bool_), np.array(case.picks, dtype=np.intp)
-    found: Mask = untouched(left_over, members, alive, picks)
+    found: Mask = untouched(remaining_sets, members, alive, picks)
     return found
 
 
 @given(drawn())
 def test_left_over_matches_the_reference(case: Drawn):
-    assert left(case).tolist() == reference.left_over(case.sets, case.alive, case.picks)
+    assert left(case).tolist() == reference.remaining_sets(case.sets, case.alive, case.picks)
 
 
 @given(drawn())
 def test_weighted_matches_the_reference(case: Drawn):
     remaining = left(case)
     small = [value % 1000 for value in case.values]
-    found = untouched(weighted, remaining, np.array(small, dtype=np.int64))
-    assert found.tolist() == reference.weighted(remaining.tolist(), small)
+    found = untouched(total_weight, remaining, np.array(small, dtype=np.int64))
+    assert found.tolist() == reference.total_weight(remaining.tolist(), small)
 
 
 @given(drawn())
@@ -58,5 +58,5 @@ def test_the_ranks_match_the_reference(case: Drawn):
     remaining = left(case)
     sizes = [len(one) for one in case.sets]
     worth = np.array(case.values, dtype=np.int64)
-    found = untouched(ranked_by_what_remains, remaining, np.array(sizes, dtype=np.int64), worth)
-    assert found.tolist() == reference.ranked_by_what_remains(remaining.tolist(), sizes, case.values)
+    found = untouched(rank_by_remaining, remaining, np.array(sizes, dtype=np.int64), worth)
+    assert found.tolist() == reference.rank_by_remaining(remaining.tolist(), sizes, case.values)

@@ -1,4 +1,4 @@
-"""Room, against loops over places."""
+"""Room, compared with loops over places."""
 
 import numpy as np
 from hypothesis import given
@@ -13,7 +13,7 @@ AMOUNT = st.one_of(st.integers(0, 4), st.sampled_from([LARGE - 1, LARGE]))
 
 
 def short_by_loops(total: Amounts, used: Amounts, wanted: Amounts, waived: Mask) -> list[list[bool]]:
-    """The rule, place by place, in numbers without end."""
+    """The rule, place by place, in unbounded integers."""
     return [
         [
             int(wanted[r]) > 0

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernels.shares import enough, group_held, most_together, served_together, share_fits, unused
+from kernels.shares import enough, group_held, largest_group, may_serve_together, share_fits, unused
 from tests.kernels import share_reference as reference
 from tests.kernels.arrays import amounts, untouched
 
@@ -75,8 +75,8 @@ def test_most_together_matches_the_reference(case: tuple[list[int], list[int]], 
     groups, owners = case
     ok = flags(data.draw, len(groups))
     rows = np.array(groups, dtype=np.intp), np.array(owners, dtype=np.intp)
-    found = untouched(most_together, np.array(ok, dtype=np.bool_), *rows, 3)
-    assert found.tolist() == reference.most_together(ok, groups, owners, 3)
+    found = untouched(largest_group, np.array(ok, dtype=np.bool_), *rows, 3)
+    assert found.tolist() == reference.largest_group(ok, groups, owners, 3)
 
 
 @given(grouped(), st.data())
@@ -87,7 +87,7 @@ def test_served_together_matches_the_reference(case: tuple[list[int], list[int]]
     beside = [flags(data.draw, len(groups)) for _ in range(data.draw(st.integers(0, 2)))]
     needed, wanted = data.draw(counts), [data.draw(counts) for _ in beside]
     found = untouched(
-        served_together,
+        may_serve_together,
         np.array(lead, dtype=np.bool_),
         [np.array(ok, dtype=np.bool_) for ok in beside],
         np.array(groups, dtype=np.intp),
@@ -95,4 +95,4 @@ def test_served_together_matches_the_reference(case: tuple[list[int], list[int]]
         np.array(needed, dtype=np.int64),
         [np.array(of_kind, dtype=np.int64) for of_kind in wanted],
     )
-    assert found.tolist() == reference.served_together(lead, beside, groups, owners, needed, wanted)
+    assert found.tolist() == reference.may_serve_together(lead, beside, groups, owners, needed, wanted)
