@@ -1,5 +1,5 @@
-"""How often Python looks for circular garbage: seldom, since what a process holds for long is large."""
+"""How often Python collects circular garbage: seldom, since the process holds many long-lived objects."""
 
 COLLECTIONS = (10_000, 20, 100)
-"""Objects that are made before the youngest are looked through for circular garbage, a millisecond; how often
-that is done before the next older ones are; and how often that, before all are."""
+"""Arguments of `gc.set_threshold`: new objects before a collection of the youngest generation, which takes a
+millisecond; such collections before one of the middle generation; and those before a full collection."""

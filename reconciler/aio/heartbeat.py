@@ -1,4 +1,4 @@
-"""How late an event loop runs its timers: a task that means to wake at a steady pace, and says when."""
+"""Measure how late an event loop runs its timers: a task that sleeps for a fixed interval."""
 
 import asyncio
 from collections.abc import Callable
@@ -6,11 +6,11 @@ from typing import Never
 
 
 class Heartbeat:
-    """Beats while `run` runs. One that stops beating belongs to a loop, or a task, that is stuck."""
+    """Beats while `run` runs. If the beats stop, the loop or the task is stuck."""
 
-    def __init__(self, late: Callable[[float], None], *, every: float = 0.1) -> None:
-        """`late` hears the seconds by which each beat was late; `every` is the time between two."""
-        self._late = late
+    def __init__(self, on_beat: Callable[[float], None], *, every: float = 0.1) -> None:
+        """`on_beat` is called with the seconds by which each beat is late; `every` is in seconds."""
+        self._on_beat = on_beat
         self._every = every
         self.last: float | None = None
         """Loop time of the last beat; None before the first"""
@@ -22,4 +22,4 @@ class Heartbeat:
             due = loop.time() + self._every
             await asyncio.sleep(self._every)
             self.last = loop.time()
-            self._late(max(0.0, self.last - due))
+            self._on_beat(max(0.0, self.last - due))

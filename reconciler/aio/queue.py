@@ -1,4 +1,4 @@
-"""A queue of keys: each waits at most once, has one owner at a time, and backs off on its own."""
+"""A queue of keys. Each key is queued at most once, has one owner at a time, and has its own back-off."""
 
 import asyncio
 import heapq
@@ -12,7 +12,7 @@ K = TypeVar("K", bound=Hashable)
 Priority = tuple[Any, ...]
 
 SLACK = 64
-"""Outdated heap entries that are put up with before a heap is built afresh."""
+"""Outdated heap entries that are tolerated before the heaps are rebuilt."""
 
 
 class Closed(Exception):
@@ -21,26 +21,26 @@ class Closed(Exception):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Waiting(Generic[K]):
-    """One key that waits. Replaced, never changed: heaps may still hold its predecessors."""
+    """A queued key. Never changed, only replaced: heaps may still hold older entries of the key."""
 
     key: K
     priority: Priority
     order: int
-    """The number of the put that made the key wait: first in, first out."""
+    """Number of the put that first queued the key: first in, first out."""
     number: int
-    """Of the put that made this entry; tells it from its predecessors in a heap."""
+    """Number of the put that made this entry; unique, so heaps never compare entries."""
     due: float
-    """Loop time from which it may be taken; the time of the put when there was no delay."""
+    """Loop time from which the key may be taken; the time of the put if there was no delay."""
 
 
 class Queue(Generic[K]):
-    """Keys to be worked on, the lowest priority tuple first, then first in, first out.
+    """Keys to process: the lowest priority tuple first, then first in, first out.
 
-    Priorities of one queue must be comparable with each other. Not for use across threads.
+    Priorities of one queue must be comparable with each other. Not safe across threads.
     """
 
     def __init__(self, *, base: float, cap: float, random: Callable[[], float]) -> None:
-        """`base` and `cap` bound the back-off in seconds; `random` gives numbers in [0, 1)."""
+        """`base` and `cap` limit the back-off, in seconds; `random` returns numbers in [0, 1)."""
         self._base = base
         self._cap = cap
         self._random = random
@@ -55,31 +55,31 @@ class Queue(Generic[K]):
         self._puts = 0
         self._closed = False
         self.retries = 0
-        """Failures that were counted, of all keys"""
+        """Failures counted so far, over all keys"""
 
     def __len__(self) -> int:
-        """Keys that wait, due or backing off; owned ones do not count."""
+        """Queued keys, due or backing off; owned keys do not count."""
         return len(self._waiting)
 
     @property
     def due(self) -> int:
-        """Keys that could be taken now."""
+        """Number of keys that can be taken now."""
         now = asyncio.get_running_loop().time()
         return sum(waiting.due <= now for waiting in self._waiting.values())
 
     @property
     def oldest_age(self) -> float:
-        """Seconds for which the longest-waiting key could have been taken; 0 when none could."""
+        """Seconds since the oldest due key became due; 0 if no key is due."""
         now = asyncio.get_running_loop().time()
         return max(
             (now - waiting.due for waiting in self._waiting.values() if waiting.due <= now), default=0.0
         )
 
     def put(self, key: K, *, priority: Priority, after: float = 0.0) -> None:
-        """Let a key wait, to be taken after so many seconds. Ignored once the queue is closed.
+        """Queue a key, to be taken after `after` seconds. Ignored once the queue is closed.
 
-        A key that waits already keeps its place; the more urgent priority and the earlier time
-        win. A key put during its own turn waits again when that turn ends.
+        A key that is already queued keeps its place and gets the more urgent priority and the
+        earlier time. A key that is owned is queued again when its owner releases it.
         """
         if self._closed:
             return
@@ -91,7 +91,7 @@ class Queue(Generic[K]):
             self._wait(key, priority, due)
 
     def wake(self, keys: Iterable[K]) -> None:
-        """Let those of the keys that back off be taken now. Their failures still count."""
+        """Make those of the keys that back off due now. Their failures still count."""
         now = asyncio.get_running_loop().time()
         for key in keys:
             if key in self._waiting:
@@ -101,7 +101,7 @@ class Queue(Generic[K]):
                 self._again[key] = (priority, min(due, now))
 
     def failed(self, key: K) -> float:
-        """Count a failure of the key. Returns the seconds it should wait: doubling, with jitter."""
+        """Count a failure of the key. Returns its back-off in seconds: doubling, with jitter."""
         count = self._failures.get(key, 0)
         self._failures[key] = count + 1
         self.retries += 1
@@ -110,15 +110,15 @@ class Queue(Generic[K]):
         return full * (0.5 + self._random() / 2)
 
     def forget(self, key: K) -> None:
-        """Failures of the key no longer count."""
+        """Reset the failures of the key."""
         self._failures.pop(key, None)
 
     @asynccontextmanager
     async def take(self) -> AsyncIterator[K]:
-        """Wait for a key and own it for the block. Raises Closed when nothing more will come.
+        """Wait for a key and own it for the block. Raises Closed when no more keys will come.
 
-        Cancelled while waiting: nothing is taken. Cancelled inside the block: the key is released
-        as if the work were done; whether it must come back is for the caller to decide.
+        Cancelled while waiting: no key is taken. Cancelled inside the block: the key is released
+        as if the work were done; the caller decides whether to put it again.
         """
         key = await self._next()
         self._owned.add(key)
@@ -131,9 +131,9 @@ class Queue(Generic[K]):
                 self._wait(key, priority, due)
 
     def close(self) -> None:
-        """Take no more puts. Keys that are due are still given out, those that back off are dropped.
+        """Accept no more puts. Due keys can still be taken; keys that back off are dropped.
 
-        So is a second turn that an owned key has not begun, unless it is due.
+        A key that was put while owned is queued again only if it is due.
         """
         self._closed = True
         self._arm()
@@ -154,7 +154,7 @@ class Queue(Generic[K]):
         self._arm()
 
     def _arm(self) -> None:
-        """Move what is due to the ready keys, wake that many takers, and set the timer for the rest."""
+        """Move due keys to the ready heap, wake a taker for each, and set the timer for the others."""
         loop = asyncio.get_running_loop()
         if self._timer is not None:
             self._timer.cancel()
@@ -174,7 +174,7 @@ class Queue(Generic[K]):
             self._timer = loop.call_at(self._later[0][0], self._arm)
 
     def _sweep(self) -> None:
-        """Rebuild heaps that hold mostly replaced entries, so that memory follows the keys."""
+        """Rebuild the heaps when most entries are outdated, so that memory follows the number of keys."""
         if len(self._later) + len(self._ready) > 2 * len(self._waiting) + SLACK:
             self._later = [entry for entry in self._later if self._current(entry[-1])]
             self._ready = [entry for entry in self._ready if self._current(entry[-1])]
@@ -199,7 +199,7 @@ class Queue(Generic[K]):
                 await taker
             except asyncio.CancelledError:
                 if taker.done() and not taker.cancelled():
-                    self._wake_taker()  # the key that this call was told of is for another
+                    self._wake_taker()  # this call was woken for a key: wake another taker
                 raise
             finally:
                 if taker in self._takers:

@@ -1,4 +1,4 @@
-"""Long computations beside the event loop: one at a time, in a thread, without holding up the loop."""
+"""Run long computations in a thread, one at a time, without blocking the event loop."""
 
 import asyncio
 import sys
@@ -9,62 +9,63 @@ from threading import Event, Lock
 from typing import Any, TypeVar
 
 T = TypeVar("T")
-Wanted = Callable[[], bool]
+ShouldContinue = Callable[[], bool]
 
-TURN = 0.0005
-"""Seconds after which a thread has to let another one run. Python's own 5 ms are too long here: the loop
-waits that long after each of its system calls, and a turn of it has dozens."""
+SWITCH_INTERVAL = 0.0005
+"""Thread switch interval in seconds while work runs. Python's default of 5 ms is too long: the loop waits
+that long after each of its system calls, and one iteration of the loop has dozens."""
 
 
 class Closed(Exception):
-    """What was under way is broken off, and nothing more is begun."""
+    """The worker is closed: running work is abandoned, and no new work starts."""
 
 
-class Sideline:
-    """A thread for long computations. Whoever finds it busy does something else meanwhile."""
+class WorkerThread:
+    """A thread for long computations. Check `busy` before `run`."""
 
     def __init__(self, name: str) -> None:
-        """`name` is for people who look at threads. The thread begins with the first work."""
+        """`name` is the thread's name in debuggers. The thread starts with the first work."""
         self._threads = ThreadPoolExecutor(1, thread_name_prefix=name)
         self.busy = False
-        self._under_way: asyncio.Future[Any] | None = None
+        self._current: asyncio.Future[Any] | None = None
         self._closed = False
 
-    async def run(self, work: Callable[[Wanted], T]) -> T:
-        """What `work` returns or raises. Must not be called while busy. Raises Closed.
+    async def run(self, work: Callable[[ShouldContinue], T]) -> T:
+        """Return or raise what `work` does. Must not be called while busy. Raises Closed.
 
-        `work` is handed a function that tells whether anybody still waits. Cancelled: it is False from
-        then on, and work goes on until it asks; what comes of it is dropped, and meanwhile we are busy.
+        `work` gets a function that returns whether to continue. When `run` is cancelled, that function
+        returns False, `work` ends when it next calls it, its result is dropped, and `busy` stays true
+        until then.
         """
         assert not self.busy
         if self._closed:
             raise Closed
         self.busy = True
-        given_up = Event()
+        cancelled = Event()
 
-        def turn() -> T:
+        def run_work() -> T:
             try:
-                with _short_turns():
-                    return work(lambda: not given_up.is_set())
+                with _short_switch_interval():
+                    return work(lambda: not cancelled.is_set())
             finally:
                 self.busy = False
 
-        future = asyncio.get_running_loop().run_in_executor(self._threads, turn)
-        self._under_way = future
+        future = asyncio.get_running_loop().run_in_executor(self._threads, run_work)
+        self._current = future
         try:
             return await future
         except asyncio.CancelledError as exc:
-            given_up.set()
+            cancelled.set()
             task = asyncio.current_task()
             if self._closed and not (task and task.cancelling()):
                 raise Closed from exc
             raise
 
     def close(self) -> None:
-        """Begin nothing more. Whoever waits gets Closed at once; the thread ends when its work asks."""
+        """Start no more work. A waiting `run` raises Closed at once; the thread ends after its work."""
         self._closed = True
-        if self._under_way is not None:
-            self._under_way.cancel()
+        if self._current is not None:
+            self._current.cancel()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
@@ -73,11 +74,11 @@ _running: list[float] = []
 
 
 @contextmanager
-def _short_turns() -> Iterator[None]:
-    """Threads take short turns in the block, which may be entered by several at once."""
+def _short_switch_interval() -> Iterator[None]:
+    """Shorten the thread switch interval during the block. Several threads may enter it at once."""
     with _lock:
         _running.append(sys.getswitchinterval())
-        sys.setswitchinterval(min(TURN, _running[0]))
+        sys.setswitchinterval(min(SWITCH_INTERVAL, _running[0]))
     try:
         yield
     finally:

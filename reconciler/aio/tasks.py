@@ -1,4 +1,4 @@
-"""Guards for tasks."""
+"""Wrappers for tasks that must not end, or that end on an event."""
 
 import asyncio
 from collections.abc import Awaitable, Coroutine
@@ -8,26 +8,26 @@ T = TypeVar("T")
 
 
 class Ended(Exception):
-    """A task that was to run for ever returned."""
+    """A task that must run forever returned."""
 
 
 async def forever(name: str, work: Awaitable[object]) -> Never:
-    """Run what must not end. Returning raises Ended, which takes the task group down with it.
+    """Run work that must not end. If it returns, raise Ended, which cancels the task group.
 
-    What `work` raises, cancellation included, passes through.
+    Exceptions of `work`, including cancellation, are passed on.
     """
     await work
-    raise Ended(f"{name} returned, but was to run until cancelled")
+    raise Ended(f"{name} returned, but must run until cancelled")
 
 
 class Stopped(Exception):
-    """What was waited for is not wanted any more."""
+    """The stop event was set before the work ended."""
 
 
 async def unless(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T:
-    """What `work` returns or raises. Raises Stopped if `stop` is set before that; the work is cancelled.
+    """Return or raise what `work` does. If `stop` is set first, cancel the work and raise Stopped.
 
-    Cancelled: so is the work.
+    If the caller is cancelled, the work is cancelled too.
     """
     working, stopping = asyncio.create_task(work), asyncio.create_task(stop.wait())
     try:

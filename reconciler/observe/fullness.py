@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from reconciler.aio.sideline import Sideline, Wanted
+from reconciler.aio.sideline import ShouldContinue, WorkerThread
 from reconciler.fullness import Ground, Line, Solver, lay_ground, lines, measure
 from reconciler.inventory.fleet import Fleet
 from reconciler.inventory.snapshot import Snapshot
@@ -19,7 +19,7 @@ class Fullness:
         """`ready` tells whether the picture is whole."""
         self._picture = picture
         self._ready = ready
-        self._lane = Sideline("fullness")
+        self._lane = WorkerThread("fullness")
         self._solver = Solver()
         self._ground: Ground | None = None
         self._version = -1
@@ -56,7 +56,7 @@ class Fullness:
             if parts:
                 yield (line.driver,), max(parts)
 
-    def _measured(self, world: Snapshot, _: Wanted) -> list[Line]:
+    def _measured(self, world: Snapshot, _: ShouldContinue) -> list[Line]:
         fleet: Fleet = world.fleet
         if self._ground is None or self._ground.fleet is not fleet:
             self._ground = lay_ground(fleet, world.rules)

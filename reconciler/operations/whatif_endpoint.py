@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
-from reconciler.aio.sideline import Closed, Sideline, Wanted
+from reconciler.aio.sideline import Closed, ShouldContinue, WorkerThread
 from reconciler.allocator.pace import Pace, Unfinished
 from reconciler.errors import Rejected
 from reconciler.inventory.forked import Fork, Forked
@@ -41,7 +41,7 @@ class WhatifEndpoint:
         self._store = store
         self._nodes = nodes
         self._whole = whole
-        self._lane = Sideline("what if")
+        self._lane = WorkerThread("what if")
 
     async def ask(self, text: str, options: Options) -> dict[str, Any]:
         """The answer. Raises Busy, or Rejected for what cannot be asked. Cancelled: the thread soon ends."""
@@ -63,7 +63,7 @@ def _answer(
     fork: Fork,
     supply: tuple[ApiObject, ...],
     nodes: tuple[Node, ...],
-    wanted: Wanted,
+    wanted: ShouldContinue,
 ) -> dict[str, Any]:
     pace = _Wanted(wanted)
     asked = bundle(of_text("body", text))
@@ -100,7 +100,7 @@ def _added(asked: Bundle) -> Iterable[ApiObject]:
 class _Wanted(Pace):
     """At leisure, for as long as somebody waits."""
 
-    def __init__(self, wanted: Wanted) -> None:
+    def __init__(self, wanted: ShouldContinue) -> None:
         self._wanted = wanted
         self._beats = 0
 

@@ -8,7 +8,7 @@ import asyncio
 from contextlib import suppress
 from functools import partial
 
-from reconciler.aio.sideline import Closed, Sideline, Wanted
+from reconciler.aio.sideline import Closed, ShouldContinue, WorkerThread
 from reconciler.allocator.pace import Glance, Pace, Unfinished, Unseen
 from reconciler.allocator.sight import SHARE, look_at_all, warm_up
 from reconciler.inventory.snapshot import Snapshot
@@ -41,9 +41,9 @@ class Aside:
         self._store = intake.store
         self._planner = planner
         self._decider = decider
-        self._searches = Sideline("search")
-        self._selectors = Sideline("selectors")
-        self._parked: dict[Sideline, dict[Unit, None]] = {self._searches: {}, self._selectors: {}}
+        self._searches = WorkerThread("search")
+        self._selectors = WorkerThread("selectors")
+        self._parked: dict[WorkerThread, dict[Unit, None]] = {self._searches: {}, self._selectors: {}}
         self._long: set[Unit] = set()
         self._order = asyncio.Lock()
         self._answered = 0
@@ -130,7 +130,7 @@ class Aside:
         return asked, found
 
     async def _beside(
-        self, lane: Sideline, asked: Decide, world: Snapshot, first: "_First"
+        self, lane: WorkerThread, asked: Decide, world: Snapshot, first: "_First"
     ) -> Granted | Refusal | None:
         """The answer of a thread; None if it only ran the selectors."""
         timer = asyncio.get_running_loop().call_later(PATIENCE, first.let_go)
@@ -185,7 +185,7 @@ class _First:
 class _Study(Pace):
     """A decision at leisure, for as long as somebody wants it."""
 
-    def __init__(self, wanted: Wanted) -> None:
+    def __init__(self, wanted: ShouldContinue) -> None:
         self._wanted = wanted
         self._beats = 0
 

@@ -1,4 +1,4 @@
-"""Beats come at a steady pace and say how late they are. Time is virtual."""
+"""Beats come at a fixed interval and report how late they are. Time is virtual."""
 
 import asyncio
 
@@ -7,7 +7,7 @@ from tests.virtual_time import VirtualLoop
 
 
 async def beats(seconds: float, work: float = 0.0) -> tuple[list[float], float | None]:
-    """Lateness of the beats within so many seconds, in which the loop is held once."""
+    """Lateness of the beats within `seconds`, while the loop is blocked once."""
     late: list[float] = []
     heart = Heartbeat(late.append, every=0.5)
     loop = asyncio.get_running_loop()
@@ -31,7 +31,7 @@ async def test_a_loop_that_is_free_beats_in_time():
 
 async def test_a_loop_that_is_held_beats_late_once():
     late, last = await beats(5.0, work=3.0)
-    assert max(late) == 2.75  # it was due a quarter of a second after the loop was held
+    assert max(late) == 2.75  # it was due a quarter of a second after the loop was blocked
     assert sorted(late)[:-1] == [0.0] * (len(late) - 1)
     assert last is not None
 

@@ -1,4 +1,4 @@
-"""Keys wait once, have one owner, back off, and are never lost. Time is virtual."""
+"""Keys are queued once, have one owner, back off, and are never lost. Time is virtual."""
 
 import asyncio
 import random
@@ -44,7 +44,7 @@ async def test_a_key_put_twice_waits_once_with_the_more_urgent_priority():
 
 
 async def test_a_key_is_owned_by_one_worker_at_a_time():
-    """Two workers on one claim would decide twice from the same picture."""
+    """Two workers on one claim would decide twice from the same snapshot."""
     queue = make_queue()
     owners = most = 0
 

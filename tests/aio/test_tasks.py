@@ -1,4 +1,4 @@
-"""A task that was to run for ever may not end quietly."""
+"""A task that must run forever may not end silently."""
 
 import asyncio
 
