@@ -138,7 +138,7 @@ def _run(expression: str, fleet: Fleet) -> int:
     """Run a selector on the whole fleet. Steps that it took."""
     read = READING_COST * len(expression) if spent_on(expression) < 0 else 0
     selector = _compiled(expression)
-    if selector is None or selector.knows(fleet.cel):
+    if selector is None or selector.is_cached(fleet.cel):
         return read
     selector.masks(fleet.cel)
     return read + selector.spent + COLUMNS

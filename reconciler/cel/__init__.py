@@ -1,1 +1,1 @@
-"""Device selectors: parse, check, and run over columns of attributes. Knows no cluster and no inventory."""
+"""Device selectors: parse, check, and evaluate over columns of attributes. No cluster, no inventory."""

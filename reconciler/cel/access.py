@@ -11,7 +11,7 @@ _EMPTY: dict[str, Value] = {}
 
 
 def lookup(container: Value, key: Value) -> Value:
-    """The element of a map, list or device, or MISSING. Raises CelError where there are no elements."""
+    """The element of a map, list or device, or MISSING. Raises CelError for values without elements."""
     kind = type(container)
     if kind is dict:
         return container.get(key if type(key) is str else map_key(key), MISSING)
@@ -44,12 +44,12 @@ def _item(items: tuple[Value, ...], key: Value) -> Value:
     elif type(key) is float and key.is_integer():
         key = int(key)
     if type(key) is not int:
-        raise CelError(f"a list is indexed by a whole number, not by {name_of(key)}")
+        raise CelError(f"a list index must be an integer, not {name_of(key)}")
     return items[key] if 0 <= key < len(items) else MISSING
 
 
 def strict(container: Value, key: Value) -> Value:
-    """`container[key]`; missing is an error (CEL-5), and an optional container makes the result optional."""
+    """`container[key]`. A missing key is an error (CEL-5). An optional container gives an optional result."""
     if type(container) is Option:
         return optional(container, key)
     found = lookup(container, key)

@@ -1,7 +1,7 @@
-"""Leaves such as `f(g(column), constant)` over many values of a column at once.
+"""Evaluate leaves such as `f(g(column), constant)` over many values of a column at once.
 
-No frame, no dispatch and no step count per value: for short values of one type none of that can matter.
-What does not fit raises Unsuited and runs value by value instead.
+This skips the frame, dispatch and step count per value, which short values of one type do not need.
+Other values raise Unsuited and are evaluated one by one.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +20,7 @@ Batch = Callable[[Sequence[Value]], Sequence[Value]]
 """The results for some values. Raises Unsuited or CelError."""
 
 MAX_COST = 200
-"""Steps of one call; dearer ones are counted one by one."""
+"""Maximum steps of one call; values with more expensive calls are evaluated one by one."""
 
 _NUMBERS = frozenset({int, float, UInt})
 _OPAQUE = frozenset({Quantity, Semver})
@@ -28,11 +28,11 @@ _SCALARS = _NUMBERS | _OPAQUE | {str, bool, bytes}
 
 
 class Unsuited(Exception):
-    """These values must be looked at one by one."""
+    """These values must be evaluated one by one."""
 
 
 def batch(node: Node, emitter: Emitter, overloads: Mapping[int, tuple[Overload, ...]]) -> Batch | None:
-    """How to run a leaf that reads one column, if it has a suitable form."""
+    """The batch function of a leaf that reads one column; None if the leaf has no suitable form."""
     if isinstance(node, Has) and _reads_value(node.operand, keys=1):
         return lambda values: [True] * len(values)
     if _reads_value(node, keys=2) or _is_single(node):
@@ -52,7 +52,7 @@ def batch(node: Node, emitter: Emitter, overloads: Mapping[int, tuple[Overload, 
     fixed = [constant[0] for constant in constants if constant is not None]
     if node.function in ("_==_", "_!=_"):
         return _equality(inner, fixed[0], wanted=node.function == "_==_", column_left=column_left)
-    if node.function == "includes":  # of a single value, which is all that equality takes here
+    if node.function == "includes":  # on single values, the only ones that _equality accepts
         return _equality(inner, fixed[0], wanted=True, column_left=True) if column_left else None
     if node.function == "_in_":
         return _membership(inner, fixed[0]) if column_left else None
@@ -66,7 +66,7 @@ _OF_PRESENT: Mapping[str, Batch] = {
     "value": lambda values: values,
     "orValue": lambda values: values,
 }
-"""What members of an optional value give where it is present, as it is for each value of a column."""
+"""Members of an optional value, for present values: every value of a column is present."""
 
 
 def _reads_option(node: Node) -> bool:
@@ -82,7 +82,7 @@ def _is_single(node: Node) -> bool:
 
 
 def _reads_value(node: Node, *, keys: int) -> bool:
-    """Whether the node is the value of a column, with so many keys behind `device.part`."""
+    """Whether the node is the value of a column, with `keys` keys after `device.part`."""
     found = path(node)
     if found is None or len(found[1]) != keys:
         return False

@@ -1,4 +1,4 @@
-"""The static check: names, functions and types that cannot be right are refused before anything runs."""
+"""The static check: refuse wrong names, functions and types before evaluation."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -39,16 +39,16 @@ _CONSTANTS: Mapping[str, tuple[int, Callable[[str], object]]] = {
     "duration": (0, parse_duration),
     "timestamp": (0, parse_timestamp),
 }
-"""Functions that read a constant argument when the expression is compiled: its place, and the reader."""
+"""Functions whose constant argument is parsed at compile time: its index, and the parser."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A tree that passed."""
+    """A tree that passed the check."""
 
     root: Node
     overloads: Mapping[int, tuple[Overload, ...]]
-    """By id of the Call: what it may run."""
+    """By id of the Call: the overloads that may apply."""
 
 
 def check(root: Node, environment: Environment) -> Checked:
@@ -57,7 +57,7 @@ def check(root: Node, environment: Environment) -> Checked:
     result = checker.infer(root, dict(environment.variables))
     if result not in environment.results:
         wanted = " or ".join(map(str, environment.results))
-        raise Refusal(root.at, f"the result is {result}, wanted {wanted}", "compare it with something")
+        raise Refusal(root.at, f"the result is {result}, but must be {wanted}", "compare it with a value")
     return Checked(root, checker.overloads)
 
 
@@ -67,7 +67,7 @@ class _Checker:
         self.overloads: dict[int, tuple[Overload, ...]] = {}
 
     def infer(self, node: Node, scope: Scope) -> Type:
-        """The static type of a node, resolved as far as is known by now."""
+        """The static type of a node, resolved as far as known."""
         handler = cast("Callable[[_Checker, Any, Scope], Type]", _HANDLERS[type(node)])
         return handler(self, node, scope)
 
@@ -79,7 +79,7 @@ class _Checker:
             return found
         if node.name in TYPE_NAMES:
             return Type("type", (DYN,))
-        raise Refusal(node.at, f"undeclared name {node.name}", f"declared here: {', '.join(sorted(scope))}")
+        raise Refusal(node.at, f"undeclared name {node.name}", f"use one of: {', '.join(sorted(scope))}")
 
     def select(self, node: Select, scope: Scope) -> Type:
         found = self._field(node, self.infer(node.operand, scope))
@@ -102,7 +102,7 @@ class _Checker:
         if operand.name == "map":
             if self.inference.accepts(operand.params[0], types.STRING):
                 return operand.params[1]
-            raise Refusal(node.at, f"the keys of {operand} are no strings", "use an index")
+            raise Refusal(node.at, f"the keys of {operand} are not strings", "use an index")
         raise Refusal(node.at, f"{operand} has no fields", "select from a map or an object")
 
     def index(self, node: Index, scope: Scope) -> Type:
@@ -155,9 +155,7 @@ class _Checker:
 
     def _mismatch(self, node: Call, given: tuple[Type, ...]) -> Refusal:
         shown = ", ".join(str(self.inference.resolve(each)) for each in given)
-        return Refusal(
-            node.at, f"no overload of {node.function} takes ({shown})", "convert or compare by a function"
-        )
+        return Refusal(node.at, f"no overload of {node.function} takes ({shown})", "convert the arguments")
 
     def _read_constant(self, node: Call) -> None:
         place, reader = _CONSTANTS.get(node.function, (0, None))
@@ -168,7 +166,7 @@ class _Checker:
             try:
                 reader(constant.value)
             except CelError as exc:
-                raise Refusal(constant.at, str(exc), f"mend the argument of {node.function}") from None
+                raise Refusal(constant.at, str(exc), f"fix the argument of {node.function}") from None
 
     def logic(self, node: Logic, scope: Scope) -> Type:
         for term in node.terms:
@@ -180,7 +178,7 @@ class _Checker:
         yes, no = self.infer(node.yes, scope), self.infer(node.no, scope)
         if not self.inference.accepts(yes, no):
             shown = f"{self.inference.resolve(yes)} and {self.inference.resolve(no)}"
-            raise Refusal(node.at, f"the branches are {shown}", "make them one type, or dyn()")
+            raise Refusal(node.at, f"the branches have types {shown}", "use one type, or dyn()")
         return self._join(yes, no)
 
     def list_of(self, node: ListOf, scope: Scope) -> Type:
@@ -196,18 +194,20 @@ class _Checker:
             value = self._member(value, entry.value, entry.optional, scope)
         if self.inference.resolve(key).name in ("double", "list", "map", "bytes", "null_type"):
             raise Refusal(
-                node.at, f"a map keyed by {self.inference.resolve(key)}", "use int, uint, bool or string keys"
+                node.at,
+                f"a map cannot have {self.inference.resolve(key)} keys",
+                "use int, uint, bool or string keys",
             )
         return map_of(key, value)
 
     def _member(self, wanted: Type, node: Node, optional: bool, scope: Scope) -> Type:
-        """The common type of a literal's members so far and one more; literals are homogeneous."""
+        """The type of a literal's members with one more member; members must have one type."""
         given = self.infer(node, scope)
         if optional:
             item = self.inference.fresh()
             if not self.inference.accepts(optional_of(item), given):
                 raise Refusal(
-                    node.at, f"{self.inference.resolve(given)} is not optional", "drop the question mark"
+                    node.at, f"{self.inference.resolve(given)} is not optional", "remove the question mark"
                 )
             given = item
         if not self.inference.accepts(wanted, given):
@@ -216,14 +216,14 @@ class _Checker:
         return self._join(wanted, given)
 
     def _join(self, left: Type, right: Type) -> Type:
-        """The more general of two types that go together."""
+        """The more general of two compatible types."""
         return DYN if DYN in (left, right) else left
 
     def _expect(self, wanted: Type, node: Node, scope: Scope) -> None:
         given = self.infer(node, scope)
         if not self.inference.accepts(wanted, given):
             raise Refusal(
-                node.at, f"{self.inference.resolve(given)} where {wanted} is needed", "compare it first"
+                node.at, f"expected {wanted}, got {self.inference.resolve(given)}", "compare it with a value"
             )
 
     def bind(self, node: Bind, scope: Scope) -> Type:
@@ -255,17 +255,18 @@ class _Checker:
         return self._shaped(node, body)
 
     def _shaped(self, node: Comprehension, body: Type) -> Type:
-        """The result of a macro whose body must itself be a map or an optional."""
+        """The result of a macro whose body must be a map or an optional."""
         if node.macro is Macro.OPT_FLAT_MAP:
             wanted = optional_of(self.inference.fresh())
         else:
             wanted = map_of(self.inference.fresh(), self.inference.fresh())
         if not self.inference.accepts(wanted, body):
-            raise Refusal(node.body.at, f"{node.macro} wants {self.inference.resolve(wanted)}", "return one")
+            shown = self.inference.resolve(wanted)
+            raise Refusal(node.body.at, f"the body of {node.macro} must be {shown}", "change the body")
         return body
 
     def _elements(self, node: Comprehension, over: Type) -> tuple[Type, Type]:
-        """Types of index or key, and of value."""
+        """The types of index or key, and of value."""
         optional = node.macro in (Macro.OPT_MAP, Macro.OPT_FLAT_MAP)
         only_lists = node.macro is Macro.SORT_BY
         if over == DYN:
@@ -276,7 +277,7 @@ class _Checker:
             return INT, over.params[0]
         if not optional and not only_lists and over.name == "map":
             return over.params[0], over.params[1]
-        raise Refusal(node.at, f"{node.macro} does not go over {over}", "use a list or a map")
+        raise Refusal(node.at, f"{node.macro} does not apply to {over}", "use a list or a map")
 
 
 _EQUALITY = frozenset({"_==_", "_!=_"})

@@ -1,4 +1,4 @@
-"""Loops over lists and maps. A step costs as much as a call, so that nested loops meet the limit."""
+"""Loops over lists and maps. Each iteration is charged, so that nested loops reach the limit."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -11,7 +11,7 @@ from reconciler.cel.values import NOTHING, Option, Value, key_value, map_key, na
 
 Run = Callable[[Frame], Value]
 Steps = Callable[[Frame], Iterator[Value]]
-"""Binds the names step by step; yields the index or key of each that `where` lets through."""
+"""Binds the names to one element after another; yields the index or key of each that passes `where`."""
 
 _STEP = 3
 
@@ -38,12 +38,12 @@ def _steps(over: Run, slots: list[int], where: Run | None) -> Steps:
 
 
 def _pairs(value: Value) -> Iterator[tuple[Value, Value, Value]]:
-    """Index or key, value, and the one of the two that a single name stands for."""
+    """Index or key, value, and the value that a single name is bound to."""
     if type(value) is tuple:
         return ((index, item, item) for index, item in enumerate(value))
     if isinstance(value, dict):
         return ((key_value(key), item, key_value(key)) for key, item in value.items())
-    raise CelError(f"no such overload: {name_of(value)} has no elements to go over")
+    raise CelError(f"no such overload: {name_of(value)} has no elements")
 
 
 def _all(steps: Steps, _slots: list[int], body: Run) -> Run:
@@ -61,7 +61,7 @@ def _quantifier(steps: Steps, body: Run, *, ends_on: bool) -> Run:
             try:
                 if truth(body(frame)) is ends_on:
                     return ends_on
-            except CelError as exc:  # absorbed if a later element decides (CEL-8)
+            except CelError as exc:  # ignored if a later element decides (CEL-8)
                 failure = failure or exc
         if failure is not None:
             raise failure
@@ -100,7 +100,7 @@ def _transform_map_entry(steps: Steps, _slots: list[int], body: Run) -> Run:
         for _ in steps(frame):
             entries = body(frame)
             if not isinstance(entries, dict):
-                raise CelError(f"no such overload: {name_of(entries)} where a map is needed")
+                raise CelError(f"no such overload: expected a map, got {name_of(entries)}")
             frame.charge(len(entries))
             for key, value in entries.items():
                 if key in made:

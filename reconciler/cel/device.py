@@ -9,7 +9,7 @@ from reconciler.objects.quantity import Quantity
 
 @dataclass(frozen=True, slots=True)
 class DeviceView:
-    """A device whose attributes and capacity are filed by domain and id; no domain is empty."""
+    """A device with attributes and capacity by domain and id. No domain is empty."""
 
     driver: str
     attributes: Mapping[str, dict[str, Value]] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Which drivers' devices an expression can be true of, read off the expression alone."""
+"""The drivers whose devices a selector can match, derived from the expression alone."""
 
 from functools import lru_cache
 
@@ -10,10 +10,10 @@ from reconciler.cel.tree import Call, ListOf, Literal, Logic, Node
 
 @lru_cache(maxsize=4096)
 def drivers_of(expression: str) -> frozenset[str] | None:
-    """The drivers without which a selector is not true; None where it does not say.
+    """The only drivers whose devices a selector can match; None if it does not restrict the driver.
 
-    Terms that compare `device.driver` with constants are understood, joined by `&&` and `||`. What else
-    stands beside them by `&&` changes nothing, even if it fails: false wins over an error (CEL-8).
+    Understands terms that compare `device.driver` with constants, joined by `&&` and `||`. Other terms
+    joined by `&&` do not matter, even if they fail: false takes precedence over an error (CEL-8).
     """
     try:
         return _drivers(read(expression))
@@ -26,7 +26,7 @@ def _drivers(node: Node) -> frozenset[str] | None:
         case Logic(terms=terms, ends_on=ends_on):
             found = [_drivers(term) for term in terms]
             known = [one for one in found if one is not None]
-            if ends_on:  # any of them may be what makes it true
+            if ends_on:  # any term may make it true
                 return frozenset().union(*known) if len(known) == len(found) else None
             return frozenset.intersection(*known) if known else None
         case Call(function="_==_", arguments=(left, right)):

@@ -1,4 +1,4 @@
-"""What an expression may speak of, and the table of all functions."""
+"""The variables of an expression, and the table of all functions."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -55,11 +55,11 @@ TYPE_NAMES = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """The variables of one kind of expression, and the types its result may have."""
+    """The variables of one kind of expression, and the allowed types of its result."""
 
     variables: tuple[tuple[str, Type], ...]
     results: tuple[Type, ...]
 
 
 DEVICE_SELECTOR = Environment(variables=(("device", DEVICE),), results=(BOOL, DYN))
-"""Selectors of devices: one variable, and yes or no (CEL-1, CEL-7)."""
+"""Device selectors: one variable, a bool result (CEL-1, CEL-7)."""

@@ -1,4 +1,4 @@
-"""What can go wrong with a selector: refused when compiled, or an error on a device."""
+"""The errors of selectors: refused at compile time, or an error on a device."""
 
 from reconciler.errors import Rejected
 
@@ -7,7 +7,7 @@ EXCERPT = 48
 
 
 class CelRefused(Rejected):
-    """The expression can never be right: syntax, names, types or limits. Says where, what and what to do."""
+    """The expression is invalid: syntax, names, types or limits. The message has place, reason and remedy."""
 
     def __init__(self, expression: str, at: int, reason: str, remedy: str) -> None:
         self.line = expression.count("\n", 0, at) + 1
@@ -18,8 +18,8 @@ class CelRefused(Rejected):
 
 
 class CelError(Rejected):
-    """The evaluation failed on this device. Logical operators may absorb it."""
+    """The evaluation failed on this device. Logical operators may ignore it (CEL-8)."""
 
 
 class Exhausted(Rejected):
-    """The evaluation cost more than it may. Not a CelError: no operator absorbs it."""
+    """The evaluation exceeded its step limit. Not a CelError: no operator ignores it."""

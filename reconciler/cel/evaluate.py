@@ -1,4 +1,4 @@
-"""The plain evaluator: each node becomes a closure over a frame."""
+"""The plain evaluator: each node becomes a closure that takes a frame."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, cast
@@ -33,27 +33,27 @@ Run = Callable[[Frame], Value]
 Slots = Mapping[str, int]
 
 FOLDING_STEPS = 1000
-"""Steps that computing a constant may take when it is compiled; dearer ones are computed at run time."""
+"""Maximum steps to compute a constant at compile time; more expensive ones are computed at run time."""
 _NOWHERE = DeviceView(driver="")
 _LIST_STEPS, _MAP_STEPS = 10, 30
 
 
 class Emitter:
-    """Makes closures of the nodes of one checked tree."""
+    """Turns the nodes of one checked tree into closures."""
 
     def __init__(self, checked: Checked) -> None:
         self._overloads = checked.overloads
         self._constants: dict[int, tuple[Run, Value]] = {}
         self.names = 0
-        """How many slots a frame needs."""
+        """Number of slots that a frame needs."""
 
     def emit(self, node: Node, slots: Slots) -> Run:
-        """The closure of a node, where `slots` says which bound name is kept where."""
+        """The closure of a node; `slots` maps bound names to slots."""
         handler = cast("Callable[[Emitter, Any, Slots], Run]", _HANDLERS[type(node)])
         return handler(self, node, slots)
 
     def slot(self) -> int:
-        """A place for one more bound name."""
+        """Allocate a slot for one more bound name."""
         self.names += 1
         return self.names - 1
 
@@ -70,7 +70,7 @@ class Emitter:
         return run
 
     def _fold(self, run: Run, parts: list[Run]) -> Run:
-        """`run`, computed now if its parts are constants and it neither fails nor takes long."""
+        """`run`; its constant value if all parts are constants and it is cheap and does not fail."""
         if not all(id(part) in self._constants for part in parts):
             return run
         try:
@@ -142,8 +142,8 @@ class Emitter:
             if not any(optional):
                 return tuple([part(frame) for part in parts])
             items: list[Value] = []
-            for part, may_lack in zip(parts, optional, strict=True):
-                _add_present(items.append, part(frame), may_lack)
+            for part, is_optional in zip(parts, optional, strict=True):
+                _add_present(items.append, part(frame), is_optional)
             return tuple(items)
 
         return self._fold(run, parts)
@@ -154,12 +154,12 @@ class Emitter:
         def run(frame: Frame) -> Value:
             frame.charge(_MAP_STEPS + len(entries))
             made: dict[Any, Value] = {}
-            for key_of, value_of, may_lack in entries:
+            for key_of, value_of, is_optional in entries:
                 key = map_key(key_of(frame))
                 if key in made:
                     raise CelError(f"duplicate key {key} in a map")
                 found: list[Value] = []
-                _add_present(found.append, value_of(frame), may_lack)
+                _add_present(found.append, value_of(frame), is_optional)
                 made.update((key, value) for value in found)
             return made
 
@@ -222,7 +222,7 @@ def _equality(left: Run, right: Run, wanted: bool) -> Run:
         a, b = left(frame), right(frame)
         try:
             return not equal(frame, a, b)
-        except CelError:  # never an error: what cannot be compared differs (CEL-9)
+        except CelError:  # never an error: values that cannot be compared differ (CEL-9)
             return True
 
     return equals if wanted else differs
@@ -232,7 +232,7 @@ _HASHED = frozenset({str, int, float, bool, UInt})
 
 
 def _in_constant(wanted: Run, items: tuple[Value, ...]) -> Run:
-    """`wanted in [constants]`, a lookup by hash, which a version does not have (CEL-11)."""
+    """`wanted in [constants]` as a hash lookup; versions cannot be hashed (CEL-11)."""
     if not items:
         return lambda _: False
     numbers_and_strings = frozenset(map_key(item) for item in items)
@@ -284,7 +284,7 @@ def _logic(terms: list[Run], ends_on: bool) -> Run:
             try:
                 if truth(term(frame)) is ends_on:
                     return ends_on
-            except CelError as exc:  # absorbed if a later term decides (CEL-8)
+            except CelError as exc:  # ignored if a later term decides (CEL-8)
                 failure = failure or exc
         if failure is not None:
             raise failure
@@ -293,8 +293,8 @@ def _logic(terms: list[Run], ends_on: bool) -> Run:
     return run
 
 
-def _add_present(add: Callable[[Value], None], value: Value, may_lack: bool) -> None:
-    if not may_lack:
+def _add_present(add: Callable[[Value], None], value: Value, is_optional: bool) -> None:
+    if not is_optional:
         add(value)
     elif type(value) is not Option:
         raise CelError(f"no such overload: {name_of(value)} is not optional")

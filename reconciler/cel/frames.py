@@ -7,7 +7,7 @@ from reconciler.cel.values import Value
 
 
 class Frame:
-    """A device, the values of the bound names, and the steps that are left."""
+    """A device, the values of the bound names, and the remaining steps."""
 
     __slots__ = ("device", "left", "slots")
 
@@ -17,14 +17,14 @@ class Frame:
         self.left = left
 
     def charge(self, steps: int) -> None:
-        """Count `steps`. Raises Exhausted when there are none left."""
+        """Count `steps`. Raises Exhausted beyond the limit."""
         self.left -= steps
         if self.left < 0:
-            raise Exhausted(f"the evaluation takes more than {COST_LIMIT} steps")
+            raise Exhausted(f"the evaluation exceeds {COST_LIMIT} steps")
 
 
 class Failed:
-    """A bound name whose value could not be computed: an error wherever it is used, and only there."""
+    """A bound name whose value could not be computed: an error only where the name is used."""
 
     __slots__ = ("error",)
 

@@ -1,4 +1,4 @@
-"""Functions and operators as tables of overloads; the signature of each is read from its text."""
+"""Functions and operators as tables of overloads; signatures are parsed from text."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ _HELD_AS: Mapping[str, frozenset[type]] = {
     "google.protobuf.Duration": frozenset({timedelta}),
     "google.protobuf.Timestamp": frozenset({datetime}),
 }
-"""The Python types of the values of a static type."""
+"""By static type: the Python types of its values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +55,9 @@ class Overload:
     result: Type
     run: Callable[..., Value]
     cost: Callable[..., int] | None
-    """Steps of a call beyond the first, from the arguments."""
+    """Steps of a call beyond the first, computed from the arguments."""
     metered: bool
-    """Whether `run` takes the meter first, since its cost shows only on the way."""
+    """Whether `run` takes the meter as first argument and charges its cost itself."""
 
     def takes(self, kinds: Sequence[type]) -> bool:
         """Whether values of these Python types fit the parameters."""
@@ -73,7 +73,7 @@ Key = tuple[str, bool]
 
 
 class Library:
-    """A table that functions enter by decoration."""
+    """A table of functions, filled by decorators."""
 
     def __init__(self) -> None:
         self.table: dict[Key, list[Overload]] = {}
@@ -81,7 +81,7 @@ class Library:
     def function(
         self, name: str, *signatures: str, cost: Callable[..., int] | None = None, metered: bool = False
     ) -> Callable[[Callable[..., Value]], Callable[..., Value]]:
-        """Declare `name(...)`; a signature reads `int, list(T) -> T`."""
+        """Declare `name(...)`; a signature looks like `int, list(T) -> T`."""
         return self._declare((name, False), signatures, cost, metered)
 
     def member(
@@ -136,7 +136,7 @@ def _named(name: str, params: tuple[Type, ...]) -> Type:
 
 
 class Dispatch:
-    """Chooses among the overloads of one call by the types of the values, and remembers."""
+    """Chooses an overload of one call by the types of the values, and caches the choice."""
 
     def __init__(self, name: str, overloads: Sequence[Overload]) -> None:
         self._name = name
@@ -144,7 +144,7 @@ class Dispatch:
         self._chosen: dict[tuple[type, ...], Overload] = {}
 
     def __call__(self, meter: Meter, arguments: list[Any]) -> Value:
-        """Run the overload that fits. Raises CelError where none does."""
+        """Run the overload that fits. Raises CelError if none does."""
         kinds = tuple(map(type, arguments))
         overload = self._chosen.get(kinds) or self._choose(kinds, arguments)
         meter.charge(1 if overload.cost is None else 1 + overload.cost(*arguments))

@@ -11,7 +11,7 @@ from lark import Lark
 
 from reconciler.errors import Inconsistent
 
-# Linear patterns that know every escape; an unterminated string must not match at all.
+# Linear patterns that cover every escape; an unterminated string must not match at all.
 _ONE_LINE = r"""(?:"(?:[^"\\\n\r]|\\[^\n\r])*"|'(?:[^'\\\n\r]|\\[^\n\r])*')"""
 _RAW_ONE_LINE = r"""[rR](?:"[^"\n\r]*"|'[^'\n\r]*')"""
 _MULTI_LINE = r'''(?:"""(?:[^"\\]|\\[\s\S]|"(?!""))*"""|\'\'\'(?:[^'\\]|\\[\s\S]|'(?!\'\'))*\'\'\')'''
@@ -34,7 +34,7 @@ _REPLACED = {
 
 
 def grammar_text() -> str:
-    """The packaged grammar with our definitions in place of its own."""
+    """The packaged grammar with some definitions replaced by ours."""
     found = find_spec("celpy")
     if found is None or found.origin is None:
         raise Inconsistent("the grammar of cel-python is not installed")

@@ -1,7 +1,7 @@
 """`cel.bind(d, device.attributes["x"], d.a == 1)` becomes `device.attributes["x"].a == 1`.
 
-Only where the bound value is a short path into the device: then nothing is computed twice, no error moves,
-and the body can be split into leaves that read single columns.
+Only if the bound value is a short path into the device. Then nothing is computed twice, errors occur in the
+same places, and the body can be split into leaves that read single columns.
 """
 
 from collections.abc import Mapping
@@ -11,12 +11,12 @@ from typing import Any
 from reconciler.cel.tree import Bind, Ident, Index, Literal, Node, Select, bound_names, children
 
 MAX_PATH = 3
-"""Levels of a path that is written again at each use."""
+"""Maximum levels of a path that is inlined."""
 
 
 def inline(root: Node) -> Node:
-    """The tree with each such name replaced by its path."""
-    # Where some name hides the device, a path to it would mean something else.
+    """The tree with names bound to paths replaced by the paths."""
+    # If a bound name hides `device`, an inlined path would mean something else.
     return root if _hides_device(root) else _inline(root, {})
 
 
@@ -50,7 +50,7 @@ def _hides_device(node: Node) -> bool:
 
 
 def _rebuild(node: Node, replaced: dict[Node, Node]) -> Node:
-    """`node` over other children; itself where they are the same."""
+    """`node` with other children; `node` itself if they are the same."""
     if all(old is new for old, new in replaced.items()):
         return node
 

@@ -18,30 +18,30 @@ from reconciler.cel.values import Value, truth
 Codes = NDArray[np.int8]
 NO, YES, ERROR = 0, 1, 2
 _UNREACHED = 3
-"""The budget ended before: an error of this pass, asked again in the next."""
+"""The budget was spent before this value: an error in this pass, evaluated in the next."""
 KEPT_COMBINATIONS = 1 << 16
-"""Combinations of values whose answers a leaf keeps."""
+"""Maximum combinations of values whose answers a leaf caches."""
 
 _SHARED_VALUES = (False, True)
 _PRESENT = (True,)
-"""What stands for any value where only the presence of one matters."""
+"""The values of a column where only presence matters."""
 
 
 class Budget:
-    """Steps left for one pass over all devices."""
+    """Remaining steps of one pass over all devices."""
 
     def __init__(self, limit: int = MASK_COST_LIMIT) -> None:
         self._limit = self._left = limit
         self.absorbing = False
-        """Whether an evaluation that costs too much is an error like others."""
+        """Whether an evaluation beyond its limit counts as an error instead of raising Exhausted."""
 
     @property
     def spent(self) -> int:
-        """Steps that are gone."""
+        """Steps used so far."""
         return self._limit - self._left
 
     def evaluate(self, run: Run, device: DeviceView, names: int) -> int:
-        """The answer on one device. Raises Exhausted where it costs too much, unless absorbing."""
+        """The answer on one device. Raises Exhausted beyond the limit, unless absorbing."""
         if self._left <= 0:
             return _UNREACHED
         frame = Frame(device, names)
@@ -58,7 +58,7 @@ class Budget:
 
 
 class Leaf:
-    """An expression that is not looked into."""
+    """An expression that is evaluated as a whole, per distinct value or combination of values."""
 
     def __init__(self, run: Run, names: int, read: frozenset[Read], batch: Batch | None) -> None:
         self._run = run
@@ -71,7 +71,7 @@ class Leaf:
 
     def run(self, rows: Rows, budget: Budget) -> Codes:
         """(D,) the answer on each device."""
-        # A column that is read in full as well stands for itself.
+        # A column that is read in full replaces its presence column.
         found = {read: column for each in self._read for read, column in _columns(rows, each)}
         columns = list(found.items())
         if not _same_columns(columns, self._columns):
@@ -90,7 +90,7 @@ class Leaf:
         return budget.evaluate(self._run, _view(held), self._names)
 
     def _per_value(self, read: Read, column: Column, budget: Budget) -> Codes:
-        """Answers by code, kept while the column's values only grow; the last one is for devices without."""
+        """Answers by code, cached while the column's values only grow; the last is for devices without it."""
         if not self._by_value.size:
             self._by_value = np.array([self._answer(budget, [])], dtype=np.int8)
         known = self._by_value.size - 1
@@ -143,7 +143,7 @@ def _same_columns(new: Sequence[tuple[Read, Column]], old: Sequence[tuple[Read, 
 def _combine(columns: Sequence[Column]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Number the distinct rows of several columns.
 
-    -> (D,) the number of each row's combination, (N,) one row that has it
+    -> (D,) the number of each row's combination, (N,) one row for each combination
     """
     which = columns[0].codes.astype(np.intp) + 1
     bound = len(columns[0].values) + 1
@@ -156,7 +156,7 @@ def _combine(columns: Sequence[Column]) -> tuple[NDArray[np.intp], NDArray[np.in
 
 
 def _renumber(numbers: NDArray[np.intp], bound: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """The numbers, all below `bound`, replaced by consecutive ones; and one place of each."""
+    """Numbers below `bound` replaced by consecutive ones, and one position of each."""
     if bound > 4 * numbers.size:
         _, first, which = np.unique(numbers, return_index=True, return_inverse=True)
         return which, first

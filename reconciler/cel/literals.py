@@ -1,4 +1,4 @@
-"""Reading the text of literals: numbers, strings and their escapes."""
+"""Parse literals: numbers, strings and their escapes."""
 
 import re
 from collections.abc import Callable
@@ -38,7 +38,7 @@ def octets(text: str) -> bytes:
     raw, body = _unquote(text[1:])
     if raw:
         return body.encode()
-    # Escaped bytes travel through str as surrogates, which UTF-8 text never holds.
+    # Escaped bytes are kept in str as surrogates, which UTF-8 text never contains.
     return _unescape(body, _byte, _no_character).encode("utf-8", "surrogateescape")
 
 
@@ -50,7 +50,7 @@ def _unquote(text: str) -> tuple[bool, str]:
 
 
 def _unescape(body: str, octet: Callable[[int], str], character: Callable[[int], str]) -> str:
-    """`body` with its escapes replaced: the one-byte ones by `octet`, those of code points by `character`."""
+    """`body` with its escapes replaced: one-byte escapes by `octet`, code points by `character`."""
 
     def replace(match: re.Match[str]) -> str:
         simple, hexadecimal, short, long, octal, unknown = match.groups()
@@ -76,7 +76,7 @@ def _byte(code: int) -> str:
 
 
 def _no_character(_: int) -> str:
-    raise ValueError("a bytes literal takes no \\u escape")
+    raise ValueError("a bytes literal cannot have a \\u escape")
 
 
 def literal(kind: str, text: str) -> Value:

@@ -1,4 +1,4 @@
-"""Calls that are not calls: `has`, `cel.bind` and the comprehensions."""
+"""Macros: `has`, `cel.bind` and the comprehensions look like calls but become nodes of their own."""
 
 from collections.abc import Callable
 
@@ -7,9 +7,9 @@ from reconciler.cel.refusal import Refusal
 from reconciler.cel.tree import Bind, Call, Comprehension, Has, Ident, Macro, Node, Select
 
 Level = Callable[..., int]
-"""The depth of a node at an offset above others; refuses the one that is too deep."""
+"""The depth of a node at an offset, given its children. Raises Refusal if too deep."""
 
-# Names given to elements, and how many expressions may follow them.
+# By name and number of arguments: the macro, and how many arguments are variable names.
 _SHAPES: dict[tuple[str, int], tuple[Macro, int]] = {
     ("all", 2): (Macro.ALL, 1),
     ("all", 3): (Macro.ALL, 2),
@@ -49,7 +49,7 @@ def member_call(name: str, at: int, target: Node, arguments: tuple[Node, ...], l
     if isinstance(target, Ident):
         if target.name == "cel" and name == "bind" and len(arguments) == 3:
             return Bind(at, level(at, *arguments), _name(arguments[0]), arguments[1], arguments[2])
-        # Only a known function makes a namespace of a name: `ips.all(ip, ip.family() == 4)` is a member call.
+        # `ip.isCanonical` is a known function; `ip.family()` is a member call on the variable `ip`.
         qualified = f"{target.name}.{name}"
         if (qualified, False) in FUNCTIONS:
             return Call(at, level(at, *arguments), qualified, arguments, False)
@@ -65,7 +65,7 @@ def _comprehension(
     macro, names = shape
     bound = tuple(_name(argument) for argument in arguments[:names])
     if len(set(bound)) != len(bound):
-        raise Refusal(at, f"{bound[0]} is named twice", "give the two variables different names")
+        raise Refusal(at, f"the variable {bound[0]} is declared twice", "use two different names")
     *where, body = arguments[names:]
     depth = level(at, over, *where, body)
     return Comprehension(at, depth, macro, over, bound, where[0] if where else None, body)
@@ -73,5 +73,5 @@ def _comprehension(
 
 def _name(node: Node) -> str:
     if not isinstance(node, Ident):
-        raise Refusal(node.at, "a variable name must stand here", "use a plain identifier")
+        raise Refusal(node.at, "expected a variable name", "use a plain identifier")
     return node.name

@@ -18,7 +18,7 @@ class Program(Protocol):
 
 
 class Presence:
-    """`"domain" in device.attributes`: whether the device has anything of that domain."""
+    """`"domain" in device.attributes`: whether the device has an attribute in that domain."""
 
     def __init__(self, part: Part, domain: str) -> None:
         self._part, self._domain = part, domain
@@ -34,7 +34,7 @@ class Presence:
 
 
 class Junction:
-    """`&&` or `||` over masks; an error gives way to the deciding answer (CEL-8)."""
+    """`&&` or `||` over masks. The deciding answer takes precedence over an error (CEL-8)."""
 
     def __init__(self, terms: Sequence[Program], ends_on: bool) -> None:
         self._terms = terms
@@ -48,7 +48,7 @@ class Junction:
             if decided.all():
                 break
             other = term.run(rows, budget)
-            # Undecided and the other is not: its answer. Both undecided: an error of either stays.
+            # If only the other term decides, its answer counts. If neither does, an error of either stays.
             merged = np.maximum(codes, other) if self._ends_on == NO else _or(codes, other)
             codes = np.where(decided | (other == self._ends_on), np.int8(self._ends_on), merged)
         return codes

@@ -1,11 +1,11 @@
-"""How doubles print."""
+"""The text form of doubles."""
 
 import math
 from decimal import Decimal
 
 
 def double_text(value: float) -> str:
-    """The shortest text that reads back as `value`; an exponent below 1e-4 and from 1e6 on."""
+    """The shortest text that parses to `value`; with an exponent below 1e-4 and from 1e6."""
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):
@@ -22,5 +22,5 @@ def double_text(value: float) -> str:
 
 
 def plain_text(value: float) -> str:
-    """The shortest text that reads back as `value`, without an exponent."""
+    """The shortest text that parses to `value`, without an exponent."""
     return format(Decimal(repr(value)).normalize(), "f") if math.isfinite(value) else double_text(value)

@@ -1,4 +1,4 @@
-"""Opaque values that only their own library understands. Quantities and versions live in objects."""
+"""Opaque values, used by one library each. Quantities and versions are defined with the API objects."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ class Url:
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A named format; `problems` lists what is wrong with a text."""
+    """A named format; `problems` returns the errors of a text."""
 
     name: str
     problems: Callable[[str], tuple[str, ...]] = field(compare=False)

@@ -1,4 +1,4 @@
-"""Selectors: compiled once, then run over columns or on one device."""
+"""Selectors: compiled once, then evaluated over columns or on one device."""
 
 from collections import OrderedDict
 from collections.abc import Hashable
@@ -26,10 +26,8 @@ __all__ = ["CelError", "CelRefused", "DeviceView", "Masks", "Selector", "compile
 
 KEPT_SELECTORS = 1024
 KEPT_MASKS = 4
-"""Versions of the rows whose masks a selector keeps."""
-
-
-OVERSPENT = f"the selector takes more than {MASK_COST_LIMIT} steps on all devices together"
+"""Versions of the rows whose masks a selector caches."""
+OVERSPENT = f"the selector exceeds {MASK_COST_LIMIT} steps over all devices"
 
 
 class Selector:
@@ -49,10 +47,10 @@ class Selector:
         self._kept: OrderedDict[Hashable, Masks] = OrderedDict()
         self._lock = Lock()
         self.spent = -1
-        """Steps of the last pass over all devices, the limit while one is under way; -1 before the first"""
+        """Steps of the last pass over all devices; the limit during a pass; -1 before the first"""
 
     def masks(self, rows: Rows, limit: int = MASK_COST_LIMIT) -> Masks:
-        """The answers on all devices, kept per version of the rows. Beyond `limit` steps they are errors."""
+        """The answers on all devices, cached per version of the rows. Devices beyond `limit` are errors."""
         with self._lock:
             kept = self._kept.get(rows.version)
             if kept is None:
@@ -63,8 +61,8 @@ class Selector:
                 self._kept.move_to_end(rows.version)
             return kept
 
-    def knows(self, rows: Rows) -> bool:
-        """Whether the answers on all devices are kept."""
+    def is_cached(self, rows: Rows) -> bool:
+        """Whether the answers on all devices are cached."""
         return rows.version in self._kept
 
     def _compute(self, rows: Rows, limit: int) -> Masks:
@@ -75,7 +73,7 @@ class Selector:
             codes = self._program.run(rows, budget)
             self.spent = budget.spent
         except Exhausted:
-            # A part costs too much; whether it is reached at all, the plain evaluator knows, now and later.
+            # A leaf is too expensive. The plain evaluator may not reach it at all: use that from now on.
             budget.absorbing = True
             self._program = self._whole
             codes = self._whole.run(rows, budget)
@@ -96,7 +94,7 @@ class Selector:
             raise CelError(str(exc)) from None
 
     def explain(self, rows: Rows, row: int) -> str:
-        """Why the evaluation fails on a device; empty where it does not."""
+        """Why the evaluation fails on a device; empty if it does not."""
         try:
             self.matches(rows.device(row))
         except CelError as exc:
@@ -146,7 +144,7 @@ class Selectors:
             return selector
 
     def spent_on(self, expression: str) -> int:
-        """`Selector.spent` of a selector, -1 also for one that is not compiled."""
+        """`Selector.spent` of a selector; -1 if it is not compiled."""
         selector = self._compiled.get(expression)
         return selector.spent if selector is not None else -1
 

@@ -1,4 +1,4 @@
-"""From text to tree: limits first, then the parser, whose reductions build the nodes."""
+"""Parse text to a tree: check limits first, then build a node at each reduction of the parser."""
 
 import re
 from collections.abc import Sequence
@@ -80,11 +80,11 @@ def _built_parser() -> Lark:
 
 
 def _bound(expression: str) -> None:
-    """Refuse what is too long or too deep to be parsed safely."""
+    """Refuse expressions that are too long or too deep to be parsed safely."""
     if len(expression) > MAX_LENGTH:
-        raise Refusal(0, f"an expression of {len(expression)} characters", f"write at most {MAX_LENGTH}")
+        raise Refusal(0, f"the expression has {len(expression)} characters", f"use at most {MAX_LENGTH}")
     if found := _SURROGATE.search(expression):
-        raise Refusal(found.start(), "half a character", "write whole Unicode characters")
+        raise Refusal(found.start(), "unpaired surrogate", "use whole Unicode characters")
     depth = 0
     for match in _QUOTED_OR_BRACKET.finditer(expression):
         if match[0] in "([{":
@@ -99,11 +99,13 @@ def _syntax_error(expression: str, error: UnexpectedInput) -> CelRefused:
     at = error.pos_in_stream
     token = error.token if isinstance(error, UnexpectedToken) else None
     if at is None or (token is not None and token.type == "$END"):
-        return CelRefused(expression, len(expression), "syntax error: it ends too early", "complete it")
+        return CelRefused(
+            expression, len(expression), "syntax error: it ends too early", "complete the expression"
+        )
     if token is None and expression[at] in "\"'":
-        return CelRefused(expression, at, "syntax error: a string without end", "close its quotes")
-    reason = f"syntax error: {str(token or expression[at])!r} cannot stand here"
-    return CelRefused(expression, at, reason, "see the grammar of the language")
+        return CelRefused(expression, at, "syntax error: unterminated string", "close its quotes")
+    reason = f"syntax error: unexpected {str(token or expression[at])!r}"
+    return CelRefused(expression, at, reason, "see the CEL grammar")
 
 
 def _level(at: int, *nodes: Node) -> int:
@@ -119,7 +121,7 @@ def _call(function: str, token: Token, arguments: Sequence[Node], member: bool =
 
 
 def _binary(children: list[Any]) -> Node:
-    """`a op b`, where the grammar has paired `a` with `op` in a rule of its own."""
+    """`a op b`; the grammar pairs `a` with `op` in a separate rule."""
     if len(children) == 1:
         return children[0]
     (left, operator), right = children
@@ -130,7 +132,7 @@ def _logic(children: list[Any], ends_on: bool) -> Node:
     if len(children) == 1:
         return children[0]
     left, operator, right = children
-    # One node however long the chain: a || b || c ... must not become a tree as deep as it is long.
+    # One node for a chain of any length: a || b || c ... must not become a deep tree.
     same = isinstance(left, Logic) and left.ends_on is ends_on
     terms = (*left.terms, right) if same else (left, right)
     at = operator.start_pos
@@ -142,11 +144,11 @@ def _nodes(children: Sequence[Any]) -> list[Any]:
 
 
 def _arguments(children: Sequence[Any]) -> tuple[Node, ...]:
-    """The arguments of a call, which share a rule with the elements of a list."""
+    """The arguments of a call; they share a grammar rule with the elements of a list."""
     elements: list[Element] = next((child for child in children if isinstance(child, list)), [])
     for element in elements:
         if element.optional:
-            raise Refusal(element.at, "an argument cannot be optional", "drop the question mark")
+            raise Refusal(element.at, "an argument cannot be optional", "remove the question mark")
     return tuple(element.value for element in elements)
 
 
@@ -163,7 +165,7 @@ def _field(token: Token) -> str:
 
 
 class _Builder:
-    """Turns each reduction of the parser into a node: no deep tree is walked to build another."""
+    """Turns each reduction of the parser into a node, so that no deep parse tree is built first."""
 
     def expr(self, children: list[Any]) -> Node:
         if len(children) == 1:
@@ -216,7 +218,7 @@ class _Builder:
     member_index_optional = member_index
 
     def member_object(self, children: list[Any]) -> Node:
-        raise Refusal(children[1].start_pos, "no message type is declared", "use a map: {'key': value}")
+        raise Refusal(children[1].start_pos, "message types are not supported", "use a map: {'key': value}")
 
     def fieldinits(self, children: list[Any]) -> list[Any]:
         return children
@@ -260,5 +262,5 @@ class _Builder:
         try:
             value = literals.literal(token.type, str(token))
         except ValueError as exc:
-            raise Refusal(token.start_pos, str(exc), "write the literal differently") from None
+            raise Refusal(token.start_pos, str(exc), "fix the literal") from None
         return Literal(token.start_pos, 1, value)

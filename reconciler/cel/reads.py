@@ -1,4 +1,4 @@
-"""Which columns an expression reads, so that it runs once per distinct combination of their values."""
+"""Find the columns an expression reads, so that it runs once per distinct combination of their values."""
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -28,13 +28,13 @@ class Part(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A column, or all columns of a domain or of a part where the rest is left out."""
+    """A column; without name, all columns of a domain; without domain, all columns of a part."""
 
     part: Part
     domain: str | None = None
     name: str | None = None
     presence: bool = False
-    """Whether it matters only which columns a device has."""
+    """Whether only the presence of values matters."""
 
 
 _MAPS = frozenset({Part.ATTRIBUTES, Part.CAPACITY})
@@ -42,7 +42,7 @@ EVERYTHING = frozenset(Read(part) for part in Part)
 
 
 def reads(node: Node, hidden: bool = False) -> frozenset[Read]:
-    """What a tree reads of the device; `hidden` where a bound name stands before it."""
+    """What a tree reads of the device; `hidden` if a bound name hides `device`."""
     found_path = None if hidden else path(node)
     if found_path is not None:
         return frozenset({_read(*found_path)})
@@ -57,7 +57,7 @@ def reads(node: Node, hidden: bool = False) -> frozenset[Read]:
 
 
 def _keys(node: Node, child: Node) -> Read | None:
-    """What is read of a map whose keys alone matter: in `size(map)`, or in a loop with one name over it."""
+    """The read of a map of which only the keys matter: in `size(map)`, or in a loop with one name."""
     if isinstance(node, Comprehension):
         keys_only = len(node.names) == 1
     else:
@@ -74,7 +74,7 @@ def _read(part: Part, keys: tuple[str, ...]) -> Read:
 
 
 def path(node: Node) -> tuple[Part, tuple[str, ...]] | None:
-    """The keys behind `device.part`, where all are constants; those after the second read within a value."""
+    """The keys after `device.part` if all are constants; keys after the second select within a value."""
     match node:
         case Select(operand=Ident(name="device"), field=field):
             return Part(field), ()

@@ -1,10 +1,10 @@
-"""A refusal before the expression around it is known."""
+"""A refusal with an offset, raised where the expression's text is not known."""
 
 from reconciler.cel.errors import CelRefused
 
 
 class Refusal(Exception):
-    """Raised inside a pass with an offset; the pass's entry turns it into CelRefused."""
+    """Raised by the compiler's passes; their entry points turn it into CelRefused."""
 
     def __init__(self, at: int, reason: str, remedy: str) -> None:
         super().__init__(reason)
@@ -13,5 +13,5 @@ class Refusal(Exception):
         self.remedy = remedy
 
     def of(self, expression: str) -> CelRefused:
-        """The refusal with the text it speaks about."""
+        """The refusal with the text of the expression."""
         return CelRefused(expression, self.at, self.reason, self.remedy)

@@ -1,4 +1,4 @@
-"""Devices as dictionary-encoded columns: what a selector runs over."""
+"""Devices as dictionary-encoded columns: the input of selectors."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,22 +12,22 @@ from reconciler.cel.values import Value
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One attribute of all devices. `values` is only ever appended to, so answers per value stay true."""
+    """One attribute of all devices. `values` only grows, so cached answers per value stay valid."""
 
     codes: NDArray[np.int32]
-    """(D,) index into values; -1 where the device does not have it."""
+    """(D,) index into values; -1 if the device does not have the attribute."""
     values: Sequence[Value]
     """Distinct typed values."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """What selectors can see of D devices."""
+    """The data of D devices that selectors read."""
 
     size: int
     driver: Column
     attributes: Mapping[tuple[str, str], Column]
-    """By domain and id; ids written without a domain are filed under the driver (CEL-3)."""
+    """By domain and id; ids without a domain are under the driver (CEL-3)."""
     capacity: Mapping[tuple[str, str], Column]
     shared: NDArray[np.bool_]
     """(D,) allowMultipleAllocations."""
@@ -37,7 +37,7 @@ class Rows:
     """Equal versions mean equal rows."""
 
     def device(self, row: int) -> DeviceView:
-        """One device in the form that the plain evaluator takes."""
+        """One device, as input of the plain evaluator."""
         return DeviceView(
             driver=self.driver.values[self.driver.codes[row]],
             attributes=_nested(self.attributes, row),
@@ -47,12 +47,12 @@ class Rows:
         )
 
 
-UNREADABLE = "the device has an attribute that no expression can read, such as a version that is no semver"
+UNREADABLE = "the device has an invalid attribute, such as a version that is not a semantic version"
 
 
 @dataclass(frozen=True, slots=True)
 class Masks:
-    """The answers of one selector, a row a device. Read-only and disjoint."""
+    """The answers of one selector by device. Read-only and disjoint."""
 
     true: NDArray[np.bool_]
     """(D,) the device is selected."""

@@ -1,4 +1,4 @@
-"""The tree of an expression. Nodes are compared by identity; `at` is the offset that messages point to."""
+"""The tree of an expression. Nodes compare by identity; `at` is the offset for messages."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from reconciler.cel.values import Value
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Node:
-    """Any expression. `depth` counts the levels below and bounds every recursion over the tree."""
+    """Any expression. `depth` is the number of levels and limits every recursion over the tree."""
 
     at: int
     depth: int
@@ -57,7 +57,7 @@ class Index(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Call(Node):
-    """A function or an operator. Of a member call the receiver is the first argument."""
+    """A function or an operator. In a member call the receiver is the first argument."""
 
     function: str
     arguments: tuple[Node, ...]
@@ -83,7 +83,7 @@ class Conditional(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Element(Node):
-    """An item of a list; an optional one is left out when absent."""
+    """An item of a list; an optional item is omitted if absent."""
 
     value: Node
     optional: bool
@@ -98,7 +98,7 @@ class ListOf(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Entry(Node):
-    """A key and its value in a map; an optional one is left out when absent."""
+    """A key and its value in a map; an optional entry is omitted if absent."""
 
     key: Node
     value: Node
@@ -122,7 +122,7 @@ class Bind(Node):
 
 
 class Macro(StrEnum):
-    """Calls that give a name to the elements of their receiver."""
+    """Calls that bind a name to the elements of their receiver."""
 
     ALL = "all"
     EXISTS = "exists"
@@ -139,7 +139,7 @@ class Macro(StrEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Comprehension(Node):
-    """`over.macro(names, where, body)`. One name: elements or keys; two: index or key, and value."""
+    """`over.macro(names, where, body)`. One name: element or key. Two names: index or key, and value."""
 
     macro: Macro
     over: Node
@@ -149,7 +149,7 @@ class Comprehension(Node):
 
 
 def children(node: Node) -> Iterator[Node]:
-    """The nodes directly below."""
+    """The direct children."""
     match node:
         case Select(operand=operand) | Has(operand=operand):
             yield operand
@@ -175,7 +175,7 @@ def children(node: Node) -> Iterator[Node]:
 
 
 def bound_names(node: Node) -> tuple[str, ...]:
-    """The names that a node gives to all its children but the first."""
+    """The names that a node binds in all its children except the first."""
     match node:
         case Bind(name=name):
             return (name,)

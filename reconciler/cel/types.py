@@ -1,6 +1,6 @@
 """Static types, and the inference of type parameters.
 
-`dyn` goes with everything: attributes are dyn, so only what is certain is refused.
+`dyn` is compatible with every type. Attributes are dyn, so the check refuses only certain errors.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """A type by name, with its parameters. A name that starts with `?` is a type still to be inferred."""
+    """A type by name, with its parameters. A name that starts with `?` is a type to be inferred."""
 
     name: str
     params: tuple["Type", ...] = ()
@@ -60,19 +60,19 @@ def optional_of(value: Type) -> Type:
 
 
 class Inference:
-    """What has been learnt about the type parameters of one expression."""
+    """The inferred type parameters of one expression."""
 
     def __init__(self) -> None:
         self._known: dict[str, Type] = {}
         self._count = 0
 
     def fresh(self) -> Type:
-        """A type that is not known yet."""
+        """A new type to be inferred."""
         self._count += 1
         return Type(f"?{self._count}")
 
     def instance(self, type_: Type, names: dict[str, Type]) -> Type:
-        """`type_` with each type parameter replaced by one of this use; `names` remembers which."""
+        """`type_` with each type parameter replaced by a fresh one; `names` maps the parameters."""
         if type_.name[0] == "?":
             return names.setdefault(type_.name, self.fresh())
         if not type_.params:
@@ -80,7 +80,7 @@ class Inference:
         return Type(type_.name, tuple(self.instance(param, names) for param in type_.params))
 
     def resolve(self, type_: Type) -> Type:
-        """`type_` with everything known filled in; what nothing decided is dyn."""
+        """`type_` with inferred types filled in; undecided types are dyn."""
         if type_.name[0] == "?":
             known = self._known.get(type_.name)
             return DYN if known is None else self.resolve(known)
@@ -89,19 +89,19 @@ class Inference:
         return Type(type_.name, tuple(self.resolve(param) for param in type_.params))
 
     def accepts_all(self, wanted: tuple[Type, ...], given: tuple[Type, ...]) -> bool:
-        """Whether every given type fits. Learns from it only if so."""
+        """Whether every given type fits. Infers types only if all fit."""
         before = len(self._known)
         if all(self.accepts(*pair) for pair in zip(wanted, given, strict=True)):
             return True
-        while len(self._known) > before:  # entries never change: the newest are the ones just made
+        while len(self._known) > before:  # entries never change, so the newest are the new ones
             self._known.popitem()
         return False
 
     def accepts(self, wanted: Type, given: Type) -> bool:
-        """Whether a value of type `given` may stand where `wanted` is asked for."""
+        """Whether a value of type `given` is allowed where `wanted` is expected. Infers types."""
         wanted, given = self._shallow(wanted), self._shallow(given)
         if wanted == given or DYN in (wanted, given):
-            # A parameter that met dyn stays dyn, whatever it meets later.
+            # A parameter that was unified with dyn stays dyn.
             for side, other in ((wanted, given), (given, wanted)):
                 if side.name[0] == "?" and other == DYN:
                     self._known[side.name] = DYN

@@ -1,7 +1,7 @@
-"""Values of the language as Python values, and their equality.
+"""CEL values as Python values, and their equality.
 
-int, float, str, bytes, bool and None stand for themselves; a list is a tuple, a map a dict;
-bool is never an int here.
+int, float, str, bytes, bool and None are themselves; a list is a tuple, a map is a dict.
+A bool is never an int here.
 """
 
 from collections.abc import Mapping
@@ -22,10 +22,10 @@ INT_MIN, INT_MAX, UINT_MAX = -(2**63), 2**63 - 1, 2**64 - 1
 
 
 class Meter(Protocol):
-    """What counts the steps of an evaluation."""
+    """Counts the steps of an evaluation."""
 
     def charge(self, steps: int) -> None:
-        """Count `steps`. Raises Exhausted when there are none left."""
+        """Count `steps`. Raises Exhausted beyond the limit."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,20 +56,20 @@ NOTHING: Final = Option(False)
 
 @dataclass(frozen=True, slots=True)
 class TypeValue:
-    """A type as a value: what `type(x)` gives."""
+    """A type as a value: the result of `type(x)`."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """A bool as the key of a map: Python's True would meet the key 1."""
+    """A bool as the key of a map: Python's True would equal the key 1."""
 
     value: bool
 
 
 class Domains(dict[str, Mapping[str, Value]]):
-    """Attributes or capacity by domain. An unknown domain reads as an empty map (CEL-4)."""
+    """Attributes or capacity by domain. An unknown domain is an empty map (CEL-4)."""
 
 
 NAMES: Final[dict[type, str]] = {
@@ -99,15 +99,15 @@ NAMES: Final[dict[type, str]] = {
 
 
 def name_of(value: Value) -> str:
-    """The name of a value's type, as messages show it."""
+    """The name of a value's type, for messages."""
     return NAMES.get(type(value)) or type(value).__name__
 
 
 def truth(value: Value) -> bool:
-    """A value that must be a bool."""
+    """`value` as a bool. Raises CelError for any other type."""
     if value is True or value is False:
         return bool(value)
-    raise CelError(f"no such overload: {name_of(value)} where bool is needed")
+    raise CelError(f"no such overload: expected bool, got {name_of(value)}")
 
 
 def number(value: Value) -> Value:
@@ -116,21 +116,21 @@ def number(value: Value) -> Value:
 
 
 def checked_int(value: int) -> int:
-    """`value`, if 64 bits hold it."""
+    """`value` if it fits in 64 bits. Raises CelError."""
     if not INT_MIN <= value <= INT_MAX:
         raise CelError("integer overflow")
     return value
 
 
 def checked_uint(value: int) -> UInt:
-    """`value` as an unsigned integer, if 64 bits hold it."""
+    """`value` as an unsigned integer if it fits in 64 bits. Raises CelError."""
     if not 0 <= value <= UINT_MAX:
         raise CelError("unsigned integer overflow")
     return UInt(value)
 
 
 def map_key(value: Value) -> Any:
-    """How a value is filed in a map."""
+    """The dict key of a value. Raises CelError for types that cannot be keys."""
     kind = type(value)
     if kind is bool:
         return Truth(value)
@@ -142,7 +142,7 @@ def map_key(value: Value) -> Any:
 
 
 def key_value(key: Any) -> Value:
-    """The value that was filed under `key`."""
+    """The value of a dict key."""
     return key.value if type(key) is Truth else key
 
 
@@ -151,7 +151,7 @@ _OPAQUE = frozenset({Semver, Quantity})
 
 
 def equal(meter: Meter, left: Value, right: Value) -> bool:
-    """Typed equality (CEL-9). Raises CelError where the left side is opaque and the right of another type."""
+    """Typed equality (CEL-9). Raises CelError if the left side is opaque and the right has another type."""
     meter.charge(1)
     kind, other = type(left), type(right)
     if left is None or right is None:
@@ -182,7 +182,7 @@ def _equal_maps(meter: Meter, left: Mapping[Any, Value], right: Mapping[Any, Val
 
 
 def same(meter: Meter, left: Value, right: Value) -> bool:
-    """Equality where an error counts as different: `in` and `includes` (CEL-11, CEL-17)."""
+    """Equality where an error counts as not equal: for `in` and `includes` (CEL-11, CEL-17)."""
     try:
         return equal(meter, left, right)
     except CelError:

@@ -32,7 +32,7 @@ def attribute(declared: Mapping[str, Any]) -> Value:
 
 
 def filed(driver: str, flat: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Keys split into domain and id; without a domain they are the driver's."""
+    """Keys split into domain and id; the default domain is the driver."""
     nested: dict[str, dict[str, Any]] = {}
     for key, value in flat.items():
         domain, _, name = key.rpartition("/")
@@ -56,7 +56,7 @@ def device_of(declared: Mapping[str, Any]) -> DeviceView:
 
 
 def column(values: Sequence[Value | None]) -> Column:
-    """A column from one value a row; None is absent."""
+    """A column from one value per row; None is absent."""
     distinct: list[Value] = []
     codes: dict[tuple[type, Any], int] = {}
     rows: list[int] = []

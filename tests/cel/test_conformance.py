@@ -1,4 +1,4 @@
-"""The answers that Kubernetes 1.36.2 gives, on the plain path and on columns."""
+"""The answers of Kubernetes 1.36.2, by the plain evaluator and on columns."""
 
 import json
 from typing import Any
@@ -30,7 +30,7 @@ _BROKEN = {
     "100g": "no number",
     '"resource-driver.example.com': "an open string",
 }
-"""How the samples that are no CEL end, and what is wrong with them."""
+"""The endings of the samples that are not CEL, and what is wrong with them."""
 
 
 @pytest.mark.parametrize("case", _SELECTORS["cases"], ids=lambda case: case["expression"][:80])

@@ -1,4 +1,4 @@
-"""Expressions written to hurt end in an error, soon, and leave the process as it was."""
+"""Hostile expressions end in an error, quickly, and leave the process unchanged."""
 
 import subprocess
 import sys
@@ -20,17 +20,17 @@ from tests.checkout import ROOT
 
 DEVICE = DeviceView(driver="d.io", attributes={"d.io": {"text": "ab" * 32, "n": 1}})
 SECONDS = 10.0
-"""Of processor time. Generous: what stalls takes minutes or for ever."""
+"""Of processor time. Generous: a stall takes minutes or forever."""
 
 
 def _times(part: str, joined_by: str = "") -> str:
-    """As many parts as fit into an expression."""
+    """As many parts as fit in an expression."""
     count = MAX_LENGTH // (len(part) + len(joined_by)) - 2
     return joined_by.join([part] * count)
 
 
 def _binds(first: str, doubling: Callable[[str], str], last: Callable[[str], str], count: int) -> str:
-    """Names bound to twice the one before."""
+    """Names bound to twice the previous one."""
     inner = last(f"v{count}")
     for index in range(count, 0, -1):
         inner = f"cel.bind(v{index}, {doubling(f'v{index - 1}')}, {inner})"
@@ -143,7 +143,7 @@ def test_no_operator_absorbs_an_exhausted_budget():
 
 
 def test_a_bomb_on_every_device_ends_all_the_same():
-    """Each device would cost a second; the pass over all of them has a budget too."""
+    """Each device would cost a second; the pass over all devices has a budget too."""
     devices = [DeviceView(driver="d.io", attributes={"d.io": {"n": n}}) for n in range(200)]
     selector = compile_selector(f"lists.range(2000).all(x, lists.range(2000).all(y, x + y + {ANY_N} >= 0))")
     started = time.process_time()
@@ -154,7 +154,7 @@ def test_a_bomb_on_every_device_ends_all_the_same():
 
 
 def test_devices_beyond_the_budget_of_a_pass_say_so():
-    """Each is cheap enough alone; all together are not, and none of them is answered with a guess."""
+    """Each is cheap enough alone, all together are not. None gets a guessed answer."""
     devices = [DeviceView(driver="d.io", attributes={"d.io": {"n": n}}) for n in range(3)]
     selector = compile_selector(f"lists.range(90000).all(x, x + {ANY_N} >= 0)")
     rows = rows_of(devices)

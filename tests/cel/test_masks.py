@@ -1,4 +1,4 @@
-"""Masks are the plain evaluator's answers, device by device, whatever the expression and the rows."""
+"""Masks equal the plain evaluator's answers, device by device, for all expressions and rows."""
 
 from dataclasses import replace
 
@@ -64,7 +64,7 @@ constants = st.sampled_from(
 
 
 def shaped(form: str, *fillings: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
-    """A form with its gaps filled."""
+    """A template with its gaps filled."""
     return st.tuples(*fillings).map(lambda filled: form.format(*filled))
 
 
@@ -144,7 +144,7 @@ def test_masks_are_the_plain_answers_row_by_row(expression: str, fleet: list[Dev
 @examples(60)
 @given(expression=expressions, fleet=st.lists(devices, min_size=1, max_size=12), known=st.integers(0, 12))
 def test_answers_kept_from_before_hold_as_columns_grow(expression: str, fleet: list[DeviceView], known: int):
-    """The first rows are asked with the values known by then; then the same lists have grown."""
+    """The first rows are evaluated with the values known by then; then the same lists have grown."""
     rows = rows_of(fleet)
     selector = compile_selector(expression)
     selector.masks(_first(rows, min(known, rows.size)))
@@ -222,4 +222,4 @@ def test_an_error_is_explained(expression: str, explanation: str):
 def test_an_unreadable_device_is_an_error_even_to_true():
     rows = rows_of([DeviceView(driver="d.io", unreadable="a version that is none")])
     assert masked(compile_selector("true"), rows) == ["error"]
-    assert "no expression can read" in compile_selector("true").explain(rows, 0)
+    assert "invalid attribute" in compile_selector("true").explain(rows, 0)

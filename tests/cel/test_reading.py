@@ -1,4 +1,4 @@
-"""What a refusal says, and what literals mean."""
+"""The messages of refusals, and the values of literals."""
 
 import re
 
@@ -16,10 +16,10 @@ from reconciler.errors import Inconsistent
     ("expression", "message"),
     [
         ("device.nope == 1", "1:8: undefined field nope, at 'nope == 1'; DRADevice has driver, attributes,"),
-        ('device.driver == "x" &&\n  nope', "2:3: undeclared name nope, at 'nope'; declared here: device"),
+        ('device.driver == "x" &&\n  nope', "2:3: undeclared name nope, at 'nope'; use one of: device"),
         ("device.driver ==", "1:17: syntax error: it ends too early, at 'end of expression'"),
-        ("device.driver == 80g", "1:20: syntax error: 'g' cannot stand here, at 'g'"),
-        ('device.driver == "x', "1:18: syntax error: a string without end"),
+        ("device.driver == 80g", "1:20: syntax error: unexpected 'g', at 'g'"),
+        ('device.driver == "x', "1:18: syntax error: unterminated string"),
         ("device.driver.matches('(')", "1:23: '(' is not a regular expression: missing ): ("),
         (
             'device.capacity["x"].y > quantity("1")',
@@ -27,11 +27,11 @@ from reconciler.errors import Inconsistent
         ),
         (
             "device.driver",
-            "1:8: the result is string, wanted bool or dyn, at 'driver'; compare it with something",
+            "1:8: the result is string, but must be bool or dyn, at 'driver'; compare it with a value",
         ),
         ("[1, 'a'].size() == 2", "1:5: mixed types: string among int, at"),
         ("while == 1", "1:1: while is a reserved word, at 'while == 1'; use another name"),
-        (f"'{'x' * 20_000}' == ''", "1:1: an expression of 20008 characters, at"),
+        (f"'{'x' * 20_000}' == ''", "1:1: the expression has 20008 characters, at"),
     ],
 )
 def test_a_refusal_says_where_what_and_what_to_do(expression: str, message: str):

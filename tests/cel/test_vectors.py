@@ -1,4 +1,4 @@
-"""The rules of the language, one table each: expression and answer on one device."""
+"""The rules of CEL, one table each: expression and answer on one device."""
 
 import pytest
 

@@ -1,1 +1,1 @@
-"""The functions of the language, one library a file."""
+"""The CEL functions, one library a file."""

@@ -1,4 +1,4 @@
-"""Quantities and semantic versions. Their equality is part of the language's equality."""
+"""Quantities and semantic versions. For their equality see `values.equal`."""
 
 from reconciler.cel.errors import CelError
 from reconciler.cel.functions import Library
@@ -13,7 +13,7 @@ _BINARY = ("Quantity, Quantity -> {}", "Semver, Semver -> {}")
 
 @LIBRARY.function("quantity", "string -> Quantity")
 def quantity(text: str) -> Quantity:
-    """Read a quantity."""
+    """Parse a quantity."""
     try:
         return Quantity.parse(text)
     except ValueError as exc:
@@ -22,7 +22,7 @@ def quantity(text: str) -> Quantity:
 
 @LIBRARY.function("isQuantity", "string -> bool")
 def is_quantity(text: str) -> bool:
-    """Whether `quantity` would read it."""
+    """Whether `quantity` can parse it."""
     try:
         Quantity.parse(text)
     except ValueError:
@@ -32,7 +32,7 @@ def is_quantity(text: str) -> bool:
 
 @LIBRARY.function("semver", "string -> Semver", "string, bool -> Semver")
 def semver(text: str, normalize: bool = False) -> Semver:
-    """Read a version, leniently if asked to (CEL-16)."""
+    """Parse a version, leniently with `normalize` (CEL-16)."""
     try:
         return Semver.parse_leniently(text) if normalize else Semver.parse(text)
     except ValueError as exc:
@@ -41,7 +41,7 @@ def semver(text: str, normalize: bool = False) -> Semver:
 
 @LIBRARY.function("isSemver", "string -> bool", "string, bool -> bool")
 def is_semver(text: str, normalize: bool = False) -> bool:
-    """Whether `semver` would read it."""
+    """Whether `semver` can parse it."""
     try:
         semver(text, normalize)
     except CelError:
@@ -66,14 +66,14 @@ LIBRARY.function("sign", "Quantity -> int")(lambda a: (a.nanos > 0) - (a.nanos <
 
 @LIBRARY.member("isInteger", "Quantity -> bool")
 def is_integer(amount: Quantity) -> bool:
-    """Whether it is whole and 64 bits hold it (CEL-13, as recommended there)."""
+    """Whether it is an integer that fits in 64 bits (CEL-13, as recommended there)."""
     whole, part = divmod(amount.nanos, NANO)
     return part == 0 and INT_MIN <= whole <= INT_MAX
 
 
 @LIBRARY.member("asInteger", "Quantity -> int")
 def as_integer(amount: Quantity) -> int:
-    """The whole number it is."""
+    """The integer value. Raises CelError if it is not one."""
     if not is_integer(amount):
-        raise CelError(f"{amount} is not a whole number of 64 bits")
+        raise CelError(f"{amount} is not an integer of 64 bits")
     return amount.nanos // NANO

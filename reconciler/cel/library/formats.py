@@ -1,4 +1,4 @@
-"""Named formats: what is wrong with a name, a value, a date."""
+"""Named formats: check names, values, dates."""
 
 import re
 from base64 import b64decode
@@ -37,7 +37,7 @@ def _shaped(pattern: re.Pattern[str], longest: int, shape: str) -> Callable[[str
 
 
 def _prefix(problems: Callable[[str], Problems]) -> Callable[[str], Problems]:
-    """A prefix may end in a dash: something follows it."""
+    """The check for a prefix, which may end in a dash."""
     return lambda text: problems(text.removesuffix("-") + ("a" if text.endswith("-") else ""))
 
 
@@ -111,6 +111,6 @@ def named(name: str) -> Option:
 
 @LIBRARY.member("validate", "Format, string -> optional(list(string))", cost=lambda _, text: len(text) // 10)
 def validate(form: Format, text: str) -> Option:
-    """What is wrong with the text; nothing if it is right."""
+    """The errors of the text; none if it is valid."""
     problems = form.problems(text)
     return Option(True, problems) if problems else NOTHING

@@ -14,7 +14,7 @@ LIBRARY = Library()
 
 _CLAUSE = re.compile(r"%(%|(?:\.([0-9]+))?([a-zA-Z]))|%")
 MAX_PRECISION = 1000
-"""Digits behind the point."""
+"""Digits after the decimal point."""
 
 
 @LIBRARY.member("format", "string, list(dyn) -> string", metered=True)

@@ -23,7 +23,7 @@ def _length(items: Items, *_: Value) -> int:
 
 
 def _comparable(items: Items) -> None:
-    """Raise CelError unless all items are of one ordered type."""
+    """Raise CelError unless all items have one ordered type."""
     kinds = set(map(type, items))
     if len(kinds) > 1 or not kinds <= _ORDERED_KINDS:
         raise CelError("the elements of the list cannot be compared with each other")
@@ -39,7 +39,7 @@ def is_sorted(items: Items) -> bool:
 
 @LIBRARY.member("sum", *(f"list({t}) -> {t}" for t in _SUMMED), metered=True)
 def total(meter: Meter, items: Items) -> Value:
-    """The sum; of no elements, 0."""
+    """The sum; 0 for an empty list."""
     result: Value = 0
     for index, item in enumerate(items):
         if type(item) not in (int, UInt, float, timedelta):
@@ -69,13 +69,13 @@ def _position(meter: Meter, items: Items, order: range, wanted: Value) -> int:
 
 @LIBRARY.member("indexOf", "list(T), T -> int", metered=True)
 def index_of(meter: Meter, items: Items, wanted: Value) -> int:
-    """Where the element first is, or -1."""
+    """The index of the first equal element, or -1."""
     return _position(meter, items, range(len(items)), wanted)
 
 
 @LIBRARY.member("lastIndexOf", "list(T), T -> int", metered=True)
 def last_index_of(meter: Meter, items: Items, wanted: Value) -> int:
-    """Where the element last is, or -1."""
+    """The index of the last equal element, or -1."""
     return _position(meter, items, range(len(items) - 1, -1, -1), wanted)
 
 
@@ -97,7 +97,7 @@ def part(items: Items, start: int, end: int) -> Items:
 def flatten(meter: Meter, items: Items, depth: int = 1) -> Items:
     """Lists inside the list replaced by their elements, `depth` levels down."""
     if depth < 0:
-        raise CelError("flatten takes no negative depth")
+        raise CelError("the depth of flatten cannot be negative")
     flat: list[Value] = []
     for item in items:
         meter.charge(1)
@@ -128,7 +128,7 @@ def sort_by(items: Items, keys: Items) -> Items:
 
 @LIBRARY.member("distinct", "list(T) -> list(T)", metered=True)
 def distinct(meter: Meter, items: Items) -> Items:
-    """Each element once, where it first is."""
+    """Each element once, in order of first occurrence."""
     found: list[Value] = []
     for item in items:
         if not any(same(meter, item, other) for other in found):
@@ -138,7 +138,7 @@ def distinct(meter: Meter, items: Items) -> Items:
 
 @LIBRARY.member("reverse", "list(T) -> list(T)", cost=_length)
 def reverse(items: Items) -> Items:
-    """From the last to the first."""
+    """The elements in reverse order."""
     return items[::-1]
 
 
@@ -150,7 +150,7 @@ def numbers(count: int) -> Items:
 
 @LIBRARY.function("sets.contains", "list(T), list(T) -> bool", metered=True)
 def contains(meter: Meter, items: Items, wanted: Items) -> bool:
-    """Whether every wanted element is there."""
+    """Whether the list contains every wanted element."""
     return all(any(same(meter, item, want) for item in items) for want in wanted)
 
 
@@ -162,19 +162,19 @@ def equivalent(meter: Meter, left: Items, right: Items) -> bool:
 
 @LIBRARY.function("sets.intersects", "list(T), list(T) -> bool", metered=True)
 def intersects(meter: Meter, left: Items, right: Items) -> bool:
-    """Whether some element is in both."""
+    """Whether the lists have a common element."""
     return any(same(meter, a, b) for a in left for b in right)
 
 
 @LIBRARY.member("includes", "dyn, dyn -> bool", metered=True)
 def includes(meter: Meter, target: Value, wanted: Value) -> bool:
-    """Whether a list holds the value or a single value is it (CEL-17)."""
+    """Whether a list contains the value, or a single value equals it (CEL-17)."""
     if type(target) is not tuple:
         return same(meter, target, wanted)
     for index, item in enumerate(target):
         if index == MAX_INCLUDED:
             raise CelError(
-                f"includes looks at no more than {MAX_INCLUDED} elements of a list, it has {len(target)}"
+                f"includes takes lists of at most {MAX_INCLUDED} elements; this list has {len(target)}"
             )
         if same(meter, item, wanted):
             return True

@@ -15,12 +15,12 @@ Prefix = IPv4Interface | IPv6Interface
 _PREFIX_LENGTH = re.compile(r"/(?:0|[1-9][0-9]{0,2})", re.ASCII)
 _BROADCAST = IPv4Address("255.255.255.255")
 _LONGEST = 64
-"""Characters: more than any address has, so that what is cut to it is none either."""
+"""Characters. Longer than any address, so that a truncated text is still invalid."""
 
 
 @LIBRARY.function("ip", "string -> IP")
 def ip(text: str) -> Address:
-    """Read an address; neither zones nor IPv4 inside IPv6."""
+    """Parse an address; zones and IPv4-mapped IPv6 addresses are refused."""
     try:
         address = ip_address(text[:_LONGEST])
     except ValueError:
@@ -32,7 +32,7 @@ def ip(text: str) -> Address:
 
 @LIBRARY.function("cidr", "string -> CIDR")
 def cidr(text: str) -> Prefix:
-    """Read an address with the length of its prefix."""
+    """Parse an address with a prefix length."""
     host, slash, length = text[:_LONGEST].partition("/")
     address = ip(host)
     if _PREFIX_LENGTH.fullmatch(slash + length) is None or int(length) > address.max_prefixlen:
@@ -74,20 +74,20 @@ def is_link_local_multicast(address: Address) -> bool:
 
 @LIBRARY.member("isGlobalUnicast", "IP -> bool")
 def is_global_unicast(address: Address) -> bool:
-    """No special address; private ones count as global."""
+    """Not a special address; private addresses count as global."""
     special = address.is_unspecified or address.is_loopback or address.is_multicast or address.is_link_local
     return not special and address != _BROADCAST
 
 
 @LIBRARY.member("containsIP", "CIDR, IP -> bool")
 def contains_ip(prefix: Prefix, address: Address) -> bool:
-    """Whether the address lies in the prefix."""
+    """Whether the address is in the prefix."""
     return address in prefix.network
 
 
 @LIBRARY.member("containsCIDR", "CIDR, CIDR -> bool")
 def contains_cidr(prefix: Prefix, other: Prefix) -> bool:
-    """Whether all of the other prefix lies in this one."""
+    """Whether this prefix contains the whole other prefix."""
     return other.network.prefixlen >= prefix.network.prefixlen and other.ip in prefix.network
 
 

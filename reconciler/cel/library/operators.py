@@ -1,4 +1,4 @@
-"""Arithmetic and ordering. Equality, logic and indexing are not functions and live with the evaluator."""
+"""Arithmetic and ordering. Equality, logic and indexing are part of the evaluator."""
 
 import math
 import operator
@@ -124,7 +124,7 @@ def _in_map(wanted: Value, items: dict[Value, Value]) -> bool:
 
 
 def contains_key(items: dict[Value, Value], wanted: Value) -> bool:
-    """Whether a map has a key. A value that can be no key is not in it."""
+    """Whether a map has a key; False for a value that cannot be a key."""
     try:
         return map_key(wanted) in items
     except CelError:

@@ -13,20 +13,20 @@ LIBRARY.member("hasValue", "optional(T) -> bool")(lambda option: option.present)
 
 @LIBRARY.function("optional.ofNonZeroValue", "T -> optional(T)")
 def of_non_zero_value(value: Value) -> Option:
-    """Absent for the zero of a type: 0, "", false, null and what is empty."""
+    """Absent for the zero of a type: 0, "", false, null, and empty lists and maps."""
     zero = value.value == 0 if type(value) is UInt else value is None or value in (0, "", b"", (), {})
     return NOTHING if zero else Option(True, value)
 
 
 @LIBRARY.member("value", "optional(T) -> T")
 def value_of(option: Option) -> Value:
-    """The value, which must be there."""
+    """The value. Raises CelError if absent."""
     if not option.present:
         raise CelError("optional.none() has no value")
     return option.value
 
 
-# The evaluator runs these two without their second argument when the first has a value.
+# The evaluator skips the second argument of these two if the first has a value.
 LIBRARY.member("or", "optional(T), optional(T) -> optional(T)")(
     lambda option, other: option if option.present else other
 )

@@ -1,4 +1,4 @@
-"""Regular expressions, in RE2: linear time whatever the pattern."""
+"""Regular expressions by RE2: linear time for every pattern."""
 
 from functools import lru_cache
 from typing import Any
@@ -16,7 +16,9 @@ LIBRARY = Library()
 def compiled(pattern: str) -> Any:
     """The compiled pattern. Raises CelError."""
     if len(pattern) > MAX_REGEX_LENGTH:
-        raise CelError(f"a regular expression of {len(pattern)} characters; write at most {MAX_REGEX_LENGTH}")
+        raise CelError(
+            f"the regular expression has {len(pattern)} characters; use at most {MAX_REGEX_LENGTH}"
+        )
     options = re2.Options()
     options.max_mem = REGEX_MEMORY
     options.log_errors = False
@@ -28,13 +30,13 @@ def compiled(pattern: str) -> Any:
 
 
 def search_cost(text: str, pattern: str, *_: int) -> int:
-    """Steps of a search: at worst, each character meets each instruction of the compiled pattern."""
+    """Steps of a search: at worst, each character runs each instruction of the compiled pattern."""
     return len(text) * compiled(pattern).programsize // 100
 
 
 @LIBRARY.member("find", "string, string -> string", cost=search_cost)
 def find(text: str, pattern: str) -> str:
-    """The first match, or nothing."""
+    """The first match, or the empty string."""
     found = compiled(pattern).search(text)
     return found.group() if found else ""
 

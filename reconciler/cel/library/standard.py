@@ -1,4 +1,4 @@
-"""What every CEL has: size, conversions, type, and the tests of strings."""
+"""The functions of standard CEL: size, conversions, type, and string tests."""
 
 import math
 import re
@@ -27,7 +27,7 @@ _DOUBLE = re.compile(
     r"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|inf|infinity|nan)", re.ASCII | re.IGNORECASE
 )
 _DIGITS = 40
-"""Digits beyond which no number fits; the limit keeps the conversion cheap."""
+"""Maximum digits: longer numbers never fit, and the limit keeps the conversion cheap."""
 _TRUTHS = {"1": True, "t": True, "T": True, "true": True, "TRUE": True, "True": True} | {
     "0": False, "f": False, "F": False, "false": False, "FALSE": False, "False": False,
 }  # fmt: skip
@@ -88,7 +88,7 @@ def _int_of_string(text: str) -> int:
 
 @LIBRARY.function("int", "double -> int")
 def _int_of_double(value: float) -> int:
-    # The bounds themselves are refused: 2**63 has no neighbour in a double that would tell them apart.
+    # The limits themselves are refused: as a double, 2**63 - 1 equals 2**63.
     if not INT_MIN < value < INT_MAX:
         raise CelError("integer overflow")
     return int(value)

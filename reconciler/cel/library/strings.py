@@ -1,4 +1,4 @@
-"""Strings, counted in code points. Formatting is next door."""
+"""Strings, counted in code points. For `format` see formatting.py."""
 
 from reconciler.cel.errors import CelError
 from reconciler.cel.functions import Library
@@ -24,7 +24,7 @@ def _out_of_range(index: int) -> CelError:
 
 @LIBRARY.member("charAt", "string, int -> string")
 def char_at(text: str, index: int) -> str:
-    """The character at an index; nothing just behind the last one."""
+    """The character at an index; the empty string at the end."""
     if not 0 <= index <= len(text):
         raise _out_of_range(index)
     return text[index : index + 1]
@@ -32,7 +32,7 @@ def char_at(text: str, index: int) -> str:
 
 @LIBRARY.member("indexOf", "string, string -> int", "string, string, int -> int", cost=_scan)
 def index_of(text: str, part: str, start: int = 0) -> int:
-    """Where `part` first is from `start` on, or -1."""
+    """The first index of `part` from `start` on, or -1."""
     if not part:
         return start
     if start < 0:
@@ -41,19 +41,19 @@ def index_of(text: str, part: str, start: int = 0) -> int:
 
 
 def _backwards(text: str, part: str, *_: int) -> int:
-    # Searching backwards takes the product of the lengths at worst, unlike searching forwards.
+    # Unlike a forward search, a backward search takes the product of the lengths at worst.
     return len(text) * len(part) // 100
 
 
 @LIBRARY.member("lastIndexOf", "string, string -> int", cost=_backwards)
 def last_index_of(text: str, part: str) -> int:
-    """Where `part` last is, or -1."""
+    """The last index of `part`, or -1."""
     return text.rfind(part)
 
 
 @LIBRARY.member("lastIndexOf", "string, string, int -> int", cost=_backwards)
 def last_index_before(text: str, part: str, start: int) -> int:
-    """Where `part` last is, no later than at `start`, or -1."""
+    """The last index of `part` that is at most `start`, or -1."""
     if not part:
         return start
     if start < 0:
@@ -75,7 +75,7 @@ def _growth(text: str, old: str, new: str, *_: int) -> int:
     "replace", "string, string, string -> string", "string, string, string, int -> string", cost=_growth
 )
 def replace(text: str, old: str, new: str, most: int = -1) -> str:
-    """`old` replaced by `new`, everywhere or at most so often."""
+    """`old` replaced by `new`, everywhere or at most `most` times."""
     return text.replace(old, new, max(most, -1))
 
 
@@ -87,7 +87,7 @@ def _pieces(text: str, *_: object) -> int:
     "split", "string, string -> list(string)", "string, string, int -> list(string)", cost=_pieces
 )
 def split(text: str, separator: str, most: int = -1) -> tuple[str, ...]:
-    """The parts between separators, at most so many; an empty separator splits into characters."""
+    """The parts between separators, at most `most`; an empty separator splits into characters."""
     if most == 0:
         return ()
     if separator:

@@ -1,4 +1,4 @@
-"""Durations and timestamps, to the microsecond. Offsets only: the names of time zones are not known here."""
+"""Durations and timestamps, to the microsecond. Time zones are offsets; names of zones are not supported."""
 
 import re
 from collections.abc import Callable
@@ -27,7 +27,7 @@ _MAX_NANOS = 2**63 - 1
 
 
 def parse_duration(text: str) -> timedelta:
-    """Read `1h30m`. Raises CelError."""
+    """Parse a duration such as `1h30m`. Raises CelError."""
     match = _DURATION.fullmatch(text) if len(text) <= _MAX_TEXT else None
     if match is None:
         raise CelError(f"{text[:_MAX_TEXT]!r} is not a duration such as 1h30m")
@@ -36,13 +36,13 @@ def parse_duration(text: str) -> timedelta:
         whole, _, part = number.partition(".")
         nanos += int(whole or "0") * _UNITS[unit] + int(part or "0") * _UNITS[unit] // 10 ** len(part)
     if nanos > _MAX_NANOS:
-        raise CelError(f"{text!r} is longer than a duration may be")
+        raise CelError(f"{text!r} is longer than the longest duration")
     span = timedelta(microseconds=nanos // 1000)
     return -span if match[1] == "-" else span
 
 
 def parse_timestamp(text: str) -> datetime:
-    """Read an RFC 3339 time. Raises CelError."""
+    """Parse an RFC 3339 time. Raises CelError."""
     match = _TIMESTAMP.fullmatch(text)
     if match is None:
         raise _no_timestamp(text)
@@ -59,7 +59,7 @@ def _no_timestamp(text: str) -> CelError:
 
 
 def duration_text(value: timedelta) -> str:
-    """Seconds, as the language prints them."""
+    """Seconds, as CEL prints them."""
     micros = value // timedelta(microseconds=1)
     sign, micros = ("-", -micros) if micros < 0 else ("", micros)
     whole, part = divmod(micros, 10**6)
@@ -77,7 +77,7 @@ def _zone(name: str) -> timezone:
         return UTC
     match = _OFFSET.fullmatch(name)
     if match is None or int(match[2]) > 23 or int(match[3]) > 59:
-        raise CelError(f"time zone {name[:_MAX_TEXT]!r} is not known; write an offset such as +02:00")
+        raise CelError(f"time zone {name[:_MAX_TEXT]!r} is not supported; use an offset such as +02:00")
     span = timedelta(hours=int(match[2]), minutes=int(match[3]))
     return timezone(-span if match[1] == "-" else span)
 

@@ -1,4 +1,4 @@
-"""URLs: absolute ones, or absolute paths."""
+"""URLs: absolute URLs and absolute paths."""
 
 import re
 from urllib.parse import parse_qs, quote, urlsplit
@@ -19,20 +19,20 @@ _SHOWN = 64
 
 @LIBRARY.function("url", "string -> URL", cost=lambda text: len(text) // 10)
 def url(text: str) -> Url:
-    """Read a URL."""
+    """Parse a URL."""
     try:
         parts = urlsplit(text, allow_fragments=False)
-        sound = parts.port is None or parts.port >= 0
+        valid = parts.port is None or parts.port >= 0
     except ValueError:
-        sound = False
-    if not sound or _ABSOLUTE.fullmatch(text) is None or _BAD_ESCAPE.search(parts.netloc + parts.path):
+        valid = False
+    if not valid or _ABSOLUTE.fullmatch(text) is None or _BAD_ESCAPE.search(parts.netloc + parts.path):
         raise CelError(f"{text[:_SHOWN]!r} is not a URL")
     return Url(text, parts)
 
 
 @LIBRARY.function("isURL", "string -> bool", cost=lambda text: len(text) // 10)
 def is_url(text: str) -> bool:
-    """Whether `url` would read it."""
+    """Whether `url` can parse it."""
     try:
         url(text)
     except CelError:
@@ -42,9 +42,7 @@ def is_url(text: str) -> bool:
 
 LIBRARY.member("getScheme", "URL -> string")(lambda address: address.parts.scheme)
 LIBRARY.member("getHost", "URL -> string")(lambda address: address.parts.netloc.rpartition("@")[2])
-LIBRARY.member("getEscapedPath", "URL -> string")(
-    lambda address: quote(address.parts.path, safe="/%:@!$&'()*+,;=~[]")
-)
+LIBRARY.member("getEscapedPath", "URL -> string")(lambda address: quote(address.parts.path, safe=_PLAIN))
 
 
 @LIBRARY.member("getHostname", "URL -> string")
@@ -58,7 +56,7 @@ def hostname(address: Url) -> str:
 
 @LIBRARY.member("getPort", "URL -> string")
 def port(address: Url) -> str:
-    """The port as written, or nothing."""
+    """The port as written, or the empty string."""
     host = address.parts.netloc.rpartition("@")[2]
     return host.rpartition(":")[2] if ":" in host.rpartition("]")[2] else ""
 
