@@ -107,16 +107,16 @@ class _Write(NamedTuple):
         text = encode(self.raw)
         if len(text) > MAX_BODY:
             raise too_large(MAX_BODY)
-        new = writes.decoded(self.kind, self.served, decode_json(text))
+        new = writes.decode_object(self.kind, self.served, decode_json(text))
         metadata = new["metadata"]
-        writes.placed(self.kind, self.namespace, "", metadata)
+        writes.set_name_and_namespace(self.kind, self.namespace, "", metadata)
         if not metadata.get("name") and metadata.get("generateName"):
             metadata["name"] = metadata["generateName"] + _SUFFIX
         if self.labels is None:
             raise not_found("namespaces", "", self.namespace)
-        writes.made_new(self.kind, new, uid=_UID, created=timestamp(_MOMENT), keeps_status=False)
+        writes.set_server_fields(self.kind, new, uid=_UID, created=timestamp(_MOMENT), keeps_status=False)
         self.kind.defaults(new, _MOMENT)
-        writes.judge(self.kind, Review(new, None, self.served, "", self.labels))
+        writes.validate(self.kind, Review(new, None, self.served, "", self.labels))
         return new
 
     def with_status(self) -> None:
@@ -125,9 +125,11 @@ class _Write(NamedTuple):
             return
         old = self.created()
         shown = {**self.kind.downgrade(old, self.served), "status": self.raw["status"]}
-        new = writes.merged(self.kind, "status", old, writes.decoded(self.kind, self.served, shown))
+        new = writes.merge_writable(
+            self.kind, "status", old, writes.decode_object(self.kind, self.served, shown)
+        )
         self.kind.defaults(new, _MOMENT)
-        writes.judge(self.kind, Review(new, old, self.served, "status", self.labels or {}))
+        writes.validate(self.kind, Review(new, old, self.served, "status", self.labels or {}))
 
 
 def _against(write: Callable[[], object]) -> tuple[int, list[Problem]]:

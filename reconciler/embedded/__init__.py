@@ -1,4 +1,4 @@
-"""An API server in memory: the same answers as a real one, for demos, tests and measurements."""
+"""An API server in memory. It answers like a real one, for demos, tests and measurements."""
 
 from reconciler.embedded.api import ApiServer
 from reconciler.embedded.controllers import run_controllers

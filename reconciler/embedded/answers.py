@@ -1,4 +1,4 @@
-"""Methods on paths: which operation a request means, and how its outcome is shown."""
+"""Handle requests: choose the operation by method and path, and encode its result."""
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -33,7 +33,7 @@ from reconciler.embedded.writing import Writer
 _TRUE = ("1", "true")
 
 
-class Answers:
+class RequestHandler:
     """Turns requests into operations on a store."""
 
     def __init__(
@@ -52,7 +52,7 @@ class Answers:
         self._now = now
 
     def answer(self, request: Request) -> Response | Stream:
-        """Raises Refusal, WrongType or NoSuchPath."""
+        """Handle one request. Raises Refusal, WrongType or NoSuchPath."""
         if len(request.body) > MAX_BODY:
             raise too_large(MAX_BODY)
         sender = self._guard.account(request) if self._guard is not None else None
@@ -71,7 +71,7 @@ class Answers:
         return self._object(request, target, view)
 
     def _known(self, request: Request, sender: Account | None) -> Response | None:
-        """The answer where the path names no objects."""
+        """The answer for paths that name no objects; None for other paths."""
         guard = self._guard
         if guard is not None and sender is not None:
             review = reviews.answer(guard, sender, request)
@@ -145,7 +145,7 @@ class Answers:
     ) -> Callable[[Object], Any]:
         if self._guard is None or sender is None:
             return change
-        return self._guard.binding(sender, request, target, change)
+        return self._guard.protect_allocation(sender, request, target, change)
 
     def _patch(self, request: Request, target: Target, view: View, sender: Account | None = None) -> Response:
         media, dry_run = _media(request), _dry_run(request.query)
@@ -172,12 +172,12 @@ class Answers:
     def _delete_collection(self, request: Request, target: Target, view: View) -> Response:
         options = _delete_options(request)
         dry_run, selected = _dry_run(request.query, options), selection(target, request.query)
-        doomed = [
+        records = [
             record for record in self._store[target.kind].scan(target.prefix) if selected(record.object)
         ]
-        for record in doomed:
+        for record in records:
             self._writer.delete(_target_of(target, record), options, dry_run=dry_run)
-        return Response(200, view.listing(doomed, {"resourceVersion": str(self._store.version)}))
+        return Response(200, view.listing(records, {"resourceVersion": str(self._store.version)}))
 
 
 def _success(code: int, more: Object) -> Response:
@@ -200,7 +200,7 @@ def _body(request: Request) -> Any:
         return decode_yaml(request.body)
     if media == PROTOBUF:
         return decode_protobuf(request.body)
-    # Tools that send bytes without saying what they are mean JSON.
+    # Tools that send bytes without a media type send JSON.
     if media not in ("", "application/json", "*/*", "application/octet-stream"):
         raise unsupported_media_type()
     return decode_json(request.body)
@@ -209,13 +209,13 @@ def _body(request: Request) -> Any:
 def _delete_options(request: Request) -> Object:
     options = _body(request) if request.body else {}
     if not isinstance(options, dict):
-        raise bad_request("the body of a deletion is DeleteOptions")
+        raise bad_request("the body of a DELETE request must be DeleteOptions")
     return options
 
 
 def _dry_run(query: Mapping[str, str], options: Object | None = None) -> bool:
-    wish = query.get("dryRun", "")
-    if wish not in ("", "All"):
+    value = query.get("dryRun", "")
+    if value not in ("", "All"):
         cause = Cause("FieldValueNotSupported", 'Unsupported value: supported values: "All"', "dryRun")
         raise invalid("CreateOptions", "meta.k8s.io", "", [cause])
-    return wish == "All" or bool(options and options.get("dryRun"))
+    return value == "All" or bool(options and options.get("dryRun"))

@@ -1,4 +1,4 @@
-"""The server's logic: a request in, an answer or a watch out. No sockets, no clock of its own."""
+"""The server without sockets and clock: takes a request, returns a response or a watch."""
 
 import random as random_module
 from collections.abc import Callable, Iterable
@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from random import Random
 
 from reconciler.embedded.access import Guard
-from reconciler.embedded.answers import Answers
+from reconciler.embedded.answers import RequestHandler
 from reconciler.embedded.builtin import BUILTIN, NAMESPACE, POD, START_NAMESPACES
 from reconciler.embedded.encoding import encode
 from reconciler.embedded.fields import WrongType
@@ -20,7 +20,7 @@ from reconciler.embedded.writing import Writer
 from reconciler.errors import Rejected
 
 HISTORY = 20_000
-"""Changes of each kind that watches can be resumed from."""
+"""Changes kept of each kind, from which watches can resume."""
 
 
 def _utc_now() -> datetime:
@@ -28,7 +28,7 @@ def _utc_now() -> datetime:
 
 
 class ApiServer:
-    """An API server in memory. `handle` is one indivisible step; only watches wait."""
+    """An API server in memory. `handle` is atomic; only watches wait."""
 
     def __init__(
         self,
@@ -40,33 +40,33 @@ class ApiServer:
         guard: Guard | None = None,
         serves: Callable[[ServedKind, GroupVersion], bool] = lambda _kind, _version: True,
     ) -> None:
-        """`guard` judges requests that come through `handle`; without one, everybody may do everything.
+        """`guard` checks requests to `handle`; without it, every request is allowed.
 
-        `serves` says which versions of a kind are offered, as older servers lack the newer ones. All are
-        kept in the same shape all the same.
+        `serves` returns whether a version of a kind is served: older servers lack newer versions. The
+        stored version is always the same.
         """
         served = (*BUILTIN, *kinds)
         self.now = now
         self.store = Store(served, history=history)
         self._writer = Writer(self.store, now=now, random=random or random_module.Random())
         self._routes = Routes(served, serves)
-        self._answers = Answers(self.store, self._writer, self._routes, now, guard=guard)
+        self._handler = RequestHandler(self.store, self._writer, self._routes, now, guard=guard)
         for name in START_NAMESPACES:
             self.create(NAMESPACE, "", {"metadata": {"name": name}})
 
     def register(self, kind: ServedKind) -> None:
-        """Serve one more kind from now on."""
+        """Serve one more kind."""
         self.store.add(kind)
         self._routes.add(kind)
 
     def compact(self) -> None:
-        """Forget all history, as a cluster's database does now and then."""
+        """Drop all history, as etcd does from time to time."""
         self.store.compact()
 
     def handle(self, request: Request) -> Response | Stream:
-        """Answer a request. Never raises for what a client sent."""
+        """Answer a request. Never raises because of a client's input."""
         try:
-            return self._answers.answer(request)
+            return self._handler.answer(request)
         except Refusal as refusal:
             headers = {"Retry-After": str(refusal.retry_after)} if refusal.retry_after else {}
             return Response(refusal.code, encode(refusal.body()), headers=headers)
@@ -76,9 +76,9 @@ class ApiServer:
             return Response(404, b"404 page not found\n", content_type="text/plain; charset=utf-8")
 
     def load(self, objects: Iterable[Object]) -> None:
-        """Create manifests, and the namespaces they name; a status that is given is written too.
+        """Create manifests with their status, and the namespaces they name.
 
-        Raises Rejected, naming the object; those before it stay.
+        Raises Rejected with the name of the object; earlier objects stay.
         """
         for obj in objects:
             try:
@@ -101,7 +101,7 @@ class ApiServer:
         *,
         subresource: str = "",
     ) -> Object:
-        """Replace an object by what `change` makes of it, directly. Raises a Refusal."""
+        """Replace an object by the result of `change`, directly. Raises a Refusal."""
         return self._writer.update(Target(kind, kind.stored, namespace, name, subresource), change).object
 
     def delete(self, kind: ServedKind, namespace: str, name: str) -> None:
@@ -109,7 +109,7 @@ class ApiServer:
         self._writer.delete(Target(kind, kind.stored, namespace, name), {})
 
     def bind(self, namespace: str, name: str, node: str) -> None:
-        """Give a pod its node, as a scheduler does. Raises a Refusal."""
+        """Bind a pod to a node, as a scheduler does. Raises a Refusal."""
         self.update(POD, namespace, name, bind({"target": {"name": node}}), subresource="binding")
 
     def _load(self, obj: Object) -> None:
@@ -123,7 +123,7 @@ class ApiServer:
         if namespace and self.store[NAMESPACE].get(namespace) is None:
             self.create(NAMESPACE, "", {"metadata": {"name": namespace}})
         if kind is NAMESPACE and self.store[NAMESPACE].get(given.get("name", "")) is not None:
-            # Made already for an object that came before it: take over its labels.
+            # Already created for an earlier object: apply its labels.
             self._writer.update(Target(kind, served, "", given["name"]), lambda _shown: obj)
             return
         name = self._writer.create(Target(kind, served, namespace), obj).object["metadata"]["name"]

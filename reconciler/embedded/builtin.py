@@ -150,4 +150,4 @@ BUILTIN: Final = (
 )  # fmt: skip
 
 START_NAMESPACES: Final = ("default", "kube-node-lease", "kube-public", "kube-system")
-"""Namespaces that exist from the beginning."""
+"""Namespaces that exist from the start."""

@@ -1,4 +1,4 @@
-"""What kubectl shows of each kind."""
+"""The columns that kubectl shows for each kind."""
 
 from datetime import datetime
 from typing import Any

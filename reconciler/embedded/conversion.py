@@ -1,6 +1,6 @@
-"""Served versions to the stored one and back (VER-1 to VER-5, and the two shapes of an event).
+"""Convert served versions to the stored one and back (VER-1 to VER-5, and the two shapes of an event).
 
-Nothing given is written to; what needs no change is shared.
+Inputs are never modified; unchanged parts are shared.
 """
 
 from collections.abc import Callable
@@ -29,7 +29,7 @@ _EVENT_NAMES = {
 
 
 def _at(obj: Object, path: tuple[str, ...], change: Callable[[Object], Object]) -> Object:
-    """A copy of `obj` with the object at `path` changed; `obj` itself where nothing is there."""
+    """A copy of `obj` with the object at `path` changed; `obj` itself if the path does not exist."""
     if not path:
         return change(obj)
     inner = obj.get(path[0])
@@ -65,7 +65,7 @@ def _request_down(request: Object) -> Object:
 
 
 def _device_up(device: Object) -> Object:
-    """VER-2: all but the name sits under `basic`. Without it the device stays bare, and nobody takes it."""
+    """VER-2: all fields except the name are under `basic`. A device without it stays empty."""
     basic = device.get("basic")
     if not isinstance(basic, dict):
         return device
@@ -78,7 +78,7 @@ def _device_down(device: Object) -> Object:
 
 
 def _unset(spec: Object) -> Object:
-    """VER-4: the empty string and false say the same as nothing."""
+    """VER-4: the empty string and false mean the same as an absent field."""
     empty = {"nodeName": "", "allNodes": False}
     return {key: value for key, value in spec.items() if key not in empty or value != empty[key]}
 

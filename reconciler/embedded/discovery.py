@@ -1,4 +1,4 @@
-"""What clients ask before they ask anything: version, health, groups, resources, a thin OpenAPI."""
+"""Discovery: version, health, groups, resources, and a minimal OpenAPI document."""
 
 from reconciler.embedded.encoding import encode
 from reconciler.embedded.kinds import VERBS, GroupVersion, Object, ServedKind
@@ -25,7 +25,7 @@ _HEALTH = ("/healthz", "/livez", "/readyz")
 
 
 def answer(routes: Routes, path: str) -> Response | None:
-    """The answer for a path that names no objects; None for all others."""
+    """The response for a discovery path; None for all other paths."""
     path = path.rstrip("/")
     if path in _HEALTH:
         return Response(200, b"ok", content_type="text/plain; charset=utf-8")

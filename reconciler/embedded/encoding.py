@@ -1,4 +1,4 @@
-"""Bytes to objects and back: strict JSON, YAML without tricks, depth limited, nulls dropped."""
+"""Bytes to objects and back: strict JSON, YAML limited to JSON types, limited depth, no nulls."""
 
 import json
 import math
@@ -9,20 +9,20 @@ import yaml
 from reconciler.embedded.status import bad_request
 
 MAX_DEPTH = 100
-"""Levels of nesting. Real objects need about twenty; deeper ones would exhaust the stack further on."""
+"""Levels of nesting. Real objects need about twenty; deeper ones would exhaust the stack later."""
 MAX_BODY = 3 * 1024 * 1024
 """Bytes of a request's body."""
 _RAW = ("parameters", "data", "stringData", "binaryData")
-"""Fields that hold somebody else's values: kept as they are, nulls included."""
+"""Fields with opaque values: kept unchanged, including nulls."""
 
 
 def encode(value: Any) -> bytes:
-    """Compact JSON. Plain ASCII, so that any string that was read can be written."""
+    """Compact JSON in ASCII, so that any decoded string can be encoded."""
     return json.dumps(value, separators=(",", ":")).encode()
 
 
 def decode_json(body: bytes) -> Any:
-    """Read JSON. Raises a 400 with the reason."""
+    """Decode JSON. Raises a 400 with the reason."""
     try:
         return json.loads(body, parse_constant=_no_constant, parse_float=_finite)
     except ValueError as exc:
@@ -32,7 +32,7 @@ def decode_json(body: bytes) -> Any:
 
 
 def decode_yaml(body: bytes) -> Any:
-    """Read one YAML document. Aliases are refused: a small file of them unfolds into a huge object."""
+    """Decode one YAML document. Aliases are refused: a small file could expand to a huge object."""
     try:
         return yaml.load(body, Loader=_PlainLoader)
     except (yaml.YAMLError, ValueError) as exc:
@@ -42,7 +42,7 @@ def decode_yaml(body: bytes) -> Any:
 
 
 def tidy(value: Any, depth: int = 0) -> Any:
-    """A private copy without nulls, as a typed decoder would leave it. Refuses excessive depth."""
+    """A deep copy without nulls, like the result of a typed decoder. Refuses excessive depth."""
     if isinstance(value, dict):
         if depth > MAX_DEPTH:
             raise bad_request(f"exceeded max depth of {MAX_DEPTH}")
@@ -55,7 +55,7 @@ def tidy(value: Any, depth: int = 0) -> Any:
 
 
 def copy(value: Any, depth: int = 0) -> Any:
-    """A private copy, nulls included. Refuses excessive depth."""
+    """A deep copy including nulls. Refuses excessive depth."""
     if depth > MAX_DEPTH:
         raise bad_request(f"exceeded max depth of {MAX_DEPTH}")
     if isinstance(value, dict):
@@ -82,7 +82,7 @@ def _finite(text: str) -> float:
 
 
 class _PlainLoader(yaml.SafeLoader):
-    """YAML limited to what JSON can say: no aliases, no timestamps."""
+    """YAML limited to JSON's types: no aliases, no timestamps."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):

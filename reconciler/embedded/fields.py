@@ -1,7 +1,7 @@
-"""Reading an object field by field while collecting what is wrong with it.
+"""Read an object field by field and collect its errors.
 
-A value of the wrong JSON type raises WrongType at once, as decoding would on a real server;
-a value that breaks a rule is noted, and reading goes on.
+A value of the wrong JSON type raises WrongType at once, as decoding does on a real server.
+A value that breaks a rule adds a cause, and validation continues.
 """
 
 import json
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 
 class Cause(NamedTuple):
-    """One broken rule, as listed in a Status."""
+    """A violated rule, as listed in a Status."""
 
     reason: str
     message: str
@@ -18,7 +18,7 @@ class Cause(NamedTuple):
 
 
 class WrongType(ValueError):
-    """A field holds another JSON type than its declaration says."""
+    """A field has another JSON type than declared."""
 
 
 def _json_type(value: Any) -> str:
@@ -31,7 +31,7 @@ def _json_type(value: Any) -> str:
 
 
 class Field:
-    """A place in an object: what is there, the path to it, and the list that collects causes."""
+    """A field of an object: its value, its path, and the list of causes."""
 
     __slots__ = ("causes", "path", "value")
 
@@ -47,7 +47,7 @@ class Field:
         return Field(value, f"{self.path}.{key}" if self.path else key, self.causes)
 
     def _typed(self, expected: type) -> Any:
-        # bool is an int to Python, never to JSON.
+        # bool is an int in Python, but not in JSON.
         if not isinstance(self.value, expected) or (expected is int and isinstance(self.value, bool)):
             wanted = {dict: "an object", list: "an array", str: "a string", int: "an integer", bool: "a bool"}
             raise WrongType(f"{self.path}: expected {wanted[expected]}, got {_json_type(self.value)}")
@@ -55,64 +55,64 @@ class Field:
 
     @property
     def present(self) -> bool:
-        """Whether anything but null is there."""
+        """Whether the field is set and not null."""
         return self.value is not None
 
     def object(self) -> dict[str, Any]:
-        """The object here; empty where there is none."""
+        """The value as an object; empty if absent."""
         return {} if self.value is None else self._typed(dict)
 
     def items(self) -> list["Field"]:
-        """The elements of the list here."""
+        """The elements of a list."""
         if self.value is None:
             return []
         return [Field(v, f"{self.path}[{i}]", self.causes) for i, v in enumerate(self._typed(list))]
 
     def entries(self) -> list[tuple[str, "Field"]]:
-        """Keys and values of the map here."""
+        """The keys and values of a map."""
         return [(k, Field(v, f"{self.path}[{k}]", self.causes)) for k, v in self.object().items()]
 
     def text(self) -> str:
-        """The string here; empty where there is none."""
+        """The value as a string; empty if absent."""
         return "" if self.value is None else self._typed(str)
 
     def integer(self) -> int:
-        """The whole number here; 0 where there is none."""
+        """The value as an integer; 0 if absent."""
         return 0 if self.value is None else self._typed(int)
 
     def flag(self) -> bool:
-        """The bool here; False where there is none."""
+        """The value as a bool; False if absent."""
         return False if self.value is None else self._typed(bool)
 
     def note(self, reason: str, message: str) -> None:
-        """Collect a cause at this place."""
+        """Add a cause for this field."""
         self.causes.append(Cause(reason, message, self.path))
 
     def required(self, why: str = "") -> None:
-        """Something must be here."""
+        """Add a cause: the field must be set."""
         self.note("FieldValueRequired", f"Required value: {why}" if why else "Required value")
 
     def invalid(self, why: str) -> None:
-        """What is here breaks a rule."""
+        """Add a cause: the value violates a rule."""
         shown = json.dumps(self.value)
         if len(shown) > 256:
             shown = shown[:256] + "..."
         self.note("FieldValueInvalid", f"Invalid value: {shown}: {why}")
 
     def value_invalid(self, why: str) -> None:
-        """A rule between the fields of the object here is broken; the object itself is not shown."""
+        """Add a cause: the object violates a rule between its fields. The object is not printed."""
         self.note("FieldValueInvalid", f'Invalid value: "": {why}')
 
     def forbidden(self, why: str) -> None:
-        """Nothing may be here."""
+        """Add a cause: the value is not allowed here."""
         self.note("FieldValueForbidden", f"Forbidden: {why}")
 
     def duplicate(self) -> None:
-        """Another entry already has this value."""
+        """Add a cause: another entry has the same value."""
         self.note("FieldValueDuplicate", f"Duplicate value: {json.dumps(self.value)}")
 
     def unsupported(self, allowed: Collection[str]) -> None:
-        """What is here is not one of the allowed words."""
+        """Add a cause: the value is not one of the allowed words."""
         words = ", ".join(json.dumps(word) for word in sorted(allowed))
         self.note(
             "FieldValueNotSupported",
@@ -120,22 +120,22 @@ class Field:
         )
 
     def too_long(self, limit: int) -> None:
-        """More bytes than allowed."""
+        """Add a cause: the value has more bytes than allowed."""
         self.note("FieldValueTooLong", f"Too long: may not be more than {limit} bytes")
 
     def at_most(self, limit: int) -> None:
-        """Note a list or map of more than `limit` entries."""
+        """Add a cause if a list or map has more than `limit` entries."""
         count = len(self.value) if isinstance(self.value, list | dict) else 0
         if count > limit:
             self.note("FieldValueTooMany", f"Too many: {count}: must have at most {limit} items")
 
     def one_of(self, allowed: Collection[str]) -> None:
-        """Note a word that is not among those allowed."""
+        """Add a cause if the value is not one of the allowed words."""
         if self.text() not in allowed:
             self.unsupported(allowed)
 
     def unique(self, seen: set[Any], key: Any = None) -> None:
-        """Note a value met before; remember it otherwise. A list or an object is no name: others say so."""
+        """Add a cause if the value is in `seen`, else add it to `seen`. Lists and objects are ignored."""
         marker = self.value if key is None else key
         if isinstance(marker, list | dict):
             return

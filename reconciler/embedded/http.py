@@ -1,4 +1,4 @@
-"""The server on a socket: translates between aiohttp and the logic, which knows neither."""
+"""Serve an ApiServer over HTTP: translates between aiohttp and the server's messages."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -11,11 +11,11 @@ from reconciler.embedded.encoding import MAX_BODY, encode
 from reconciler.embedded.messages import Request, Response, Stream
 from reconciler.embedded.status import Refusal, too_large, too_many_requests
 
-_GOODBYE_SECONDS = 1.0
+_SHUTDOWN_SECONDS = 1.0
 
 
-class _Front:
-    """Takes requests off the wire. Watches are long and do not count as in flight."""
+class _Handler:
+    """Handles HTTP requests. Watches do not count as in flight."""
 
     def __init__(self, api: ApiServer, max_in_flight: int) -> None:
         self._api = api
@@ -32,7 +32,7 @@ class _Front:
             answer = await self._answer(request)
             if isinstance(answer, Response):
                 response = _complete(answer)
-                # Written here, not after returning: until then the request counts as in flight.
+                # Write before returning, so that the request counts as in flight until it is written.
                 await response.prepare(request)
                 await response.write_eof()
                 return response
@@ -59,7 +59,7 @@ class _Front:
                 await response.write(chunk)
             await response.write_eof()
         except ConnectionError:
-            # The reader went away between two events: nobody is left to tell.
+            # The client disconnected between two events.
             return response
         finally:
             self.watches.discard(task)
@@ -94,14 +94,14 @@ def _refused(refusal: Refusal) -> web.Response:
 async def serve(
     api: ApiServer, host: str = "127.0.0.1", port: int = 0, *, max_in_flight: int = 0
 ) -> AsyncIterator[str]:
-    """Serve `api` over HTTP while the block runs; yields the URL. Port 0 picks a free one.
+    """Serve `api` over HTTP during the block; yields the URL. Port 0 selects a free port.
 
-    With `max_in_flight`, requests beyond that many at once get a 429. Leaving ends all watches.
+    With `max_in_flight`, more concurrent requests get a 429. Leaving the block ends all watches.
     """
-    front = _Front(api, max_in_flight)
+    handler = _Handler(api, max_in_flight)
     runner = web.ServerRunner(
-        web.Server(front.handle, handler_cancellation=True, access_log=None),
-        shutdown_timeout=_GOODBYE_SECONDS,
+        web.Server(handler.handle, handler_cancellation=True, access_log=None),
+        shutdown_timeout=_SHUTDOWN_SECONDS,
     )
     await runner.setup()
     try:
@@ -110,6 +110,6 @@ async def serve(
         bound = runner.addresses[0]
         yield f"http://{host}:{bound[1]}"
     finally:
-        for task in front.watches:
+        for task in handler.watches:
             task.cancel()
         await runner.cleanup()

@@ -1,10 +1,10 @@
-"""Uids and generated names, from an injected source of randomness."""
+"""Uids and generated names, from an injected random generator."""
 
 import uuid
 from random import Random
 
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
-"""No vowels: suffixes spell no words."""
+"""No vowels, so that suffixes are never words."""
 _SUFFIX = 5
 _MAX_BASE = 63 - _SUFFIX
 

@@ -1,4 +1,4 @@
-"""What a served kind is: its names, its versions, and the rules that apply when one is written."""
+"""Served kinds: their names, their versions, and the rules for writes."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from reconciler.embedded.fields import Cause
 
 Object = dict[str, Any]
-"""One API object as plain JSON without `kind` and `apiVersion`: they belong to the version it is shown in."""
+"""One API object as plain JSON, without `kind` and `apiVersion`: these depend on the served version."""
 VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 
 
@@ -34,42 +34,42 @@ class Column(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """One write, ready to be judged."""
+    """One write to validate."""
 
     new: Object
     old: Object | None
     served: GroupVersion
-    """The version it was written through."""
+    """The version that the client used."""
     subresource: str
     namespace_labels: Mapping[str, str]
 
 
 class Conversion(NamedTuple):
-    """How one version differs from the stored one. Both functions return a new object."""
+    """Conversion between a served version and the stored one. Both functions return a new object."""
 
     up: Callable[[Object], Object]
-    """This version to the stored one."""
+    """From the served version to the stored one."""
     down: Callable[[Object], Object]
 
 
 def _no_defaults(_obj: Object, _now: datetime) -> None:
-    """Nothing to fill in."""
+    """No defaults."""
 
 
 def _no_rules(_review: Review) -> list[Cause]:
-    """Everything is accepted."""
+    """No rules: every write is valid."""
     return []
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ServedKind:
-    """A kind of object and everything the server must know to serve it."""
+    """A kind of object with everything needed to serve it."""
 
     kind: str
     plural: str
     singular: str
     served: tuple[GroupVersion, ...]
-    """Preferred first. The first is the stored one; the others are converted where `conversions` says so."""
+    """In order of preference. The first is the stored version; `conversions` converts the others."""
     namespaced: bool = True
     short_names: tuple[str, ...] = ()
     has_status: bool = False
@@ -78,13 +78,13 @@ class ServedKind:
     label_names: bool = False
     """Whether names are DNS labels rather than DNS subdomains."""
     unconditional: bool = True
-    """Whether an update may come without a resourceVersion."""
+    """Whether an update may omit resourceVersion."""
     returns_deleted: bool = False
-    """Whether a deletion answers with the object rather than with a Status."""
+    """Whether DELETE returns the object instead of a Status."""
     strategic: Mapping[str, Any] | None = None
-    """Merge keys for strategic merge patches; None where such patches are not understood."""
+    """Merge keys for strategic merge patches; None if such patches are not supported."""
     selectable: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Field selector label to its path in the stored object, beyond metadata.name and metadata.namespace."""
+    """Field selector label to path in the stored object, besides metadata.name and metadata.namespace."""
     columns: tuple[Column, ...] = ()
     defaults: Callable[[Object, datetime], None] = _no_defaults
     validate: Callable[[Review], list[Cause]] = _no_rules
@@ -92,20 +92,20 @@ class ServedKind:
 
     @property
     def stored(self) -> GroupVersion:
-        """The version whose shape is kept."""
+        """The stored version."""
         return self.served[0]
 
     @property
     def group(self) -> str:
-        """The group that errors name."""
+        """The group shown in errors."""
         return self.served[0].group
 
     def upgrade(self, obj: Object, served: GroupVersion) -> Object:
-        """`obj` as written in `served`, in the stored shape."""
+        """Convert `obj` from `served` to the stored version."""
         conversion = self.conversions.get(served)
         return conversion.up(obj) if conversion else obj
 
     def downgrade(self, obj: Object, served: GroupVersion) -> Object:
-        """The stored `obj` as readers of `served` see it."""
+        """Convert the stored `obj` to `served`."""
         conversion = self.conversions.get(served)
         return conversion.down(obj) if conversion else obj

@@ -1,4 +1,4 @@
-"""What goes into the server and what comes out, without sockets."""
+"""The requests and responses of the server, without sockets."""
 
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One HTTP request. Header names are looked up as they are usually written: Accept, Content-Type."""
+    """One HTTP request. Header names have their usual case: Accept, Content-Type."""
 
     method: str
     path: str
@@ -18,7 +18,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """A complete answer."""
+    """A complete response."""
 
     status: int
     body: bytes
@@ -28,7 +28,7 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """A watch: chunks of whole lines, one event a line, until the server ends it. Always status 200."""
+    """A watch: chunks of complete lines, one event per line, until the server ends it. Status 200."""
 
     chunks: AsyncGenerator[bytes, None]
     content_type: str = "application/json"

@@ -1,4 +1,4 @@
-"""A namespace that is being deleted goes when nothing is left inside."""
+"""Remove a terminating namespace when it is empty."""
 
 from reconciler.embedded.builtin import NAMESPACE
 from reconciler.embedded.shelf import Record
@@ -6,12 +6,14 @@ from reconciler.embedded.store import Store
 
 
 def contents(store: Store, name: str) -> list[Record]:
-    """Everything inside a namespace."""
-    return [record for shelf in store if shelf.kind.namespaced for record in shelf.scan(f"{name}/")]
+    """All objects in a namespace."""
+    return [
+        record for kind_store in store if kind_store.kind.namespaced for record in kind_store.scan(f"{name}/")
+    ]
 
 
-def sweep(store: Store, name: str) -> Record | None:
-    """Remove a namespace that is being deleted and empty; its last content if it went."""
+def remove_if_empty(store: Store, name: str) -> Record | None:
+    """Remove a namespace if it is terminating and empty. Returns its last content, or None."""
     record = store[NAMESPACE].get(name)
     if record is None or "deletionTimestamp" not in record.object["metadata"] or contents(store, name):
         return None

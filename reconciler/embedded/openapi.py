@@ -1,6 +1,6 @@
-"""Just enough OpenAPI v3 for `kubectl apply`: that patches take `fieldValidation`.
+"""Minimal OpenAPI v3 for `kubectl apply`: it declares that patches accept `fieldValidation`.
 
-Told so, kubectl leaves validation to the server and asks for no schema. Schemas are not published.
+With that, kubectl leaves validation to the server and requests no schema. Schemas are not published.
 """
 
 from reconciler.embedded.kinds import GroupVersion, Object, ServedKind

@@ -1,4 +1,4 @@
-"""JSON patch (RFC 6902) and JSON merge patch (RFC 7386). The patched document is never written to."""
+"""JSON patch (RFC 6902) and JSON merge patch (RFC 7386). The input document is never modified."""
 
 from typing import Any
 
@@ -65,13 +65,13 @@ def _apply(document: Any, operation: dict[str, Any]) -> Any:
 
 def _value(operation: dict[str, Any]) -> Any:
     if "value" not in operation:
-        raise bad_request("an operation of the JSON patch lacks its value")
+        raise bad_request("an operation of the JSON patch has no value")
     return copy(operation["value"])
 
 
 def _source(operation: dict[str, Any]) -> list[str]:
     if not isinstance(operation.get("from"), str):
-        raise bad_request("an operation of the JSON patch lacks where to take the value from")
+        raise bad_request("an operation of the JSON patch has no from")
     return _pointer(operation["from"])
 
 
@@ -88,7 +88,7 @@ def _get(document: Any, path: list[str]) -> Any:
         elif isinstance(document, dict) and part in document:
             document = document[part]
         else:
-            raise patch_failed(f"there is nothing at {'/'.join(path)}")
+            raise patch_failed(f"{'/'.join(path)} does not exist")
     return document
 
 
@@ -107,7 +107,7 @@ def _add(document: Any, path: list[str], value: Any) -> Any:
     elif isinstance(parent, dict):
         parent[path[-1]] = value
     else:
-        raise patch_failed(f"nothing can be added below {'/'.join(path[:-1])}")
+        raise patch_failed(f"{'/'.join(path[:-1])} is not an object or array")
     return document
 
 

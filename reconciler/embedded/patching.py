@@ -1,4 +1,4 @@
-"""Which patch a media type means, as a function from the shown object to the changed one."""
+"""Turn a patch into a function from the current object to the changed object."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,10 +16,9 @@ APPLY = "application/apply-patch+yaml"
 
 
 def patcher(kind: ServedKind, media: str, patch: Any) -> Callable[[Object], Any]:
-    """How to apply a patch: its bytes, or for server-side apply the configuration already read.
+    """A function that applies a patch, given as bytes, or for server-side apply as a decoded object.
 
-    An applied configuration is merged without keeping track of who owns which field,
-    so fields that a later configuration leaves out stay.
+    Server-side apply does not track field ownership: fields that a later configuration omits stay.
     """
     if media == APPLY:
         return lambda shown: strategic_merge(shown, _object(patch), kind.strategic or {})
@@ -34,11 +33,11 @@ def patcher(kind: ServedKind, media: str, patch: Any) -> Callable[[Object], Any]
 
 
 def bind(binding: Any) -> Callable[[Object], Object]:
-    """How a Binding changes a pod: it gets its node, once."""
+    """A function that applies a Binding to a pod: it sets the node, once."""
     target = _object(binding).get("target")
     node = target.get("name") if isinstance(target, dict) else None
     if not isinstance(node, str) or not node:
-        raise bad_request("a Binding names its target")
+        raise bad_request("a Binding must name its target")
 
     def bound(pod: Object) -> Object:
         name = pod["metadata"]["name"]

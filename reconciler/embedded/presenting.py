@@ -1,6 +1,6 @@
-"""How objects are shown: whole, as metadata only, or as the rows of a table.
+"""Encode objects for clients: whole, metadata only, or as rows of a table.
 
-Clients choose by the Accept header. Whole objects are shared bytes; the other two are made on demand.
+The Accept header selects the view. Whole objects are encoded once; the other two on demand.
 """
 
 from collections.abc import Callable, Iterable
@@ -16,7 +16,7 @@ from reconciler.embedded.status import Refusal
 
 
 class View(Protocol):
-    """One way of showing records of one kind in one version."""
+    """One way to encode records of one kind in one version."""
 
     def whole(self, record: Record) -> bytes:
         """A single object."""
@@ -33,7 +33,7 @@ class View(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Objects:
-    """Objects as they are."""
+    """Whole objects."""
 
     kind: ServedKind
     served: GroupVersion
@@ -43,7 +43,7 @@ class Objects:
         return record.whole(self.served)
 
     def listing(self, records: Iterable[Record], metadata: dict[str, Any]) -> bytes:
-        """A list, joined from what is already encoded."""
+        """A list, joined from encoded items."""
         head = {"kind": f"{self.kind.kind}List", "apiVersion": str(self.served), "metadata": metadata}
         items = b",".join([record.item(self.served) for record in records])
         return encode(head)[:-1] + b',"items":[' + items + b"]}"
@@ -92,7 +92,7 @@ class Table:
     served: GroupVersion
     now: Callable[[], datetime]
     include: str
-    """What each row carries beside its cells: Metadata, Object or None."""
+    """What each row has besides its cells: Metadata, Object or None."""
 
     def _row(self, record: Record, now: datetime) -> dict[str, Any]:
         row: dict[str, Any] = {"cells": [column.cell(record.object, now) for column in self._columns()]}
@@ -142,7 +142,7 @@ class Table:
         return self.listing([record], {"resourceVersion": str(record.version)})
 
     def line(self, kind: str, record: Record) -> bytes:
-        """A watch event that carries a table of one row."""
+        """A watch event with a table of one row."""
         return event_line(kind, self.whole(record))
 
     def change(self, change: Change) -> bytes:
@@ -153,9 +153,9 @@ class Table:
 def choose_view(
     kind: ServedKind, served: GroupVersion, accept: str, *, include: str, now: Callable[[], datetime]
 ) -> View:
-    """The first form in an Accept header that is offered. Raises a 406 where none is."""
-    for wish in (accept or "*/*").split(","):
-        media, *parameters = (part.strip() for part in wish.split(";"))
+    """The view for the first supported form in an Accept header. Raises a 406 if there is none."""
+    for option in (accept or "*/*").split(","):
+        media, *parameters = (part.strip() for part in option.split(";"))
         if media not in ("application/json", "application/*", "*/*"):
             continue
         form = dict(parameter.partition("=")[::2] for parameter in parameters).get("as", "")
@@ -165,4 +165,4 @@ def choose_view(
             return MetadataOnly()
         if not form:
             return Objects(kind, served)
-    raise Refusal(406, "NotAcceptable", "only application/json is offered", details={})
+    raise Refusal(406, "NotAcceptable", "only application/json is supported", details={})

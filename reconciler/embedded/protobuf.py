@@ -1,6 +1,6 @@
-"""Protobuf bodies of two kinds: what `kubectl create namespace` and `create configmap` insist on sending.
+"""Decode protobuf bodies of two kinds: `kubectl create namespace` and `create configmap` always send them.
 
-Everything else is JSON; answers always are.
+All other bodies and all responses are JSON.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,7 +15,7 @@ _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 
 class _Member(NamedTuple):
-    """A field: its name, and how its bytes are read."""
+    """A field: its name and type."""
 
     name: str
     of: Any = "text"
@@ -45,9 +45,9 @@ _KINDS: Mapping[tuple[str, str], Mapping[int, _Member]] = {
 
 
 def decode_protobuf(body: bytes) -> Object:
-    """The object in a protobuf envelope. Raises a 400, or a 415 for kinds that are not read this way."""
+    """The object in a protobuf envelope. Raises a 400, or a 415 for other kinds."""
     if not body.startswith(_MAGIC):
-        raise bad_request("a protobuf body starts with the Kubernetes envelope")
+        raise bad_request("a protobuf body must start with the Kubernetes envelope")
     try:
         envelope = dict(_fields(body[len(_MAGIC) :]))
         head = _message(envelope.get(1, b""), _TYPE_META)
@@ -78,7 +78,7 @@ def _message(data: bytes, members: Mapping[int, _Member]) -> Object:
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
-    """Number and raw value of each field: an int, or the bytes of everything longer."""
+    """Number and raw value of each field: an int for a varint, else bytes."""
     at = 0
     while at < len(data):
         key, at = _varint(data, at)

@@ -1,4 +1,4 @@
-"""Get and list: parameters, pages, and the version a list speaks of."""
+"""Get and list: parameters, pages, and the resourceVersion of a list."""
 
 import base64
 import json
@@ -20,7 +20,7 @@ _MATCHES = ("Exact", "NotOlderThan")
 
 
 def selection(target: Target, query: Mapping[str, str]) -> Predicate:
-    """What a request selects: its selectors, and the name where the path has one."""
+    """The predicate of a request's label and field selectors."""
     return parse_selectors(
         target.kind,
         target.served,
@@ -38,7 +38,7 @@ def get(store: Store, target: Target) -> Record:
 
 
 def version_of(query: Mapping[str, str]) -> int:
-    """The resourceVersion asked for; 0 where any will do. Raises a 400."""
+    """The requested resourceVersion; 0 for any. Raises a 400."""
     text = query.get("resourceVersion", "")
     if not text:
         return 0
@@ -48,8 +48,8 @@ def version_of(query: Mapping[str, str]) -> int:
 
 
 def list_objects(store: Store, target: Target, query: Mapping[str, str], view: View) -> bytes:
-    """A list or a page of one, as of one version."""
-    shelf, predicate = store[target.kind], selection(target, query)
+    """A list, or one page of it, at one version."""
+    kind_store, predicate = store[target.kind], selection(target, query)
     limit = _limit(query)
     if query.get("continue"):
         version, after = _read_token(query["continue"])
@@ -57,7 +57,9 @@ def list_objects(store: Store, target: Target, query: Mapping[str, str], view: V
         version, after = _version_to_list(store, query), ""
     try:
         found = (
-            shelf.scan_at(target.prefix, version) if version < store.version else shelf.scan(target.prefix)
+            kind_store.scan_at(target.prefix, version)
+            if version < store.version
+            else kind_store.scan(target.prefix)
         )
     except Compacted as exc:
         raise expired(
@@ -78,22 +80,24 @@ def list_objects(store: Store, target: Target, query: Mapping[str, str], view: V
 
 
 def _version_to_list(store: Store, query: Mapping[str, str]) -> int:
-    asked, match = version_of(query), query.get("resourceVersionMatch", "")
+    requested, match = version_of(query), query.get("resourceVersionMatch", "")
     if match and (not query.get("resourceVersion") or match not in _MATCHES):
         raise list_options_invalid(
-            "resourceVersionMatch", "needs a resourceVersion, and is Exact or NotOlderThan"
+            "resourceVersionMatch", "requires a resourceVersion, and must be Exact or NotOlderThan"
         )
-    if asked > store.version:
-        raise version_too_large(asked, store.version)
+    if requested > store.version:
+        raise version_too_large(requested, store.version)
     if match == "Exact":
-        if not asked:
-            raise list_options_invalid("resourceVersionMatch", "Exact needs a resourceVersion other than 0")
-        return asked
+        if not requested:
+            raise list_options_invalid(
+                "resourceVersionMatch", "Exact requires a resourceVersion other than 0"
+            )
+        return requested
     return store.version
 
 
 def list_options_invalid(field: str, why: str) -> Exception:
-    """422 for parameters of a list or watch that contradict each other."""
+    """422: parameters of a list or watch contradict each other."""
     return invalid(
         "ListOptions", "meta.k8s.io", "", [Cause("FieldValueForbidden", f"Forbidden: {why}", field)]
     )

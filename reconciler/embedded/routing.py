@@ -1,4 +1,4 @@
-"""Paths to what they name."""
+"""Resolve paths to kinds and objects."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from reconciler.embedded.status import no_such_resource
 
 
 class NoSuchPath(Exception):
-    """The path lies below no served group and version."""
+    """The path is not below a served group and version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +24,12 @@ class Target:
 
     @property
     def key(self) -> str:
-        """Where the object is kept."""
+        """The key of the object in its store."""
         return f"{self.namespace}/{self.name}" if self.kind.namespaced else self.name
 
     @property
     def prefix(self) -> str:
-        """What keys of the collection start with."""
+        """The common prefix of the collection's keys."""
         return f"{self.namespace}/" if self.namespace else ""
 
 
@@ -57,19 +57,19 @@ class Routes:
         return list(self._by_version)
 
     def kinds(self, served: GroupVersion) -> list[ServedKind]:
-        """The kinds of one version by plural name. Empty where it is not served."""
+        """The kinds of one version, sorted by plural name. Empty if it is not served."""
         found = self._by_version.get(served, {})
         return [found[plural] for plural in sorted(found)]
 
     def kind_of(self, api_version: str, kind: str) -> tuple[ServedKind, GroupVersion] | None:
-        """The kind that an object names, if it is served."""
+        """The kind of an object by its apiVersion and kind, if served."""
         group, _, version = api_version.rpartition("/")
         served = GroupVersion(group, version)
         found = self._by_version.get(served, {})
         return next(((candidate, served) for candidate in found.values() if candidate.kind == kind), None)
 
     def resolve(self, path: str) -> Target:
-        """What a path names. Raises NoSuchPath, or a 404 below a served version."""
+        """The target of a path. Raises NoSuchPath, or a 404 below a served version."""
         parts = path.strip("/").split("/")
         if parts[0] == "api" and len(parts) > 2:
             served, rest = GroupVersion("", parts[1]), parts[2:]
@@ -81,7 +81,7 @@ class Routes:
         if kinds is None:
             raise NoSuchPath
         namespace = ""
-        # /namespaces/x/status is a part of a namespace, /namespaces/x/pods something inside it.
+        # /namespaces/x/status is a subresource of the namespace; /namespaces/x/pods is a collection in it.
         if rest[0] == "namespaces" and len(rest) > 2 and rest[2] not in ("status", "finalize"):
             namespace, rest = rest[1], rest[2:]
         kind = kinds.get(rest[0])

@@ -1,4 +1,4 @@
-"""Label and field selectors: parsed once, then asked object by object."""
+"""Label and field selectors: parsed once, then applied to each object."""
 
 import re
 from collections.abc import Callable
@@ -16,12 +16,12 @@ _COMMA = re.compile(r",(?![^()]*\))")
 
 
 def everything(_obj: Object) -> bool:
-    """The selector that selects all."""
+    """The predicate that selects all objects."""
     return True
 
 
 def parse(kind: ServedKind, served: GroupVersion, *, labels: str, fields: str) -> Predicate:
-    """Both selectors of a request as one question. Raises a 400 where one cannot be read."""
+    """Both selectors of a request as one predicate. Raises a 400 if one cannot be parsed."""
     tests = [_label(part.strip()) for part in _COMMA.split(labels) if labels.strip()]
     tests += [_field(kind, served, part.strip()) for part in fields.split(",") if part.strip()]
     if not tests:

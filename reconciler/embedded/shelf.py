@@ -1,4 +1,4 @@
-"""All objects of one kind, the changes they went through, and who waits for the next one."""
+"""All objects of one kind, the history of their changes, and the watches that wait for the next change."""
 
 import asyncio
 from bisect import bisect_left, bisect_right, insort
@@ -9,7 +9,7 @@ from reconciler.embedded.kinds import GroupVersion, Object, ServedKind
 
 
 class Record:
-    """One version of one object. Never changed; encoded once for each version it is read in."""
+    """One version of one object. Immutable; encoded once per served version."""
 
     __slots__ = ("_items", "key", "kind", "object", "version")
 
@@ -28,19 +28,19 @@ class Record:
         return found
 
     def whole(self, served: GroupVersion) -> bytes:
-        """JSON on its own."""
-        # Joined anew: keeping it would double the memory of the history to save a copy.
+        """JSON of a single object."""
+        # Joined on each call: a cache would double the memory of the history to save one copy.
         head = f'{{"kind":"{self.kind.kind}","apiVersion":"{served}",'.encode()
         return head + self.item(served)[1:]
 
     def restamped(self, version: int) -> "Record":
-        """The same content under another resourceVersion."""
+        """The same content with another resourceVersion."""
         metadata = {**self.object["metadata"], "resourceVersion": str(version)}
         return Record(self.kind, self.key, {**self.object, "metadata": metadata}, version)
 
 
 class Change:
-    """A step of history: `previous` is None for a creation; `deleted` keeps the last content in `record`."""
+    """A change. `previous` is None for a creation; for a deletion `record` is the last content."""
 
     __slots__ = ("_lines", "deleted", "previous", "record")
 
@@ -58,7 +58,7 @@ class Change:
         return "ADDED" if self.previous is None else "MODIFIED"
 
     def line(self, served: GroupVersion) -> bytes:
-        """The watch event as a line, made once and shared by all watchers."""
+        """The watch event as a line, encoded once for all watchers."""
         found = self._lines.get(served)
         if found is None:
             found = self._lines[served] = event_line(self.type, self.record.whole(served))
@@ -66,19 +66,19 @@ class Change:
 
 
 def event_line(kind: str, obj: bytes) -> bytes:
-    """One watch event with its line end."""
+    """One watch event with its newline."""
     return b'{"type":"%s","object":%s}\n' % (kind.encode(), obj)
 
 
 class Compacted(Exception):
-    """The history asked for is no longer kept."""
+    """The requested history is no longer kept."""
 
 
-class Shelf:
+class KindStore:
     """The objects of one kind in key order, and their bounded history.
 
-    Positions in the history count from the first change ever, so that a reader's place
-    stays meaningful when old changes are dropped.
+    Positions in the history count from the first change ever, so that a reader's position stays
+    valid when old changes are dropped.
     """
 
     def __init__(self, kind: ServedKind, keep: int) -> None:
@@ -89,7 +89,7 @@ class Shelf:
         self._changes: list[Change] = []
         self._dropped = 0
         self._compacted = 0
-        self._waiters: dict[asyncio.Future[None], None] = {}  # in order, so that seeds replay
+        self._waiters: dict[asyncio.Future[None], None] = {}  # ordered, so that runs with one seed are equal
 
     def __len__(self) -> int:
         return len(self._records)
@@ -108,7 +108,7 @@ class Shelf:
         return map(self._records.__getitem__, keys[start:end])
 
     def scan_at(self, prefix: str, version: int) -> list[Record]:
-        """What `scan` would have given at an earlier version. Raises Compacted."""
+        """The result of `scan` at an earlier version. Raises Compacted."""
         after = self._changes[self.position(version) - self._dropped :]
         if not after:
             return list(self.scan(prefix))
@@ -123,7 +123,7 @@ class Shelf:
         return [then[key] for key in sorted(then)]
 
     def apply(self, change: Change) -> None:
-        """Take in a change: the objects, the history, and those who wait."""
+        """Apply a change to the objects and the history, and wake the waiting watches."""
         key = change.record.key
         if change.deleted:
             del self._records[key]
@@ -133,13 +133,13 @@ class Shelf:
                 insort(self._keys, key)
             self._records[key] = change.record
         self._changes.append(change)
-        # Trimmed in bulk: dropping one at a time from the front of a list is quadratic.
+        # Trim in bulk: removing single items from the front of a list is quadratic.
         if len(self._changes) > 2 * self._keep:
             self.compact(self._keep)
         self._wake()
 
     def compact(self, keep: int) -> None:
-        """Forget all but the last `keep` changes."""
+        """Drop all but the last `keep` changes."""
         drop = len(self._changes) - keep
         if drop > 0:
             self._compacted = self._changes[drop - 1].record.version
@@ -147,25 +147,25 @@ class Shelf:
             self._dropped += drop
 
     def position(self, version: int) -> int:
-        """The place in history right after `version`. Raises Compacted."""
+        """The position in the history right after `version`. Raises Compacted."""
         if version < self._compacted:
             raise Compacted
         return self._dropped + bisect_right(self._changes, version, key=lambda change: change.record.version)
 
     @property
     def end(self) -> int:
-        """The place of the next change to come."""
+        """The position of the next change."""
         return self._dropped + len(self._changes)
 
     def since(self, position: int, most: int) -> list[Change]:
-        """Up to `most` changes from a place on. Raises Compacted where they are no longer kept."""
+        """Up to `most` changes from a position on. Raises Compacted if they are no longer kept."""
         if position < self._dropped:
             raise Compacted
         start = position - self._dropped
         return self._changes[start : start + most]
 
     async def wait(self, position: int) -> None:
-        """Return once there is a change at `position`. Cancellation leaves nothing behind."""
+        """Return once there is a change at `position`. Cancellation removes the waiter."""
         if position < self.end:
             return
         waiter = asyncio.get_running_loop().create_future()

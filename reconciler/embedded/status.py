@@ -1,4 +1,4 @@
-"""Refusals: the Status bodies a real API server answers with, as exceptions."""
+"""Refusals: the error Status bodies of a real API server, as exceptions."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -8,7 +8,7 @@ from reconciler.errors import Rejected
 
 
 class Refusal(Rejected):
-    """An answer that is a Status rather than an object."""
+    """An error response with a Status body."""
 
     def __init__(
         self,
@@ -52,18 +52,18 @@ def _qualified(what: str, group: str) -> str:
 
 
 def not_found(plural: str, group: str, name: str) -> Refusal:
-    """404 for one object."""
+    """404: the object does not exist."""
     message = f'{_qualified(plural, group)} "{name}" not found'
     return Refusal(404, "NotFound", message, details=_details(name, group, plural))
 
 
 def no_such_resource() -> Refusal:
-    """404 for a path below a served group and version that names nothing."""
+    """404: a path below a served group and version that names no resource."""
     return Refusal(404, "NotFound", "the server could not find the requested resource", details={})
 
 
 def already_exists(plural: str, group: str, name: str) -> Refusal:
-    """409 for a create under a name in use."""
+    """409: a create with a name in use."""
     message = f'{_qualified(plural, group)} "{name}" already exists'
     return Refusal(409, "AlreadyExists", message, details=_details(name, group, plural))
 
@@ -74,34 +74,34 @@ def conflict(
     name: str,
     why: str = "the object has been modified; please apply your changes to the latest version and try again",
 ) -> Refusal:
-    """409 for a precondition that no longer holds."""
+    """409: a precondition does not hold."""
     message = f'Operation cannot be fulfilled on {_qualified(plural, group)} "{name}": {why}'
     return Refusal(409, "Conflict", message, details=_details(name, group, plural))
 
 
 def bad_request(message: str) -> Refusal:
-    """400: the request cannot be understood."""
+    """400: the request is malformed."""
     return Refusal(400, "BadRequest", message)
 
 
 def method_not_allowed() -> Refusal:
-    """405: the path exists, the method does not apply to it."""
+    """405: the path exists but does not support the method."""
     message = "the server does not allow this method on the requested resource"
     return Refusal(405, "MethodNotAllowed", message, details={})
 
 
 def too_large(limit: int) -> Refusal:
-    """413: the body exceeds what is read."""
+    """413: the body exceeds the limit."""
     return Refusal(413, "RequestEntityTooLarge", f"Request entity too large: limit is {limit}", details={})
 
 
 def unsupported_media_type() -> Refusal:
-    """415: a body or patch type nobody here reads."""
+    """415: an unsupported type of body or patch."""
     return Refusal(415, "UnsupportedMediaType", "415: Unsupported Media Type", details={})
 
 
 def invalid(kind: str, group: str, name: str, causes: Iterable[Cause]) -> Refusal:
-    """422 with one cause per rule that was broken."""
+    """422: one cause per violated rule."""
     causes = list(causes)
     text = "; ".join(f"{cause.field}: {cause.message}" for cause in causes)
     if len(causes) > 1:
@@ -114,23 +114,23 @@ def invalid(kind: str, group: str, name: str, causes: Iterable[Cause]) -> Refusa
 
 
 def patch_failed(why: str) -> Refusal:
-    """422 for a JSON patch that does not apply to the object."""
+    """422: a JSON patch does not apply to the object."""
     return Refusal(422, "Invalid", f"the patch does not apply: {why}", details={})
 
 
 def expired(message: str) -> Refusal:
-    """410: history was compacted beyond what was asked for."""
+    """410: the requested history is compacted."""
     return Refusal(410, "Expired", message)
 
 
-def version_too_large(asked: int, current: int) -> Refusal:
-    """504: the caller has seen a version this store has not reached."""
+def version_too_large(requested: int, current: int) -> Refusal:
+    """504: the requested version is newer than the store's."""
     cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
-    message = f"Timeout: Too large resource version: {asked}, current: {current}"
+    message = f"Timeout: Too large resource version: {requested}, current: {current}"
     return Refusal(504, "Timeout", message, details={"causes": [cause]}, retry_after=1)
 
 
 def too_many_requests() -> Refusal:
-    """429: as many requests as allowed are under way."""
+    """429: too many requests are in flight."""
     message = "too many requests are in flight, please try again later"
     return Refusal(429, "TooManyRequests", message, details={}, retry_after=1)

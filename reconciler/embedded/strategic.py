@@ -1,7 +1,7 @@
-"""Strategic merge patch: lists of named things merge by name instead of being replaced.
+"""Strategic merge patch: lists of named entries are merged by name instead of being replaced.
 
-A schema is a mapping from field to Merge or to the schema of a plain object; what it does not mention
-merges as JSON merge patch does.
+A schema maps a field to Merge or to the schema of a plain object. Other fields merge as in a JSON merge
+patch.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ Schema = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """A list that merges: by the value of `key`, or as a set of plain values where `key` is empty."""
+    """A list that is merged by the value of `key`, or as a set of plain values if `key` is empty."""
 
     key: str = ""
     of: Schema = field(default_factory=dict)
@@ -27,7 +27,7 @@ CONDITIONS = Merge("type")
 
 
 def strategic_merge(target: Any, patch: Any, schema: Schema) -> Any:
-    """`target` with the patch applied; neither is written to."""
+    """`target` with the patch applied; neither is modified."""
     if not isinstance(patch, dict):
         return patch
     directive = patch.get("$patch")
@@ -93,7 +93,7 @@ def _key(item: Any, rule: Merge) -> Any:
 
 
 def _ordered(items: list[Any], order: Any, key: Any) -> list[Any]:
-    """The items named by `order` in that order; those it does not name keep their place at the end."""
+    """The items in the given order; items that it does not name follow in their old order."""
     if not isinstance(order, list):
         return items
     place = {repr(value): i for i, value in enumerate(order)}

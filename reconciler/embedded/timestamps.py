@@ -1,4 +1,4 @@
-"""Points in time as the API writes them: UTC, whole seconds."""
+"""Timestamps as the API writes them: UTC, whole seconds."""
 
 from datetime import UTC, datetime
 
@@ -9,12 +9,12 @@ def timestamp(moment: datetime) -> str:
 
 
 def parse_timestamp(text: str) -> datetime:
-    """The moment an object names. Raises ValueError."""
+    """Parse a timestamp. Raises ValueError."""
     return datetime.fromisoformat(text)
 
 
 def age(since: str, now: datetime) -> str:
-    """How long ago, in the short form that tables show."""
+    """The age in the short form of kubectl tables."""
     if not since:
         return "<unknown>"
     seconds = max(int((now - parse_timestamp(since)).total_seconds()), 0)

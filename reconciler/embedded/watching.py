@@ -1,4 +1,4 @@
-"""Watches: initial events, then every change in order, bookmarks, and an end."""
+"""Watches: initial events, then every change in order, with bookmarks, until a timeout."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
@@ -9,56 +9,56 @@ from reconciler.embedded.presenting import View
 from reconciler.embedded.reading import list_options_invalid, selection
 from reconciler.embedded.routing import Target
 from reconciler.embedded.selectors import Predicate, everything
-from reconciler.embedded.shelf import Change, Compacted, Shelf, event_line
+from reconciler.embedded.shelf import Change, Compacted, KindStore, event_line
 from reconciler.embedded.status import Refusal, bad_request, expired, version_too_large
 from reconciler.embedded.store import Store
 
 LIFETIME_SECONDS = 1800.0
-"""How long a watch lasts that names no timeout. Clients must be ready to start over."""
+"""Duration of a watch without timeoutSeconds. Clients must be ready to watch again."""
 BOOKMARK_SECONDS = 60.0
 BUSY = 20
-"""Events within `BUSY_SECONDS` from which on they are gathered, and no longer sent one by one: each chunk
-costs us and the reader a system call."""
+"""With more events within `BUSY_SECONDS`, events are sent in batches: each chunk costs both sides a system
+call."""
 BUSY_SECONDS = 0.01
 GATHER_SECONDS = 0.002
 BATCH = 256
-"""Events in one chunk at most: bounds what a slow reader makes us hold."""
+"""Maximum events in one chunk: limits the memory that a slow reader uses."""
 
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """One watch, as asked for."""
+    """One watch with its parameters."""
 
     store: Store
     target: Target
     view: View
     predicate: Predicate
     start: int | None
-    """The version to continue from; None begins with the current objects."""
+    """The version to continue from; None to start with the current objects."""
     seconds: float
     bookmarks: bool
     marks_initial: bool
     """Whether a bookmark ends the initial events."""
 
     @property
-    def _shelf(self) -> Shelf:
+    def _kind_store(self) -> KindStore:
         return self.store[self.target.kind]
 
     async def chunks(self) -> AsyncGenerator[bytes, None]:
-        """Lines of events until the time is over or history is lost. Closing it leaves nothing behind."""
+        """Lines of events until the timeout or until the history is compacted. Closing it frees all state."""
         loop = asyncio.get_running_loop()
         end = loop.time() + self.seconds
         bookmark = loop.time() + BOOKMARK_SECONDS
         counted_from, counted = loop.time(), 0
         try:
             if self.start is None:
-                position, initial = self._shelf.end, self._initial()
+                position, initial = self._kind_store.end, self._initial()
                 for lines in initial:
                     yield lines
             else:
-                position = self._shelf.position(self.start)
+                position = self._kind_store.position(self.start)
             while True:
-                if changes := self._shelf.since(position, BATCH):
+                if changes := self._kind_store.since(position, BATCH):
                     position += len(changes)
                     if lines := b"".join(map(self._line, changes)):
                         yield lines
@@ -80,12 +80,12 @@ class Watch:
     async def _wait(self, position: int, until: float) -> None:
         try:
             async with asyncio.timeout_at(until):
-                await self._shelf.wait(position)
+                await self._kind_store.wait(position)
         except TimeoutError:
             return
 
     def _initial(self) -> list[bytes]:
-        records = [r for r in self._shelf.scan(self.target.prefix) if self.predicate(r.object)]
+        records = [r for r in self._kind_store.scan(self.target.prefix) if self.predicate(r.object)]
         chunks = [
             b"".join([self.view.line("ADDED", record) for record in records[start : start + BATCH]])
             for start in range(0, len(records), BATCH)
@@ -93,7 +93,7 @@ class Watch:
         return [*chunks, self._bookmark(initial=True)] if self.marks_initial else chunks
 
     def _line(self, change: Change) -> bytes:
-        """The event for a change; nothing where it concerns no selected object."""
+        """The event for a change; empty if it concerns no selected object."""
         if not change.record.key.startswith(self.target.prefix):
             return b""
         if self.predicate is everything:
@@ -104,7 +104,7 @@ class Watch:
             return self.view.line("MODIFIED" if was else "ADDED", change.record)
         if not was or change.previous is None:
             return b""
-        # Gone from the selection: the content it was selected for, at the version it left.
+        # No longer selected: send the last selected content with the version of this change.
         return self.view.line("DELETED", change.previous.restamped(change.record.version))
 
     def _bookmark(self, *, initial: bool = False) -> bytes:
@@ -116,17 +116,17 @@ class Watch:
 
 
 def start_watch(store: Store, target: Target, query: Mapping[str, str], view: View) -> Watch:
-    """Read the parameters of a watch. Raises a Refusal."""
+    """Parse the parameters of a watch. Raises a Refusal."""
     predicate = selection(target, query)
     text = query.get("resourceVersion", "")
     if text and not (text.isdecimal() and len(text) <= 20):
-        # What a real server says: the text reaches its number parser unchecked.
+        # Like a real server, which passes the text to its number parser unchecked.
         raise Refusal(500, "", f"resourceVersion: Invalid value: {text!r}: not a whole number")
     initial = query.get("sendInitialEvents")
     if initial is not None and query.get("resourceVersionMatch") != "NotOlderThan":
-        raise list_options_invalid("sendInitialEvents", "needs resourceVersionMatch NotOlderThan")
+        raise list_options_invalid("sendInitialEvents", "requires resourceVersionMatch NotOlderThan")
     if initial is None and query.get("resourceVersionMatch"):
-        raise list_options_invalid("resourceVersionMatch", "a watch takes it with sendInitialEvents only")
+        raise list_options_invalid("resourceVersionMatch", "a watch accepts it only with sendInitialEvents")
     streams_list = initial is not None and initial.lower() in ("true", "1")
     if streams_list and int(text or 0) > store.version:
         raise version_too_large(int(text), store.version)

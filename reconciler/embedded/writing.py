@@ -1,4 +1,4 @@
-"""Create, update and delete: preconditions, defaults, rules, then one step of history."""
+"""Create, update and delete: preconditions, defaults, validation, then one change in the store."""
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -21,7 +21,7 @@ from reconciler.embedded.validation import writes
 
 
 class Writer:
-    """Applies writes to a store. Every method is one indivisible step."""
+    """Applies writes to a store. Every method is atomic."""
 
     def __init__(self, store: Store, *, now: Callable[[], datetime], random: Random) -> None:
         self._store = store
@@ -29,10 +29,10 @@ class Writer:
         self._random = random
 
     def create(self, target: Target, body: Any, *, dry_run: bool = False) -> Record:
-        """Add an object under its own name, the target's, or a generated one."""
-        new = writes.decoded(target.kind, target.served, body)
+        """Create an object with its own name, the target's name, or a generated name."""
+        new = writes.decode_object(target.kind, target.served, body)
         metadata = new["metadata"]
-        writes.placed(target.kind, target.namespace, target.name, metadata)
+        writes.set_name_and_namespace(target.kind, target.namespace, target.name, metadata)
         if not metadata.get("name") and metadata.get("generateName"):
             metadata["name"] = generated_name(metadata["generateName"], self._random)
         name = metadata.get("name", "")
@@ -41,9 +41,9 @@ class Writer:
             self._require_namespace(target.namespace)
         uid, created = new_uid(self._random), timestamp(self.now())
         # Nodes register their status at creation.
-        writes.made_new(target.kind, new, uid=uid, created=created, keeps_status=target.kind is NODE)
+        writes.set_server_fields(target.kind, new, uid=uid, created=created, keeps_status=target.kind is NODE)
         target.kind.defaults(new, self.now())
-        self._judge(target, new, None)
+        self._validate(target, new, None)
         if self._store[target.kind].get(key) is not None:
             raise already_exists(target.kind.plural, target.served.group, name)
         if dry_run:
@@ -51,38 +51,38 @@ class Writer:
         return self._store.put(target.kind, key, new)
 
     def update(self, target: Target, change: Callable[[Object], Any], *, dry_run: bool = False) -> Record:
-        """Replace an object by what `change` makes of it, as seen in the target's version."""
+        """Replace an object by the result of `change`, which gets the object in the target's version."""
         record = get(self._store, target)
         shown = {
             "kind": target.kind.kind,
             "apiVersion": str(target.served),
             **target.kind.downgrade(record.object, target.served),
         }
-        new = writes.decoded(target.kind, target.served, change(shown))
+        new = writes.decode_object(target.kind, target.served, change(shown))
         self._check_preconditions(target, new["metadata"], record)
-        new = writes.merged(target.kind, target.subresource, record.object, new)
+        new = writes.merge_writable(target.kind, target.subresource, record.object, new)
         target.kind.defaults(new, self.now())
-        # After the defaults: leaving out what is filled in again is no change.
+        # After the defaults: omitting a field that is filled in again is not a change.
         if target.kind.counts_generations and not same(record.object.get("spec"), new.get("spec")):
             new["metadata"]["generation"] = record.object["metadata"].get("generation", 0) + 1
-        self._judge(target, new, record.object)
+        self._validate(target, new, record.object)
         old_version = record.object["metadata"]["resourceVersion"]
         if same(new, {**record.object, "metadata": writes.without_version(record.object["metadata"])}):
             return record
         if dry_run:
             new["metadata"]["resourceVersion"] = old_version
             return Record(target.kind, record.key, new, record.version)
-        # A namespace is held by its contents, not by metadata.finalizers.
+        # A namespace is kept by its contents, not by metadata.finalizers.
         held = new["metadata"].get("finalizers") or target.kind is NAMESPACE
         if "deletionTimestamp" in new["metadata"] and not held:
             new["metadata"]["resourceVersion"] = old_version
-            # The watch shows what was stored last; only this answer shows the finalizers gone.
+            # The watch event has the last stored content; only this response has the finalizers removed.
             self._remove(record)
             return Record(target.kind, record.key, new, record.version)
         return self._store.put(target.kind, record.key, new)
 
     def delete(self, target: Target, options: Mapping[str, Any], *, dry_run: bool = False) -> Record:
-        """Remove an object, or mark it while finalizers hold it."""
+        """Remove an object; if it has finalizers, set its deletionTimestamp."""
         record = get(self._store, target)
         self._check_options(target, options, record)
         metadata = record.object["metadata"]
@@ -104,7 +104,7 @@ class Writer:
         return self._store.put(target.kind, record.key, {**record.object, "metadata": marked})
 
     def _delete_namespace(self, record: Record) -> Record:
-        """Mark a namespace as terminating, delete what is in it, and the namespace with the last of it."""
+        """Mark a namespace as terminating, delete its contents, and remove it once it is empty."""
         name, metadata = record.key, record.object["metadata"]
         if "deletionTimestamp" not in metadata:
             marked = {**writes.without_version(metadata), "deletionTimestamp": timestamp(self.now())}
@@ -112,13 +112,13 @@ class Writer:
             record = self._store.put(NAMESPACE, name, terminating)
         for held in namespaces.contents(self._store, name):
             self.delete(Target(held.kind, held.kind.stored, name, held.object["metadata"]["name"]), {})
-        namespaces.sweep(self._store, name)
+        namespaces.remove_if_empty(self._store, name)
         return record
 
     def _remove(self, record: Record) -> Record:
         last = self._store.remove(record)
         if record.kind.namespaced:
-            namespaces.sweep(self._store, record.object["metadata"]["namespace"])
+            namespaces.remove_if_empty(self._store, record.object["metadata"]["namespace"])
         return last
 
     def _require_namespace(self, name: str) -> None:
@@ -154,10 +154,10 @@ class Writer:
         if version not in ("", "0", current["resourceVersion"]):
             raise conflict(target.kind.plural, target.served.group, target.name)
 
-    def _judge(self, target: Target, new: Object, old: Object | None) -> None:
+    def _validate(self, target: Target, new: Object, old: Object | None) -> None:
         namespace = self._store[NAMESPACE].get(target.namespace)
         labels = namespace.object["metadata"].get("labels", {}) if namespace else {}
-        writes.judge(target.kind, Review(new, old, target.served, target.subresource, labels))
+        writes.validate(target.kind, Review(new, old, target.served, target.subresource, labels))
 
     def _check_options(self, target: Target, options: Mapping[str, Any], record: Record) -> None:
         preconditions = Field(options)["preconditions"]

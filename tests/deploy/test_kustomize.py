@@ -9,7 +9,7 @@ import yaml
 
 from reconciler.embedded.access import Roles
 from reconciler.embedded.access.accounts import service_account
-from reconciler.embedded.access.roles import Asked
+from reconciler.embedded.access.roles import AccessRequest
 from tests.deploy.kustomize import VERSIONS, built, of_kind
 from tests.rights.deployed import DEPLOY, NAMESPACE, bound
 
@@ -63,8 +63,8 @@ def test_roles_are_bound_to_the_account_that_the_pod_runs_under():
         account = of_kind(objects, "Deployment")["spec"]["template"]["spec"]["serviceAccountName"]
         sender = service_account(NAMESPACE, account)
         roles = Roles.read(objects)
-        assert roles.allows(sender, Asked("list", "resource.k8s.io", "resourceclaims"))
-        assert roles.allows(sender, Asked("patch", "", "pods")) is (folder == "base")
+        assert roles.allows(sender, AccessRequest("list", "resource.k8s.io", "resourceclaims"))
+        assert roles.allows(sender, AccessRequest("patch", "", "pods")) is (folder == "base")
 
 
 def test_the_component_gives_the_pod_its_priority(tmp_path: Path):

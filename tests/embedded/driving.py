@@ -1,4 +1,4 @@
-"""Short ways to talk to the server's logic without HTTP."""
+"""Helpers to call the server without HTTP."""
 
 import json
 from collections.abc import AsyncGenerator
@@ -33,7 +33,7 @@ def call(
 
 
 def ok(api: ApiServer, method: str, path: str, body: Any = None, **options: Any) -> Any:
-    """The body of an answer that must be a success."""
+    """The body of a response that must be a success."""
     status, found = call(api, method, path, body, **options)
     assert status in (200, 201), found
     return found
@@ -48,7 +48,7 @@ def refused(api: ApiServer, method: str, path: str, body: Any = None, **options:
 
 
 def causes(api: ApiServer, method: str, path: str, body: Any = None, **options: Any) -> list[tuple[str, str]]:
-    """Field and reason of everything that a 422 complains of."""
+    """Field and reason of every cause in a 422."""
     status, found = call(api, method, path, body, **options)
     assert status == 422, found
     return [(cause["field"], cause["reason"]) for cause in found["details"]["causes"]]

@@ -1,4 +1,4 @@
-"""Replays recorded HTTP conversations against a server and says where the answers disagree.
+"""Replay recorded HTTP conversations against a server and report where the responses differ.
 
 What differs from run to run (uids, versions, times, generated names, tokens) is learned from the answers
 and put in place of what was recorded; everything else must be equal, except texts meant for people.
@@ -19,7 +19,7 @@ from reconciler.embedded.access import Guard, Roles
 from tests.patience import PATIENCE
 
 ORDER = ("claim-lifecycle", "list-and-watch", "patch", "slices", "lease-and-events", "discovery-and-errors")
-"""The recordings share one server: later ones meet the objects that earlier ones left."""
+"""The recordings share one server: later recordings depend on objects of earlier ones."""
 
 _EVERYTHING = [
     {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]},
@@ -55,13 +55,13 @@ _BUILD = (
 
 
 def recorded_server() -> ApiServer:
-    """Lets in whoever sends no token, since what was recorded leaves it out; any other token is wrong."""
+    """Accepts requests without a token, since recordings omit it; every token is wrong."""
     return ApiServer(guard=Guard({}, Roles.read([_ROLE, _BINDING])))
 
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """One step whose answer is not the recorded one."""
+    """One step whose response differs from the recorded one."""
 
     step: int
     request: str
@@ -70,7 +70,7 @@ class Mismatch:
 
 @dataclass(slots=True)
 class Learned:
-    """Recorded values and what this run has in their place."""
+    """Recorded values and the corresponding values of this run."""
 
     values: dict[str, str] = field(default_factory=dict)
 
@@ -97,7 +97,7 @@ class Learned:
         return base + mark + "&".join(parts)
 
     def learn(self, recorded: Any, found: Any) -> None:
-        """Take in what stands where the recording has its own values."""
+        """Learn this run's values from the places of the recorded values."""
         if isinstance(recorded, dict) and isinstance(found, dict):
             for key, item in recorded.items():
                 # Names are the caller's own, unless the server made them up.
@@ -134,7 +134,7 @@ def mended(transcript: dict[str, Any]) -> dict[str, Any]:
 async def mismatches(
     transcript: Mapping[str, Any], url: str, session: aiohttp.ClientSession, learned: Learned
 ) -> list[Mismatch]:
-    """Play every step in order; the steps that disagree. `learned` carries over to the next recording."""
+    """Play every step in order; returns the steps that differ. `learned` is passed to the next recording."""
     found = []
     for number, step in enumerate(transcript["steps"]):
         request = step["request"]
@@ -207,7 +207,7 @@ def _event_name(event: Any) -> dict[str, Any]:
 
 
 def differences(recorded: Any, found: Any, learned: Learned, path: str = "") -> Iterator[str]:
-    """Where an answer is not what was recorded, once this run's own values are set aside."""
+    """Where a response differs from the recorded one, apart from values that differ in every run."""
     if isinstance(recorded, dict) and isinstance(found, dict):
         kept = {key for key in recorded if key not in _BUILD}
         extra = {key for key in found if key not in recorded and key not in _BUILD and key != "shortNames"}

@@ -1,4 +1,4 @@
-"""The controllers beside the server: RCC-1 to RCC-8, and pods that run."""
+"""The controllers of the embedded server: RCC-1 to RCC-8, and running pods."""
 
 import asyncio
 
@@ -14,7 +14,7 @@ UNGATE = {"spec": {"schedulingGates": [{"$patch": "delete", **GATE}]}}
 
 
 async def settle(api):
-    """Let the controllers run until nothing changes any more."""
+    """Run the controllers until nothing changes."""
     idle = 0
     while idle < 10:
         before = api.store.version
@@ -31,7 +31,7 @@ def wants(*names, **sources):
 
 
 def allocate(api, name="c", **fields):
-    """What an allocator does: the finalizer first, then the allocation."""
+    """Write like an allocator: first the finalizer, then the allocation."""
     ok(api, "PATCH", f"{CLAIMS}/{name}", {"metadata": {"finalizers": [FINALIZER]}}, media=MERGE)
     status = {"status": {"allocation": allocation(**fields)}}
     ok(api, "PATCH", f"{CLAIMS}/{name}/status", status, media=MERGE)
@@ -42,7 +42,7 @@ def phase(api, name="p"):
 
 
 def state(api, name="c"):
-    """Allocated, reserved, protected."""
+    """Whether the claim is allocated, reserved, and has the finalizer."""
     found = ok(api, "GET", f"{CLAIMS}/{name}")
     status, finalizers = found["status"], found["metadata"].get("finalizers", [])
     return "allocation" in status, len(status.get("reservedFor", ())), FINALIZER in finalizers
@@ -119,7 +119,7 @@ async def test_a_pod_without_gates_waits_for_its_claim_and_its_node():
 
 
 async def test_an_allocation_without_a_timestamp_cannot_be_used(api):
-    """The real scheduler would add one when it reserves, and be refused for ever."""
+    """The real scheduler would add one when it reserves, and its write would always be refused."""
     ok(api, "POST", CLAIMS, claim())
     allocate(api, allocationTimestamp=None)
     ok(api, "POST", PODS, pod(resourceClaims=wants("gpu", resourceClaimName="c")))
@@ -128,7 +128,7 @@ async def test_an_allocation_without_a_timestamp_cannot_be_used(api):
 
 
 async def test_the_last_reservation_takes_allocation_and_finalizer_along(api):
-    """RCC-2, for pods that are gone and for pods that are done."""
+    """RCC-2, for deleted pods and for finished pods."""
     await running_pod(api, "p")
     await running_pod(api, "q")
     assert state(api) == (True, 2, True)

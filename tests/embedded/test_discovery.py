@@ -1,4 +1,4 @@
-"""What clients ask first, and the tables that people read."""
+"""Discovery requests, and tables for kubectl."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -45,7 +45,7 @@ def test_every_advertised_resource_can_be_listed():
 
 
 def test_openapi_says_that_patches_take_field_validation():
-    """Without it kubectl would look for a schema in another format and fail."""
+    """Without it kubectl would request a schema in another format and fail."""
     api = ApiServer()
     for root, entry in ok(api, "GET", "/openapi/v3")["paths"].items():
         paths = ok(api, "GET", entry["serverRelativeURL"])["paths"]

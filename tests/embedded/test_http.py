@@ -1,4 +1,4 @@
-"""The server on a real socket: what only a socket can do."""
+"""The server on a real socket: behaviour that needs a socket."""
 
 import asyncio
 import io
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.loopback
 
 
 async def test_requests_beyond_the_limit_are_told_to_come_back():
-    """One request hangs in its body, so the next one finds the server full; watches do not count."""
+    """One request hangs in its body, so the next one gets a 429; watches do not count."""
     api = ApiServer()
     release = asyncio.Event()
 

@@ -72,7 +72,7 @@ def test_a_custom_resource_is_never_replaced_blindly_nor_merged_by_keys():
 
 
 def test_a_term_that_matches_no_node_stays_one_while_a_pod_is_gated():
-    """As on a real server: to add to an empty term would let the pod run where it could not."""
+    """As on a real server: an addition to an empty term would add nodes to the selection."""
     api = ApiServer()
 
     def affinity(*terms: dict[str, Any]) -> dict[str, Any]:

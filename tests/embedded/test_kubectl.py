@@ -1,4 +1,4 @@
-"""The real kubectl, where there is one, gets along with the embedded server."""
+"""The real kubectl, if installed, works with the embedded server."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Lists: selectors, and pages that together are one consistent picture."""
+"""Lists: selectors, and pages that together are one consistent snapshot."""
 
 import pytest
 from hypothesis import given

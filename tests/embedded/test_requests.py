@@ -1,4 +1,4 @@
-"""What is not a proper request gets a proper Status, never a crash."""
+"""Malformed requests get a Status, never a crash."""
 
 import json
 

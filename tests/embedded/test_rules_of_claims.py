@@ -1,4 +1,4 @@
-"""What a claim, its status and a pod may hold, and what may change (CLM-*, ST-*)."""
+"""Validation of claims, their status, and pods, at creation and update (CLM-*, ST-*)."""
 
 import pytest
 
@@ -216,7 +216,7 @@ def test_a_timestamp_cannot_be_added_later():
 
 
 def test_the_same_allocation_in_other_words_is_no_change():
-    """Nil and empty are alike, quantities compare by value."""
+    """Nil and empty are equal, quantities compare by value."""
     api = ApiServer()
     ok(api, "POST", CLAIMS, claim())
     first = result(shareID=SHARE, consumedCapacity={"m": "1Gi"})

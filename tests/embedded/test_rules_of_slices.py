@@ -1,4 +1,4 @@
-"""What a slice, a class and a taint rule may hold (SL-*, DEV-*, CLS-*)."""
+"""Validation of slices, classes and taint rules (SL-*, DEV-*, CLS-*)."""
 
 from datetime import UTC, datetime
 

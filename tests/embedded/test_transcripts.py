@@ -1,4 +1,4 @@
-"""The embedded server answers as a real one did, step by recorded step."""
+"""The embedded server responds like a real one, at every recorded step."""
 
 import aiohttp
 import pytest
@@ -17,7 +17,7 @@ pytestmark = [
 
 @pytest.mark.parametrize("name", ORDER)
 async def test_every_recorded_step_gets_the_recorded_answer(name: str):
-    """Earlier recordings are played first: they leave the objects that later ones meet."""
+    """Earlier recordings are played first: they create the objects that later ones need."""
     learned = Learned()
     async with serve(recorded_server()) as url, aiohttp.ClientSession() as session:
         for before in ORDER[: ORDER.index(name)]:

@@ -1,4 +1,4 @@
-"""One store, several versions: what is written through one is read through all (VER-1 to VER-5)."""
+"""One store, several versions: an object written in one version is readable in all (VER-1 to VER-5)."""
 
 from datetime import UTC, datetime
 

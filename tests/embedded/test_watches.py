@@ -1,4 +1,4 @@
-"""Watches: every change once and in order, from any version that is still known."""
+"""Watches: every change once and in order, from any version that is not compacted."""
 
 import asyncio
 
@@ -14,7 +14,7 @@ STEPS = st.lists(st.tuples(st.sampled_from(["create", "label", "delete"]), st.in
 
 
 def write(api, step, number):
-    """One write if it applies; the event it must cause."""
+    """One write, if it is valid, and the event that it must cause."""
     name = f"c{number}"
     exists = call(api, "GET", f"{CLAIMS}/{name}")[0] == 200
     if step == "create" and not exists:
@@ -31,7 +31,7 @@ def write(api, step, number):
 
 
 async def test_of_changes_in_quick_succession_the_later_ones_come_together():
-    """Each chunk costs both sides a system call; the first ones are sent at once all the same."""
+    """Each chunk costs both sides a system call; the first events are still sent at once."""
     api = ApiServer()
     query = {"watch": "1", "resourceVersion": "1", "timeoutSeconds": "1"}
     answer = api.handle(Request("GET", CLAIMS, query, {}))
@@ -64,7 +64,7 @@ async def seen(api, count, **query):
 @examples(50)
 @given(before=STEPS, after=STEPS)
 def test_a_watch_shows_each_change_once_and_in_order(before, after):
-    """From a list's version on, whatever came before; and live changes like those already made."""
+    """From a list's version on, for any history; live changes equal past changes."""
 
     async def scenario():
         api = ApiServer()
@@ -114,7 +114,7 @@ async def test_list_then_watch_rebuilds_the_state():
 
 
 async def test_watchers_share_the_bytes_of_an_event():
-    """Fan-out costs a reference, not an encoding."""
+    """Watchers share one encoded event."""
     api = ApiServer()
     version = str(api.store.version)
     streams = [
@@ -164,7 +164,7 @@ async def test_history_is_bounded_and_a_reader_left_behind_is_told():
 
 
 async def test_an_idle_watch_gets_bookmarks_until_its_time_is_over():
-    """Each carries the version of the whole store, so that a quiet kind does not fall behind a busy one."""
+    """Each has the version of the whole store, so that watches of a quiet kind stay current."""
     api = ApiServer()
     asked = {
         "resourceVersion": str(api.store.version),

@@ -1,4 +1,4 @@
-"""Creating, updating and deleting: what is kept, what is refused, and what a version guards."""
+"""Create, update and delete: stored fields, refusals, and resourceVersion preconditions."""
 
 import asyncio
 import json
@@ -28,7 +28,7 @@ LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
 
 
 def test_time_and_randomness_come_from_the_caller():
-    """Two servers with the same seeds and clock cannot be told apart."""
+    """Two servers with the same seed and clock give the same responses."""
 
     def answer():
         api = ApiServer(now=lambda: datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC), random=Random(7))
@@ -98,7 +98,7 @@ def test_a_uid_is_a_precondition_of_updates_and_deletions():
 
 
 def test_a_lease_is_never_updated_blindly():
-    """A holder that forgot the version would overwrite its successor."""
+    """A holder that omits the version would overwrite the next holder."""
     api = ApiServer()
     lease = {"metadata": {"name": "l"}, "spec": {"holderIdentity": "a", "leaseDurationSeconds": 15}}
     ok(api, "POST", LEASES, lease)
@@ -167,7 +167,7 @@ def test_a_namespace_of_a_common_prefix_is_not_touched():
 
 
 def test_true_is_not_one():
-    """Equal to Python, different as JSON: such a change must not pass for none."""
+    """Equal in Python, different in JSON: this must count as a change."""
     api = ApiServer()
     ok(api, "POST", MAPS, {"metadata": {"name": "m"}, "extra": 1})
     assert ok(api, "PATCH", f"{MAPS}/m", {"extra": True}, media=MERGE)["extra"] is True
@@ -183,7 +183,7 @@ def test_manifests_are_loaded_with_their_namespaces_and_status():
 
 
 def test_a_namespace_may_come_after_what_is_in_it():
-    """Manifests are not sorted; the labels of the namespace count all the same."""
+    """Manifests are in any order; the labels of the namespace are applied in any case."""
     api = ApiServer()
     head = {"apiVersion": "v1", "kind": "Namespace"}
     inside = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m", "namespace": "team"}}
@@ -210,7 +210,7 @@ def test_a_manifest_that_is_refused_is_named(manifest, named):
 
 @pytest.mark.loopback
 async def test_no_update_is_lost_among_concurrent_writers():
-    """Each writer reads, adds one and writes with the version it read, until it gets through."""
+    """Each writer reads, adds one and writes with the version it read, until the write succeeds."""
     api, writers, rounds = ApiServer(), 8, 12
 
     async def count(session, url):
@@ -232,7 +232,7 @@ async def test_no_update_is_lost_among_concurrent_writers():
 
 
 def test_an_answer_never_shares_what_is_stored():
-    """Bytes go out; a caller that changes what it decoded changes nothing here."""
+    """Responses are bytes: changes to a decoded response do not change the store."""
     api = ApiServer()
     body = claim()
     ok(api, "POST", CLAIMS, body)

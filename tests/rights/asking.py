@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from reconciler.cluster.transport import Lines, Query, Request, Response, Transport, WatchRequest
-from reconciler.embedded.access.roles import Asked
+from reconciler.embedded.access.roles import AccessRequest
 from reconciler.settings import Settings
 
 _RESOURCE = re.compile(
@@ -16,19 +16,21 @@ _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete
 _ONE = "metadata.name="
 
 
-def asked(method: str, path: str, query: Query = ()) -> Asked:
+def asked(method: str, path: str, query: Query = ()) -> AccessRequest:
     """The verb and the resource, or the path where it names none."""
     match = _RESOURCE.fullmatch(path)
     if match is None:
-        return Asked(_VERBS.get(method, method.lower()), path=path)
+        return AccessRequest(_VERBS.get(method, method.lower()), path=path)
     fields, watches = dict(query).get("fieldSelector", ""), ("watch", "true") in query
     name = match["name"] or (fields.removeprefix(_ONE) if fields.startswith(_ONE) else "")
     reads = "watch" if watches else "get" if match["name"] else "list"
     resource = match["plural"] + (f"/{match['part']}" if match["part"] else "")
-    return Asked(_VERBS.get(method, reads), match["group"] or "", resource, match["namespace"] or "", name)
+    return AccessRequest(
+        _VERBS.get(method, reads), match["group"] or "", resource, match["namespace"] or "", name
+    )
 
 
-def as_deployed(asked: Asked, settings: Settings, deployed: Settings) -> Asked:
+def as_deployed(asked: AccessRequest, settings: Settings, deployed: Settings) -> AccessRequest:
     """The same under the settings of `deploy`: names that settings choose become those chosen there.
 
     Where a right is for everything, neither name nor namespace says anything, and both are left out.
@@ -48,7 +50,7 @@ class Noting:
     """A transport that tells of every request before it is sent."""
 
     behind: Transport
-    note: Callable[[Asked], None]
+    note: Callable[[AccessRequest], None]
 
     async def send(self, request: Request) -> Response:
         self.note(asked(request.method, request.path, request.query))

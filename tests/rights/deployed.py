@@ -8,7 +8,7 @@ import yaml
 
 from reconciler.embedded.access import Account, Roles
 from reconciler.embedded.access.accounts import service_account
-from reconciler.embedded.access.roles import Asked
+from reconciler.embedded.access.roles import AccessRequest
 from reconciler.settings import Settings
 from tests.checkout import ROOT
 
@@ -77,7 +77,7 @@ class Granted:
         self._account = account
         self.rights = frozenset(_rights(objects))
 
-    def allows(self, asked: Asked) -> bool:
+    def allows(self, asked: AccessRequest) -> bool:
         """As the API server would judge it; what serves to discover is for everybody."""
         return _is_open(asked) or self._roles.allows(self._account, asked)
 
@@ -87,7 +87,7 @@ def granted(mode: str) -> Granted:
     return Granted(bound(mode), ACCOUNTS[mode])
 
 
-def right(asked: Asked) -> Right:
+def right(asked: AccessRequest) -> Right:
     """The right that a request takes."""
     return Right(asked.verb, asked.group, asked.resource)
 
@@ -99,6 +99,6 @@ def _rights(objects: list[Any]) -> Iterator[Right]:
                 yield from (Right(verb, group, name) for name in rule["resources"] for verb in rule["verbs"])
 
 
-def _is_open(asked: Asked) -> bool:
+def _is_open(asked: AccessRequest) -> bool:
     top = asked.path.strip("/").split("/")[0]
     return asked.verb == "get" and top in ("api", "apis", "version")

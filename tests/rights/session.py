@@ -16,7 +16,7 @@ import pytest
 from reconciler import app
 from reconciler.cluster.transport import Transport
 from reconciler.embedded.access import Account, Guard
-from reconciler.embedded.access.roles import Asked
+from reconciler.embedded.access.roles import AccessRequest
 from reconciler.settings import Settings
 from tests.rights import deployed
 from tests.rights.asking import Noting, as_deployed
@@ -25,7 +25,7 @@ KEY = "asked of API servers"
 SERVER_SIDE = frozenset({"tokenreviews", "subjectaccessreviews"})
 """Granted by a role that every cluster has, not by one of ours"""
 
-Seen = dict[tuple[str, Asked], str]
+Seen = dict[tuple[str, AccessRequest], str]
 """Mode and request -> the test that made it first"""
 
 
@@ -38,7 +38,7 @@ class Rights:
         self.seen: Seen = {}
         self.problems: list[str] = []
 
-    def note(self, mode: str, asked: Asked) -> None:
+    def note(self, mode: str, asked: AccessRequest) -> None:
         """The process asked for that in the test that runs now."""
         key = (mode, asked)
         if key not in self.seen:
@@ -63,7 +63,7 @@ class Rights:
         run = app.run
 
         async def noted(settings: Settings, transport: Transport, **rest: Any) -> None:
-            def note(asked: Asked) -> None:
+            def note(asked: AccessRequest) -> None:
                 self.note(settings.mode, as_deployed(asked, settings, deployed.settings()))
 
             await run(settings, Noting(transport, note), **rest)
@@ -75,7 +75,7 @@ class Rights:
         """Note what servers that enforce roles see of our account."""
         allows = Guard.allows
 
-        def noting(guard: Guard, account: Account, asked: Asked) -> bool:
+        def noting(guard: Guard, account: Account, asked: AccessRequest) -> bool:
             for mode, ours in deployed.ACCOUNTS.items():
                 if account == ours and asked.resource not in SERVER_SIDE:
                     self.note(mode, as_deployed(asked, deployed.settings(), deployed.settings()))
@@ -90,7 +90,7 @@ class Rights:
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
         for mode, parts, test in getattr(node, "workeroutput", {}).get(KEY, ()):
-            self.seen.setdefault((mode, Asked(*parts)), test)
+            self.seen.setdefault((mode, AccessRequest(*parts)), test)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
@@ -121,7 +121,7 @@ def _is_whole(config: pytest.Config) -> bool:
     return not chosen and not narrowed and {Path(arg).resolve() for arg in config.args} == tests
 
 
-def _told(asked: Asked) -> str:
+def _told(asked: AccessRequest) -> str:
     if asked.path:
         return f"{asked.verb} {asked.path}"
     where = f" in {asked.namespace}" if asked.namespace else ""

@@ -1,4 +1,4 @@
-"""Who may do what on the embedded server, if it was given tokens and roles to enforce."""
+"""Authentication and authorization of the embedded server, if it has tokens and roles."""
 
 from reconciler.embedded.access.accounts import Account, read_tokens
 from reconciler.embedded.access.guard import Guard

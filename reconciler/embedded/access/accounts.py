@@ -1,4 +1,4 @@
-"""Accounts and the bearer tokens that stand for them. Source: Kubernetes' static token file."""
+"""Accounts and their bearer tokens. Source: Kubernetes' static token file."""
 
 import csv
 import io
@@ -13,18 +13,18 @@ _SERVICE_ACCOUNTS = "system:serviceaccounts"
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """Somebody who sends requests."""
+    """The sender of a request."""
 
     name: str
     groups: frozenset[str]
 
 
 ANONYMOUS = Account("system:anonymous", frozenset({"system:unauthenticated"}))
-"""Who sends no token"""
+"""The account of requests without a token"""
 
 
 def account(name: str, *groups: str) -> Account:
-    """Somebody whose token was good; a service account is in the groups of its kind and namespace."""
+    """An authenticated account; a service account is also in the groups of service accounts."""
     parts = name.split(":")
     if parts[:2] == ["system", "serviceaccount"] and len(parts) == 4:
         groups = (*groups, _SERVICE_ACCOUNTS, f"{_SERVICE_ACCOUNTS}:{parts[2]}")
@@ -32,12 +32,12 @@ def account(name: str, *groups: str) -> Account:
 
 
 def service_account(namespace: str, name: str) -> Account:
-    """The account of pods that run under a service account."""
+    """The account of a service account's pods."""
     return account(f"system:serviceaccount:{namespace}:{name}")
 
 
 def read_tokens(text: str, *, source: str) -> Mapping[str, Account]:
-    """Token -> account, from lines `token,user,uid[,"group,group"]`. Raises Malformed; it shows no token."""
+    """Token -> account, from lines `token,user,uid[,"group,group"]`. Raises Malformed, never with a token."""
     found: dict[str, Account] = {}
     for number, row in enumerate(csv.reader(io.StringIO(text)), 1):
         if not row or row[0].startswith("#"):

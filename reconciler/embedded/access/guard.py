@@ -1,11 +1,11 @@
-"""Judges requests before they are answered: whose token it is, and whether a role allows it."""
+"""Authenticate and authorize requests: find the account of the token, check its roles."""
 
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from reconciler.embedded.access.accounts import ANONYMOUS, AUTHENTICATED, Account
-from reconciler.embedded.access.roles import Asked, Roles
+from reconciler.embedded.access.roles import AccessRequest, Roles
 from reconciler.embedded.builtin import CLAIM
 from reconciler.embedded.encoding import same
 from reconciler.embedded.fields import Cause
@@ -15,13 +15,13 @@ from reconciler.embedded.routing import Target
 from reconciler.embedded.status import Refusal, invalid
 
 MASTERS = "system:masters"
-"""The group that may do everything"""
+"""The group that is allowed everything"""
 
 _NAMED = re.compile(r"metadata\.name==?(?P<name>[^,]+)")
 _FOR_ALL = ("/healthz", "/livez", "/readyz", "/version")
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _BOUND = ("allocation", "reservedFor")
-"""Fields of a claim's status that want `resourceclaims/binding`. Source: ST-8"""
+"""Fields of a claim's status that require `resourceclaims/binding`. Source: ST-8"""
 
 
 class Guard:
@@ -32,42 +32,44 @@ class Guard:
         self._roles = roles
 
     def account(self, request: Request) -> Account:
-        """Who sent the request. Raises 401 for a token that nobody has."""
+        """The sender of a request. Raises a 401 for an unknown token."""
         given = request.headers.get("Authorization", "")
         if not given:
             return ANONYMOUS
         scheme, _, token = given.partition(" ")
-        found = self.holder(token.strip()) if scheme.lower() == "bearer" else None
+        found = self.account_of(token.strip()) if scheme.lower() == "bearer" else None
         if found is None:
             raise Refusal(401, "Unauthorized", "Unauthorized")
         return found
 
-    def holder(self, token: str) -> Account | None:
-        """Whose token it is."""
+    def account_of(self, token: str) -> Account | None:
+        """The account of a token."""
         return self._tokens.get(token)
 
-    def allows(self, account: Account, asked: Asked) -> bool:
-        """Whether the account may do that."""
+    def allows(self, account: Account, access: AccessRequest) -> bool:
+        """Whether the account is allowed the access."""
         return (
             MASTERS in account.groups
-            or (asked.path in _FOR_ALL and asked.verb == "get")
-            or (_is_discovery(asked) and AUTHENTICATED in account.groups)
-            or self._roles.allows(account, asked)
+            or (access.path in _FOR_ALL and access.verb == "get")
+            or (_is_discovery(access) and AUTHENTICATED in account.groups)
+            or self._roles.allows(account, access)
         )
 
     def check_path(self, account: Account, request: Request) -> None:
-        """Raises 403 for a path that names no resource and is not allowed."""
-        asked = Asked(_VERBS.get(request.method, request.method.lower()), path=request.path.rstrip("/"))
-        if not self.allows(account, asked):
-            message = f'forbidden: User "{account.name}" cannot {asked.verb} path "{request.path}"'
+        """Check a path that names no resource. Raises a 403."""
+        access = AccessRequest(
+            _VERBS.get(request.method, request.method.lower()), path=request.path.rstrip("/")
+        )
+        if not self.allows(account, access):
+            message = f'forbidden: User "{account.name}" cannot {access.verb} path "{request.path}"'
             raise Refusal(403, "Forbidden", message, details={})
 
     def check(self, account: Account, request: Request, target: Target) -> None:
-        """Raises 403 for an operation that is not allowed."""
+        """Check an operation on a resource. Raises a 403."""
         resource = target.kind.plural + (f"/{target.subresource}" if target.subresource else "")
         verb = _verb(request, target)
-        asked = Asked(verb, target.served.group, resource, target.namespace, _name(request, target))
-        if self.allows(account, asked):
+        access = AccessRequest(verb, target.served.group, resource, target.namespace, _name(request, target))
+        if self.allows(account, access):
             return
         qualified = f"{target.kind.plural}.{target.served.group}".rstrip(".")
         subject = f'{qualified} "{target.name}"' if target.name else qualified
@@ -83,13 +85,13 @@ class Guard:
         }
         raise Refusal(403, "Forbidden", message, details=details)
 
-    def binding(
+    def protect_allocation(
         self, account: Account, request: Request, target: Target, change: Callable[[Object], Any]
     ) -> Callable[[Object], Any]:
-        """`change`, refused with 422 where it changes an allocation that the account may not (ST-8)."""
+        """`change`, refused with a 422 if it changes an allocation without permission (ST-8)."""
         verb = _verb(request, target)
-        asked = Asked(verb, CLAIM.group, "resourceclaims/binding")
-        if target.kind is not CLAIM or target.subresource != "status" or self.allows(account, asked):
+        access = AccessRequest(verb, CLAIM.group, "resourceclaims/binding")
+        if target.kind is not CLAIM or target.subresource != "status" or self.allows(account, access):
             return change
 
         def guarded(shown: Object) -> Any:
@@ -98,7 +100,7 @@ class Guard:
             causes = [
                 Cause(
                     "FieldValueForbidden",
-                    f"Forbidden: to change status.{key} wants the verb {verb} on resourceclaims/binding",
+                    f"Forbidden: changing status.{key} requires the verb {verb} on resourceclaims/binding",
                     f"status.{key}",
                 )
                 for key in _BOUND
@@ -122,7 +124,7 @@ def _verb(request: Request, target: Target) -> str:
 
 
 def _name(request: Request, target: Target) -> str:
-    """The one object that a request is about; a collection cut down to one name is about that one."""
+    """The name of the object: from the path, or from a field selector for one name."""
     if target.name:
         return target.name
     wanted = request.query.get("fieldSelector", "").split(",")
@@ -130,6 +132,6 @@ def _name(request: Request, target: Target) -> str:
     return next((match["name"] for match in found if match), "")
 
 
-def _is_discovery(asked: Asked) -> bool:
-    top = asked.path.strip("/").split("/")[0]
-    return asked.verb == "get" and top in ("api", "apis", "openapi")
+def _is_discovery(access: AccessRequest) -> bool:
+    top = access.path.strip("/").split("/")[0]
+    return access.verb == "get" and top in ("api", "apis", "openapi")

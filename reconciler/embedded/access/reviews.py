@@ -1,8 +1,8 @@
-"""TokenReview and SubjectAccessReview: what servers beside this one ask about their own callers."""
+"""TokenReview and SubjectAccessReview: other servers ask whether to accept their own clients."""
 
 from reconciler.embedded.access.accounts import Account
 from reconciler.embedded.access.guard import Guard
-from reconciler.embedded.access.roles import Asked
+from reconciler.embedded.access.roles import AccessRequest
 from reconciler.embedded.encoding import decode_json, encode
 from reconciler.embedded.fields import Field
 from reconciler.embedded.kinds import Object
@@ -14,13 +14,13 @@ ACCESS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 
 def answer(guard: Guard, sender: Account, request: Request) -> Response | None:
-    """The verdict, with status 201, for a review; None for any other path. Raises a Refusal."""
+    """The response to a review, with status 201; None for any other path. Raises a Refusal."""
     if request.path not in (TOKENS, ACCESS):
         return None
     if request.method != "POST":
         raise method_not_allowed()
     group, resource = request.path.split("/")[2], request.path.split("/")[4]
-    if not guard.allows(sender, Asked("create", group, resource)):
+    if not guard.allows(sender, AccessRequest("create", group, resource)):
         message = f'{resource}.{group} is forbidden: User "{sender.name}" cannot create resource "{resource}"'
         raise Refusal(403, "Forbidden", message, details={"group": group, "kind": resource})
     body = decode_json(request.body)
@@ -34,26 +34,26 @@ def answer(guard: Guard, sender: Account, request: Request) -> Response | None:
 
 
 def _token(guard: Guard, token: str) -> Object:
-    holder = guard.holder(token)
-    if holder is None:
-        return {"user": {}, "error": "the token is not known"}
-    return {"authenticated": True, "user": {"username": holder.name, "groups": sorted(holder.groups)}}
+    account = guard.account_of(token)
+    if account is None:
+        return {"user": {}, "error": "unknown token"}
+    return {"authenticated": True, "user": {"username": account.name, "groups": sorted(account.groups)}}
 
 
 def _who(spec: Field) -> Account:
     return Account(spec["user"].text(), frozenset(group.text() for group in spec["groups"].items()))
 
 
-def _what(spec: Field) -> Asked:
+def _what(spec: Field) -> AccessRequest:
     path = spec["nonResourceAttributes"]
     if path["path"].text():
-        return Asked(path["verb"].text(), path=path["path"].text())
-    asked = spec["resourceAttributes"]
-    part = asked["subresource"].text()
-    return Asked(
-        asked["verb"].text(),
-        asked["group"].text(),
-        asked["resource"].text() + (f"/{part}" if part else ""),
-        asked["namespace"].text(),
-        asked["name"].text(),
+        return AccessRequest(path["verb"].text(), path=path["path"].text())
+    resource = spec["resourceAttributes"]
+    part = resource["subresource"].text()
+    return AccessRequest(
+        resource["verb"].text(),
+        resource["group"].text(),
+        resource["resource"].text() + (f"/{part}" if part else ""),
+        resource["namespace"].text(),
+        resource["name"].text(),
     )

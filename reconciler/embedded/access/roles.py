@@ -1,4 +1,4 @@
-"""Roles and their bindings, and what they allow. Source: rbac.authorization.k8s.io/v1; rules only add."""
+"""Roles, their bindings, and what they allow. Source: rbac.authorization.k8s.io/v1; rules only allow."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -9,8 +9,6 @@ from reconciler.errors import Malformed
 
 ALL = "*"
 _GROUP = "rbac.authorization.k8s.io"
-
-
 _DELEGATOR = {
     "apiVersion": f"{_GROUP}/v1",
     "kind": "ClusterRole",
@@ -20,22 +18,22 @@ _DELEGATOR = {
         {"apiGroups": ["authorization.k8s.io"], "resources": ["subjectaccessreviews"], "verbs": ["create"]},
     ],
 }
-"""A role that every cluster has"""
+"""A role that exists in every cluster"""
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What a request wants to do."""
+class AccessRequest:
+    """The access that a request needs."""
 
     verb: str
     group: str = ""
     resource: str = ""
-    """With its subresource: `resourceclaims/status`"""
+    """Includes the subresource: `resourceclaims/status`"""
     namespace: str = ""
-    """Empty for kinds without namespaces and for all namespaces together"""
+    """Empty for cluster-scoped kinds and for all namespaces"""
     name: str = ""
     path: str = ""
-    """Of a request for no resource, such as /metrics; all else is empty then"""
+    """For non-resource requests, such as /metrics; the other fields except verb are then empty"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,20 +44,20 @@ class _Rule:
     names: frozenset[str]
     paths: tuple[str, ...]
 
-    def allows(self, asked: Asked) -> bool:
-        if not _has(self.verbs, asked.verb):
+    def allows(self, access: AccessRequest) -> bool:
+        if not _has(self.verbs, access.verb):
             return False
-        if asked.path:
-            return any(_matches(pattern, asked.path) for pattern in self.paths)
-        if not _has(self.groups, asked.group) or (self.names and asked.name not in self.names):
+        if access.path:
+            return any(_matches(pattern, access.path) for pattern in self.paths)
+        if not _has(self.groups, access.group) or (self.names and access.name not in self.names):
             return False
-        _, _, part = asked.resource.partition("/")
-        return _has(self.resources, asked.resource) or (bool(part) and f"*/{part}" in self.resources)
+        _, _, part = access.resource.partition("/")
+        return _has(self.resources, access.resource) or (bool(part) and f"*/{part}" in self.resources)
 
 
 @dataclass(frozen=True, slots=True)
 class _Grant:
-    """A role that somebody has, in one namespace or, where that is empty, everywhere."""
+    """A binding of a role to users and groups, in one namespace; in all if `namespace` is empty."""
 
     users: frozenset[str]
     groups: frozenset[str]
@@ -68,16 +66,16 @@ class _Grant:
 
 
 class Roles:
-    """What accounts may do."""
+    """The permissions of accounts."""
 
     def __init__(self, grants: Iterable[_Grant] = ()) -> None:
         self._grants = tuple(grants)
 
     @classmethod
     def read(cls, objects: Iterable[Mapping[str, Any]]) -> "Roles":
-        """From ClusterRoles, Roles and their bindings; other kinds are left alone. Few roles are built in.
+        """From ClusterRoles, Roles and their bindings; other kinds are ignored. One role is built in.
 
-        Raises Malformed for a binding whose role is not among them: it would allow nothing.
+        Raises Malformed for a binding to an unknown role: it would allow nothing.
         """
         found: list[Mapping[str, Any]] = [_DELEGATOR]
         found += [item for item in objects if str(item.get("apiVersion", "")).startswith(f"{_GROUP}/")]
@@ -90,12 +88,12 @@ class Roles:
         }
         return cls(_grant(item, rules) for item in found if item["kind"].endswith("RoleBinding"))
 
-    def allows(self, account: Account, asked: Asked) -> bool:
-        """Whether some role of the account allows it."""
+    def allows(self, account: Account, access: AccessRequest) -> bool:
+        """Whether a role of the account allows the access."""
         return any(
-            (not grant.namespace or grant.namespace == asked.namespace)
+            (not grant.namespace or grant.namespace == access.namespace)
             and (account.name in grant.users or account.groups & grant.groups)
-            and any(rule.allows(asked) for rule in grant.rules)
+            and any(rule.allows(access) for rule in grant.rules)
             for grant in self._grants
         )
 
@@ -123,7 +121,7 @@ def _grant(binding: Mapping[str, Any], rules: Mapping[tuple[str, str, str], tupl
     namespace = binding["metadata"].get("namespace", "") if binding["kind"] == "RoleBinding" else ""
     role = rules.get((kind, namespace if kind == "Role" else "", name))
     if role is None:
-        reason = f"there is no {kind} {name} among the roles given"
+        reason = f"there is no {kind} {name} in the given roles"
         raise Malformed(f"{binding['kind']} {binding['metadata']['name']}", "roleRef.name", reason)
     subjects = list(binding.get("subjects") or ())
     users = {one["name"] for one in subjects if one["kind"] == "User"} | {

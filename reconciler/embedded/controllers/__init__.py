@@ -1,21 +1,21 @@
-"""The part of a control plane that makes a demo whole: claims from templates, pods that run, claims freed."""
+"""Controllers for demos: they generate claims from templates, run pods, and deallocate claims."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from reconciler.embedded.api import ApiServer
-from reconciler.embedded.controllers.claims import Claims
+from reconciler.embedded.controllers.claims import ClaimController
 from reconciler.embedded.controllers.following import running
-from reconciler.embedded.controllers.pods import Pods
-from reconciler.embedded.controllers.templates import Templates
+from reconciler.embedded.controllers.pods import PodController
+from reconciler.embedded.controllers.templates import TemplateController
 
 
 @asynccontextmanager
 async def run_controllers(api: ApiServer) -> AsyncIterator[None]:
-    """Run the controllers beside the block; leaving it stops them."""
-    pods = Pods(api)
+    """Run the controllers during the block."""
+    pods = PodController(api)
     try:
-        async with running(api, [Templates(api), pods, Claims(api)]):
+        async with running(api, [TemplateController(api), pods, ClaimController(api)]):
             yield
     finally:
         pods.stop()

@@ -1,4 +1,4 @@
-"""Claims are freed as the resourceclaim controller frees them (RCC-2 to RCC-8)."""
+"""Deallocate claims like the resourceclaim controller (RCC-2 to RCC-8)."""
 
 from collections.abc import Iterable
 
@@ -17,8 +17,8 @@ from reconciler.embedded.kinds import Object
 from reconciler.embedded.shelf import Change
 
 
-class Claims:
-    """Takes back reservations of pods that are gone or done, and with the last one the devices."""
+class ClaimController:
+    """Removes the reservations of pods that are deleted or finished, and with the last one the allocation."""
 
     subject = CLAIM
     sources = (CLAIM, POD)
@@ -27,15 +27,15 @@ class Claims:
         self._api = api
 
     def keys(self, change: Change) -> Iterable[str]:
-        """The claim itself, or the claims of a pod that is gone or done."""
+        """The claim itself, or the claims of a pod that is deleted or finished."""
         if change.record.kind is CLAIM:
             return [change.record.key]
         if change.deleted or is_finished(change.record.object):
             return claim_keys(change.record.object)
         return ()
 
-    def settle(self, key: str) -> None:
-        """Free what nobody uses any more."""
+    def reconcile(self, key: str) -> None:
+        """Remove reservations, allocation and claim that are no longer needed."""
         record = self._api.store[CLAIM].get(key)
         if record is None:
             return
@@ -43,7 +43,7 @@ class Claims:
         before = reserved_for(claim)
         kept = [entry for entry in before if self._in_use(claim, entry)]
         held = FINALIZER in claim["metadata"].get("finalizers", ())
-        # RCC-3: an allocation goes with the last reservation, or with the claim; never by itself.
+        # RCC-3: an allocation is removed with the last reservation or with the claim, never alone.
         free = held and not kept and (bool(before) or is_deleting(claim))
         if kept != before or (free and status(claim).get("allocation")):
             self._release(claim, kept, free=free)
@@ -53,21 +53,21 @@ class Claims:
             self._api.delete(CLAIM, claim["metadata"]["namespace"], claim["metadata"]["name"])
 
     def _in_use(self, claim: Object, entry: Object) -> bool:
-        """RCC-8: consumers that are not pods are not ours to judge."""
+        """RCC-8: consumers that are not pods always count as in use."""
         if entry.get("resource") != "pods" or entry.get("apiGroup"):
             return True
-        return self._lives(claim, entry["name"], entry["uid"])
+        return self._is_active(claim, entry["name"], entry["uid"])
 
-    def _lives(self, claim: Object, name: str, uid: str) -> bool:
+    def _is_active(self, claim: Object, name: str, uid: str) -> bool:
         record = self._api.store[POD].get(f"{claim['metadata']['namespace']}/{name}")
         return (
             record is not None and record.object["metadata"]["uid"] == uid and not is_finished(record.object)
         )
 
     def _is_orphan(self, claim: Object) -> bool:
-        """RCC-6: generated for a pod that is gone, replaced or done."""
+        """RCC-6: generated for a pod that is deleted, replaced or finished."""
         owner = owner_pod(claim)
-        return owner is not None and not self._lives(claim, owner["name"], owner["uid"])
+        return owner is not None and not self._is_active(claim, owner["name"], owner["uid"])
 
     def _release(self, claim: Object, kept: list[Object], *, free: bool) -> None:
         def released(shown: Object) -> Object:

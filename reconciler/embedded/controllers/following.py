@@ -1,4 +1,4 @@
-"""Controllers follow the store directly: each change names keys, each key is settled in one step."""
+"""Run controllers on the store directly: each change maps to keys, each key is reconciled in one step."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
@@ -13,26 +13,26 @@ _BATCH = 256
 
 
 class Controller(Protocol):
-    """Brings the objects under one key to where they should be."""
+    """Reconciles the objects of one key."""
 
     @property
     def subject(self) -> ServedKind:
-        """The kind whose keys are settled."""
+        """The kind of the keys to reconcile."""
 
     @property
     def sources(self) -> Sequence[ServedKind]:
-        """The kinds whose changes matter."""
+        """The kinds to watch."""
 
     def keys(self, change: Change) -> Iterable[str]:
-        """The keys that a change may concern."""
+        """The keys that a change may affect."""
 
-    def settle(self, key: str) -> None:
-        """Do what is due for one key. Does nothing where nothing is due."""
+    def reconcile(self, key: str) -> None:
+        """Reconcile one key."""
 
 
 @asynccontextmanager
 async def running(api: ApiServer, controllers: Iterable[Controller]) -> AsyncIterator[None]:
-    """Let controllers follow the store while the block runs."""
+    """Run controllers during the block."""
     async with asyncio.TaskGroup() as group:
         tasks = [
             group.create_task(
@@ -49,23 +49,23 @@ async def running(api: ApiServer, controllers: Iterable[Controller]) -> AsyncIte
 
 
 async def _follow(api: ApiServer, controller: Controller, source: ServedKind) -> None:
-    shelf = api.store[source]
-    position = _settle_all(api, controller, shelf.end)
+    kind_store = api.store[source]
+    position = _reconcile_all(api, controller, kind_store.end)
     while True:
-        await shelf.wait(position)
+        await kind_store.wait(position)
         try:
-            changes = shelf.since(position, _BATCH)
+            changes = kind_store.since(position, _BATCH)
         except Compacted:
-            position = _settle_all(api, controller, shelf.end)
+            position = _reconcile_all(api, controller, kind_store.end)
             continue
         position += len(changes)
         for key in dict.fromkeys(key for change in changes for key in controller.keys(change)):
-            controller.settle(key)
-        # Requests wait on the same loop: a burst of changes must not starve them.
+            controller.reconcile(key)
+        # Requests use the same loop: a burst of changes must not starve them.
         await asyncio.sleep(0)
 
 
-def _settle_all(api: ApiServer, controller: Controller, position: int) -> int:
+def _reconcile_all(api: ApiServer, controller: Controller, position: int) -> int:
     for record in api.store[controller.subject].scan(""):
-        controller.settle(record.key)
+        controller.reconcile(record.key)
     return position

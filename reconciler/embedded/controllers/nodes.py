@@ -1,4 +1,4 @@
-"""Whether a node is among those that a node selector means (NM-2)."""
+"""Match nodes with node selectors (NM-2)."""
 
 from collections.abc import Mapping
 
@@ -6,14 +6,14 @@ from reconciler.embedded.kinds import Object
 
 
 def matches(selector: Object | None, node: Object) -> bool:
-    """Any term, all of its requirements. No selector means every node."""
+    """Whether all requirements of any term match. No selector matches every node."""
     if selector is None:
         return True
     return any(_term(term, node) for term in selector.get("nodeSelectorTerms", ()))
 
 
 def has_labels(wanted: Mapping[str, str], node: Object) -> bool:
-    """Whether the node carries all these labels."""
+    """Whether the node has all these labels."""
     return wanted.items() <= _labels(node).items()
 
 

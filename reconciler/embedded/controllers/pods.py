@@ -1,4 +1,4 @@
-"""Pods that run: once ungated they reserve their claims, are bound where the allocation is, start and end."""
+"""Run pods: reserve the claims of an ungated pod, bind it to the node of its allocation, start and end it."""
 
 import asyncio
 from collections.abc import Iterable
@@ -24,8 +24,8 @@ RUN_SECONDS = "dra-reconciler.io/run-seconds"
 """Annotation: how long the pod runs before it succeeds. Without it a pod runs until it is deleted."""
 
 
-class Pods:
-    """Stands in for scheduler and kubelet, for pods whose claims somebody else allocates."""
+class PodController:
+    """Replaces scheduler and kubelet for pods with claims that another process allocates."""
 
     subject = POD
     sources = (POD, CLAIM, NODE)
@@ -33,25 +33,25 @@ class Pods:
     def __init__(self, api: ApiServer) -> None:
         self._api = api
         self._waiting: dict[str, set[str]] = {}
-        self._homeless: set[str] = set()
-        self._alarms: dict[str, asyncio.TimerHandle] = {}
+        self._without_node: set[str] = set()
+        self._timers: dict[str, asyncio.TimerHandle] = {}
 
     def stop(self) -> None:
-        """Let no pod end any more."""
-        for alarm in self._alarms.values():
-            alarm.cancel()
+        """Cancel the timers that end pods."""
+        for timer in self._timers.values():
+            timer.cancel()
 
     def keys(self, change: Change) -> Iterable[str]:
-        """The pod itself, or those that waited for a claim or a node."""
+        """The pod itself, or the pods that wait for a claim or a node."""
         if change.record.kind is POD:
             return [change.record.key]
         if change.record.kind is CLAIM:
             return self._waiting.pop(change.record.key, ())
-        homeless, self._homeless = self._homeless, set()
-        return homeless
+        pods, self._without_node = self._without_node, set()
+        return pods
 
-    def settle(self, key: str) -> None:
-        """Take a pod one step further."""
+    def reconcile(self, key: str) -> None:
+        """Move a pod to its next phase."""
         record = self._api.store[POD].get(key)
         if record is None or is_deleting(record.object) or is_finished(record.object):
             return
@@ -67,7 +67,7 @@ class Pods:
             return
         node = pod["spec"].get("nodeName") or self._node(pod, claims)
         if not node:
-            self._homeless.add(key)
+            self._without_node.add(key)
             return
         for claim in claims:
             self._reserve(claim, pod)
@@ -77,7 +77,7 @@ class Pods:
         self._write_status(pod, phase="Running", ready=True)
 
     def _claims(self, pod: Object, key: str) -> list[Object] | None:
-        """The pod's claims, ready to be used; None after noting what the pod waits for."""
+        """The pod's claims if all are usable; else None, and the pod is queued for the missing claim."""
         found = []
         for name in claim_names(pod).values():
             if name is None:
@@ -91,7 +91,7 @@ class Pods:
         return found
 
     def _node(self, pod: Object, claims: list[Object]) -> str:
-        """The first node by name that every allocation and the pod itself accept."""
+        """The first node by name that matches every allocation and the pod."""
         selectors = [status(claim)["allocation"].get("nodeSelector") for claim in claims]
         for record in self._api.store[NODE].scan(""):
             node = record.object
@@ -137,16 +137,16 @@ class Pods:
     def _end_later(self, pod: Object) -> None:
         seconds = pod["metadata"].get("annotations", {}).get(RUN_SECONDS, "")
         uid = pod["metadata"]["uid"]
-        if not seconds.isdecimal() or uid in self._alarms:
+        if not seconds.isdecimal() or uid in self._timers:
             return
         started = parse_timestamp(status(pod).get("startTime") or pod["metadata"]["creationTimestamp"])
         left = (started + timedelta(seconds=int(seconds)) - self._api.now()).total_seconds()
         key = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
         loop = asyncio.get_running_loop()
-        self._alarms[uid] = loop.call_later(max(left, 0.0), self._end, key, uid)
+        self._timers[uid] = loop.call_later(max(left, 0.0), self._end, key, uid)
 
     def _end(self, key: str, uid: str) -> None:
-        del self._alarms[uid]
+        del self._timers[uid]
         record = self._api.store[POD].get(key)
         if record is not None and record.object["metadata"]["uid"] == uid and not is_finished(record.object):
             self._write_status(record.object, phase="Succeeded", ready=False)
@@ -157,9 +157,9 @@ def _is_reserved(claim: Object, pod: Object) -> bool:
 
 
 def _usable(claim: Object, pod: Object) -> bool:
-    """Allocated, with room for one more consumer, and this pod's own where it was generated for a pod."""
+    """Whether a claim is allocated, has room for one more consumer, and is not generated for another pod."""
     allocation = status(claim).get("allocation")
-    # Without a timestamp the real scheduler cannot reserve the claim (SCHED-10); neither do we.
+    # Like the real scheduler, do not reserve a claim without a timestamp (SCHED-10).
     if not allocation or "allocationTimestamp" not in allocation:
         return False
     owner = owner_pod(claim)

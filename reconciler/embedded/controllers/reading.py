@@ -1,4 +1,4 @@
-"""Questions that the controllers ask of pods and claims."""
+"""Read fields of pods and claims, for the controllers."""
 
 from typing import Any
 
@@ -10,22 +10,22 @@ _FINISHED = ("Succeeded", "Failed")
 
 
 def status(obj: Object) -> Object:
-    """The status of an object, empty where it has none."""
+    """The status of an object; empty if it has none."""
     return obj.get("status") or {}
 
 
 def is_deleting(obj: Object) -> bool:
-    """Whether deletion has been asked for."""
+    """Whether the object is being deleted."""
     return "deletionTimestamp" in obj["metadata"]
 
 
 def is_finished(pod: Object) -> bool:
-    """Whether a pod has run to its end."""
+    """Whether a pod has succeeded or failed."""
     return status(pod).get("phase") in _FINISHED
 
 
 def claim_names(pod: Object) -> dict[str, str | None]:
-    """The pod's claims by the pod's own names: "" where not generated yet, None where none is needed."""
+    """Claim names by the pod's own names: "" if not generated yet, None if no claim is needed."""
     generated = {
         entry["name"]: entry.get("resourceClaimName")
         for entry in status(pod).get("resourceClaimStatuses", ())
@@ -37,7 +37,7 @@ def claim_names(pod: Object) -> dict[str, str | None]:
 
 
 def claim_keys(pod: Object) -> list[str]:
-    """Where the pod's claims are kept."""
+    """The store keys of the pod's claims."""
     namespace = pod["metadata"]["namespace"]
     return [f"{namespace}/{name}" for name in claim_names(pod).values() if name]
 
@@ -48,7 +48,7 @@ def reserved_for(claim: Object) -> list[Object]:
 
 
 def owner_pod(claim: Object) -> Object | None:
-    """The reference to the pod that a generated claim belongs to."""
+    """The owner reference of a generated claim to its pod."""
     metadata = claim["metadata"]
     if POD_CLAIM not in metadata.get("annotations", {}):
         return None

@@ -1,4 +1,4 @@
-"""Claims from templates (RCC-1): for every pod that needs one, gated and unscheduled pods included."""
+"""Generate claims from templates (RCC-1) for every pod that needs one, also gated and unscheduled pods."""
 
 from collections.abc import Iterable
 
@@ -10,8 +10,8 @@ from reconciler.embedded.shelf import Change
 from reconciler.embedded.status import Refusal
 
 
-class Templates:
-    """Generates the claims of pods and notes their names in the pods' status."""
+class TemplateController:
+    """Generates the claims of pods and writes their names to the pods' status."""
 
     subject = POD
     sources = (POD, TEMPLATE)
@@ -21,13 +21,13 @@ class Templates:
         self._waiting: dict[str, set[str]] = {}
 
     def keys(self, change: Change) -> Iterable[str]:
-        """The pod itself, or those that waited for a template."""
+        """The pod itself, or the pods that wait for a template."""
         if change.record.kind is POD:
             return [change.record.key]
         return self._waiting.pop(change.record.key, ())
 
-    def settle(self, key: str) -> None:
-        """Generate what a pod still lacks."""
+    def reconcile(self, key: str) -> None:
+        """Generate the missing claims of a pod."""
         record = self._api.store[POD].get(key)
         if record is None or is_deleting(record.object) or is_finished(record.object):
             return
@@ -40,7 +40,7 @@ class Templates:
                 if name:
                     generated.append({"name": wanted["name"], "resourceClaimName": name})
         if generated:
-            self._note(pod, generated)
+            self._write_status(pod, generated)
 
     def _generate(self, pod: Object, key: str, wanted: Object) -> str:
         namespace = pod["metadata"]["namespace"]
@@ -65,11 +65,11 @@ class Templates:
         try:
             return self._api.create(CLAIM, namespace, claim)["metadata"]["name"]
         except Refusal:
-            # Such as admin access without the namespace's label: the pod waits for a change.
+            # For example admin access without the namespace's label: retry when the template changes.
             self._waiting.setdefault(template_key, set()).add(key)
             return ""
 
-    def _note(self, pod: Object, generated: list[Object]) -> None:
+    def _write_status(self, pod: Object, generated: list[Object]) -> None:
         metadata = pod["metadata"]
 
         def noted(shown: Object) -> Object:

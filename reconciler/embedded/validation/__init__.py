@@ -1,1 +1,1 @@
-"""What the API refuses, and what it fills in, kind by kind (docs/rules/slices.md, claims.md, status.md)."""
+"""The API's validation and defaults, by kind (docs/rules/slices.md, claims.md, status.md)."""

@@ -1,4 +1,4 @@
-"""What a status write may put on a claim (ST-1 to ST-7)."""
+"""Validation of claim status writes (ST-1 to ST-7)."""
 
 import re
 from typing import Any
@@ -47,7 +47,7 @@ def default_status(status: object) -> None:
 
 
 def check_status(root: Field, review: Review) -> None:
-    """The status of a claim against the one it replaces."""
+    """Check the new status of a claim against the old one."""
     status, allocation = root["status"], root["status"]["allocation"]
     old = Field((review.old or {}).get("status"))
     _reservations(status, old, deleting="deletionTimestamp" in review.new["metadata"])
@@ -67,7 +67,7 @@ def _results(status: Object) -> list[Object]:
 
 
 def _plain(value: Any) -> Any:
-    """An allocation for comparison: nil and empty are alike."""
+    """An allocation for comparison: nil and empty are equal."""
     if isinstance(value, dict):
         plain = {key: _plain(item) for key, item in value.items()}
         return {key: item for key, item in plain.items() if item not in (None, [], {})}
@@ -122,7 +122,7 @@ def _result(result: Field, known: set[str]) -> None:
     check_tolerations(result["tolerations"])
     check_binding_conditions(result)
     if result["shareID"].present and not _UUID.fullmatch(result["shareID"].text()):
-        result["shareID"].invalid("a share is identified by a UUID in lower case")
+        result["shareID"].invalid("must be a lower-case UUID")
     for _, amount in result["consumedCapacity"].entries():
         quantity(amount)
 

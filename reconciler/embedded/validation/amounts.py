@@ -1,4 +1,4 @@
-"""Quantities inside plain objects: read, and put in canonical form (V-7 to V-10)."""
+"""Quantities in plain objects: parse, and convert to canonical form (V-7 to V-10)."""
 
 from functools import lru_cache
 from typing import Any
@@ -8,7 +8,7 @@ from reconciler.objects.quantity import Quantity
 
 
 def quantity(field: Field) -> Quantity | None:
-    """The quantity at a field, None where there is none."""
+    """The quantity at a field; None if absent."""
     if field.value is None:
         return None
     try:
@@ -18,7 +18,7 @@ def quantity(field: Field) -> Quantity | None:
 
 
 def canonical(value: Any) -> Any:
-    """The same amount as the API prints it. What cannot be read stays as it is: validation names it."""
+    """The amount as the API prints it. An invalid amount is unchanged: validation reports it."""
     if isinstance(value, str):
         return _canonical(value)
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -27,7 +27,7 @@ def canonical(value: Any) -> Any:
 
 
 def canonical_values(amounts: Any) -> None:
-    """Rewrite every value of a map of quantities in place."""
+    """Convert every value of a map of quantities in place."""
     if isinstance(amounts, dict):
         for key, value in amounts.items():
             amounts[key] = canonical(value)

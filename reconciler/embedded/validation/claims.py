@@ -21,7 +21,7 @@ from reconciler.embedded.validation.requests import (
 
 
 def default_claim(obj: Object, _now: datetime) -> None:
-    """Fill in a claim. A claim always shows a status, empty at first."""
+    """Set the defaults of a claim. A claim always has a status, empty at first."""
     spec = obj.get("spec")
     if isinstance(spec, dict):
         default_devices(spec.get("devices"))
@@ -29,7 +29,7 @@ def default_claim(obj: Object, _now: datetime) -> None:
 
 
 def check_claim(review: Review) -> list[Cause]:
-    """A claim at creation, at an update of its main part or of its status."""
+    """Check a claim at creation, at an update of spec, or at an update of status."""
     root = Field(review.new)
     if review.subresource == "status":
         check_status(root, review)
@@ -42,7 +42,7 @@ def check_claim(review: Review) -> list[Cause]:
 
 
 def default_template(obj: Object, _now: datetime) -> None:
-    """Fill in the claim inside a template."""
+    """Set the defaults of the claim in a template."""
     spec = obj.get("spec")
     inner = spec.get("spec") if isinstance(spec, dict) else None
     if isinstance(inner, dict):
@@ -50,7 +50,7 @@ def default_template(obj: Object, _now: datetime) -> None:
 
 
 def check_template(review: Review) -> list[Cause]:
-    """A ResourceClaimTemplate: immutable as a whole."""
+    """Check a ResourceClaimTemplate: its spec is immutable."""
     root = Field(review.new)
     if review.old is None:
         root["spec"]["metadata"].object()
@@ -61,7 +61,7 @@ def check_template(review: Review) -> list[Cause]:
 
 
 def check_class(review: Review) -> list[Cause]:
-    """A DeviceClass."""
+    """Check a DeviceClass."""
     root = Field(review.new)
     spec = root["spec"]
     check_selectors(spec["selectors"])
@@ -77,7 +77,7 @@ def _last_part(name: Field) -> tuple[str, str, list[Cause]]:
 
 def _check_spec(spec: Field, review: Review) -> None:
     check_devices(spec["devices"])
-    # CLM-6: the label counts at creation only.
+    # CLM-6: the label matters only at creation.
     if review.namespace_labels.get(ADMIN_LABEL) == "true":
         return
     for request in spec["devices"]["requests"].items():

@@ -1,4 +1,4 @@
-"""Events, config maps, nodes, namespaces and leases: the rules that clients rely on."""
+"""Events, ConfigMaps, nodes, namespaces and Leases: the rules that clients depend on."""
 
 from datetime import datetime
 
@@ -10,7 +10,7 @@ MAX_NOTE = 1024
 
 
 def default_event(obj: Object, _now: datetime) -> None:
-    """Both shapes of an event show these fields, empty where nothing was given."""
+    """Set fields that both shapes of an event always have, empty by default."""
     obj.setdefault("involvedObject", {})
     obj.setdefault("source", {})
     obj.setdefault("reportingComponent", "")
@@ -20,7 +20,7 @@ def default_event(obj: Object, _now: datetime) -> None:
 
 
 def check_event(review: Review) -> list[Cause]:
-    """Strict for events.k8s.io, lenient for the older shape, as upstream."""
+    """Check an event: strict for events.k8s.io, lenient for the core version, as upstream."""
     root = Field(review.new)
     involved = root["involvedObject"]
     for key in ("kind", "namespace", "name", "uid"):
@@ -46,7 +46,7 @@ def check_event(review: Review) -> list[Cause]:
 
 
 def check_config_map(review: Review) -> list[Cause]:
-    """Text values, bounded size, and `immutable` honoured."""
+    """Check text values, total size, and `immutable`."""
     root = Field(review.new)
     size = 0
     for key in ("data", "binaryData"):
@@ -61,7 +61,7 @@ def check_config_map(review: Review) -> list[Cause]:
 
 
 def check_lease(review: Review) -> list[Cause]:
-    """Durations are positive, transitions never negative."""
+    """Check that durations are positive and transitions are not negative."""
     root = Field(review.new)
     spec = root["spec"]
     spec["holderIdentity"].text()
@@ -75,16 +75,16 @@ def check_lease(review: Review) -> list[Cause]:
 
 
 def default_namespace(obj: Object, _now: datetime) -> None:
-    """Labels, finalizer and phase that every namespace has."""
+    """Set the label, finalizer and phase of every namespace."""
     metadata = obj["metadata"]
-    if "name" in metadata:  # one without is refused later
+    if "name" in metadata:  # a namespace without a name is refused later
         metadata["labels"] = {**metadata.get("labels", {}), "kubernetes.io/metadata.name": metadata["name"]}
     obj.setdefault("spec", {"finalizers": ["kubernetes"]})
     obj.setdefault("status", {"phase": "Active"})
 
 
 def check_node(review: Review) -> list[Cause]:
-    """The parts of a node that are read here."""
+    """Check the fields of a node that are used here."""
     root = Field(review.new)
     root["spec"]["unschedulable"].flag()
     for condition in root["status"]["conditions"].items():

@@ -22,7 +22,7 @@ _LISTS = {"ints": "int", "bools": "bool", "strings": "string", "versions": "vers
 
 
 def check_device(device: Field, *, per_device: bool) -> None:
-    """A device; `per_device` says that it must name its own nodes."""
+    """Check a device; with `per_device` it must select its own nodes."""
     dns_label(device["name"])
     _attributes(device)
     shared = device["allowMultipleAllocations"].flag()
@@ -49,7 +49,7 @@ def _attributes(device: Field) -> None:
     attributes, capacity = device["attributes"].entries(), device["capacity"].object()
     if len(attributes) + len(capacity) > MAX_ATTRIBUTES_AND_CAPACITIES:
         device.value_invalid(
-            f"attributes and capacities together are {len(attributes) + len(capacity)}, "
+            f"has {len(attributes) + len(capacity)} attributes and capacities; "
             f"at most {MAX_ATTRIBUTES_AND_CAPACITIES} are allowed"
         )
     values = 0
@@ -62,17 +62,17 @@ def _attributes(device: Field) -> None:
             items = attribute[key].items() if key in _LISTS else [attribute[key]]
             values += len(items)
             if not items:
-                attribute[key].required("a list has at least one value")
+                attribute[key].required("must have at least one value")
             for item in items:
                 _attribute_value(item, _LISTS.get(key, key))
     if values > MAX_ATTRIBUTE_VALUES:
-        device["attributes"].invalid(f"{values} values, at most {MAX_ATTRIBUTE_VALUES} are allowed")
+        device["attributes"].invalid(f"has {values} values; at most {MAX_ATTRIBUTE_VALUES} are allowed")
 
 
 def _attribute_value(value: Field, kind: str) -> None:
     if kind == "int":
         if not -INT64 <= value.integer() < INT64:
-            value.invalid("does not fit 64 bits")
+            value.invalid("must fit in 64 bits")
     elif kind == "bool":
         value.flag()
     elif len(value.text().encode()) > MAX_STRING:
@@ -122,7 +122,7 @@ def _nodes(device: Field, *, per_device: bool) -> None:
 
 
 def check_binding_conditions(holder: Field) -> None:
-    """DEV-9; the same for a device and for an allocation result."""
+    """DEV-9, for a device and for an allocation result."""
     wanted, failed = holder["bindingConditions"], holder["bindingFailureConditions"]
     seen: set[str] = set()
     for conditions in (wanted, failed):
@@ -131,4 +131,4 @@ def check_binding_conditions(holder: Field) -> None:
             label_name(condition)
             condition.unique(seen)
     if bool(wanted.items()) != bool(failed.items()):
-        (failed if wanted.items() else wanted).required("both lists are set, or neither")
+        (failed if wanted.items() else wanted).required("set both lists or neither")

@@ -1,4 +1,4 @@
-"""Koordinator's Device: the few rules of its resource definition."""
+"""Koordinator's Device: the rules of its CustomResourceDefinition."""
 
 from datetime import datetime
 
@@ -10,7 +10,7 @@ _BITS = 31
 
 
 def default_device(obj: Object, _now: datetime) -> None:
-    """A device of which nobody says that it is healthy is not."""
+    """Set the default of health: a device is unhealthy unless the object states that it is healthy."""
     spec = obj.get("spec")
     devices = spec.get("devices") if isinstance(spec, dict) else None
     for device in devices if isinstance(devices, list) else ():
@@ -19,7 +19,7 @@ def default_device(obj: Object, _now: datetime) -> None:
 
 
 def check_device(review: Review) -> list[Cause]:
-    """The devices of one node."""
+    """Check the devices of one node."""
     root = Field(review.new)
     for device in root["spec"]["devices"].items():
         if device["type"].text():
@@ -56,4 +56,4 @@ def _require(where: Field, *keys: str) -> None:
 
 def _check_number(number: Field) -> None:
     if not -(2**_BITS) <= number.integer() < 2**_BITS:
-        number.invalid("must be a number of 32 bits")
+        number.invalid("must be a 32-bit integer")

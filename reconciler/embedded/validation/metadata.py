@@ -1,15 +1,15 @@
-"""What every object's metadata must be."""
+"""Validation of every object's metadata."""
 
 from reconciler.embedded.fields import Field
 from reconciler.embedded.kinds import Object
 from reconciler.embedded.validation.names import is_dns_label, is_dns_subdomain, is_label_name, is_label_value
 
 MAX_ANNOTATIONS = 256 * 1024
-"""Bytes of all annotations of an object."""
+"""Maximum bytes of an object's annotations."""
 
 
 def check_types(metadata: Field) -> None:
-    """Raise WrongType unless metadata has the declared shape. Everything else relies on it."""
+    """Raise WrongType unless metadata has the declared shape. All other code depends on it."""
     for key in ("name", "generateName", "namespace", "uid", "resourceVersion"):
         metadata[key].text()
     for key in ("labels", "annotations"):
@@ -24,25 +24,27 @@ def check_types(metadata: Field) -> None:
 
 
 def check(metadata: Field, old: Object | None, *, label_names: bool) -> None:
-    """Names, labels, annotations, finalizers and owners."""
+    """Check names, labels, annotations, finalizers and owners."""
     name = metadata["name"]
     if not name.text():
         name.required("name or generateName is required")
     elif not (is_dns_label if label_names else is_dns_subdomain)(name.text()):
-        name.invalid("a name has lower case letters, digits, '-' and '.', letters or digits at its ends")
+        name.invalid(
+            "must have only lower case letters, digits, '-' and '.', and be alphanumeric at both ends"
+        )
     for key, value in metadata["labels"].entries():
         if not is_label_name(key):
-            metadata["labels"].invalid(f"{key!r} is not a label name")
+            metadata["labels"].invalid(f"{key!r} must be a label name")
         if not is_label_value(value.text()):
-            value.invalid("not a label value: at most 63 letters, digits, '-', '_' and '.'")
+            value.invalid("must be a label value: at most 63 letters, digits, '-', '_' and '.'")
     annotations = metadata["annotations"].object()
     if any(not is_label_name(key.lower()) for key in annotations):
-        metadata["annotations"].invalid("the key of an annotation is a label name")
+        metadata["annotations"].invalid("keys must be label names")
     if sum(len(key) + len(value) for key, value in annotations.items()) > MAX_ANNOTATIONS:
         metadata["annotations"].too_long(MAX_ANNOTATIONS)
     for finalizer in metadata["finalizers"].items():
         if not is_label_name(finalizer.text()):
-            finalizer.invalid("not a qualified name")
+            finalizer.invalid("must be a qualified name")
     if old is not None and "deletionTimestamp" in old["metadata"]:
         kept = old["metadata"].get("finalizers", [])
         if any(finalizer.text() not in kept for finalizer in metadata["finalizers"].items()):

@@ -1,4 +1,4 @@
-"""Syntax of names and keys (rules V-1 to V-5). Each check notes what is wrong at the field it is given."""
+"""Syntax of names and keys (rules V-1 to V-5). Each check adds its causes to the given field."""
 
 import re
 
@@ -37,7 +37,7 @@ def dns_label(field: Field) -> None:
         field.required()
     elif not is_dns_label(field.text()):
         field.invalid(
-            "a DNS label has at most 63 lower case letters, digits and '-', the latter not at its ends"
+            "must be a DNS label: at most 63 lower case letters, digits and '-', with no '-' at either end"
         )
 
 
@@ -46,18 +46,18 @@ def dns_subdomain(field: Field) -> None:
     if not field.text():
         field.required()
     elif not is_dns_subdomain(field.text()):
-        field.invalid("a DNS subdomain has at most 253 characters: DNS labels joined by dots")
+        field.invalid("must be a DNS subdomain: DNS labels joined by dots, at most 253 characters")
 
 
 def driver_name(field: Field) -> None:
-    """V-2: judged in lower case, kept as written."""
+    """V-2: checked in lower case, stored as written."""
     text = field.text()
     if not text:
         field.required()
     elif len(text.encode()) > 63:
         field.too_long(63)
     elif not is_dns_subdomain(text.lower()):
-        field.invalid("a driver is named by a DNS subdomain")
+        field.invalid("must be a DNS subdomain")
 
 
 def pool_name(field: Field) -> None:
@@ -68,18 +68,18 @@ def pool_name(field: Field) -> None:
     elif len(text.encode()) > 253:
         field.too_long(253)
     elif not all(is_dns_subdomain(part) for part in text.split("/")):
-        field.invalid("a pool is named by DNS subdomains joined by slashes")
+        field.invalid("must be DNS subdomains joined by slashes")
 
 
 def qualified_name(field: Field, text: str) -> None:
-    """V-4: the key of an attribute or a capacity, noted at `field`."""
+    """V-4: the key of an attribute or a capacity; causes are added to `field`."""
     domain, slash, name = text.rpartition("/")
     if slash and not (len(domain.encode()) <= 63 and is_dns_subdomain(domain.lower())):
-        field.invalid("the domain is a DNS subdomain of at most 63 bytes")
+        field.invalid("the domain must be a DNS subdomain of at most 63 bytes")
     if len(name.encode()) > 32:
         field.too_long(32)
     elif not _IDENTIFIER.fullmatch(name):
-        field.invalid("the name is a C identifier")
+        field.invalid("the name must be a C identifier")
 
 
 def fully_qualified_name(field: Field) -> None:
@@ -95,10 +95,10 @@ def label_name(field: Field) -> None:
     if not field.text():
         field.required()
     elif not is_label_name(field.text()):
-        field.invalid("not a label name: an optional DNS subdomain and '/', then at most 63 characters")
+        field.invalid("must be a label name: an optional DNS subdomain and '/', then at most 63 characters")
 
 
 def label_value(field: Field) -> None:
     """The value of a label or taint."""
     if not is_label_value(field.text()):
-        field.invalid("not a label value: at most 63 letters, digits, '-', '_' and '.'")
+        field.invalid("must be a label value: at most 63 letters, digits, '-', '_' and '.'")

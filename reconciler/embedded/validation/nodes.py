@@ -1,4 +1,4 @@
-"""Node selectors: their shape here, their meaning where nodes are chosen."""
+"""Syntax of node selectors."""
 
 from reconciler.embedded.fields import Field
 from reconciler.embedded.validation.names import is_label_name
@@ -7,7 +7,7 @@ _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 
 
 def check_node_selector(selector: Field) -> None:
-    """At least one term; every requirement well-formed."""
+    """Check that there is a term and that every requirement is valid."""
     terms = selector["nodeSelectorTerms"]
     if not terms.items():
         terms.required("must have at least one node selector term")
@@ -20,7 +20,7 @@ def check_node_selector(selector: Field) -> None:
 
 def _expression(requirement: Field) -> None:
     if not is_label_name(requirement["key"].text()):
-        requirement["key"].invalid("not a label name")
+        requirement["key"].invalid("must be a label name")
     values = requirement["values"]
     texts = [value.text() for value in values.items()]
     match requirement["operator"].text():

@@ -1,4 +1,4 @@
-"""Pods: what demos and tests write, and the few changes that are allowed afterwards."""
+"""Pods: validation at creation, and the few updates that are allowed."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -13,7 +13,7 @@ _GATED_ONLY = "only `spec.schedulingGates`, tolerations and images of a pod may 
 
 
 def default_pod(obj: Object, _now: datetime) -> None:
-    """The fields that every pod read back from a server has."""
+    """Set the fields that every stored pod has."""
     spec = obj.get("spec")
     if not isinstance(spec, dict):
         return
@@ -31,7 +31,7 @@ def default_pod(obj: Object, _now: datetime) -> None:
 
 
 def check_pod(review: Review) -> list[Cause]:
-    """A pod at creation or update."""
+    """Check a pod at creation or update."""
     root = Field(review.new)
     if review.subresource == "status":
         _check_status(root["status"])
@@ -108,7 +108,7 @@ def _check_tolerations(tolerations: Field, old: list[Object]) -> None:
 
 
 def _check_tightened(spec: Field, old: Object) -> None:
-    """While gated, a pod's choice of nodes may shrink, never grow."""
+    """Check that an update of a gated pod does not add nodes to its selection."""
     before, now = old.get("nodeSelector", {}), spec["nodeSelector"].object()
     if any(now.get(key) != value for key, value in before.items()):
         spec["nodeSelector"].forbidden("additions are allowed while gated, not other changes")

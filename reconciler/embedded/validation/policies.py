@@ -10,14 +10,14 @@ MAX_VALUES = 10
 
 
 def check_policy(policy: Field, capacity: Quantity) -> None:
-    """What may be requested of `capacity`."""
+    """Check the request policy of a capacity."""
     values, valid_range = policy["validValues"], policy["validRange"]
     if values.present and valid_range.present:
-        policy.value_invalid("at most one of `validValues` and `validRange`")
+        policy.value_invalid("set at most one of `validValues` and `validRange`")
         return
     default = quantity(policy["default"])
     if (values.present or valid_range.present) and default is None:
-        policy["default"].required("needed beside `validValues` and `validRange`")
+        policy["default"].required("required with `validValues` and `validRange`")
     if values.present:
         _values(policy, capacity, default)
     elif valid_range.present:
@@ -31,11 +31,11 @@ def _values(policy: Field, capacity: Quantity, default: Quantity | None) -> None
     values = [value for value in (quantity(item) for item in field.items()) if value is not None]
     field.at_most(MAX_VALUES)
     if any(low.integer >= high.integer for low, high in pairwise(values)):
-        field.invalid("values are ascending and distinct")
+        field.invalid("values must be ascending and distinct")
     if any(value > capacity for value in values):
         field.invalid("a value exceeds the capacity")
     if default is not None and default not in values:
-        policy["default"].invalid("not one of the valid values")
+        policy["default"].invalid("must be one of the valid values")
 
 
 def _range(policy: Field, capacity: Quantity, default: Quantity | None) -> None:
@@ -47,9 +47,9 @@ def _range(policy: Field, capacity: Quantity, default: Quantity | None) -> None:
     if low > capacity:
         field["min"].invalid("exceeds the capacity")
     if high is not None and not low <= high <= capacity:
-        field["max"].invalid("lies between `min` and the capacity")
+        field["max"].invalid("must be between `min` and the capacity")
     if default is not None and (default < low or (high is not None and default > high)):
-        policy["default"].invalid("lies between `min` and `max`")
+        policy["default"].invalid("must be between `min` and `max`")
     if step is None:
         return
     if step.nanos <= 0:
@@ -59,4 +59,4 @@ def _range(policy: Field, capacity: Quantity, default: Quantity | None) -> None:
     else:
         for place, value in ((policy["default"], default), (field["max"], high)):
             if value is not None and (value.nanos - low.nanos) % step.nanos:
-                place.invalid("is not a whole number of steps above `min`")
+                place.invalid("must be `min` plus a whole number of steps")

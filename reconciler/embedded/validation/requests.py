@@ -1,4 +1,4 @@
-"""The devices a claim, a template or a class asks for (CLM-1 to CLM-5), and what is filled in."""
+"""Device requests of claims, templates and classes: validation (CLM-1 to CLM-5) and defaults."""
 
 from reconciler.embedded.encoding import encode
 from reconciler.embedded.fields import Field
@@ -19,7 +19,7 @@ NO_SUCH_REQUEST = "must name a request of the claim, or one of its alternatives 
 
 
 def check_devices(devices: Field) -> None:
-    """`spec.devices` of a claim."""
+    """Check `spec.devices` of a claim."""
     requests = devices["requests"]
     requests.at_most(MAX_REQUESTS)
     names: set[str] = set()
@@ -40,7 +40,7 @@ def check_devices(devices: Field) -> None:
 
 
 def request_names(devices: Field) -> set[str]:
-    """What results, constraints and configs may refer to: `request` or `request/alternative`."""
+    """The names that results, constraints and configs may use: `request` or `request/alternative`."""
     names = set()
     for request in devices["requests"].items():
         name = request["name"].text()
@@ -50,7 +50,7 @@ def request_names(devices: Field) -> set[str]:
 
 
 def check_references(references: Field, known: set[str]) -> None:
-    """A list of requests that exist, each once."""
+    """Check a list of references: each exists and occurs once."""
     references.at_most(MAX_REQUESTS)
     seen: set[str] = set()
     for reference in references.items():
@@ -60,7 +60,7 @@ def check_references(references: Field, known: set[str]) -> None:
 
 
 def check_configs(configs: Field, known: set[str], *, limit: int = MAX_CONFIGS) -> None:
-    """Opaque configs, each for some of the requests or all."""
+    """Check opaque configs, each for some or all of the requests."""
     configs.at_most(limit)
     for config in configs.items():
         check_references(config["requests"], known)
@@ -68,7 +68,7 @@ def check_configs(configs: Field, known: set[str], *, limit: int = MAX_CONFIGS) 
 
 
 def check_opaque(opaque: Field) -> None:
-    """Parameters of one driver."""
+    """Check the parameters of one driver."""
     if not opaque.present:
         opaque.required()
         return
@@ -83,7 +83,7 @@ def check_opaque(opaque: Field) -> None:
 
 
 def check_selectors(selectors: Field) -> None:
-    """Shape and size only: expressions are compiled by those who evaluate them."""
+    """Check shape and size only: expressions are compiled where they are evaluated."""
     selectors.at_most(MAX_SELECTORS)
     for selector in selectors.items():
         expression = selector["cel"]["expression"]
@@ -111,7 +111,7 @@ def _request(request: Field) -> None:
 
 
 def _wants(request: Field) -> None:
-    """CLM-2: what `exactly` and each alternative have in common."""
+    """CLM-2: rules for `exactly` and for each alternative."""
     dns_subdomain(request["deviceClassName"])
     check_selectors(request["selectors"])
     mode, count = request["allocationMode"], request["count"]

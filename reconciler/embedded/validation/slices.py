@@ -20,7 +20,7 @@ _LISTS = ("ints", "bools", "strings", "versions")
 
 
 def check_slice(review: Review) -> list[Cause]:
-    """A ResourceSlice."""
+    """Check a ResourceSlice."""
     root = Field(review.new)
     spec = root["spec"]
     driver_name(spec["driver"])
@@ -49,7 +49,7 @@ def _pool(pool: Field) -> None:
 
 
 def _target(spec: Field) -> None:
-    """SL-2: exactly one way to say which nodes are meant."""
+    """SL-2: exactly one way to select nodes."""
     given = [key for key in _TARGETS if spec[key].present]
     if not given:
         spec.required(
@@ -71,7 +71,7 @@ def _target(spec: Field) -> None:
 
 
 def _most_devices(devices: Field) -> int:
-    """SL-4: fewer devices fit where each may be large."""
+    """SL-4: the limit of devices is lower if devices can be large."""
     for device in devices.items():
         attributes = [value for _, value in device["attributes"].entries()]
         if (
@@ -108,7 +108,7 @@ def _immutable(spec: Field, old: Field) -> None:
 
 
 def default_slice(obj: Object, now: datetime) -> None:
-    """Since when taints hold, and canonical amounts."""
+    """Set the time of taints, and convert amounts to canonical form."""
     spec = obj.get("spec")
     if not isinstance(spec, dict):
         return

@@ -18,7 +18,7 @@ EFFECTS = ("None", "NoExecute", "NoSchedule")
 
 
 def check_taint(taint: Field) -> None:
-    """One taint of a device or a rule."""
+    """Check a taint of a device or a rule."""
     label_name(taint["key"])
     label_value(taint["value"])
     if not taint["effect"].text():
@@ -29,11 +29,11 @@ def check_taint(taint: Field) -> None:
 
 
 def check_tolerations(tolerations: Field) -> None:
-    """The tolerations of a request."""
+    """Check the tolerations of a request."""
     for toleration in tolerations.items():
         key, operator = toleration["key"].text(), toleration["operator"].text()
         if key and not is_label_name(key):
-            toleration["key"].invalid("not a label name")
+            toleration["key"].invalid("must be a label name")
         if operator not in ("Equal", "Exists"):
             toleration["operator"].unsupported(("Equal", "Exists"))
         if operator == "Exists" and toleration["value"].text():
@@ -46,28 +46,28 @@ def check_tolerations(tolerations: Field) -> None:
 
 
 def default_taints(taints: object, now: datetime) -> None:
-    """A taint that does not say since when starts now."""
+    """Set timeAdded of a taint to now by default."""
     for taint in taints if isinstance(taints, list) else ():
         if isinstance(taint, dict):
             taint.setdefault("timeAdded", timestamp(now))
 
 
 def default_tolerations(tolerations: object) -> None:
-    """A toleration that names no operator compares values."""
+    """Set the default operator of tolerations: Equal."""
     for toleration in tolerations if isinstance(tolerations, Iterable) else ():
         if isinstance(toleration, dict) and not toleration.get("operator"):
             toleration["operator"] = "Equal"
 
 
 def default_rule(rule: Object, now: datetime) -> None:
-    """Fill in a DeviceTaintRule."""
+    """Set the defaults of a DeviceTaintRule."""
     spec = rule.get("spec")
     if isinstance(spec, dict):
         default_taints([spec.get("taint")], now)
 
 
 def check_rule(review: Review) -> list[Cause]:
-    """A DeviceTaintRule."""
+    """Check a DeviceTaintRule."""
     root = Field(review.new)
     spec = root["spec"]
     selector = spec["deviceSelector"]

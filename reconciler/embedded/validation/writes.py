@@ -1,6 +1,6 @@
-"""What becomes of a written object before it is stored: decoded, its parts merged, judged.
+"""Prepare a written object before it is stored: decode, merge, validate.
 
-No store, no clock and no chance: whoever writes hands in what comes of those.
+No store, clock or randomness: the caller passes their values.
 """
 
 from collections.abc import Mapping
@@ -17,10 +17,10 @@ _KEPT = (*SERVER_OWNED, "name", "namespace", "generateName")
 _DROPPED = ("managedFields", "selfLink", "resourceVersion")
 
 
-def decoded(kind: ServedKind, served: GroupVersion, body: Any) -> Object:
-    """A private copy of a request's object in the stored shape, its metadata of the declared shape.
+def decode_object(kind: ServedKind, served: GroupVersion, body: Any) -> Object:
+    """A deep copy of a request's object, converted to the stored version.
 
-    Raises Refusal for what is no object of the kind, WrongType for metadata of another shape.
+    Raises Refusal if it is not an object of the kind, WrongType if its metadata has another shape.
     """
     if not isinstance(body, dict):
         raise bad_request(f"the object provided is unrecognized (must be of type {kind.kind})")
@@ -28,13 +28,13 @@ def decoded(kind: ServedKind, served: GroupVersion, body: Any) -> Object:
     new = {key: value for key, value in tidy(body).items() if key not in ("kind", "apiVersion")}
     metadata_rules.check_types(Field(new)["metadata"])
     metadata = new.setdefault("metadata", {})
-    # Empty containers of metadata are never stored; clients write them for "none".
+    # Empty values of metadata are not stored; clients write them to mean "none".
     new["metadata"] = {key: value for key, value in metadata.items() if value not in ("", [], {})}
     return kind.upgrade(new, served)
 
 
-def placed(kind: ServedKind, namespace: str, name: str, metadata: Object) -> None:
-    """Give a new object the namespace and name of the URL. Raises Refusal where it has others."""
+def set_name_and_namespace(kind: ServedKind, namespace: str, name: str, metadata: Object) -> None:
+    """Set the namespace and name of the URL on a new object. Raises Refusal if it has others."""
     if name and metadata.setdefault("name", name) != name:
         raise bad_request("the name of the object does not match the name on the URL")
     given = metadata.get("namespace", "")
@@ -48,8 +48,8 @@ def placed(kind: ServedKind, namespace: str, name: str, metadata: Object) -> Non
     metadata["namespace"] = namespace
 
 
-def made_new(kind: ServedKind, new: Object, *, uid: str, created: str, keeps_status: bool) -> None:
-    """Replace what only the server says. A new object begins without a status, whatever was sent."""
+def set_server_fields(kind: ServedKind, new: Object, *, uid: str, created: str, keeps_status: bool) -> None:
+    """Set the fields that only the server sets. A new object has no status, unless `keeps_status`."""
     metadata = new["metadata"]
     for key in (*SERVER_OWNED, *_DROPPED):
         metadata.pop(key, None)
@@ -60,8 +60,8 @@ def made_new(kind: ServedKind, new: Object, *, uid: str, created: str, keeps_sta
         new.pop("status", None)
 
 
-def merged(kind: ServedKind, subresource: str, old: Object, new: Object) -> Object:
-    """The parts of `new` that an endpoint may write, over the parts of `old` that it may not."""
+def merge_writable(kind: ServedKind, subresource: str, old: Object, new: Object) -> Object:
+    """`old` with the fields of `new` that the endpoint may write."""
     if subresource == "status":
         return {**old, "metadata": without_version(old["metadata"]), "status": new.get("status", {})}
     metadata = {key: value for key, value in new["metadata"].items() if key not in (*_KEPT, *_DROPPED)}
@@ -74,8 +74,8 @@ def merged(kind: ServedKind, subresource: str, old: Object, new: Object) -> Obje
     return found
 
 
-def judge(kind: ServedKind, review: Review) -> None:
-    """Raise Refusal with every rule that a write breaks, WrongType for a field of another type."""
+def validate(kind: ServedKind, review: Review) -> None:
+    """Validate a write. Raises Refusal with every violated rule, WrongType for a wrong type."""
     metadata = Field(review.new)["metadata"]
     metadata_rules.check(metadata, review.old, label_names=kind.label_names)
     causes = metadata.causes + kind.validate(review)
@@ -84,7 +84,7 @@ def judge(kind: ServedKind, review: Review) -> None:
 
 
 def without_version(metadata: Mapping[str, Any]) -> Object:
-    """Metadata as it is compared and stored: each step of history has a version of its own."""
+    """Metadata without resourceVersion, which differs in each stored version."""
     return {key: value for key, value in metadata.items() if key != "resourceVersion"}
 
 

@@ -1,4 +1,4 @@
-"""Tokens and roles on the server's logic: who is let in, what they may do, what they are told otherwise."""
+"""Tokens and roles: authentication, authorization, and the responses to refused requests."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from reconciler.embedded import ApiServer, Request, Response
 from reconciler.embedded.access import Account, Guard, Roles, read_tokens
 from reconciler.embedded.access.accounts import account, service_account
-from reconciler.embedded.access.roles import Asked
+from reconciler.embedded.access.roles import AccessRequest
 from reconciler.embedded.encoding import decode_json, encode
 from reconciler.errors import Malformed
 from tests.embedded.driving import CLAIMS, MERGE, PODS
@@ -156,7 +156,8 @@ def test_access_can_be_reviewed(api: ApiServer, path: str, allowed: bool):
 def test_a_service_account_has_its_groups():
     assert service_account("ns", "sa").groups >= {"system:serviceaccounts", "system:serviceaccounts:ns"}
     assert GUARD.allows(
-        service_account("kube-system", "sa"), Asked("get", "resource.k8s.io", "resourceclaims", "any", "c")
+        service_account("kube-system", "sa"),
+        AccessRequest("get", "resource.k8s.io", "resourceclaims", "any", "c"),
     )
 
 
@@ -178,7 +179,7 @@ NAMES = st.sampled_from(["a", "b", "*"])
 
 @given(rules=st.lists(st.tuples(NAMES, NAMES, NAMES)), verb=NAMES, group=NAMES, resource=NAMES)
 def test_rules_only_add(rules: list[tuple[str, str, str]], verb: str, group: str, resource: str):
-    """Compared with the plain reading: some rule names all three, or everything in their place."""
+    """Compared with the definition: one rule names all three, or `*` in their place."""
     role = {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRole",
@@ -195,5 +196,5 @@ def test_rules_only_add(rules: list[tuple[str, str, str]], verb: str, group: str
     wanted = (verb, group, resource)
     expected = any(all(a in ("*", b) for a, b in zip(rule, wanted, strict=True)) for rule in rules)
     found = Roles.read([role, binding])
-    assert found.allows(account("u"), Asked(*wanted)) == expected
-    assert not found.allows(Account("v", frozenset()), Asked(*wanted))
+    assert found.allows(account("u"), AccessRequest(*wanted)) == expected
+    assert not found.allows(Account("v", frozenset()), AccessRequest(*wanted))
