@@ -23,13 +23,13 @@ async def beats(seconds: float, work: float = 0.0) -> tuple[list[float], float |
     return late, heart.last
 
 
-async def test_a_loop_that_is_free_beats_in_time():
+async def test_a_free_loop_beats_on_time():
     late, last = await beats(2.25)
     assert late == [0.0] * 4
     assert last == 2.0
 
 
-async def test_a_loop_that_is_held_beats_late_once():
+async def test_a_blocked_loop_beats_late_once():
     late, last = await beats(5.0, work=3.0)
     assert max(late) == 2.75  # it was due a quarter of a second after the loop was blocked
     assert sorted(late)[:-1] == [0.0] * (len(late) - 1)

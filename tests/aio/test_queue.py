@@ -64,7 +64,7 @@ async def test_a_key_is_owned_by_one_worker_at_a_time():
     assert most == 1
 
 
-async def test_a_key_put_during_its_own_turn_gets_another_turn():
+async def test_a_key_put_while_owned_is_queued_again():
     """An event that arrives while its claim is being reconciled is not lost."""
     queue = make_queue()
     queue.put("a", priority=LOW)
@@ -139,7 +139,7 @@ async def test_a_thousand_failures_do_not_overflow():
     assert [queue.failed("a") for _ in range(1100)][-1] == 60.0
 
 
-async def test_closing_hands_out_what_is_due_then_ends_every_worker():
+async def test_closing_gives_out_due_keys_then_ends_every_worker():
     queue = make_queue()
     done: list[str] = []
 

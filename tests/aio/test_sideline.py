@@ -41,7 +41,7 @@ async def test_the_loop_goes_on_while_work_is_done():
     assert not worker.busy
 
 
-async def test_an_error_of_the_work_comes_to_who_waits():
+async def test_an_error_of_the_work_is_raised_to_the_caller():
     def fail(_: ShouldContinue) -> None:
         raise ValueError("odd")
 
@@ -51,13 +51,13 @@ async def test_an_error_of_the_work_comes_to_who_waits():
     assert not worker.busy
 
 
-async def test_threads_take_short_turns_only_while_there_is_work():
+async def test_the_switch_interval_is_short_only_during_work():
     before = sys.getswitchinterval()
     assert await WorkerThread("test").run(lambda _: sys.getswitchinterval()) == pytest.approx(SWITCH_INTERVAL)
     assert sys.getswitchinterval() == before
 
 
-async def test_work_is_told_that_nobody_waits_any_more():
+async def test_work_stops_when_its_caller_is_cancelled():
     worker, begun = WorkerThread("test"), Event()
     task = asyncio.create_task(run_until_cancelled(worker, begun))
     await started(begun)
@@ -68,7 +68,7 @@ async def test_work_is_told_that_nobody_waits_any_more():
     assert await worker.run(lambda _: "next") == "next"
 
 
-async def test_closing_sends_home_who_waits_and_ends_the_work():
+async def test_closing_raises_in_the_caller_and_ends_the_work():
     worker, begun = WorkerThread("test"), Event()
     task = asyncio.create_task(run_until_cancelled(worker, begun))
     await started(begun)

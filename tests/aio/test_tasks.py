@@ -48,7 +48,7 @@ async def test_work_that_is_told_to_stop_is_cancelled_and_cleans_up():
     assert ended.is_set()
 
 
-async def test_an_error_of_the_work_comes_as_it_is():
+async def test_an_error_of_the_work_is_raised_unchanged():
     async def fail() -> None:
         raise ValueError("odd")
 
@@ -56,7 +56,7 @@ async def test_an_error_of_the_work_comes_as_it_is():
         await unless(asyncio.Event(), fail())
 
 
-async def test_the_work_goes_with_whoever_waits_for_it():
+async def test_cancelling_the_caller_cancels_the_work():
     task = asyncio.create_task(unless(asyncio.Event(), asyncio.sleep(1e9)))
     await asyncio.sleep(1)
     task.cancel()

@@ -96,7 +96,7 @@ def test_what_is_too_long_or_too_deep_is_refused(expression: str):
 
 
 @pytest.mark.parametrize("expression", ERRORS.values(), ids=ERRORS)
-def test_what_costs_too_much_is_an_error(expression: str):
+def test_expressions_beyond_the_cost_limit_are_errors(expression: str):
     started = time.process_time()
     selector = compile_selector(expression)
     assert plain(selector, DEVICE) == "error"
@@ -105,7 +105,7 @@ def test_what_costs_too_much_is_an_error(expression: str):
 
 
 @pytest.mark.parametrize("chain", [" || ", " && "])
-def test_a_long_chain_of_logic_is_no_deep_tree(chain: str):
+def test_a_long_chain_of_logic_is_a_flat_tree(chain: str):
     selector = compile_selector(_times("device.driver == 'd.io'", chain))
     assert plain(selector, DEVICE) is True
     assert masked(selector, rows_of([DEVICE])) == [True]
@@ -124,7 +124,7 @@ def test_a_long_chain_of_logic_is_no_deep_tree(chain: str):
         "cel.bind(x, 1, " * 100 + "x == 1" + ")" * 100,
     ],
 )
-def test_the_deepest_that_is_accepted_runs_far_from_the_top_of_the_stack(expression: str):
+def test_the_deepest_accepted_expression_runs_far_below_the_stack_limit(expression: str):
     def deeper(levels: int) -> bool:
         if levels:
             return deeper(levels - 1)
@@ -142,7 +142,7 @@ def test_no_operator_absorbs_an_exhausted_budget():
     assert masked(compile_selector(f"{ANY_N} == 1 || {bomb}"), rows_of([DEVICE])) == [True]
 
 
-def test_a_bomb_on_every_device_ends_all_the_same():
+def test_a_cost_bomb_on_every_device_ends():
     """Each device would cost a second; the pass over all devices has a budget too."""
     devices = [DeviceView(driver="d.io", attributes={"d.io": {"n": n}}) for n in range(200)]
     selector = compile_selector(f"lists.range(2000).all(x, lists.range(2000).all(y, x + y + {ANY_N} >= 0))")
@@ -153,7 +153,7 @@ def test_a_bomb_on_every_device_ends_all_the_same():
     assert "steps" in selector.explain(rows, 199)
 
 
-def test_devices_beyond_the_budget_of_a_pass_say_so():
+def test_devices_beyond_the_budget_of_a_pass_explain_it():
     """Each is cheap enough alone, all together are not. None gets a guessed answer."""
     devices = [DeviceView(driver="d.io", attributes={"d.io": {"n": n}}) for n in range(3)]
     selector = compile_selector(f"lists.range(90000).all(x, x + {ANY_N} >= 0)")
@@ -167,7 +167,7 @@ def test_devices_beyond_the_budget_of_a_pass_say_so():
     assert selector.masks(replace(rows, version="again"), limit=3 * COST_LIMIT // 2).true.all()
 
 
-def test_a_path_bound_step_by_step_grows_no_deeper_than_a_tree_may():
+def test_a_path_bound_step_by_step_stays_within_the_depth_limit():
     inner = "v110 == null"
     for index in range(110, 0, -1):
         inner = f"cel.bind(v{index}, v{index - 1}.x, {inner})"

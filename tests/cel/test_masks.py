@@ -143,7 +143,7 @@ def test_masks_are_the_plain_answers_row_by_row(expression: str, fleet: list[Dev
 
 @examples(60)
 @given(expression=expressions, fleet=st.lists(devices, min_size=1, max_size=12), known=st.integers(0, 12))
-def test_answers_kept_from_before_hold_as_columns_grow(expression: str, fleet: list[DeviceView], known: int):
+def test_cached_answers_stay_valid_as_columns_grow(expression: str, fleet: list[DeviceView], known: int):
     """The first rows are evaluated with the values known by then; then the same lists have grown."""
     rows = rows_of(fleet)
     selector = compile_selector(expression)
@@ -169,7 +169,7 @@ def _first(rows: Rows, count: int) -> Rows:
     )
 
 
-def test_a_growing_column_is_asked_about_its_new_values_only():
+def test_a_growing_column_evaluates_only_its_new_values():
     text: list[Value] = ["a"]
     base = rows_of([DeviceView(driver="d.io")])
 
@@ -186,7 +186,7 @@ def test_a_growing_column_is_asked_about_its_new_values_only():
     assert masked(selector, rows([1, 0, -1], 2)) == [True, False, "error"]
 
 
-def test_equal_versions_are_answered_from_the_kept_masks():
+def test_equal_versions_use_the_cached_masks():
     rows = rows_of([DeviceView(driver="d.io")])
     selector = compile_selector('device.driver == "d.io"')
     assert selector.masks(rows) is selector.masks(replace(rows))

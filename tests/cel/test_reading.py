@@ -70,7 +70,7 @@ def test_literals(text: str, value: Value):
 @pytest.mark.parametrize(
     "text", [r'"\ud800"', r'"\U00110000"', r'"\400"', r"b'\u0041'", "'a\nb'", "1u8", "0x"]
 )
-def test_literals_that_are_none(text: str):
+def test_invalid_literals(text: str):
     with pytest.raises(CelRefused):
         read(text)
 
@@ -81,7 +81,7 @@ def test_names_that_begin_like_keywords_are_names():
             compile_selector(f"{name} == 1")
 
 
-def test_another_grammar_in_the_package_is_noticed(monkeypatch: pytest.MonkeyPatch):
+def test_a_changed_packaged_grammar_is_an_error(monkeypatch: pytest.MonkeyPatch):
     """A release that renames a rule must fail loudly, not parse something else."""
     monkeypatch.setitem(grammar._REPLACED, "no_such_rule", "no_such_rule : IDENT")
     with pytest.raises(Inconsistent, match="no_such_rule"):

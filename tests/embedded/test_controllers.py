@@ -127,7 +127,7 @@ async def test_an_allocation_without_a_timestamp_cannot_be_used(api):
     assert (phase(api), state(api)) == ("Pending", (True, 0, True))
 
 
-async def test_the_last_reservation_takes_allocation_and_finalizer_along(api):
+async def test_the_last_reservation_removes_allocation_and_finalizer(api):
     """RCC-2, for deleted pods and for finished pods."""
     await running_pod(api, "p")
     await running_pod(api, "q")
@@ -193,7 +193,7 @@ async def test_a_claim_that_is_deleted_while_reserved_waits_for_its_pod(api):
 
 
 @pytest.mark.parametrize("end", ["deleted", "finished"])
-async def test_a_generated_claim_goes_with_its_pod(api, end):
+async def test_a_generated_claim_is_deleted_with_its_pod(api, end):
     """RCC-6."""
     ok(api, "POST", TEMPLATES, {"metadata": {"name": "t"}, "spec": {"spec": claim()["spec"]}})
     ok(api, "POST", PODS, pod(resourceClaims=wants("gpu", resourceClaimTemplateName="t")))
@@ -220,7 +220,7 @@ async def test_a_pod_that_names_its_node_gets_its_reservation(api):
     assert (phase(api), state(api)) == ("Running", (True, 1, True))
 
 
-async def test_a_foreign_consumer_pins_the_allocation(api):
+async def test_a_consumer_that_is_no_pod_keeps_the_allocation(api):
     """RCC-8."""
     ok(api, "POST", CLAIMS, claim())
     allocate(api)
@@ -232,7 +232,7 @@ async def test_a_foreign_consumer_pins_the_allocation(api):
     assert state(api) == (True, 1, True)
 
 
-async def test_a_pod_runs_for_as_long_as_it_says(api):
+async def test_a_pod_runs_for_its_annotated_seconds(api):
     wanted = pod()
     wanted["metadata"]["annotations"] = {"dra-reconciler.io/run-seconds": "30"}
     ok(api, "POST", PODS, wanted)
@@ -242,7 +242,7 @@ async def test_a_pod_runs_for_as_long_as_it_says(api):
     assert phases == ["Pending", "Pending", "Running", "Succeeded"], "created, bound, started, ended"
 
 
-async def test_what_was_there_before_the_controllers_is_settled_too():
+async def test_objects_older_than_the_controllers_are_reconciled():
     api = ApiServer()
     ok(api, "POST", "/api/v1/nodes", node())
     ok(api, "POST", CLAIMS, claim())
@@ -255,7 +255,7 @@ async def test_what_was_there_before_the_controllers_is_settled_too():
     assert (phase(api), state(api)) == ("Running", (False, 0, False))
 
 
-async def test_controllers_that_lost_their_place_start_over():
+async def test_controllers_start_over_after_compaction():
     api = ApiServer(history=2)
     ok(api, "POST", "/api/v1/nodes", node())
     async with run_controllers(api):
@@ -285,7 +285,7 @@ SELECTORS = {
 
 
 @pytest.mark.parametrize(("term", "fits"), SELECTORS.values(), ids=SELECTORS.keys())
-async def test_a_pod_goes_where_its_allocation_is(term, fits):
+async def test_a_pod_is_bound_to_the_node_of_its_allocation(term, fits):
     api = ApiServer()
     ok(api, "POST", "/api/v1/nodes", node(labels={"a": "5"}))
     ok(api, "POST", CLAIMS, claim())

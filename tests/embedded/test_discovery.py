@@ -141,6 +141,6 @@ def test_ages_are_short(seconds, shown):
     assert age(since, now) == shown
 
 
-def test_what_is_below_a_schema_that_is_not_there():
+def test_a_patch_below_an_unknown_schema():
     assert call(ApiServer(), "GET", "/openapi/v3/apis/nope/v1")[0] == 404
     assert refused(ApiServer(), "GET", "/apis/resource.k8s.io/v1/nope") == (404, "NotFound")

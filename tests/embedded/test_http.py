@@ -16,7 +16,7 @@ JSON = {"Content-Type": "application/json"}
 pytestmark = pytest.mark.loopback
 
 
-async def test_requests_beyond_the_limit_are_told_to_come_back():
+async def test_requests_beyond_the_limit_get_a_429():
     """One request hangs in its body, so the next one gets a 429; watches do not count."""
     api = ApiServer()
     release = asyncio.Event()
@@ -66,7 +66,7 @@ async def test_leaving_ends_open_watches():
         watch.close()
 
 
-async def test_a_reader_that_goes_away_is_forgotten():
+async def test_a_disconnected_reader_is_removed():
     api = ApiServer()
     shelf = next(shelf for shelf in api.store if shelf.kind.plural == "resourceclaims")
     async with serve(api) as url, aiohttp.ClientSession() as session:

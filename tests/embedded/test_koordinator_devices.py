@@ -39,7 +39,7 @@ def test_a_device_is_made_read_changed_watched_and_deleted():
     assert refused(api, "GET", f"{DEVICES}/node-1") == (404, "NotFound")
 
 
-async def test_a_watch_tells_of_devices():
+async def test_a_watch_reports_devices():
     api = ApiServer()
     ok(api, "POST", DEVICES, device())
     assert await take(api, 1, DEVICES) == [("ADDED", "node-1")]

@@ -24,7 +24,7 @@ def pages(api, limit, between=lambda: None):
 
 
 @given(count=st.integers(0, 12), limit=st.integers(1, 5), seed=st.randoms(use_true_random=False))
-def test_pages_are_one_list_whatever_is_written_in_between(count, limit, seed):
+def test_pages_are_one_list_despite_writes_in_between(count, limit, seed):
     api = ApiServer()
     for i in range(count):
         ok(api, "POST", CLAIMS, claim(f"c{i:02}"))
@@ -64,7 +64,7 @@ def test_a_page_whose_history_is_gone_is_expired():
     assert refused(api, "GET", CLAIMS, resourceVersion="1", resourceVersionMatch="Exact") == (410, "Expired")
 
 
-def test_a_list_can_speak_of_the_past():
+def test_a_list_can_be_at_an_earlier_version():
     api = ApiServer()
     ok(api, "POST", CLAIMS, claim("a"))
     then = ok(api, "GET", CLAIMS)

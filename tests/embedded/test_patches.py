@@ -187,7 +187,7 @@ def test_a_patch_without_its_merge_key_is_refused():
         strategic_merge({}, {"$mend": 1}, POD.strategic or {})
 
 
-def test_a_reservation_is_taken_back_the_way_the_scheduler_does():
+def test_a_reservation_is_removed_like_the_scheduler_does():
     """By uid, with a uid precondition on the claim."""
     api = ApiServer()
     uid = ok(api, "POST", CLAIMS, claim())["metadata"]["uid"]

@@ -28,7 +28,7 @@ def exactly(**fields):
     return devices([{"name": "r", "exactly": {"deviceClassName": "gpu", **fields}}])
 
 
-def test_what_is_left_out_is_filled_in():
+def test_defaults_are_set():
     wanted = devices(
         [
             {"name": "a", "exactly": {"deviceClassName": "gpu", "tolerations": [{"key": "k"}]}},
@@ -215,7 +215,7 @@ def test_a_timestamp_cannot_be_added_later():
     assert causes(api, "PATCH", f"{CLAIMS}/c/status", later, media=MERGE)[0][0] == "status.allocation"
 
 
-def test_the_same_allocation_in_other_words_is_no_change():
+def test_an_equivalent_allocation_is_no_change():
     """Nil and empty are equal, quantities compare by value."""
     api = ApiServer()
     ok(api, "POST", CLAIMS, claim())
@@ -227,7 +227,7 @@ def test_the_same_allocation_in_other_words_is_no_change():
     ok(api, "PUT", f"{CLAIMS}/c/status", made)
 
 
-def test_a_cleared_allocation_takes_the_statuses_of_its_devices_along_and_can_be_set_anew():
+def test_clearing_an_allocation_removes_device_statuses_and_it_can_be_set_again():
     api = ApiServer()
     ok(api, "POST", CLAIMS, claim())
     entry = {"driver": "gpu.example.com", "pool": "p", "device": "d", "conditions": []}

@@ -16,7 +16,7 @@ pytestmark = [
 
 
 @pytest.mark.parametrize("name", ORDER)
-async def test_every_recorded_step_gets_the_recorded_answer(name: str):
+async def test_every_recorded_step_gets_the_recorded_response(name: str):
     """Earlier recordings are played first: they create the objects that later ones need."""
     learned = Learned()
     async with serve(recorded_server()) as url, aiohttp.ClientSession() as session:

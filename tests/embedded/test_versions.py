@@ -58,7 +58,7 @@ def test_devices_lose_and_gain_their_basic_part():
     assert "allNodes" not in found, "false stands for unset in the old version"
 
 
-def test_a_patch_speaks_the_version_it_is_sent_to():
+def test_a_patch_uses_the_version_of_its_path():
     api = ApiServer()
     ok(api, "POST", SLICES, device_slice())
     patch = [{"op": "add", "path": "/spec/devices/0/basic/attributes", "value": {"a": {"bool": True}}}]
@@ -122,7 +122,7 @@ def test_an_event_of_the_older_shape_needs_less_but_stays_in_its_namespace():
     assert refused(api, "POST", CORE_EVENTS, elsewhere) == (422, "Invalid")
 
 
-def test_kinds_of_our_own_are_served_beside_the_builtin_ones():
+def test_custom_kinds_are_served_with_the_builtin_kinds():
     """Named at the start or registered later."""
     own = GroupVersion("scheduling.example", "v1alpha1")
     kind = ServedKind("Device", "devices", "device", (own,), namespaced=False)

@@ -30,7 +30,7 @@ def write(api, step, number):
     return []
 
 
-async def test_of_changes_in_quick_succession_the_later_ones_come_together():
+async def test_rapid_changes_are_sent_in_batches():
     """Each chunk costs both sides a system call; the first events are still sent at once."""
     api = ApiServer()
     query = {"watch": "1", "resourceVersion": "1", "timeoutSeconds": "1"}
@@ -143,7 +143,7 @@ async def test_a_version_that_was_compacted_gets_a_410():
     ]
 
 
-async def test_compaction_does_not_disturb_those_who_are_up_to_date():
+async def test_compaction_does_not_disturb_current_watches():
     api = ApiServer()
     version = ok(api, "POST", CLAIMS, claim("a"))["metadata"]["resourceVersion"]
     api.compact()
@@ -151,7 +151,7 @@ async def test_compaction_does_not_disturb_those_who_are_up_to_date():
     assert await take(api, 1, CLAIMS, resourceVersion=version) == [("ADDED", "b")]
 
 
-async def test_history_is_bounded_and_a_reader_left_behind_is_told():
+async def test_history_is_bounded_and_a_slow_reader_gets_an_error():
     api = ApiServer(history=4)
     events = watch(api, CLAIMS, resourceVersion=str(api.store.version))
     ok(api, "POST", CLAIMS, claim("a"))
@@ -182,7 +182,7 @@ async def test_an_idle_watch_gets_bookmarks_until_its_time_is_over():
     assert asyncio.get_running_loop().time() - start == 150.0
 
 
-async def test_a_watch_that_names_no_timeout_ends_all_the_same():
+async def test_a_watch_without_timeout_ends_too():
     loop = asyncio.get_running_loop()
     start = loop.time()
     assert [event async for event in watch(ApiServer(), CLAIMS, resourceVersion="1")] == []
@@ -213,7 +213,7 @@ async def test_a_watch_without_initial_events_starts_now():
     await events.aclose()
 
 
-async def test_a_cancelled_reader_leaves_nothing_behind():
+async def test_a_cancelled_reader_leaves_no_waiter():
     api = ApiServer()
     shelf = next(shelf for shelf in api.store if shelf.kind.plural == "resourceclaims")
     events = watch(api, CLAIMS, resourceVersion=str(api.store.version))
@@ -238,5 +238,5 @@ async def test_a_cancelled_reader_leaves_nothing_behind():
         ),
     ],
 )
-def test_a_watch_that_makes_no_sense_is_refused_at_once(query, answer):
+def test_an_invalid_watch_is_refused_at_once(query, answer):
     assert refused(ApiServer(), "GET", CLAIMS, watch="true", **query) == answer

@@ -45,7 +45,7 @@ def test_generated_names_leave_room_for_their_suffix():
     assert len(made["metadata"]["name"]) == 63
 
 
-def test_a_dry_run_answers_as_if_and_stores_nothing():
+def test_a_dry_run_returns_the_result_and_stores_nothing():
     api = ApiServer()
     before = api.store.version
     made = ok(api, "POST", CLAIMS, claim("a"), dryRun="All")
@@ -58,7 +58,7 @@ def test_a_dry_run_answers_as_if_and_stores_nothing():
     assert refused(api, "POST", CLAIMS, claim("a"), dryRun="Some") == (422, "Invalid")
 
 
-def test_what_the_server_owns_cannot_be_written():
+def test_server_owned_fields_cannot_be_written():
     api = ApiServer()
     forged = {
         "uid": "mine",
@@ -105,7 +105,7 @@ def test_a_lease_is_never_updated_blindly():
     assert causes(api, "PUT", f"{LEASES}/l", lease) == [("metadata.resourceVersion", "FieldValueInvalid")]
 
 
-def test_an_object_goes_when_its_last_finalizer_goes():
+def test_an_object_is_removed_with_its_last_finalizer():
     api = ApiServer()
     ok(api, "POST", CLAIMS, claim("a", finalizers=["x.example/1", "x.example/2"]))
     marked = ok(api, "DELETE", f"{CLAIMS}/a")
@@ -140,7 +140,7 @@ def test_a_collection_is_deleted_by_selector():
     assert [item["metadata"]["name"] for item in ok(api, "GET", CLAIMS)["items"]] == ["b"]
 
 
-def test_a_namespace_takes_its_contents_along():
+def test_a_namespace_is_deleted_with_its_contents():
     api = ApiServer()
     ok(api, "POST", "/api/v1/namespaces", {"metadata": {"name": "team"}})
     inside = CLAIMS.replace("default", "team")
@@ -182,7 +182,7 @@ def test_manifests_are_loaded_with_their_namespaces_and_status():
     assert found["status"] == {"allocation": allocation()}
 
 
-def test_a_namespace_may_come_after_what_is_in_it():
+def test_a_namespace_may_follow_its_objects():
     """Manifests are in any order; the labels of the namespace are applied in any case."""
     api = ApiServer()
     head = {"apiVersion": "v1", "kind": "Namespace"}
@@ -231,7 +231,7 @@ async def test_no_update_is_lost_among_concurrent_writers():
     assert ok(api, "GET", f"{MAPS}/m")["data"]["n"] == str(writers * rounds)
 
 
-def test_an_answer_never_shares_what_is_stored():
+def test_responses_never_share_stored_objects():
     """Responses are bytes: changes to a decoded response do not change the store."""
     api = ApiServer()
     body = claim()

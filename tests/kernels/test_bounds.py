@@ -45,7 +45,7 @@ def demands(draw: st.DrawFn) -> tuple[list[int], list[list[bool]], list[int]]:
 
 
 @given(demands())
-def test_a_matching_is_the_most_that_can_be_handed_out(
+def test_a_matching_is_the_largest_assignment(
     world: tuple[list[int], list[list[bool]], list[int]],
 ):
     wanted, options, room = world
@@ -58,14 +58,14 @@ def test_a_matching_is_the_most_that_can_be_handed_out(
     assert found == reference.max_matching(wanted, options, room)
 
 
-def test_an_earlier_request_gives_way_to_a_later_one():
+def test_an_earlier_request_moves_for_a_later_one():
     """The first takes the kind that only the second can use, and must switch to another, in two steps."""
     options = np.array([[True, True, False], [True, False, True], [True, False, False]])
     ones = np.ones(3, dtype=np.intp)
     assert max_matching(ones, options, ones) == 3
 
 
-def test_nothing_is_handed_out_of_no_kinds():
+def test_without_kinds_nothing_is_assigned():
     assert (
         max_matching(np.array([2], dtype=np.intp), np.zeros((1, 0), dtype=np.bool_), np.zeros(0, np.intp))
         == 0

@@ -76,14 +76,14 @@ def test_counting_is_the_plain_count(some: Devices):
 
 
 @given(devices())
-def test_beside_one_device_is_the_plain_definition(some: Devices):
+def test_compatible_with_one_device_is_the_plain_definition(some: Devices):
     arrays = codes(some.scopes, WIDTH), bits(some.asks), bits(some.meets)
     for one in range(len(some.scopes)):
         assert untouched(compatible_with, one, *arrays).tolist() == reference.compatible_with(one, *some[:3])
 
 
 @given(devices())
-def test_counts_tell_the_same_as_looking_at_every_pair(some: Devices):
+def test_counts_give_the_same_result_as_all_pairs(some: Devices):
     scopes, asks, meets = codes(some.scopes, WIDTH), bits(some.asks), bits(some.meets)
     held = np.array(some.held, dtype=np.bool_)
     asked = count_marks(SCOPES, MARKS, scopes[held], asks[held])

@@ -27,7 +27,7 @@ def test_fits_is_the_plain_definition(world: Drawing):
 
 
 @given(drawings())
-def test_a_floor_says_the_same_of_devices_that_draw_from_one_set(world: Drawing):
+def test_required_amounts_give_the_same_result_for_devices_with_one_set(world: Drawing):
     left, table, _, draws = world.arrays()
     for number in range(len(left)):
         rows = draws[draws >= 0]
@@ -39,7 +39,7 @@ def test_a_floor_says_the_same_of_devices_that_draw_from_one_set(world: Drawing)
 
 
 @given(drawings(wanted=SMALL | HUGE))
-def test_drawn_is_the_plain_definition(world: Drawing):
+def test_total_draw_is_the_plain_definition(world: Drawing):
     _, table, sets, draws = world.arrays()
     found = untouched(total_draw, len(world.left), table, sets, draws)
     assert found.dtype == np.int64
@@ -47,7 +47,7 @@ def test_drawn_is_the_plain_definition(world: Drawing):
 
 
 @given(drawings(left=SMALL | HUGE, wanted=SMALL | HUGE))
-def test_take_is_the_plain_definition(world: Drawing):
+def test_draw_one_is_the_plain_definition(world: Drawing):
     left, table, sets, draws = world.arrays()
     for of_device, rows in zip(sets, draws, strict=True):
         found = untouched(draw_one, left, table, of_device, rows)
@@ -58,7 +58,7 @@ def test_take_is_the_plain_definition(world: Drawing):
 
 
 @given(drawings(left=SMALL | HUGE, wanted=SMALL | HUGE))
-def test_taking_one_by_one_leaves_what_drawing_together_does(world: Drawing):
+def test_drawing_one_by_one_equals_the_total_draw(world: Drawing):
     left, table, sets, draws = world.arrays()
     after = left
     for of_device, rows in zip(sets, draws, strict=True):
@@ -88,7 +88,7 @@ def test_a_set_that_is_named_twice_is_drawn_from_twice():
     assert draw_one(amounts([[5]], 1), table, sets[0], draws[0]).tolist() == [[1]]
 
 
-def test_without_devices_there_is_nothing_to_say():
+def test_without_devices_the_result_is_empty():
     nobody = codes([], 2)
     assert fits(amounts([[1]], 1), amounts([[1]], 1), nobody, nobody).tolist() == []
     assert total_draw(1, amounts([[1]], 1), nobody, nobody).tolist() == [[0]]

@@ -13,14 +13,14 @@ GROUPS = st.integers(0, SIZE - 1)
 
 
 @given(st.lists(st.tuples(GROUPS, NEAR | FAR, NEAR | FAR), max_size=8))
-def test_lowest_is_the_plain_definition(rows: list[tuple[int, int, int]]):
+def test_group_min_is_the_plain_definition(rows: list[tuple[int, int, int]]):
     groups, values = [group for group, *_ in rows], [pair for _, *pair in rows]
     found = untouched(group_min, amounts(values, 2), np.array(groups, dtype=np.intp), SIZE)
     assert found.tolist() == reference.group_min(values, groups, SIZE, 2)
 
 
 @given(st.lists(st.tuples(GROUPS, st.integers(-1, 2)), max_size=8))
-def test_common_is_the_plain_definition(rows: list[tuple[int, int]]):
+def test_group_code_is_the_plain_definition(rows: list[tuple[int, int]]):
     groups, codes = [group for group, _ in rows], [code for _, code in rows]
     found = untouched(group_code, np.array(codes, dtype=np.int32), np.array(groups, dtype=np.intp), SIZE)
     assert found.tolist() == reference.group_code(codes, groups, SIZE)

@@ -50,7 +50,7 @@ def test_no_rows_and_no_codes():
 
 
 @given(st.integers(0, 20), st.integers(0, 20), st.booleans())
-def test_runs_are_as_they_read_and_nobody_can_write_to_them(first: int, size: int, yes: bool):
+def test_ranges_and_masks_are_read_only(first: int, size: int, yes: bool):
     rows, mask = row_range(first, first + size), constant_mask(size, yes=yes)
     assert rows.tolist() == list(range(first, first + size))
     assert mask.tolist() == [yes] * size

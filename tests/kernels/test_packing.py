@@ -24,14 +24,14 @@ def worlds(draw: st.DrawFn) -> World:
 
 
 @given(worlds())
-def test_the_most_is_that_of_all_choices(world: World):
+def test_max_worth_is_that_of_all_choices(world: World):
     rows, copies, worth, left = world
     found = max_worth(amounts(rows, len(left)), copies, worth, np.array(left, dtype=np.int64), 100_000)
     assert found.best == found.bound == reference.max_worth(rows, copies, worth, left)
 
 
 @given(worlds(), st.integers(0, 6))
-def test_a_search_that_gave_up_stands_on_both_sides_of_the_truth(world: World, budget: int):
+def test_a_search_that_gave_up_bounds_the_exact_result(world: World, budget: int):
     rows, copies, worth, left = world
     found = max_worth(amounts(rows, len(left)), copies, worth, np.array(left, dtype=np.int64), budget)
     assert found.steps <= budget
@@ -62,7 +62,7 @@ def test_equal_rows_have_one_code(rows: list[list[int]], width: int):
     assert len(first) == len({tuple(row) for row in table.tolist()})
 
 
-def test_a_state_that_is_reached_again_with_more_worth_is_looked_at_again():
+def test_a_state_reached_again_with_more_worth_is_searched_again():
     rows = [[2, 0], [0, 1], [4, 2], [0, 3], [0, 2]]
     found = max_worth(amounts(rows, 2), [2, 1, 3, 3, 3], [2, 1, 4, 2, 3], np.array([8, 5]), 100)
     assert (found.best, found.bound) == (12, 12)

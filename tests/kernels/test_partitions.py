@@ -41,12 +41,12 @@ def left(case: Drawn) -> Mask:
 
 
 @given(drawn())
-def test_left_over_matches_the_reference(case: Drawn):
+def test_remaining_sets_match_the_reference(case: Drawn):
     assert left(case).tolist() == reference.remaining_sets(case.sets, case.alive, case.picks)
 
 
 @given(drawn())
-def test_weighted_matches_the_reference(case: Drawn):
+def test_total_weight_matches_the_reference(case: Drawn):
     remaining = left(case)
     small = [value % 1000 for value in case.values]
     found = untouched(total_weight, remaining, np.array(small, dtype=np.int64))

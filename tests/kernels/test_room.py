@@ -43,6 +43,6 @@ def test_room_is_what_the_rule_says_of_each_place(room: tuple[Amounts, Amounts, 
     assert fits.tolist() == [not any(row[n] for row in expected) for n in range(total.shape[1])]
 
 
-def test_what_is_not_wanted_is_not_looked_at():
+def test_unwanted_resources_are_not_checked():
     total, used = np.array([[1], [0]]), np.array([[0], [9]])
     assert has_room(total, used, np.array([1, 0]), np.zeros(2, dtype=np.bool_)).tolist() == [True]

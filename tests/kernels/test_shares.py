@@ -71,7 +71,7 @@ def flags(draw: Any, count: int) -> list[bool]:
 
 
 @given(grouped(), st.data())
-def test_most_together_matches_the_reference(case: tuple[list[int], list[int]], data: st.DataObject):
+def test_largest_group_matches_the_reference(case: tuple[list[int], list[int]], data: st.DataObject):
     groups, owners = case
     ok = flags(data.draw, len(groups))
     rows = np.array(groups, dtype=np.intp), np.array(owners, dtype=np.intp)
@@ -80,7 +80,7 @@ def test_most_together_matches_the_reference(case: tuple[list[int], list[int]], 
 
 
 @given(grouped(), st.data())
-def test_served_together_matches_the_reference(case: tuple[list[int], list[int]], data: st.DataObject):
+def test_may_serve_together_matches_the_reference(case: tuple[list[int], list[int]], data: st.DataObject):
     groups, owners = case
     counts = st.lists(st.integers(0, 3), min_size=3, max_size=3)
     lead = flags(data.draw, len(groups))
