@@ -62,7 +62,7 @@ class WorkerThread:
             raise
 
     def close(self) -> None:
-        """Start no more work. A waiting `run` raises Closed at once; the thread ends after its work."""
+        """Start no more work. A waiting `run` raises Closed at once; the thread ends with its work."""
         self._closed = True
         if self._current is not None:
             self._current.cancel()

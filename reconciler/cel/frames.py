@@ -9,17 +9,17 @@ from reconciler.cel.values import Value
 class Frame:
     """A device, the values of the bound names, and the remaining steps."""
 
-    __slots__ = ("device", "left", "slots")
+    __slots__ = ("device", "remaining", "slots")
 
-    def __init__(self, device: DeviceView, names: int, left: int = COST_LIMIT) -> None:
+    def __init__(self, device: DeviceView, names: int, remaining: int = COST_LIMIT) -> None:
         self.device = device
         self.slots: list[Value] = [None] * names
-        self.left = left
+        self.remaining = remaining
 
     def charge(self, steps: int) -> None:
         """Count `steps`. Raises Exhausted beyond the limit."""
-        self.left -= steps
-        if self.left < 0:
+        self.remaining -= steps
+        if self.remaining < 0:
             raise Exhausted(f"the evaluation exceeds {COST_LIMIT} steps")
 
 

@@ -31,18 +31,18 @@ class Budget:
     """Remaining steps of one pass over all devices."""
 
     def __init__(self, limit: int = MASK_COST_LIMIT) -> None:
-        self._limit = self._left = limit
+        self._limit = self._remaining = limit
         self.absorbing = False
         """Whether an evaluation beyond its limit counts as an error instead of raising Exhausted."""
 
     @property
     def spent(self) -> int:
         """Steps used so far."""
-        return self._limit - self._left
+        return self._limit - self._remaining
 
     def evaluate(self, run: Run, device: DeviceView, names: int) -> int:
         """The answer on one device. Raises Exhausted beyond the limit, unless absorbing."""
-        if self._left <= 0:
+        if self._remaining <= 0:
             return _UNREACHED
         frame = Frame(device, names)
         try:
@@ -54,7 +54,7 @@ class Budget:
                 return ERROR
             raise
         finally:
-            self._left -= COST_LIMIT - frame.left
+            self._remaining -= COST_LIMIT - frame.remaining
 
 
 class Leaf:
@@ -169,7 +169,7 @@ def _renumber(numbers: NDArray[np.intp], bound: int) -> tuple[NDArray[np.intp], 
 
 
 def _columns(rows: Rows, read: Read) -> list[tuple[Read, Column]]:
-    """The columns that a read covers."""
+    """The columns of a read."""
     if read.part is Part.DRIVER:
         return [(read, rows.driver)]
     if read.part is Part.SHARED:
@@ -190,7 +190,7 @@ def _presence(column: Column) -> Column:
 
 
 def _view(held: Sequence[tuple[Read, Value]]) -> DeviceView:
-    """A device that has only what is given."""
+    """A device with only the given values."""
     driver, shared = "", False
     parts: dict[Part, dict[str, dict[str, Value]]] = {Part.ATTRIBUTES: {}, Part.CAPACITY: {}}
     for read, value in held:

@@ -38,7 +38,7 @@ class Selector:
         try:
             checked = check(inline(read(expression)), environment)
         except Refusal as refusal:
-            raise refusal.of(expression) from None
+            raise refusal.with_text(expression) from None
         emitter = Emitter(checked)
         self._run = emitter.emit(checked.root, {})
         self._names = emitter.names

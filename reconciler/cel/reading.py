@@ -64,7 +64,7 @@ def read(expression: str) -> Node:
         _bound(expression)
         return cast("Node", _parser().parse(expression))
     except Refusal as refusal:
-        raise refusal.of(expression) from None
+        raise refusal.with_text(expression) from None
     except UnexpectedInput as exc:
         raise _syntax_error(expression, exc) from None
 

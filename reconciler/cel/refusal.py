@@ -12,6 +12,6 @@ class Refusal(Exception):
         self.reason = reason
         self.remedy = remedy
 
-    def of(self, expression: str) -> CelRefused:
+    def with_text(self, expression: str) -> CelRefused:
         """The refusal with the text of the expression."""
         return CelRefused(expression, self.at, self.reason, self.remedy)

@@ -62,7 +62,7 @@ class TypeValue:
 
 
 @dataclass(frozen=True, slots=True)
-class Truth:
+class BoolKey:
     """A bool as the key of a map: Python's True would equal the key 1."""
 
     value: bool
@@ -133,7 +133,7 @@ def map_key(value: Value) -> Any:
     """The dict key of a value. Raises CelError for types that cannot be keys."""
     kind = type(value)
     if kind is bool:
-        return Truth(value)
+        return BoolKey(value)
     if kind in (str, int, UInt):
         return value
     if kind is float:
@@ -143,7 +143,7 @@ def map_key(value: Value) -> Any:
 
 def key_value(key: Any) -> Value:
     """The value of a dict key."""
-    return key.value if type(key) is Truth else key
+    return key.value if type(key) is BoolKey else key
 
 
 _NUMBERS = frozenset({int, float, UInt})
