@@ -1,24 +1,24 @@
-"""The error vocabulary. Each class says what the catcher does next.
+"""All errors of this project. Each class says what the caller does next.
 
 ReconcilerError
-├── Retry            busy or away: the same key again, later
-│   ├── Conflict     409: someone wrote first; read, then decide afresh
-│   ├── Undecided    no answer: the write may or may not have happened
-│   └── Paused       writes are switched off: the key gets its turn when they go on
-├── Relist           410: the watch lost its place; list again
-├── Gone             404: the object is no longer there; nothing left to do
-├── Rejected         the object or the write is invalid: trying again cannot help
-│   └── Malformed    input that does not fit its declared shape; refused alone
-└── Inconsistent     a promise of our own broke: stop, never patch over
+├── Retry            the server is busy or unreachable: retry the same key later
+│   ├── Conflict     409: another writer was first; read the object and decide again
+│   ├── Undecided    no answer: the write may or may not have been applied
+│   └── Paused       writes are disabled: requeue the key when they are enabled
+├── Relist           410: the watch has expired; list again
+├── Gone             404: the object does not exist; nothing to do
+├── Rejected         the object or the write is invalid: a retry cannot help
+│   └── Malformed    input does not have the declared shape; only this object is rejected
+└── Inconsistent     an invariant of this project is broken: stop, never work around it
 """
 
 
 class ReconcilerError(Exception):
-    """Root of everything raised on purpose by this project."""
+    """Base class of all errors that this project raises."""
 
 
 class Retry(ReconcilerError):
-    """Busy or away. The same key may be tried again, not before `after` seconds have passed."""
+    """The server is busy or unreachable. Retry the same key, but not before `after` seconds have passed."""
 
     def __init__(self, message: str, *, after: float = 0.0) -> None:
         super().__init__(message)
@@ -26,34 +26,34 @@ class Retry(ReconcilerError):
 
 
 class Conflict(Retry):
-    """409: someone wrote first. Read the object, then decide afresh."""
+    """409: another writer was first. Read the object and decide again."""
 
 
 class Undecided(Retry):
-    """No answer arrived: the write may or may not have been applied. A read settles it."""
+    """No answer: the write may or may not have been applied. Read the object to find out."""
 
 
 class Paused(Retry):
-    """Writes are switched off. Nothing was sent."""
+    """Writes are disabled. Nothing was sent."""
 
 
 class Relist(ReconcilerError):
-    """410: the watch lost its place. The kind must be listed again."""
+    """410: the watch has expired. List the kind again."""
 
 
 class Gone(ReconcilerError):
-    """404: the object does not exist any more."""
+    """404: the object does not exist."""
 
 
 class Rejected(ReconcilerError):
-    """Invalid: the server or a rule of ours refuses it, and will refuse it again."""
+    """The server, or a rule of this project, rejects the object or the write. A retry cannot help."""
 
 
 class Malformed(Rejected):
-    """Input that does not fit its declared shape.
+    """Input does not have the declared shape.
 
-    Names the object, the field and the reason in one line, so that a user can mend it;
-    the object is refused alone and everything around it goes on.
+    The message names the object, the field and the reason in one line, so that a user can fix it.
+    Only this object is rejected.
     """
 
     def __init__(self, subject: str, field: str, reason: str) -> None:
@@ -64,4 +64,4 @@ class Malformed(Rejected):
 
 
 class Inconsistent(ReconcilerError):
-    """A promise of our own broke. Carries the evidence; ends the run."""
+    """An invariant of this project is broken. The message holds the evidence. The program stops."""

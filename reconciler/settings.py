@@ -1,6 +1,6 @@
-"""Every knob: what it does, its unit, and why its default is what it is.
+"""All settings: what each does, its unit, and the reason for its default.
 
-Flags win over the environment (`DRA_RECONCILER_` and the field's name), which wins over the file.
+Flags override the environment (`DRA_RECONCILER_` and the field's name), which overrides the file.
 """
 
 from collections.abc import Mapping
@@ -14,178 +14,178 @@ from pydantic_settings import BaseSettings, EnvSettingsSource, NoDecode, Setting
 from reconciler.errors import Rejected
 
 MAX_LENGTH = 2**20
-"""Characters of a file with settings."""
+"""Characters of a settings file."""
 _KEY = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?/[a-z0-9]([-.a-z0-9]*[a-z0-9])?$"
 
 Names = Annotated[frozenset[str], NoDecode]
-"""Names; in the environment separated by commas."""
+"""Names, separated by commas in the environment."""
 
 
 class Settings(BaseSettings):
-    """How the reconciler runs. Frozen once read; a name that is not declared here is refused."""
+    """How the reconciler runs. Frozen; an unknown name is an error."""
 
     model_config = SettingsConfigDict(frozen=True, extra="forbid", env_prefix="DRA_RECONCILER_")
 
     server: str | None = None
-    """URL of an API server that asks for no credentials, such as `kubectl proxy`. None: use a kubeconfig."""
+    """URL of an API server that needs no credentials, such as `kubectl proxy`. None: use a kubeconfig."""
 
     kubeconfig: str | None = None
-    """Path of a kubeconfig. None: KUBECONFIG, then ~/.kube/config, then the service account of our pod."""
+    """Path of a kubeconfig. None: KUBECONFIG, then ~/.kube/config, then the service account of the pod."""
 
     context: str | None = None
     """Context of the kubeconfig. None: its current one."""
 
     insecure_skip_tls_verify: bool = False
-    """Believe any certificate of the API server. A kubeconfig that says so is refused otherwise: a line in a
-    file that was copied from somewhere must not open the connection to whoever is in between."""
+    """Accept any certificate of the API server. Without this setting, a kubeconfig that disables the check is
+    an error: a line in a copied file must not be enough to allow a man in the middle."""
 
     embedded: bool = False
-    """Start an API server in this process and reconcile against it. Nobody else allocates there, so
-    everything on it is ours."""
+    """Start an API server in this process and reconcile against it. No other allocator uses it, so all its
+    devices and claims are ours."""
 
     mode: Literal["allocate", "shadow"] = "allocate"
-    """`shadow` writes nothing at all: it compares what it would have decided with what the cluster's own
-    scheduler does."""
+    """`shadow` writes nothing: it compares its own decisions with those of the cluster's scheduler."""
 
     shadow_pending_seconds: float = Field(default=30.0, gt=0)
-    """In shadow mode: how long a pod has to wait for its claims until it is told that we could have met them.
-    Shorter would blame the scheduler for its normal latency."""
+    """In shadow mode: how long a pod must be pending before it is reported as one whose claims we could have
+    allocated. A shorter time would report the normal latency of the scheduler."""
 
     pause: bool = False
-    """Write nothing until restarted without it. Decisions go on, and wait to be written."""
+    """Write nothing until the next start without it. Decisions continue; their writes are held back."""
 
     pause_config_map: Annotated[str, StringConstraints(pattern=_KEY)] | None = None
-    """`NAMESPACE/NAME` of a ConfigMap that stops all writes at once while its data says `pause: "true"`. It
-    is watched, and nothing is written before it was read. Need not exist."""
+    """`NAMESPACE/NAME` of a ConfigMap that stops all writes while its data contains `pause: "true"`. It is
+    watched, and nothing is written before the first read. It need not exist."""
 
     audit_seconds: float = Field(default=1.0, gt=0)
-    """Least time between two looks for counters that are over-committed and devices that exclude one another.
-    It looks only after changes; devices that are held twice are told without delay."""
+    """Minimum interval between two audits for overcommitted counters and for allocated devices that exclude
+    each other. An audit runs only after changes; a device that two claims hold is reported immediately."""
 
     embedded_port: int = Field(default=0, ge=0, le=65535)
-    """Port of the embedded server. 0 takes a free one, which is printed. Not called `port`, because
-    Kubernetes sets DRA_RECONCILER_PORT in every pod beside a Service named dra-reconciler."""
+    """Port of the embedded server. 0: any free port, which is printed. It is not called `port`, because
+    Kubernetes sets DRA_RECONCILER_PORT in every pod next to a Service named dra-reconciler."""
 
     all_claims: bool = False
-    """Allocate every claim. Otherwise only those labelled `dra-reconciler.io/managed: "true"` and those
-    of pods with our scheduling gate: claims are kube-scheduler's unless somebody says so."""
+    """Allocate every claim. Otherwise only claims with the label `dra-reconciler.io/managed: "true"` and
+    claims of pods with our scheduling gate; kube-scheduler allocates all others."""
 
     own_drivers: Names = frozenset()
-    """Drivers whose devices no other allocator gives out. The API protects a claim from two writers, but
-    never a device; so without an owned driver or class nothing is written to a live cluster."""
+    """Drivers whose devices no other allocator allocates. The API protects a claim against two writers, but
+    not a device; so without an owned driver or class nothing is written to a live cluster."""
 
     own_classes: Names = frozenset()
-    """Device classes whose devices no other allocator gives out."""
+    """Device classes whose devices no other allocator allocates."""
 
     semantics: Literal["1.36", "1.37"] = "1.37"
-    """The Kubernetes release whose rules apply where releases differ."""
+    """The Kubernetes release whose rules apply, where releases differ."""
 
     group_modes: Annotated[dict[str, Literal["kep-5963", "pairwise"]], NoDecode] = Field(default_factory=dict)
-    """How compatibility groups are compared, by driver; `*` stands for all others. `kep-5963`, as Kubernetes
-    does, unless a driver's author meant the groups of the earlier proposal: `pairwise`."""
+    """How compatibility groups are compared, by driver; `*` stands for all others. `kep-5963` is what
+    Kubernetes does; `pairwise` is for drivers that follow the earlier proposal."""
 
     feature_gates: str = ""
-    """Feature gates, as `A=true,B=false`. Those not named are on unless the server's release has them off
-    by default: it drops the fields of features that are off."""
+    """Feature gates, as `A=true,B=false`. All others are on, unless they are off by default in the server's
+    release: a server drops the fields of features that are off."""
 
     koordinator: bool = False
-    """Serve gated pods that request Koordinator's devices, too, from its Device objects. These devices are
-    then ours alone: no scheduler with Koordinator's DeviceShare plugin may serve the same nodes."""
+    """Also allocate Koordinator's devices, from its Device objects, to gated pods that request them. Then no
+    scheduler with Koordinator's DeviceShare plugin may allocate devices of the same nodes."""
 
     koordinator_semantics: Literal["proposal", "upstream"] = "proposal"
-    """Where Koordinator's proposals and its release differ, which of them counts."""
+    """Whose rules apply where Koordinator's proposals and its release differ."""
 
     search_steps: int = Field(default=10_000, ge=1)
-    """Devices tried on one node before a decision gives up there; ten times as many for all nodes together.
-    Counted, not timed, so that the same cluster gives the same answer on a slow machine."""
+    """Devices that a decision tries on one node before it gives up there; ten times as many on all nodes
+    together. Steps instead of time: the result does not depend on the speed of the machine."""
 
     writers: int = Field(default=32, ge=1)
-    """Units whose writes may be under way at once. One write takes a server about two milliseconds, most
-    of it waiting for its disk; beyond this they only queue up on its side."""
+    """Maximum number of parallel writes. A server needs about two milliseconds for a write, mostly for its
+    disk; more parallel writes only queue up there."""
 
     write_seconds: float = Field(default=10.0, gt=0)
-    """How long a write may take before it counts as unanswered."""
+    """Timeout of a write."""
 
     backoff_base_seconds: float = Field(default=0.1, gt=0)
-    """First pause of a unit that failed or waits; doubles each time, less up to half of it. Short, because
-    most failures are conflicts, which are over when they are noticed."""
+    """First back-off of a unit that failed or is pending. It doubles each time, less a jitter of up to half.
+    Short, because most failures are conflicts, which are resolved once they are noticed."""
 
     backoff_cap_seconds: float = Field(default=60.0, gt=0)
-    """Longest such pause. Units that wait for devices are woken by changes; asking again is only a net."""
+    """Maximum back-off. Changes requeue pending units at once; this retry is only a safety net."""
 
     events: bool = True
-    """Write an Event on claims and pods that wait, with what they lack. At most ten a second, beside the
-    work; off saves the server those writes."""
+    """Write Events on pending claims and pods, with the reason. At most ten a second, in the background; off
+    saves the server these writes."""
 
     leader_elect: bool = False
-    """Write only while we hold a Lease, so that several replicas may run of which one decides. Off, because
-    who runs one process at a time needs no rights on Leases; deploy/ sets it."""
+    """Elect a leader with a Lease: of several replicas only the leader writes. Off, because a single process
+    needs no rights on Leases; deploy/ turns it on."""
 
     lease_namespace: str = Field(default="kube-system", min_length=1)
-    """Where the Lease is. Replicas and shards see each other only in one namespace."""
+    """Namespace of the Lease. All replicas and shards must use the same one."""
 
     lease_seconds: float = Field(default=15.0, gt=0)
-    """For how long a renewal of the Lease holds. This and the next two are what the components of
-    Kubernetes use."""
+    """Duration of the Lease after a renewal. This default and the next two are those of the components of
+    Kubernetes."""
 
     renew_seconds: float = Field(default=10.0, gt=0)
-    """After so long without a renewal we do not lead any more."""
+    """The leader steps down if it could not renew the Lease for this time."""
 
     retry_seconds: float = Field(default=2.0, gt=0)
-    """Between two renewals, or looks at whether the Lease is free."""
+    """Interval between two attempts to renew or acquire the Lease."""
 
     shard: str = ""
-    """`driver=NAME,pool-prefix=TEXT`: the part of the fleet that this process gives out. For fleets
-    beyond one process; each shard elects its own leader, and no two may overlap."""
+    """`driver=NAME,pool-prefix=TEXT`: the devices that this process allocates. For clusters that are too
+    large for one process; each shard elects its own leader, and shards must not overlap."""
 
     drain_seconds: float = Field(default=25.0, ge=0)
-    """How long begun writes may take after SIGTERM. Below the 30 s that Kubernetes gives a pod to end."""
+    """How long writes in progress may take after SIGTERM. Below the 30 s in which a pod must terminate."""
 
     status_address: str = "127.0.0.1"
-    """Address on which health, metrics and status are served. Beyond this machine they want a token, except
-    for /livez and /readyz, and TLS: with a certificate made for the run unless files are named."""
+    """Address that serves health, metrics and status. Other than on a loopback address, all paths except
+    /livez and /readyz need a token, and TLS is on: with a temporary certificate unless files are set."""
 
     status_port: int = Field(default=0, ge=0, le=65535)
-    """Port for the same. 0 takes a free one, which is logged: several may run on one machine."""
+    """Port of the status server. 0: any free port, which is logged, so that several processes can run on one
+    machine."""
 
     status_token_file: Path | None = None
-    """File with the token that lets a client ask. Read again when it changes."""
+    """File with the token that clients must send. Reloaded when it changes."""
 
     status_token_review: bool = False
-    """Let the cluster decide who may ask, by TokenReview and by SubjectAccessReview for `get` on the path as
-    a non-resource URL. Needs the rights of the cluster role system:auth-delegator."""
+    """Let the cluster authorize clients, by TokenReview and by SubjectAccessReview for `get` on the path as a
+    non-resource URL. Needs the rights of the cluster role system:auth-delegator."""
 
     status_tls_cert: Path | None = None
-    """Certificate chain of the status port, PEM. Read again when it changes, with the key."""
+    """Certificate chain of the status server, PEM. Reloaded with the key when it changes."""
 
     status_tls_key: Path | None = None
-    """Its key, PEM."""
+    """Private key of the certificate, PEM."""
 
     status_what_if: bool = False
-    """Answer `POST /whatif` on the status port: whether claims would fit, if. Off, because an answer takes
-    memory and some of the processor, most where the question brings slices. Never writes."""
+    """Serve what-if analysis, `POST /whatif`, on the status port. Off, because a request needs memory and CPU
+    time, most when it contains slices. It never writes."""
 
     stalled_seconds: float = Field(default=60.0, gt=0)
-    """After so long without anything done although something waits, /livez fails. Counts from the last answer
-    of the server, so twice `write_seconds` is the least that is used."""
+    """/livez fails if work is queued and none of it was done for this time. It counts from the last answer of
+    the server, so at least twice `write_seconds` is used."""
 
     doctor_seconds: float = Field(default=300.0, ge=0)
-    """Between two rounds of the doctor, whose findings become metrics and, about pools, Events. It runs as a
-    process of its own, which needs a few hundred MiB for some ten thousand devices. 0: no rounds."""
+    """Interval between two runs of the doctor. Its findings become metrics; those about pools also become
+    Events. It runs as a separate process, which needs a few hundred MiB for ten thousand devices. 0: off."""
 
     journal: str | None = None
-    """Folder for a journal of all that decisions are made from, and of the decisions: `dra-reconciler replay`
-    makes them again. At most 16 files of about 64 MiB before compression. None: no journal."""
+    """Directory of a journal with all decisions and their input: `dra-reconciler replay` repeats them. At
+    most 16 files of about 64 MiB before compression. None: no journal."""
 
     traces: bool = False
-    """OpenTelemetry traces of turns, decisions and requests, over OTLP. Needs dra-reconciler[otel]; where
-    they go is said by OTEL_EXPORTER_OTLP_ENDPOINT and the other variables of the SDK."""
+    """OpenTelemetry traces of reconciles, decisions and requests, over OTLP. Needs dra-reconciler[otel]; set
+    the destination with OTEL_EXPORTER_OTLP_ENDPOINT and the other variables of the SDK."""
 
     log_format: Literal["auto", "json", "text"] = "auto"
-    """JSON lines, or text for people. `auto` is text on a terminal and JSON elsewhere."""
+    """JSON lines or plain text. `auto` is text on a terminal and JSON elsewhere."""
 
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-    """From which level on lines are logged. Decisions are `info`, the talk with the server is `debug`."""
+    """Minimum level of log lines. Decisions are `info`, requests to the server are `debug`."""
 
     @field_validator("own_drivers", "own_classes", mode="before")
     @classmethod
@@ -206,14 +206,14 @@ class Settings(BaseSettings):
 
 def load(flags: Mapping[str, Any], file: Path | None) -> Settings:
     """Settings from flags, the environment and a YAML file. Raises Rejected, naming the field."""
-    written = _read(file) if file is not None else {}
+    from_file = _read(file) if file is not None else {}
     try:
-        return Settings(**{**written, **EnvSettingsSource(Settings)(), **flags})
+        return Settings(**{**from_file, **EnvSettingsSource(Settings)(), **flags})
     except ValidationError as exc:
         problem = exc.errors(include_url=False, include_context=False)[0]
         where = ".".join(map(str, problem["loc"]))
         if problem["type"] == "extra_forbidden":
-            raise Rejected(f"there is no setting {where}") from exc
+            raise Rejected(f"unknown setting {where}") from exc
         raise Rejected(f"setting {where}: {problem['msg']}, got {problem['input']!r}") from exc
 
 
@@ -226,11 +226,9 @@ def _bounded(text: str) -> str:
 def _read(file: Path) -> dict[str, Any]:
     try:
         with file.open(encoding="utf-8") as text:
-            found = yaml.safe_load(_bounded(text.read(MAX_LENGTH + 1)))
+            values = yaml.safe_load(_bounded(text.read(MAX_LENGTH + 1)))
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as exc:
         raise Rejected(f"settings file {file}: {exc}") from exc
-    if not isinstance(found, dict | None):
-        raise Rejected(
-            f"settings file {file}: holds a {type(found).__name__} where names and values should be"
-        )
-    return found or {}
+    if not isinstance(values, dict | None):
+        raise Rejected(f"settings file {file}: must be a mapping of names to values")
+    return values or {}

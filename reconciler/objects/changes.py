@@ -1,4 +1,4 @@
-"""What a watch tells: one kind replaced as a whole, or one object changed, removed or refused."""
+"""Watch events: a kind is replaced as a whole, or one object is changed, removed or rejected."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from reconciler.objects.meta import ApiObject, ObjectKey
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """An object that cannot be read. Whatever was known under its key no longer holds."""
+    """An object that cannot be read. Drop what the cache holds under its key."""
 
     kind: str
     key: ObjectKey
@@ -16,18 +16,18 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
-    """A complete listing: what is neither in `objects` nor in `refused` does not exist."""
+    """A complete list: an object that is neither in `objects` nor in `refused` does not exist."""
 
     kind: str
     objects: tuple[ApiObject, ...]
     refused: tuple[Refused, ...]
     afresh: bool = False
-    """The server was set back since: versions known from before say nothing about which object is newer"""
+    """The server was restored to an older state: do not compare resource versions with earlier ones"""
 
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """An object was added or modified. May arrive twice."""
+    """An object was added or modified. The same change may arrive twice."""
 
     kind: str
     object: ApiObject
@@ -35,7 +35,7 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """An object is gone."""
+    """An object was deleted."""
 
     kind: str
     key: ObjectKey

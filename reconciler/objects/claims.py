@@ -20,13 +20,14 @@ FINALIZER = "resource.kubernetes.io/delete-protection"
 
 ALLOCATED_AT = "dra-reconciler.io/allocated-at"
 """The annotation of claims that we allocated: the timestamp of that allocation, and a fingerprint of its
-devices. It tells ours from those that others wrote later; see `reconciler.objects.marking`."""
+devices. It distinguishes our allocations from those that others write later; see
+`reconciler.objects.marking`."""
 TIERS = "dra-reconciler.io/joint-allocation-tiers"
-"""Annotation of a claim: the tier that each of its alignments got, in order"""
+"""Annotation of a claim: the tier that each of its alignments reached, in order"""
 
 
 class DeviceClassSpec(Model):
-    """Which devices belong to a class, and how they are configured."""
+    """The devices of a class, and their configuration."""
 
     selectors: Tuple[DeviceSelector] = ()
     config: Tuple[DeviceConfig] = ()
@@ -34,14 +35,14 @@ class DeviceClassSpec(Model):
 
 
 class DeviceClass(ApiObject):
-    """A named kind of device."""
+    """A named class of devices."""
 
     kind: Literal["DeviceClass"] = "DeviceClass"
     spec: DeviceClassSpec = DeviceClassSpec()
 
 
 class AllocatedDevice(Model):
-    """One device given to one request."""
+    """One device that is allocated to one request."""
 
     request: Str
     driver: Str
@@ -61,7 +62,7 @@ class AllocatedDevice(Model):
 
 
 class AllocatedConfig(Model):
-    """Configuration handed on to the driver, and where it came from."""
+    """Configuration for the driver, and its source."""
 
     source: Literal["FromClass", "FromClaim"]
     requests: Tuple[Str] = ()
@@ -76,7 +77,7 @@ class DeviceAllocation(Model):
 
 
 class Allocation(Model):
-    """What a claim holds, and on which nodes that can be used."""
+    """The devices that are allocated to a claim, and the nodes that can use them."""
 
     devices: DeviceAllocation = DeviceAllocation()
     node_selector: NodeSelector | None = None
@@ -84,7 +85,7 @@ class Allocation(Model):
 
 
 class ConsumerReference(Model):
-    """Who may use an allocated claim."""
+    """A consumer that an allocated claim is reserved for."""
 
     api_group: Str = ""
     resource: Str
@@ -93,7 +94,7 @@ class ConsumerReference(Model):
 
 
 class ResourceClaimStatus(Model):
-    """What was decided for a claim."""
+    """The allocation of a claim, and its consumers."""
 
     allocation: Allocation | None = None
     reserved_for: Tuple[ConsumerReference] = ()
@@ -101,13 +102,13 @@ class ResourceClaimStatus(Model):
 
 
 class ResourceClaimSpec(Model):
-    """What a claim asks for; immutable on the server."""
+    """The requests of a claim; immutable on the server."""
 
     devices: DeviceClaim = DeviceClaim()
 
 
 class ResourceClaim(ApiObject):
-    """A request for devices, and the answer."""
+    """A request for devices, and their allocation."""
 
     kind: Literal["ResourceClaim"] = "ResourceClaim"
     spec: ResourceClaimSpec
@@ -130,14 +131,14 @@ class TemplateMetadata(Model):
 
 
 class ResourceClaimTemplateSpec(Model):
-    """What each claim made from the template looks like."""
+    """Metadata and spec of each claim that is made from the template."""
 
     metadata: TemplateMetadata = TemplateMetadata()
     spec: ResourceClaimSpec
 
 
 class ResourceClaimTemplate(ApiObject):
-    """A pattern from which one claim a pod is made."""
+    """A template: one claim is made from it for each pod."""
 
     kind: Literal["ResourceClaimTemplate"] = "ResourceClaimTemplate"
     spec: ResourceClaimTemplateSpec

@@ -1,4 +1,4 @@
-"""Node, Pod and ConfigMap, core/v1: the few fields an allocation depends on."""
+"""Node, Pod and ConfigMap, core/v1: the fields that an allocation depends on."""
 
 from typing import Literal
 
@@ -17,7 +17,7 @@ GATE = "dra-reconciler.io/allocation"
 
 
 class Taint(Model):
-    """Something about a node that pods have to tolerate."""
+    """A taint of a node."""
 
     key: Str = ""
     value: Str = ""
@@ -25,21 +25,21 @@ class Taint(Model):
 
 
 class NodeSpec(Model):
-    """Whether pods may come."""
+    """Whether a node accepts pods."""
 
     unschedulable: Bool | None = None
     taints: Tuple[Taint] = ()
 
 
 class Condition(Model):
-    """One thing that is so, or not, or unknown."""
+    """A condition of a node: True, False or Unknown."""
 
     type: Str
     status: Str = "Unknown"
 
 
 class NodeStatus(Model):
-    """What a node says it has, and how it is."""
+    """Features, allocatable resources and conditions of a node."""
 
     declared_features: Tuple[Str] = ()
     allocatable: Resources = Field(default_factory=dict)
@@ -47,7 +47,7 @@ class NodeStatus(Model):
 
 
 class Node(ApiObject):
-    """A machine: where pods run, as far as it has room for them."""
+    """A machine that runs pods."""
 
     kind: Literal["Node"] = "Node"
     spec: NodeSpec = NodeSpec()
@@ -55,7 +55,7 @@ class Node(ApiObject):
 
 
 class PodSchedulingGate(Model):
-    """A reason why the scheduler does not look at a pod yet."""
+    """A scheduling gate of a pod."""
 
     name: Str
 
@@ -69,7 +69,7 @@ class PodResourceClaim(Model):
 
 
 class NodeAffinity(Model):
-    """Which nodes a pod must run on."""
+    """The node affinity of a pod."""
 
     required_during_scheduling_ignored_during_execution: NodeSelector | None = None
 
@@ -81,7 +81,7 @@ class Affinity(Model):
 
 
 class Toleration(Model):
-    """Which taints of nodes a pod puts up with."""
+    """The taints of nodes that a pod tolerates."""
 
     key: Str = ""
     operator: Str = "Equal"
@@ -90,7 +90,7 @@ class Toleration(Model):
 
 
 class ResourceRequirements(Model):
-    """What is set aside for a container. Without a request its limit counts."""
+    """Requests and limits of a container. Without a request its limit counts."""
 
     requests: Resources = Field(default_factory=dict)
     limits: Resources = Field(default_factory=dict)
@@ -102,11 +102,11 @@ class Container(Model):
     name: Str = ""
     resources: ResourceRequirements = ResourceRequirements()
     restart_policy: Str | None = None
-    """`Always` for an init container that goes on running beside the others"""
+    """`Always` for an init container that keeps running (a sidecar)"""
 
 
 class PodSpec(Model):
-    """What of a pod decides where it can run, and so where its claims can be allocated."""
+    """The fields that decide where a pod can run, and where its claims can be allocated."""
 
     node_name: Str = ""
     node_selector: Map[Str] = Field(default_factory=dict)
@@ -119,7 +119,7 @@ class PodSpec(Model):
     init_containers: Tuple[Container] = ()
     overhead: Resources = Field(default_factory=dict)
     resources: ResourceRequirements | None = None
-    """Of the pod as a whole; wins over what its containers ask for"""
+    """For the pod as a whole; overrides the resources of its containers"""
 
 
 class PodResourceClaimStatus(Model):
@@ -130,7 +130,7 @@ class PodResourceClaimStatus(Model):
 
 
 class ContainerStatus(Model):
-    """What a container has now, which may still be more than its spec says after a resize."""
+    """The resources of a container now. After a resize they may still exceed its spec."""
 
     name: Str = ""
     resources: ResourceRequirements | None = None
@@ -138,7 +138,7 @@ class ContainerStatus(Model):
 
 
 class PodStatus(Model):
-    """How far a pod is."""
+    """The phase of a pod, its claims and its containers."""
 
     phase: Str = ""
     resource_claim_statuses: Tuple[PodResourceClaimStatus] = ()
@@ -147,7 +147,7 @@ class PodStatus(Model):
 
 
 class Pod(ApiObject):
-    """A consumer of claims."""
+    """A pod, which may use claims."""
 
     kind: Literal["Pod"] = "Pod"
     spec: PodSpec = PodSpec()
@@ -155,7 +155,7 @@ class Pod(ApiObject):
 
     @property
     def gated(self) -> bool:
-        """Whether the pod waits for us."""
+        """Whether the pod has our scheduling gate."""
         return any(gate.name == GATE for gate in self.spec.scheduling_gates)
 
     @property
@@ -163,9 +163,9 @@ class Pod(ApiObject):
         return self.status.phase in ("Succeeded", "Failed")
 
     def claim_names(self) -> dict[str, str | None]:
-        """Entry of `resourceClaims` -> name of its claim, or None while a template's claim is not made yet.
+        """Entry of `resourceClaims` -> name of its claim, or None while the template's claim does not exist.
 
-        An entry whose template needed no claim is left out (SCHED-2).
+        An entry whose template needed no claim is omitted (SCHED-2).
         """
         made = {status.name: status for status in self.status.resource_claim_statuses}
         names: dict[str, str | None] = {}
@@ -180,7 +180,7 @@ class Pod(ApiObject):
 
 
 class ConfigMap(ApiObject):
-    """Settings that can be changed while we run."""
+    """Settings that can be changed at run time."""
 
     kind: Literal["ConfigMap"] = "ConfigMap"
     data: Map[Str] = Field(default_factory=dict)

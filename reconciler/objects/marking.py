@@ -1,4 +1,4 @@
-"""The mark by which we know an allocation of ours again, in this run or in one after it."""
+"""The annotation that identifies our own allocations, also after a restart."""
 
 from hashlib import sha256
 
@@ -6,27 +6,27 @@ from reconciler.objects.claims import ALLOCATED_AT, Allocation, ResourceClaim
 
 
 def mark(stamp: str, allocation: Allocation) -> str:
-    """What the annotation says: the timestamp of the allocation, and a fingerprint of its devices."""
+    """The value of the annotation: the timestamp of the allocation, and a fingerprint of its devices."""
     return f"{stamp} {_fingerprint(allocation)}"
 
 
 def is_ours(claim: ResourceClaim) -> bool:
-    """Whether what a claim holds is what was marked as ours.
+    """Whether the allocation of a claim is the one that we wrote.
 
-    Before 1.36 servers do not keep the timestamp of an allocation, whoever writes it; the devices decide
-    then. Another allocator that gives a claim the very devices that we gave it before passes for us.
+    Servers before 1.36 drop the timestamp of an allocation. Then the devices are compared: an allocation
+    by another allocator counts as ours if it has the same devices.
     """
-    held, said = claim.allocation, claim.metadata.annotations.get(ALLOCATED_AT)
-    if held is None or said is None:
+    allocation, marked = claim.allocation, claim.metadata.annotations.get(ALLOCATED_AT)
+    if allocation is None or marked is None:
         return False
-    stamp, _, devices = said.partition(" ")
-    if held.allocation_timestamp is not None:
-        return stamp == held.allocation_timestamp
-    return devices == _fingerprint(held)
+    stamp, _, devices = marked.partition(" ")
+    if allocation.allocation_timestamp is not None:
+        return stamp == allocation.allocation_timestamp
+    return devices == _fingerprint(allocation)
 
 
 def _fingerprint(allocation: Allocation) -> str:
-    """Of what every server keeps: which request got which device."""
+    """A hash of what every server keeps: which request got which device."""
     text = "\n".join(
         f"{result.request} {result.driver} {result.pool} {result.device}"
         for result in allocation.devices.results

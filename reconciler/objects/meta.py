@@ -1,4 +1,4 @@
-"""Object metadata and the names by which objects are known."""
+"""Object metadata, and the keys of objects, pools and devices."""
 
 from collections.abc import Mapping
 from functools import cached_property
@@ -10,7 +10,7 @@ from reconciler.objects.model import Bool, Int, Map, Model, Str, Tuple
 
 
 class ObjectKey(NamedTuple):
-    """A namespaced object; `namespace` is empty for cluster-scoped kinds."""
+    """Namespace and name of an object; `namespace` is empty for cluster-scoped kinds."""
 
     namespace: str
     name: str
@@ -30,7 +30,7 @@ class PoolID(NamedTuple):
 
 
 class DeviceID(NamedTuple):
-    """A device, by the names that an allocation result gives."""
+    """A device, as an allocation result names it."""
 
     driver: str
     pool: str
@@ -45,7 +45,7 @@ class DeviceID(NamedTuple):
 
 
 class OwnerReference(Model):
-    """Who owns an object."""
+    """An owner of an object."""
 
     api_version: Str = ""
     kind: Str = ""
@@ -55,7 +55,7 @@ class OwnerReference(Model):
 
 
 class ObjectMeta(Model):
-    """What we read of `metadata`."""
+    """The fields of `metadata` that we read."""
 
     name: Str = Field(min_length=1)
     namespace: Str = ""
@@ -81,11 +81,11 @@ class ApiObject(Model):
 
     @cached_property
     def key(self) -> ObjectKey:
-        """Asked for a dozen times while a claim is served."""
+        """Cached: it is read a dozen times for each allocation."""
         return self.metadata.key
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """As pydantic's, which would take the old key along to an object of another name."""
+        """As pydantic's, but without the cached key, which may not fit the copy."""
         copied = super().model_copy(update=update, deep=deep)
         copied.__dict__.pop("key", None)
         return copied

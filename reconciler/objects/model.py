@@ -10,7 +10,7 @@ from pydantic.fields import FieldInfo
 T = TypeVar("T")
 
 LEAN = ConfigDict(extra="ignore", alias_generator=to_camel, populate_by_name=True)
-"""For parts of objects that there are millions of: pydantic dataclasses with slots, read like a `Model`."""
+"""For parts of objects that exist in millions: pydantic dataclasses with slots, parsed like a `Model`."""
 
 
 class Model(BaseModel):

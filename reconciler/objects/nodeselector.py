@@ -1,4 +1,4 @@
-"""Node selectors, and which nodes they match. Source: rules NM-1, NM-2."""
+"""Node selectors, and the nodes that they match. Source: rules NM-1, NM-2."""
 
 import re
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from reconciler.errors import Rejected
 from reconciler.objects.model import Model, Str, Tuple
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,63}", re.ASCII)
-_VALUES_OF = {
+_VALUES_NEEDED = {
     "In": "some",
     "NotIn": "some",
     "Exists": "none",
@@ -50,7 +50,7 @@ class NodeSelectorTerm(Model):
 
 
 class NodeSelector(Model):
-    """Terms of which one must match."""
+    """Terms; one of them must match."""
 
     node_selector_terms: Tuple[NodeSelectorTerm] = ()
 
@@ -74,22 +74,22 @@ class NodeSelector(Model):
 
 
 def _integer(text: str) -> int | None:
-    """The number that a label or a bound stands for; None if it is none of 64 bits."""
+    """The integer that a label or a bound contains; None if it is not a 64-bit integer."""
     number = int(text) if _INTEGER.fullmatch(text) else None
     return number if number is not None and -(2**63) <= number < 2**63 else None
 
 
 def _check_expression(requirement: NodeSelectorRequirement) -> None:
-    wanted = _VALUES_OF.get(requirement.operator)
+    wanted = _VALUES_NEEDED.get(requirement.operator)
     what = f"node selector: {requirement.key} {requirement.operator}"
     if wanted is None:
-        raise Rejected(f"{what}: unknown operator; use one of {', '.join(_VALUES_OF)}")
+        raise Rejected(f"{what}: unknown operator; use one of {', '.join(_VALUES_NEEDED)}")
     if wanted == "some" and not requirement.values:
         raise Rejected(f"{what}: needs at least one value")
     if wanted == "none" and requirement.values:
         raise Rejected(f"{what}: takes no values")
     if wanted == "one" and (len(requirement.values) != 1 or _integer(requirement.values[0]) is None):
-        raise Rejected(f"{what}: needs exactly one value, a whole number")
+        raise Rejected(f"{what}: needs exactly one value, an integer")
 
 
 def _check_field(requirement: NodeSelectorRequirement) -> None:

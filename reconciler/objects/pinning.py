@@ -1,7 +1,7 @@
-"""Tying a gated pod to one node, and reading where one is tied to.
+"""Pins a gated pod to one node, and reads the node that a pod is pinned to.
 
-While a pod is gated the API lets requirements be added to each node selector term, and nothing else: no
-term may be added or removed, and one that matches no node must stay empty. So the pin goes into every term.
+While a pod is gated, the API only allows adding requirements to each node selector term: no term may be
+added or removed, and a term that matches no node must stay empty. So the pin goes into every other term.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ Operation = dict[str, Any]
 
 
 def pin(pod: Pod, node: str) -> list[Operation]:
-    """The steps of a JSON patch after which a pod can run on one node only, if it could run there."""
+    """The steps of a JSON patch that restricts a pod to one node. The pod must be able to run there."""
     here: Operation = {"key": FIELD, "operator": "In", "values": [node]}
     path, value = "/spec/affinity", {"nodeAffinity": {_REQUIRED: _only(here)}}
     if pod.spec.affinity is not None:
@@ -41,7 +41,7 @@ def pin(pod: Pod, node: str) -> list[Operation]:
 
 
 def pinned(pod: Pod) -> str:
-    """The only node on which a pod can run, by its name or its required affinity; empty if there are more."""
+    """The only node on which a pod can run, by its nodeName or its required affinity; else empty."""
     if pod.spec.node_name:
         return pod.spec.node_name
     selector = required(pod)

@@ -1,4 +1,4 @@
-"""What the allocator answers: devices for every claim of a request, or a reason why not."""
+"""The result of the allocator: devices for every claim of a request, or the reason why there are none."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -9,9 +9,9 @@ from reconciler.objects.value import value
 
 
 class Reason(StrEnum):
-    """Why claims cannot be allocated. The words are stable: they appear in logs, Events and metrics."""
+    """Why claims cannot be allocated. The values are stable: they appear in logs, Events and metrics."""
 
-    # Nothing is wrong; there is just no room, or nothing that matches.
+    # The claims are valid, but no device is free or none matches.
     NO_DEVICE = "NoMatchingDevice"
     POOL = "PoolNotReady"
     IN_USE = "DevicesInUse"
@@ -26,7 +26,7 @@ class Reason(StrEnum):
     PARTITION = "PartitionsTaken"
     GAVE_UP = "SearchGaveUp"
 
-    # Something is wrong: waiting does not help, somebody has to mend it.
+    # A configuration error: waiting does not help, a user has to fix it.
     CLASS_NOT_FOUND = "ClassNotFound"
     MISSING_CLASS = "MissingClass"
     FEATURE_DISABLED = "FeatureDisabled"
@@ -45,7 +45,7 @@ class Reason(StrEnum):
 
     @property
     def is_error(self) -> bool:
-        """Whether upstream would report an error rather than a plain "does not fit"."""
+        """Whether kube-scheduler would report an error instead of "does not fit"."""
         return self in _ERRORS
 
 
@@ -77,29 +77,29 @@ class Plan:
     claim: ObjectKey
     uid: str
     resource_version: str
-    """Of the claim as it was when the decision was made."""
+    """Of the claim at the time of the decision."""
     node: str
     allocation: Allocation
     """Without `allocationTimestamp`, which the writer sets."""
     annotations: tuple[tuple[str, str], ...] = ()
-    """Written into the claim beside the allocation"""
+    """Written into the claim together with the allocation"""
 
 
 @value()
 class Granted:
-    """All claims of one decision can be allocated together, for one node."""
+    """All claims of one decision can be allocated together on one node."""
 
     node: str
     plans: tuple[Plan, ...]
     steps: int
-    """Devices tried on the way."""
+    """Devices that the search tried."""
     version: int = field(default=-1, compare=False)
-    """Of the picture it was decided from, where somebody noted that"""
+    """Of the snapshot that the decision used; -1 if it is not recorded"""
 
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """How many devices one test left over, in the order in which the tests are made."""
+    """How many devices pass one test and all tests before it."""
 
     name: str
     left: int
@@ -107,19 +107,19 @@ class Gate:
 
 @dataclass(frozen=True, slots=True)
 class RequestCount:
-    """What the tests left for one request, over all nodes that were considered."""
+    """How many devices pass each test for one request, over all nodes that were considered."""
 
     claim: ObjectKey
     request: str
     """`request` or `request/alternative`."""
     wanted: int | None
-    """Devices asked for; None is "all that match"."""
+    """Devices that the request needs; None is "all that match"."""
     gates: tuple[Gate, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Unsatisfied:
-    """No. Why, in one line, and what each test left."""
+    """The claims cannot be allocated. The reason in one line, and how many devices pass each test."""
 
     claims: tuple[ObjectKey, ...]
     reason: Reason
@@ -129,4 +129,4 @@ class Unsatisfied:
     steps: int = 0
     counts: tuple[RequestCount, ...] = ()
     nodes_refused: tuple[tuple[str, str], ...] = ()
-    """Nodes that an error excluded, each with that error; the others were still tried."""
+    """Nodes that failed with an error, each with its error; the other nodes were still tried."""

@@ -1,7 +1,7 @@
 """Kubernetes quantities as exact integers. Never a float.
 
-Source: rules V-7 to V-10. A quantity is held in billionths (nano) beside the suffix family it
-was written in, which decides how it prints.
+Source: rules V-7 to V-10. A quantity is stored in billionths (nano), together with the suffix family that
+it was written in, which decides how it prints.
 """
 
 import re
@@ -16,9 +16,9 @@ from pydantic_core import CoreSchema, core_schema
 NANO = 10**9
 INT64_MAX = 2**63 - 1
 MAX_LENGTH = 128
-"""Characters. No quantity needs more, and it bounds the integers that a hostile one makes us build."""
+"""Characters. No quantity needs more. This limits the size of the integers that hostile input can create."""
 MAX_EXPONENT = 64
-"""Decimal exponents beyond this are refused: 1e999999999 would be a number of a gigabyte."""
+"""Larger decimal exponents are rejected: 1e999999999 would need a gigabyte of memory."""
 
 
 class Format(StrEnum):
@@ -53,7 +53,7 @@ class Quantity:
 
     @classmethod
     def parse(cls, text: str) -> "Quantity":
-        """Read a quantity, rounding what is finer than a billionth away from zero (V-7).
+        """Parse a quantity; fractions of a billionth are rounded away from zero (V-7).
 
         Raises ValueError with the reason.
         """
@@ -103,9 +103,9 @@ _SUFFIX_OF = {exponent: suffix for suffix, exponent in _DECIMAL.items()}
 @lru_cache(maxsize=65536)
 def _parse(text: str) -> Quantity:
     if not isinstance(text, str):
-        raise TypeError(f"a quantity is a string, got {type(text).__name__}")
+        raise TypeError(f"a quantity must be a string, got {type(text).__name__}")
     if len(text) > MAX_LENGTH:
-        raise ValueError(f"a quantity of {len(text)} characters; at most {MAX_LENGTH} are read")
+        raise ValueError(f"a quantity has {len(text)} characters; at most {MAX_LENGTH} are allowed")
     match = _SHAPE.fullmatch(text)
     if match is None or not (match["whole"] or match["part"]):
         raise ValueError(
@@ -125,7 +125,7 @@ def _parse(text: str) -> Quantity:
         family = Format.EXPONENT
         power = int(suffix[1:])
         if abs(power) > MAX_EXPONENT:
-            raise ValueError(f"{text!r}: an exponent beyond {MAX_EXPONENT} is not read")
+            raise ValueError(f"{text!r}: the exponent must not exceed {MAX_EXPONENT}")
         exponent = 9 + power - scale
         scale = max(-exponent, 0)
         amount = digits * 10 ** max(exponent, 0)
@@ -140,12 +140,12 @@ def _divide_away_from_zero(amount: int, by: int) -> int:
 
 
 def _validate(value: Any) -> Quantity:
-    """A quantity in an object: a string, or a plain whole number as YAML writes it."""
+    """A quantity in an object: a string, or an integer as YAML writes it."""
     if isinstance(value, Quantity):
         return value
     if isinstance(value, bool) or not isinstance(value, str | int):
         # 1.5 unquoted is accepted by the API server, but a YAML float has already lost digits.
         if isinstance(value, float) and not isinstance(value, bool):
             return _parse(repr(value))
-        raise ValueError(f"a quantity is a string such as 10Gi, got {type(value).__name__}")
+        raise ValueError(f"a quantity must be a string such as 10Gi, got {type(value).__name__}")
     return _parse(str(value))

@@ -1,4 +1,4 @@
-"""What a claim asks for: requests, selectors, tolerations, constraints, configuration.
+"""The spec of a claim: requests, selectors, tolerations, constraints, configuration.
 
 Source: CLM-1 to CLM-5.
 """
@@ -21,13 +21,13 @@ class CelSelector(Model):
 
 
 class DeviceSelector(Model):
-    """A condition on devices. Only CEL exists; None is a kind of selector that we do not know."""
+    """A condition on devices. Only CEL is known; None is a selector of an unknown kind."""
 
     cel: CelSelector | None = None
 
 
 class DeviceToleration(Model):
-    """Which taints a request puts up with. Source: TNT-2."""
+    """The taints that a request tolerates. Source: TNT-2."""
 
     key: Str = ""
     operator: Str = "Equal"
@@ -37,13 +37,13 @@ class DeviceToleration(Model):
 
 
 class CapacityRequirements(Model):
-    """Amounts that a device must have, or give, per capacity key."""
+    """Amounts that the device must have or provide, per capacity key."""
 
     requests: Map[Quantity] = Field(default_factory=dict)
 
 
 class DeviceSubRequest(Model):
-    """Devices of one class: how many, which, tolerating what."""
+    """A request for devices of one class."""
 
     name: Str = ""
     device_class_name: Str = ""
@@ -55,18 +55,18 @@ class DeviceSubRequest(Model):
 
     @property
     def wanted(self) -> int:
-        """How many devices; the API defaults an absent or zero count to one."""
+        """How many devices the request needs; the API defaults an absent or zero count to one."""
         return self.count or 1
 
 
 class ExactDeviceRequest(DeviceSubRequest):
-    """The same, without alternatives; only here may access be administrative."""
+    """A request without alternatives; only here is admin access possible."""
 
     admin_access: Bool | None = None
 
 
 class DeviceRequest(Model):
-    """One named request: either exact, or a list of alternatives of which the first that fits is used."""
+    """One named request: exact, or a list of alternatives; the first that fits is used."""
 
     name: Str = Field(min_length=1)
     exactly: ExactDeviceRequest | None = None
@@ -74,7 +74,7 @@ class DeviceRequest(Model):
 
 
 class DeviceConstraint(Model):
-    """An attribute that the devices of some requests must share, or in which all must differ."""
+    """An attribute whose value all devices of some requests must share, or must not share."""
 
     requests: Tuple[Str] = ()
     match_attribute: Str | None = None
@@ -88,7 +88,7 @@ class DeviceConstraint(Model):
 
 
 class OpaqueConfig(Model):
-    """Parameters for a driver; passed on, never read."""
+    """Parameters for a driver; copied, never read."""
 
     driver: Str = ""
     parameters: Any = None

@@ -1,4 +1,4 @@
-"""Which Kubernetes release's rules apply, and which of its feature gates are on."""
+"""The Kubernetes release whose rules apply, and its feature gates that are on."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -36,9 +36,9 @@ GATES = (
 
 
 GroupMode = Literal["kep-5963", "pairwise"]
-"""How compatibility groups are compared. `kep-5963`: all that is held in a counter set, and what joins it,
-share a group; devices without groups go only with each other. `pairwise`: every two of them share a group;
-a device without groups goes with all."""
+"""How compatibility groups are compared. `kep-5963`: all devices that are allocated from a counter set share
+one group; devices without groups are compatible only with each other. `pairwise`: every two devices share a
+group; a device without groups is compatible with all."""
 
 ANY_DRIVER = "*"
 
@@ -53,10 +53,10 @@ class Semantics:
     release: Release = "1.37"
     gates: frozenset[str] = frozenset(GATES)
     group_modes: frozenset[tuple[str, GroupMode]] = frozenset()
-    """(driver, how its groups are compared); the driver `*` stands for all others"""
+    """(driver, mode); the driver `*` is the default for all others"""
 
     def group_mode(self, driver: str) -> GroupMode:
-        """How the compatibility groups of a driver's devices are compared."""
+        """The mode for a driver's devices."""
         modes = dict(self.group_modes)
         return modes.get(driver) or modes.get(ANY_DRIVER) or "kep-5963"
 
@@ -81,15 +81,15 @@ class Semantics:
 
 
 def with_gates(text: str, *, lacking: frozenset[str] = frozenset()) -> frozenset[str]:
-    """The gates that are on after `A=true,B=false`: what is not named is on unless the server lacks it.
+    """The gates that are on after `A=true,B=false`. Other gates are on, unless they are in `lacking`.
 
-    Raises Rejected for a name or value that is not known.
+    Raises Rejected for an unknown name or value.
     """
     gates = set(GATES) - lacking
     for part in filter(None, (part.strip() for part in text.split(","))):
         name, _, value = part.partition("=")
         if name not in GATES:
-            raise Rejected(f"feature gate {name!r} is not known; known are {', '.join(GATES)}")
+            raise Rejected(f"unknown feature gate {name!r}; use one of {', '.join(GATES)}")
         if value.lower() not in ("true", "false"):
             raise Rejected(f"feature gate {name}: write {name}=true or {name}=false, not {part!r}")
         (gates.add if value.lower() == "true" else gates.discard)(name)
@@ -97,7 +97,7 @@ def with_gates(text: str, *, lacking: frozenset[str] = frozenset()) -> frozenset
 
 
 def with_group_modes(modes: Iterable[str]) -> frozenset[tuple[str, GroupMode]]:
-    """What `DRIVER=MODE` says, the last of each driver. Raises Rejected for a mode that is not known."""
+    """Parse `DRIVER=MODE` texts; the last of each driver wins. Raises Rejected for an unknown mode."""
     found: dict[str, GroupMode] = {}
     for text in modes:
         driver, _, mode = text.rpartition("=")

@@ -1,4 +1,4 @@
-"""Semantic versions: semver 2.0.0, with the precedence that CEL compares by.
+"""Semantic versions: semver 2.0.0, with the precedence that CEL uses.
 
 The grammar and the precedence rules come from the `semver` package; this adds what Kubernetes adds:
 64-bit components, a length limit, and a lenient reading (CEL-16).
@@ -18,7 +18,7 @@ _SHORT = re.compile(r"v?([0-9]+)(?:\.([0-9]+))?(?:\.([0-9]+))?((?:[-+].*)?)", re
 @total_ordering
 @dataclass(frozen=True, slots=True, eq=False)
 class Semver:
-    """A version. `==` and `<` follow precedence, so build metadata does not count (CEL-10)."""
+    """A version. `==` and `<` compare precedence, which ignores build metadata (CEL-10)."""
 
     text: str
     """As written: constraints compare this, build metadata included (CON-5)."""
@@ -73,7 +73,7 @@ class Semver:
 @lru_cache(maxsize=16384)
 def _parse(text: str) -> Semver:
     if len(text) > MAX_LENGTH:
-        raise ValueError(f"a version of {len(text)} characters; at most {MAX_LENGTH} are read")
+        raise ValueError(f"a version has {len(text)} characters; at most {MAX_LENGTH} are allowed")
     if not text.isascii():
         raise ValueError(f"{text!r} is not a semantic version (semver 2.0.0)")
     try:

@@ -11,12 +11,12 @@ from reconciler.objects.nodeselector import NodeSelector
 from reconciler.objects.quantity import Quantity
 
 MAX_NAMES = 512
-"""Different attributes and capacities of one slice: each is a column of the whole fleet."""
+"""Distinct attributes and capacities of one slice. Each becomes a column for all devices of the cluster."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, config=LEAN)
 class DeviceAttribute:
-    """A typed value. The API wants exactly one field set; none set is an attribute without a value."""
+    """A typed value. The API requires exactly one field; without any the attribute has no value."""
 
     int_: Int | None = Field(default=None, alias="int")
     bool_: Bool | None = Field(default=None, alias="bool")
@@ -29,7 +29,7 @@ class DeviceAttribute:
 
 
 class CapacityRange(Model):
-    """Amounts a request may be rounded to: from `min` in steps to `max`."""
+    """Amounts that a request may be rounded up to: from `min` to `max` in steps."""
 
     min: Quantity | None = None
     max: Quantity | None = None
@@ -45,14 +45,14 @@ class CapacityPolicy(Model):
 
 
 class DeviceCapacity(Model):
-    """An amount of something that a device has."""
+    """A capacity of a device."""
 
     value: Quantity
     request_policy: CapacityPolicy | None = None
 
 
 class Counter(Model):
-    """An amount in a counter set, or drawn from one."""
+    """An amount in a counter set, or consumed from one."""
 
     value: Quantity
 
@@ -65,7 +65,7 @@ class CounterSet(Model):
 
 
 class CounterConsumption(Model):
-    """What one device draws from one counter set."""
+    """The counters that one device consumes from one counter set."""
 
     counter_set: Str
     counters: Map[Counter] = Field(default_factory=dict)
@@ -73,7 +73,7 @@ class CounterConsumption(Model):
 
 
 class CompatibleOnlyWith(Model):
-    """What every device held beside this one must be like: CEL over the other device."""
+    """CEL over another device: must be true for each device that is allocated next to this one."""
 
     expression: Str = ""
 
@@ -104,12 +104,12 @@ class Device:
     binding_failure_conditions: Tuple[Str] = ()
     allow_multiple_allocations: Bool | None = None
     compatible_only_with: CompatibleOnlyWith | None = None
-    """Not part of the API, which drops it; also read from an annotation of the slice"""
+    """Not part of the API; servers drop it. Also read from an annotation of the slice"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, config=LEAN)
 class ResourcePool:
-    """Which pool a slice belongs to, and how many slices make that pool complete."""
+    """The pool of a slice, and the number of slices of the complete pool."""
 
     name: Str
     generation: Int = 0
@@ -131,10 +131,10 @@ class ResourceSliceSpec:
     skip_node_operations: Tuple[Str] = ()
 
     def names(self) -> set[str]:
-        """The names of attributes and capacities of all devices, as they are written."""
+        """The names of attributes and capacities of all devices, as written."""
         found = set[str]()
         attributes = capacity = None
-        for device in self.devices:  # most are like the one before
+        for device in self.devices:  # most have the same names as the one before
             if device.attributes.keys() != attributes:
                 attributes = device.attributes.keys()
                 found.update(attributes)
@@ -155,7 +155,7 @@ class ResourceSlice(ApiObject):
         names = self.spec.names()
         if len(names) > MAX_NAMES:
             what = f"{len(names)} different attributes and capacities"
-            raise ValueError(f"its devices have {what}; at most {MAX_NAMES} are read")
+            raise ValueError(f"its devices have {what}; at most {MAX_NAMES} are allowed")
         return self
 
     @property

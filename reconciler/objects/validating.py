@@ -1,4 +1,4 @@
-"""JSON to typed objects, and what does not fit as one line that a user can act on."""
+"""Converts JSON to typed objects, and validation errors to one line that a user can act on."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -12,12 +12,12 @@ from reconciler.objects.meta import ApiObject
 T = TypeVar("T", bound=ApiObject)
 
 _OPAQUE = ("parameters", "data")
-"""Fields whose content belongs to a driver, nulls included"""
+"""Fields whose content belongs to a driver and may contain nulls"""
 
 
 def validated(model: type[T], raw: Mapping[str, Any]) -> T:
     """The typed object. Raises Malformed naming kind, name, field and reason."""
-    # The API takes null for absent everywhere. Where our models do not, which is rare, try again without.
+    # The API treats null as absent everywhere. The models do so in most places; else retry without nulls.
     with suppress(ValidationError):
         return model.model_validate(raw)
     try:
@@ -25,7 +25,7 @@ def validated(model: type[T], raw: Mapping[str, Any]) -> T:
     except ValidationError as exc:
         raise _refusal(subject_of(raw), exc) from exc
     except RecursionError as exc:
-        raise Malformed(subject_of(raw), "", "nests too deeply") from exc
+        raise Malformed(subject_of(raw), "", "is nested too deeply") from exc
 
 
 def _without_nulls(value: Any) -> Any:
@@ -39,7 +39,7 @@ def _without_nulls(value: Any) -> Any:
 
 
 def subject_of(raw: Mapping[str, Any]) -> str:
-    """`Kind namespace/name`, as far as the object says."""
+    """`Kind namespace/name`, as far as they are known."""
     metadata = raw.get("metadata")
     metadata = metadata if isinstance(metadata, Mapping) else {}
     name = metadata.get("name") or metadata.get("generateName") or "(without a name)"
@@ -48,7 +48,7 @@ def subject_of(raw: Mapping[str, Any]) -> str:
 
 
 def _refusal(subject: str, exc: ValidationError) -> Malformed:
-    """The first problem that pydantic found, as one line."""
+    """The first problem that pydantic reports, as one line."""
     problem = exc.errors(include_url=False)[0]
     if problem["type"] in _REASONS:
         reason = _REASONS[problem["type"]].format_map(problem.get("ctx", {}))
@@ -68,14 +68,14 @@ _REASONS = {
     "dict_type": "must be an object",
     "tuple_type": "must be a list",
     "string_type": "must be a string",
-    "string_unicode": "must be text that UTF-8 can hold",
-    "int_type": "must be a whole number",
+    "string_unicode": "must be valid UTF-8 text",
+    "int_type": "must be an integer",
     "bool_type": "must be true or false",
     "string_too_short": "must not be empty",
     "greater_than_equal": "must be at least {ge}",
     "literal_error": "must be {expected}",
 }
-"""pydantic's kinds of problem in words that fit a manifest"""
+"""pydantic's error types -> messages that fit a manifest"""
 
 
 def _path(location: tuple[int | str, ...]) -> str:

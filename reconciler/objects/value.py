@@ -1,4 +1,4 @@
-"""Dataclasses for what is made for every claim: as good as frozen, in a fifth of the time."""
+"""Dataclasses for objects that are created for every claim: immutable by convention, five times as fast."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -9,9 +9,9 @@ T = TypeVar("T")
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def value(*, eq: bool = True, weakref_slot: bool = False) -> Callable[[type[T]], type[T]]:
-    """A class with slots whose instances nobody changes: the type checker refuses to.
+    """A class with slots. The type checker reports an assignment to a field.
 
-    `frozen=True` would refuse at run time too, and pay a call for each field of each instance. `eq` compares
-    and hashes by fields.
+    `frozen=True` also checks at run time, which costs a call for each field of each new instance. `eq`
+    compares and hashes by fields.
     """
     return dataclass(slots=True, eq=eq, unsafe_hash=eq, weakref_slot=weakref_slot)

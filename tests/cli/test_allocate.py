@@ -64,7 +64,7 @@ def test_control_characters_in_manifests_are_shown_and_not_obeyed(tmp_path: Path
     documents = (claim(name, metadata="labels: {}") for name in names)
     broken = '{"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": "\\ud800"}}'
     result = allocate(tmp_path, "-o", output, f=together(CLASS, gpus("n1"), *documents), g=broken)
-    assert "ResourceClaim default/\\ud800: metadata.name: must be text that UTF-8 can hold" in result.stderr
+    assert "ResourceClaim default/\\ud800: metadata.name: must be valid UTF-8 text" in result.stderr
     for text in (result.stdout, result.stderr):
         assert not set(text) & {"\x1b", "\r", "\x9b", "\ud800"}
 

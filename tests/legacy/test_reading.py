@@ -73,7 +73,7 @@ def refusal_of(raw: dict[str, Any]) -> str:
             CLAIM,
             "spec.devices.requests.0.exactly.count",
             "2",
-            "ResourceClaim ns/c: spec.devices.requests[0].exactly.count: must be a whole number, got '2'",
+            "ResourceClaim ns/c: spec.devices.requests[0].exactly.count: must be an integer, got '2'",
         ),
         (
             CLAIM,

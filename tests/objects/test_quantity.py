@@ -122,7 +122,7 @@ def test_a_quantity_of_great_length_is_refused_before_any_arithmetic():
 
 @pytest.mark.parametrize("text", [f"1e{MAX_EXPONENT + 1}", f"1e-{MAX_EXPONENT + 1}", "1e999999999"])
 def test_an_exponent_that_would_build_a_huge_number_is_refused(text: str):
-    with pytest.raises(ValueError, match="exponent beyond"):
+    with pytest.raises(ValueError, match="the exponent must not exceed"):
         Quantity.parse(text)
 
 

@@ -33,11 +33,11 @@ def test_what_nobody_sets_has_its_default():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        pytest.param("wirters: 1", "no setting wirters", id="a name that does not exist"),
+        pytest.param("wirters: 1", "unknown setting wirters", id="a name that does not exist"),
         pytest.param("writers: many", "writers", id="a wrong type"),
         pytest.param("semantics: '1.2'", "semantics", id="an unknown release"),
         pytest.param("backoff_base_seconds: 0", "backoff_base_seconds", id="out of range"),
-        pytest.param("- a", "list", id="no mapping"),
+        pytest.param("- a", "must be a mapping", id="no mapping"),
         pytest.param("a: [", "settings.yaml", id="no YAML"),
     ],
 )
