@@ -16,7 +16,7 @@ from reconciler.koordinator.rules import Rules
 from reconciler.koordinator.rules import Semantics as DeviceSemantics
 from reconciler.manifests.bundle import Bundle
 from reconciler.manifests.claims import Claims
-from reconciler.manifests.nodes import NodePicture, picture
+from reconciler.manifests.nodes import InferredNodes, infer_nodes
 from reconciler.nodes.table import Nodes
 from reconciler.objects.changes import Changed
 from reconciler.objects.claims import FINALIZER, DeviceClass, ResourceClaim
@@ -69,7 +69,7 @@ class Report:
     answers: tuple[Answer, ...]
     held: tuple[ObjectKey, ...]
     """Claims that were allocated before"""
-    nodes: NodePicture
+    nodes: InferredNodes
     nowhere: tuple[str, ...]
     """Slices that no node can use, since they say nothing about nodes"""
     unusable: Mapping[PoolID, str]
@@ -158,7 +158,7 @@ class _Run:
         self._claims = Claims(bundle)
         self._store, self._roster = Store(rules), Roster()
         devices, slices = bundle.of(Device), bundle.of(ResourceSlice)
-        self._picture = picture(bundle.of(Node), slices, [device.key.name for device in devices])
+        self._picture = infer_nodes(bundle.of(Node), slices, [device.key.name for device in devices])
         self._nowhere = tuple(one.key.name for one in slices if _nowhere(one.spec))
         nodes = _table(self._picture)
         placement = Placement(nodes, supposed=True)
@@ -266,7 +266,7 @@ class _Run:
         return f"the labels of {undescribed} are not in the input, for want of Node objects"
 
 
-def _table(found: NodePicture) -> Nodes:
+def _table(found: InferredNodes) -> Nodes:
     nodes = Nodes()
     for node in found.described:
         nodes.note(Changed("Node", node))

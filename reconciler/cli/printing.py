@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from reconciler.cli.output import add_row, console_on, say, table_for
-from reconciler.manifests.nodes import NodePicture
+from reconciler.manifests.nodes import InferredNodes
 from reconciler.objects.claims import AllocatedDevice
 from reconciler.objects.nodeselector import NodeSelector, NodeSelectorRequirement
 from reconciler.objects.plan import Granted, Plan
@@ -96,7 +96,7 @@ def notes(report: Report) -> Iterator[str]:
     yield from _node_notes(report.nodes)
 
 
-def _node_notes(picture: NodePicture) -> Iterator[str]:
+def _node_notes(picture: InferredNodes) -> Iterator[str]:
     if picture.named:
         yield f"nodes known only by name: {_some(picture.named)}"
     if picture.assumed is not None:

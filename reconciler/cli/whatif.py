@@ -23,7 +23,7 @@ from reconciler.cli.world import in_bundle, list_cluster, read_files
 from reconciler.inventory.loading import store_of
 from reconciler.koordinator.device import Device
 from reconciler.manifests.bundle import Bundle
-from reconciler.manifests.nodes import NodePicture, picture
+from reconciler.manifests.nodes import InferredNodes, infer_nodes
 from reconciler.objects.claims import DeviceClass, ResourceClaim, ResourceClaimTemplate
 from reconciler.objects.core import Node, Pod
 from reconciler.objects.meta import ApiObject, ObjectKey
@@ -108,7 +108,7 @@ def _key(name: str, namespace: str) -> ObjectKey:
 
 def _world(
     first: Bundle, units: tuple[Unit, ...], more: Bundle, files: tuple[str, ...], reach: Reach, work: Work
-) -> tuple[NodePicture, list[ApiObject]]:
+) -> tuple[InferredNodes, list[ApiObject]]:
     """What the question is about: its nodes, and all its objects."""
     extra = [*more.of(ResourceSlice), *more.of(DeviceClass)]
     if not reach.named:
@@ -127,14 +127,14 @@ def _world(
             )
         described = _last_of([*first.of(Node), *rest.of(Node), *more.of(Node)])
         machines = [one.key.name for bundle in (first, rest, more) for one in bundle.of(Device)]
-        found = picture(described, slices, machines)
+        found = infer_nodes(described, slices, machines)
         return found, [*found.nodes, *(one for one in objects if not isinstance(one, Node))]
     work.stage("asking the cluster")
     listed = list(list_cluster(KINDS, reach))
     extra += [*first.of(ResourceSlice), *first.of(DeviceClass)]
     added = [one for one in extra if isinstance(one, ResourceSlice)]
     there = [one for one in listed if isinstance(one, Node)]
-    found = picture(_last_of([*there, *first.of(Node), *more.of(Node)]), added)
+    found = infer_nodes(_last_of([*there, *first.of(Node), *more.of(Node)]), added)
     if found.assumed is not None:  # a cluster has all its nodes
         found = replace(found, nodes=found.nodes[:-1], assumed=None)
     return found, [*found.nodes, *(one for one in listed if not isinstance(one, Node)), *extra]

@@ -14,7 +14,7 @@ from reconciler.cli.working import SILENT, Work
 from reconciler.errors import Malformed
 from reconciler.legacy.reading import read
 from reconciler.manifests.bundle import Bundle
-from reconciler.manifests.nodes import picture
+from reconciler.manifests.nodes import infer_nodes
 from reconciler.manifests.uids import with_own_uid
 from reconciler.objects.claims import DeviceClass, ResourceClaim
 from reconciler.objects.core import Node, Pod
@@ -49,5 +49,5 @@ def in_bundle(bundle: Bundle) -> Iterator[ApiObject]:
     """The objects of manifests, with the nodes that they imply, and claims with a uid of their own."""
     slices = bundle.of(ResourceSlice)
     yield from (*slices, *bundle.of(DeviceClass), *bundle.of(DeviceTaintRule), *bundle.of(Pod))
-    yield from picture(bundle.of(Node), slices).nodes
+    yield from infer_nodes(bundle.of(Node), slices).nodes
     yield from map(with_own_uid, bundle.of(ResourceClaim))

@@ -6,8 +6,8 @@ from itertools import groupby
 from typing import Any
 
 from reconciler.legacy.shapes import Raw, mapping, mappings
-from reconciler.legacy.tallies import Tally, fold, pack
-from reconciler.legacy.tree import owner
+from reconciler.legacy.tallies import CounterLimit, drop_redundant, pack
+from reconciler.legacy.tree import source_of_counter
 from reconciler.objects.quantity import Quantity
 
 MAX_COUNTERS = 32
@@ -26,7 +26,7 @@ class CounterSet:
 
 
 @dataclass(frozen=True, slots=True)
-class Fitted:
+class FittedSets:
     """The same limits in sets that the API takes."""
 
     sets: tuple[CounterSet, ...]
@@ -36,7 +36,7 @@ class Fitted:
     """Device -> why it cannot be expressed"""
 
 
-def fitted(sets: Sequence[CounterSet], devices: Sequence[Raw], *, complete: bool) -> Fitted:
+def fit_counter_sets(sets: Sequence[CounterSet], devices: Sequence[Raw], *, complete: bool) -> FittedSets:
     """Put what exceeds the limits into other sets, as few and as full as can be; leave the rest as it is.
 
     `complete` says whether these are all devices of the pool, without which nothing can be left out.
@@ -74,7 +74,7 @@ def fitted(sets: Sequence[CounterSet], devices: Sequence[Raw], *, complete: bool
             for name, tallies in repacked.items()
         ]
         draws |= {device: list(_drawn(device, repacked)) for device in members}
-    return Fitted(tuple(made), draws, lost)
+    return FittedSets(tuple(made), draws, lost)
 
 
 def _goes_by_set(device: Raw, draws: Mapping[str, Sequence[Raw]]) -> bool:
@@ -109,9 +109,9 @@ def _within(sets: Sequence[CounterSet], members: Mapping[str, Sequence[Raw]]) ->
     )
 
 
-def _groups(sets: Sequence[CounterSet], members: Mapping[str, Sequence[Raw]]) -> Iterator[list[Tally]]:
+def _groups(sets: Sequence[CounterSet], members: Mapping[str, Sequence[Raw]]) -> Iterator[list[CounterLimit]]:
     """Only the counters that decide something, those of one source together."""
-    of_set: dict[str, list[Tally]] = {}
+    of_set: dict[str, list[CounterLimit]] = {}
     set_of: dict[int, str] = {}
     for counters in sets:
         for name, total in counters.counters.items():
@@ -119,11 +119,11 @@ def _groups(sets: Sequence[CounterSet], members: Mapping[str, Sequence[Raw]]) ->
             draws = {device: amount for device, amount in amounts.items() if amount.nanos}
             # Sets that become one may have counters of one name.
             spelled = name if len(sets) == 1 else f"{counters.name}:{name}"
-            tally = Tally(spelled, Quantity.parse(str(total)), draws)
+            tally = CounterLimit(spelled, Quantity.parse(str(total)), draws)
             of_set.setdefault(counters.name, []).append(tally)
             set_of[id(tally)] = counters.name
-    folded = fold([tally for tallies in of_set.values() for tally in tallies if tally.draws])
-    for _, tallies in groupby(folded, key=lambda tally: (set_of[id(tally)], owner(tally.name))):
+    folded = drop_redundant([tally for tallies in of_set.values() for tally in tallies if tally.draws])
+    for _, tallies in groupby(folded, key=lambda tally: (set_of[id(tally)], source_of_counter(tally.name))):
         yield list(tallies)
 
 
@@ -135,7 +135,7 @@ def _amount(drawn: Sequence[Raw], counter_set: str, counter: str) -> Quantity:
     return found
 
 
-def _drawn(device: str, sets: Mapping[str, Sequence[Tally]]) -> Iterator[Raw]:
+def _drawn(device: str, sets: Mapping[str, Sequence[CounterLimit]]) -> Iterator[Raw]:
     for name, tallies in sets.items():
         counters = {t.name: {"value": str(t.draws[device])} for t in tallies if device in t.draws}
         if counters:

@@ -35,10 +35,10 @@ SPECS: Mapping[str, Shape] = {
 """Kind -> its spec"""
 
 
-def known(value: Any, shape: Shape, path: str, unknown: dict[str, None]) -> Any:
+def without_unknown_fields(value: Any, shape: Shape, path: str, unknown: dict[str, None]) -> Any:
     """`value` without fields that `shape` lacks; their paths are added to `unknown`, each once."""
     if isinstance(value, list):
-        return [known(entry, shape, path, unknown) for entry in value]
+        return [without_unknown_fields(entry, shape, path, unknown) for entry in value]
     if not isinstance(value, Mapping):
         return value
     made: dict[str, Any] = {}
@@ -48,5 +48,5 @@ def known(value: Any, shape: Shape, path: str, unknown: dict[str, None]) -> Any:
             unknown[way] = None
         elif part is not None:
             below = shape[key]
-            made[key] = part if below is None else known(part, below, way, unknown)
+            made[key] = part if below is None else without_unknown_fields(part, below, way, unknown)
     return made

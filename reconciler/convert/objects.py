@@ -6,18 +6,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from reconciler.convert.fields import SPECS, known
+from reconciler.convert.fields import SPECS, without_unknown_fields
 from reconciler.convert.names import Rename, as_key, valid_names
 from reconciler.convert.pools import KEPT_METADATA, Keys, NewPool, OldPool
 from reconciler.errors import Rejected
-from reconciler.legacy.extensions import STATED
+from reconciler.legacy.extensions import COMPATIBLE_ONLY_WITH
 from reconciler.legacy.shapes import Raw, mapping, mappings
 from reconciler.legacy.spelling import MAX_IDENTIFIER, is_key
 
 Check = Callable[[dict[str, Any]], Sequence[str]]
 """What a server would hold against an object"""
 
-BESIDE = ("Node", "Pod")
+CORE_KINDS = ("Node", "Pod")
 """Kinds that have always been v1, and are written as they are"""
 
 STATUS = ("allocation", "reservedFor")
@@ -64,11 +64,11 @@ def converted(raws: Sequence[Raw], check: Check) -> Converted:
     for at, raw in enumerate(raws):
         if raw["kind"] == "ResourceSlice":
             objects += pools.slices.get(at, [])
-            stated = [device.get(STATED) for device in mappings(raw["spec"].get("devices"))]
-            notes += _naming(raw, [one for one in stated if one is not None], renamed)
+            stated = [device.get(COMPATIBLE_ONLY_WITH) for device in mappings(raw["spec"].get("devices"))]
+            notes += _old_names_in(raw, [one for one in stated if one is not None], renamed)
             continue
         made, said = _other(raw, pools.devices, renamed)
-        against = check(made) if raw["kind"] not in BESIDE else ()
+        against = check(made) if raw["kind"] not in CORE_KINDS else ()
         notes += said
         problems += [f"{subject(raw)} cannot be expressed: {line}" for line in against[:1]]
         if not against:
@@ -154,17 +154,17 @@ def _other(
     made["metadata"] = {key: raw["metadata"][key] for key in KEPT_METADATA if raw["metadata"].get(key)}
     if raw["kind"] in SPECS:
         unknown: dict[str, None] = {}
-        made["spec"] = known(mapping(raw.get("spec")), SPECS[raw["kind"]], "spec", unknown)
+        made["spec"] = without_unknown_fields(mapping(raw.get("spec")), SPECS[raw["kind"]], "spec", unknown)
         notes += [f"{subject(raw)}: {path} is not known to Kubernetes 1.36 and left out" for path in unknown]
-    if raw["kind"] in BESIDE:
+    if raw["kind"] in CORE_KINDS:
         return made, notes
     if raw["kind"] == "DeviceTaintRule":
         return _taint_rule(made, devices), notes
-    notes += _naming(raw, mapping(made.get("spec")), keys)
+    notes += _old_names_in(raw, mapping(made.get("spec")), keys)
     return _claim(made, devices) if raw["kind"] == "ResourceClaim" else made, notes
 
 
-def _naming(raw: Raw, part: Any, keys: Mapping[str, str]) -> Iterator[str]:
+def _old_names_in(raw: Raw, part: Any, keys: Mapping[str, str]) -> Iterator[str]:
     """The renamed attributes and capacities that a part of an object names."""
     text = json.dumps(part, ensure_ascii=False) if part else ""
     for old, new in keys.items():

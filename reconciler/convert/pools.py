@@ -5,11 +5,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from reconciler.convert.counters import CounterSet, fitted
+from reconciler.convert.counters import CounterSet, fit_counter_sets
 from reconciler.convert.layout import Part, names, parts
 from reconciler.convert.names import Rename, as_label, valid_names
 from reconciler.errors import Rejected
-from reconciler.legacy.extensions import ANNOTATION, annotated
+from reconciler.legacy.extensions import ANNOTATION, with_annotation
 from reconciler.legacy.shapes import Raw, mapping, mappings
 from reconciler.legacy.spelling import MAX_LABEL, is_label
 
@@ -71,7 +71,7 @@ class OldPool:
         self._check()
         everything = [device for devices in self.devices.values() for device in devices]
         wanted = self.slices[0]["spec"]["pool"].get("resourceSliceCount")
-        sets = fitted(self.sets, everything, complete=wanted == len(self.slices))
+        sets = fit_counter_sets(self.sets, everything, complete=wanted == len(self.slices))
         expressed = [device for device in everything if device["name"] not in sets.lost]
         devices = valid_names((device["name"] for device in expressed), is_label, as_label, MAX_LABEL)
         set_names = valid_names((one.name for one in sets.sets), is_label, as_label, MAX_LABEL)
@@ -135,7 +135,7 @@ class OldPool:
         }
         metadata |= {"name": name, **({"annotations": annotations} if annotations else {})}
         written = {"apiVersion": API_VERSION, "kind": "ResourceSlice", "metadata": metadata, "spec": made}
-        return dict(annotated(written))
+        return dict(with_annotation(written))
 
     def _renames(self, rename: "_Renaming") -> Iterator[Rename]:
         for before, after in rename.devices.items():

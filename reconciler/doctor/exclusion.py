@@ -11,10 +11,10 @@ from reconciler.doctor.findings import Finding, nearest, some
 from reconciler.doctor.picture import Picture
 from reconciler.doctor.pools import generations
 from reconciler.inventory.scopes import Exclusion
-from reconciler.legacy.extensions import ANNOTATION, FIELD, STATED, conflicts
+from reconciler.legacy.extensions import ANNOTATION, COMPATIBLE_ONLY_WITH, FIELD, conflicts
 from reconciler.objects.slices import ResourceSlice
 
-EXPRESSION = f"{STATED}.expression"
+EXPRESSION = f"{COMPATIBLE_ONLY_WITH}.expression"
 LOOKED_AT = 1000
 """Devices of one scope that are compared in pairs, which grow with the square. Scopes are hardly wider."""
 
@@ -148,7 +148,7 @@ def dropped(picture: Picture) -> Iterator[Finding]:
             continue
         for index, device in enumerate(source.spec.devices):
             if device.compatible_only_with is not None:
-                field = f"spec.devices[{index}].{STATED}"
+                field = f"spec.devices[{index}].{COMPATIBLE_ONLY_WITH}"
                 what = f"{device.name} has an expression that no annotation carries"
                 yield rules.DROPPED.found(entry, field, what)
                 break

@@ -1,1 +1,1 @@
-"""Older API versions and shapes, read into today's objects."""
+"""Converts older API versions and shapes to current objects."""

@@ -1,4 +1,4 @@
-"""Amounts in every spelling there was: bare (v1alpha3), below `quantity` (proposals), below `value`."""
+"""Amounts in all past shapes: plain (v1alpha3), under `quantity` (proposals), under `value`."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from reconciler.legacy.shapes import Raw, mapping
 
 
-def spelled_out(spec: Raw) -> dict[str, Any]:
+def with_value_keys(spec: Raw) -> dict[str, Any]:
     """The spec of a slice with flat devices, every capacity and counter under `value`."""
     made = dict(spec)
     if isinstance(spec.get("devices"), list):

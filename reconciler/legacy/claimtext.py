@@ -1,7 +1,7 @@
-"""Claims of the current version straight from their text. Specs that are spelled alike are read once.
+"""A fast reader for claims of the current version. It reads JSON text and parses each distinct spec once.
 
-What a claim asks for never changes, while news of it come several times a claim; and most claims ask for the
-same as others do. Whatever is odd in any way is not read here, so that `reading` says what is wrong with it.
+A spec never changes, but each claim arrives several times, and most claims have the same spec as others. This
+reader declines every unusual claim, so that `reading` reports what is wrong with it.
 """
 
 from functools import lru_cache
@@ -19,10 +19,10 @@ from reconciler.objects.meta import ObjectMeta
 KIND: Final = "ResourceClaim"
 API_VERSIONS: Final = ("resource.k8s.io/v1", "resource.k8s.io/v1beta2")
 
-SPELLINGS = 1 << 12
-"""Distinct specs that are remembered. Those that are used least are forgotten first."""
-LONGEST = 1 << 14
-"""Bytes of a spec that is remembered. Opaque parameters may be of any size."""
+CACHE_SIZE = 1 << 12
+"""Distinct specs in the cache. The least recently used is dropped first."""
+MAX_CACHED_BYTES = 1 << 14
+"""Maximum bytes of a cached spec. Opaque parameters may be of any size."""
 
 
 class _ClaimText(msgspec.Struct, rename="camel", gc=False):
@@ -33,23 +33,23 @@ class _ClaimText(msgspec.Struct, rename="camel", gc=False):
     api_version: str | UnsetType = UNSET
 
 
-_cut = msgspec.json.Decoder(_ClaimText).decode
+_split = msgspec.json.Decoder(_ClaimText).decode
 
 
 def read_claim(text: bytes, api_version: str) -> ResourceClaim | None:
-    """The claim, or None where `reading.read` has to look at it: that gives an equal claim, or refuses it.
+    """The claim; None if `reading.read` has to read it, which returns an equal claim or rejects it.
 
-    `api_version` is that of a claim which does not say its own, as in a listing.
+    `api_version` is for a claim without one, as in a list.
     """
     try:
-        cut = _cut(text)
+        cut = _split(text)
         version = api_version if cut.api_version is UNSET else cut.api_version
         if cut.kind != KIND or version not in API_VERSIONS:
             return None
         spec = bytes(cut.spec)
         parts = {
             "metadata": ObjectMeta.model_validate_json(bytes(cut.metadata)),
-            "spec": _spec(spec) if len(spec) <= LONGEST else _read_spec(spec),
+            "spec": _spec(spec) if len(spec) <= MAX_CACHED_BYTES else _read_spec(spec),
         }
         if cut.status is not UNSET:
             parts["status"] = ResourceClaimStatus.model_validate_json(bytes(cut.status))
@@ -59,7 +59,7 @@ def read_claim(text: bytes, api_version: str) -> ResourceClaim | None:
 
 
 def _read_spec(text: bytes) -> ResourceClaimSpec:
-    """What a claim asks for. Raises Malformed, also for shapes of old, and ValueError."""
+    """The spec of a claim. Raises Malformed, also for older shapes, and ValueError."""
     spec = from_json(text)
     claim = read({"kind": KIND, "apiVersion": API_VERSIONS[0], "metadata": {"name": "any"}, "spec": spec})
     if not isinstance(claim, ResourceClaim):
@@ -67,4 +67,4 @@ def _read_spec(text: bytes) -> ResourceClaimSpec:
     return claim.spec
 
 
-_spec = lru_cache(SPELLINGS)(_read_spec)
+_spec = lru_cache(CACHE_SIZE)(_read_spec)

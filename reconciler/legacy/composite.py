@@ -1,4 +1,4 @@
-"""Slices as the first revision of KEP-4815 had them, flattened: counters beside devices, nothing included.
+"""Converts slices in the shape of the first revision of KEP-4815: flat devices, counters, no mixins.
 
 No API server ever served this shape. Source: docs/rules/composite-devices.md.
 """
@@ -9,15 +9,15 @@ from typing import Any
 
 from reconciler.errors import Malformed
 from reconciler.legacy.amounts import under_value
-from reconciler.legacy.mixins import DEVICE_FIELDS, Mixins, included, named
+from reconciler.legacy.mixins import DEVICE_FIELDS, Mixins, expand_includes, mixins_by_name
 from reconciler.legacy.shapes import Raw, mapping, mappings, references
-from reconciler.legacy.tallies import Tally, fold, pack
-from reconciler.legacy.tree import Forest, Member, owner
+from reconciler.legacy.tallies import CounterLimit, drop_redundant, pack
+from reconciler.legacy.tree import Forest, Member, source_of_counter
 from reconciler.objects.quantity import Quantity
 
 MAX_COUNTERS = 128
 MAX_SETS = 8
-"""What the inventory takes: counters of a set, sets of a device"""
+"""Limits of the inventory: counters of a set, sets of a device"""
 
 
 def is_first_revision(spec: Raw) -> bool:
@@ -28,8 +28,8 @@ def is_first_revision(spec: Raw) -> bool:
 
 
 def flattened(spec: Raw, subject: str) -> dict[str, Any]:
-    """The spec with flat devices that draw from counters. Raises Malformed for what cannot be resolved."""
-    mixins = named(spec.get("deviceMixins"), subject, "spec.deviceMixins", "composite")
+    """The spec with flat devices that draw from counters. Raises Malformed for an invalid reference."""
+    mixins = mixins_by_name(spec.get("deviceMixins"), subject, "spec.deviceMixins", "composite")
     devices: list[dict[str, Any]] = []
     members: list[Member] = []
     driver = str(spec.get("driver"))
@@ -55,9 +55,9 @@ def flattened(spec: Raw, subject: str) -> dict[str, Any]:
 
 
 def _device(device: Raw, mixins: Mixins, subject: str, where: str) -> tuple[dict[str, Any], list[str]]:
-    """A device without what it includes, and the names of what it consumes from."""
+    """A device with its mixins expanded, and the names of the devices that it consumes from."""
     kind = "composite" if "composite" in device else "basic"
-    flat = included(mapping(device[kind]), mixins, DEVICE_FIELDS, subject, f"{where}.{kind}")
+    flat = expand_includes(mapping(device[kind]), mixins, DEVICE_FIELDS, subject, f"{where}.{kind}")
     sources = references(
         flat.pop("consumesCapacityFrom", None), subject, f"{where}.{kind}.consumesCapacityFrom"
     )
@@ -79,27 +79,29 @@ def _member(flat: Raw, sources: Iterable[str], driver: str, subject: str, where:
             raise Malformed(subject, f"{where}: capacity {key}", str(exc)) from exc
         if parsed.nanos < 0:
             raise Malformed(subject, f"{where}: capacity {key}", f"must not be negative, got {value}")
-        # A name without a domain is the driver's, so both spellings mean one capacity (V-6).
+        # A name without a domain is in the driver's domain, so both forms mean the same capacity (V-6).
         capacity[str(key).removeprefix(f"{driver}/")] = parsed
     return Member(flat["name"], tuple(sources), capacity)
 
 
 def _counters(forest: Forest, subject: str) -> tuple[list[Raw], dict[str, list[Raw]]]:
-    """The counter sets of all trees, and device -> what it draws from them."""
+    """The counter sets of all trees, and device -> its draws from them."""
     sets: list[Raw] = []
     draws: dict[str, list[Raw]] = {}
     for tree in forest.trees():
         tallies = forest.tallies(tree)
         if len(tallies) > MAX_COUNTERS:
-            tallies = fold(tallies)
-        groups = [list(group) for _, group in groupby(tallies, key=lambda tally: owner(tally.name))]
+            tallies = drop_redundant(tallies)
+        groups = [
+            list(group) for _, group in groupby(tallies, key=lambda tally: source_of_counter(tally.name))
+        ]
         packed = pack(groups, size=MAX_COUNTERS, most=MAX_SETS)
         if packed.too_many:
             device, count = next(iter(packed.too_many.items()))
             raise Malformed(
                 subject,
                 f"device {device}: consumesCapacityFrom",
-                f"needs {count} counter sets of {MAX_COUNTERS} counters, at most {MAX_SETS} are possible",
+                f"needs {count} counter sets of {MAX_COUNTERS} counters; at most {MAX_SETS} are allowed",
             )
         root = next(name for name in tree if not forest.parents[name])
         for number, members in enumerate(packed.sets):
@@ -110,7 +112,7 @@ def _counters(forest: Forest, subject: str) -> tuple[list[Raw], dict[str, list[R
     return sets, draws
 
 
-def _by_device(tallies: Iterable[Tally]) -> dict[str, dict[str, Raw]]:
+def _by_device(tallies: Iterable[CounterLimit]) -> dict[str, dict[str, Raw]]:
     found: dict[str, dict[str, Raw]] = {}
     for tally in tallies:
         for device, amount in tally.draws.items():

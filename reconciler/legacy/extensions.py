@@ -1,8 +1,8 @@
-"""Fields of devices that an API server drops, carried by an annotation of their slice.
+"""Fields of devices that an API server drops, stored in an annotation of their slice.
 
-The annotation is JSON, device name -> the fields as they would stand in the device:
+The annotation is JSON, device name -> the fields as in the device:
 `{"gpu-0": {"compatibleOnlyWith": {"expression": "..."}, "consumesCounters": [{"counterSet": "gpu-0-cs",
-"compatibilityGroups": ["mig"]}]}}`. Where a device has the field itself, the field wins.
+"compatibilityGroups": ["mig"]}]}}`. If the device has the field itself, the annotation is ignored.
 """
 
 import json
@@ -16,13 +16,13 @@ ANNOTATION = "dra-reconciler.io/device-extensions"
 FIELD = f"metadata.annotations[{ANNOTATION}]"
 
 MAX_LENGTH = 2**20
-"""Characters. The API limits all annotations of an object to a quarter of this."""
+"""Characters. The API limits all annotations of an object to a quarter of it."""
 
-STATED, GROUPS = "compatibleOnlyWith", "compatibilityGroups"
+COMPATIBLE_ONLY_WITH, COMPATIBILITY_GROUPS = "compatibleOnlyWith", "compatibilityGroups"
 
 
-def extended(raw: Raw, subject: str) -> Raw:
-    """A slice with the fields of its annotation in place. Raises Malformed for what cannot be read."""
+def with_annotated_fields(raw: Raw, subject: str) -> Raw:
+    """A slice with the fields of its annotation in its devices. Raises Malformed if that is invalid."""
     extras = _extras(raw, subject)
     devices = mapping(raw.get("spec")).get("devices")
     if not extras or not isinstance(devices, list):
@@ -31,10 +31,10 @@ def extended(raw: Raw, subject: str) -> Raw:
     return {**raw, "spec": {**raw["spec"], "devices": made}}
 
 
-def annotated(raw: Raw) -> Raw:
-    """A slice with such fields moved to its annotation, so that a server keeps them.
+def with_annotation(raw: Raw) -> Raw:
+    """A slice with these fields moved to its annotation, so that a server keeps them.
 
-    Raises Malformed if there is an annotation already that cannot be read.
+    Raises Malformed if the slice already has an invalid annotation.
     """
     devices = mapping(raw.get("spec")).get("devices")
     if not isinstance(devices, list):
@@ -58,35 +58,34 @@ def annotated(raw: Raw) -> Raw:
 
 
 def conflicts(raw: Raw) -> list[str]:
-    """What of a slice's annotation has no effect, a line each: fields that win, names that are not there.
+    """The parts of a slice's annotation without effect, one line each: overridden fields, unknown names.
 
-    Takes a slice as v1 spells it. Raises Malformed for an annotation that cannot be read.
+    Takes a slice in the shape of v1. Raises Malformed for an invalid annotation.
     """
     extras = _extras(raw, str(mapping(raw.get("metadata")).get("name") or "slice"))
     devices = {device.get("name"): device for device in mappings(mapping(raw.get("spec")).get("devices"))}
     found: list[str] = []
     for name, fields in extras.items():
         if name not in devices:
-            found.append(f"{FIELD} speaks of device {name}, which the slice does not have")
+            found.append(f"{FIELD} names device {name}, which the slice does not have")
         else:
             found += _conflicts(name, devices[name], mapping(fields))
     return found
 
 
 def _conflicts(name: str, device: Raw, fields: Raw) -> Iterator[str]:
-    stated, own = fields.get(STATED), device.get(STATED)
+    stated, own = fields.get(COMPATIBLE_ONLY_WITH), device.get(COMPATIBLE_ONLY_WITH)
     if stated is not None and own is not None and stated != own:
-        yield f"device {name}: {STATED} stands in the device and, differently, in {FIELD}; the field is used"
+        what = f"{COMPATIBLE_ONLY_WITH} differs between the device and {FIELD}"
+        yield f"device {name}: {what}; the device's is used"
     drawn = {_counter_set(draw): draw for draw in mappings(device.get("consumesCounters"))}
     for draw in mappings(fields.get("consumesCounters")):
-        counter_set, groups = _counter_set(draw), draw.get(GROUPS)
+        counter_set, groups = _counter_set(draw), draw.get(COMPATIBILITY_GROUPS)
         if counter_set not in drawn:
-            yield f"device {name}: {FIELD} speaks of counter set {counter_set}, which it does not draw from"
-        elif groups and (own := drawn[counter_set].get(GROUPS)) and set(own) != set(groups):
-            yield (
-                f"device {name}, counter set {counter_set}: {GROUPS} stands in the device and, differently, "
-                f"in {FIELD}; the field is used"
-            )
+            yield f"device {name}: {FIELD} names counter set {counter_set}; the device does not draw from it"
+        elif groups and (own := drawn[counter_set].get(COMPATIBILITY_GROUPS)) and set(own) != set(groups):
+            what = f"{COMPATIBILITY_GROUPS} differs between the device and {FIELD}"
+            yield f"device {name}, counter set {counter_set}: {what}; the device's is used"
 
 
 def _extras(raw: Raw, subject: str) -> dict[str, Any]:
@@ -94,20 +93,20 @@ def _extras(raw: Raw, subject: str) -> dict[str, Any]:
     if not text:
         return {}
     if len(text) > MAX_LENGTH:
-        raise Malformed(subject, FIELD, f"has {len(text)} characters; at most {MAX_LENGTH} are read")
+        raise Malformed(subject, FIELD, f"has {len(text)} characters; at most {MAX_LENGTH} are allowed")
     try:
         found = json.loads(text)
     except RecursionError as exc:
-        raise Malformed(subject, FIELD, "nests too deeply") from exc
+        raise Malformed(subject, FIELD, "is nested too deeply") from exc
     except (TypeError, ValueError) as exc:
         raise Malformed(subject, FIELD, f"is not JSON: {exc}") from exc
     if not isinstance(found, dict) or not all(isinstance(fields, dict) for fields in found.values()):
-        raise Malformed(subject, FIELD, "must be an object of device names, each with an object of fields")
+        raise Malformed(subject, FIELD, "must be an object: device name -> object of fields")
     return found
 
 
 def _counter_set(draw: Raw) -> str:
-    """The name of the counter set, as far as it is one: what is none is refused where it is validated."""
+    """The name of the counter set. An invalid one is rejected later, when the slice is validated."""
     return str(draw.get("counterSet"))
 
 
@@ -118,18 +117,18 @@ def _device(device: Any, extras: Raw) -> Any:
     if not fields:
         return device
     made = dict(device)
-    if fields.get(STATED) is not None and made.get(STATED) is None:
-        made[STATED] = fields[STATED]
+    if fields.get(COMPATIBLE_ONLY_WITH) is not None and made.get(COMPATIBLE_ONLY_WITH) is None:
+        made[COMPATIBLE_ONLY_WITH] = fields[COMPATIBLE_ONLY_WITH]
     groups = {
-        _counter_set(draw): draw[GROUPS]
+        _counter_set(draw): draw[COMPATIBILITY_GROUPS]
         for draw in mappings(fields.get("consumesCounters"))
-        if draw.get(GROUPS)
+        if draw.get(COMPATIBILITY_GROUPS)
     }
     drawn = made.get("consumesCounters")
     if groups and isinstance(drawn, list):
         made["consumesCounters"] = [
-            {**draw, GROUPS: groups[_counter_set(draw)]}
-            if isinstance(draw, dict) and _counter_set(draw) in groups and not draw.get(GROUPS)
+            {**draw, COMPATIBILITY_GROUPS: groups[_counter_set(draw)]}
+            if isinstance(draw, dict) and _counter_set(draw) in groups and not draw.get(COMPATIBILITY_GROUPS)
             else draw
             for draw in drawn
         ]
@@ -137,22 +136,28 @@ def _device(device: Any, extras: Raw) -> Any:
 
 
 def _fields(device: Raw) -> dict[str, Any]:
-    """What of a device has to be carried."""
+    """The fields of a device that go into the annotation."""
     drawn = [
-        {"counterSet": draw.get("counterSet"), GROUPS: draw[GROUPS]}
+        {"counterSet": draw.get("counterSet"), COMPATIBILITY_GROUPS: draw[COMPATIBILITY_GROUPS]}
         for draw in mappings(device.get("consumesCounters"))
-        if draw.get(GROUPS)
+        if draw.get(COMPATIBILITY_GROUPS)
     ]
     fields: dict[str, Any] = {"consumesCounters": drawn} if drawn else {}
-    return {**fields, STATED: device[STATED]} if device.get(STATED) is not None else fields
+    return (
+        {**fields, COMPATIBLE_ONLY_WITH: device[COMPATIBLE_ONLY_WITH]}
+        if device.get(COMPATIBLE_ONLY_WITH) is not None
+        else fields
+    )
 
 
 def _without(device: dict[str, Any]) -> dict[str, Any]:
-    """The device as a server knows it."""
-    made = {key: value for key, value in device.items() if key != STATED}
+    """The device without the fields that a server drops."""
+    made = {key: value for key, value in device.items() if key != COMPATIBLE_ONLY_WITH}
     if isinstance(made.get("consumesCounters"), list):
         made["consumesCounters"] = [
-            {key: value for key, value in draw.items() if key != GROUPS} if isinstance(draw, dict) else draw
+            {key: value for key, value in draw.items() if key != COMPATIBILITY_GROUPS}
+            if isinstance(draw, dict)
+            else draw
             for draw in made["consumesCounters"]
         ]
     return made

@@ -1,6 +1,6 @@
-"""What published manifests get wrong and mean clearly: put right, with a warning, in what people write.
+"""Fixes frequent mistakes of published manifests whose meaning is clear, with a warning.
 
-An API server refuses or drops these. So they are put right only where warnings can be given.
+An API server rejects or drops these fields. So they are fixed only where a warning can be shown.
 """
 
 import json
@@ -18,8 +18,8 @@ _WITH_BASIC = ("v1beta1", "v1alpha3")
 _FLAT = {"attributes", "capacity", "consumesCounters"}
 
 
-def put_right(raw: Raw, warn: Warn) -> Raw:
-    """The object with what is clear enough put right; `warn` is told in one line each."""
+def fix_mistakes(raw: Raw, warn: Warn) -> Raw:
+    """The object with clear mistakes fixed; `warn` receives one line for each."""
     if raw["kind"] in _NAMED:
         raw = _with_name(raw, warn)
     match raw["kind"]:
@@ -35,22 +35,22 @@ def put_right(raw: Raw, warn: Warn) -> Raw:
 
 
 def _with_name(raw: Raw, warn: Warn) -> Raw:
-    """Documents show parts of objects; what they leave out first is the name."""
+    """Documentation often shows an object without its name."""
     metadata = raw.get("metadata")
     if not isinstance(metadata, Mapping) or "name" in metadata or metadata.get("generateName"):
         return raw
     name = f"unnamed-{crc32(json.dumps(raw, default=str).encode()):08x}"
-    warn(f"metadata.name: is missing; called {name} here")
+    warn(f"metadata.name: is missing; {name} is used")
     return {**raw, "metadata": {**metadata, "name": name}}
 
 
 def _with_pool(raw: Raw, warn: Warn) -> Raw:
-    """The spec of a slice, in a pool of its own if it says nothing about pools."""
+    """The spec of a slice; without a pool it becomes the only slice of a new pool."""
     spec: Raw = raw["spec"]
     if spec.get("pool") is not None:
         return spec
     name = spec.get("nodeName") or mapping(raw.get("metadata")).get("name")
-    warn(f"spec.pool: is missing; taken for the only slice of a pool {name}")
+    warn(f"spec.pool: is missing; read as the only slice of pool {name}")
     return {**spec, "pool": {"name": name, "generation": 0, "resourceSliceCount": 1}}
 
 
@@ -58,18 +58,18 @@ def _claim(raw: Raw, warn: Warn) -> Raw:
     spec = mapping(raw.get("spec"))
     inner = spec.get("spec")
     if isinstance(inner, Mapping) and "devices" not in spec:
-        warn("spec.spec: is for a ResourceClaimTemplate; taken for the spec of the claim")
+        warn("spec.spec: belongs in a ResourceClaimTemplate; read as the spec of the claim")
         raw = {**raw, "spec": {**{key: value for key, value in spec.items() if key != "spec"}, **inner}}
     return _with_selectors(raw, warn, "spec")
 
 
 def _with_selectors(raw: Raw, warn: Warn, path: str) -> Raw:
-    """`raw` with the selectors put right of the claim spec in its `spec`."""
+    """`raw` with the selectors of the claim spec in its `spec` fixed."""
     spec = raw.get("spec")
     if not isinstance(spec, Mapping):
         return raw
     if "resourceClassName" in spec:
-        warn(f"{path}.resourceClassName: was dropped in 1.31; without `devices` nothing is asked for")
+        warn(f"{path}.resourceClassName: was removed in 1.31; without `devices` the claim requests nothing")
     devices = spec.get("devices")
     if not isinstance(devices, Mapping) or not isinstance(devices.get("requests"), list):
         return raw
@@ -99,7 +99,7 @@ def _selectors(holder: Raw, warn: Warn, path: str) -> Raw:
     bare = [at for at, one in enumerate(mappings(holder.get("selectors"))) if isinstance(one.get("cel"), str)]
     if not bare:
         return holder
-    warn(f"{path}.selectors[{bare[0]}].cel: must be an object; the text is taken for its expression")
+    warn(f"{path}.selectors[{bare[0]}].cel: must be an object; the text is read as its expression")
     selectors = [
         {**one, "cel": {"expression": one["cel"]}} if at in bare else one
         for at, one in enumerate(holder["selectors"])
@@ -114,9 +114,9 @@ def _devices(spec: Raw, version: str, warn: Warn) -> Raw:
     for number, device in enumerate(spec["devices"]):
         where = f"spec.devices[{number}]"
         if isinstance(device, Mapping) and "name" not in device:
-            warn(f"{where}.name: is missing; the device is left out")
+            warn(f"{where}.name: is missing; the device is ignored")
         elif isinstance(device, Mapping) and version.endswith(_WITH_BASIC) and _FLAT & device.keys():
-            warn(f"{where}: its fields belong under `basic` in {version}; read as if they were")
+            warn(f"{where}: its fields belong under `basic` in {version}; read as if they were there")
             rest = {key: value for key, value in device.items() if key != "name"}
             devices.append({"name": device["name"], "basic": _attributes(rest, warn, f"{where}.basic")})
         else:
@@ -125,11 +125,11 @@ def _devices(spec: Raw, version: str, warn: Warn) -> Raw:
 
 
 def _attributes(device: Any, warn: Warn, where: str) -> Any:
-    """A device with attributes that are plain values given the type that they have."""
+    """A device with plain attribute values wrapped with their type."""
     attributes = mapping(mapping(device).get("attributes"))
     bare = [key for key, value in attributes.items() if type(value) in _KINDS]
     if not bare:
         return device
-    warn(f"{where}.attributes.{bare[0]}: must be an object; taken for a typed value")
+    warn(f"{where}.attributes.{bare[0]}: must be an object; read as a typed value")
     typed = {key: {_KINDS[type(value)]: value} if key in bare else value for key, value in attributes.items()}
     return {**device, "attributes": typed}

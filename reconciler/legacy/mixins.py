@@ -1,7 +1,7 @@
-"""Attributes, capacities and counters that are written once and included. Source: rules MIX-1, MIX-2, MIX-5.
+"""Mixins: attributes, capacities and counters, defined once and included. Source: MIX-1, MIX-2, MIX-5.
 
-Mixins apply in the order in which they are listed, later ones win, and what the includer itself has wins
-over all of them. They do not nest and do not reach beyond their slice.
+Mixins apply in their listed order. A later mixin overrides an earlier one, and the fields of the includer
+override all mixins. Mixins do not nest, and are valid only in their slice.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,11 +17,11 @@ DEVICE_FIELDS = ("attributes", "capacity")
 COUNTER_FIELDS = ("counters",)
 
 Mixins = Mapping[str, Raw]
-"""Name -> what including it brings"""
+"""Name -> the fields that it adds"""
 
 
-def named(entries: Any, subject: str, field: str, wrapper: str = "") -> Mixins:
-    """Mixins by name; where `wrapper` is a key of one, what it brings is below that."""
+def mixins_by_name(entries: Any, subject: str, field: str, wrapper: str = "") -> Mixins:
+    """Mixins by name; if a mixin has the key `wrapper`, its fields are below that key."""
     found: dict[str, Raw] = {}
     for number, entry in enumerate(mappings(entries)):
         name = entry.get("name")
@@ -33,12 +33,14 @@ def named(entries: Any, subject: str, field: str, wrapper: str = "") -> Mixins:
     return found
 
 
-def included(holder: Raw, mixins: Mixins, fields: Sequence[str], subject: str, where: str) -> dict[str, Any]:
-    """`holder` without `includes`, with what they bring. Raises Malformed for a mixin that is not there."""
+def expand_includes(
+    holder: Raw, mixins: Mixins, fields: Sequence[str], subject: str, where: str
+) -> dict[str, Any]:
+    """`holder` with the mixins of `includes` merged in. Raises Malformed for an unknown mixin."""
     names = references(holder.get("includes"), subject, f"{where}.includes")
     if len(names) > MAX_INCLUDES:
         raise Malformed(
-            subject, f"{where}.includes", f"names {len(names)} mixins, at most {MAX_INCLUDES} are allowed"
+            subject, f"{where}.includes", f"names {len(names)} mixins; at most {MAX_INCLUDES} are allowed"
         )
     for number, name in enumerate(names):
         if name not in mixins:
@@ -56,7 +58,7 @@ def included(holder: Raw, mixins: Mixins, fields: Sequence[str], subject: str, w
 def _merged(parts: Sequence[Any], field: str) -> Any:
     own = parts[-1]
     if own is not None and not isinstance(own, Mapping):
-        return own  # left for typing to refuse
+        return own  # validation rejects it later
     merged: dict[str, Any] = {}
     for part in parts:
         merged |= mapping(part)
@@ -64,7 +66,7 @@ def _merged(parts: Sequence[Any], field: str) -> Any:
 
 
 def uses(spec: Raw) -> bool:
-    """Whether a slice has mixins as KEP-5234 words them, or includes any."""
+    """Whether a slice has or includes mixins in the shape of KEP-5234."""
     if "mixins" in spec:
         return True
     devices = mappings(spec.get("devices"))
@@ -73,11 +75,13 @@ def uses(spec: Raw) -> bool:
 
 
 def expanded(spec: Raw, subject: str) -> dict[str, Any]:
-    """The spec of a slice with flat devices, without mixins, everything written out."""
+    """The spec of a slice with flat devices, with all mixins expanded."""
     given = mapping(spec.get("mixins"))
-    of_device = named(given.get("device"), subject, "spec.mixins.device", "basic")
-    of_draw = named(given.get("deviceCounterConsumption"), subject, "spec.mixins.deviceCounterConsumption")
-    of_set = named(given.get("counterSet"), subject, "spec.mixins.counterSet")
+    of_device = mixins_by_name(given.get("device"), subject, "spec.mixins.device", "basic")
+    of_draw = mixins_by_name(
+        given.get("deviceCounterConsumption"), subject, "spec.mixins.deviceCounterConsumption"
+    )
+    of_set = mixins_by_name(given.get("counterSet"), subject, "spec.mixins.counterSet")
     made = {key: value for key, value in spec.items() if key != "mixins"}
     devices, sets = spec.get("devices"), spec.get("sharedCounters")
     if isinstance(devices, list):
@@ -87,7 +91,9 @@ def expanded(spec: Raw, subject: str) -> dict[str, Any]:
         ]
     if isinstance(sets, list):
         made["sharedCounters"] = [
-            included(mapping(counters), of_set, COUNTER_FIELDS, subject, f"spec.sharedCounters[{number}]")
+            expand_includes(
+                mapping(counters), of_set, COUNTER_FIELDS, subject, f"spec.sharedCounters[{number}]"
+            )
             for number, counters in enumerate(sets)
         ]
     return made
@@ -96,13 +102,15 @@ def expanded(spec: Raw, subject: str) -> dict[str, Any]:
 def _device(device: Any, of_device: Mixins, of_draw: Mixins, subject: str, where: str) -> Any:
     if not isinstance(device, Mapping):
         return device
-    made = included(device, of_device, DEVICE_FIELDS, subject, where)
-    # The proposal spelled the list in the singular before it was split off.
+    made = expand_includes(device, of_device, DEVICE_FIELDS, subject, where)
+    # An early version of the proposal used the singular.
     draws = made.pop("consumesCounter", None)
     draws = made.get("consumesCounters", draws)
     if isinstance(draws, list):
         made["consumesCounters"] = [
-            included(mapping(draw), of_draw, COUNTER_FIELDS, subject, f"{where}.consumesCounters[{number}]")
+            expand_includes(
+                mapping(draw), of_draw, COUNTER_FIELDS, subject, f"{where}.consumesCounters[{number}]"
+            )
             for number, draw in enumerate(draws)
         ]
     return made

@@ -1,15 +1,15 @@
-"""One JSON object of any served version becomes one typed object, or is refused alone."""
+"""Converts one JSON object of any served version to a typed object, or rejects it."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from reconciler.errors import Malformed
 from reconciler.legacy import composite, mixins, v1beta1, versions
-from reconciler.legacy.amounts import spelled_out
-from reconciler.legacy.extensions import extended
-from reconciler.legacy.leniency import put_right
+from reconciler.legacy.amounts import with_value_keys
+from reconciler.legacy.extensions import with_annotated_fields
+from reconciler.legacy.leniency import fix_mistakes
 from reconciler.legacy.shapes import mapping
-from reconciler.legacy.slips import refuse_slips
+from reconciler.legacy.slips import reject_misplaced_fields
 from reconciler.legacy.spelling import invalid_names
 from reconciler.objects.claims import DeviceClass, ResourceClaim, ResourceClaimTemplate
 from reconciler.objects.core import Node, Pod
@@ -44,12 +44,12 @@ _INLINE = (f"{GROUP}/v1beta1", f"{GROUP}/v1alpha3")
 
 
 def is_ours(raw: Mapping[str, Any]) -> bool:
-    """Whether this is a kind that we read, in whatever version. Without any version it is taken for one."""
+    """Whether this is a kind that we read, in any version or without one."""
     kind = raw.get("kind")
     group = _group_of(raw)
     if kind in _CORE:
         return group == ""
-    # `v1` alone is another group's spelling, but of no other kind with these names: a slip to be told about.
+    # `v1` without a group is wrong, but no other group has these kinds: reading it reports the mistake.
     return kind in MODELS and group in (GROUP, "")
 
 
@@ -59,9 +59,9 @@ def read(raw: Mapping[str, Any]) -> ApiObject:
 
 
 def to_v1(raw: Mapping[str, Any], warnings: list[str] | None = None) -> Mapping[str, Any]:
-    """The object as v1 spells it, what we do not read included. Raises Malformed for a version not served.
+    """The object in the shape of v1, with all its fields. Raises Malformed for a version that is not served.
 
-    Where `warnings` can be given, what published manifests get wrong is put right, and a line added for it.
+    With `warnings`, frequent mistakes of published manifests are fixed, and a line is added for each.
     """
     kind = raw["kind"]
     subject = subject_of(raw)
@@ -70,13 +70,13 @@ def to_v1(raw: Mapping[str, Any], warnings: list[str] | None = None) -> Mapping[
     if not given:
         raise Malformed(subject, "apiVersion", f"is missing; write {served[0]}")
     if given not in served:
-        raise Malformed(subject, "apiVersion", f"{given} is not read; use {' or '.join(served)}")
+        raise Malformed(subject, "apiVersion", f"{given} is not supported; use {' or '.join(served)}")
     if warnings is not None:
         notes = warnings
-        raw = put_right(raw, lambda line: notes.append(f"{subject}: {line}"))
+        raw = fix_mistakes(raw, lambda line: notes.append(f"{subject}: {line}"))
     match kind:
         case "ResourceSlice":
-            raw = extended(_slice_to_v1(raw, subject, warnings), subject)
+            raw = with_annotated_fields(_slice_to_v1(raw, subject, warnings), subject)
             if warnings is not None:
                 warnings += [f"{subject}: {line}" for line in invalid_names(mapping(raw.get("spec")))]
         case "ResourceClaim" | "ResourceClaimTemplate" if given in _INLINE:
@@ -84,12 +84,12 @@ def to_v1(raw: Mapping[str, Any], warnings: list[str] | None = None) -> Mapping[
             raw = convert(raw, subject)
         case "ResourceClaim" | "ResourceClaimTemplate":
             v1beta1.refuse_in_v1(raw, subject)
-    refuse_slips(raw, subject)
+    reject_misplaced_fields(raw, subject)
     return {**raw, "apiVersion": served[0]}
 
 
 def _slice_to_v1(raw: Mapping[str, Any], subject: str, warnings: list[str] | None) -> Mapping[str, Any]:
-    """A slice of any shape with flat devices, nothing included, amounts under `value`."""
+    """A slice of any shape with flat devices, mixins expanded, amounts under `value`."""
     if not isinstance(raw.get("spec"), Mapping):
         return raw
     if composite.is_first_revision(raw["spec"]):
@@ -99,29 +99,29 @@ def _slice_to_v1(raw: Mapping[str, Any], subject: str, warnings: list[str] | Non
     else:
         v1beta1.refuse_in_v1(raw, subject)
     if mixins.uses(raw["spec"]):
-        spec = spelled_out(mixins.expanded(raw["spec"], subject))
+        spec = with_value_keys(mixins.expanded(raw["spec"], subject))
         return _with_versions(raw, spec, subject, warnings)
     if raw["apiVersion"] == f"{GROUP}/v1alpha3":
-        return {**raw, "spec": spelled_out(raw["spec"])}
+        return {**raw, "spec": with_value_keys(raw["spec"])}
     if warnings is None:
         return raw
-    spec = spelled_out(raw["spec"])
+    spec = with_value_keys(raw["spec"])
     if spec != raw["spec"]:
-        warnings.append(f"{subject}: amounts belong under `value` since v1beta1; read as if they were")
+        warnings.append(f"{subject}: amounts belong under `value` since v1beta1; read as if they were there")
     return {**raw, "spec": spec}
 
 
 def _with_versions(
     raw: Mapping[str, Any], spec: Mapping[str, Any], subject: str, warnings: list[str] | None
 ) -> Mapping[str, Any]:
-    mended, changes = versions.mended(spec)
+    converted, changes = versions.with_semver(spec)
     if changes and warnings is not None:
-        warnings.append(f"{subject}: versions that are no semver are read as such: {', '.join(changes)}")
-    return {**raw, "spec": mended}
+        warnings.append(f"{subject}: versions that are not semver are converted: {', '.join(changes)}")
+    return {**raw, "spec": converted}
 
 
 def typed(raw: Mapping[str, Any]) -> ApiObject:
-    """The typed object of what `to_v1` gives. Raises Malformed naming kind, name, field and reason."""
+    """The typed object for a result of `to_v1`. Raises Malformed naming kind, name, field and reason."""
     return validated(MODELS[raw["kind"]], raw)
 
 

@@ -1,8 +1,8 @@
-"""Slices of the current version straight from their text: what is spelled alike is read once, and shared.
+"""A fast reader for slices of the current version. It parses each distinct text once and shares the value.
 
-Text is cut into fields without being decoded. Each field goes through the same models as in `reading`, but
-once for each distinct spelling, since drivers publish the same products, capacities and draws over and
-over. Whatever is odd in any way is not read here, so that `reading` says what is wrong with it.
+It splits JSON text into fields without decoding them. Each field goes through the same models as in
+`reading`, but once for each distinct text, since drivers publish the same products, capacities and draws
+again and again. This reader declines every unusual slice, so that `reading` reports what is wrong with it.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,18 +22,18 @@ from reconciler.objects.slices import CounterSet, Device, DeviceAttribute, Resou
 
 API_VERSIONS: Final = ("resource.k8s.io/v1", "resource.k8s.io/v1beta2")
 
-SPELLINGS = 1 << 15
-"""Distinct texts of one field that are remembered. Those that are used least are forgotten first."""
-SPELLINGS_OF_ATTRIBUTES = 1 << 13
-"""Of all attributes of a device together: often they are unlike any other's, by a serial number."""
+CACHE_SIZE = 1 << 15
+"""Distinct texts in the cache of one field. The least recently used is dropped first."""
+ATTRIBUTES_CACHE_SIZE = 1 << 13
+"""For all attributes of a device together: they are often unique, because of a serial number."""
 
 
-class _Odd(Exception):
-    """Not to be read here."""
+class _UseFullReader(Exception):
+    """The module `reading` must read the slice."""
 
 
 class _DeviceText(msgspec.Struct, rename="camel", gc=False):
-    """A device, its fields as they are spelled; and fields by which older shapes are known."""
+    """A device with its fields as text; also the fields that identify older shapes."""
 
     name: str
     attributes: Raw | UnsetType = UNSET
@@ -74,39 +74,44 @@ class _SliceText(msgspec.Struct, rename="camel", gc=False):
     api_version: str | UnsetType = UNSET
 
 
-_cut = msgspec.json.Decoder(_SliceText).decode
-_cut_map = msgspec.json.Decoder(dict[str, Raw]).decode
+_split = msgspec.json.Decoder(_SliceText).decode
+_split_map = msgspec.json.Decoder(dict[str, Raw]).decode
 
 _OLDER = ("basic", "composite", "includes")
 _OLDER_IN_SPEC = ("mixins", "device_mixins")
 _INCLUDING = ("consumes_counters", "shared_counters")
-"""Lists whose entries say `includes` in an older shape."""
+"""Lists whose entries have `includes` in an older shape."""
 
 
 def read_slice(text: bytes, api_version: str) -> ResourceSlice | None:
-    """The slice, or None where `reading.read` has to look at it: that gives an equal slice, or refuses it.
+    """The slice; None if `reading.read` has to read it, which returns an equal slice or rejects it.
 
-    `api_version` is that of a slice which does not say its own, as in a listing.
+    `api_version` is for a slice without one, as in a list.
     """
     if api_version not in API_VERSIONS:
         return None
     try:
         if not text.isascii():
-            text.decode()  # what is not looked at below must be text as well
-        cut = _cut(text)
+            text.decode()  # also checks the fields that are not decoded below
+        cut = _split(text)
         if cut.kind not in (UNSET, "ResourceSlice") or cut.api_version not in (UNSET, *API_VERSIONS):
             return None
         return _slice(cut)
-    except (_Odd, ValueError, RecursionError, msgspec.MsgspecError):  # pydantic's errors are ValueErrors
+    except (
+        _UseFullReader,
+        ValueError,
+        RecursionError,
+        msgspec.MsgspecError,
+    ):  # pydantic's errors are ValueErrors
         return None
 
 
 def _slice(cut: _SliceText) -> ResourceSlice:
     metadata = from_json(bytes(cut.metadata))
     if ANNOTATION in mapping(mapping(metadata).get("annotations")):
-        raise _Odd
+        raise _UseFullReader
     if any(getattr(cut.spec, name) is not UNSET for name in _OLDER_IN_SPEC):
-        raise _Odd
+        raise _UseFullReader
     spec = {
         name: read(bytes(spelled))
         for name, read in _READ_OF_SPEC
@@ -119,7 +124,7 @@ def _slice(cut: _SliceText) -> ResourceSlice:
 def _device(cut: _DeviceText) -> Device:
     for name in _OLDER:
         if getattr(cut, name) is not UNSET:
-            raise _Odd
+            raise _UseFullReader
     device = _new(Device)
     _write_name(device, intern(cut.name))
     attributes = cut.attributes
@@ -130,18 +135,18 @@ def _device(cut: _DeviceText) -> Device:
     return device
 
 
-@lru_cache(SPELLINGS_OF_ATTRIBUTES)
+@lru_cache(ATTRIBUTES_CACHE_SIZE)
 def _attributes(text: bytes) -> Mapping[str, DeviceAttribute]:
-    return {intern(key): _attribute(bytes(value)) for key, value in _cut_map(text).items()}
+    return {intern(key): _attribute(bytes(value)) for key, value in _split_map(text).items()}
 
 
-@lru_cache(SPELLINGS)
+@lru_cache(CACHE_SIZE)
 def _attribute(text: bytes) -> DeviceAttribute:
     return _ATTRIBUTE.validate_python(from_json(text))
 
 
 def _field(name: str, text: bytes) -> Any:
-    """A field of a device. Raises ValueError, or _Odd for a shape of old."""
+    """A field of a device. Raises ValueError, or _UseFullReader for an older shape."""
     value = _plain(name, text)
     return getattr(_DEVICE.validate_python({"name": "", name: value}), name)
 
@@ -149,17 +154,17 @@ def _field(name: str, text: bytes) -> Any:
 def _plain(name: str, text: bytes) -> Any:
     value = from_json(text)
     if name in _INCLUDING and any("includes" in entry for entry in mappings(value)):
-        raise _Odd
+        raise _UseFullReader
     return intern(value) if isinstance(value, str) else value
 
 
 def _sets(text: bytes) -> Any:
-    """Counter sets that are shared: those of like machines are spelled alike."""
+    """Shared counter sets: machines of one model have the same text."""
     return _SETS.validate_python(_plain("shared_counters", text))
 
 
-def _remembered(read: Callable[[str, bytes], Any], name: str) -> Callable[[bytes], Any]:
-    return lru_cache(SPELLINGS)(partial(read, name))
+def _cached(read: Callable[[str, bytes], Any], name: str) -> Callable[[bytes], Any]:
+    return lru_cache(CACHE_SIZE)(partial(read, name))
 
 
 _ATTRIBUTE = TypeAdapter(DeviceAttribute)
@@ -170,9 +175,9 @@ _BARE = Device(name="")
 _new: Callable[[type[Device]], Device] = object.__new__
 _write_name = Device.__dict__["name"].__set__
 _write_attributes = Device.__dict__["attributes"].__set__
-# Slots are written directly: what goes in was validated field by field.
+# Slots are written directly: each field is already validated.
 _FIELDS = tuple(
-    (name, Device.__dict__[name].__set__, _remembered(_field, name), getattr(_BARE, name))
+    (name, Device.__dict__[name].__set__, _cached(_field, name), getattr(_BARE, name))
     for name in fields_of(Device)
     if name not in ("name", "attributes")
 )
@@ -182,5 +187,5 @@ _READ_OF_SPEC: tuple[tuple[str, Callable[[bytes], Any]], ...] = (
         for name in fields_of(ResourceSliceSpec)
         if name not in ("devices", "shared_counters")
     ),
-    ("shared_counters", lru_cache(SPELLINGS)(_sets)),
+    ("shared_counters", lru_cache(CACHE_SIZE)(_sets)),
 )

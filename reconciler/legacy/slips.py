@@ -1,4 +1,4 @@
-"""Shapes that a server would take, drop the field in question, and then mean something else."""
+"""Misplaced fields: a server would drop them and store an object with another meaning."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -7,20 +7,20 @@ from reconciler.errors import Malformed
 from reconciler.legacy.shapes import Raw, mapping, mappings
 
 
-def refuse_slips(raw: Raw, subject: str) -> None:
-    """Raise Malformed for a field that is one level too high or too deep. Takes objects as v1 spells them."""
+def reject_misplaced_fields(raw: Raw, subject: str) -> None:
+    """Raise Malformed for a field one level too high or too deep. Takes objects in the shape of v1."""
     spec = mapping(raw.get("spec"))
     match raw["kind"]:
         case "Pod":
             for number, entry in enumerate(mappings(spec.get("resourceClaims"))):
                 if "source" in entry:
                     where = f"spec.resourceClaims[{number}].source"
-                    raise Malformed(
-                        subject, where, "was dropped in 1.31; move what is below it up to the entry"
-                    )
+                    raise Malformed(subject, where, "was removed in 1.31; move its fields up to the entry")
         case "ResourceClaim":
             if "spec" in spec:
-                raise Malformed(subject, "spec.spec", "is for a ResourceClaimTemplate; move it up in a claim")
+                raise Malformed(
+                    subject, "spec.spec", "belongs in a ResourceClaimTemplate; in a claim, move it up"
+                )
             _refuse_bare_expressions(_selectors(spec, "spec"), subject)
         case "ResourceClaimTemplate":
             _refuse_bare_expressions(_selectors(mapping(spec.get("spec")), "spec.spec"), subject)
@@ -29,7 +29,7 @@ def refuse_slips(raw: Raw, subject: str) -> None:
 
 
 def _selectors(spec: Raw, path: str) -> Iterator[tuple[str, Any]]:
-    """Every list of selectors of a claim, with the way to it."""
+    """Every list of selectors of a claim, with its path."""
     for number, request in enumerate(mappings(mapping(spec.get("devices")).get("requests"))):
         way = f"{path}.devices.requests[{number}]"
         yield f"{way}.exactly.selectors", mapping(request.get("exactly")).get("selectors")

@@ -1,4 +1,4 @@
-"""Which names an API server takes. Source: rules V-1 and V-4."""
+"""Names that an API server accepts. Source: rules V-1 and V-4."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -25,13 +25,13 @@ def is_subdomain(text: str) -> bool:
 
 
 def is_key(text: str) -> bool:
-    """Whether the part of an attribute's or capacity's name behind the domain is valid."""
+    """Whether the name of an attribute or capacity is valid after its domain."""
     name = text.rpartition("/")[2]
     return len(name) <= MAX_IDENTIFIER and _IDENTIFIER.fullmatch(name) is not None
 
 
 def invalid_names(spec: Raw) -> Iterator[str]:
-    """The names in a slice with flat devices that no server takes, a line for each kind of name."""
+    """The names in a slice with flat devices that servers reject, one line for each kind of name."""
     devices = mappings(spec.get("devices"))
     names = (device.get("name") for device in devices)
     yield from _line("device", (name for name in names if isinstance(name, str) and not is_label(name)))
@@ -44,4 +44,4 @@ def _line(kind: str, names: Iterable[str]) -> Iterator[str]:
     found = list(dict.fromkeys(names))
     if found:
         more = f" and {len(found) - 1} more" if len(found) > 1 else ""
-        yield f"{kind} {found[0]}{more}: a name that no server takes; `convert` gives it another"
+        yield f"{kind} {found[0]}{more}: invalid name; `dra-reconciler convert` fixes it"

@@ -1,4 +1,4 @@
-"""Counters that limit which devices go together: which of them decide anything, and how they fill sets."""
+"""Counters that limit which devices can be allocated together: drops redundant ones, packs them into sets."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,8 +7,8 @@ from reconciler.objects.quantity import Quantity
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
-    """One counter: devices may be held together as long as what they draw does not exceed the total."""
+class CounterLimit:
+    """One counter: devices can be allocated together if the sum of their draws does not exceed the total."""
 
     name: str
     total: Quantity
@@ -16,17 +16,16 @@ class Tally:
     """Device -> amount, above zero"""
 
 
-def fold(tallies: Sequence[Tally]) -> list[Tally]:
-    """The same limits with fewer counters, in their order. Never changes which devices go together.
+def drop_redundant(tallies: Sequence[CounterLimit]) -> list[CounterLimit]:
+    """The same limits with fewer counters, in their order. The same devices can be allocated together.
 
-    Only where more is held already than the counters allow, which takes somebody else's mistake, can one
-    that was left out be missed.
+    The result differs only if another allocator has already allocated more than the counters allow.
     """
     return _without_idle(_without_implied(tallies))
 
 
-def _without_implied(tallies: Sequence[Tally]) -> list[Tally]:
-    """Leave out every counter that another one implies: one in which each device takes a larger share."""
+def _without_implied(tallies: Sequence[CounterLimit]) -> list[CounterLimit]:
+    """Drop every counter that is implied by another one, from which each device draws a larger share."""
     bit = {device: 1 << at for at, device in enumerate({d: None for t in tallies for d in t.draws})}
     masks = [sum(bit[device] for device in tally.draws) for tally in tallies]
     kept = list(range(len(tallies)))
@@ -39,7 +38,7 @@ def _without_implied(tallies: Sequence[Tally]) -> list[Tally]:
     return [tallies[at] for at in kept]
 
 
-def _implies(stronger: Tally, weaker: Tally) -> bool:
+def _implies(stronger: CounterLimit, weaker: CounterLimit) -> bool:
     if stronger.total.nanos <= 0 or weaker.total.nanos <= 0:
         return False
     return all(
@@ -48,8 +47,8 @@ def _implies(stronger: Tally, weaker: Tally) -> bool:
     )
 
 
-def _without_idle(tallies: Sequence[Tally]) -> list[Tally]:
-    """Leave out every counter that the others keep from ever being exceeded."""
+def _without_idle(tallies: Sequence[CounterLimit]) -> list[CounterLimit]:
+    """Drop every counter that cannot be exceeded because of the others."""
     kept = list(tallies)
     for tally in tallies:
         others = [other for other in kept if other is not tally]
@@ -58,8 +57,8 @@ def _without_idle(tallies: Sequence[Tally]) -> list[Tally]:
     return kept
 
 
-def _never_exceeded(tally: Tally, others: Sequence[Tally]) -> bool:
-    """Sort its devices into groups of which the others let only one be held, and add up the largest."""
+def _never_exceeded(tally: CounterLimit, others: Sequence[CounterLimit]) -> bool:
+    """Split its devices into groups that exclude each other by other counters; sum up the largest draws."""
     if any(amount.nanos > tally.total.nanos for amount in tally.draws.values()):
         return False
     near = [other for other in others if len(other.draws.keys() & tally.draws.keys()) > 1]
@@ -73,7 +72,7 @@ def _never_exceeded(tally: Tally, others: Sequence[Tally]) -> bool:
     return sum(tally.draws[group[0]].nanos for group in groups) <= tally.total.nanos
 
 
-def _exclude(one: str, other: str, tallies: Iterable[Tally]) -> bool:
+def _exclude(one: str, other: str, tallies: Iterable[CounterLimit]) -> bool:
     return any(
         one in tally.draws
         and other in tally.draws
@@ -84,20 +83,20 @@ def _exclude(one: str, other: str, tallies: Iterable[Tally]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """Counters in sets, and the devices that draw from more sets than they may."""
+    """Counters in sets, and the devices that draw from too many sets."""
 
-    sets: tuple[tuple[Tally, ...], ...]
+    sets: tuple[tuple[CounterLimit, ...], ...]
     too_many: Mapping[str, int]
-    """Device -> the number of sets it would draw from"""
+    """Device -> the number of sets that it draws from"""
 
 
-def pack(groups: Iterable[Sequence[Tally]], *, size: int, most: int) -> Packed:
+def pack(groups: Iterable[Sequence[CounterLimit]], *, size: int, most: int) -> Packed:
     """Fill sets of at most `size` counters so that, if possible, no device draws from more than `most`.
 
-    The counters of a group stay together where they fit into one set. A group that has nothing to do with
-    what was packed before begins a set, so that what is below it finds room there.
+    The counters of a group stay together if they fit into one set. A group that shares no device with earlier
+    groups starts a new set, so that the groups below it have room there.
     """
-    sets: list[list[Tally]] = []
+    sets: list[list[CounterLimit]] = []
     of_device: dict[str, set[int]] = {}
     for group in groups:
         for start in range(0, len(group), size):

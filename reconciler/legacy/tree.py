@@ -1,16 +1,17 @@
-"""Devices that consume capacity from others, as counters. Source: rules CCF-1 to CCF-6, TRN-1 to TRN-4.
+"""Converts devices that consume capacity from others to counters. Source: CCF-1 to CCF-6, TRN-1 to TRN-4.
 
-A device can be held as long as no device that it consumes from, at any distance, is held, none that consumes
-from it is, and each source above it has what it lists left. What a sink takes is taken from every source
-above it. So every source has a counter for each capacity, which it takes whole itself, and which its sinks
-and their sinks draw from; and sinks that draw nothing exclude their sources by a counter for that alone.
+A source is a device that others consume from; a sink is a device that consumes. A device can be allocated if
+none of its direct and indirect sources and sinks is allocated, and if each source has enough capacity
+remaining. A sink consumes from every source above it. So each source has one counter for each capacity: the
+source itself draws the total, and all sinks below it draw their part. For sinks that draw nothing from a
+source, one more counter excludes the source.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from reconciler.errors import Malformed
-from reconciler.legacy.tallies import Tally
+from reconciler.legacy.tallies import CounterLimit
 from reconciler.objects.quantity import Quantity
 
 NOTHING = Quantity(0)
@@ -19,16 +20,16 @@ ONE = Quantity.of(1)
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A device of a slice, and which others of that slice it consumes from."""
+    """A device of a slice, and the devices of the slice that it consumes from."""
 
     name: str
     sources: tuple[str, ...]
-    """As listed; its own name ends the recursion"""
+    """In their listed order; the device's own name ends the recursion"""
     capacity: Mapping[str, Quantity]
 
 
 class Forest:
-    """All devices of one slice. Raises Malformed for sources that do not exist or go in a circle."""
+    """All devices of one slice. Raises Malformed for a source that does not exist, and for a cycle."""
 
     def __init__(self, members: Sequence[Member], subject: str) -> None:
         self.members = {member.name: member for member in members}
@@ -39,12 +40,12 @@ class Forest:
         for member in members:
             for source in self.parents[member.name]:
                 if source not in self.members:
-                    reason = f"names {source}, which is no device of this slice"
+                    reason = f"names {source}, which is not a device of this slice"
                     raise Malformed(subject, f"device {member.name}: consumesCapacityFrom", reason)
         self.above = self._ancestors(subject)
 
     def _ancestors(self, subject: str) -> Mapping[str, frozenset[str]]:
-        """Device -> every source above it. Walked without recursion: chains may be long."""
+        """Device -> every source above it. Without recursion: chains may be long."""
         above: dict[str, frozenset[str]] = {}
         for start in self.members:
             path = [start] if start not in above else []
@@ -56,13 +57,13 @@ class Forest:
                     above[path.pop()] = frozenset().union(*known)
                 elif unknown in path:
                     cycle = " -> ".join([*path[path.index(unknown) :], unknown])
-                    raise Malformed(subject, "consumesCapacityFrom", f"goes in a circle: {cycle}")
+                    raise Malformed(subject, "consumesCapacityFrom", f"has a cycle: {cycle}")
                 else:
                     path.append(unknown)
         return above
 
     def trees(self) -> list[list[str]]:
-        """Devices that have to do with each other, those without sinks and sources left out."""
+        """Groups of connected devices; devices without sinks and sources are omitted."""
         home = {name: name for name in self.members}
 
         def root(name: str) -> str:
@@ -79,16 +80,16 @@ class Forest:
             found.setdefault(root(name), []).append(name)
         return [names for names in found.values() if len(names) > 1]
 
-    def tallies(self, tree: Sequence[str]) -> list[Tally]:
-        """The counters of one tree, those of a source before those of the sources below it."""
+    def tallies(self, tree: Sequence[str]) -> list[CounterLimit]:
+        """The counters of one tree. The counters of a source come before those of the sources below it."""
         below: dict[str, list[str]] = {name: [] for name in tree}
         for name in tree:
             for source in self.above[name]:
                 below[source].append(name)
-        sources = sorted((name for name in tree if below[name]), key=self._way)
+        sources = sorted((name for name in tree if below[name]), key=self._path_from_root)
         drawn = self._drawn(tree)
         found = [
-            Tally(
+            CounterLimit(
                 _spelled(source, capacity, alone=len(sources) == 1),
                 total,
                 {source: total} | draws if total.nanos else draws,
@@ -99,8 +100,8 @@ class Forest:
         found += self._exclusions(tree, sources, below, drawn)
         return found
 
-    def _way(self, name: str) -> list[str]:
-        """The way down to a device, by the first source of each."""
+    def _path_from_root(self, name: str) -> list[str]:
+        """The path from the root to a device, along the first source of each device."""
         way = [name]
         while self.parents[way[-1]]:
             way.append(self.parents[way[-1]][0])
@@ -117,10 +118,10 @@ class Forest:
         return drawn
 
     def _chain(self, name: str, capacity: str) -> Iterator[str]:
-        """The sources that a capacity of a device is taken from, up to the root.
+        """The sources that a capacity of a device is consumed from, up to the root.
 
-        Of several sources the last that has the capacity gives it. Where none has it the last one is
-        charged all the same: it has nothing of it, so that the device can never be had (CCF-4).
+        The last listed source that has the capacity provides it. If none has it, the last one is charged:
+        its total is zero, so that the device can never be allocated (CCF-4).
         """
         while self.parents[name]:
             listed = self.members[name].sources
@@ -148,8 +149,8 @@ class Forest:
         sources: Sequence[str],
         below: Mapping[str, Sequence[str]],
         drawn: Mapping[tuple[str, str], Mapping[str, Quantity]],
-    ) -> list[Tally]:
-        """Counters for sinks that draw nothing of a source, so that no other counter keeps them apart."""
+    ) -> list[CounterLimit]:
+        """Counters for sinks that draw nothing from a source, so that no other counter excludes the pair."""
         apart: dict[str, set[str]] = {source: set() for source in sources}
         for (source, capacity), draws in drawn.items():
             if self.members[source].capacity.get(capacity, NOTHING).nanos:
@@ -160,22 +161,22 @@ class Forest:
             leaves = {self._leaf(name, below): None for names in together.values() for name in names}
             if len(leaves) < len(together):
                 return [
-                    Tally(f"{leaf}:", ONE, dict.fromkeys([leaf, *sorted(self.above[leaf])], ONE))
+                    CounterLimit(f"{leaf}:", ONE, dict.fromkeys([leaf, *sorted(self.above[leaf])], ONE))
                     for leaf in leaves
                 ]
-        found: list[Tally] = []
+        found: list[CounterLimit] = []
         for source, names in together.items():
             count = Quantity.of(len(names))
-            found.append(Tally(f"{source}:", count, {source: count, **dict.fromkeys(names, ONE)}))
+            found.append(CounterLimit(f"{source}:", count, {source: count, **dict.fromkeys(names, ONE)}))
         return found
 
     def _leaf(self, name: str, below: Mapping[str, Sequence[str]]) -> str:
-        """A device at the end of the branch that a device begins; itself if nothing consumes from it."""
+        """The deepest device below a device; the device itself if nothing consumes from it."""
         return max(below[name], key=lambda sink: len(self.above[sink]), default=name)
 
 
-def owner(counter: str) -> str:
-    """The source whose counter this is; empty where a tree has only one."""
+def source_of_counter(counter: str) -> str:
+    """The source of a counter; empty if the tree has only one source."""
     return counter.rpartition(":")[0]
 
 

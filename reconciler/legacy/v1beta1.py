@@ -1,4 +1,4 @@
-"""resource.k8s.io/v1beta1 as v1 spells it. Source: rules VER-2 to VER-4."""
+"""Converts resource.k8s.io/v1beta1 to the shape of v1. Source: rules VER-2 to VER-4."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,13 +7,13 @@ from reconciler.errors import Malformed
 from reconciler.legacy.shapes import Raw, mapping, mappings
 
 INLINE = ("deviceClassName", "selectors", "allocationMode", "count", "adminAccess", "tolerations", "capacity")
-"""Fields of `exactly` that v1beta1 writes into the request itself."""
+"""Fields of `exactly` that are in the request itself in v1beta1."""
 
 
 def slice_to_v1(raw: Raw, subject: str) -> dict[str, Any]:
-    """A ResourceSlice with its devices flattened. Unset node fields are spelled "" and false there.
+    """A ResourceSlice with its devices flattened. In v1beta1 an unset node field is "" or false.
 
-    Raises Malformed for a device in the shape of v1, which would become a device without anything.
+    Raises Malformed for a device in the shape of v1, which would lose all its fields.
     """
     if not isinstance(raw.get("spec"), Mapping):
         return dict(raw)
@@ -29,7 +29,7 @@ def slice_to_v1(raw: Raw, subject: str) -> dict[str, Any]:
 
 
 def _is_later_kind(device: Any) -> bool:
-    """Whether this is a kind of device newer than this version, not to be allocated: it has no `basic`."""
+    """Whether this kind of device is newer than v1beta1, so that it has no `basic`. It is not allocated."""
     return isinstance(device, Mapping) and not isinstance(device.get("basic"), Mapping)
 
 
@@ -43,7 +43,7 @@ def _refuse_flat(devices: list[Any], subject: str) -> None:
             if isinstance(device, Mapping) and "basic" not in device and key in device:
                 field = f"spec.devices[{number}].{key}"
                 raise Malformed(
-                    subject, field, "belongs under `basic` in v1beta1; or write v1 as the version"
+                    subject, field, "belongs under `basic` in v1beta1; move it there, or set the version v1"
                 )
 
 
@@ -59,7 +59,7 @@ def template_to_v1(raw: Raw, _subject: str) -> dict[str, Any]:
 
 
 def _with_claim_spec(raw: Raw) -> dict[str, Any]:
-    """`raw` with the claim spec in its `spec` converted; what is misshapen stays for typing to refuse."""
+    """`raw` with the claim spec in its `spec` converted. Validation rejects invalid parts later."""
     spec = raw.get("spec")
     devices = spec.get("devices") if isinstance(spec, Mapping) else None
     requests = devices.get("requests") if isinstance(devices, Mapping) else None
@@ -77,12 +77,12 @@ def _request(request: Any) -> Any:
 
 
 def _is_set(key: str, value: Any) -> bool:
-    """An empty string and a zero count are how this version spells an unset field."""
+    """In this version an empty string or a zero count is an unset field."""
     return value not in (None, "") and not (key == "count" and value == 0)
 
 
 def refuse_in_v1(raw: Raw, subject: str) -> None:
-    """Raise Malformed when an object that says v1 or v1beta2 has the shape of v1beta1.
+    """Raise Malformed if an object of v1 or v1beta2 has the shape of v1beta1.
 
     A server would drop such fields and store a device without attributes, or a request without a class.
     """
@@ -91,7 +91,7 @@ def refuse_in_v1(raw: Raw, subject: str) -> None:
         if "basic" in device:
             field = f"spec.devices[{number}].basic"
             raise Malformed(
-                subject, field, "belongs to v1beta1; move its fields up, or write v1beta1 as the version"
+                subject, field, "belongs to v1beta1; move its fields up, or set the version v1beta1"
             )
     inner, path = (
         (spec.get("spec"), "spec.spec") if raw.get("kind") == "ResourceClaimTemplate" else (spec, "spec")
@@ -102,5 +102,5 @@ def refuse_in_v1(raw: Raw, subject: str) -> None:
             if key in request:
                 field = f"{path}.devices.requests[{number}].{key}"
                 raise Malformed(
-                    subject, field, "belongs under `exactly`; directly in a request it is v1beta1"
+                    subject, field, "belongs under `exactly`; only v1beta1 has it directly in a request"
                 )

@@ -1,4 +1,4 @@
-"""Versions as proposals wrote them, `12.6` or `560.35.03`, as the API and CEL want them: semver 2.0.0."""
+"""Converts versions of proposals, such as `12.6` or `560.35.03`, to semver 2.0.0, as the API and CEL need."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -9,10 +9,10 @@ from reconciler.legacy.shapes import Raw, mapping
 _LOOSE = re.compile(r"(?P<numbers>[0-9]+(\.[0-9]+){0,2})(?P<rest>[-+].*)?")
 
 
-def mended(spec: Raw) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """The spec of a slice with flat devices and every version as semver; and what was changed, `a as b`.
+def with_semver(spec: Raw) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """The spec of a slice with flat devices and every version as semver; and the changes, `a as b`.
 
-    The shapes that this is for never met a server, which would have refused such versions.
+    Only for shapes that no server ever served: a server would have rejected such versions.
     """
     if not isinstance(spec.get("devices"), list):
         return dict(spec), ()

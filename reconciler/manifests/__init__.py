@@ -1,1 +1,1 @@
-"""Manifests from files, directories or standard input, as a user writes them. No cluster, no printing."""
+"""Reads manifests from files, directories or standard input. No cluster, no printing."""

@@ -1,4 +1,4 @@
-"""Everything that was read in one run: typed objects by kind, what was refused, what is of other kinds."""
+"""The result of reading manifests: typed objects by kind, rejected documents, ignored kinds."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -19,27 +19,27 @@ T = TypeVar("T", bound=ApiObject)
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One object, and how and where it was written."""
+    """One object, with its source text and place."""
 
     origin: Origin
     raw: Mapping[str, Any]
-    """Spelled as v1 spells it, unknown fields included"""
+    """In the shape of v1, with unknown fields"""
     object: ApiObject
     number: int
-    """Its place in the run"""
+    """Its index among all documents"""
 
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """The objects of a run, in the order in which they were read."""
+    """All objects, in the order in which they were read."""
 
     entries: Mapping[str, Mapping[ObjectKey, Entry]]
     """Kind -> key -> entry"""
     refused: tuple[Refusal, ...]
     ignored: Counter[str]
-    """Objects of kinds that are not read, by kind"""
+    """Number of objects of each kind that is not read"""
     warnings: tuple[str, ...] = ()
-    """What was put right, and where"""
+    """Fixed mistakes, with their place"""
 
     def of(self, model: type[T]) -> tuple[T, ...]:
         """All objects of one kind."""
@@ -53,12 +53,12 @@ class Bundle:
 
 
 def read_bundle(paths: Iterable[str], stdin: BinaryIO) -> Bundle:
-    """Read every manifest that `paths` names. Never raises for what is in them."""
+    """Read every manifest of `paths`. Invalid content is never raised; it goes to `refused`."""
     return bundle(documents(paths, stdin))
 
 
 def bundle(found: Iterable[Document | Refusal]) -> Bundle:
-    """Sort documents into a bundle: what fits its declared shape, what does not, what is of other kinds."""
+    """Sort documents into a bundle: valid objects, invalid documents, ignored kinds."""
     entries: dict[str, dict[ObjectKey, Entry]] = {}
     refused: list[Refusal] = []
     ignored: Counter[str] = Counter()
@@ -78,7 +78,7 @@ def bundle(found: Iterable[Document | Refusal]) -> Bundle:
 
 
 def _kind(raw: Mapping[str, Any]) -> str:
-    """The kind; with its version where another group uses a name that we read."""
+    """The kind; with its version if another API group uses the name of a kind that we read."""
     return f"{raw['kind']} of {raw.get('apiVersion')}" if raw["kind"] in reading.MODELS else str(raw["kind"])
 
 
@@ -99,7 +99,7 @@ def _enter(known: dict[ObjectKey, Entry], entry: Entry) -> None:
 
 
 def _placed(raw: Mapping[str, Any]) -> Mapping[str, Any]:
-    """With the namespace that the object would get: `default` where it needs one, none where it has none."""
+    """With the effective namespace: `default` if a namespaced kind has none; none for other kinds."""
     metadata = raw.get("metadata")
     if metadata is None:
         metadata = {}

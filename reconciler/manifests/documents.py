@@ -1,4 +1,4 @@
-"""Texts become documents, and lists become the objects in them. What cannot be read is refused alone."""
+"""Splits texts into documents and lists into objects. An invalid document does not affect the others."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -10,8 +10,8 @@ from reconciler.manifests import jsontext, yamltext
 from reconciler.manifests.origin import Origin
 from reconciler.manifests.sources import texts
 
-# At the start of a line neither marker can be anything else, not even inside a quoted or literal string,
-# so cutting there is sound and keeps one broken document from hiding the others.
+# At the start of a line this is always a marker, even inside a quoted or literal string. So splitting here is
+# correct, and a broken document does not hide the others.
 _START = re.compile(r"---(?=[ \t\r\n]|$)")
 _STOP = re.compile(r"\.\.\.(?=[ \t\r\n]|$)")
 _PREAMBLE = re.compile(r"[ \t]*(?:#.*|%.*)?\r?\n?")
@@ -19,7 +19,7 @@ _PREAMBLE = re.compile(r"[ \t]*(?:#.*|%.*)?\r?\n?")
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One object as it was written."""
+    """One object as written in the input."""
 
     origin: Origin
     raw: Mapping[str, Any]
@@ -27,24 +27,24 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Something in the input that cannot be used. `problem` names the place, the object and the reason."""
+    """An invalid part of the input. `problem` names the place, the object and the reason."""
 
     origin: Origin
     problem: Malformed
 
 
 def refuse(origin: Origin, subject: str, field: str, reason: str) -> Refusal:
-    """The refusal of what stands at `origin`."""
+    """The refusal of the object at `origin`."""
     return Refusal(origin, Malformed(f"{origin}: {subject}" if subject else str(origin), field, reason))
 
 
 def documents(paths: Iterable[str], stdin: BinaryIO) -> Iterator[Document | Refusal]:
-    """Every object in the files, directories or `-` that `paths` names, lists unwrapped."""
+    """Every object in the files and directories of `paths` (`-`: standard input), with lists unwrapped."""
     return of_texts(texts(paths, stdin))
 
 
 def of_texts(found: Iterable[tuple[str, str | Malformed]]) -> Iterator[Document | Refusal]:
-    """Every object in some texts, each with its name or with why it cannot be read."""
+    """Every object in some texts: pairs of a name and the text, or of a name and a read error."""
     for name, text in found:
         if isinstance(text, Malformed):
             yield Refusal(Origin(name), text)
@@ -53,11 +53,11 @@ def of_texts(found: Iterable[tuple[str, str | Malformed]]) -> Iterator[Document 
 
 
 def of_text(name: str, text: str) -> Iterator[Document | Refusal]:
-    """Every object in one text, which is JSON if it looks like it and YAML otherwise."""
+    """Every object in one text: JSON if it starts with `{`, otherwise YAML."""
     if text.lstrip()[:1] == "{":
         try:
             found = list(jsontext.parse_all(text))
-        except yamltext.NotYaml as exc:
+        except yamltext.ParseError as exc:
             if name.endswith(".json"):
                 yield _unreadable(name, 0, exc)
                 return
@@ -68,7 +68,7 @@ def of_text(name: str, text: str) -> Iterator[Document | Refusal]:
     for line, part in split(text):
         try:
             value = yamltext.parse(part)
-        except yamltext.NotYaml as exc:
+        except yamltext.ParseError as exc:
             yield _unreadable(name, line, exc)
         else:
             if value is not None:
@@ -76,7 +76,7 @@ def of_text(name: str, text: str) -> Iterator[Document | Refusal]:
 
 
 def split(text: str) -> Iterator[tuple[int, str]]:
-    """The documents of a YAML text, each with the line (from zero) on which it begins."""
+    """The documents of a YAML text, each with its first line (from zero)."""
     part: list[str] = []
     start = 0
     for number, line in enumerate(text.split("\n")):
@@ -91,14 +91,14 @@ def split(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _blank(part: str) -> int:
-    """Lines before the first that says something."""
+    """The number of lines before the first one with content."""
     for number, line in enumerate(part.split("\n")):
         if not _PREAMBLE.fullmatch(line.removeprefix("---")):
             return number
     return 0
 
 
-def _unreadable(name: str, line: int, exc: yamltext.NotYaml) -> Refusal:
+def _unreadable(name: str, line: int, exc: yamltext.ParseError) -> Refusal:
     at = line + exc.line + 1
     return Refusal(Origin(name, at), Malformed(f"{name}:{at}:{exc.column + 1}", "", exc.problem))
 
@@ -121,7 +121,7 @@ def _items(origin: Origin, value: dict[str, Any], kind: str) -> Iterator[Documen
     if not isinstance(items, list | None):
         yield refuse(origin, str(value["kind"]), "items", "must be a list")
         return
-    # The items of a typed list, as the API itself sends it, leave out what the list says for all of them.
+    # In a typed list, as the API sends it, the items have no apiVersion and kind of their own.
     common = {"apiVersion": value.get("apiVersion"), "kind": kind} if kind else {}
     for index, item in enumerate(items or ()):
         yield from _objects(origin.at(index), {**common, **item} if isinstance(item, dict) else item)

@@ -1,4 +1,4 @@
-"""Claims made from a template for one pod, as the control plane would make them."""
+"""Creates claims from a template for a pod, as the control plane does."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,7 +9,7 @@ ENTRY_ANNOTATION = "resource.kubernetes.io/pod-claim-name"
 
 
 def claim_from_template(pod: Pod, entry: str, template: Mapping[str, Any]) -> dict[str, Any]:
-    """The claim for one entry of a pod, named `<pod>-<entry>` without the letters a server would append."""
+    """The claim for one entry of a pod, named `<pod>-<entry>` without the random suffix of a server."""
     spec = template["spec"]
     given = spec.get("metadata") or {}
     metadata: dict[str, Any] = {
@@ -19,7 +19,7 @@ def claim_from_template(pod: Pod, entry: str, template: Mapping[str, Any]) -> di
     }
     if given.get("labels"):
         metadata["labels"] = given["labels"]
-    if pod.metadata.uid:  # an owner reference without one is not valid
+    if pod.metadata.uid:  # an owner reference needs a uid
         owner = {"apiVersion": "v1", "kind": "Pod", "name": pod.key.name, "uid": pod.metadata.uid}
         metadata["ownerReferences"] = [{**owner, "controller": True, "blockOwnerDeletion": True}]
     return {

@@ -1,26 +1,26 @@
-"""JSON texts, one object after the other, held to the same rules as YAML: no double keys, no NaN."""
+"""Parses a sequence of JSON values, with the same rules as for YAML: no duplicate keys, no NaN."""
 
 import json
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
-from reconciler.manifests.yamltext import MAX_DEPTH, NotYaml
+from reconciler.manifests.yamltext import MAX_DEPTH, ParseError
 
 
 def parse_all(text: str) -> Iterator[tuple[int, Any]]:
-    """The lines (from zero) and values of all JSON values in `text`. Raises NotYaml at the first problem."""
+    """The lines (from zero) and values of all JSON values in `text`. Raises ParseError."""
     position = 0
     while (position := _after_space(text, position)) < len(text):
         try:
             value, end = _DECODER.raw_decode(text, position)
         except json.JSONDecodeError as exc:
-            raise NotYaml(f"{exc.msg} (JSON)", exc.lineno - 1, exc.colno - 1) from exc
+            raise ParseError(f"{exc.msg} (JSON)", exc.lineno - 1, exc.colno - 1) from exc
         except RecursionError as exc:
-            raise NotYaml("nested too deeply (JSON)", text.count("\n", 0, position), 0) from exc
+            raise ParseError("nested too deeply (JSON)", text.count("\n", 0, position), 0) from exc
         except ValueError as exc:
-            raise NotYaml(str(exc), text.count("\n", 0, position), 0) from exc
+            raise ParseError(str(exc), text.count("\n", 0, position), 0) from exc
         if _deeper(value, MAX_DEPTH):
-            raise NotYaml(f"nested deeper than {MAX_DEPTH} levels", text.count("\n", 0, position), 0)
+            raise ParseError(f"nested deeper than {MAX_DEPTH} levels", text.count("\n", 0, position), 0)
         yield text.count("\n", 0, position), value
         position = end
 
@@ -32,7 +32,7 @@ def _after_space(text: str, position: int) -> int:
 
 
 def _deeper(value: Any, levels: int) -> bool:
-    """Whether a value has more levels of objects and arrays. Walked level by level, not by recursion."""
+    """Whether a value has more levels of objects and arrays. Iterates level by level, without recursion."""
     level = [value]
     for _ in range(levels + 1):
         level = [

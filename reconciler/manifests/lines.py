@@ -1,4 +1,4 @@
-"""Where in a text the fields of an object stand. Read again for the few that somebody has to be shown."""
+"""Finds the lines of fields in a text. Parses the text again, only for the few objects of a report."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -16,10 +16,10 @@ _STEP = re.compile(r"\[([^\]]*)\]|([^.\[\]]+)")
 
 
 def lines_of(text: str, fields: Iterable[tuple[Origin, str]]) -> dict[tuple[Origin, str], int]:
-    """The line of each field, counted from one; of what holds it where it is not written.
+    """The line of each field, counted from one; for a missing field the line of its nearest parent.
 
     text:   of the file that the origins name
-    fields: where an object stands, and a path below it such as `spec.devices[3].attributes[model]`
+    fields: the place of an object, and a path below it such as `spec.devices[3].attributes[model]`
     """
     wanted: dict[int, dict[tuple[Origin, str], Path]] = {}
     for origin, name in fields:
@@ -29,9 +29,9 @@ def lines_of(text: str, fields: Iterable[tuple[Origin, str]]) -> dict[tuple[Orig
     found: dict[tuple[Origin, str], int] = {}
     for start, paths in wanted.items():
         known = _walk("\n".join(lines[start - 1 :]), set(paths.values()))
-        for asked, path in paths.items():
+        for field, path in paths.items():
             nearest = next(path[:end] for end in range(len(path), -1, -1) if path[:end] in known)
-            found[asked] = start + known[nearest]
+            found[field] = start + known[nearest]
     return found
 
 
@@ -41,10 +41,10 @@ def _path(text: str) -> Path:
 
 @dataclass(slots=True)
 class _Open:
-    """A list or mapping that is being read."""
+    """A list or mapping whose end event has not arrived."""
 
     path: Path | None
-    """None: nothing below it is asked for"""
+    """None: no wanted path is below it"""
     index: int | None
     """Of the next element; None in a mapping"""
     key: Path | None = None
@@ -52,7 +52,7 @@ class _Open:
 
 
 def _walk(text: str, wanted: set[Path]) -> dict[Path, int]:
-    """The lines, from zero, of all that lies on the way to the paths, in the first document."""
+    """The lines (from zero) of the paths and of all their parents, in the first document."""
     prefixes = {path[:end] for path in wanted for end in range(len(path) + 1)}
     known: dict[Path, int] = {(): 0}
     opened: list[_Open] = []
@@ -69,7 +69,7 @@ def _walk(text: str, wanted: set[Path]) -> dict[Path, int]:
 
 
 def _step(parent: _Open, event: yaml.Event, prefixes: set[Path], known: dict[Path, int]) -> Path | None:
-    """The path of what the event begins, noted if it is on the way to a path that is asked for."""
+    """The path of the event's value. Its line is recorded if it is a wanted path or a parent of one."""
     if parent.index is None and not parent.awaits_key:
         parent.awaits_key = True
         return parent.key
@@ -87,7 +87,7 @@ def _step(parent: _Open, event: yaml.Event, prefixes: set[Path], known: dict[Pat
 
 
 def _events(text: str) -> Iterator[yaml.Event]:
-    """What one document consists of, as far as it can be read."""
+    """The events of one document, up to the first error."""
     loader = Loader(text)
     try:
         while not isinstance(event := loader.get_event(), yaml.DocumentEndEvent | yaml.StreamEndEvent):

@@ -1,4 +1,4 @@
-"""The nodes that manifests describe, name, or only imply."""
+"""The nodes of manifests: described by Node objects, named in slices, or assumed."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,20 +11,20 @@ from reconciler.objects.slices import ResourceSlice
 
 HOSTNAME = "kubernetes.io/hostname"
 ASSUMED = "(assumed)"
-"""The name of the node that is made up. No real node can have it."""
+"""The name of the assumed node. No real node can have it."""
 
 
 @dataclass(frozen=True, slots=True)
-class NodePicture:
-    """The nodes to decide for, and what about them is not in the input."""
+class InferredNodes:
+    """All nodes for a decision, and which of them are not in the input."""
 
     nodes: tuple[Node, ...]
     named: tuple[str, ...]
-    """Nodes known only because a slice, a device of one or a Device object names them"""
+    """Nodes without a Node object that a slice, a device or a Device object names"""
     assumed: Node | None
-    """The node that is made up, among `nodes` too"""
+    """The assumed node; it is also in `nodes`"""
     unmatched: tuple[NodeSelector, ...]
-    """Selectors of slices and devices that match no node at all"""
+    """Selectors of slices and devices that match no node"""
 
     @property
     def described(self) -> tuple[Node, ...]:
@@ -34,17 +34,17 @@ class NodePicture:
 
     @property
     def supposed(self) -> tuple[Node, ...]:
-        """The nodes that have none."""
+        """The nodes that have no Node object."""
         names = {*self.named, ASSUMED}
         return tuple(node for node in self.nodes if node.key.name in names)
 
 
-def picture(
+def infer_nodes(
     described: Sequence[Node], slices: Iterable[ResourceSlice], machines: Iterable[str] = ()
-) -> NodePicture:
-    """Nodes as described; one for each further name; and one more where selectors would reach nothing.
+) -> InferredNodes:
+    """The described nodes, one node for each other name, and one for selectors that match none of them.
 
-    `machines` are the names of Koordinator's Device objects, which are those of their nodes.
+    `machines` are the names of Koordinator's Device objects, which are the names of their nodes.
     """
     slices = tuple(slices)
     known = {node.key.name for node in described}
@@ -52,11 +52,11 @@ def picture(
     nodes = (*described, *(_node(name, {}) for name in named))
     missed = [selector for selector in dict.fromkeys(_selectors(slices)) if not _reaches(selector, nodes)]
     if not missed and nodes:
-        return NodePicture(nodes, named, None, ())
+        return InferredNodes(nodes, named, None, ())
     assumed, unmatched = _assume(missed)
     if nodes and len(unmatched) == len(missed):
-        return NodePicture(nodes, named, None, tuple(unmatched))
-    return NodePicture((*nodes, assumed), named, assumed, tuple(unmatched))
+        return InferredNodes(nodes, named, None, tuple(unmatched))
+    return InferredNodes((*nodes, assumed), named, assumed, tuple(unmatched))
 
 
 def _names(slices: Iterable[ResourceSlice]) -> Iterator[str]:
@@ -82,7 +82,7 @@ def _node(name: str, labels: Mapping[str, str]) -> Node:
 
 
 def _reaches(selector: NodeSelector, nodes: Iterable[Node]) -> bool:
-    """Whether any node is selected. A selector that cannot be read is left to the decision to report."""
+    """Whether a selector matches any node. True for an invalid one, which the decision reports."""
     try:
         selector.check()
         return any(selector.matches(node.key.name, node.metadata.labels) for node in nodes)
@@ -91,7 +91,7 @@ def _reaches(selector: NodeSelector, nodes: Iterable[Node]) -> bool:
 
 
 def _assume(selectors: Iterable[NodeSelector]) -> tuple[Node, list[NodeSelector]]:
-    """A node that meets as many selectors as go together, earlier ones first; and those it does not meet."""
+    """A node that matches as many selectors as possible, in their order; and those it does not match."""
     node = _node(ASSUMED, {})
     met: list[NodeSelector] = []
     unmet: list[NodeSelector] = []
@@ -108,14 +108,14 @@ def _assume(selectors: Iterable[NodeSelector]) -> tuple[Node, list[NodeSelector]
 
 
 def _with_labels_for(term: NodeSelectorTerm, node: Node) -> Node | None:
-    """The node with what a term asks for; labels that it has already stay. None if they contradict."""
+    """The node with the labels that a term requires added. None if its own labels contradict the term."""
     labels = dict(node.metadata.labels)
     for key in dict.fromkeys(requirement.key for requirement in term.match_expressions):
-        asked = [requirement for requirement in term.match_expressions if requirement.key == key]
-        options = [labels[key]] if key in labels else [None, *_values(asked)]
+        on_key = [requirement for requirement in term.match_expressions if requirement.key == key]
+        options = [labels[key]] if key in labels else [None, *_values(on_key)]
         for value in options:
             trial = {key: value} if value is not None else {}
-            if all(requirement.holds(trial) for requirement in asked):
+            if all(requirement.holds(trial) for requirement in on_key):
                 labels.update(trial)
                 break
         else:
@@ -124,7 +124,7 @@ def _with_labels_for(term: NodeSelectorTerm, node: Node) -> Node | None:
 
 
 def _values(requirements: Iterable[NodeSelectorRequirement]) -> Iterator[str]:
-    """Values that could meet requirements on one key, the obvious ones first."""
+    """Values that may meet the requirements on one key, the most likely first."""
     for requirement in requirements:
         match requirement.operator:
             case "In":

@@ -1,10 +1,10 @@
-"""Where a document came from, so that a refusal can point at it."""
+"""The place of a document in its file, for error messages."""
 
 from typing import NamedTuple
 
 
 class Origin(NamedTuple):
-    """A place in a file; `item` is the way to one object of a list."""
+    """A place in a file; `item` is the path to one object of a list."""
 
     file: str
     line: int = 1
@@ -16,5 +16,5 @@ class Origin(NamedTuple):
         return f"{place} {self.item}" if self.item else place
 
     def at(self, index: int) -> "Origin":
-        """The place of one object of the list that this is the place of."""
+        """The place of one object of the list at this place."""
         return self._replace(item=f"{self.item}.items[{index}]" if self.item else f"items[{index}]")

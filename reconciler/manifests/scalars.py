@@ -1,7 +1,7 @@
-"""What a plain YAML scalar means to Kubernetes: a string, a whole number, a fraction, a boolean or null.
+"""Plain YAML scalars as Kubernetes reads them: string, integer, float, boolean or null.
 
-YAML 1.1 knows more: `47:00.0` is a number in base 60 and `2024-01-01` a date. A PCI address or a time stamp
-must not turn into either, so those readings do not exist here.
+YAML 1.1 has more types: `47:00.0` is a number in base 60 and `2024-01-01` is a date. They are strings here,
+because a PCI address or a timestamp must not change.
 """
 
 import re
@@ -13,18 +13,18 @@ import yaml
 TAG = "tag:yaml.org,2002:"
 MERGE = f"{TAG}merge"
 
-# libyaml where PyYAML was built with it: about ten times faster, the same events.
+# libyaml if PyYAML was built with it: about ten times faster, with the same events.
 _Base: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class Loader(_Base):  # type: ignore[misc, valid-type]
-    """Turns text into events and names the tag of a plain scalar. It does not build anything."""
+    """Converts text to events and resolves the tag of a plain scalar. It does not construct values."""
 
     yaml_implicit_resolvers: ClassVar[dict[str, list[tuple[str, re.Pattern[str]]]]] = {}
 
 
 def _resolve(name: str, pattern: str, first: list[str]) -> None:
-    """Read scalars that match as `name`; `first` holds the characters they can begin with, "" for none."""
+    """Resolve matching scalars to the tag `name`. `first`: their possible first characters ("": empty)."""
     Loader.add_implicit_resolver(TAG + name, re.compile(pattern), first)
 
 
@@ -67,5 +67,5 @@ VALUE_OF: dict[str, Callable[[str], Any]] = {
     TAG + "null": _null,
     MERGE: str,
 }
-"""Tag -> the value of a scalar's text. A merge key that is no key is text. May raise ValueError: Python
-refuses numbers of 5000 digits."""
+"""Tag -> function from the text of a scalar to its value. A merge key that is not used as a key is text. May
+raise ValueError: Python rejects numbers of 5000 digits."""

@@ -1,14 +1,14 @@
-"""Manifests as an API server takes them, where what was written means more than it would accept.
+"""Converts manifests to a shape that an API server accepts.
 
-Attributes without a type get one, and a slice with counters beside devices, as Kubernetes 1.33 and 1.34
-had it and the proposals write it, becomes two.
+Attributes without a type get one. A slice with both counters and devices, as in Kubernetes 1.33 and 1.34 and
+in the proposals, is split into two.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from reconciler.legacy.leniency import put_right
+from reconciler.legacy.leniency import fix_mistakes
 from reconciler.legacy.reading import GROUP
 from reconciler.objects.validating import subject_of
 
@@ -17,20 +17,20 @@ PoolKey = tuple[Any, Any, Any]
 
 
 def as_served(raws: Iterable[Raw], warn: Callable[[str], None]) -> list[dict[str, Any]]:
-    """Objects for a server, in order; `warn` is told what was put right, a line each."""
-    mended = [_mended(raw, warn) for raw in raws]
-    added = Counter(_pool(raw) for raw in mended if _is_mixed(raw))
-    return [part for raw in mended for part in _parts(raw, added, warn)]
+    """Objects for a server, in order; `warn` receives one line for each change."""
+    fixed = [_fixed(raw, warn) for raw in raws]
+    added = Counter(_pool(raw) for raw in fixed if _is_mixed(raw))
+    return [part for raw in fixed for part in _parts(raw, added, warn)]
 
 
-def _mended(raw: Raw, warn: Callable[[str], None]) -> Raw:
+def _fixed(raw: Raw, warn: Callable[[str], None]) -> Raw:
     if not _is_slice(raw):
         return raw
-    return put_right(raw, lambda line: warn(f"{subject_of(raw)}: {line}"))
+    return fix_mistakes(raw, lambda line: warn(f"{subject_of(raw)}: {line}"))
 
 
 def _parts(raw: Raw, added: Counter[PoolKey], warn: Callable[[str], None]) -> Iterator[dict[str, Any]]:
-    """The object; a slice of a pool that grows tells the new number of its slices."""
+    """The object, or the two parts of a mixed slice. All slices of its pool get the new slice count."""
     if not _is_slice(raw) or not added[_pool(raw)]:
         yield dict(raw)
         return
@@ -42,7 +42,7 @@ def _parts(raw: Raw, added: Counter[PoolKey], warn: Callable[[str], None]) -> It
     if not _is_mixed(raw):
         yield {**raw, "spec": spec}
         return
-    warn(f"{subject_of(raw)}: counters and devices belong into slices of their own; made into two")
+    warn(f"{subject_of(raw)}: counters and devices must be in separate slices; split into two")
     name = f"{raw['metadata'].get('name', 'slice')}-counters"
     apart = {key: value for key, value in raw["metadata"].items() if key != "annotations"}
     counters = {key: value for key, value in spec.items() if key != "devices"}
@@ -51,7 +51,7 @@ def _parts(raw: Raw, added: Counter[PoolKey], warn: Callable[[str], None]) -> It
 
 
 def _is_slice(raw: Raw) -> bool:
-    """Whether this is a slice of the shape that servers have today, as far as we have to look."""
+    """Whether this is a slice in the current shape, as far as this module needs it."""
     spec = raw.get("spec")
     return (
         raw.get("kind") == "ResourceSlice"

@@ -1,4 +1,4 @@
-"""The texts that a command line names: files, directories, `-` for standard input."""
+"""The texts of the paths on a command line: files, directories, `-` for standard input."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -7,15 +7,15 @@ from typing import BinaryIO
 from reconciler.errors import Malformed
 
 MAX_BYTES = 256 * 2**20
-"""Of one file. A hundred times the largest list of slices that a cluster of 5000 nodes gives."""
+"""Limit of one file: a hundred times the list of slices of a cluster with 5000 nodes."""
 SUFFIXES = (".yaml", ".yml", ".json")
 STDIN = "-"
 
 
 def texts(paths: Iterable[str], stdin: BinaryIO) -> Iterator[tuple[str, str | Malformed]]:
-    """The name and the text of every file, or why it cannot be read.
+    """The name of every file, with its text or the error.
 
-    A directory stands for the manifests in it and below it, in order of their paths.
+    A directory stands for all manifests below it, in the order of their paths.
     """
     for path in paths:
         if path == STDIN:

@@ -1,7 +1,7 @@
-"""One YAML document as plain values: dicts with string keys, lists, strings, numbers, booleans, None.
+"""Parses one YAML document to plain values: dicts with string keys, lists, strings, numbers, booleans, None.
 
-Built from events by a loop, since libyaml's own composer overflows the C stack on deep nesting and
-ends the process. What aliases and merge keys blow up to is counted before it is built.
+It builds values from events in a loop, since libyaml's own composer overflows the C stack on deep nesting and
+crashes the process. The expanded size of aliases and merge keys is counted before they are copied.
 """
 
 import copy
@@ -13,17 +13,17 @@ import yaml
 from reconciler.manifests.scalars import MERGE, TAG, VALUE_OF, Loader
 
 MAX_DEPTH = 100
-"""Levels of nesting. The deepest schemas in use have about forty."""
+"""Maximum levels of nesting. The deepest known schemas have about forty."""
 MAX_ALIASED = 1_000_000
-"""Values that the aliases of one document may repeat, all in all."""
+"""Maximum number of values that all aliases of one document repeat."""
 
 
 Place = tuple[int, int]
 """Line and column, from zero"""
 
 
-class NotYaml(Exception):
-    """The text cannot be read. `line` and `column` count from zero."""
+class ParseError(Exception):
+    """The text is not valid. `line` and `column` count from zero."""
 
     def __init__(self, problem: str, line: int, column: int) -> None:
         super().__init__(problem)
@@ -33,25 +33,25 @@ class NotYaml(Exception):
 
 
 def parse(text: str) -> Any:
-    """The value of the only document in `text`, None if there is none. Raises NotYaml."""
+    """The value of the only document in `text`; None if there is none. Raises ParseError."""
     loader = Loader(text)
     try:
         return _Builder(loader).build()
     except yaml.MarkedYAMLError as exc:
         mark = exc.problem_mark or exc.context_mark
         problem = ", ".join(filter(None, (exc.context, exc.problem))) or "is not YAML"
-        raise NotYaml(problem, mark.line if mark else 0, mark.column if mark else 0) from exc
+        raise ParseError(problem, mark.line if mark else 0, mark.column if mark else 0) from exc
     except yaml.reader.ReaderError as exc:
         before = text[: exc.position] if isinstance(exc.position, int) else ""
         column = len(before) - (before.rfind("\n") + 1)
-        raise NotYaml(f"{exc.reason}: {exc.character!r}", before.count("\n"), column) from exc
+        raise ParseError(f"{exc.reason}: {exc.character!r}", before.count("\n"), column) from exc
     finally:
         loader.dispose()
 
 
 @dataclass(slots=True)
 class _Open:
-    """A list or mapping whose end has not come yet."""
+    """A list or mapping whose end event has not arrived."""
 
     value: Any
     anchor: str | None
@@ -60,12 +60,12 @@ class _Open:
     key: str | None = None
     awaits_key: bool = True
     merged: dict[str, Any] | None = None
-    """What `<<` brings in: the earlier source wins, and the mapping's own keys over both"""
+    """The values of `<<`: an earlier source overrides a later one; the mapping's own keys override both"""
     merging: bool = False
 
 
 class _Builder:
-    """The values so far: what is open, and what has a name."""
+    """Builds the value from events. Keeps the open collections and the values of anchors."""
 
     def __init__(self, loader: Loader) -> None:
         self._loader = loader
@@ -103,7 +103,7 @@ class _Builder:
             parent.awaits_key, parent.merging = False, True
             return
         if tag not in VALUE_OF:
-            raise _at(_where(event), f"the tag {_short(tag)} is not read")
+            raise _at(_where(event), f"the tag {_short(tag)} is not supported")
         try:
             value = VALUE_OF[tag](event.value)
         except (ValueError, IndexError) as exc:
@@ -113,19 +113,19 @@ class _Builder:
     def _alias(self, event: yaml.AliasEvent) -> None:
         if event.anchor not in self._anchors:
             unfinished = any(entry.anchor == event.anchor for entry in self._open)
-            why = "stands inside what it names" if unfinished else "names nothing before it"
+            why = "is inside its own anchor" if unfinished else "has no anchor before it"
             raise _at(_where(event), f"the alias *{event.anchor} {why}")
         value, size = self._anchors[event.anchor]
         self._aliased += size
         if self._aliased > MAX_ALIASED:
             raise _at(_where(event), f"aliases repeat more than {MAX_ALIASED} values")
-        # A copy: whoever gets the document may change one place without changing another.
+        # A copy, so that a later change in one place does not affect another.
         self._add(copy.deepcopy(value), size, None, _where(event))
 
     def _begin(self, event: yaml.MappingStartEvent | yaml.SequenceStartEvent) -> None:
         mapping = isinstance(event, yaml.MappingStartEvent)
         if event.tag not in (None, "!", TAG + ("map" if mapping else "seq")):
-            raise _at(_where(event), f"the tag {_short(event.tag)} is not read")
+            raise _at(_where(event), f"the tag {_short(event.tag)} is not supported")
         if len(self._open) >= MAX_DEPTH:
             raise _at(_where(event), f"nested deeper than {MAX_DEPTH} levels")
         if self._open and isinstance(self._open[-1].value, dict) and self._open[-1].awaits_key:
@@ -171,7 +171,7 @@ def _merged(value: Any, place: Place) -> dict[str, Any]:
 
 
 def _key(value: Any, place: Place) -> str:
-    """Keys are strings in JSON; a number or a boolean becomes its text, as the API's own reader does."""
+    """The key as a string: a number or a boolean becomes its text, as in the API server."""
     if value is None:
         raise _at(place, "a key is missing")
     if isinstance(value, bool):
@@ -184,8 +184,8 @@ def _where(event: yaml.Event) -> Place:
     return (mark.line, mark.column) if mark is not None else (0, 0)
 
 
-def _at(place: Place, problem: str) -> NotYaml:
-    return NotYaml(problem, *place)
+def _at(place: Place, problem: str) -> ParseError:
+    return ParseError(problem, *place)
 
 
 def _short(tag: str) -> str:

@@ -124,7 +124,7 @@ BAD = {
     "an object twice": (claim("a"), "bad.yaml:1: ResourceClaim default/a: is also in "),
     "an unknown version": (
         claim("x").replace("/v1", "/v1alpha2"),
-        "bad.yaml:1: ResourceClaim default/x: apiVersion: resource.k8s.io/v1alpha2 is not read",
+        "bad.yaml:1: ResourceClaim default/x: apiVersion: resource.k8s.io/v1alpha2 is not supported",
     ),
     "a document that is no object": ("- 1", "bad.yaml:1: document: is a list, not an object"),
     "a document without a kind": ("a: 1", "bad.yaml:1: document: kind: is missing"),

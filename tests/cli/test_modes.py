@@ -141,7 +141,7 @@ def test_the_proposal_is_allocated_from_a_file_as_written(tmp_path: Path):
     assert "default/b  r        gpu.example.com/n1/gpu-1-bar-part" in result.stdout
     assert "not allocated: claim default/c" in result.stdout
     assert "gpu-1-foo-part holds groups foo, bar for default/a" in result.stdout
-    assert "taken for a typed value" in result.stderr
+    assert "read as a typed value" in result.stderr
 
 
 @pytest.mark.loopback
@@ -155,7 +155,7 @@ async def test_the_embedded_server_keeps_what_the_proposal_says():
     (mode,) = json.loads(result.stdout)["modes"]
     assert mode["held"][0]["claims"] == ["default/train-7"]
     assert mode["lockedOut"] == ["gpu-1", "gpu-1-foo-part", "gpu-1-bar-part"]
-    assert any("made into two" in line for line in told)
+    assert any("split into two" in line for line in told)
 
 
 def test_the_example_of_the_guide_does_what_the_guide_says(tmp_path: Path):

@@ -63,7 +63,7 @@ class TestTwoGpus:
     def test_what_was_put_right_and_renamed_is_said(self, tmp_path: Path):
         result = run(tmp_path, dumped(two_gpus(), four_partitions()))
         lines = result.stderr.splitlines()
-        assert any("spec.spec: is for a ResourceClaimTemplate" in line for line in lines)
+        assert any("spec.spec: belongs in a ResourceClaimTemplate" in line for line in lines)
         assert "note: slice s becomes s-counters, s" in lines
         assert "renamed: capacity copy-engines of gpu.nvidia.com is now copy_engines" in lines
         name = "gpu-0-mig-1g.5gb-0"

@@ -108,7 +108,7 @@ def test_specs_that_are_spelled_alike_are_one():
 
 
 def test_a_large_spec_is_not_remembered(monkeypatch):
-    monkeypatch.setattr(claimtext, "LONGEST", 10)
+    monkeypatch.setattr(claimtext, "MAX_CACHED_BYTES", 10)
     first, second = quickly(CLAIMS[1]), quickly(CLAIMS[1])
     assert first == second
     assert first is not None

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from reconciler.errors import Malformed
-from reconciler.legacy.extensions import ANNOTATION, annotated, conflicts
+from reconciler.legacy.extensions import ANNOTATION, conflicts, with_annotation
 from reconciler.legacy.reading import read
 from reconciler.objects.slices import ResourceSlice
 from tests.builders import Object, device, resource_slice
@@ -52,7 +52,7 @@ def test_groups_and_expressions_are_read_from_the_annotation():
     assert second.compatible_only_with is None
 
 
-def test_a_field_of_the_device_wins_and_the_conflict_is_told():
+def test_a_field_of_the_device_wins_and_the_conflict_is_reported():
     stated = {"expression": "false"}
     extras = {"A": {**carrying("foo"), "compatibleOnlyWith": {"expression": "true"}}}
     raw = slice_with(extras, drawing("A", "mig", compatibleOnlyWith=stated))
@@ -60,7 +60,7 @@ def test_a_field_of_the_device_wins_and_the_conflict_is_told():
     assert groups_of(found)[0] == ("mig",)
     assert found.spec.devices[0].compatible_only_with is not None
     assert found.spec.devices[0].compatible_only_with.expression == "false"
-    assert [line.partition(" stands")[0] for line in conflicts(raw)] == [
+    assert [line.partition(" differs")[0] for line in conflicts(raw)] == [
         "device A: compatibleOnlyWith",
         "device A, counter set g: compatibilityGroups",
     ]
@@ -93,13 +93,13 @@ def test_what_is_moved_to_the_annotation_reads_as_before():
         [drawing("A", "mig", "x"), drawing("B"), device("C", compatibleOnlyWith={"expression": "true"})],
         nodeName="n",
     )
-    moved = annotated(raw)
+    moved = with_annotation(raw)
     assert "compatibleOnlyWith" not in json.dumps(moved["spec"])
     assert GROUPS not in json.dumps(moved["spec"])
     assert typed(dict(moved)).spec == typed(raw).spec
-    assert annotated(moved) == moved
+    assert with_annotation(moved) == moved
 
 
 def test_slices_without_such_fields_need_no_annotation():
     raw = resource_slice("s", [drawing("B")], nodeName="n")
-    assert annotated(raw) is raw
+    assert with_annotation(raw) is raw

@@ -58,7 +58,7 @@ def test_the_claim_of_the_text_gets_the_layout_that_the_text_draws():
     claim = {**to_v1(four_partitions(), warnings)}
     claim["metadata"] = {**claim["metadata"], "namespace": "ns", "uid": "u"}
     (warning,) = warnings
-    assert warning.startswith("ResourceClaim mig-devices: spec.spec: is for a ResourceClaimTemplate")
+    assert warning.startswith("ResourceClaim mig-devices: spec.spec: belongs in a ResourceClaimTemplate")
     assert devices_for(claim) == [
         "gpu-0-mig-1g.5gb-0",
         "gpu-0-mig-1g.5gb-1",

@@ -68,7 +68,7 @@ def test_a_spelling_of_another_time_is_read_from_files_with_a_warning(capacity: 
         "memory": {"value": "40Gi"}
     }
     (warning,) = warnings
-    assert warning.endswith("amounts belong under `value` since v1beta1; read as if they were")
+    assert warning.endswith("amounts belong under `value` since v1beta1; read as if they were there")
 
 
 @pytest.mark.parametrize("version", ["v1alpha3", "v1beta1", "v1beta2", "v1"])
@@ -96,12 +96,12 @@ def test_a_claim_says_the_same_in_every_version(version: str):
         (
             "ResourceClaimTemplate",
             {"spec": {"resourceClassName": "x"}},
-            "spec.spec.resourceClassName: was dropped",
+            "spec.spec.resourceClassName: was removed",
         ),
         (
             "ResourceSlice",
             resource_slice("s", [{"name": "a", "attributes": {"size": 4}}], nodeName="n")["spec"],
-            "spec.devices[0].attributes.size: must be an object; taken for a typed value",
+            "spec.devices[0].attributes.size: must be an object; read as a typed value",
         ),
     ],
 )
@@ -148,7 +148,7 @@ def test_an_object_without_a_name_gets_one_from_its_content():
     made, warnings = put_right(raw)
     assert made["metadata"]["name"].startswith("unnamed-")
     assert warnings == [
-        f"ResourceSlice (without a name): metadata.name: is missing; called {made['metadata']['name']} here"
+        f"ResourceSlice (without a name): metadata.name: is missing; {made['metadata']['name']} is used"
     ]
     assert put_right(raw) == (made, warnings)
     assert put_right({**raw, "spec": {**raw["spec"], "nodeName": "m"}})[0]["metadata"] != made["metadata"]
@@ -159,7 +159,7 @@ def test_a_slice_without_a_pool_is_one_of_its_own():
     raw["spec"]["pool"] = None
     made, warnings = put_right(raw)
     assert made["spec"]["pool"] == {"name": "n", "generation": 0, "resourceSliceCount": 1}
-    assert warnings == ["ResourceSlice s: spec.pool: is missing; taken for the only slice of a pool n"]
+    assert warnings == ["ResourceSlice s: spec.pool: is missing; read as the only slice of pool n"]
 
 
 def test_devices_without_basic_are_read_where_it_is_clear_what_is_meant():
@@ -170,8 +170,8 @@ def test_devices_without_basic_are_read_where_it_is_clear_what_is_meant():
     assert made["spec"]["devices"] == [{"name": "a", "capacity": {"m": {"value": "1"}}}]
     assert warnings == [
         "ResourceSlice s: spec.devices[0]: its fields belong under `basic` in resource.k8s.io/v1beta1; "
-        "read as if they were",
-        "ResourceSlice s: spec.devices[1].name: is missing; the device is left out",
+        "read as if they were there",
+        "ResourceSlice s: spec.devices[1].name: is missing; the device is ignored",
     ]
 
 
@@ -180,7 +180,7 @@ def test_names_that_no_server_takes_are_read_with_a_warning():
     made, warnings = put_right(resource_slice("s", devices, nodeName="n"))
     assert made["spec"]["devices"] == devices
     assert warnings == [
-        "ResourceSlice s: device a.0 and 1 more: a name that no server takes; `convert` gives it another",
-        "ResourceSlice s: attribute x-y: a name that no server takes; `convert` gives it another",
-        "ResourceSlice s: capacity copy-engines: a name that no server takes; `convert` gives it another",
+        "ResourceSlice s: device a.0 and 1 more: invalid name; `dra-reconciler convert` fixes it",
+        "ResourceSlice s: attribute x-y: invalid name; `dra-reconciler convert` fixes it",
+        "ResourceSlice s: capacity copy-engines: invalid name; `dra-reconciler convert` fixes it",
     ]

@@ -107,7 +107,7 @@ def test_an_unfinished_version_is_read_and_said():
     assert attributes["driverVersion"] == {"version": "560.35.3"}
     assert attributes["cuda"] == {"version": "12.6.0"}
     assert warnings == [
-        "ResourceSlice s: versions that are no semver are read as such: 560.35.03 as 560.35.3, 12.6 as 12.6.0"
+        "ResourceSlice s: versions that are not semver are converted: 560.35.03 as 560.35.3, 12.6 as 12.6.0"
     ]
 
 

@@ -136,17 +136,18 @@ def test_a_refusal_is_one_line_even_for_a_huge_value():
         (
             CLAIM,
             f"{GROUP}/v1alpha2",
-            "ResourceClaim ns/c: apiVersion: resource.k8s.io/v1alpha2 is not read; use resource.k8s.io/v1 "
-            "or resource.k8s.io/v1beta2 or resource.k8s.io/v1beta1 or resource.k8s.io/v1alpha3",
+            "ResourceClaim ns/c: apiVersion: resource.k8s.io/v1alpha2 is not supported; use "
+            "resource.k8s.io/v1 or resource.k8s.io/v1beta2 or resource.k8s.io/v1beta1 or "
+            "resource.k8s.io/v1alpha3",
         ),
         (
             CLAIM,
             "v1",
-            "ResourceClaim ns/c: apiVersion: v1 is not read; use resource.k8s.io/v1 "
+            "ResourceClaim ns/c: apiVersion: v1 is not supported; use resource.k8s.io/v1 "
             "or resource.k8s.io/v1beta2 or resource.k8s.io/v1beta1 or resource.k8s.io/v1alpha3",
         ),
         (POD, None, "Pod p: apiVersion: is missing; write v1"),
-        (POD, "v2", "Pod p: apiVersion: v2 is not read; use v1"),
+        (POD, "v2", "Pod p: apiVersion: v2 is not supported; use v1"),
     ],
 )
 def test_a_version_that_is_not_served_is_refused_with_those_that_are(
@@ -186,7 +187,7 @@ def test_a_taint_rule_has_versions_of_its_own():
     }
     for version in ("v1", "v1beta2", "v1alpha3"):
         assert read({**rule, "apiVersion": f"{GROUP}/{version}"}).metadata.name == "r"
-    assert "v1beta1 is not read" in refusal_of({**rule, "apiVersion": f"{GROUP}/v1beta1"})
+    assert "v1beta1 is not supported" in refusal_of({**rule, "apiVersion": f"{GROUP}/v1beta1"})
 
 
 def test_what_is_not_read_stays_in_the_converted_object():
@@ -202,7 +203,7 @@ def test_what_is_not_read_stays_in_the_converted_object():
             CLAIM,
             "spec",
             {"spec": CLAIM["spec"]},
-            "spec.spec: is for a ResourceClaimTemplate; move it up in a claim",
+            "spec.spec: belongs in a ResourceClaimTemplate; in a claim, move it up",
         ),
         (
             CLAIM,
@@ -243,8 +244,7 @@ def test_a_pod_in_the_shape_before_1_31_is_refused():
     spec = {"resourceClaims": [{"name": "a", "resourceClaimName": "b"}, {"name": "c", "source": {}}]}
     line = refusal_of({**POD, "spec": spec})
     assert (
-        line
-        == "Pod p: spec.resourceClaims[1].source: was dropped in 1.31; move what is below it up to the entry"
+        line == "Pod p: spec.resourceClaims[1].source: was removed in 1.31; move its fields up to the entry"
     )
 
 

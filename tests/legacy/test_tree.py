@@ -8,7 +8,7 @@ import pytest
 
 from reconciler.errors import Malformed
 from reconciler.legacy.reading import read, to_v1
-from reconciler.legacy.tallies import Tally, fold, pack
+from reconciler.legacy.tallies import CounterLimit, drop_redundant, pack
 from reconciler.objects.plan import Granted
 from reconciler.objects.quantity import Quantity
 from reconciler.objects.slices import ResourceSlice
@@ -66,7 +66,7 @@ def test_the_allocator_gives_what_a_walk_of_the_tree_gives(seed: int):
             walk.held.pop(rng.randrange(len(walk.held)))
 
 
-def allows(tallies: list[Tally], chosen: list[str]) -> bool:
+def allows(tallies: list[CounterLimit], chosen: list[str]) -> bool:
     """Whether every counter has enough for these devices together."""
     return all(
         sum(tally.draws[name].nanos for name in chosen if name in tally.draws) <= tally.total.nanos
@@ -74,11 +74,11 @@ def allows(tallies: list[Tally], chosen: list[str]) -> bool:
     )
 
 
-def flat_tallies(raw: Object) -> list[Tally]:
+def flat_tallies(raw: Object) -> list[CounterLimit]:
     source = read(raw)
     assert isinstance(source, ResourceSlice)
     return [
-        Tally(
+        CounterLimit(
             f"{counters.name} {key}",
             counter.value,
             {
@@ -97,7 +97,7 @@ def flat_tallies(raw: Object) -> list[Tally]:
 def test_folding_changes_no_answer(seed: int):
     raw = first_revision(devices=some_tree(seed))
     tallies = flat_tallies(raw)
-    folded = fold(tallies)
+    folded = drop_redundant(tallies)
     assert len(folded) <= len(tallies)
     names = [device["name"] for device in raw["spec"]["devices"]]
     for number in range(2 ** len(names)):
@@ -114,7 +114,7 @@ def test_slots_of_a_nested_source_fold_into_those_of_the_root():
         composite("leaf-1", ["half"], s1=1),
         composite("other", ["gpu"], s2=1, s3=1),
     ]
-    folded = fold(flat_tallies(first_revision(devices=devices)))
+    folded = drop_redundant(flat_tallies(first_revision(devices=devices)))
     assert [tally.name for tally in folded] == ["gpu gpu:s0", "gpu gpu:s1", "gpu gpu:s2"]
 
 
@@ -150,7 +150,7 @@ def test_a_deep_and_wide_tree_of_many_capacities_is_folded_until_it_fits():
 def test_counters_of_one_source_stay_in_one_set():
     groups = [
         [
-            Tally(f"{owner}:{at}", Quantity.of(1), {owner: Quantity.of(1), "leaf": Quantity.of(1)})
+            CounterLimit(f"{owner}:{at}", Quantity.of(1), {owner: Quantity.of(1), "leaf": Quantity.of(1)})
             for at in range(3)
         ]
         for owner in ("a", "b", "c")
@@ -172,12 +172,12 @@ def refusal(devices: list[Object], **content: Any) -> str:
 
 def test_sources_in_a_circle_are_refused_with_the_way_round():
     devices = [composite("a"), composite("b", ["a", "d"]), composite("c", ["b"]), composite("d", ["c"])]
-    assert refusal(devices) == "consumesCapacityFrom: goes in a circle: b -> d -> c -> b"
+    assert refusal(devices) == "consumesCapacityFrom: has a cycle: b -> d -> c -> b"
 
 
 def test_a_source_that_is_not_there_is_refused():
     assert refusal([composite("a", ["b"])]) == (
-        "device a: consumesCapacityFrom: names b, which is no device of this slice"
+        "device a: consumesCapacityFrom: names b, which is not a device of this slice"
     )
 
 
@@ -193,7 +193,7 @@ def test_more_than_eight_includes_are_refused():
     device = composite("a")
     device["composite"]["includes"] = [{"name": "y"}] * 9
     assert refusal([device], deviceMixins=[{"name": "y", "composite": {}}]) == (
-        "spec.devices[0].composite.includes: names 9 mixins, at most 8 are allowed"
+        "spec.devices[0].composite.includes: names 9 mixins; at most 8 are allowed"
     )
 
 

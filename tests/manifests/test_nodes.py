@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.manifests.nodes import ASSUMED, HOSTNAME, picture
+from reconciler.manifests.nodes import ASSUMED, HOSTNAME, infer_nodes
 from reconciler.objects.core import Node
 from reconciler.objects.meta import ObjectMeta
 from reconciler.objects.slices import ResourceSlice
@@ -31,21 +31,21 @@ def by_selector(*requirements: tuple[Any, ...]) -> ResourceSlice:
 
 
 def assumed_labels(*slices: ResourceSlice) -> dict[str, str]:
-    found = picture([], slices).assumed
+    found = infer_nodes([], slices).assumed
     assert found is not None
     return {key: value for key, value in found.metadata.labels.items() if key != HOSTNAME}
 
 
 def test_described_nodes_are_used_as_they_are():
     described = node("n1", zone="a")
-    found = picture([described], [slice_(nodeName="n1"), slice_(allNodes=True)])
+    found = infer_nodes([described], [slice_(nodeName="n1"), slice_(allNodes=True)])
     assert found.nodes == (described,)
     assert (found.named, found.assumed, found.unmatched) == ((), None, ())
 
 
 def test_a_node_that_is_only_named_gets_the_label_every_node_has():
     per_device = slice_([{"name": "0", "nodeName": "n2"}], perDeviceNodeSelection=True)
-    found = picture([], [slice_(nodeName="n1"), per_device, slice_(nodeName="n1")])
+    found = infer_nodes([], [slice_(nodeName="n1"), per_device, slice_(nodeName="n1")])
     assert found.named == ("n1", "n2")
     assert [n.metadata.labels for n in found.nodes] == [{HOSTNAME: "n1"}, {HOSTNAME: "n2"}]
     assert found.assumed is None
@@ -53,18 +53,18 @@ def test_a_node_that_is_only_named_gets_the_label_every_node_has():
 
 def test_without_any_node_one_is_assumed():
     for slices in ([], [slice_(allNodes=True)]):
-        found = picture([], slices)
+        found = infer_nodes([], slices)
         assert [n.key.name for n in found.nodes] == [ASSUMED]
         assert found.assumed is found.nodes[0]
 
 
 def test_selectors_that_reach_a_node_need_no_assumption():
-    found = picture([node("n1", zone="a")], [by_selector(("zone", "In", "a", "b"))])
+    found = infer_nodes([node("n1", zone="a")], [by_selector(("zone", "In", "a", "b"))])
     assert (found.assumed, found.unmatched) == (None, ())
 
 
 def test_a_node_is_assumed_for_selectors_that_reach_none():
-    found = picture([node("n1", zone="a")], [by_selector(("zone", "In", "b"))])
+    found = infer_nodes([node("n1", zone="a")], [by_selector(("zone", "In", "b"))])
     assert [n.key.name for n in found.nodes] == ["n1", ASSUMED]
     assert found.assumed is not None
     assert found.assumed.metadata.labels == {HOSTNAME: ASSUMED, "zone": "b"}
@@ -98,7 +98,7 @@ def test_selectors_are_met_together_as_far_as_they_go_the_earlier_first():
         by_selector(("virtual", "DoesNotExist")),
         by_selector(("virtual", "Exists")),
     ]
-    found = picture([], slices)
+    found = infer_nodes([], slices)
     assert assumed_labels(*slices) == {"zone": "a", "rack": "1"}
     assert [selector.node_selector_terms[0].match_expressions[0].key for selector in found.unmatched] == [
         "zone",
@@ -120,7 +120,7 @@ def test_selectors_are_met_together_as_far_as_they_go_the_earlier_first():
     ],
 )
 def test_a_selector_that_no_assumed_node_can_meet_is_reported(selector: dict[str, Any]):
-    found = picture([node("n1")], [slice_(nodeSelector=selector)])
+    found = infer_nodes([node("n1")], [slice_(nodeSelector=selector)])
     assert found.assumed is None
     assert len(found.unmatched) == 1
 
@@ -141,4 +141,4 @@ def test_a_later_term_is_used_where_the_first_cannot_be():
 def test_a_selector_that_cannot_be_read_is_left_to_the_decision(
     requirement: tuple[Any, ...], described: list[Node]
 ):
-    assert picture(described, [by_selector(requirement)]).unmatched == ()
+    assert infer_nodes(described, [by_selector(requirement)]).unmatched == ()

@@ -18,7 +18,7 @@ def test_counters_and_devices_of_one_slice_are_served_in_two():
     assert "devices" not in counters["spec"]
     assert "sharedCounters" not in found["spec"]
     assert {one["spec"]["pool"]["resourceSliceCount"] for one in (counters, found)} == {2}
-    assert told == ["ResourceSlice s: counters and devices belong into slices of their own; made into two"]
+    assert told == ["ResourceSlice s: counters and devices must be in separate slices; split into two"]
     ApiServer().load([counters, found])
 
 
