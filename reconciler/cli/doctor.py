@@ -17,7 +17,7 @@ from reconciler.cli.reach import Reach
 from reconciler.cli.working import working
 from reconciler.doctor.checks import examine, worst_first
 from reconciler.doctor.findings import Finding, Severity
-from reconciler.doctor.picture import read_picture
+from reconciler.doctor.picture import read_input
 from reconciler.doctor.report import as_json, as_sarif, counts
 from reconciler.manifests.documents import Document, Refusal, of_texts
 from reconciler.manifests.lines import lines_of
@@ -56,9 +56,9 @@ def doctor(files: tuple[str, ...], reach: Reach, output: str, strict: bool, rule
             work.stage("asking the cluster")
             with errors_as(click.ClickException):
                 found = [_document(raw) for raw in asyncio.run(list_objects(KINDS, reach))]
-        picture = read_picture(found, rules)
+        data = read_input(found, rules)
         work.stage("examining")
-        findings = worst_first(_with_lines(examine(picture), sources))
+        findings = worst_first(_with_lines(examine(data), sources))
     match output:
         case "json":
             echo_value(as_json(findings), "json")

@@ -1,4 +1,4 @@
-"""All checks, and what they find together."""
+"""Runs all checks and sorts their findings."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
@@ -17,9 +17,9 @@ from reconciler.doctor import (
     unknown,
 )
 from reconciler.doctor.findings import Finding, Severity
-from reconciler.doctor.picture import Picture
+from reconciler.doctor.picture import DoctorInput
 
-CHECKS: Final[tuple[Callable[[Picture], Iterator[Finding]], ...]] = (
+CHECKS: Final[tuple[Callable[[DoctorInput], Iterator[Finding]], ...]] = (
     shape.unreadable,
     shape.put_right,
     shape.old_version,
@@ -61,19 +61,21 @@ CHECKS: Final[tuple[Callable[[Picture], Iterator[Finding]], ...]] = (
 _WORST_FIRST = list(Severity)
 
 
-def examine(picture: Picture) -> list[Finding]:
+def examine(data: DoctorInput) -> list[Finding]:
     """The findings of all checks, worst first, then by place."""
-    found = [finding for check in CHECKS for finding in check(picture)]
-    # What a check of our own explains need not be told once more in the words of the API.
-    told = {
+    found = [finding for check in CHECKS for finding in check(data)]
+    # Skip an API rule for a field if a check of ours already reports an error there.
+    reported = {
         (one.origin, one.field)
         for one in found
         if one.check != rules.API_RULES.id and one.field and one.severity is Severity.ERROR
     }
-    kept = [one for one in found if one.check != rules.API_RULES.id or (one.origin, one.field) not in told]
+    kept = [
+        one for one in found if one.check != rules.API_RULES.id or (one.origin, one.field) not in reported
+    ]
     return worst_first(kept)
 
 
 def worst_first(findings: Iterable[Finding]) -> list[Finding]:
-    """The findings in the order in which they are told: by severity, then by place."""
+    """The findings in the order of the report: by severity, then by place."""
     return sorted(findings, key=lambda one: (_WORST_FIRST.index(one.severity), one.origin))

@@ -1,10 +1,10 @@
-"""What claims hold, seen together. Source: AS-1, AS-6 and GRP-6."""
+"""Checks the devices that claims hold. Source: AS-1, AS-6 and GRP-6."""
 
 from collections.abc import Iterator
 
 from reconciler.doctor import rules
-from reconciler.doctor.findings import Finding, nearest
-from reconciler.doctor.picture import Picture
+from reconciler.doctor.findings import Finding, suggestion
+from reconciler.doctor.picture import DoctorInput
 from reconciler.doctor.pools import is_complete, newest
 from reconciler.inventory.modes import modes
 from reconciler.manifests.bundle import Entry
@@ -14,43 +14,43 @@ from reconciler.objects.meta import DeviceID, PoolID
 Held = tuple[Entry, ResourceClaim, str, AllocatedDevice]
 
 
-def _held(picture: Picture) -> Iterator[Held]:
-    """Devices that are held, with claim and path; administrative access holds nothing."""
-    for entry, claim in picture.of(ResourceClaim):
+def _held(data: DoctorInput) -> Iterator[Held]:
+    """Allocated devices, with claim and path; admin access does not reserve a device."""
+    for entry, claim in data.of(ResourceClaim):
         results = claim.allocation.devices.results if claim.allocation is not None else ()
         for number, result in enumerate(results):
             if not result.admin_access:
                 yield entry, claim, f"status.allocation.devices.results[{number}]", result
 
 
-def doubly_held(picture: Picture) -> Iterator[Finding]:
-    """Devices held twice, at least once not as a share."""
+def doubly_held(data: DoctorInput) -> Iterator[Finding]:
+    """Devices that two claims hold, at least one of them not as a share."""
     first: dict[DeviceID, tuple[ResourceClaim, AllocatedDevice]] = {}
-    for entry, claim, path, result in _held(picture):
+    for entry, claim, path, result in _held(data):
         other, earlier = first.setdefault(result.id, (claim, result))
         if earlier is not result and not (result.share_id and earlier.share_id):
-            what = f"{result.id} is held by claim {other.key} too"
-            yield rules.DOUBLE_ALLOCATION.found(entry, path, what)
+            what = f"{result.id} is also allocated to claim {other.key}"
+            yield rules.DOUBLE_ALLOCATION.finding(entry, path, what)
 
 
-def unknown_devices(picture: Picture) -> Iterator[Finding]:
-    """Devices that are held and not published, where the whole pool is there to tell."""
+def unknown_devices(data: DoctorInput) -> Iterator[Finding]:
+    """Allocated devices that are not published. Only for complete pools."""
     published = {
         pool: {device.name for _, source in slices for device in source.spec.devices}
-        for pool, slices in picture.pools().items()
+        for pool, slices in data.pools().items()
         if is_complete(newest(slices))
     }
-    for entry, _, path, result in _held(picture):
+    for entry, _, path, result in _held(data):
         names = published.get(PoolID(result.driver, result.pool))
         if names is not None and result.device not in names:
-            what = f"{result.id} is not published{nearest(result.device, names)}"
-            yield rules.UNKNOWN_DEVICE.found(entry, f"{path}.device", what)
+            what = f"{result.id} is not published{suggestion(result.device, names)}"
+            yield rules.UNKNOWN_DEVICE.finding(entry, f"{path}.device", what)
 
 
-def at_odds(picture: Picture) -> Iterator[Finding]:
-    """Devices that are held side by side and exclude one another, told at the slice of one of them."""
-    for mode in modes(picture.world):
+def at_odds(data: DoctorInput) -> Iterator[Finding]:
+    """Allocated devices that exclude each other. The finding is at the slice of one of them."""
+    for mode in modes(data.snapshot):
         for text in mode.conflicts:
-            row = picture.world.fleet.rows_of(mode.held[0].device)[0]
-            entry, path, _ = picture.device(row)
-            yield rules.HELD_AT_ODDS.found(entry, path, f"{mode.pool} {mode.scope}: {text}")
+            row = data.snapshot.fleet.rows_of(mode.held[0].device)[0]
+            entry, path, _ = data.device(row)
+            yield rules.HELD_AT_ODDS.finding(entry, path, f"{mode.pool} {mode.scope}: {text}")

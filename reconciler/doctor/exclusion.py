@@ -1,4 +1,4 @@
-"""Whether what devices say about beside which others they can be held makes sense. Source: GRP-1 to GRP-7."""
+"""Checks compatibility groups and compatibleOnlyWith expressions. Source: GRP-1 to GRP-7."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,42 +7,42 @@ import numpy as np
 
 from kernels.types import Mask, Rows
 from reconciler.doctor import rules
-from reconciler.doctor.findings import Finding, nearest, some
-from reconciler.doctor.picture import Picture
+from reconciler.doctor.findings import Finding, shortened, suggestion
+from reconciler.doctor.picture import DoctorInput
 from reconciler.doctor.pools import generations
 from reconciler.inventory.scopes import Exclusion
 from reconciler.legacy.extensions import ANNOTATION, COMPATIBLE_ONLY_WITH, FIELD, conflicts
 from reconciler.objects.slices import ResourceSlice
 
 EXPRESSION = f"{COMPATIBLE_ONLY_WITH}.expression"
-LOOKED_AT = 1000
-"""Devices of one scope that are compared in pairs, which grow with the square. Scopes are hardly wider."""
+MAX_COMPARED = 1000
+"""Maximum number of devices of one scope that are compared in pairs. Real scopes are rarely larger."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """The n devices of one scope, and what each says about each; row i, column j."""
+    """The n devices of one scope, compared in pairs; row i, column j."""
 
     scope: int
     rows: Rows
-    """(n,) of the fleet"""
+    """(n,) rows of the fleet"""
     places: Rows
-    """(n,) which of the scopes of each device this is"""
+    """(n,) the column of this scope among the scopes of each device"""
     forbids: Mask
-    """(n, n) i states something that j does not meet"""
+    """(n, n) the expression of i is not true for j"""
     states: Mask
-    """(n,) i states something"""
+    """(n,) i has an expression"""
     apart: Mask
-    """(n, n) without a group in common"""
+    """(n, n) i and j have no group in common"""
 
 
-def _scopes(picture: Picture) -> Iterator[Pairs]:
-    exclusion = picture.world.fleet.exclusion
+def _scopes(data: DoctorInput) -> Iterator[Pairs]:
+    exclusion = data.snapshot.fleet.exclusion
     if exclusion is None:
         return
     scopes = exclusion.scopes[exclusion.bound]
     for scope in np.unique(scopes[scopes >= 0]).tolist():
-        yield _pairs(exclusion, scope, exclusion.by_scope.of(scope)[:LOOKED_AT])
+        yield _pairs(exclusion, scope, exclusion.by_scope.of(scope)[:MAX_COMPARED])
 
 
 def _pairs(exclusion: Exclusion, scope: int, rows: Rows) -> Pairs:
@@ -59,44 +59,46 @@ def _pairs(exclusion: Exclusion, scope: int, rows: Rows) -> Pairs:
     )
 
 
-def asymmetric(picture: Picture) -> Iterator[Finding]:
-    """Two devices with expressions of which only one allows the other."""
-    fleet = picture.world.fleet
-    for pairs in _scopes(picture):
+def asymmetric(data: DoctorInput) -> Iterator[Finding]:
+    """Pairs of devices with expressions where only one device allows the other."""
+    fleet = data.snapshot.fleet
+    for pairs in _scopes(data):
         allowing = pairs.states[:, None] & ~pairs.forbids & pairs.forbids.T
         for at in np.flatnonzero(allowing.any(axis=0)).tolist():
             others = [str(fleet.id_of(row).device) for row in pairs.rows[allowing[:, at]].tolist()]
-            entry, path, device = picture.device(int(pairs.rows[at]))
-            what = f"{device.name} forbids {some(others)}, which in turn allow{_s(others)} {device.name}"
-            yield rules.ASYMMETRIC.found(entry, f"{path}.{EXPRESSION}", what)
+            entry, path, device = data.device(int(pairs.rows[at]))
+            what = f"{device.name} forbids {shortened(others)}, but not the other way round"
+            yield rules.ASYMMETRIC.finding(entry, f"{path}.{EXPRESSION}", what)
 
 
-def failing(picture: Picture) -> Iterator[Finding]:
-    """Expressions that fail; told once for each distinct one."""
-    fleet = picture.world.fleet
+def failing(data: DoctorInput) -> Iterator[Finding]:
+    """Expressions that fail; each distinct expression is reported once."""
+    fleet = data.snapshot.fleet
     for problem in fleet.exclusion.problems if fleet.exclusion else ():
-        entry, path, device = picture.device(fleet.rows_of(problem.device)[0])
-        yield rules.EXPRESSION_FAILS.found(entry, f"{path}.{EXPRESSION}", f"{device.name}: {problem.message}")
+        entry, path, device = data.device(fleet.rows_of(problem.device)[0])
+        yield rules.EXPRESSION_FAILS.finding(
+            entry, f"{path}.{EXPRESSION}", f"{device.name}: {problem.message}"
+        )
 
 
-def excluding_itself(picture: Picture) -> Iterator[Finding]:
-    """Expressions that are false for the device that states them."""
-    exclusion = picture.world.fleet.exclusion
-    told: set[int] = set()
+def excluding_itself(data: DoctorInput) -> Iterator[Finding]:
+    """Expressions that are false for their own device."""
+    exclusion = data.snapshot.fleet.exclusion
+    reported: set[int] = set()
     failed = {problem.device for problem in exclusion.problems} if exclusion else set()
-    for pairs in _scopes(picture):
+    for pairs in _scopes(data):
         for row in pairs.rows[np.diagonal(pairs.forbids)].tolist():
-            if row in told or picture.world.fleet.id_of(row) in failed:
+            if row in reported or data.snapshot.fleet.id_of(row) in failed:
                 continue
-            told.add(row)
-            entry, path, device = picture.device(row)
-            what = f"{device.name} does not meet its own expression"
-            yield rules.EXCLUDES_ITSELF.found(entry, f"{path}.{EXPRESSION}", what)
+            reported.add(row)
+            entry, path, device = data.device(row)
+            what = f"the expression of {device.name} is false for {device.name} itself"
+            yield rules.EXCLUDES_ITSELF.finding(entry, f"{path}.{EXPRESSION}", what)
 
 
-def lonely_groups(picture: Picture) -> Iterator[Finding]:
-    """Groups that one device of a counter set declares alone."""
-    for slices in picture.pools().values():
+def lonely_groups(data: DoctorInput) -> Iterator[Finding]:
+    """Groups that only one device of a counter set declares."""
+    for slices in data.pools().values():
         for peers in generations(slices).values():
             groups: dict[str, dict[str, list[tuple[int, str, str]]]] = {}
             for number, (_, source) in enumerate(peers):
@@ -111,16 +113,16 @@ def lonely_groups(picture: Picture) -> Iterator[Finding]:
                     if len(places) > 1:
                         continue
                     number, path, device_name = places[0]
-                    hint = nearest(group, of_set.keys() - {group})
+                    hint = suggestion(group, of_set.keys() - {group})
                     rule = rules.MISSPELLED_GROUP if hint else rules.LONELY_GROUP
                     what = f"only {device_name} declares group {group} in set {counter_set}{hint}"
-                    yield rule.found(peers[number][0], path, what)
+                    yield rule.finding(peers[number][0], path, what)
 
 
-def never_together(picture: Picture) -> Iterator[Finding]:
-    """Pairs that the counters would allow and the declarations do not, summed up for each counter set."""
-    fleet = picture.world.fleet
-    for pairs in _scopes(picture):
+def never_together(data: DoctorInput) -> Iterator[Finding]:
+    """Pairs that the counters allow, but groups or expressions do not; one finding for each counter set."""
+    fleet = data.snapshot.fleet
+    for pairs in _scopes(data):
         if fleet.exclusion is None or pairs.scope >= fleet.exclusion.sets:
             continue
         draws = fleet.table[fleet.draws[pairs.rows, pairs.places]]
@@ -128,31 +130,27 @@ def never_together(picture: Picture) -> Iterator[Finding]:
         found = np.argwhere(np.triu(fits & (pairs.apart | pairs.forbids | pairs.forbids.T), k=1))
         if len(found):
             names = [fleet.id_of(row).device for row in pairs.rows.tolist()]
-            shown = some(f"{names[i]} and {names[j]}" for i, j in found.tolist())
-            entry, path, _ = picture.device(int(pairs.rows[found[0][0]]))
+            shown = shortened(f"{names[i]} and {names[j]}" for i, j in found.tolist())
+            entry, path, _ = data.device(int(pairs.rows[found[0][0]]))
             counter_set = fleet.set_columns[pairs.scope].id.name
-            yield rules.NEVER_TOGETHER.found(entry, path, f"in set {counter_set}: {shown}")
+            yield rules.NEVER_TOGETHER.finding(entry, path, f"in set {counter_set}: {shown}")
 
 
-def extension_conflicts(picture: Picture) -> Iterator[Finding]:
-    """What of an annotation has no effect."""
-    for entry, _ in picture.of(ResourceSlice):
+def extension_conflicts(data: DoctorInput) -> Iterator[Finding]:
+    """Parts of an annotation without effect."""
+    for entry, _ in data.of(ResourceSlice):
         for text in conflicts(entry.raw):
-            yield rules.EXTENSION_CONFLICT.found(entry, FIELD, text)
+            yield rules.EXTENSION_CONFLICT.finding(entry, FIELD, text)
 
 
-def dropped(picture: Picture) -> Iterator[Finding]:
-    """Expressions that a server would drop, since only the field holds them; the first of each slice."""
-    for entry, source in picture.of(ResourceSlice):
+def dropped(data: DoctorInput) -> Iterator[Finding]:
+    """Expressions that servers drop, because the annotation lacks them; the first of each slice."""
+    for entry, source in data.of(ResourceSlice):
         if ANNOTATION in source.metadata.annotations:
             continue
         for index, device in enumerate(source.spec.devices):
             if device.compatible_only_with is not None:
                 field = f"spec.devices[{index}].{COMPATIBLE_ONLY_WITH}"
-                what = f"{device.name} has an expression that no annotation carries"
-                yield rules.DROPPED.found(entry, field, what)
+                what = f"the expression of {device.name} is not in the annotation"
+                yield rules.DROPPED.finding(entry, field, what)
                 break
-
-
-def _s(others: list[str]) -> str:
-    return "s" if len(others) == 1 else ""

@@ -1,4 +1,4 @@
-"""What a check says: a finding, made by the rule that it is a case of."""
+"""Findings, and the rules that they violate."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from reconciler.objects.validating import subject_of
 
 
 class Severity(Enum):
-    """How bad it is, worst first."""
+    """Severity of a finding, worst first."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -20,14 +20,14 @@ class Severity(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing to look at."""
+    """One problem."""
 
     severity: Severity
     check: str
     """Id of the rule"""
     object: str
     field: str
-    """Path below the object; empty where it is about the object as a whole"""
+    """Path in the object; empty for the object as a whole"""
     what: str
     remedy: str
     origin: Origin
@@ -35,30 +35,30 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What a check looks for."""
+    """A rule that a check tests."""
 
     id: str
     severity: Severity
     summary: str
     remedy: str
 
-    def at(self, origin: Origin, subject: str, field: str, what: str) -> Finding:
-        """A case of this rule in something that may not be readable."""
+    def finding_at(self, origin: Origin, subject: str, field: str, what: str) -> Finding:
+        """A violation of this rule at a place in the input, which may be unreadable."""
         return Finding(self.severity, self.id, subject, field, what, self.remedy, origin)
 
-    def found(self, entry: Entry, field: str, what: str) -> Finding:
-        """A case of this rule in an object that was read."""
-        return self.at(entry.origin, subject_of(entry.raw), field, what)
+    def finding(self, entry: Entry, field: str, what: str) -> Finding:
+        """A violation of this rule in an object."""
+        return self.finding_at(entry.origin, subject_of(entry.raw), field, what)
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """`; did you mean x?` for a name that is almost one of those known, else nothing."""
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """`; did you mean x?` for a name that is similar to a known one, else empty."""
     close = get_close_matches(name, sorted(known), n=1, cutoff=0.75)
     return f"; did you mean {close[0]}?" if close else ""
 
 
-def some(names: Iterable[str], limit: int = 3) -> str:
-    """The first few of some names, and how many more there are."""
+def shortened(names: Iterable[str], limit: int = 3) -> str:
+    """The first names, and the number of the others."""
     found = list(names)
     more = f" and {len(found) - limit} more" if len(found) > limit else ""
     return ", ".join(found[:limit]) + more

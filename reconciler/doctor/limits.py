@@ -1,4 +1,4 @@
-"""Rules and limits of the API: what an API server answers to each object as it is written."""
+"""Checks rules and limits of the API: validates each object as an API server does."""
 
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from reconciler.doctor import rules
 from reconciler.doctor.findings import Finding
-from reconciler.doctor.picture import Picture
+from reconciler.doctor.picture import DoctorInput
 from reconciler.embedded.builtin import BUILTIN, NAMESPACE, START_NAMESPACES
 from reconciler.embedded.encoding import MAX_BODY, decode_json, encode
 from reconciler.embedded.fields import WrongType
@@ -30,7 +30,7 @@ _UID = "00000000-0000-4000-8000-000000000000"
 _SUFFIX = "xxxxx"
 """Stands for the random end of a generated name"""
 _MOMENT = datetime(2000, 1, 1, tzinfo=UTC)
-"""No rule looks at the time of a write"""
+"""Any time: no rule depends on it"""
 
 Raw = Mapping[str, Any]
 Labels = Mapping[str, str]
@@ -38,26 +38,26 @@ Problem = tuple[str, str]
 """Field and what is wrong with it"""
 
 
-def api_rules(picture: Picture) -> Iterator[Finding]:
-    """What stands against creating each object that could be read, and against its status."""
-    namespaces = _namespaces(picture)
-    for one in picture.written:
+def api_rules(data: DoctorInput) -> Iterator[Finding]:
+    """Errors of a server if each readable object were created, and its status written."""
+    namespaces = _namespaces(data)
+    for one in data.documents:
         for field, what in dict.fromkeys(_of(one.document.raw, one.entry, namespaces) if one.entry else ()):
-            yield rules.API_RULES.at(one.document.origin, subject_of(one.document.raw), field, what)
+            yield rules.API_RULES.finding_at(one.document.origin, subject_of(one.document.raw), field, what)
 
 
-def _namespaces(picture: Picture) -> dict[str, Labels]:
-    """The namespaces of the input with their labels. Those that only claims name may use admin access."""
+def _namespaces(data: DoctorInput) -> dict[str, Labels]:
+    """The namespaces of the input with their labels. Namespaces without an object allow admin access."""
     found: dict[str, Labels] = {name: {} for name in START_NAMESPACES}
     described: set[str] = set()
-    for one in picture.written:
+    for one in data.documents:
         if one.document.raw.get("kind") == "Namespace" and (name := _named(one.document.raw, "name")):
             labels = mapping(mapping(one.document.raw.get("metadata")).get("labels"))
             given = {key: labels[key] for key in _ADMIN if isinstance(labels.get(key), str)}
             described.add(name)
             if _is_accepted(name, given):
                 found.setdefault(name, given)
-    for name in {_namespace(one.document.raw) for one in picture.written} - described:
+    for name in {_namespace(one.document.raw) for one in data.documents} - described:
         if _is_accepted(name, {}):
             found[name] = _ADMIN
     return found
@@ -74,7 +74,7 @@ def _of(raw: Raw, entry: Entry, namespaces: Mapping[str, Labels]) -> Iterator[Pr
         return
     code, problems = _against(write.created)
     yield from problems
-    # A server stops at the first value of a wrong type. What comes behind it is of interest too.
+    # A server stops at the first value of a wrong type. Validate the fixed object to find other errors.
     if code == 400 and (fixed := _Write.of(entry.raw, namespaces)) is not None:
         code, problems = _against(fixed.created)
         yield from problems if code == 422 else ()
@@ -83,18 +83,18 @@ def _of(raw: Raw, entry: Entry, namespaces: Mapping[str, Labels]) -> Iterator[Pr
 
 
 class _Write(NamedTuple):
-    """An object on its way to the server, in a version that is served."""
+    """A write of an object to a server, in a served version."""
 
     kind: ServedKind
     served: GroupVersion
     namespace: str
     labels: Labels | None
-    """Those of its namespace; None where there is no such namespace"""
+    """The labels of its namespace; None if the namespace does not exist"""
     raw: Raw
 
     @classmethod
     def of(cls, raw: Raw, namespaces: Mapping[str, Labels]) -> "_Write | None":
-        """None for an object that is of no version which is served."""
+        """None for an object whose version is not served."""
         found = _SERVED.get((str(raw.get("apiVersion")), str(raw.get("kind"))))
         if found is None:
             return None
@@ -120,7 +120,7 @@ class _Write(NamedTuple):
         return new
 
     def with_status(self) -> None:
-        """Write a claim's status, apart, to the object that is there. Raises Refusal or WrongType."""
+        """Write the status of a claim to the created object. Raises Refusal or WrongType."""
         if self.kind.kind != "ResourceClaim" or not self.raw.get("status"):
             return
         old = self.created()
@@ -133,7 +133,7 @@ class _Write(NamedTuple):
 
 
 def _against(write: Callable[[], object]) -> tuple[int, list[Problem]]:
-    """The status code with which a server answers a write, and what it says is wrong."""
+    """The status code of a server for a write, and its error messages."""
     try:
         write()
     except WrongType as exc:
@@ -146,7 +146,7 @@ def _against(write: Callable[[], object]) -> tuple[int, list[Problem]]:
 
 def _problems(refusal: Refusal) -> list[Problem]:
     if refusal.code == 404:
-        return [("metadata.namespace", "is not the name of a namespace")]
+        return [("metadata.namespace", "the namespace does not exist")]
     causes = (refusal.details or {}).get("causes")
     if causes:
         return [(cause["field"], cause["message"]) for cause in causes]

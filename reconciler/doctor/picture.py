@@ -1,4 +1,4 @@
-"""Everything that checks look at: documents as written, what became of each, and the world they make."""
+"""The input of all checks: documents as written, their objects, and a snapshot of all objects."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -20,36 +20,36 @@ from reconciler.objects.slices import Device, ResourceSlice
 from reconciler.objects.taintrules import DeviceTaintRule
 
 T = TypeVar("T", bound=ApiObject)
-_IN_WORLD = (ResourceSlice, DeviceClass, ResourceClaim, Node, DeviceTaintRule)
+_IN_SNAPSHOT = (ResourceSlice, DeviceClass, ResourceClaim, Node, DeviceTaintRule)
 
 Slices = list[tuple[Entry, ResourceSlice]]
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
-    """A document, and the object that it was read as, if it could be."""
+class ReadDocument:
+    """A document, and its object if it is valid."""
 
     document: Document
     entry: Entry | None
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class DoctorInput:
     """The input of all checks."""
 
-    written: tuple[Written, ...]
+    documents: tuple[ReadDocument, ...]
     refused: tuple[Refusal, ...]
     warnings: tuple[tuple[Origin, str], ...]
-    """What was put right while reading"""
-    world: Snapshot
-    """Of all slices, also those that share a name"""
+    """Mistakes that were fixed while reading"""
+    snapshot: Snapshot
+    """With all slices, also those with duplicate names"""
     slice_entries: Mapping[str, Entry]
-    """Name in `world` -> the slice as it was read"""
+    """Name in `snapshot` -> the slice as it was read"""
 
     @property
     def entries(self) -> Iterator[Entry]:
-        """All objects that could be read, in order."""
-        return (one.entry for one in self.written if one.entry is not None)
+        """All valid objects, in order."""
+        return (one.entry for one in self.documents if one.entry is not None)
 
     def of(self, model: type[T]) -> Iterator[tuple[Entry, T]]:
         """All objects of one kind."""
@@ -63,8 +63,8 @@ class Picture:
         return found
 
     def device(self, row: int) -> tuple[Entry, str, Device]:
-        """The slice, the path in it, and the device in a row of the world's fleet."""
-        fleet = self.world.fleet
+        """The slice, the path in it, and the device in a row of the snapshot's fleet."""
+        fleet = self.snapshot.fleet
         at = int(fleet.pool_of[row])
         pool, local = fleet.pools[at], row - int(fleet.start[at])
         block = int(np.searchsorted(pool.offsets, local, side="right")) - 1
@@ -73,31 +73,31 @@ class Picture:
         return self.slice_entries[source.key.name], f"spec.devices[{index}]", source.spec.devices[index]
 
 
-def read_picture(found: Iterable[Document | Refusal], rules: Semantics) -> Picture:
-    """The picture of some documents. Never raises for what is in them."""
-    written: list[Written] = []
+def read_input(found: Iterable[Document | Refusal], rules: Semantics) -> DoctorInput:
+    """Read documents. Invalid content is never raised; it goes to `refused`."""
+    written: list[ReadDocument] = []
     refused: list[Refusal] = []
     warnings: list[tuple[Origin, str]] = []
     for document in found:
         if isinstance(document, Refusal):
             refused.append(document)
             continue
-        # One at a time: in a bundle of all, the second object of a name would be refused unseen.
+        # One bundle for each document: a common bundle would reject the second object of a name.
         one = bundle([document])
         refused += one.refused
         warnings += [(document.origin, line.removeprefix(f"{document.origin}: ")) for line in one.warnings]
         entries = [entry for of_kind in one.entries.values() for entry in of_kind.values()]
-        written.append(Written(document, entries[0] if entries else None))
-    world, slices = _world([one.entry for one in written if one.entry is not None], rules)
-    return Picture(tuple(written), tuple(refused), tuple(warnings), world, slices)
+        written.append(ReadDocument(document, entries[0] if entries else None))
+    snapshot, slices = _snapshot([one.entry for one in written if one.entry is not None], rules)
+    return DoctorInput(tuple(written), tuple(refused), tuple(warnings), snapshot, slices)
 
 
-def _world(entries: Iterable[Entry], rules: Semantics) -> tuple[Snapshot, dict[str, Entry]]:
+def _snapshot(entries: Iterable[Entry], rules: Semantics) -> tuple[Snapshot, dict[str, Entry]]:
     objects: list[ApiObject] = []
     slices: dict[str, Entry] = {}
     for number, entry in enumerate(entries):
         thing = entry.object
-        if not isinstance(thing, _IN_WORLD):
+        if not isinstance(thing, _IN_SNAPSHOT):
             continue
         if isinstance(thing, ResourceSlice):
             name = thing.key.name if thing.key.name not in slices else f"{thing.key.name} ({number})"

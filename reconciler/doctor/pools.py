@@ -1,10 +1,10 @@
-"""Whether the slices of a pool agree and are all there. Source: POOL-3 to POOL-7."""
+"""Checks that the slices of a pool are complete and consistent. Source: POOL-3 to POOL-7."""
 
 from collections.abc import Iterator
 
 from reconciler.doctor import rules
 from reconciler.doctor.findings import Finding
-from reconciler.doctor.picture import Picture, Slices
+from reconciler.doctor.picture import DoctorInput, Slices
 from reconciler.objects.meta import PoolID
 
 
@@ -22,49 +22,48 @@ def newest(slices: Slices) -> Slices:
 
 
 def is_complete(slices: Slices) -> bool:
-    """Whether slices of one generation are as many as each of them says."""
+    """Whether the number of slices of one generation equals resourceSliceCount of each."""
     return all(source.spec.pool.resource_slice_count == len(slices) for _, source in slices)
 
 
-def incomplete(picture: Picture) -> Iterator[Finding]:
+def incomplete(data: DoctorInput) -> Iterator[Finding]:
     """Pools with too few slices, or too many."""
-    for pool, slices in picture.pools().items():
+    for pool, slices in data.pools().items():
         current = newest(slices)
         entry, first = current[0]
         wanted = first.spec.pool.resource_slice_count
         if len(current) != wanted:
-            what = (
-                f"pool {pool}: {len(current)} of {wanted} slices of generation {first.spec.pool.generation}"
-            )
-            yield rules.POOL_INCOMPLETE.found(entry, "spec.pool.resourceSliceCount", what)
+            generation = first.spec.pool.generation
+            what = f"pool {pool} has {len(current)} of {wanted} slices of generation {generation}"
+            yield rules.POOL_INCOMPLETE.finding(entry, "spec.pool.resourceSliceCount", what)
 
 
-def obsolete(picture: Picture) -> Iterator[Finding]:
-    """Slices that a newer generation has left behind."""
-    for pool, slices in picture.pools().items():
+def obsolete(data: DoctorInput) -> Iterator[Finding]:
+    """Slices of an older generation than the newest of their pool."""
+    for pool, slices in data.pools().items():
         latest = max(source.spec.pool.generation for _, source in slices)
         for entry, source in slices:
             generation = source.spec.pool.generation
             if generation < latest:
-                what = f"pool {pool} is at generation {latest}, this slice at {generation}"
-                yield rules.POOL_OBSOLETE.found(entry, "spec.pool.generation", what)
+                what = f"pool {pool} is at generation {latest}, but this slice is at {generation}"
+                yield rules.POOL_OBSOLETE.finding(entry, "spec.pool.generation", what)
 
 
-def disagreeing(picture: Picture) -> Iterator[Finding]:
-    """Slices of one generation that count differently."""
-    for pool, slices in picture.pools().items():
+def disagreeing(data: DoctorInput) -> Iterator[Finding]:
+    """Slices of one generation with different resourceSliceCount."""
+    for pool, slices in data.pools().items():
         for peers in generations(slices).values():
             first, wanted = peers[0][0], peers[0][1].spec.pool.resource_slice_count
             for entry, source in peers[1:]:
                 count = source.spec.pool.resource_slice_count
                 if count != wanted:
-                    what = f"pool {pool}: counts {count} slices, {first.origin} counts {wanted}"
-                    yield rules.POOL_DISAGREES.found(entry, "spec.pool.resourceSliceCount", what)
+                    what = f"pool {pool}: the count is {count}, but {wanted} in {first.origin}"
+                    yield rules.POOL_DISAGREES.finding(entry, "spec.pool.resourceSliceCount", what)
 
 
-def duplicate_devices(picture: Picture) -> Iterator[Finding]:
-    """Devices of one name in one generation of a pool, on one node or on two."""
-    for pool, slices in picture.pools().items():
+def duplicate_devices(data: DoctorInput) -> Iterator[Finding]:
+    """Duplicate device names in one generation of a pool, on one node or on two."""
+    for pool, slices in data.pools().items():
         for peers in generations(slices).values():
             yield from _duplicates(pool, peers)
 
@@ -80,7 +79,11 @@ def _duplicates(pool: PoolID, peers: Slices) -> Iterator[Finding]:
             field, node, other = f"spec.devices[{index}].name", here[2], earlier[2]
             if node and other and node != other:
                 what = f"{pool}/{device.name} is on node {other} and on node {node}"
-                yield rules.DEVICE_ON_TWO_NODES.found(entry, field, what)
+                yield rules.DEVICE_ON_TWO_NODES.finding(entry, field, what)
             else:
-                place = "here twice" if earlier[0] == number else f"also in slice {peers[earlier[0]][1].key}"
-                yield rules.DUPLICATE_DEVICE.found(entry, field, f"{pool}/{device.name} is {place}")
+                place = (
+                    "twice in this slice"
+                    if earlier[0] == number
+                    else f"also in slice {peers[earlier[0]][1].key}"
+                )
+                yield rules.DUPLICATE_DEVICE.finding(entry, field, f"{pool}/{device.name} is {place}")

@@ -1,4 +1,4 @@
-"""Findings for programs: JSON, and SARIF 2.1.0 for tools that show them beside the source."""
+"""Findings as JSON, and as SARIF 2.1.0 for tools that show them next to the source."""
 
 from collections import Counter
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Expressions of classes, claims and templates, run over all devices that were read."""
+"""Evaluates the expressions of classes, claims and templates on all devices of the input."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,73 +11,73 @@ from reconciler.cel.program import CelRefused, Selector, compile_selector
 from reconciler.cel.reading import read
 from reconciler.cel.reads import Part, reads
 from reconciler.doctor import rules
-from reconciler.doctor.findings import Finding, nearest, some
-from reconciler.doctor.picture import Picture
+from reconciler.doctor.findings import Finding, shortened, suggestion
+from reconciler.doctor.picture import DoctorInput
 from reconciler.manifests.bundle import Entry
 from reconciler.objects.claims import DeviceClass, ResourceClaim, ResourceClaimTemplate
 from reconciler.objects.requests import DeviceRequest, DeviceSelector, DeviceSubRequest
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A class, or one alternative of a request."""
+class Selection:
+    """The selectors of a class, or of one alternative of a request."""
 
     entry: Entry
     path: str
-    """Of what holds the selectors"""
+    """Path of the parent of `selectors`"""
     selectors: Sequence[DeviceSelector]
     class_name: str | None
-    """None where this is a class itself"""
+    """None for a class"""
 
 
-def asked(picture: Picture) -> Iterator[Asked]:
-    """Everything that selects devices."""
-    for entry, of_class in picture.of(DeviceClass):
-        yield Asked(entry, "spec", of_class.spec.selectors, None)
-    for entry, claim in picture.of(ResourceClaim):
+def selections(data: DoctorInput) -> Iterator[Selection]:
+    """All selections of classes, claims and templates."""
+    for entry, of_class in data.of(DeviceClass):
+        yield Selection(entry, "spec", of_class.spec.selectors, None)
+    for entry, claim in data.of(ResourceClaim):
         yield from _requests(entry, "spec", claim.spec.devices.requests)
-    for entry, template in picture.of(ResourceClaimTemplate):
+    for entry, template in data.of(ResourceClaimTemplate):
         yield from _requests(entry, "spec.spec", template.spec.spec.devices.requests)
 
 
-def _requests(entry: Entry, path: str, requests: Sequence[DeviceRequest]) -> Iterator[Asked]:
+def _requests(entry: Entry, path: str, requests: Sequence[DeviceRequest]) -> Iterator[Selection]:
     for number, request in enumerate(requests):
         where = f"{path}.devices.requests[{number}]"
         if request.exactly is not None:
-            yield _asked(entry, f"{where}.exactly", request.exactly)
+            yield _selection(entry, f"{where}.exactly", request.exactly)
         for at, alternative in enumerate(request.first_available):
-            yield _asked(entry, f"{where}.firstAvailable[{at}]", alternative)
+            yield _selection(entry, f"{where}.firstAvailable[{at}]", alternative)
 
 
-def _asked(entry: Entry, path: str, request: DeviceSubRequest) -> Asked:
-    return Asked(entry, path, request.selectors, request.device_class_name)
+def _selection(entry: Entry, path: str, request: DeviceSubRequest) -> Selection:
+    return Selection(entry, path, request.selectors, request.device_class_name)
 
 
-def missing_class(picture: Picture) -> Iterator[Finding]:
-    """Classes that are named and not there."""
-    classes = picture.world.classes
-    for one in asked(picture):
+def missing_class(data: DoctorInput) -> Iterator[Finding]:
+    """References to classes that do not exist."""
+    classes = data.snapshot.classes
+    for one in selections(data):
         if one.class_name and one.class_name not in classes:
-            what = f"there is no DeviceClass {one.class_name} among the objects read"
-            hint = nearest(one.class_name, classes)
-            yield rules.MISSING_CLASS.found(one.entry, f"{one.path}.deviceClassName", what + hint)
+            what = f"DeviceClass {one.class_name} is not in the input"
+            hint = suggestion(one.class_name, classes)
+            yield rules.MISSING_CLASS.finding(one.entry, f"{one.path}.deviceClassName", what + hint)
 
 
-def refused(picture: Picture) -> Iterator[Finding]:
-    """Expressions that do not compile, and selectors without one."""
-    for one in asked(picture):
+def refused(data: DoctorInput) -> Iterator[Finding]:
+    """Expressions that do not compile."""
+    for one in selections(data):
         for path, expression in _expressions(one):
             try:
                 compile_selector(expression)
             except CelRefused as exc:
-                yield rules.SELECTOR_REFUSED.found(one.entry, path, str(exc))
+                yield rules.SELECTOR_REFUSED.finding(one.entry, path, str(exc))
 
 
-def raising(picture: Picture) -> Iterator[Finding]:
-    """Expressions that fail on devices which the ones before them have let through."""
-    fleet = picture.world.fleet
-    for one in asked(picture):
-        alive = _of_class(picture, one)
+def raising(data: DoctorInput) -> Iterator[Finding]:
+    """Expressions that fail on a device that all expressions before them select."""
+    fleet = data.snapshot.fleet
+    for one in selections(data):
+        alive = _of_class(data, one)
         for path, expression in _expressions(one):
             selector = _compiled(expression)
             if alive is None or selector is None:
@@ -85,52 +85,52 @@ def raising(picture: Picture) -> Iterator[Finding]:
             masks = selector.masks(fleet.cel)
             failing = np.flatnonzero(alive & masks.error).tolist()
             if failing:
-                names = some(str(fleet.id_of(row)) for row in failing)
+                names = shortened(str(fleet.id_of(row)) for row in failing)
                 why = selector.explain(fleet.cel, failing[0])
-                yield rules.SELECTOR_RAISES.found(one.entry, path, f"fails on {names}: {why}")
+                yield rules.SELECTOR_RAISES.finding(one.entry, path, f"fails on {names}: {why}")
             alive = alive & masks.true
 
 
-def matching_nothing(picture: Picture) -> Iterator[Finding]:
-    """Classes that no device is of; requests that no device of their class meets."""
-    if not picture.world.fleet.size:
+def matching_nothing(data: DoctorInput) -> Iterator[Finding]:
+    """Classes that select no device; requests that select no device of their class."""
+    if not data.snapshot.fleet.size:
         return
-    for one in asked(picture):
-        of_class = _of_class(picture, one)
-        alive = _alive(picture, one.selectors, of_class) if of_class is not None else None
-        # A class without devices is told once, at the class.
+    for one in selections(data):
+        of_class = _of_class(data, one)
+        alive = _alive(data, one.selectors, of_class) if of_class is not None else None
+        # A class that selects no device is reported once, at the class.
         if of_class is None or alive is None or not of_class.any() or alive.any():
             continue
         of = (
             f" of class {one.class_name}"
-            if one.class_name and one.class_name in picture.world.classes
+            if one.class_name and one.class_name in data.snapshot.classes
             else ""
         )
-        what = f"none of {int(of_class.sum())} devices{of} is selected"
-        yield rules.MATCHES_NOTHING.found(one.entry, f"{one.path}.selectors", what)
+        what = f"0 of {int(of_class.sum())} devices{of} match"
+        yield rules.MATCHES_NOTHING.finding(one.entry, f"{one.path}.selectors", what)
 
 
-def foreign_domain(picture: Picture) -> Iterator[Finding]:
-    """Domains that are read and that no device has anything in."""
-    fleet = picture.world.fleet
+def foreign_domain(data: DoctorInput) -> Iterator[Finding]:
+    """Domains in expressions that no device has."""
+    fleet = data.snapshot.fleet
     known = {Part.ATTRIBUTES: fleet.cel.attributes, Part.CAPACITY: fleet.cel.capacity}
     drivers = {pool.id.driver for pool in fleet.pools}
     if not drivers:
         return
-    for one in asked(picture):
+    for one in selections(data):
         for path, expression in _expressions(one):
             if _compiled(expression) is None:
                 continue
             for which, domain in _domains(expression):
                 domains = {of_device for of_device, _ in known[which]} | drivers
                 if domain not in domains:
-                    hint = nearest(domain, domains) or f"; the devices have {some(sorted(domains))}"
+                    hint = suggestion(domain, domains) or f"; the devices have {shortened(sorted(domains))}"
                     what = f"no device has {which} in domain {domain}{hint}"
-                    yield rules.FOREIGN_DOMAIN.found(one.entry, path, what)
+                    yield rules.FOREIGN_DOMAIN.finding(one.entry, path, what)
 
 
 def _domains(expression: str) -> list[tuple[Part, str]]:
-    """Domains that are read. Where one is also tested for, devices may well do without it."""
+    """Domains that an expression reads. A domain that it also tests for is optional, so it is omitted."""
     found = reads(inline(read(expression)))
     tested = {(one.part, one.domain) for one in found if one.name is None}
     return sorted(
@@ -142,7 +142,7 @@ def _domains(expression: str) -> list[tuple[Part, str]]:
     )
 
 
-def _expressions(one: Asked) -> Iterator[tuple[str, str]]:
+def _expressions(one: Selection) -> Iterator[tuple[str, str]]:
     for number, selector in enumerate(one.selectors):
         if selector.cel is not None:
             yield f"{one.path}.selectors[{number}].cel.expression", selector.cel.expression
@@ -155,18 +155,18 @@ def _compiled(expression: str) -> Selector | None:
         return None
 
 
-def _of_class(picture: Picture, one: Asked) -> Mask | None:
-    """(D,) devices of the class of a request; all if there is no such class, None if it cannot be run."""
-    everything = np.ones(picture.world.fleet.size, dtype=np.bool_)
-    known = picture.world.classes.get(one.class_name) if one.class_name else None
-    return everything if known is None else _alive(picture, known.spec.selectors, everything)
+def _of_class(data: DoctorInput, one: Selection) -> Mask | None:
+    """(D,) devices of the class of a request; all without that class, None if it does not compile."""
+    everything = np.ones(data.snapshot.fleet.size, dtype=np.bool_)
+    known = data.snapshot.classes.get(one.class_name) if one.class_name else None
+    return everything if known is None else _alive(data, known.spec.selectors, everything)
 
 
-def _alive(picture: Picture, selectors: Sequence[DeviceSelector], alive: Mask) -> Mask | None:
-    """(D,) which of some devices all selectors hold for. None if one of them cannot be run."""
+def _alive(data: DoctorInput, selectors: Sequence[DeviceSelector], alive: Mask) -> Mask | None:
+    """(D,) the devices of `alive` that all selectors match. None if a selector does not compile."""
     for selector in selectors:
         compiled = _compiled(selector.cel.expression) if selector.cel is not None else None
         if compiled is None:
             return None
-        alive = alive & compiled.masks(picture.world.fleet.cel).true
+        alive = alive & compiled.masks(data.snapshot.fleet.cel).true
     return alive

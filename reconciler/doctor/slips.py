@@ -1,4 +1,4 @@
-"""Slips in manifests of any kind that concern devices: templates, pods, Koordinator's annotations."""
+"""Checks for frequent mistakes in templates, pods and Koordinator's annotations."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -6,7 +6,7 @@ from typing import Any
 
 from reconciler.doctor import rules
 from reconciler.doctor.findings import Finding
-from reconciler.doctor.picture import Picture
+from reconciler.doctor.picture import DoctorInput
 from reconciler.legacy.shapes import mapping, mappings
 from reconciler.objects.validating import subject_of
 
@@ -24,48 +24,52 @@ _JSON = tuple(
 """Annotations that hold JSON"""
 
 
-def unrendered(picture: Picture) -> Iterator[Finding]:
-    """Actions of a template that nobody has filled in; told once for each object."""
-    for one in picture.written:
+def unrendered(data: DoctorInput) -> Iterator[Finding]:
+    """Template actions that are not rendered; reported once for each object."""
+    for one in data.documents:
         if not str(one.document.raw.get("kind")).startswith(("Resource", "Device", "Pod")):
             continue
         for path, text in _values(one.document.raw, ""):
             if isinstance(text, str) and "{{" in text:
                 subject = subject_of(one.document.raw)
-                yield rules.UNRENDERED.at(one.document.origin, subject, path, f"holds {text[:80]!r}")
+                yield rules.UNRENDERED.finding_at(one.document.origin, subject, path, f"holds {text[:80]!r}")
                 break
 
 
-def claim_sources(picture: Picture) -> Iterator[Finding]:
-    """`source` in the claims of a pod's template, where no server reads it any more."""
-    for one in picture.written:
+def claim_sources(data: DoctorInput) -> Iterator[Finding]:
+    """`source` in the resource claims of a pod template; servers dropped it in 1.31."""
+    for one in data.documents:
         for path, value in _values(one.document.raw, ""):
             if not path.endswith("resourceClaims") or one.document.raw.get("kind") == "Pod":
                 continue
             for number, entry in enumerate(mappings(value)):
                 if "source" in entry:
                     subject, field = subject_of(one.document.raw), f"{path}[{number}].source"
-                    yield rules.CLAIM_SOURCE.at(one.document.origin, subject, field, "was dropped in 1.31")
+                    yield rules.CLAIM_SOURCE.finding_at(
+                        one.document.origin, subject, field, "was removed in 1.31"
+                    )
 
 
-def koordinator(picture: Picture) -> Iterator[Finding]:
-    """Annotations that are no JSON, and Devices without a spec."""
-    for one in picture.written:
+def koordinator(data: DoctorInput) -> Iterator[Finding]:
+    """Annotations that are not JSON, and Devices without a spec."""
+    for one in data.documents:
         raw = one.document.raw
         is_device = raw.get("kind") == "Device" and str(raw.get("apiVersion")).startswith(_KOORDINATOR)
         if is_device and not mapping(raw.get("spec")):
-            yield rules.KOORDINATOR.at(one.document.origin, subject_of(raw), "spec", "is missing")
+            yield rules.KOORDINATOR.finding_at(one.document.origin, subject_of(raw), "spec", "is missing")
         annotations = mapping(mapping(raw.get("metadata")).get("annotations"))
         for name in sorted(annotations.keys() & set(_JSON)):
             try:
                 json.loads(str(annotations[name]))
             except (ValueError, RecursionError) as exc:
                 field = f"metadata.annotations[{name}]"
-                yield rules.KOORDINATOR.at(one.document.origin, subject_of(raw), field, f"is not JSON: {exc}")
+                yield rules.KOORDINATOR.finding_at(
+                    one.document.origin, subject_of(raw), field, f"is not JSON: {exc}"
+                )
 
 
 def _values(value: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """Every value below, with the way to it."""
+    """Every nested value, with its path."""
     yield path, value
     if isinstance(value, Mapping):
         for key, part in value.items():

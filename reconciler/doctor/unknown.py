@@ -1,11 +1,11 @@
-"""Fields that the API does not have, so that a server drops them."""
+"""Reports fields that the API does not have; servers drop them."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, get_args, get_origin
 
 from reconciler.doctor import rules
-from reconciler.doctor.findings import Finding, nearest
-from reconciler.doctor.picture import Picture
+from reconciler.doctor.findings import Finding, suggestion
+from reconciler.doctor.picture import DoctorInput
 from reconciler.objects.claims import DeviceClass, ResourceClaim, ResourceClaimTemplate, TemplateMetadata
 from reconciler.objects.core import Node, Pod
 from reconciler.objects.meta import ObjectMeta
@@ -24,26 +24,26 @@ _UNREAD: Final[Mapping[type, frozenset[str]]] = {
         frozenset({"apiVersion", "status"}),
     ),
 }
-"""Fields of the API that our models leave out"""
+"""Fields of the API that our models do not have"""
 _LOOSE = (ObjectMeta, TemplateMetadata)
-"""Models of which we read too little to know what else there is"""
+"""Models with only some of the fields of the API; they are not checked"""
 
 
-def unknown_fields(picture: Picture) -> Iterator[Finding]:
-    """Misspelled and misplaced fields, told once for each name in an object."""
-    for entry in picture.entries:
+def unknown_fields(data: DoctorInput) -> Iterator[Finding]:
+    """Misspelled and misplaced fields; each name is reported once for an object."""
+    for entry in data.entries:
         if isinstance(entry.object, Node | Pod):
             continue
-        told: set[str] = set()
+        reported: set[str] = set()
         for path, key, known in _unknown(type(entry.object), entry.raw, ""):
-            if key not in told:
-                told.add(key)
-                what = f"{key} is no field that the API has here{nearest(key, known)}"
-                yield rules.UNKNOWN_FIELD.found(entry, path, what)
+            if key not in reported:
+                reported.add(key)
+                what = f"the API has no field {key} here{suggestion(key, known)}"
+                yield rules.UNKNOWN_FIELD.finding(entry, path, what)
 
 
 def _unknown(model: type, raw: Mapping[str, Any], path: str) -> Iterator[tuple[str, str, frozenset[str]]]:
-    """Path, name and the names that are known there."""
+    """Path and name of each unknown field, and the known names there."""
     fields = {field.alias or name: field for name, field in fields_of(model).items()}
     known = frozenset(fields) | _UNREAD.get(model, frozenset())
     for key, value in raw.items():
@@ -71,7 +71,7 @@ def _below(annotation: Any, value: Any, path: str) -> Iterator[tuple[str, str, f
 
 
 def _model(annotation: Any) -> type | None:
-    """The model in `Model`, `Model | None`, a tuple or a map of it."""
+    """The model in `Model`, `Model | None`, or a tuple or map of models."""
     if isinstance(annotation, type) and fields_of(annotation):
         return annotation
     return next(filter(None, map(_model, get_args(annotation))), None)

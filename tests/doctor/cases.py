@@ -279,7 +279,7 @@ CASES = [
         "two counts",
         yaml_of(part("s", A, count=2), part("t", B, count=3)),
         (AT_COUNT,),
-        "counts 3",
+        "the count is 3, but 2 in",
     ),
     Case("duplicate-device", "in one slice", yaml_of(part("s", A, A)), ("spec.devices[1].name",), "twice"),
     Case(
@@ -379,7 +379,7 @@ CASES = [
         "counters",
         yaml_of(part("s", nowhere=True, sharedCounters=[{"name": "c", "counters": {"m": {"value": "1"}}}])),
         ("spec",),
-        "counters need too",
+        "slices of counters need one too",
     ),
     Case(
         "no-node-selection",
@@ -413,7 +413,7 @@ CASES = [
         "a name",
         yaml_of(node("n"), part("s", A, nodeName="m")),
         ("spec.nodeName",),
-        "no node m",
+        "node m does not exist",
     ),
     Case(
         "double-allocation",
@@ -441,7 +441,7 @@ CASES = [
         "only b forbids",
         yaml_of(part("s", stating("a", "true", kind="foo"), stating("b", kind_is("bar"), kind="bar"))),
         ("spec.devices[1].compatibleOnlyWith.expression",),
-        "b forbids a, which in turn allows b",
+        "b forbids a, but not the other way round",
     ),
     Case("expression-fails", "no CEL", yaml_of(part("s", stating("a", "device."), B)), (SELF,)),
     Case(
@@ -456,7 +456,7 @@ CASES = [
         "of another kind",
         yaml_of(part("s", MIG, device("b", attributes={"kind": "mig"}))),
         (SELF,),
-        "a does not",
+        "the expression of a is false for a itself",
     ),
     Case(
         "lonely-group",
@@ -481,7 +481,7 @@ CASES = [
         "the field wins",
         yaml_of(extended('{"a": {"compatibleOnlyWith": {"expression": "false"}}}', stating("a", "true"))),
         (f"metadata.annotations[{GATES}]",),
-        "the field is used",
+        "the device's is used",
     ),
 ]
 

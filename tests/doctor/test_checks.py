@@ -4,7 +4,7 @@ import pytest
 
 from reconciler.doctor.checks import examine
 from reconciler.doctor.findings import Finding
-from reconciler.doctor.picture import read_picture
+from reconciler.doctor.picture import read_input
 from reconciler.doctor.rules import RULES
 from reconciler.manifests.documents import of_text
 from reconciler.objects.semantics import Semantics
@@ -12,7 +12,7 @@ from tests.doctor.cases import CASES, QUIET, Case
 
 
 def examined(text: str) -> list[Finding]:
-    return examine(read_picture(of_text("a.yaml", text), Semantics()))
+    return examine(read_input(of_text("a.yaml", text), Semantics()))
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.check}: {case.name}")

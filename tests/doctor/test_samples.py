@@ -7,7 +7,7 @@ import pytest
 
 from reconciler.doctor.checks import examine
 from reconciler.doctor.findings import Finding
-from reconciler.doctor.picture import read_picture
+from reconciler.doctor.picture import read_input
 from reconciler.doctor.rules import RULES
 from reconciler.manifests.documents import documents
 from reconciler.objects.semantics import Semantics
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(not SAMPLES.is_dir(), reason="the sample manifes
 
 def examined(*paths: Path) -> list[Finding]:
     found = documents([str(path) for path in paths], io.BytesIO())
-    return examine(read_picture(found, Semantics()))
+    return examine(read_input(found, Semantics()))
 
 
 @pytest.mark.parametrize("folder", sorted(SAMPLES.glob("*/")), ids=lambda path: path.name)
@@ -41,7 +41,7 @@ MISTAKES = {
     "what the set may have been called": ("dangling-counter-set", "did you mean tpu-counter-set?"),
     "the set of the pool's name": ("dangling-counter-set", "draws from tpu-pool"),
     "the operator": ("bad-node-selector", "did you mean In?"),
-    "the slice of counters": ("no-node-selection", "counters need too"),
+    "the slice of counters": ("no-node-selection", "slices of counters need one too"),
     "two slices of one name": ("duplicate-object", "is also in"),
     "bare amounts": ("api-rules", "expected an object, got string"),
     "the domain of the claim": ("foreign-domain", "tpu.google.com; the devices have tpu.dra.example.com"),
