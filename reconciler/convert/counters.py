@@ -1,4 +1,4 @@
-"""Counter sets within the limits of the API: 32 counters a set, two sets a device."""
+"""Fits counter sets into the limits of the API: 32 counters for a set, two sets for a device."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,10 +16,10 @@ MAX_SETS = 2
 
 @dataclass(frozen=True, slots=True)
 class CounterSet:
-    """Counters that a slice publishes."""
+    """A counter set of a slice."""
 
     slice: int
-    """Which slice of the pool"""
+    """Index of the slice in the pool"""
     name: str
     counters: Mapping[str, Any]
     """Name -> amount"""
@@ -27,7 +27,7 @@ class CounterSet:
 
 @dataclass(frozen=True, slots=True)
 class FittedSets:
-    """The same limits in sets that the API takes."""
+    """Counter sets within the limits of the API, with the same effect."""
 
     sets: tuple[CounterSet, ...]
     draws: Mapping[str, Sequence[Raw]]
@@ -37,9 +37,9 @@ class FittedSets:
 
 
 def fit_counter_sets(sets: Sequence[CounterSet], devices: Sequence[Raw], *, complete: bool) -> FittedSets:
-    """Put what exceeds the limits into other sets, as few and as full as can be; leave the rest as it is.
+    """Repack sets that exceed the limits into as few sets as possible. Other sets stay as they are.
 
-    `complete` says whether these are all devices of the pool, without which nothing can be left out.
+    `complete`: these are all devices of the pool. Otherwise no counter can be dropped safely.
     """
     draws: dict[str, Sequence[Raw]] = {
         str(device["name"]): mappings(device.get("consumesCounters")) for device in devices
@@ -58,13 +58,13 @@ def fit_counter_sets(sets: Sequence[CounterSet], devices: Sequence[Raw], *, comp
             continue
         why = "" if complete else "slices of its pool are missing"
         if any(_goes_by_set(device, draws) for device in devices if device["name"] in members):
-            why = "its counter sets exceed the limits, and what excludes what goes by counter set"
+            why = "its counter sets exceed the limits, and its groups or expression depend on them"
         if why:
             lost |= dict.fromkeys(members, why)
             continue
         packed = pack(_groups(joined, members), size=MAX_COUNTERS, most=MAX_SETS)
         for device, count in packed.too_many.items():
-            lost[device] = f"it needs {count} counter sets of {MAX_COUNTERS} counters, {MAX_SETS} are allowed"
+            lost[device] = f"it needs {count} counter sets of {MAX_COUNTERS} counters; {MAX_SETS} are allowed"
         first = joined[0]
         repacked = {
             f"{first.name}-{at + 1}" if at else first.name: tallies for at, tallies in enumerate(packed.sets)
@@ -78,13 +78,13 @@ def fit_counter_sets(sets: Sequence[CounterSet], devices: Sequence[Raw], *, comp
 
 
 def _goes_by_set(device: Raw, draws: Mapping[str, Sequence[Raw]]) -> bool:
-    """Whether a device says beside which others of its counter sets it can be held."""
+    """Whether the device has compatibility groups or an expression, whose scope is a counter set."""
     groups = any(draw.get("compatibilityGroups") for draw in draws[device["name"]])
     return groups or device.get("compatibleOnlyWith") is not None
 
 
 def _joined(sets: Sequence[CounterSet], draws: Mapping[str, Sequence[Raw]]) -> list[list[CounterSet]]:
-    """Sets that some device draws from together."""
+    """Groups of sets that are connected by devices that draw from several of them."""
     home = {counters.name: counters.name for counters in sets}
 
     def root(name: str) -> str:
@@ -110,14 +110,14 @@ def _within(sets: Sequence[CounterSet], members: Mapping[str, Sequence[Raw]]) ->
 
 
 def _groups(sets: Sequence[CounterSet], members: Mapping[str, Sequence[Raw]]) -> Iterator[list[CounterLimit]]:
-    """Only the counters that decide something, those of one source together."""
+    """The counters without redundant ones, grouped by source."""
     of_set: dict[str, list[CounterLimit]] = {}
     set_of: dict[int, str] = {}
     for counters in sets:
         for name, total in counters.counters.items():
             amounts = {device: _amount(drawn, counters.name, name) for device, drawn in members.items()}
             draws = {device: amount for device, amount in amounts.items() if amount.nanos}
-            # Sets that become one may have counters of one name.
+            # Sets that are merged may have counters with the same name.
             spelled = name if len(sets) == 1 else f"{counters.name}:{name}"
             tally = CounterLimit(spelled, Quantity.parse(str(total)), draws)
             of_set.setdefault(counters.name, []).append(tally)

@@ -1,10 +1,10 @@
-"""The fields that Kubernetes 1.36 knows. It drops others in silence; here they are left out and named."""
+"""The fields that Kubernetes 1.36 has. Servers silently drop others; `convert` drops and reports them."""
 
 from collections.abc import Mapping
 from typing import Any
 
 Shape = Mapping[str, "Shape | None"]
-"""Field -> the fields below it, in each entry if it is a list; None leaves what is there alone"""
+"""Field -> the fields below it (of each entry for a list); None keeps the value unchanged"""
 
 _SELECTORS: Shape = {"cel": {"expression": None}}
 _CONFIG: Shape = {"requests": None, "opaque": {"driver": None, "parameters": None}}

@@ -1,4 +1,4 @@
-"""How many slices a pool needs, and names for them that keep the order in which devices are tried."""
+"""Splits a pool into slices, and names them so that the order of the devices stays."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -11,22 +11,22 @@ from reconciler.legacy.spelling import is_subdomain
 
 MAX_DEVICES = 128
 MAX_LARGE_DEVICES = 64
-"""SL-4: where a device of the slice has taints, draws from counters or has attributes with lists"""
+"""SL-4: the limit if a device of the slice has taints, counters or list attributes"""
 MAX_SETS = 8
 _LISTS = ("ints", "bools", "strings", "versions")
 
 
 class Part(NamedTuple):
-    """What one slice will hold: devices or counter sets."""
+    """The content of one new slice: devices or counter sets."""
 
     slice: int
-    """Which slice of the pool it was part of"""
+    """Index of the original slice in the pool"""
     devices: Sequence[Raw]
     sets: Sequence[CounterSet]
 
 
 def parts(devices: Mapping[int, Sequence[Raw]], sets: Iterable[CounterSet]) -> list[Part]:
-    """Counter sets and devices apart, at most as many as a slice may have. `devices` is slice -> devices."""
+    """Separate parts for counter sets and for devices, within the limits. `devices`: slice -> devices."""
     by_slice: dict[int, list[CounterSet]] = {}
     for counters in sets:
         by_slice.setdefault(counters.slice, []).append(counters)
@@ -41,7 +41,7 @@ def parts(devices: Mapping[int, Sequence[Raw]], sets: Iterable[CounterSet]) -> l
 
 
 def _sets(sets: Iterable[CounterSet]) -> Iterator[list[CounterSet]]:
-    """Up to eight sets, and so many counters in all of them together as one may have."""
+    """Chunks of up to MAX_SETS sets with up to MAX_COUNTERS counters in total."""
     open_: list[CounterSet] = []
     for counters in sets:
         count = sum(len(one.counters) for one in open_)
@@ -63,9 +63,9 @@ def _is_large(device: Raw) -> bool:
 
 
 def names(found: Sequence[Part], originals: Sequence[str], taken: Collection[str]) -> list[str]:
-    """A name for each part, none of another slice in `taken`. Devices keep their order: slices sort by name.
+    """A name for each part, not in `taken`. Slices sort by name, so the names keep the order of the devices.
 
-    Each slice keeps its name for its first devices, if that keeps the order. Otherwise all are numbered.
+    The first part of each slice keeps its name if that keeps the order. Otherwise all parts are numbered.
     """
     own = set(originals)
     for scheme in _schemes(found, originals):
@@ -77,7 +77,7 @@ def names(found: Sequence[Part], originals: Sequence[str], taken: Collection[str
             and all(one < other for one, other in pairwise(in_order))
         ):
             return scheme
-    raise AssertionError("there is always a number that is free")
+    raise AssertionError("there is always a free number")
 
 
 def _schemes(found: Sequence[Part], originals: Sequence[str]) -> Iterator[list[str]]:
@@ -95,7 +95,7 @@ def _schemes(found: Sequence[Part], originals: Sequence[str]) -> Iterator[list[s
 
 
 def _named_after(found: Sequence[Part], originals: Sequence[str]) -> list[str]:
-    """`a` for the first devices of a, `a-002` for more; `a-counters` for counters once beside devices."""
+    """`a` for the first devices of slice a, then `a-002`; `a-counters` if a also had counter sets."""
     seen: dict[Any, int] = {}
     mixed = {part.slice for part in found if part.devices}
     scheme = []

@@ -1,4 +1,4 @@
-"""Names as the API wants them. What is valid stays; what is not is renamed the same way every time."""
+"""Valid names for the API. Valid names stay; invalid ones are renamed deterministically."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -10,12 +10,12 @@ _WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[a-z])(?=[0-9])")
 
 
 class Rename(NamedTuple):
-    """One name that changed, and of what."""
+    """One changed name."""
 
     kind: str
     """device, counter set, counter, attribute, capacity or slice"""
     where: str
-    """The pool, the driver or the counter set that it belongs to"""
+    """The pool, driver or counter set of the name"""
     before: str
     after: str
 
@@ -25,7 +25,7 @@ class Rename(NamedTuple):
 
 def as_label(text: str, limit: int = MAX_LABEL) -> str:
     """The DNS label closest to a name: `memorySlice0` gives memory-slice-0, `1g.5gb` gives 1g-5gb."""
-    # Words are only told apart where capitals do it: in gpu0 they belong together.
+    # Words are split only if capitals separate them: gpu0 stays one word.
     spaced = _WORDS.sub("-", text) if any(c.isupper() for c in text) else text
     return re.sub(r"[^a-z0-9]+", "-", spaced.lower()).strip("-")[:limit].strip("-") or "x"
 
@@ -45,7 +45,7 @@ def as_subdomain(text: str) -> str:
 def valid_names(
     names: Iterable[str], valid: Callable[[str], bool], closest: Callable[[str, int], str], limit: int
 ) -> dict[str, str]:
-    """Name -> valid name, all different. Valid ones stay; of others that meet, later ones get a number."""
+    """Name -> valid name, all distinct. Valid names stay; a number resolves a conflict of the others."""
     ordered = list(dict.fromkeys(names))
     taken = {name for name in ordered if valid(name)}
     found: dict[str, str] = {}

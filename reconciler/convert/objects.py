@@ -1,4 +1,4 @@
-"""Everything that was read, written as Kubernetes 1.36 takes it."""
+"""Converts all objects to the API of Kubernetes 1.36."""
 
 import json
 import re
@@ -15,63 +15,65 @@ from reconciler.legacy.shapes import Raw, mapping, mappings
 from reconciler.legacy.spelling import MAX_IDENTIFIER, is_key
 
 Check = Callable[[dict[str, Any]], Sequence[str]]
-"""What a server would hold against an object"""
+"""Errors of a server for an object"""
 
 CORE_KINDS = ("Node", "Pod")
-"""Kinds that have always been v1, and are written as they are"""
+"""Kinds of the core API, which stay unchanged"""
 
 STATUS = ("allocation", "reservedFor")
 ALLOCATION = ("devices", "nodeSelector", "allocationTimestamp")
-"""What of a claim's status decides who gets which devices; drivers report the rest anew"""
+"""The fields of a claim's status that define its allocation; drivers report the others again"""
 
 TAINT_RULES = "resource.k8s.io/v1beta2"
-"""The newest version in which 1.36 serves them"""
+"""The newest version of DeviceTaintRule that 1.36 serves"""
 
 
 @dataclass(frozen=True, slots=True)
 class Converted:
-    """What there is to write, and what to know about it."""
+    """The objects to write, and the changes."""
 
     objects: tuple[dict[str, Any], ...]
     renames: tuple[Rename, ...]
     notes: tuple[str, ...]
-    """What is different, and stays without effect"""
+    """Changes without effect on allocations"""
     problems: tuple[str, ...]
-    """What cannot be expressed, and is left out"""
+    """Objects and devices that cannot be converted and are dropped"""
 
 
 @dataclass(slots=True)
 class _Pools:
-    """What became of the pools."""
+    """The converted pools."""
 
     slices: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
-    """Place of a pool's first slice in the input -> its slices"""
+    """Index of a pool's first slice in the input -> its new slices"""
     renames: list[Rename] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     devices: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict)
-    """(driver, pool) -> device -> its name now"""
+    """(driver, pool) -> device -> its new name"""
 
 
 def converted(raws: Sequence[Raw], check: Check) -> Converted:
-    """Objects as `legacy.reading` spells them, in their order, as a server of 1.36 takes them."""
+    """Convert objects in the shape of `legacy.reading`, in their order, to Kubernetes 1.36."""
     keys, renames = _keys([raw for raw in raws if raw["kind"] == "ResourceSlice"])
     pools = _converted_pools(raws, keys, check)
     objects: list[dict[str, Any]] = []
     notes, problems = pools.notes, pools.problems
-    # Expressions name the domain apart from the rest, which alone changes.
+    # In an expression the domain is separate; only the name after it changes.
     renamed = {one.before.rpartition("/")[2]: one.after.rpartition("/")[2] for one in renames}
     for at, raw in enumerate(raws):
         if raw["kind"] == "ResourceSlice":
             objects += pools.slices.get(at, [])
-            stated = [device.get(COMPATIBLE_ONLY_WITH) for device in mappings(raw["spec"].get("devices"))]
-            notes += _old_names_in(raw, [one for one in stated if one is not None], renamed)
+            expressions = [
+                device.get(COMPATIBLE_ONLY_WITH) for device in mappings(raw["spec"].get("devices"))
+            ]
+            notes += _old_names_in(raw, [one for one in expressions if one is not None], renamed)
             continue
-        made, said = _other(raw, pools.devices, renamed)
-        against = check(made) if raw["kind"] not in CORE_KINDS else ()
-        notes += said
-        problems += [f"{subject(raw)} cannot be expressed: {line}" for line in against[:1]]
-        if not against:
+        made, more_notes = _other(raw, pools.devices, renamed)
+        errors = check(made) if raw["kind"] not in CORE_KINDS else ()
+        notes += more_notes
+        problems += [f"{subject(raw)} cannot be converted: {line}" for line in errors[:1]]
+        if not errors:
             objects.append(made)
     return Converted(tuple(objects), (*renames, *pools.renames), tuple(notes), tuple(problems))
 
@@ -132,15 +134,15 @@ def _converted_pools(raws: Sequence[Raw], keys: Mapping[str, Keys], check: Check
 
 
 def _checked(pool: OldPool, taken: set[str], check: Check, result: _Pools) -> NewPool | None:
-    """The new pool if a server takes all of it: of a pool with slices missing no device is given."""
+    """The new pool if a server accepts all its slices: an incomplete pool would have no usable device."""
     try:
         new = pool.converted(taken)
     except Rejected as exc:
-        result.problems.append(f"{exc}; left out")
+        result.problems.append(f"{exc}; the pool is dropped")
         return None
-    against = [f"{subject(made)}: {line}" for made in new.slices for line in check(made)]
-    if against:
-        result.problems.append(f"pool {pool.name} cannot be expressed: {against[0]}")
+    errors = [f"{subject(made)}: {line}" for made in new.slices for line in check(made)]
+    if errors:
+        result.problems.append(f"pool {pool.name} cannot be converted: {errors[0]}")
         return None
     return new
 
@@ -148,14 +150,14 @@ def _checked(pool: OldPool, taken: set[str], check: Check, result: _Pools) -> Ne
 def _other(
     raw: Raw, devices: Mapping[tuple[str, str], Mapping[str, str]], keys: Mapping[str, str]
 ) -> tuple[dict[str, Any], list[str]]:
-    """An object that is no slice, without what only a server or an older version knew."""
+    """An object other than a slice, without fields of servers and older versions."""
     made = dict(raw)
     notes: list[str] = []
     made["metadata"] = {key: raw["metadata"][key] for key in KEPT_METADATA if raw["metadata"].get(key)}
     if raw["kind"] in SPECS:
         unknown: dict[str, None] = {}
         made["spec"] = without_unknown_fields(mapping(raw.get("spec")), SPECS[raw["kind"]], "spec", unknown)
-        notes += [f"{subject(raw)}: {path} is not known to Kubernetes 1.36 and left out" for path in unknown]
+        notes += [f"{subject(raw)}: Kubernetes 1.36 has no field {path}; it is dropped" for path in unknown]
     if raw["kind"] in CORE_KINDS:
         return made, notes
     if raw["kind"] == "DeviceTaintRule":
@@ -165,7 +167,7 @@ def _other(
 
 
 def _old_names_in(raw: Raw, part: Any, keys: Mapping[str, str]) -> Iterator[str]:
-    """The renamed attributes and capacities that a part of an object names."""
+    """A note for each renamed attribute and capacity in a part of an object."""
     text = json.dumps(part, ensure_ascii=False) if part else ""
     for old, new in keys.items():
         # Quotes and dots end a key in CEL, a slash or a quote in JSON.
@@ -184,7 +186,7 @@ def _taint_rule(made: dict[str, Any], devices: Mapping[tuple[str, str], Mapping[
 
 
 def _claim(made: dict[str, Any], devices: Mapping[tuple[str, str], Mapping[str, str]]) -> dict[str, Any]:
-    """A claim that holds devices goes on holding them under their new names."""
+    """A claim; its allocation has the new names of its devices."""
     status = {
         key: value for key, value in mapping(made.pop("status", None)).items() if key in STATUS and value
     }

@@ -1,4 +1,4 @@
-"""The slices of one generation of a pool, as the API takes them."""
+"""Converts the slices of one generation of a pool."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,24 +16,24 @@ from reconciler.legacy.spelling import MAX_LABEL, is_label
 API_VERSION = "resource.k8s.io/v1"
 
 TARGETS = ("perDeviceNodeSelection", "nodeName", "allNodes", "nodeSelector")
-"""In this order the first that is set counts"""
+"""The first field that is set counts"""
 
 KEPT_METADATA = ("name", "namespace", "labels", "annotations", "finalizers", "ownerReferences")
-"""What a manifest says; the rest was filled in by a server"""
+"""Metadata of a manifest; a server adds the other fields"""
 
 DEVICE_FIELDS = (
     "name", "attributes", "capacity", "consumesCounters", "nodeName", "nodeSelector", "allNodes", "taints",
     "bindsToNode", "bindingConditions", "bindingFailureConditions", "allowMultipleAllocations",
     "nodeAllocatableResourceMappings", "compatibleOnlyWith",
 )  # fmt: skip
-"""What 1.36 knows of a device, and what becomes an annotation"""
+"""The device fields of 1.36, and the field that moves to an annotation"""
 
 SPEC_FIELDS = (*TARGETS, "driver", "pool", "devices", "sharedCounters")
 
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """Names of attributes and capacities as one driver's devices have them from now on."""
+    """Old name -> new name of the attributes and capacities of one driver."""
 
     attributes: Mapping[str, str]
     capacity: Mapping[str, str]
@@ -41,18 +41,18 @@ class Keys:
 
 @dataclass(frozen=True, slots=True)
 class NewPool:
-    """The slices of a pool, and what is different about them."""
+    """The new slices of a pool, and the changes."""
 
     slices: tuple[dict[str, Any], ...]
     renames: tuple[Rename, ...]
     devices: Mapping[str, str]
-    """Device -> the name that it has now"""
+    """Device -> its new name"""
     notes: tuple[str, ...]
     problems: tuple[str, ...]
 
 
 class OldPool:
-    """All slices of one generation, sorted by name, as `legacy.reading` spells them."""
+    """All slices of one generation, sorted by name, in the shape of `legacy.reading`."""
 
     def __init__(self, slices: Sequence[Raw], keys: Keys) -> None:
         self.slices = slices
@@ -67,7 +67,7 @@ class OldPool:
         ]
 
     def converted(self, taken: set[str]) -> NewPool:
-        """The new slices; `taken` holds the names of all slices. Raises Rejected if there can be none."""
+        """The new slices; `taken` holds the names of all slices. Raises Rejected for an invalid pool."""
         self._check()
         everything = [device for devices in self.devices.values() for device in devices]
         wanted = self.slices[0]["spec"]["pool"].get("resourceSliceCount")
@@ -93,7 +93,7 @@ class OldPool:
             devices,
             (*_layout_notes(found, originals, scheme), *self._unknown()),
             tuple(
-                f"device {self.name}/{device} cannot be expressed: {why}" for device, why in sets.lost.items()
+                f"device {self.name}/{device} cannot be converted: {why}" for device, why in sets.lost.items()
             ),
         )
 
@@ -108,7 +108,7 @@ class OldPool:
         for raw in self.slices:
             if not any(raw["spec"].get(target) for target in TARGETS):
                 name = raw["metadata"]["name"]
-                raise Rejected(f"pool {self.name}: slice {name} says nothing about nodes; add spec.nodeName")
+                raise Rejected(f"pool {self.name}: slice {name} has no node selection; set spec.nodeName")
 
     def _slice(self, part: Part, name: str, more: int) -> dict[str, Any]:
         raw = self.slices[part.slice]
@@ -158,27 +158,27 @@ class OldPool:
             for device in mappings(raw["spec"].get("devices")):
                 found |= dict.fromkeys(f"spec.devices[].{key}" for key in device if key not in DEVICE_FIELDS)
         yield from (
-            f"pool {self.name}: {field} is not known to Kubernetes 1.36 and left out" for field in found
+            f"pool {self.name}: Kubernetes 1.36 has no field {field}; it is dropped" for field in found
         )
 
 
 @dataclass(frozen=True, slots=True)
 class _Renaming:
-    """Old name -> new name of everything in a pool."""
+    """Old name -> new name of all parts of a pool."""
 
     keys: Keys
     devices: Mapping[str, str]
     sets: Mapping[str, str]
     counters: Mapping[str, Mapping[str, str]]
-    """Old name of the set -> its counters"""
+    """Old name of the set -> old counter -> new counter"""
 
     def counter_set(self, one: CounterSet) -> CounterSet:
-        """A set as it is published."""
+        """The set with new names."""
         counters = {self.counters[one.name][key]: str(amount) for key, amount in one.counters.items()}
         return CounterSet(one.slice, self.sets[one.name], counters)
 
     def device(self, device: Raw, draws: Sequence[Raw]) -> dict[str, Any]:
-        """A device as it is published, with what it draws."""
+        """The device with new names and its draws."""
         made = {key: device[key] for key in DEVICE_FIELDS if device.get(key) is not None}
         made["name"] = self.devices[device["name"]]
         if device.get("attributes"):
@@ -211,7 +211,7 @@ def _values(counters: Any) -> dict[str, Any]:
 def _slice_renames(
     found: Sequence[Part], originals: Sequence[str], scheme: Sequence[str]
 ) -> Iterator[Rename]:
-    """Slices whose name is used no more."""
+    """Slices whose name is not used any more."""
     for at, original in enumerate(originals):
         first = next((name for part, name in zip(found, scheme, strict=True) if part.slice == at), None)
         if original not in scheme and first is not None:
@@ -222,4 +222,4 @@ def _layout_notes(found: Sequence[Part], originals: Sequence[str], scheme: Seque
     for at, original in enumerate(originals):
         made = [name for part, name in zip(found, scheme, strict=True) if part.slice == at]
         if len(made) > 1:
-            yield f"slice {original} becomes {', '.join(made)}"
+            yield f"slice {original} is split into {', '.join(made)}"

@@ -64,7 +64,7 @@ class TestTwoGpus:
         result = run(tmp_path, dumped(two_gpus(), four_partitions()))
         lines = result.stderr.splitlines()
         assert any("spec.spec: belongs in a ResourceClaimTemplate" in line for line in lines)
-        assert "note: slice s becomes s-counters, s" in lines
+        assert "note: slice s is split into s-counters, s" in lines
         assert "renamed: capacity copy-engines of gpu.nvidia.com is now copy_engines" in lines
         name = "gpu-0-mig-1g.5gb-0"
         assert f"renamed: device {name} of gpu.nvidia.com/n is now {name.replace('.', '-')}" in lines
@@ -123,7 +123,7 @@ def test_what_cannot_be_expressed_is_named_and_the_rest_written(tmp_path: Path):
     assert result.exit_code == 1
     assert [made["metadata"]["name"] for made in written(result)] == ["t"]
     (line,) = result.stderr.splitlines()
-    assert line.startswith("error: pool d/p cannot be expressed: ResourceSlice s: spec.devices[0]: ")
+    assert line.startswith("error: pool d/p cannot be converted: ResourceSlice s: spec.devices[0]: ")
 
 
 def test_a_claim_that_a_server_would_refuse_is_named(tmp_path: Path):

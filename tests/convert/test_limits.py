@@ -150,7 +150,7 @@ def test_a_tree_that_needs_more_than_two_sets_names_the_devices_that_cannot_be_h
     assert result.problems
     for problem in result.problems:
         assert problem.startswith("device gpu.nvidia.com/n/")
-        assert problem.endswith("counter sets of 32 counters, 2 are allowed")
+        assert problem.endswith("counter sets of 32 counters; 2 are allowed")
     lost = {problem.split()[1].rpartition("/")[2] for problem in result.problems}
     written = {name for found in names(slices_of(result)).values() for name in found}
     assert written == {one["name"] for one in content} - lost
@@ -169,18 +169,21 @@ def test_groups_are_not_moved_to_other_sets():
     ]
     result = conversion(resource_slice("s", content, nodeName="n", sharedCounters=counter_sets(3)))
     assert result.problems == (
-        "device d/p/a cannot be expressed: its counter sets exceed the limits, "
-        "and what excludes what goes by counter set",
+        "device d/p/a cannot be converted: its counter sets exceed the limits, "
+        "and its groups or expression depend on them",
     )
 
 
 @pytest.mark.parametrize(
     ("raw", "problem"),
     [
-        (resource_slice("s", devices("a", "a"), nodeName="n"), "pool d/p: two devices are named a; left out"),
+        (
+            resource_slice("s", devices("a", "a"), nodeName="n"),
+            "pool d/p: two devices are named a; the pool is dropped",
+        ),
         (
             resource_slice("s", devices("a")),
-            "pool d/p: slice s says nothing about nodes; add spec.nodeName; left out",
+            "pool d/p: slice s has no node selection; set spec.nodeName; the pool is dropped",
         ),
     ],
 )
@@ -194,7 +197,7 @@ def test_fields_that_1_36_would_drop_are_left_out_and_said():
     raw = resource_slice("s", [device("a", later=1)], nodeName="n", skipNodeOperations=["prepare"])
     result = conversion(raw)
     assert result.notes == (
-        "pool d/p: spec.skipNodeOperations is not known to Kubernetes 1.36 and left out",
-        "pool d/p: spec.devices[].later is not known to Kubernetes 1.36 and left out",
+        "pool d/p: Kubernetes 1.36 has no field spec.skipNodeOperations; it is dropped",
+        "pool d/p: Kubernetes 1.36 has no field spec.devices[].later; it is dropped",
     )
     assert result.objects == (resource_slice("s", [device("a")], nodeName="n"),)
