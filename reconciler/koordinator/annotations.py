@@ -1,4 +1,4 @@
-"""What pods and machines say in annotations: the shapes, and reading them."""
+"""The annotations of pods: their shapes, and functions to parse them."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -24,14 +24,14 @@ PREFER = "Prefer"
 
 
 class JointAllocate(Model):
-    """Types that are to be near each other. Unknown scopes mean none."""
+    """Device types to allocate near each other. An unknown scope counts as none."""
 
     device_types: Tuple[Str] = ()
     required_scope: Str = ""
 
 
 class Hint(Model):
-    """Which devices of one type, and how. Unknown words mean that nothing was asked."""
+    """Requirements for the devices of one type. An unknown value counts as not set."""
 
     selector: LabelSelector | None = None
     vf_selector: LabelSelector | None = None
@@ -53,7 +53,7 @@ class PartitionSpec(Model):
 
 
 class Extension(Model):
-    """What was given besides shares."""
+    """The parts of an allocation other than shares."""
 
     vfs: Tuple[VirtualFunction] = ()
     gpu_shared_resource_template: Str = ""
@@ -77,13 +77,13 @@ _ALLOCATED: TypeAdapter[Any] = TypeAdapter(Map[Tuple[AllocatedDevice]])
 
 
 def joint_allocate(subject: str, annotations: Mapping[str, str]) -> JointAllocate | None:
-    """What is to be allocated jointly. Raises Malformed."""
+    """The joint allocation that the pod requests. Raises Malformed."""
     text = annotations.get(JOINT_ALLOCATE)
     return None if text is None else read_as(_JOINT, subject, JOINT_ALLOCATE, text)
 
 
 def hints(subject: str, annotations: Mapping[str, str]) -> dict[str, Hint]:
-    """Device type -> hint; a null hint is none. Raises Malformed."""
+    """Device type -> hint, without null hints. Raises Malformed."""
     text = annotations.get(ALLOCATE_HINT)
     if text is None:
         return {}
@@ -92,12 +92,12 @@ def hints(subject: str, annotations: Mapping[str, str]) -> dict[str, Hint]:
 
 
 def partition_spec(subject: str, annotations: Mapping[str, str]) -> PartitionSpec | None:
-    """The partitions a pod accepts, None if it does not say. Raises Malformed."""
+    """The partitions that a pod accepts; None without the annotation. Raises Malformed."""
     text = annotations.get(PARTITION_SPEC)
     return None if text is None else read_as(_SPEC, subject, PARTITION_SPEC, text)
 
 
 def allocated(subject: str, annotations: Mapping[str, str]) -> dict[str, tuple[AllocatedDevice, ...]]:
-    """Device type -> what the pod holds. Raises Malformed."""
+    """Device type -> devices that the pod holds. Raises Malformed."""
     text = annotations.get(ALLOCATED)
     return {} if text is None else read_as(_ALLOCATED, subject, ALLOCATED, text)

@@ -1,4 +1,4 @@
-"""Every machine's devices as rows of shared matrices: a row a device, a block of rows a machine."""
+"""The devices of all machines in shared matrices: one row for each device, one block for each machine."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from kernels.shares import unused
 from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.koordinator.annotations import NO_HINT
-from reconciler.koordinator.exclusion import barred
+from reconciler.koordinator.exclusion import excluded_minors
 from reconciler.koordinator.holdings import Holdings
 from reconciler.koordinator.labels import LabelCodes
 from reconciler.koordinator.machine import Machine
@@ -31,13 +31,13 @@ RESOURCES: Final = (
     GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, NPU_CORE, NPU_CPU, NPU_DVPP, KOORD_RDMA, KOORD_FPGA,
 )  # fmt: skip
 WIDTH: Final = len(RESOURCES) + 1
-"""The last column sums resources that nobody can request: a device with some of them is not used up."""
+"""The last column is the sum of resources that pods cannot request: a device with some of them is usable."""
 NOBODY: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """The rows of one machine, as if there were no other: its number is 0."""
+class MachineRows:
+    """The rows of one machine, as the only machine: its number is 0."""
 
     owner: Rows
     kind: Codes
@@ -61,43 +61,43 @@ class Columns:
     def __init__(self) -> None:
         self.owner: Rows = np.full(0, NOBODY, dtype=np.intp)
         self.kind: Codes = np.zeros(0, dtype=np.int32)
-        """Place in `TYPES`."""
+        """Index in `TYPES`."""
         self.minor: Codes = np.zeros(0, dtype=np.int32)
         self.total: Amounts = np.zeros((0, WIDTH), dtype=np.int64)
-        """Nothing for devices that are not healthy."""
+        """Zero for unhealthy devices."""
         self.free: Amounts = np.zeros((0, WIDTH), dtype=np.int64)
         self.some: Mask = np.zeros(0, dtype=np.bool_)
-        """Anything at all is free."""
+        """Whether an amount of any resource is free."""
         self.reported: Mask = np.zeros((0, WIDTH), dtype=np.bool_)
         self.health: Mask = np.zeros(0, dtype=np.bool_)
         self.label: Codes = np.zeros(0, dtype=np.int32)
         self.pcie: Rows = np.full(0, NOBODY, dtype=np.intp)
-        """The first row of the same type on the same switch: a group that no other machine shares."""
+        """The first row of the same type on the same switch: identifies the group in all machines."""
         self.switch: Rows = np.full(0, NOBODY, dtype=np.intp)
         """The first row of any type on the same switch."""
         self.numa: Rows = np.full(0, NOBODY, dtype=np.intp)
-        """The first row of any type on the same NUMA node, also where its number is said not to be known."""
+        """The first row of any type on the same NUMA node; -1 is a node, too."""
         self.vfs: Codes = np.zeros(0, dtype=np.int32)
-        """Virtual functions that nobody has."""
+        """Free virtual functions."""
         self.functions: Codes = np.zeros(0, dtype=np.int32)
-        """All virtual functions there are."""
+        """All virtual functions."""
         self.held: Mask = np.zeros(0, dtype=np.bool_)
         self.closed: Mask = np.zeros(0, dtype=np.bool_)
-        """Kept by a holder who is to be alone."""
+        """Excluded because a holder requested exclusive use."""
         self.labels = LabelCodes()
         self._blocks: dict[int, slice] = {}
         self._places: dict[int, dict[tuple[str, int], int]] = {}
-        """Type and minor of each row of a block, and where in the block it is"""
+        """Machine -> type and minor -> index in the block"""
         self._end = 0
 
-    def part(self, number: int) -> Part:
-        """One machine's rows. Views: what changes here changes there."""
+    def part(self, number: int) -> MachineRows:
+        """The rows of one machine, as views of the matrices."""
         block = self._blocks[number]
         pcie, switch, numa = (
             np.where(column[block] >= 0, column[block] - block.start, NOBODY)
             for column in (self.pcie, self.switch, self.numa)
         )
-        return Part(
+        return MachineRows(
             owner=np.zeros(block.stop - block.start, dtype=np.intp),
             kind=self.kind[block],
             free=self.free[block],
@@ -115,7 +115,7 @@ class Columns:
         )
 
     def describe(self, number: int, machine: Machine, holdings: Holdings) -> None:
-        """Write a machine's rows, in place of those it had."""
+        """Write the rows of a machine; replaces its earlier rows."""
         devices = [
             (code, kind, info)
             for code, kind in enumerate(TYPES)
@@ -147,7 +147,7 @@ class Columns:
         holdings: Holdings,
         changed: Iterable[tuple[str, int]] | None = None,
     ) -> None:
-        """Write what pods hold of a machine that is described; of these devices, or of all."""
+        """Update what pods hold of a described machine: of the devices `changed`, or of all."""
         block, places = self._blocks[number], self._places[number]
         found = places.items() if changed is None else [(k, places[k]) for k in changed if k in places]
         rows = np.array([block.start + place for _, place in found], dtype=np.intp)
@@ -166,11 +166,11 @@ class Columns:
         free = unused(self.total[rows], used)
         self.free[rows], self.some[rows] = free, (free > 0).any(axis=1)
         if holdings.alone or changed is None or self.closed[block].any():
-            closed = {kind: barred(kind, NO_HINT, machine, holdings, ()) for kind in TYPES}
+            closed = {kind: excluded_minors(kind, NO_HINT, machine, holdings, ()) for kind in TYPES}
             self.closed[block] = [minor in closed[kind] for kind, minor in places]
 
     def forget(self, number: int) -> None:
-        """Take a machine's rows out of use."""
+        """Free the rows of a machine."""
         block = self._blocks.pop(number)
         del self._places[number]
         self.owner[block] = NOBODY
@@ -189,7 +189,7 @@ class Columns:
         return block
 
     def _make_room(self, rows: int) -> None:
-        """Close the gaps, and double the rest if that is not enough."""
+        """Move used rows together, and allocate twice the rows in use."""
         kept = np.flatnonzero(self.owner[: self._end] != NOBODY)
         size = 2 * (len(kept) + rows)
         moved = np.full(self._end + 1, NOBODY, dtype=np.intp)
@@ -200,7 +200,7 @@ class Columns:
         for column in (self.pcie, self.switch, self.numa):
             column[: len(kept)] = moved[column[: len(kept)]]
         self._end = len(kept)
-        # A block stays together, so its first row says where it went.
+        # A block stays together, so the new place of its first row is enough.
         self._blocks = {
             number: slice(int(start), int(start) + block.stop - block.start)
             for number, block in self._blocks.items()
@@ -209,14 +209,14 @@ class Columns:
 
 
 def amounts(shares: Shares) -> Amounts:
-    """(WIDTH,) amounts in the columns of the matrices, none beyond what a device can have."""
+    """(WIDTH,) amounts in the columns of the matrices, clipped to LIMIT."""
     known = [min(shares.get(name, 0), LIMIT) for name in RESOURCES]
     others = sum(amount for name, amount in shares.items() if name not in RESOURCES)
     return np.array([*known, min(others, LIMIT)], dtype=np.int64)
 
 
 def _resized(array: NDArray[np.generic], size: int, blank: int) -> NDArray[np.generic]:
-    # Columns in one piece: a pass over all rows reads only the few that are asked for.
+    # Column-major: a pass over all rows reads few columns.
     larger = np.full((size, *array.shape[1:]), blank, dtype=array.dtype, order="F")
     larger[: len(array)] = array
     return larger

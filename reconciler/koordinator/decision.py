@@ -1,4 +1,4 @@
-"""The decision: which devices of one machine a pod is given, or why it is given none."""
+"""The decision: which devices of one machine are allocated to a pod, or why none."""
 
 from reconciler.koordinator import nearest, released
 from reconciler.koordinator.demand import Demand
@@ -23,33 +23,33 @@ def allocate(
     takeover: Takeover = NOTHING_TO_TAKE_OVER,
     trial: bool = False,
 ) -> Allocation | Failure:
-    """What the pod is given, complete as it is to be recorded.
+    """The allocation of a pod on one machine, complete for the annotation. Changes nothing.
 
-    A trial leaves out types that the machine has planned elsewhere. Nothing is changed.
+    A trial omits the secondary types of a well-planned machine.
     """
-    if refused := _unsuited(demand, machine, rules):
+    if refused := _unsuitable(demand, machine, rules):
         return refused
     needed = instances(demand, machine, upstream=rules.upstream, trial=trial)
     if isinstance(needed, Failure):
         return needed
     at = attempt(demand, machine, holdings, rules, takeover)
-    chosen: released.Chosen = {}
+    chosen: released.GrantsByType = {}
     if demand.joint and all(kind in needed for kind in demand.joint):
-        jointly = released.jointly if rules.upstream else nearest.jointly
-        found = jointly(at, needed)
+        allocate_jointly = released.allocate_jointly if rules.upstream else nearest.allocate_jointly
+        found = allocate_jointly(at, needed)
         if isinstance(found, Failure):
             return found
         chosen = found
     for kind in [kind for kind in needed if kind not in chosen]:
-        grants = released.alone(at, kind, needed[kind])
+        grants = released.allocate_type(at, kind, needed[kind])
         if isinstance(grants, Failure):
             return grants
         chosen[kind] = grants
     return completed(chosen, machine)
 
 
-def _unsuited(demand: Demand, machine: Machine, rules: Rules) -> Failure | None:
-    """Whether the machine cannot share GPUs in the way the pod asks for (KOO-8)."""
+def _unsuitable(demand: Demand, machine: Machine, rules: Rules) -> Failure | None:
+    """The failure if the machine cannot share GPUs as the pod requests (KOO-8)."""
     if demand.gpu is None or not demand.gpu.shared:
         return None
     provider = demand.isolation

@@ -1,4 +1,4 @@
-"""What a pod asks for, read and checked once, before any node is looked at (KOO-3 to KOO-5)."""
+"""The demand of a pod, parsed and validated once for all nodes (KOO-3 to KOO-5)."""
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
@@ -32,12 +32,12 @@ from reconciler.objects.meta import ObjectKey
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """What one type's requests come to: so many devices, each charged so much."""
+    """The requests of one type: the number of devices, and the shares charged to each."""
 
     count: int
     each: Shares
     shared: bool = False
-    """Whether a GPU is given in part."""
+    """Whether a part of a GPU is requested."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Demand:
 
 
 def read_demand(pod: Pod, rules: Rules) -> Demand | Failure | None:
-    """What a pod asks for; None if it wants no device of ours; or why it is refused, alone and everywhere."""
+    """The demand of a pod; None without requests for devices; a Failure if the pod is invalid."""
     subject = f"Pod {pod.key}"
     notes = pod.metadata.annotations
     try:
@@ -119,13 +119,13 @@ def read_demand(pod: Pod, rules: Rules) -> Demand | Failure | None:
     )
 
 
-def leading(demand: Demand) -> str:
-    """The type of the joint list near which the proposal chooses the others: GPUs if they are there."""
+def leading_type(demand: Demand) -> str:
+    """The type of the joint list that the proposal chooses first: GPUs if the list has them."""
     return GPU if GPU in demand.joint else demand.joint[0]
 
 
 def gpu_instance(requests: Shares) -> Instance:
-    """How many GPUs, each charged how much (KOO-5). Memory in bytes is always a part of a card."""
+    """The number of GPUs, and the shares of each (KOO-5). Memory in bytes is always a part of a GPU."""
     ratio = requests.get(GPU_MEMORY_RATIO)
     if GPU_SHARED in requests:
         count = requests[GPU_SHARED]

@@ -1,4 +1,4 @@
-"""The Device object: what one machine has. One object a node, of the node's name."""
+"""The Device object: the devices of one machine. One object for each node, with the node's name."""
 
 from typing import Annotated, Literal
 
@@ -13,7 +13,7 @@ Number = Annotated[Int, Field(ge=-(2**31), lt=2**31)]
 
 
 class Topology(Model):
-    """Where on the machine a device sits."""
+    """The place of a device in the machine."""
 
     socket_id: Number = Field(default=-1, alias="socketID")
     node_id: Number = Field(default=-1, alias="nodeID")
@@ -23,7 +23,7 @@ class Topology(Model):
 
 
 class VirtualFunction(Model):
-    """One virtual function of a NIC; the node agent does not know its number and says -1."""
+    """One virtual function of a NIC. The node agent sets its number to -1."""
 
     minor: Number = 0
     bus_id: Str = Field(default="", alias="busID")

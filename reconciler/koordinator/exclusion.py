@@ -1,4 +1,4 @@
-"""Devices that somebody wants for himself: a holder, or the pod that asks."""
+"""Devices that are excluded because a holder or the pending pod requests exclusive use."""
 
 from collections.abc import Collection
 
@@ -7,13 +7,13 @@ from reconciler.koordinator.holdings import Holdings
 from reconciler.koordinator.machine import Machine
 
 
-def barred(
+def excluded_minors(
     kind: str, hint: Hint, machine: Machine, holdings: Holdings, released: Collection[int]
 ) -> frozenset[int]:
-    """Minors of one type that a pod may not be given because it, or a holder, is to be alone there.
+    """Minors of one type that a pod cannot have, because it or a holder requests exclusive use.
 
-    Alone means without another holder of that type on the device, or on its PCIe switch. A device of
-    which no switch is known is a switch of its own. `released` are minors whose holders give way.
+    Exclusive use is without another holder of that type on the device, or on its PCIe switch. A device
+    without a known switch counts as its own switch. The holders of minors in `released` are ignored.
     """
     minors = machine.devices.get(kind, {}).keys()
     closed = set(holdings.exclusive(kind, DEVICE_LEVEL)) - set(released)

@@ -1,29 +1,29 @@
-"""Why a pod got no devices. An answer, not an error."""
+"""Why a pod has no devices. A result, not an exception."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class Status(StrEnum):
-    """Whether it is worth trying again."""
+    """Whether a retry can help."""
 
     LATER = "Unschedulable"
-    """Pods that end might make room."""
+    """A pod that terminates may free devices."""
     NEVER = "UnschedulableAndUnresolvable"
-    """No pod that ends can help."""
+    """No terminating pod can help."""
     ERROR = "Error"
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A refusal of one pod, everywhere or on one node."""
+    """Why one pod cannot be allocated, on one node or on all."""
 
     reason: str
-    """A short class, `insufficient-devices:gpu`."""
+    """A short identifier, `insufficient-devices:gpu`."""
     status: Status
     message: str
 
 
 def insufficient(kind: str) -> Failure:
-    """Fewer usable devices than wanted."""
+    """Fewer usable devices than requested."""
     return Failure(f"insufficient-devices:{kind}", Status.LATER, f"Insufficient {kind} devices")

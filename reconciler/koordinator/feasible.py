@@ -1,4 +1,4 @@
-"""Which machines might serve a pod: one pass over all devices of all machines."""
+"""Filters machines for a pod: one pass over all devices of all machines."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,11 +10,11 @@ import numpy as np
 from kernels.shares import enough, group_held, largest_group, may_serve_together, share_fits
 from kernels.types import Amounts, Codes, Mask
 from reconciler.koordinator.annotations import DEVICE_LEVEL, PCIE_LEVEL
-from reconciler.koordinator.columns import Columns, Part, amounts
-from reconciler.koordinator.demand import Demand, leading
+from reconciler.koordinator.columns import Columns, MachineRows, amounts
+from reconciler.koordinator.demand import Demand, leading_type
 from reconciler.koordinator.failure import Failure
 from reconciler.koordinator.gpus import OUT_OF_SCOPE, partitions_alone
-from reconciler.koordinator.instances import asked
+from reconciler.koordinator.instances import type_demand
 from reconciler.koordinator.names import GPU, TYPES
 from reconciler.koordinator.released import JOINT_VIOLATION
 from reconciler.koordinator.shares import LIMIT
@@ -22,43 +22,43 @@ from reconciler.koordinator.tree import REQUIRED
 
 
 class Verdict(IntEnum):
-    """What can be told of a machine without the exact choice."""
+    """The result of the filter for one machine."""
 
     OPEN = 0
-    """It may serve"""
+    """The exact decision must be tried"""
     TOO_FEW = 1
     OUT_OF_SCOPE = 2
-    """It has GPUs enough, but not within one scope of the level that is required"""
+    """It has enough GPUs, but not within one scope of the required level"""
     APART = 3
-    """It has devices enough, but not on the same switches"""
+    """It has enough devices, but not on the same switches"""
 
 
 WHY: Mapping[Verdict, Failure] = {Verdict.OUT_OF_SCOPE: OUT_OF_SCOPE, Verdict.APART: JOINT_VIOLATION}
-"""What the exact choice would say"""
+"""The result of the exact decision"""
 
 
 class Tables(NamedTuple):
-    """Machines by their tables of partitions."""
+    """Which machines have partition tables."""
 
     listed: Mask
-    """(N,) those that have one"""
+    """(N,) has a table"""
     missing: Mask
-    """(N,) those that give partitions alone, and have none"""
+    """(N,) allocates only partitions, but has no table"""
 
     def one(self, number: int) -> "Tables":
-        """Of one machine."""
+        """The values of one machine."""
         return Tables(self.listed[number : number + 1], self.missing[number : number + 1])
 
 
-def feasible(columns: Columns | Part, demand: Demand, tables: Tables, *, upstream: bool) -> Codes:
-    """(N,) a Verdict of each machine. The exact choice refuses every one that is not OPEN."""
+def feasible(columns: Columns | MachineRows, demand: Demand, tables: Tables, *, upstream: bool) -> Codes:
+    """(N,) the Verdict of each machine. The exact decision fails on every machine that is not OPEN."""
     size = len(tables.listed)
     serves_all = np.ones(size, dtype=np.bool_)
     fits: dict[str, Mask] = {}
     counts: dict[str, Amounts] = {}
     for kind in demand.requests:
         matching = _matching(columns, demand, kind)
-        wanted = asked(demand, kind, upstream=upstream)
+        wanted = type_demand(demand, kind, upstream=upstream)
         if wanted.of_all:
             counted = matching & (columns.health | upstream)
             needed: Amounts = np.maximum(np.bincount(columns.owner[counted], minlength=size), 1)
@@ -69,15 +69,15 @@ def feasible(columns: Columns | Part, demand: Demand, tables: Tables, *, upstrea
         fitting = usable & share_fits(columns.free, columns.reported, columns.some, each)
         serves = enough(fitting, columns.owner, needed)
         if kind == GPU and upstream and not wanted.instance.shared:
-            # Partitions are not compared with what is asked.
+            # The release does not compare partitions with the requested shares.
             serves |= tables.listed & enough(usable & columns.some, columns.owner, np.ones_like(needed))
         serves_all &= serves
         fits[kind], counts[kind] = fitting, needed
     found = np.where(serves_all, Verdict.OPEN, Verdict.TOO_FEW).astype(np.int32)
     if (demand.gpu is not None and demand.gpu.shared) or not serves_all.any():
-        return found  # parts of GPUs are refused for other reasons before
+        return found  # for parts of GPUs the exact decision fails earlier, for other reasons
     plain = ~tables.listed & ~tables.missing & (not partitions_alone(demand.partition, upstream=upstream))
-    scoped = demand.hint(GPU).required_topology_scope in REQUIRED  # of which the exact choice tells first
+    scoped = demand.hint(GPU).required_topology_scope in REQUIRED  # the exact decision tests this first
     if demand.joint and demand.same_pcie and not upstream and not scoped:
         found[serves_all & (plain | tables.listed) & ~_on_switches(columns, demand, fits, counts)] = (
             Verdict.APART
@@ -89,8 +89,8 @@ def feasible(columns: Columns | Part, demand: Demand, tables: Tables, *, upstrea
     return found
 
 
-def _within_scope(columns: Columns | Part, demand: Demand, fitting: Mask, needed: Amounts) -> Mask:
-    """Machines with enough GPUs within one scope of the level that is required, or that do not tell."""
+def _within_scope(columns: Columns | MachineRows, demand: Demand, fitting: Mask, needed: Amounts) -> Mask:
+    """Machines with enough GPUs within one scope of the required level, or without a known topology."""
     groups = {"PCIe": columns.switch, "NUMANode": columns.numa}.get(demand.hint(GPU).required_topology_scope)
     if groups is None:
         return np.ones(len(needed), dtype=np.bool_)
@@ -100,10 +100,10 @@ def _within_scope(columns: Columns | Part, demand: Demand, fitting: Mask, needed
 
 
 def _on_switches(
-    columns: Columns | Part, demand: Demand, fits: Mapping[str, Mask], counts: Mapping[str, Amounts]
+    columns: Columns | MachineRows, demand: Demand, fits: Mapping[str, Mask], counts: Mapping[str, Amounts]
 ) -> Mask:
-    """Machines with enough leading devices on switches that have all the other types as well."""
-    lead = leading(demand)
+    """Machines with enough devices of the leading type on switches that also have all other types."""
+    lead = leading_type(demand)
     further = [kind for kind in demand.joint if kind != lead]
     wanted = [counts[kind] for kind in further]
     beside = [fits[kind] for kind in further]
@@ -116,15 +116,15 @@ class KindCount:
 
     kind: str
     wanted: int | None
-    """On one machine; None is all that match"""
+    """Devices on one machine; None is "all that match\""""
     gates: tuple[tuple[str, int], ...]
 
 
 def counts(columns: Columns, demand: Demand, *, upstream: bool) -> tuple[KindCount, ...]:
-    """What each test leaves over of the devices of all machines, for people who wonder."""
+    """How many devices of all machines pass each test, for explanations."""
     found = []
     for kind in demand.requests:
-        wanted = asked(demand, kind, upstream=upstream)
+        wanted = type_demand(demand, kind, upstream=upstream)
         every = (columns.kind == TYPES.index(kind)) & (columns.owner >= 0)
         matching = _matching(columns, demand, kind)
         healthy = matching & columns.health
@@ -140,15 +140,15 @@ def counts(columns: Columns, demand: Demand, *, upstream: bool) -> tuple[KindCou
     return tuple(found)
 
 
-def _matching(columns: Columns | Part, demand: Demand, kind: str) -> Mask:
+def _matching(columns: Columns | MachineRows, demand: Demand, kind: str) -> Mask:
     """Devices of a type that the hint's selector matches."""
     mine: Mask = (columns.kind == TYPES.index(kind)) & (columns.owner >= 0)
     selector = demand.hint(kind).selector
     return mine if selector is None else mine & columns.labels.matching(selector)[columns.label]
 
 
-def _open(columns: Columns | Part, demand: Demand, kind: str, *, upstream: bool) -> Mask:
-    """Devices with a virtual function left, if one is needed, from which nobody keeps the pod out."""
+def _open(columns: Columns | MachineRows, demand: Demand, kind: str, *, upstream: bool) -> Mask:
+    """Devices that are not excluded, with a free virtual function if the pod needs one."""
     hint = demand.hint(kind)
     is_open = np.ones(len(columns.owner), dtype=np.bool_)
     if hint.vf_selector is not None:

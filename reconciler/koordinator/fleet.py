@@ -1,4 +1,4 @@
-"""All machines with Device objects, what pods hold of them, and who might serve a pod."""
+"""All machines with Device objects, the devices that pods hold, and the search for a pod."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -17,19 +17,19 @@ from reconciler.koordinator.failure import Failure
 from reconciler.koordinator.feasible import WHY, KindCount, Tables, counts, feasible
 from reconciler.koordinator.holdings import Allocation, Holdings
 from reconciler.koordinator.machine import Machine, machine_of
-from reconciler.koordinator.questions import ChangeLog, Question, Questions
+from reconciler.koordinator.questions import ChangeLog, MachineFilter, MachineFilters
 from reconciler.koordinator.result import annotation
 from reconciler.koordinator.rules import Rules
 from reconciler.koordinator.shares import NOTHING
 from reconciler.objects.meta import ObjectKey
 
 ALL = -1
-"""As many tries as there are machines."""
+"""No limit of tries."""
 
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """Devices for a pod, on one machine."""
+    """The allocation of a pod on one machine."""
 
     node: str
     allocation: Allocation
@@ -37,17 +37,17 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class Unserved:
-    """No machine can serve a pod, and how many could not for which reason."""
+    """No machine can serve a pod; the number of machines for each reason."""
 
     machines: int
     unsuited: int
-    """Machines that might, but on which the pod cannot run"""
+    """Machines that pass the filter, but on which the pod cannot run"""
     refused: Counter[Failure]
-    """Answers of the exact choice, or what it would say; all other machines have too few devices left"""
+    """Failures of the exact decision; all other machines have too few free devices"""
 
 
 class Fleet:
-    """The mutable picture. A machine's rows change when its Device object or its pods do, and no others."""
+    """The mutable state. A change of a Device object or of a pod updates only the rows of its machine."""
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
@@ -59,45 +59,45 @@ class Fleet:
         self._nodes: dict[ObjectKey, str] = {}
         self._tables = Tables(np.zeros(0, dtype=np.bool_), np.zeros(0, dtype=np.bool_))
         self._by_name: Rows | None = None
-        """(N,) machine numbers in the order of names, once they are asked for."""
+        """(N,) machine numbers in the order of names; computed on first use."""
         self._log = ChangeLog()
-        self._questions = Questions()
+        self._filters = MachineFilters()
 
     @property
     def machines(self) -> Mapping[str, Machine]:
-        """Everything that was ever described, by name."""
+        """All machines that ever had a Device object, by name."""
         return MappingProxyType(self._machines)
 
     @property
     def pods(self) -> Mapping[ObjectKey, str]:
-        """Who holds devices, and on which node."""
+        """Pod that holds devices -> node."""
         return MappingProxyType(self._nodes)
 
     @property
     def columns(self) -> Columns:
-        """The devices of all machines as rows; only to be read."""
+        """The devices of all machines as rows; read-only."""
         return self._columns
 
     @property
     def names(self) -> Sequence[str]:
-        """The machine of each number that rows name."""
+        """Machine number -> name."""
         return self._names
 
     @property
     def changes(self) -> int:
-        """Grows with every change of a machine."""
+        """Number of changes of machines so far."""
         return self._log.end
 
     def put(self, device: Device, node_labels: Mapping[str, str]) -> Machine:
-        """Take in a Device object with its Node's labels. Raises Malformed; the machine stays as it was."""
+        """Add or replace a Device object, with its Node's labels. Raises Malformed without a change."""
         machine = machine_of(device, node_labels, self.rules.semantics)
         self._describe(machine)
         return machine
 
     def remove(self, name: str) -> None:
-        """A Device object is gone: its devices count as sick until it returns, and their holders stay.
+        """A Device object was deleted: its devices are unhealthy until it returns, and their holders stay.
 
-        One that never was, or could not be read, is no error.
+        No error if the object is not known.
         """
         if name not in self._machines:
             return
@@ -110,14 +110,14 @@ class Fleet:
         self._describe(replace(machine, capacity=capacity, devices=devices))
 
     def hold(self, pod: ObjectKey, node: str, allocation: Allocation, hints: Mapping[str, Hint]) -> None:
-        """Record what a pod holds and how alone it is to be, in place of what it held before."""
+        """Record the allocation of a pod and its exclusive policies; replaces its earlier allocation."""
         self.release(pod)
         self._nodes[pod] = node
         self._holdings.setdefault(node, Holdings()).hold(pod, allocation, hints)
         self._occupied(node, allocation)
 
     def release(self, pod: ObjectKey) -> None:
-        """Forget a pod; one that holds nothing is no error."""
+        """Remove the allocation of a pod; no error if it has none."""
         node = self._nodes.pop(pod, None)
         if node is not None:
             allocation = self._holdings[node].allocation(pod) or {}
@@ -125,59 +125,61 @@ class Fleet:
             self._occupied(node, allocation)
 
     def candidates(self, demand: Demand) -> list[str]:
-        """Machines that might serve a pod, in the order of names. None of the others can."""
-        return [self._names[number] for number in self._asked(demand).candidates(self._order())]
+        """Machines that pass the filter, in the order of names. The others cannot serve the pod."""
+        return [self._names[number] for number in self._filter_for(demand).candidates(self._order())]
 
     def first(
-        self, demand: Demand, suits: Callable[[str], bool], *, tries: int = ALL
+        self, demand: Demand, can_run: Callable[[str], bool], *, tries: int = ALL
     ) -> Placed | Unserved | None:
-        """Devices for a pod on the first machine, by name, that suits and can give them.
+        """The allocation of a pod on the first machine, by name, where it fits and where `can_run` is true.
 
-        None after so many refusals by the exact choice: they are remembered, so asking again goes on
-        from there, and the caller may do other things meanwhile.
+        None after `tries` failures of the exact decision. Failures are cached, so the next call continues
+        there, and the caller may yield in between.
         """
-        question = self._asked(demand)
+        machine_filter = self._filter_for(demand)
         unsuited = 0
-        for number in question.candidates(self._order()):
+        for number in machine_filter.candidates(self._order()):
             name = self._names[number]
-            if not suits(name):
+            if not can_run(name):
                 unsuited += 1
                 continue
             answer = self.decide(demand, name)
             if not isinstance(answer, Failure):
                 return Placed(name, answer)
-            question.refuse(number, answer)
+            machine_filter.refuse(number, answer)
             tries -= 1
             if not tries:
                 return None
-        # What was asked before is not asked again, and must not show in the answer.
-        refused = Counter(why for number, why in question.refused.items() if suits(self._names[number]))
-        asked = len(question.refused)
+        # The result must not depend on which failures are from earlier calls.
+        refused = Counter(
+            why for number, why in machine_filter.refused.items() if can_run(self._names[number])
+        )
+        asked = len(machine_filter.refused)
         for verdict, why in WHY.items():
-            apart = np.flatnonzero(question.verdict == verdict).tolist()
+            apart = np.flatnonzero(machine_filter.verdict == verdict).tolist()
             asked += len(apart)
-            refused[why] += sum(suits(self._names[number]) for number in apart)
+            refused[why] += sum(can_run(self._names[number]) for number in apart)
         refused = +refused
         return Unserved(len(self._names), unsuited + asked - refused.total(), refused)
 
     def may_serve(self, demand: Demand) -> bool:
-        """Whether some machine might serve a pod."""
-        return bool(self._asked(demand).open.any())
+        """Whether any machine passes the filter."""
+        return bool(self._filter_for(demand).open.any())
 
     def counts(self, demand: Demand) -> tuple[KindCount, ...]:
-        """How many devices of all machines each test leaves over, by type."""
+        """How many devices of all machines pass each test, by type."""
         return counts(self._columns, demand, upstream=self.rules.upstream)
 
     def holders(self, node: str) -> Holdings:
-        """What is held on a machine."""
+        """The allocated devices of a machine."""
         return self._holdings.get(node, Holdings())
 
     def text(self, node: str, allocation: Allocation) -> str:
-        """The result annotation for what was decided there."""
+        """The result annotation for an allocation on a node."""
         return annotation(allocation, self._machines[node])
 
     def decide(self, demand: Demand, node: str) -> Allocation | Failure:
-        """What a pod is given on one node; nothing, where nothing is known of the node's devices."""
+        """The allocation of a pod on one node; empty if nothing is known of the node's devices."""
         machine, holdings = self._machines.get(node), self._holdings.get(node, Holdings())
         if machine is None:
             if not holdings:
@@ -211,13 +213,13 @@ class Fleet:
             self._by_name = np.array(numbers, dtype=np.intp)
         return self._by_name
 
-    def _asked(self, demand: Demand) -> Question:
-        question = self._questions.of(demand.shape)
+    def _filter_for(self, demand: Demand) -> MachineFilter:
+        machine_filter = self._filters.of(demand.shape)
         upstream = self.rules.upstream
-        question.refresh(
+        machine_filter.refresh(
             self._log,
             len(self._names),
             lambda: feasible(self._columns, demand, self._tables, upstream=upstream),
             lambda n: int(feasible(self._columns.part(n), demand, self._tables.one(n), upstream=upstream)[0]),
         )
-        return question
+        return machine_filter

@@ -1,4 +1,4 @@
-"""Which GPUs could be given, the best first: templates, partitions, topology (KOO-14)."""
+"""The GPUs that can be allocated, the best first: templates, partitions, topology (KOO-14)."""
 
 from dataclasses import dataclass
 
@@ -20,25 +20,25 @@ OUT_OF_SCOPE = Failure("topology-scope-unsatisfied", Status.LATER, "Insufficient
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """GPUs of which the first so many may be taken, or all of them."""
+    """GPUs; the first of them that are needed may be allocated."""
 
     minors: tuple[int, ...]
     whole: bool = False
-    """A partition: all or none."""
+    """A partition: all GPUs or none."""
     open_end: bool = False
-    """More than needed may be taken."""
+    """More GPUs than needed may be allocated."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What could be given. An earlier tier is better than a later one, whatever stands beside the GPUs."""
+    """All options. An earlier tier is better than a later one, whatever devices of other types are near."""
 
     tiers: tuple[tuple[Option, ...], ...]
     template: str = ""
 
 
 def gpu_options(at: Attempt, needed: Instance) -> Options | Failure:
-    """Everything that could be given, never empty."""
+    """All options; at least one."""
     template = _template(at)
     if isinstance(template, Failure):
         return template
@@ -61,12 +61,12 @@ def gpu_options(at: Attempt, needed: Instance) -> Options | Failure:
 
 
 def gpu_grants(minors: tuple[int, ...], needed: Instance, template: str) -> tuple[Grant, ...]:
-    """The GPUs as given."""
+    """The grants for GPUs."""
     return tuple(Grant(minor, needed.each, (), template) for minor in minors)
 
 
 def _template(at: Attempt) -> str | Failure:
-    """The one template by which a part of a GPU is given, "" for none."""
+    """The template for a part of a GPU; "" for none."""
     if at.demand.templates is None:
         return ""
     names = at.demand.templates.get(f"{at.machine.vendor}-{at.machine.model}", ())
@@ -77,16 +77,16 @@ def _template(at: Attempt) -> str | Failure:
 
 
 def _only_partitions(at: Attempt) -> bool:
-    """Whether GPUs outside listed partitions are out of the question.
+    """Whether only GPUs of listed partitions can be allocated.
 
-    The release takes any partition spec for that. By the proposal a pod merely says which partitions it
-    accepts; but a bandwidth, or the best partitions only, cannot be had elsewhere.
+    In the release any partition spec requires this. In the proposal only the Restricted policy or a bandwidth
+    does.
     """
     return at.machine.honors_partitions or partitions_alone(at.demand.partition, upstream=at.rules.upstream)
 
 
 def partitions_alone(spec: PartitionSpec | None, *, upstream: bool) -> bool:
-    """Whether a pod wants a listed partition or nothing."""
+    """Whether a pod accepts only listed partitions."""
     if spec is None:
         return False
     return upstream or spec.allocate_policy == RESTRICTED or spec.ring_bus_bandwidth is not None
@@ -144,5 +144,5 @@ def _by_topology(at: Attempt, needed: Instance) -> tuple[Option, ...] | Failure:
 def _tree_score(at: Attempt, minor: int, needed: Instance) -> int:
     if not at.rules.upstream:
         return score_of(at, GPU, minor, needed)
-    # The release hands over total and free the wrong way round here.
+    # The release swaps total and free here.
     return device_score(at.rules.scoring, needed.each, at.free[GPU][minor], at.total[GPU][minor])

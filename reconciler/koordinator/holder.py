@@ -1,4 +1,4 @@
-"""Pods that hold devices already, as their annotations say: what a restart is rebuilt from."""
+"""Pods that already hold devices, from their annotations. A restart rebuilds its state from them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from reconciler.objects.pinning import pinned
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """What a pod holds, where, and how alone it is to be."""
+    """The allocation of a pod, its node, and its hints."""
 
     node: str
     allocation: Allocation
@@ -21,10 +21,10 @@ class Holder:
 
 
 def holder(pod: Pod) -> Holder | None:
-    """What a pod holds, or None. Raises Malformed if its result annotation cannot be read.
+    """The devices that a pod holds, or None. Raises Malformed if its result annotation is invalid.
 
-    A pod that is bound to no node yet holds devices of the one it is tied to. A hint that cannot be read
-    keeps nobody out: the pod was not admitted because of it.
+    A pod that is not bound yet holds devices of the node that it is pinned to. An invalid hint excludes no
+    other pod: the pod was not admitted because of it.
     """
     subject = f"Pod {pod.key}"
     node = pinned(pod)

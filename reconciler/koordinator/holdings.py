@@ -1,4 +1,4 @@
-"""What the pods of one node hold (KOO-7). The one thing here that changes."""
+"""The devices that the pods of one node hold (KOO-7). Mutable."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -12,7 +12,7 @@ from reconciler.objects.meta import ObjectKey
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """A device, or a part of one, given to a pod."""
+    """A device, or a part of one, that is allocated to a pod."""
 
     minor: int
     shares: Shares
@@ -21,7 +21,7 @@ class Grant:
 
 
 Allocation = Mapping[str, tuple[Grant, ...]]
-"""Device type -> what is given of it."""
+"""Device type -> grants."""
 
 
 def recorded(
@@ -44,12 +44,12 @@ def recorded(
 
 @dataclass(slots=True)
 class Holdings:
-    """Used shares and virtual functions by type and minor, kept by pod."""
+    """Used shares and virtual functions by type and minor, and the allocation of each pod."""
 
     alone: int = 0
-    """Pods that asked to be alone on something they hold."""
+    """Number of pods with exclusive use of a device."""
     used: dict[str, dict[int, dict[str, int]]] = field(default_factory=dict)
-    """Without minors of which nothing is used."""
+    """Without unused minors."""
     _pods: dict[ObjectKey, tuple[Allocation, Mapping[str, str]]] = field(default_factory=dict)
     _holders: Counter[tuple[str, int]] = field(default_factory=Counter)
     _vfs: Counter[tuple[str, int, str]] = field(default_factory=Counter)
@@ -61,7 +61,7 @@ class Holdings:
         return bool(self._pods)
 
     def hold(self, pod: ObjectKey, allocation: Allocation, hints: Mapping[str, Hint]) -> None:
-        """Record what a pod holds, in place of what it held before."""
+        """Record the allocation of a pod; replaces its earlier one."""
         self.release(pod)
         policies = {
             kind: hint.exclusive_policy
@@ -99,11 +99,11 @@ class Holdings:
         return self._vfs[kind, minor, bus_id] > 1
 
     def allocation(self, pod: ObjectKey) -> Allocation | None:
-        """What a pod holds here."""
+        """The allocation of a pod on this node."""
         return self._pods[pod][0] if pod in self._pods else None
 
     def pods(self, kind: str, minor: int) -> tuple[ObjectKey, ...]:
-        """The pods that hold something of a device, by name."""
+        """The pods that hold any part of a device, sorted by name."""
         return tuple(
             sorted(
                 pod
@@ -113,7 +113,7 @@ class Holdings:
         )
 
     def grants(self) -> Iterator[tuple[ObjectKey, str, Grant]]:
-        """Pod, type and grant of everything that is held here."""
+        """Pod, type and grant of all allocations on this node."""
         return (
             (pod, kind, grant)
             for pod, (allocation, _) in self._pods.items()
@@ -121,15 +121,15 @@ class Holdings:
         )
 
     def is_held(self, kind: str, minor: int) -> bool:
-        """Whether a pod holds anything of a device."""
+        """Whether a pod holds any part of a device."""
         return self._holders[kind, minor] > 0
 
     def held(self, kind: str) -> frozenset[int]:
-        """Devices of which a pod holds anything, were it nothing but a virtual function."""
+        """Devices of which a pod holds any part, even only a virtual function."""
         return frozenset(minor for (of, minor), n in self._holders.items() if of == kind and n > 0)
 
     def exclusive(self, kind: str, policy: str) -> frozenset[int]:
-        """Devices held by pods that asked to be alone in this way."""
+        """Devices that are held by pods with this exclusive policy."""
         return frozenset(
             grant.minor
             for allocation, policies in self._pods.values()
@@ -142,7 +142,7 @@ class Holdings:
         return (key for key, n in self._holders.items() if n > 0)
 
     def _tidy(self, kind: str, minor: int) -> None:
-        """Leave no zeros: what is used must not depend on how it came to be."""
+        """Drop zeros: `used` must not depend on the order of changes."""
         left = {name: amount for name, amount in self.used[kind].pop(minor).items() if amount}
         if left:
             self.used[kind][minor] = left

@@ -1,4 +1,4 @@
-"""How many devices of each type a pod needs on one machine, each charged how much (KOO-5, KOO-6)."""
+"""The number of devices and their shares that a pod needs on one machine, by type (KOO-5, KOO-6)."""
 
 from dataclasses import dataclass
 
@@ -11,18 +11,18 @@ from reconciler.koordinator.requests import WHOLE
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What is needed of one type wherever that is."""
+class TypeDemand:
+    """The devices of one type that a pod needs on any machine."""
 
     instance: Instance
     of_all: bool = False
-    """Every matching device of the machine is needed, however many these are."""
+    """All matching devices of the machine are needed."""
 
 
 def instances(
     demand: Demand, machine: Machine, *, upstream: bool, trial: bool
 ) -> dict[str, Instance] | Failure:
-    """Device type -> what is needed, in the order in which types are decided."""
+    """Device type -> needed devices, in the order of the decision."""
     found: dict[str, Instance] = {}
     for kind in wanted_types(demand, machine, trial=trial):
         needed = instance(demand, kind, machine, upstream=upstream)
@@ -38,7 +38,7 @@ def instances(
 
 
 def wanted_types(demand: Demand, machine: Machine, *, trial: bool) -> tuple[str, ...]:
-    """The requested types; in a trial only the primary one where others are planned elsewhere (KOO-13)."""
+    """The requested types; in a trial on a well-planned machine only the primary type (KOO-13)."""
     whole_gpus = demand.gpu is not None and not demand.gpu.shared
     if trial and machine.well_planned and demand.primary and whole_gpus:
         return (demand.primary,)
@@ -46,13 +46,13 @@ def wanted_types(demand: Demand, machine: Machine, *, trial: bool) -> tuple[str,
 
 
 def instance(demand: Demand, kind: str, machine: Machine, *, upstream: bool) -> Instance | Failure:
-    """What is needed of one type."""
+    """The devices of one type that a pod needs on one machine."""
     devices = machine.devices.get(kind)
-    wanted = asked(demand, kind, upstream=upstream)
+    wanted = type_demand(demand, kind, upstream=upstream)
     count = wanted.instance.count
     if devices and wanted.of_all:
         selector = demand.hint(kind).selector
-        # The release counts devices that are not healthy, too, and so asks for what nobody has.
+        # The release also counts unhealthy devices, and so requires more than exist.
         count = sum(
             (upstream or device.health) and (selector is None or selector.matches(device.labels))
             for device in devices.values()
@@ -62,25 +62,25 @@ def instance(demand: Demand, kind: str, machine: Machine, *, upstream: bool) -> 
     return Instance(count, wanted.instance.each, wanted.instance.shared)
 
 
-def asked(demand: Demand, kind: str, *, upstream: bool) -> Asked:
-    """What is asked of one type on any machine."""
+def type_demand(demand: Demand, kind: str, *, upstream: bool) -> TypeDemand:
+    """The devices of one type that a pod needs on any machine."""
     hint = demand.hint(kind)
     if kind == GPU and demand.gpu is not None:
-        return Asked(demand.gpu) if upstream else _gpus(demand, demand.gpu, hint)
+        return TypeDemand(demand.gpu) if upstream else _gpus(demand, demand.gpu, hint)
     ((name, amount),) = demand.requests[kind].items()
-    # The release lets a multiple of a whole device outrank what the hint says.
+    # In the release a multiple of a whole device overrides the hint.
     if amount > WHOLE and (upstream or hint.allocate_strategy not in (APPLY_FOR_ALL, REQUESTS_AS_COUNT)):
-        return Asked(Instance(amount // WHOLE, {name: WHOLE}))
+        return TypeDemand(Instance(amount // WHOLE, {name: WHOLE}))
     if hint.allocate_strategy == APPLY_FOR_ALL:
-        return Asked(Instance(1, {name: amount}), of_all=True)
+        return TypeDemand(Instance(1, {name: amount}), of_all=True)
     if hint.allocate_strategy == REQUESTS_AS_COUNT:
-        return Asked(Instance(amount, {name: WHOLE if hint.exclusive_policy == DEVICE_LEVEL else 1}))
-    return Asked(Instance(1, {name: amount}))
+        return TypeDemand(Instance(amount, {name: WHOLE if hint.exclusive_policy == DEVICE_LEVEL else 1}))
+    return TypeDemand(Instance(1, {name: amount}))
 
 
-def _gpus(demand: Demand, gpu: Instance, hint: Hint) -> Asked:
+def _gpus(demand: Demand, gpu: Instance, hint: Hint) -> TypeDemand:
     written = demand.written[GPU]
     if hint.allocate_strategy == REQUESTS_AS_COUNT and KOORD_GPU in written:
-        # A GPU has no virtual functions: an instance of it is the card.
-        return Asked(Instance(written[KOORD_GPU], {GPU_CORE: WHOLE, GPU_MEMORY_RATIO: WHOLE}))
-    return Asked(gpu, of_all=hint.allocate_strategy == APPLY_FOR_ALL)
+        # A GPU has no virtual functions: an instance is the whole GPU.
+        return TypeDemand(Instance(written[KOORD_GPU], {GPU_CORE: WHOLE, GPU_MEMORY_RATIO: WHOLE}))
+    return TypeDemand(gpu, of_all=hint.allocate_strategy == APPLY_FOR_ALL)

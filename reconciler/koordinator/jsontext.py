@@ -1,4 +1,4 @@
-"""JSON in annotations: read strictly, refused with line and column."""
+"""Strict JSON parsing of annotations; errors have line and column."""
 
 import json
 import re
@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 from reconciler.errors import Malformed
 
 MAX_LENGTH = 2**20
-"""Characters. The API limits all annotations of an object to a quarter of this."""
+"""Characters. The API limits all annotations of an object to a quarter of it."""
 
 _DECODER = json.JSONDecoder()
 _SPACE = re.compile(r"[ \t\n\r]*")
@@ -18,9 +18,9 @@ _STRING_OR_NO_NUMBER = re.compile(r'"(?:[^"\\]|\\.)*"|-?Infinity|NaN|-?\d{4301,}
 
 
 def read(subject: str, annotation: str, text: str) -> Any:
-    """The value an annotation holds.
+    """The value of an annotation. Raises Malformed with the place of the error.
 
-    Comments and trailing commas are not JSON. Raises Malformed that says where reading stopped.
+    Comments and trailing commas are not JSON.
     """
     if len(text) > MAX_LENGTH:
         raise Malformed(subject, annotation, f"{len(text)} characters; at most {MAX_LENGTH} are read")
@@ -38,7 +38,7 @@ def read(subject: str, annotation: str, text: str) -> Any:
 
 
 def read_as(shape: TypeAdapter[Any], subject: str, annotation: str, text: str) -> Any:
-    """The value an annotation holds, in its declared shape. Raises Malformed."""
+    """The value of an annotation in its declared shape. Raises Malformed."""
     value = read(subject, annotation, text)
     try:
         return shape.validate_python(value)
@@ -51,13 +51,13 @@ def read_as(shape: TypeAdapter[Any], subject: str, annotation: str, text: str) -
 
 
 def start_of(path: Sequence[int | str], text: str) -> int:
-    """Where the value of a path begins in JSON that was read; if it is not there, what should hold it."""
+    """The start of the value of a path in valid JSON; if it is missing, the start of its nearest parent."""
     at = _after_space(text, 0)
     for part in path:
         found = None
         for key, start in _members(text, at):
             if key == part:
-                found = start  # of two of one name the later one counts
+                found = start  # of duplicate keys the last one counts
         if found is None:
             break
         at = found
@@ -65,7 +65,7 @@ def start_of(path: Sequence[int | str], text: str) -> int:
 
 
 def _members(text: str, at: int) -> Iterator[tuple[int | str, int]]:
-    """The keys or numbers of what is in an object or list, and where each value begins."""
+    """The keys of an object, or the indexes of a list, with the start of each value."""
     kind, number = text[at], 0
     if kind not in "{[":
         return

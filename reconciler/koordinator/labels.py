@@ -1,4 +1,4 @@
-"""Distinct sets of labels, so that a selector is asked once about each."""
+"""Codes for distinct label sets, so that a selector is evaluated once for each."""
 
 from collections.abc import Mapping
 
@@ -8,20 +8,20 @@ from kernels.types import Mask
 from reconciler.koordinator.selectors import LabelSelector
 
 KEPT = 128
-"""Selectors whose answers are kept."""
+"""Maximum number of selectors in the cache."""
 
 
 class LabelCodes:
-    """Label sets by number, in the order in which they were first seen."""
+    """Codes of label sets, in the order of their first use."""
 
     def __init__(self) -> None:
         self._codes: dict[frozenset[tuple[str, str]], int] = {}
         self._sets: list[Mapping[str, str]] = []
         self._answers: dict[str, Mask] = {}
-        """By selector, the one asked for last at the end."""
+        """Selector -> matches; the last used selector is at the end."""
 
     def code(self, labels: Mapping[str, str]) -> int:
-        """The number of a label set."""
+        """The code of a label set."""
         key = frozenset(labels.items())
         if key not in self._codes:
             self._codes[key] = len(self._sets)
@@ -29,7 +29,7 @@ class LabelCodes:
         return self._codes[key]
 
     def matching(self, selector: LabelSelector) -> Mask:
-        """(L,) which of the label sets a selector matches. Only sets that are new since are asked about."""
+        """(L,) which label sets a selector matches. Evaluates only sets that are new since the last call."""
         key = selector.model_dump_json()
         known = self._answers.pop(key, None)
         if known is None or len(known) < len(self._sets):

@@ -1,4 +1,4 @@
-"""One machine's devices as its Device object describes them: indexed, never changed."""
+"""The devices of one machine, from its Device object: indexed and immutable."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,23 +14,23 @@ from reconciler.koordinator.tree import Scope, gpu_tree
 
 @dataclass(frozen=True)
 class Machine:
-    """A node's devices by type and minor, with what follows from where they sit."""
+    """The devices of a node by type and minor, with their topology."""
 
     name: str
     devices: Mapping[str, Mapping[int, DeviceInfo]]
     capacity: Mapping[str, Mapping[int, Shares]]
-    """Without entries for devices that are not healthy."""
+    """Empty shares for unhealthy devices."""
     node_labels: Mapping[str, str]
     partitions: PartitionTable | None
     honors_partitions: bool
     well_planned: bool
-    """Devices beside the primary type are chosen elsewhere, in the last phase only."""
+    """Devices of secondary types are chosen only in the last phase."""
     notes: tuple[str, ...] = field(default=())
-    """What of the object could not be read and is taken as absent."""
+    """Invalid parts of the object, which count as absent."""
 
     @cached_property
     def tree(self) -> Scope | None:
-        """The GPUs by where they sit; None if that is not known of all."""
+        """The topology of the GPUs; None if it is not known for all."""
         return gpu_tree(self.devices.get(GPU, {}))
 
     @property
@@ -42,12 +42,12 @@ class Machine:
         return self.node_labels.get(GPU_MODEL, "")
 
     def pcie(self, kind: str, minor: int) -> str | None:
-        """The PCIe switch of a device, None where it is not known."""
+        """The PCIe switch of a device; None if it is not known."""
         device = self.devices.get(kind, {}).get(minor)
         return device.topology.pcie_id if device is not None and device.topology is not None else None
 
     def numa(self, kind: str, minor: int) -> int | None:
-        """The NUMA node of a device, None where it is not known."""
+        """The NUMA node of a device; None if it is not known."""
         device = self.devices.get(kind, {}).get(minor)
         if device is None or device.topology is None or device.topology.node_id < 0:
             return None

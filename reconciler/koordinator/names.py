@@ -1,11 +1,11 @@
-"""The names Koordinator's objects use. Source: KOO-2."""
+"""Names in Koordinator's objects. Source: KOO-2."""
 
 DOMAIN = "scheduling.koordinator.sh/"
 NODE_DOMAIN = "node.koordinator.sh/"
 
 GPU, RDMA, FPGA = "gpu", "rdma", "fpga"
 TYPES = (GPU, RDMA, FPGA)
-"""Device types, in the order in which they are decided and reported."""
+"""Device types, in the order of decisions and reports."""
 
 NVIDIA_GPU = "nvidia.com/gpu"
 AMD_GPU = "amd.com/gpu"
@@ -22,7 +22,7 @@ KOORD_RDMA = "koordinator.sh/rdma"
 KOORD_FPGA = "koordinator.sh/fpga"
 
 WHOLE_GPU = frozenset({NVIDIA_GPU, AMD_GPU, HYGON_DCU})
-"""Vendors' own names: their amount is a number of cards."""
+"""Resource names of vendors: their amount is a number of GPUs."""
 
 TYPE_OF = {
     **dict.fromkeys(
@@ -42,13 +42,13 @@ TYPE_OF = {
     KOORD_RDMA: RDMA,
     KOORD_FPGA: FPGA,
 }
-"""Resource name -> device type. Other names are not ours."""
+"""Resource name -> device type. Other resources are ignored."""
 
 OLD_DOMAIN = "kubernetes.io/"
 CURRENT_NAME = {
     OLD_DOMAIN + name.partition("/")[2]: name for name in TYPE_OF if name.startswith("koordinator.sh/")
 }
-"""Old names are rewritten when pods and recorded allocations are read."""
+"""Old name -> current name, for pods and recorded allocations."""
 
 JOINT_ALLOCATE = DOMAIN + "device-joint-allocate"
 ALLOCATE_HINT = DOMAIN + "device-allocate-hint"

@@ -1,22 +1,22 @@
-"""Joint allocation as proposed: on one PCIe switch, otherwise on one NUMA node, otherwise on the machine."""
+"""Joint allocation of the proposal: on one PCIe switch, else on one NUMA node, else on the machine."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
-from reconciler.koordinator.demand import Instance, leading
+from reconciler.koordinator.demand import Instance, leading_type
 from reconciler.koordinator.failure import Failure, insufficient
 from reconciler.koordinator.gpus import Option, Options, gpu_grants, gpu_options
 from reconciler.koordinator.holdings import Grant
 from reconciler.koordinator.names import GPU
 from reconciler.koordinator.ordinary import Ranked, grant_of, rank, usable
-from reconciler.koordinator.released import JOINT_VIOLATION, Chosen
+from reconciler.koordinator.released import JOINT_VIOLATION, GrantsByType
 from reconciler.koordinator.spread import Place, spread
 from reconciler.koordinator.view import Attempt
 
 
-class Near(IntEnum):
-    """How near two devices are, the nearest first."""
+class Proximity(IntEnum):
+    """The proximity of two devices, the nearest first."""
 
     PCIE = 0
     NUMA = 1
@@ -24,41 +24,43 @@ class Near(IntEnum):
 
 
 Spot = str | int | None
-"""A switch, a NUMA node or the machine; None where that is not known."""
+"""A switch, a NUMA node or the machine; None if it is not known."""
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
-    """The devices of a further type that could be given, the best first."""
+class Companions:
+    """The usable devices of a further type, the best first."""
 
     kind: str
     wanted: int
     grants: tuple[Grant, ...]
 
 
-def jointly(at: Attempt, needed: Mapping[str, Instance]) -> Chosen | Failure:
-    """The types of the joint list, so near to each other as the machine allows.
+def allocate_jointly(at: Attempt, needed: Mapping[str, Instance]) -> GrantsByType | Failure:
+    """Devices for all types of the joint list, as near to each other as the machine allows.
 
-    GPUs lead, where they are among them: for each the nearest devices of the other types are given.
-    Every way of choosing them is tried before a nearness is given up.
+    The leading type (GPUs if listed) comes first; for each of its devices the nearest devices of the other
+    types are chosen. All options of the leading type are tried before the next proximity.
     """
-    lead = leading(at.demand)
+    lead = leading_type(at.demand)
     further = [kind for kind in at.demand.joint if kind != lead]
     options = _options(at, lead, needed[lead])
     if isinstance(options, Failure):
         return options
-    beside = [Beside(kind, needed[kind].count, tuple(usable(at, kind, needed[kind]))) for kind in further]
-    for other in beside:
+    companions = [
+        Companions(kind, needed[kind].count, tuple(usable(at, kind, needed[kind]))) for kind in further
+    ]
+    for other in companions:
         if len(other.grants) < other.wanted:
             return insufficient(other.kind)
     for tier in options.tiers:
-        for near in (Near.PCIE,) if at.demand.same_pcie else Near:
+        for proximity in (Proximity.PCIE,) if at.demand.same_pcie else Proximity:
             for option in tier:
-                minors = _take(at, lead, option, needed[lead].count, beside, near)
+                minors = _take(at, lead, option, needed[lead].count, companions, proximity)
                 if minors is None:
                     continue
-                chosen: Chosen = {lead: _granted(at, lead, minors, needed[lead], options.template)}
-                for other in beside:
+                chosen: GrantsByType = {lead: _granted(at, lead, minors, needed[lead], options.template)}
+                for other in companions:
                     chosen[other.kind] = tuple(_companions(at, lead, minors, other))
                 return chosen
     return JOINT_VIOLATION
@@ -81,29 +83,29 @@ def _granted(
 
 
 def _take(
-    at: Attempt, lead: str, option: Option, count: int, beside: Sequence[Beside], near: Near
+    at: Attempt, lead: str, option: Option, count: int, companions: Sequence[Companions], proximity: Proximity
 ) -> tuple[int, ...] | None:
-    """Leading devices of which each has something of every further type so near, or None."""
+    """Leading devices that each have a device of every further type in this proximity, or None."""
     if len(option.minors) < count:
         return None
-    spots = _by_spot(at, lead, option.minors, near)
-    stands = [_by_spot(at, other.kind, (g.minor for g in other.grants), near) for other in beside]
-    places = [Place(len(spots[spot]), tuple(len(by.get(spot, ())) for by in stands)) for spot in spots]
-    counts = spread(places, count, tuple(other.wanted for other in beside))
+    spots = _by_spot(at, lead, option.minors, proximity)
+    by_spot = [_by_spot(at, other.kind, (g.minor for g in other.grants), proximity) for other in companions]
+    places = [Place(len(spots[spot]), tuple(len(by.get(spot, ())) for by in by_spot)) for spot in spots]
+    counts = spread(places, count, tuple(other.wanted for other in companions))
     if counts is None:
         return None
     taken = {m for spot, n in zip(spots, counts, strict=True) for m in spots[spot][:n]}
     return tuple(minor for minor in option.minors if minor in taken)
 
 
-def _companions(at: Attempt, lead: str, minors: tuple[int, ...], other: Beside) -> Iterator[Grant]:
-    """The devices of one further type: the nearest to each leading one, none twice, up to the amount."""
+def _companions(at: Attempt, lead: str, minors: tuple[int, ...], other: Companions) -> Iterator[Grant]:
+    """The devices of one further type: the nearest to each leading device, without duplicates."""
     by_minor = {grant.minor: grant for grant in other.grants}
     unserved, taken = list(minors), list[int]()
-    for near in Near:
-        here = _by_spot(at, other.kind, by_minor, near)
-        left = [minor for minor in unserved if not here.get(_spot(at, lead, minor, near))]
-        for spot in dict.fromkeys(_spot(at, lead, minor, near) for minor in unserved):
+    for proximity in Proximity:
+        here = _by_spot(at, other.kind, by_minor, proximity)
+        left = [minor for minor in unserved if not here.get(_spot(at, lead, minor, proximity))]
+        for spot in dict.fromkeys(_spot(at, lead, minor, proximity) for minor in unserved):
             group = here.get(spot, [])
             if group and not any(minor in taken for minor in group):
                 taken.append(group[0])
@@ -113,14 +115,14 @@ def _companions(at: Attempt, lead: str, minors: tuple[int, ...], other: Beside) 
 
 
 def _topping_up(
-    at: Attempt, lead: str, minors: tuple[int, ...], other: Beside, taken: Sequence[int]
+    at: Attempt, lead: str, minors: tuple[int, ...], other: Companions, taken: Sequence[int]
 ) -> list[int]:
-    """Further devices up to the amount asked for, from near to far, switch by switch in turn."""
+    """More devices up to the requested number, from near to far, alternating between switches."""
     rest = [grant.minor for grant in other.grants if grant.minor not in taken]
     ranked: list[int] = []
-    for near in Near:
-        spots = {_spot(at, lead, minor, near) for minor in minors} - {None}
-        here = [m for m in rest if _spot(at, other.kind, m, near) in spots and m not in ranked]
+    for proximity in Proximity:
+        spots = {_spot(at, lead, minor, proximity) for minor in minors} - {None}
+        here = [m for m in rest if _spot(at, other.kind, m, proximity) in spots and m not in ranked]
         in_turn = [
             Ranked(minor, -place, at.machine.pcie(other.kind, minor)) for place, minor in enumerate(here)
         ]
@@ -129,16 +131,16 @@ def _topping_up(
     return ranked[: max(other.wanted - len(taken), 0)]
 
 
-def _by_spot(at: Attempt, kind: str, minors: Iterable[int], near: Near) -> dict[Spot, list[int]]:
+def _by_spot(at: Attempt, kind: str, minors: Iterable[int], proximity: Proximity) -> dict[Spot, list[int]]:
     found: dict[Spot, list[int]] = {}
     for minor in minors:
-        spot = _spot(at, kind, minor, near)
+        spot = _spot(at, kind, minor, proximity)
         if spot is not None:
             found.setdefault(spot, []).append(minor)
     return found
 
 
-def _spot(at: Attempt, kind: str, minor: int, near: Near) -> Spot:
-    if near is Near.PCIE:
+def _spot(at: Attempt, kind: str, minor: int, proximity: Proximity) -> Spot:
+    if proximity is Proximity.PCIE:
         return at.machine.pcie(kind, minor)
-    return at.machine.numa(kind, minor) if near is Near.NUMA else "machine"
+    return at.machine.numa(kind, minor) if proximity is Proximity.NUMA else "machine"

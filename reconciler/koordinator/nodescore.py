@@ -1,4 +1,4 @@
-"""How good a node is for a pod (KOO-19)."""
+"""The score of a node for a pod (KOO-19)."""
 
 from reconciler.koordinator.demand import Demand
 from reconciler.koordinator.failure import Failure
@@ -13,7 +13,7 @@ from reconciler.koordinator.view import Takeover, attempt
 def node_score(
     demand: Demand, machine: Machine, holdings: Holdings, rules: Rules, takeover: Takeover
 ) -> int | Failure:
-    """The sum over the requested types of how full their devices together would be with one more instance."""
+    """The sum over the requested types: the score of all their devices as one, with one more instance."""
     needed = instances(demand, machine, upstream=rules.upstream, trial=True)
     if isinstance(needed, Failure):
         return needed

@@ -1,4 +1,4 @@
-"""The ordinary choice: the best devices first, each looked at on its own (KOO-12)."""
+"""The default choice: the best devices first, each considered alone (KOO-12)."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import chain, zip_longest
@@ -51,7 +51,7 @@ def rank(
 def choose(
     at: Attempt, kind: str, needed: Instance, *, limit: int = 0, pcies: Collection[str] = ()
 ) -> tuple[Grant, ...] | Failure:
-    """As many devices as are needed, and up to `limit` if there are more."""
+    """The best devices: as many as needed, and up to `limit` if more are usable."""
     chosen: list[Grant] = []
     for grant in usable(at, kind, needed, pcies):
         if len(chosen) >= max(needed.count, limit):
@@ -61,7 +61,7 @@ def choose(
 
 
 def usable(at: Attempt, kind: str, needed: Instance, pcies: Collection[str] = ()) -> Iterator[Grant]:
-    """Every device of a type that can be given, the best first."""
+    """Every device of a type that can be allocated, the best first."""
     devices = [Ranked(m, score_of(at, kind, m, needed), at.machine.pcie(kind, m)) for m in at.free[kind]]
     for device in rank(devices, at.takeover.preferred.get(kind, ()), pcies):
         if (grant := grant_of(at, kind, device.minor, needed)) is not None:
@@ -69,12 +69,12 @@ def usable(at: Attempt, kind: str, needed: Instance, pcies: Collection[str] = ()
 
 
 def score_of(at: Attempt, kind: str, minor: int, needed: Instance) -> int:
-    """How good a device in view is."""
+    """The score of a candidate device."""
     return device_score(at.rules.scoring, needed.each, at.total[kind][minor], at.free[kind][minor])
 
 
 def grant_of(at: Attempt, kind: str, minor: int, needed: Instance) -> Grant | None:
-    """What the pod would be given of one device in view, or None if it cannot be."""
+    """The grant for one candidate device; None if the device does not fit."""
     free = at.free[kind][minor]
     if not any_left(free) or not fits(needed.each, free):
         return None
@@ -85,7 +85,7 @@ def grant_of(at: Attempt, kind: str, minor: int, needed: Instance) -> Grant | No
 
 
 def free_vf(at: Attempt, kind: str, minor: int) -> VirtualFunction | None:
-    """The virtual function to give: of those that match and are free, the first bus id as text."""
+    """The virtual function to allocate: the free matching one with the lowest bus id, compared as text."""
     selector = at.demand.hint(kind).vf_selector
     named = _designated_vfs(at, kind).get(minor)
     free = (

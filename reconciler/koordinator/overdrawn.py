@@ -1,4 +1,4 @@
-"""Devices of which pods hold more than there is: it cannot come about here, but others write, too."""
+"""Finds overcommitted devices. Our decisions never overcommit one, but other writers may."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from reconciler.objects.meta import ObjectKey
 
 
 class Overdrawn(NamedTuple):
-    """A device, and all who hold something of it."""
+    """An overcommitted device, and all pods that hold a part of it."""
 
     kind: str
     minor: int
@@ -17,9 +17,9 @@ class Overdrawn(NamedTuple):
 
 
 def overdrawn(machine: Machine, holdings: Holdings, allocation: Allocation) -> Iterator[Overdrawn]:
-    """The devices of an allocation of which more is held than there is, or a virtual function twice.
+    """The overcommitted devices of an allocation: by shares, or by a virtual function that two pods hold.
 
-    A device that is not healthy has nothing, and its holders stay: that is no finding.
+    An unhealthy device has no capacity and keeps its holders: it does not count as overcommitted.
     """
     for kind, grants in allocation.items():
         for grant in grants:

@@ -1,4 +1,4 @@
-"""GPU partitions: the sets of GPUs that a machine may give away together (KOO-17)."""
+"""GPU partitions: the sets of GPUs of a machine that may be allocated together (KOO-17)."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,13 +23,13 @@ HOPPER_MODELS = ("H100", "H800", "H20")
 UNDECLARED = -1
 MAX_PARTITIONS = 1024
 MAX_MEMBERS = 256
-"""No machine has as many, and every choice compares each partition with each other."""
+"""Above any real machine. Limits the cost: a choice compares all pairs of partitions."""
 WEIGHTS = {8: 10000, 4: 100, 2: 1}
-"""What the release values a partition at that is still whole, by its size."""
+"""Size -> weight of a partition that is still free, in the release."""
 
 
 class Partition(Model):
-    """GPUs that may be given away together."""
+    """GPUs that may be allocated together."""
 
     minors: Tuple[Minor]
     gpu_link_type: Str = ""
@@ -38,7 +38,7 @@ class Partition(Model):
 
 
 class LenientPartition(Partition):
-    """The same, as the proposal also writes it: scores in quotes, another name for the bandwidth."""
+    """A partition in the form of the proposal: a score may be a string; the bandwidth has another name."""
 
     allocation_score: Annotated[int, Field(ge=-(2**31), lt=2**31)] = 0
     ring_all_reduce_bandwidth: Quantity | None = Field(default=None)
@@ -64,9 +64,9 @@ class PartitionTable:
     scores: Amounts
     """(P,)"""
     bandwidth: Amounts
-    """(P,) -1 where a partition declares none."""
+    """(P,) -1 without a declared bandwidth."""
     members: Mask
-    """(P, M) over the minors that occur."""
+    """(P, M) membership of the minors that occur."""
 
     def rows(self, size: int) -> Rows:
         return np.flatnonzero(self.sizes == size)
@@ -79,22 +79,24 @@ class PartitionTable:
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """What of the machine a choice of partitions may touch."""
+    """The GPUs for a choice of partitions."""
 
     used: Collection[int]
-    """GPUs of which anything is given away."""
+    """GPUs of which any part is allocated."""
     healthy: Collection[int]
     usable: Collection[int]
-    """GPUs that may be given to this pod."""
+    """GPUs that this pod may have."""
 
 
 def table_of(listed: Mapping[int, Sequence[Partition]], subject: str) -> PartitionTable:
-    """The rows of a table. Raises Malformed for what is out of range."""
+    """The rows of a table. Raises Malformed for values out of range."""
     rows = [(size, partition) for size, partitions in listed.items() for partition in partitions]
     occurring = sorted({minor for _, partition in rows for minor in partition.minors})
     if len(rows) > MAX_PARTITIONS or len(occurring) > MAX_MEMBERS:
         found = f"{len(rows)} partitions of {len(occurring)} GPUs"
-        raise Malformed(subject, PARTITIONS, f"{found}; {MAX_PARTITIONS} of {MAX_MEMBERS} are read at most")
+        raise Malformed(
+            subject, PARTITIONS, f"has {found}; at most {MAX_PARTITIONS} of {MAX_MEMBERS} are allowed"
+        )
     members = np.zeros((len(rows), len(occurring)), dtype=np.bool_)
     bandwidth = np.full(len(rows), UNDECLARED, dtype=np.int64)
     for number, (_, partition) in enumerate(rows):
@@ -120,7 +122,7 @@ def read_table(subject: str, text: str, semantics: Semantics) -> dict[int, tuple
 
 
 def built_in() -> PartitionTable:
-    """Eight GPUs behind one switch: alone, in neighbouring pairs and fours, or all."""
+    """Eight GPUs behind one switch: single GPUs, adjacent pairs and groups of four, or all."""
     listed = {
         size: [
             Partition(minors=tuple(range(first, first + size)), allocation_score=1)
@@ -135,18 +137,18 @@ _BUILT_IN = built_in()
 
 
 def honors(labels: Mapping[str, str]) -> bool:
-    """Whether only listed partitions may be given away; otherwise they are merely preferred."""
+    """Whether only listed partitions may be allocated; otherwise they are preferred."""
     return labels.get(PARTITION_POLICY) == HONOR
 
 
 def machine_partitions(
     device: Device, node_labels: Mapping[str, str], semantics: Semantics
 ) -> tuple[PartitionTable | None, bool, tuple[str, ...]]:
-    """A machine's table, whether it must be honoured, and what of it could not be read."""
+    """The table of a machine, whether it must be honoured, and its invalid parts."""
     subject, labels = f"Device {device.metadata.name}", device.metadata.labels
     table, notes = _own_table(device, subject, semantics)
     if semantics is Semantics.UPSTREAM:
-        # The release reads the policy where it found the table.
+        # The release reads the policy from the object that has the table.
         policy = labels if table is not None else node_labels
     else:
         policy = labels if PARTITION_POLICY in labels else node_labels
@@ -172,8 +174,9 @@ def _own_table(
             size: [partition for partition in of_size if len(set(partition.minors)) == size]
             for size, of_size in listed.items()
         }
-        dropped = sum(map(len, listed.values())) - sum(map(len, sound.values()))
-        notes = (f"{subject}: {dropped} partitions are listed under another size than theirs",)
+        total = sum(map(len, listed.values()))
+        dropped = total - sum(map(len, sound.values()))
+        notes = (f"{subject}: {dropped} of {total} partitions are listed under the wrong size",)
         return table_of(sound, subject), notes if dropped else ()
     except Malformed as exc:
         return None, (str(exc),)
@@ -182,10 +185,10 @@ def _own_table(
 def choices(
     table: PartitionTable, size: int, spec: PartitionSpec, among: Candidates, semantics: Semantics
 ) -> list[list[tuple[int, ...]]]:
-    """The partitions of a size that can be given away, the best first, equally good ones together.
+    """The partitions of a size that can be allocated, the best first, in groups of equal rank.
 
-    The proposal goes from high scores to low ones. The release goes from low to high and stops at the
-    first score at which anything can be given.
+    The proposal goes from high to low scores. The release goes from low to high scores and stops at the first
+    score with a feasible partition.
     """
     upstream = semantics is Semantics.UPSTREAM
     groups = [rows for _, rows in table.groups(size)]
@@ -209,9 +212,9 @@ def choices(
 
 
 def _feasible(table: PartitionTable, row: int, spec: PartitionSpec, among: Candidates) -> bool:
-    asked = spec.ring_bus_bandwidth
-    # A bandwidth that is not declared is below any that is asked for.
-    if asked is not None and int(table.bandwidth[row]) < max(asked.integer, 0):
+    wanted = spec.ring_bus_bandwidth
+    # An undeclared bandwidth is below any requested one.
+    if wanted is not None and int(table.bandwidth[row]) < max(wanted.integer, 0):
         return False
     return all(minor not in among.used and minor in among.usable for minor in table.minors[row])
 

@@ -1,4 +1,4 @@
-"""How a pod comes to have what was decided for it: its annotation, its node, and no gate of ours any more."""
+"""The patch that writes a decision to a pod: the annotation, the node, and the removal of our gate."""
 
 from reconciler.koordinator.names import ALLOCATED
 from reconciler.objects.core import GATE, Pod
@@ -6,7 +6,7 @@ from reconciler.objects.pinning import Operation, pin
 
 
 def steps(pod: Pod, node: str, text: str) -> list[Operation]:
-    """A JSON patch by which a pod gets devices of a node; nothing that we do not know of it is touched."""
+    """A JSON patch that records devices of a node in a pod. It does not touch unknown fields."""
     return [*_annotation(pod, text), *([] if pod.spec.node_name else pin(pod, node)), *_gate(pod)]
 
 

@@ -1,4 +1,4 @@
-"""What a pod requests of Koordinator's resources: the sum of what its containers do."""
+"""The requests of a pod for Koordinator's resources: the sum over its containers."""
 
 from collections.abc import Mapping
 
@@ -9,10 +9,10 @@ from reconciler.objects.quantity import Quantity
 
 
 def requested(pod: Pod) -> dict[str, int]:
-    """What the whole pod requests of resources that are ours, without zeros (KOO-3).
+    """The requests of the whole pod for resources in TYPE_OF, without zeros (KOO-3).
 
-    The sum over containers; an init container runs before them, beside the restartable ones that came
-    earlier, and those run on beside everything. Raises Malformed.
+    The maximum of the running phase and of each init container. Earlier restartable init containers run
+    during later ones, and in the running phase. Raises Malformed.
     """
     subject = f"Pod {pod.key}"
 
@@ -22,19 +22,19 @@ def requested(pod: Pod) -> dict[str, int]:
     running: dict[str, int] = {}
     for container in pod.spec.containers:
         running = plus(running, of(_wanted(container.resources)))
-    beside: dict[str, int] = {}
+    sidecars: dict[str, int] = {}
     peak: dict[str, int] = {}
     for container in pod.spec.init_containers:
-        now = plus(beside, of(_wanted(container.resources)))
+        now = plus(sidecars, of(_wanted(container.resources)))
         if container.restart_policy == "Always":
-            beside = now
+            sidecars = now
         peak = {name: max(peak.get(name, 0), now.get(name, 0)) for name in {**peak, **now}}
-    running = plus(running, beside)
+    running = plus(running, sidecars)
     total = {name: max(running.get(name, 0), peak.get(name, 0)) for name in {**running, **peak}}
     total = plus(total, of(pod.spec.overhead))
     return {name: amount for name, amount in total.items() if amount}
 
 
 def _wanted(resources: ResourceRequirements) -> Mapping[str, Quantity]:
-    """Requests; a limit without a request is one."""
+    """Requests; a limit without a request counts as a request."""
     return {**resources.limits, **resources.requests}

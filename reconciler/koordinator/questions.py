@@ -1,7 +1,7 @@
-"""Which machines might serve each kind of pod, kept from one question to the next.
+"""Caches which machines may serve each kind of demand.
 
-A pod that is waiting is asked about again and again, and pods come in kinds of which each makes the same
-demand. Between two questions few machines change, so only those are looked at again.
+A pending pod is retried many times, and many pods have the same demand. Few machines change between two
+searches, so only these are evaluated again.
 """
 
 from collections import OrderedDict
@@ -13,33 +13,33 @@ from kernels.types import Codes, Mask, Rows
 from reconciler.koordinator.failure import Failure
 
 KEPT = 512
-"""Kinds of demand that are remembered."""
+"""Maximum number of demands in the cache."""
 FEW = 4
-"""Machines up to which one by one is faster than all in one pass."""
+"""Up to this number of changed machines, evaluating each is faster than one pass over all."""
 
 JudgeAll = Callable[[], Codes]
 JudgeOne = Callable[[int], int]
 OPEN = 0
-"""The verdict of machines that may serve; others say why not"""
+"""The verdict of a machine that may serve; other values are reasons why not"""
 
 
-class Question:
-    """One kind of demand: which machines may serve it as things are, and which were found not to."""
+class MachineFilter:
+    """The machines that may serve one kind of demand, and those where the exact decision failed."""
 
     def __init__(self) -> None:
         self.verdict: Codes = np.zeros(0, dtype=np.int32)
-        """(N,) of each machine as things are."""
+        """(N,) the current verdict of each machine."""
         self.open: Mask = np.zeros(0, dtype=np.bool_)
-        """(N,) machines that are not known to refuse."""
+        """(N,) machines that may serve."""
         self.refused: dict[int, Failure] = {}
-        """Machines that the exact choice refused, and did not change since."""
+        """Machines where the exact decision failed and that have not changed since."""
         self._seen = -1
 
     def refresh(self, log: "ChangeLog", size: int, judge_all: JudgeAll, judge_one: JudgeOne) -> None:
-        """Judge the machines that changed since the last time."""
+        """Evaluate the machines that have changed since the last call."""
         changed = log.since(self._seen)
         if changed is None or len(changed) > FEW or len(self.open) != size:
-            # What the exact choice found still holds where nothing changed.
+            # Failures of the exact decision stay valid for unchanged machines.
             stale = self.refused if changed is None else changed
             for number in list(stale):
                 self.refused.pop(number, None)
@@ -54,17 +54,17 @@ class Question:
         self._seen = log.end
 
     def refuse(self, number: int, why: Failure) -> None:
-        """The exact choice says no; so it will until the machine changes."""
+        """Record a failure of the exact decision; it stays valid until the machine changes."""
         self.open[number] = False
         self.refused[number] = why
 
     def candidates(self, order: Rows) -> Iterator[int]:
-        """Machines that might serve, in an order given as machine numbers."""
+        """The machines that may serve, in the order of `order`."""
         return iter(order[self.open[order]].tolist())
 
 
 class ChangeLog:
-    """Machines in the order in which they changed. What is long past is forgotten."""
+    """Machines in the order of their changes. Old entries are dropped."""
 
     def __init__(self) -> None:
         self._machines: list[int] = []
@@ -83,22 +83,22 @@ class ChangeLog:
             self._forgotten += KEPT
 
     def since(self, seen: int) -> set[int] | None:
-        """Machines that changed after so many changes; None if that is not known any more."""
+        """Machines that changed after change number `seen`; None if these entries are dropped."""
         if seen < self._forgotten:
             return None
         return set(self._machines[seen - self._forgotten :])
 
 
-class Questions:
-    """The kinds of demand that were asked about last."""
+class MachineFilters:
+    """The filters of the most recently used demands."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[Hashable, Question] = OrderedDict()
+        self._kept: OrderedDict[Hashable, MachineFilter] = OrderedDict()
 
-    def of(self, shape: Hashable) -> Question:
-        """What is known about a kind of demand."""
-        question = self._kept.pop(shape, None) or Question()
-        self._kept[shape] = question
+    def of(self, shape: Hashable) -> MachineFilter:
+        """The filter for a kind of demand."""
+        kept = self._kept.pop(shape, None) or MachineFilter()
+        self._kept[shape] = kept
         if len(self._kept) > KEPT:
             self._kept.popitem(last=False)
-        return question
+        return kept

@@ -12,7 +12,7 @@ VERSION = "v1alpha1"
 
 
 def is_device(raw: Mapping[str, Any]) -> bool:
-    """Whether this is a Device, in whatever version."""
+    """Whether this is a Device of any version."""
     group = str(raw.get("apiVersion") or "").rpartition("/")[0]
     return raw.get("kind") == "Device" and group == GROUP
 
@@ -21,5 +21,5 @@ def read_device(raw: Mapping[str, Any]) -> Device:
     """The typed object. Raises Malformed."""
     given = raw.get("apiVersion")
     if given != f"{GROUP}/{VERSION}":
-        raise Malformed(subject_of(raw), "apiVersion", f"{given} is not read; use {GROUP}/{VERSION}")
+        raise Malformed(subject_of(raw), "apiVersion", f"{given} is not supported; use {GROUP}/{VERSION}")
     return validated(Device, raw)

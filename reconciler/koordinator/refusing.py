@@ -1,20 +1,20 @@
-"""A refusal by the whole fleet in words, and as one short reason."""
+"""The message and the reason if no machine can serve a pod."""
 
 from reconciler.koordinator.failure import Failure, Status
 from reconciler.koordinator.fleet import Unserved
 
 NO_ROOM = "InsufficientDevices"
 MOST = 4
-"""Answers of machines that are spelled out."""
+"""Maximum number of different failures in the message."""
 
 
 def reason_of(failure: Failure) -> str:
-    """`joint-scope-violation` as Kubernetes would write it; what follows a colon is in the message."""
+    """`joint-scope-violation` in CamelCase; the part after a colon is in the message."""
     return "".join(word.capitalize() for word in failure.reason.partition(":")[0].split("-"))
 
 
 def no_room(answer: Unserved) -> str:
-    """Why no machine serves a pod: how many for which reason."""
+    """Why no machine can serve a pod: the number of machines for each reason."""
     if not answer.machines:
         return "no node has a Device object"
     asked = sum(answer.refused.values())
@@ -29,12 +29,12 @@ def no_room(answer: Unserved) -> str:
 
 
 def too_few(answer: Unserved) -> int:
-    """Machines that were not asked, since by their amounts they cannot serve."""
+    """Machines with too few free devices, which the filter excluded."""
     return answer.machines - sum(answer.refused.values()) - answer.unsuited
 
 
 def main_reason(answer: Unserved) -> str:
-    """What pods that end might mend, if anything; otherwise what most machines lack."""
+    """The most frequent failure that a terminating pod can resolve; otherwise the most frequent failure."""
     might_help = {failure: n for failure, n in answer.refused.items() if failure.status is Status.LATER}
     failures = might_help or ({} if too_few(answer) else answer.refused)
     return reason_of(max(failures, key=failures.__getitem__)) if failures else NO_ROOM

@@ -1,4 +1,4 @@
-"""How the release chooses devices: the primary type alone, then others near it, never looking back."""
+"""Joint allocation of the release: the primary type first, then the others near it, without backtracking."""
 
 from collections.abc import Mapping
 
@@ -14,24 +14,24 @@ JOINT_VIOLATION = Failure(
     "joint-scope-violation", Status.LATER, "node(s) Device Joint-Allocate rules violation"
 )
 
-Chosen = dict[str, tuple[Grant, ...]]
+GrantsByType = dict[str, tuple[Grant, ...]]
 
 
-def jointly(at: Attempt, needed: Mapping[str, Instance]) -> Chosen | Failure:
-    """The types of the joint list (KOO-11)."""
+def allocate_jointly(at: Attempt, needed: Mapping[str, Instance]) -> GrantsByType | Failure:
+    """Devices for all types of the joint list (KOO-11)."""
     primary, *secondary = at.demand.joint
-    first = alone(at, primary, needed[primary])
+    first = allocate_type(at, primary, needed[primary])
     if isinstance(first, Failure):
         return first
     pcies = _pcies(at, primary, first)
-    chosen: Chosen = {primary: first}
+    chosen: GrantsByType = {primary: first}
     for kind in secondary:
         wanted = needed[kind]
         if at.demand.same_pcie:
             wanted = Instance(max(wanted.count, len(pcies)), wanted.each, wanted.shared)
         limit = max(wanted.count, len(pcies))
         if kind == GPU:
-            found = alone(at, kind, wanted, limit=limit)
+            found = allocate_type(at, kind, wanted, limit=limit)
         else:
             found = choose(at, kind, wanted, limit=limit, pcies=pcies)
         if isinstance(found, Failure):
@@ -42,8 +42,8 @@ def jointly(at: Attempt, needed: Mapping[str, Instance]) -> Chosen | Failure:
     return chosen
 
 
-def alone(at: Attempt, kind: str, needed: Instance, *, limit: int = 0) -> tuple[Grant, ...] | Failure:
-    """One type by itself."""
+def allocate_type(at: Attempt, kind: str, needed: Instance, *, limit: int = 0) -> tuple[Grant, ...] | Failure:
+    """Devices for one type, independent of other types."""
     if kind != GPU:
         return choose(at, kind, needed, limit=limit)
     options = gpu_options(at, needed)

@@ -1,4 +1,4 @@
-"""Which requests a pod may make of each device type, and what they mean (KOO-4)."""
+"""Validates and normalises the requests of a pod for each device type (KOO-4)."""
 
 from collections.abc import Mapping
 
@@ -21,7 +21,7 @@ from reconciler.koordinator.names import (
 from reconciler.koordinator.shares import Shares
 
 WHOLE = 100
-"""The share that is a whole device."""
+"""The share of a whole device."""
 
 UNITS = (KOORD_GPU, KOORD_FPGA, KOORD_RDMA)
 
@@ -45,11 +45,11 @@ COMBINATIONS = frozenset(
         (GPU_SHARED, NPU_CORE, NPU_CPU, NPU_DVPP, GPU_MEMORY),
     )
 )
-"""The sets of names that may be requested together of one type."""
+"""The sets of resource names of one type that may be requested together."""
 
 
 def by_type(requests: Shares) -> dict[str, dict[str, int]]:
-    """The requests of each device type, as written; types in their fixed order."""
+    """The requests of each device type, unchanged; types in the order of TYPES."""
     return {
         kind: mine
         for kind in TYPES
@@ -58,7 +58,7 @@ def by_type(requests: Shares) -> dict[str, dict[str, int]]:
 
 
 def refusal(requests: Shares) -> Failure | None:
-    """Why one type's requests are not allowed, or None."""
+    """Why the requests of one type are invalid, or None."""
     for name in UNITS:
         if name in requests and not _in_whole_devices(requests[name]):
             message = f"invalid resource unit {name}: {requests[name]}"
@@ -70,7 +70,7 @@ def refusal(requests: Shares) -> Failure | None:
 
 
 def normalised(requests: Shares) -> dict[str, int]:
-    """The requests in shares of devices: numbers of cards become hundreds of core and memory."""
+    """The requests in shares of devices: a number of GPUs becomes shares of core and memory."""
     for name in (*WHOLE_GPU, KOORD_GPU):
         if name in requests:
             share = requests[name] * (WHOLE if name in WHOLE_GPU else 1)

@@ -1,4 +1,4 @@
-"""What was decided, completed and as the annotation that records it (KOO-9, KOO-20)."""
+"""The complete result of a decision, and its annotation (KOO-9, KOO-20)."""
 
 import json
 from dataclasses import replace
@@ -12,7 +12,7 @@ from reconciler.koordinator.shares import printed
 
 
 def completed(allocation: Allocation, machine: Machine) -> Allocation | Failure:
-    """The same with GPU memory both in bytes and as a percentage, the missing one computed."""
+    """The allocation with GPU memory both in bytes and in percent; the missing one is computed."""
     found = dict(allocation)
     if GPU in found:
         gpus: list[Grant] = []
@@ -36,7 +36,7 @@ def annotation(allocation: Allocation, machine: Machine) -> str:
 
 
 def plugin_annotations(allocation: Allocation, bound_at: int) -> dict[str, str]:
-    """What device plugins of vendors read: when the pod was bound, in nanoseconds, and its GPUs."""
+    """Annotations for device plugins of vendors: the bind time in nanoseconds, and the GPUs."""
     found = {BIND_TIMESTAMP: str(bound_at)}
     if GPU in allocation:
         found[GPU_MINORS] = ",".join(str(grant.minor) for grant in allocation[GPU])

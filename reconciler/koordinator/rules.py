@@ -1,4 +1,4 @@
-"""How to decide: whose semantics, and what an operator configures."""
+"""The rules of a decision: semantics and configuration."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,14 +9,14 @@ from reconciler.koordinator.shares import Shares
 
 
 class Semantics(StrEnum):
-    """Where Koordinator's proposals and its release differ, one of them."""
+    """Whose rules apply where Koordinator's proposals and its release differ."""
 
     PROPOSAL = "proposal"
     UPSTREAM = "upstream"
 
 
 class Strategy(StrEnum):
-    """Which of equally good devices are taken first."""
+    """Which of several suitable devices are preferred: those with the most or the least free shares."""
 
     LEAST = "LeastAllocated"
     MOST = "MostAllocated"
@@ -27,7 +27,7 @@ DEFAULT_WEIGHTS: Mapping[str, int] = dict.fromkeys((GPU_MEMORY_RATIO, GPU_MEMORY
 
 @dataclass(frozen=True, slots=True)
 class Scoring:
-    """What makes a device better than another."""
+    """How devices are scored."""
 
     strategy: Strategy = Strategy.LEAST
     weights: Mapping[str, int] = field(default_factory=lambda: DEFAULT_WEIGHTS)
@@ -35,13 +35,13 @@ class Scoring:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Everything a decision depends on besides the pod and the machines."""
+    """All inputs of a decision other than the pod and the machines."""
 
     semantics: Semantics = Semantics.PROPOSAL
     scoring: Scoring | None = Scoring()
     """None: all devices are equally good."""
     templates: Mapping[str, Mapping[str, Shares]] = field(default_factory=dict)
-    """vendor-model -> template -> the only shares in which such a GPU may be divided."""
+    """vendor-model -> template -> shares. Such a GPU can be divided only by a template."""
     template_resources: frozenset[str] = frozenset({NPU_CORE})
     """Requests for one of these must match a template."""
     unshared_models: frozenset[tuple[str, str]] = frozenset()

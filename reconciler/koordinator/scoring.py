@@ -1,4 +1,4 @@
-"""How good a device or a node is for a request (KOO-18, KOO-19)."""
+"""Scores of devices and nodes for a request (KOO-18, KOO-19)."""
 
 from collections.abc import Iterable
 
@@ -9,7 +9,7 @@ FULL = 100
 
 
 def device_score(scoring: Scoring | None, wanted: Shares, total: Shares, free: Shares) -> int:
-    """0 to 100 by how full the device would be, over the weighted resources that it reports."""
+    """0 to 100 by the utilization of the device with the request: the weighted mean over its resources."""
     if scoring is None:
         return 0
     weighed = weight_sum = 0
@@ -17,15 +17,15 @@ def device_score(scoring: Scoring | None, wanted: Shares, total: Shares, free: S
         capacity = total.get(name, 0)
         if capacity <= 0:
             continue
-        left = free.get(name, 0)
-        would_use = capacity - left + wanted.get(name, 0) if left <= capacity else capacity
+        available = free.get(name, 0)
+        would_use = capacity - available + wanted.get(name, 0) if available <= capacity else capacity
         weighed += weight * _part(scoring.strategy, would_use, capacity)
         weight_sum += weight
     return weighed // weight_sum if weight_sum else 0
 
 
 def summed(amounts: Iterable[Shares]) -> dict[str, int]:
-    """The sum of several devices' amounts, as if they were one."""
+    """The sum of the shares of several devices."""
     total: dict[str, int] = {}
     for shares in amounts:
         total = plus(total, shares)

@@ -1,4 +1,4 @@
-"""Label selectors of hints: Kubernetes' semantics over a map of labels."""
+"""Label selectors of hints, with the semantics of Kubernetes."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -37,7 +37,7 @@ class Expression(Model):
 
 
 class LabelSelector(Model):
-    """All requirements must hold; without any, everything matches."""
+    """All requirements must hold; an empty selector matches everything."""
 
     match_labels: Map[Str] = Field(default_factory=dict)
     match_expressions: Tuple[Expression] = ()

@@ -1,4 +1,4 @@
-"""Amounts of one device by resource name, and their arithmetic (KOO-1)."""
+"""Shares: amounts of one device by resource name, and their arithmetic (KOO-1)."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -12,45 +12,45 @@ Shares = Mapping[str, int]
 
 NOTHING: Shares = MappingProxyType({})
 LIMIT = 2**60
-"""No amount of one device is as large, and sums of a few still fit 64 bits."""
+"""Above any amount of a device, and sums of a few still fit 64 bits."""
 
 
 def whole(subject: str, name: str, quantity: Quantity) -> int:
-    """A quantity as a whole number, rounded up. Raises Malformed for what no device can have."""
+    """A quantity as an integer, rounded up. Raises Malformed if it is negative or not below LIMIT."""
     amount = quantity.integer
     if not 0 <= amount < LIMIT:
-        raise Malformed(subject, name, f"{quantity} is no amount of a device")
+        raise Malformed(subject, name, f"{quantity} is out of range for a device")
     return amount
 
 
 def shares_of(subject: str, quantities: Mapping[str, Quantity]) -> dict[str, int]:
-    """Quantities as whole numbers under their current names; an old name yields to the current one."""
+    """Quantities as integers by current name; if both names are set, the current one counts."""
     current = {CURRENT_NAME.get(name, name): whole(subject, name, q) for name, q in quantities.items()}
     return current | {name: whole(subject, name, q) for name, q in quantities.items() if name in current}
 
 
 def fits(wanted: Shares, free: Shares) -> bool:
-    """Whether each name that both have is met; what the device does not report is not checked."""
+    """Whether the device has enough of each wanted resource that it reports; others are not checked."""
     return all(amount <= free[name] for name, amount in wanted.items() if name in free)
 
 
 def any_left(free: Shares) -> bool:
-    """Whether a device with this much free can be used at all."""
+    """Whether any amount is free."""
     return any(amount > 0 for amount in free.values())
 
 
 def minus(these: Shares, those: Shares) -> dict[str, int]:
-    """Subtraction that clips at zero and keeps every name of `these`."""
+    """`these` - `those` for every name of `these`, at least zero."""
     return {name: max(amount - those.get(name, 0), 0) for name, amount in these.items()}
 
 
 def plus(these: Shares, those: Shares) -> dict[str, int]:
-    """Addition over the names of either."""
+    """`these` + `those` for all names of both."""
     return {name: these.get(name, 0) + those.get(name, 0) for name in {**these, **those}}
 
 
 def least(these: Shares, those: Shares) -> dict[str, int]:
-    """The lesser amount of each name that both have."""
+    """The minimum for each name that both have."""
     return {name: min(amount, those[name]) for name, amount in these.items() if name in those}
 
 

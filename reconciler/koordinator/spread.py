@@ -1,19 +1,19 @@
-"""How many things to take from each of several places, when what stands beside them counts, too."""
+"""Distributes a number of devices over places, where each place also has companion devices of other types."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 
 class Place(NamedTuple):
-    """Things that can be taken here, and what taking any of them opens up."""
+    """Devices at one place, and the companions that become usable if any of the devices is taken."""
 
     things: int
     beside: tuple[int, ...]
-    """How much of each further kind stands here."""
+    """Number of companions here, by further type."""
 
 
 class _State(NamedTuple):
-    """What is still to be found from one place on."""
+    """The remaining need from place number `at` on."""
 
     at: int
     left: int
@@ -21,17 +21,17 @@ class _State(NamedTuple):
 
 
 def spread(places: Sequence[Place], need: int, wanted: tuple[int, ...]) -> list[int] | None:
-    """How many things to take from each place, or None if it cannot be done.
+    """The number of devices to take from each place, or None if there is no solution.
 
-    Together `need` things, from places where something of each further kind stands, and where together
-    at least `wanted` of each stands. Earlier places give as much as they can; if that leads nowhere, the
-    next way is tried. No state is tried twice, so it ends after places x need x wanted steps.
+    The numbers add up to `need`. Each used place has a companion of every further type, and all used places
+    together have at least `wanted` companions of each type. Earlier places are filled first, with
+    backtracking. No state is tried twice, so it ends after places x need x wanted steps.
     """
     if sum(place.things for place in places) < need:
         return None
     start = _State(0, need, wanted)
     tried = {start}
-    # A stack of its own: a machine may have more places than Python has frames.
+    # An explicit stack: a machine may have more places than the recursion limit.
     stack = [(start, _counts(places, start))]
     taken: list[int] = []
     while stack:
@@ -56,7 +56,7 @@ def spread(places: Sequence[Place], need: int, wanted: tuple[int, ...]) -> list[
 
 
 def _counts(places: Sequence[Place], state: _State) -> Iterator[int]:
-    """How many things the next place could give, the most first."""
+    """Possible numbers of devices from the next place, the largest first."""
     if state.at == len(places):
         return iter(())
     place = places[state.at]

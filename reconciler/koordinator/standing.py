@@ -1,10 +1,10 @@
-"""How one machine stands, for people who look at it: devices, who holds them, partitions. Decides nothing."""
+"""The state of one machine for display: devices, their holders, partitions. Not used by decisions."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from reconciler.koordinator.annotations import NO_HINT
-from reconciler.koordinator.exclusion import barred
+from reconciler.koordinator.exclusion import excluded_minors
 from reconciler.koordinator.fleet import Fleet
 from reconciler.koordinator.holdings import Grant, Holdings
 from reconciler.koordinator.machine import Machine
@@ -15,13 +15,13 @@ from reconciler.objects.meta import ObjectKey
 
 HELD, SHARED, ALLOCATABLE, BLOCKED = "held", "shared", "allocatable", "blocked"
 STATES = (HELD, SHARED, ALLOCATABLE, BLOCKED)
-"""Held: nothing more is given of it. Shared: held, and more of it could be given. Blocked: nobody has it, and
-it is sick, says of no resource, or a holder wants to be alone beside it."""
+"""held: allocated, nothing more is available. shared: allocated, more is available. allocatable: free.
+blocked: not allocated, but unhealthy, without resources, or excluded by the exclusive use of a holder."""
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """What one pod has of a device."""
+class HeldShares:
+    """The part of a device that one pod holds."""
 
     pod: ObjectKey
     shares: Shares
@@ -30,7 +30,7 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class DeviceStanding:
+class DeviceState:
     """One device."""
 
     kind: str
@@ -40,46 +40,46 @@ class DeviceStanding:
     healthy: bool
     numa: int | None
     pcie: str
-    """The switch; empty where it is not known"""
+    """The PCIe switch; empty if it is not known"""
     total: Shares
-    """Nothing of a sick device"""
+    """Empty for an unhealthy device"""
     free: Shares
     vfs: int
     vfs_free: int
-    holders: tuple[Held, ...]
+    holders: tuple[HeldShares, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionStanding:
-    """GPUs that may be given away together."""
+class PartitionState:
+    """GPUs that may be allocated together."""
 
     minors: tuple[int, ...]
     score: int
     bandwidth: int
-    """-1 where none is declared"""
+    """-1 if it is not declared"""
     free: bool
-    """Whether it is healthy as a whole, and nobody has anything of it"""
+    """Whether all its GPUs are healthy and no pod holds a part of them"""
 
 
 @dataclass(frozen=True, slots=True)
-class MachineStanding:
-    """One machine, its devices in the order of types and minors."""
+class MachineState:
+    """One machine, with its devices in the order of types and minors."""
 
     name: str
-    devices: tuple[DeviceStanding, ...]
-    partitions: tuple[PartitionStanding, ...]
+    devices: tuple[DeviceState, ...]
+    partitions: tuple[PartitionState, ...]
     honors: bool
-    """Whether GPUs are given as partitions alone"""
+    """Whether GPUs are allocated only as partitions"""
 
 
-def standing(fleet: Fleet, name: str) -> MachineStanding:
-    """A machine that is known, as it is now."""
+def standing(fleet: Fleet, name: str) -> MachineState:
+    """The current state of a known machine."""
     machine, holdings = fleet.machines[name], fleet.holders(name)
     holders: dict[tuple[str, int], list[tuple[ObjectKey, Grant]]] = {}
     for pod, kind, grant in holdings.grants():
         holders.setdefault((kind, grant.minor), []).append((pod, grant))
     devices = tuple(_devices(machine, holdings, holders, upstream=fleet.rules.upstream))
-    return MachineStanding(name, devices, tuple(_partitions(machine, devices)), machine.honors_partitions)
+    return MachineState(name, devices, tuple(_partitions(machine, devices)), machine.honors_partitions)
 
 
 def _devices(
@@ -88,18 +88,18 @@ def _devices(
     holders: dict[tuple[str, int], list[tuple[ObjectKey, Grant]]],
     *,
     upstream: bool,
-) -> Iterator[DeviceStanding]:
+) -> Iterator[DeviceState]:
     for kind in TYPES:
         infos = machine.devices.get(kind, {})
         free = node_free(kind, machine, holdings, {})
-        # The release lets nobody be alone.
-        closed = frozenset[int]() if upstream else barred(kind, NO_HINT, machine, holdings, ())
+        # The release has no exclusive use.
+        closed = frozenset[int]() if upstream else excluded_minors(kind, NO_HINT, machine, holdings, ())
         for minor, info in sorted(infos.items()):
             mine = holders.get((kind, minor), [])
             usable = info.health and minor not in closed and any_left(free.get(minor, NOTHING))
             states = (SHARED, HELD) if mine else (ALLOCATABLE, BLOCKED)
             functions = [vf.bus_id for group in info.vf_groups for vf in group.vfs]
-            yield DeviceStanding(
+            yield DeviceState(
                 kind=kind,
                 minor=minor,
                 id=info.id,
@@ -112,16 +112,17 @@ def _devices(
                 vfs=len(functions),
                 vfs_free=sum(not holdings.vf_taken(kind, minor, bus_id) for bus_id in functions),
                 holders=tuple(
-                    Held(pod, grant.shares, tuple([vf.bus_id for vf in grant.vfs])) for pod, grant in mine
+                    HeldShares(pod, grant.shares, tuple([vf.bus_id for vf in grant.vfs]))
+                    for pod, grant in mine
                 ),
             )
 
 
-def _partitions(machine: Machine, devices: tuple[DeviceStanding, ...]) -> Iterator[PartitionStanding]:
+def _partitions(machine: Machine, devices: tuple[DeviceState, ...]) -> Iterator[PartitionState]:
     table = machine.partitions
     if table is None:
         return
     whole = {device.minor for device in devices if device.kind == GPU and device.state == ALLOCATABLE}
     columns = zip(table.minors, table.scores.tolist(), table.bandwidth.tolist(), strict=True)
     for minors, score, bandwidth in columns:
-        yield PartitionStanding(minors, score, bandwidth, whole.issuperset(minors))
+        yield PartitionState(minors, score, bandwidth, whole.issuperset(minors))

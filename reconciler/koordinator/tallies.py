@@ -1,4 +1,4 @@
-"""How full the devices are, by type and by machine: columns counted, no device walked."""
+"""Utilization of the devices by type and by machine, computed from the columns."""
 
 from dataclasses import dataclass
 
@@ -13,23 +13,22 @@ from reconciler.koordinator.standing import STATES
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """The devices of one type, of all machines or of one."""
+    """Counts of the devices of one type, for one machine or all."""
 
     node: str
     """Empty for all machines"""
     kind: str
     states: tuple[int, ...]
-    """Devices in each of STATES"""
+    """Number of devices in each of STATES"""
     amounts: tuple[tuple[str, float, float], ...]
-    """Resource, all there is of healthy devices, and what is free. In floating point: these are sums for
-    people and graphs"""
+    """Resource, total of healthy devices, and free amount. Floats: the sums are only for display"""
     functions: int
     """Virtual functions"""
     functions_free: int
 
     @property
     def devices(self) -> int:
-        """All there are."""
+        """All devices."""
         return sum(self.states)
 
 
@@ -38,7 +37,7 @@ Series = list[tuple[tuple[str, ...], float]]
 
 
 def driver(kind: str) -> str:
-    """What stands where of claimed devices the driver does."""
+    """The value for the driver column of reports."""
     return f"koordinator.sh/{kind}"
 
 
@@ -52,7 +51,7 @@ def device_series(fleet: Fleet) -> Series:
 
 
 def amount_series(fleet: Fleet, *, left: bool) -> Series:
-    """What there is of each resource of healthy devices, or what is left of it, by type."""
+    """The total or free amount of each resource of healthy devices, by type."""
     found: Series = []
     for tally in by_type(fleet):
         found += [
@@ -65,12 +64,12 @@ def amount_series(fleet: Fleet, *, left: bool) -> Series:
 
 
 def by_type(fleet: Fleet) -> list[Tally]:
-    """One line for each type of which there are devices."""
+    """One Tally for each type with devices."""
     return _tallies(fleet.columns, np.zeros(len(fleet.columns.owner), np.intp), [""], fleet.rules.upstream)
 
 
 def by_node(fleet: Fleet) -> list[Tally]:
-    """One line for each machine and type, by name."""
+    """One Tally for each machine and type, sorted by machine name."""
     order = sorted(range(len(fleet.names)), key=fleet.names.__getitem__)
     place = np.argsort(np.array(order, dtype=np.intp))
     owner = fleet.columns.owner
@@ -79,7 +78,7 @@ def by_node(fleet: Fleet) -> list[Tally]:
 
 
 def states(columns: Columns, *, upstream: bool) -> Codes:
-    """(R,) place in STATES of each row in use."""
+    """(R,) index in STATES of each row in use."""
     usable = columns.some & columns.health
     if not upstream:
         usable &= ~columns.closed
@@ -89,7 +88,7 @@ def states(columns: Columns, *, upstream: bool) -> Codes:
 def _tallies(columns: Columns, part: Rows, names: list[str], upstream: bool) -> list[Tally]:
     """Devices of each part and type.
 
-    part (R,)  place in `names`
+    part (R,)  index in `names`
     """
     rows = np.flatnonzero(columns.owner >= 0)
     line = part[rows] * len(TYPES) + columns.kind[rows]

@@ -1,4 +1,4 @@
-"""Fixed shares into which some GPU models may be divided (KOO-15)."""
+"""Templates: the fixed shares of some GPU models (KOO-15)."""
 
 from collections.abc import Mapping
 
@@ -6,7 +6,7 @@ from reconciler.koordinator.shares import Shares
 
 
 def matching(each: Shares, templates: Mapping[str, Mapping[str, Shares]]) -> dict[str, tuple[str, ...]]:
-    """vendor-model -> names of the templates that a request equals: the same names, the same amounts."""
+    """vendor-model -> names of the templates with exactly the requested shares."""
     found = {
         model: tuple(name for name, shares in of_model.items() if dict(shares) == dict(each))
         for model, of_model in templates.items()

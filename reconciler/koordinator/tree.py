@@ -1,4 +1,4 @@
-"""GPUs by where they sit: machine, NUMA nodes, PCIe switches (KOO-16)."""
+"""The topology of GPUs: machine, NUMA nodes, PCIe switches (KOO-16)."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from reconciler.koordinator.device import DeviceInfo, Topology
 
 
 class Level(IntEnum):
-    """How narrow a scope is. No scope of level DEVICE is built, so it cannot be met."""
+    """The level of a scope. No scope has level DEVICE, so a required level DEVICE is never met."""
 
     NONE = 0
     NODE = 1
@@ -18,12 +18,12 @@ class Level(IntEnum):
 
 
 REQUIRED = {"Node": Level.NODE, "NUMANode": Level.NUMA, "PCIe": Level.PCIE, "Device": Level.DEVICE}
-"""The words of `requiredTopologyScope`; others require nothing."""
+"""The values of `requiredTopologyScope`; others require nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """A part of the machine, and the parts of it."""
+    """A part of the machine, and its parts."""
 
     level: Level
     name: str
@@ -33,14 +33,14 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """A scope that has enough, and what it has, in the order in which it is taken."""
+    """A scope with enough GPUs, and these GPUs in the order of allocation."""
 
     scope: Scope
     minors: tuple[int, ...]
 
 
 def gpu_tree(gpus: Mapping[int, DeviceInfo]) -> Scope | None:
-    """The tree, or None where a GPU does not say where it sits."""
+    """The tree; None if a GPU has no topology."""
     places: dict[int, Topology] = {m: gpu.topology for m, gpu in gpus.items() if gpu.topology is not None}
     if not gpus or len(places) < len(gpus):
         return None
@@ -73,10 +73,10 @@ def serving(
     required: Level = Level.NONE,
     score: Callable[[int], int] | None = None,
 ) -> list[Serving]:
-    """The scopes that can give `count` GPUs: the smallest first, then the busiest, then by best score.
+    """The scopes with `count` usable GPUs: the narrowest first, then the busiest, then by best score.
 
-    A scope counts as busier for every scope on its path that holds a used GPU. With a score, which is
-    for parts of single GPUs, the devices within a scope are ordered by it, too.
+    A scope is busier for every scope on its path that contains a used GPU. A score is for parts of single
+    GPUs; it also orders the devices within a scope.
     """
     found: list[tuple[tuple[int, int, int], Serving]] = []
     for path in _paths(tree, ()):

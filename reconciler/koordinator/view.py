@@ -1,10 +1,10 @@
-"""The part of a machine that one pod may be given, as one attempt sees it (KOO-10)."""
+"""The candidate devices of one machine for one pod (KOO-10)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from reconciler.koordinator.demand import Demand
-from reconciler.koordinator.exclusion import barred
+from reconciler.koordinator.exclusion import excluded_minors
 from reconciler.koordinator.holdings import Allocation, Holdings
 from reconciler.koordinator.machine import Machine
 from reconciler.koordinator.names import GPU
@@ -16,19 +16,19 @@ ByMinor = Mapping[int, Shares]
 
 @dataclass(frozen=True, slots=True)
 class Takeover:
-    """What a pod may have beyond what is free, or must have."""
+    """Shares of other holders that a pod may have, and devices that it must have or prefers."""
 
     preemptible: Mapping[str, ByMinor] = field(default_factory=dict)
-    """Shares of holders that would give way."""
+    """Shares of holders that would be preempted."""
     designated: Allocation | None = None
     """The only devices, amounts and virtual functions that the pod may be given."""
     preferred: Mapping[str, frozenset[int]] = field(default_factory=dict)
-    """Minors to be tried before others, as those of a reservation."""
+    """Minors to try first, such as those of a reservation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One pod on one machine: everything a choice depends on. Nothing of it changes."""
+    """One pod on one machine: all inputs of a choice. Immutable."""
 
     demand: Demand
     machine: Machine
@@ -36,16 +36,16 @@ class Attempt:
     rules: Rules
     takeover: Takeover
     free: Mapping[str, ByMinor]
-    """Device type -> minors that may be given -> what of them is free."""
+    """Device type -> candidate minor -> free shares."""
     total: Mapping[str, ByMinor]
     used_gpus: frozenset[int]
-    """GPUs of which anything is given away, were they in view or not."""
+    """GPUs of which any part is allocated, candidates or not."""
 
 
 def attempt(
     demand: Demand, machine: Machine, holdings: Holdings, rules: Rules, takeover: Takeover
 ) -> Attempt:
-    """Look at a machine with a pod's eyes."""
+    """Compute the candidate devices of a machine for a pod."""
     free: dict[str, ByMinor] = {}
     total: dict[str, ByMinor] = {}
     for kind in demand.requests:
@@ -59,7 +59,7 @@ def attempt(
 
 
 def node_free(kind: str, machine: Machine, holdings: Holdings, preemptible: ByMinor) -> dict[int, Shares]:
-    """Minor -> what is free, counting what holders would give up."""
+    """Minor -> free shares, including preemptible ones."""
     used = holdings.used.get(kind, {})
     found: dict[int, Shares] = {}
     for minor, capacity in machine.capacity.get(kind, {}).items():
@@ -81,7 +81,7 @@ def _in_view(
         minors = {minor for minor in minors if hint.selector.matches(devices[minor].labels)}
     if not rules.upstream:
         given_up = {m for m in preemptible if free.get(m) == capacity.get(m)}
-        minors -= barred(kind, hint, machine, holdings, given_up)
+        minors -= excluded_minors(kind, hint, machine, holdings, given_up)
     if takeover.designated is not None:
         required = {grant.minor: grant.shares for grant in takeover.designated.get(kind, ())}
         minors &= required.keys()

@@ -7,7 +7,7 @@ from itertools import islice
 from reconciler.koordinator.fleet import Fleet
 from reconciler.koordinator.names import GPU, GPU_MEMORY, TYPES
 from reconciler.koordinator.shares import printed
-from reconciler.koordinator.standing import STATES, MachineStanding, standing
+from reconciler.koordinator.standing import STATES, MachineState, standing
 from reconciler.koordinator.tallies import Tally, by_type
 from reconciler.page.filtering import MOST_CLAIMS, MOST_LOOKED_AT, named
 from reconciler.page.names import shown
@@ -101,8 +101,8 @@ def _of(name: str, amount: float) -> str:
     return f"{amount:.0f}"
 
 
-def _machine(machine: MachineStanding, kinds: Sequence[str], query: Query) -> dict[str, object]:
-    seen = MachineStanding(
+def _machine(machine: MachineState, kinds: Sequence[str], query: Query) -> dict[str, object]:
+    seen = MachineState(
         machine.name,
         tuple([device for device in machine.devices if device.kind in kinds]),
         machine.partitions if GPU in kinds else (),
@@ -144,7 +144,7 @@ def _machine(machine: MachineStanding, kinds: Sequence[str], query: Query) -> di
     }
 
 
-def _rows(machine: MachineStanding) -> Iterator[dict[str, object]]:
+def _rows(machine: MachineState) -> Iterator[dict[str, object]]:
     for device in machine.devices[:MOST_DEVICES]:
         total = printed(device.total)
         free = [
@@ -172,7 +172,7 @@ def _rows(machine: MachineStanding) -> Iterator[dict[str, object]]:
         }
 
 
-def _summary(machine: MachineStanding) -> str:
+def _summary(machine: MachineState) -> str:
     """A machine in a sentence."""
     parts = []
     for kind in TYPES:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from reconciler.koordinator.shares import Shares, printed
-from reconciler.koordinator.standing import ALLOCATABLE, BLOCKED, DeviceStanding, MachineStanding
+from reconciler.koordinator.standing import ALLOCATABLE, BLOCKED, DeviceState, MachineState
 from reconciler.objects.meta import ObjectKey
 from reconciler.page.colours import colour, letters
 from reconciler.page.drawing import LABEL, LETTER_WIDTH, TRACK_AT, WIDTH, Drawing, Holder, Label, Span
@@ -18,12 +18,12 @@ MOST_DEVICES = 64
 MOST_NAMED = 4
 
 
-def rack(machine: MachineStanding) -> Drawing:
+def rack(machine: MachineState) -> Drawing:
     """The drawing of a machine. Holders are lettered in the order of the devices."""
     devices = machine.devices[:MOST_DEVICES]
     made = Drawing(_holders(machine))
     by_pod = {holder.claim: holder for holder in made.holders}
-    places: dict[tuple[int, str], list[DeviceStanding]] = {}
+    places: dict[tuple[int, str], list[DeviceState]] = {}
     for device in devices:
         numa = -1 if device.numa is None else device.numa
         places.setdefault((numa, device.pcie), []).append(device)
@@ -43,7 +43,7 @@ def rack(machine: MachineStanding) -> Drawing:
     return made
 
 
-def about(device: DeviceStanding) -> str:
+def about(device: DeviceState) -> str:
     """A device in a line."""
     parts = [f"{shown(device.kind)} {device.minor}", f"health: {'good' if device.healthy else 'bad'}"]
     if device.holders:
@@ -68,7 +68,7 @@ def part(shares: Shares, total: Shares) -> float:
     return min(max((n / total[name] for name, n in shares.items() if total.get(name)), default=1.0), 1.0)
 
 
-def _holders(machine: MachineStanding) -> tuple[Holder, ...]:
+def _holders(machine: MachineState) -> tuple[Holder, ...]:
     held: dict[ObjectKey, list[str]] = {}
     for device in machine.devices:
         for one in device.holders:
@@ -84,7 +84,7 @@ def _place(numa: int, pcie: str) -> str:
     return " · ".join(filter(None, words)) or "place unknown"
 
 
-def _box(device: DeviceStanding, x: float, y: float, by_pod: dict[ObjectKey, Holder]) -> Iterator[Span]:
+def _box(device: DeviceState, x: float, y: float, by_pod: dict[ObjectKey, Holder]) -> Iterator[Span]:
     """The ground of a device with its name, and over it what each holder has."""
     title = about(device)
     name = f"{device.kind} {device.minor}"
@@ -102,7 +102,7 @@ def _box(device: DeviceStanding, x: float, y: float, by_pod: dict[ObjectKey, Hol
         yield Span(at, y, x + wide - at, TALL, "name", title, shown(name, 8))
 
 
-def _named(device: DeviceStanding, wide: float) -> list[list[ObjectKey]]:
+def _named(device: DeviceState, wide: float) -> list[list[ObjectKey]]:
     """The holders for whom there is room, the last piece for all others."""
     pods = [held.pod for held in device.holders]
     most = int(wide // LEAST)
@@ -111,7 +111,7 @@ def _named(device: DeviceStanding, wide: float) -> list[list[ObjectKey]]:
     )
 
 
-def _widths(device: DeviceStanding, wide: float) -> Sequence[float]:
+def _widths(device: DeviceState, wide: float) -> Sequence[float]:
     pieces = _named(device, wide)
     parts = [part(held.shares, device.total) for held in device.holders]
     sums = [*parts[: len(pieces) - 1], sum(parts[len(pieces) - 1 :])] if pieces else []

@@ -77,7 +77,7 @@ def test_what_cannot_be_read_is_refused_alone(tmp_path: Path):
     assert "refused: " in result.stderr
     assert "Device odd" in result.stderr
     assert f"Pod default/bad: {names.JOINT_ALLOCATE}: not JSON at line 1 column 2" in result.stdout
-    assert "use one of the two" in result.stdout
+    assert "use only one" in result.stdout
 
 
 def test_the_release_can_be_followed_instead(tmp_path: Path):

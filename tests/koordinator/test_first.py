@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from reconciler.koordinator.demand import Demand
 from reconciler.koordinator.failure import Failure
 from reconciler.koordinator.fleet import Fleet, Placed, Unserved
-from reconciler.koordinator.questions import KEPT, ChangeLog, Questions
+from reconciler.koordinator.questions import KEPT, ChangeLog, MachineFilters
 from reconciler.koordinator.rules import Rules, Semantics
 from reconciler.objects.meta import ObjectKey
 from tests.examples import examples
@@ -149,7 +149,7 @@ def test_changes_long_past_are_forgotten_and_known_to_be():
 
 
 def test_only_so_many_kinds_of_demand_are_remembered():
-    questions = Questions()
+    questions = MachineFilters()
     first = questions.of("first")
     for number in range(KEPT - 1):
         questions.of(number)

@@ -217,10 +217,10 @@ def test_the_document_also_writes_scores_in_quotes_and_another_name():
     assert with_table(table, semantics=UPSTREAM).partitions is None
 
 
-def test_a_partition_listed_under_another_size_is_left_out():
+def test_a_partition_listed_under_the_wrong_size_is_dropped():
     on = with_table({"2": [part(0), part(1, 2)]})
     assert given(gpus(2), on) == {"gpu": [1, 2]}
-    assert on.notes == ("Device n: 1 partitions are listed under another size than theirs",)
+    assert on.notes == ("Device n: 1 of 2 partitions are listed under the wrong size",)
     released = with_table({"2": [part(0), part(1, 2)]}, semantics=UPSTREAM)
     assert given(gpus(2), released, Holdings(), UPSTREAM) == {"gpu": [0]}
 

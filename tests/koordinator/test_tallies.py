@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from reconciler.koordinator.annotations import Hint
 from reconciler.koordinator.fleet import Fleet, Placed
 from reconciler.koordinator.rules import Rules, Semantics
-from reconciler.koordinator.standing import STATES, MachineStanding, standing
+from reconciler.koordinator.standing import STATES, MachineState, standing
 from reconciler.koordinator.tallies import by_node, by_type
 from reconciler.objects.meta import ObjectKey
 from tests.koordinator.builders import demand, device, gpu, nic, pod
@@ -24,7 +24,7 @@ ASKS = (
 HINTS: tuple[Any, ...] = (None, {"rdma": {"vfSelector": {}}}, {"rdma": {"exclusivePolicy": "PCIeLevel"}})
 
 
-def walked(machines: list[MachineStanding]) -> dict[tuple[str, str], tuple[tuple[int, ...], int, int]]:
+def walked(machines: list[MachineState]) -> dict[tuple[str, str], tuple[tuple[int, ...], int, int]]:
     """The twin: machine and type -> devices in each state, functions and those that are free."""
     found = {}
     for machine in machines:

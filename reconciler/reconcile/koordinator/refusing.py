@@ -10,7 +10,7 @@ from reconciler.objects.meta import ObjectKey
 from reconciler.objects.plan import Gate, Reason, RequestCount
 
 BOTH = "TwoKindsOfDevices"
-BOTH_WHY = "asks for devices by resource claims and by Koordinator's resources; use one of the two"
+BOTH_WHY = "requests devices by resource claims and by Koordinator's resources; use only one"
 OFFERED = frozenset(TYPE_OF)
 """Resources that a node need not offer itself: its Device object says what there is of them."""
 
