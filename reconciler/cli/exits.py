@@ -43,7 +43,7 @@ EXITS: Mapping[str, Mapping[Exit, str]] = {
     "completion": {Exit.OK: "the script was printed", Exit.USAGE: _USAGE},
     "convert": {
         Exit.OK: "everything was written",
-        Exit.FAILED: "some of the input was refused or cannot be expressed; the rest was written",
+        Exit.FAILED: "some of the input was rejected or cannot be converted; the rest was written",
         Exit.USAGE: _USAGE,
     },
     "demo": {

@@ -33,7 +33,7 @@ class FittedSets:
     draws: Mapping[str, Sequence[Raw]]
     """Device -> consumesCounters"""
     lost: Mapping[str, str]
-    """Device -> why it cannot be expressed"""
+    """Device -> why it cannot be converted"""
 
 
 def fit_counter_sets(sets: Sequence[CounterSet], devices: Sequence[Raw], *, complete: bool) -> FittedSets:

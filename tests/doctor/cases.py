@@ -352,7 +352,13 @@ CASES = [
         (IN_CLASS,),
         "gpu.example.com/p/b",
     ),
-    Case("matches-nothing", "a class", yaml_of(ONE, device_class("false")), ("spec.selectors",), "0 of 1 devices"),
+    Case(
+        "matches-nothing",
+        "a class",
+        yaml_of(ONE, device_class("false")),
+        ("spec.selectors",),
+        "0 of 1 devices",
+    ),
     Case(
         "matches-nothing",
         "a request of its class",
