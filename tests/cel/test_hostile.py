@@ -58,7 +58,7 @@ REFUSED = {
     "an open long string": "'''" + "a" * 10_000,
     "quotes": "'''" + '"""\'' * 2000,
     "a huge regular expression": "''.matches('((a{100}){100}){100}')",
-    "half a character": "'\ud800' == ''",
+    "unpaired surrogate": "'\ud800' == ''",
 }
 LOOPS = f"{TEN}.all(a, {TEN}.all(b, {TEN}.all(c, {TEN}.all(d, {TEN}.all(e, {TEN}.all(f, a > 0))))))"
 TEXT, LIST = "'a' + device.driver", "[device.driver]"
