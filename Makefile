@@ -28,9 +28,9 @@ SCHEDULES ?= 5000
 EXAMPLES  ?= 20
 
 soak: $(STAMP)  ## thousands of simulated schedules that `make test` does not have, and properties on many times more examples
-	$(BIN)/python -m tests.simulation --first $(FIRST) --schedules $(SCHEDULES)
-	$(BIN)/python -m tests.simulation --first $(FIRST) --schedules $$(( $(SCHEDULES) / 10 )) --sockets
-	$(BIN)/python -m tests.simulation --first $(FIRST) --schedules $$(( $(SCHEDULES) / 10 )) --pair
+	$(BIN)/python -m tests.tools.simulation --first $(FIRST) --schedules $(SCHEDULES)
+	$(BIN)/python -m tests.tools.simulation --first $(FIRST) --schedules $$(( $(SCHEDULES) / 10 )) --sockets
+	$(BIN)/python -m tests.tools.simulation --first $(FIRST) --schedules $$(( $(SCHEDULES) / 10 )) --pair
 	EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest -n auto -m hypothesis
 
 lint: $(STAMP)  ## what CI checks besides the tests
@@ -39,9 +39,9 @@ lint: $(STAMP)  ## what CI checks besides the tests
 	$(BIN)/mypy
 
 docs: $(STAMP)  ## the pages and pictures that are made from the code
-	$(BIN)/python -m reconciler.observe.document > docs/metrics.md
+	$(BIN)/python -m reconciler.operations.metrics.document > docs/metrics.md
 	$(BIN)/python -m reconciler.operations.logs.document > docs/logs.md
-	$(BIN)/python -m reconciler.explain.page > docs/reasons.md
+	$(BIN)/python -m reconciler.analysis.explain.page > docs/reasons.md
 	$(BIN)/python -m reconciler.cli.settings_page > docs/settings.md
 	$(BIN)/python -m reconciler.cli.commands_page > docs/commands.md
 	$(BIN)/python -m docs.pictures

@@ -9,16 +9,16 @@ from time import perf_counter, thread_time
 from perf.fleets.objects import Json
 from perf.workload import Figure, latencies, rate
 from reconciler.aio.collector import COLLECTIONS
-from reconciler.allocator import allocate
-from reconciler.allocator.sight import warm_up
-from reconciler.inventory.loading import store_of
-from reconciler.inventory.store import Store
-from reconciler.legacy.reading import read
-from reconciler.objects.changes import Changed, Removed
-from reconciler.objects.claims import ResourceClaim
-from reconciler.objects.plan import Granted, Plan, Unsatisfied
-from reconciler.objects.semantics import Semantics
-from reconciler.objects.slices import Device, ResourceSliceSpec
+from reconciler.allocation.dra import allocate
+from reconciler.allocation.dra.selector_masks import warm_up
+from reconciler.api.objects.changes import Changed, Removed
+from reconciler.api.objects.claims import ResourceClaim
+from reconciler.api.objects.plan import Granted, Plan, Unsatisfied
+from reconciler.api.objects.semantics import Semantics
+from reconciler.api.objects.slices import Device, ResourceSliceSpec
+from reconciler.api.versions.reading import read
+from reconciler.state.loading import store_of
+from reconciler.state.store import Store
 
 
 class Wrong(Exception):

@@ -13,13 +13,13 @@ from typing import TypedDict, TypeVar
 
 from perf.fleets.objects import Json
 from perf.machine import ROOT
+from reconciler.api.objects.meta import ObjectKey
 from reconciler.cluster.client import Client
 from reconciler.cluster.discovery import discover
 from reconciler.cluster.http import connect
 from reconciler.cluster.kinds import Resource, Served
 from reconciler.cluster.transport import Transport
 from reconciler.errors import Gone
-from reconciler.objects.meta import ObjectKey
 
 KUBECONFIG = "PERF_KUBECONFIG"
 """The variable by which the path of a kubeconfig reaches the process that measures"""

@@ -17,16 +17,16 @@ import numpy as np
 
 from perf.deciding import read_claim
 from perf.fleets.objects import Json
-from reconciler.allocator import allocate
+from reconciler.allocation.dra import allocate
+from reconciler.api.objects.changes import Changed, Removed
+from reconciler.api.objects.claims import ResourceClaim
+from reconciler.api.objects.plan import Granted, Unsatisfied
+from reconciler.api.objects.semantics import Semantics
+from reconciler.api.versions.reading import read
 from reconciler.errors import Malformed
-from reconciler.inventory.loading import load
-from reconciler.inventory.snapshot import Topology
-from reconciler.inventory.store import Store
-from reconciler.legacy.reading import read
-from reconciler.objects.changes import Changed, Removed
-from reconciler.objects.claims import ResourceClaim
-from reconciler.objects.plan import Granted, Unsatisfied
-from reconciler.objects.semantics import Semantics
+from reconciler.state.devices.snapshot.snapshot import Topology
+from reconciler.state.loading import load
+from reconciler.state.store import Store
 
 SECTIONS = {
     "deviceClasses": ("DeviceClass", "resource.k8s.io/v1"),

@@ -1,6 +1,6 @@
 """A reconciler under constant churn and faults, in real time over HTTP: does anything grow, go wrong?
 
-The world, its faults and the auditor are those of `tests.simulation`. In rounds: turmoil, then calm until
+The world, its faults and the auditor are those of `tests.tools.simulation`. Rounds: turmoil, then calm until
 nothing is left undone; then memory and tasks are counted.
 """
 
@@ -14,12 +14,12 @@ from random import Random
 from typing import Any
 
 from perf.fleets.objects import Json
+from reconciler.api.validation.served_kinds import CLAIM, POD
 from reconciler.cluster.http import connect
 from reconciler.embedded import run_controllers, serve
-from reconciler.embedded.builtin import CLAIM, POD
-from tests.simulation.clock import SimulationLoop
-from tests.simulation.faults import Fault, Weather
-from tests.simulation.schedule import Schedule, quiet
+from tests.tools.simulation.clock import SimulationLoop
+from tests.tools.simulation.faults import Fault, Weather
+from tests.tools.simulation.schedule import Schedule, quiet
 
 TURMOIL = 15.0
 """Seconds a round"""

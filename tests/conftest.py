@@ -11,9 +11,9 @@ import pytest
 import structlog
 from hypothesis import HealthCheck, settings
 
-from tests.examples import FACTOR
-from tests.rights.session import plugin
-from tests.virtual_time import VirtualLoop
+from tests.tools.examples import FACTOR
+from tests.tools.rights_session import plugin
+from tests.tools.virtual_time import VirtualLoop
 
 # On busy machines a deadline fails by chance. `ci` is hypothesis' own: the same examples every time.
 # Properties that do not say how many examples they need are tried on so many.

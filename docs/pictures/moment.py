@@ -5,17 +5,17 @@ from datetime import UTC, datetime
 from functools import cache
 from io import BytesIO
 
-from reconciler.cli.world import in_bundle
-from reconciler.demo.play import MANIFESTS
-from reconciler.inventory.loading import load, store_of
-from reconciler.inventory.snapshot import Snapshot
-from reconciler.legacy.reading import read
-from reconciler.manifests.bundle import read_bundle
-from reconciler.objects.core import Pod
-from reconciler.objects.plan import Granted
-from reconciler.objects.pods import claims_of
-from reconciler.objects.semantics import Semantics
-from reconciler.offline import Question, Report, decide
+from reconciler.api.manifests.bundle import read_bundle
+from reconciler.api.objects.core import Pod
+from reconciler.api.objects.plan import Granted
+from reconciler.api.objects.pods import claims_of
+from reconciler.api.objects.semantics import Semantics
+from reconciler.api.versions.reading import read
+from reconciler.cli.common.fleet_source import in_bundle
+from reconciler.cli.demo.play import MANIFESTS
+from reconciler.control.offline import Question, Report, decide
+from reconciler.state.devices.snapshot.snapshot import Snapshot
+from reconciler.state.loading import load, store_of
 
 
 @cache

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from perf.fleets.objects import Json, node_names
-from reconciler.koordinator.device import Device
+from reconciler.api.koordinator.device import Device
 
 GPUS_A_NODE = 8
 SWITCHES = 4

@@ -9,8 +9,8 @@ from perf.deciding import Decider, audit
 from perf.fleets import mig
 from perf.workload import Figure, Outcome, Progress, Size, Workload, latencies, rate
 from perf.workloads.mig import drawn_profiles, partition_claim
-from reconciler.objects.claims import ResourceClaim
-from reconciler.objects.plan import Granted
+from reconciler.api.objects.claims import ResourceClaim
+from reconciler.api.objects.plan import Granted
 
 SEED = 85
 FULL = 0.85

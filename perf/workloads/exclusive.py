@@ -6,7 +6,7 @@ from perf.deciding import Decider, Wrong, audit, devices_of
 from perf.fleets import exclusive
 from perf.workload import Outcome, Progress, Size, Workload, filling, rate
 from perf.workloads.mig import drawn_profiles, partition_claim
-from reconciler.inventory.store import Store
+from reconciler.state.store import Store
 
 
 def fill(size: Size, progress: Progress) -> Outcome:

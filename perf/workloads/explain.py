@@ -7,12 +7,12 @@ from perf.fleets import mig
 from perf.fleets.objects import Json, claim
 from perf.workload import Figure, Outcome, Progress, Size, Workload, latencies
 from perf.workloads.mig import drawn_profiles, partition_claim
-from reconciler.explain import explain
-from reconciler.explain.briefly import STEPS
-from reconciler.objects.claims import ResourceClaim
-from reconciler.objects.plan import Granted, Unsatisfied
-from reconciler.reconcile.decisions import Waits
-from reconciler.reconcile.explaining import RefusalQueue
+from reconciler.analysis.explain import explain
+from reconciler.analysis.explain.briefly import STEPS
+from reconciler.api.objects.claims import ResourceClaim
+from reconciler.api.objects.plan import Granted, Unsatisfied
+from reconciler.control.decisions.decisions import Waits
+from reconciler.control.explainer import RefusalQueue
 
 
 def refusals(size: Size, progress: Progress) -> Outcome:

@@ -18,10 +18,10 @@ from perf.live import Cluster, cluster, reach
 from perf.replica import Replica, replica
 from perf.workload import Figure, Outcome, Progress, Size, Workload
 from perf.workloads.live import labelled_claim
+from reconciler.api.objects.meta import ObjectKey
 from reconciler.cluster.http import connect
-from reconciler.election.leases import KIND
-from reconciler.objects.meta import ObjectKey
-from reconciler.shards.shard import LEASE
+from reconciler.ha.leases import KIND
+from reconciler.ha.shards.shard import LEASE
 
 NAMESPACE = "default"
 STEPS = 3

@@ -6,7 +6,7 @@ from perf.deciding import Decider, audit, read_claim
 from perf.fleets import gpus
 from perf.fleets.objects import claim, exactly
 from perf.workload import Outcome, Progress, Size, Workload, filling
-from reconciler.objects.claims import ResourceClaim
+from reconciler.api.objects.claims import ResourceClaim
 
 SEED = 1250
 TIED = (2, 4)

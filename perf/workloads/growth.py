@@ -13,18 +13,18 @@ from perf.fleets.objects import Json
 from perf.workload import Curve, Figure, Outcome, Progress, Size, Workload, latencies, rate
 from perf.workloads.gpus import drawn_counts, gpu_claim
 from perf.workloads.mig import partition_claim
-from reconciler.allocator import allocate
+from reconciler.allocation.dra import allocate
+from reconciler.api.objects.changes import Changed, Refused, Replaced
+from reconciler.api.objects.meta import ApiObject
+from reconciler.api.objects.plan import Granted
+from reconciler.api.objects.semantics import Semantics
+from reconciler.api.objects.slices import DeviceAttribute, ResourceSlice
+from reconciler.api.versions.reading import read
 from reconciler.cel.program import compile_selector
 from reconciler.cluster.cursor import listed
 from reconciler.cluster.decoding import cut_listing
 from reconciler.cluster.kinds import PAGE, Resource
-from reconciler.inventory.store import Store
-from reconciler.legacy.reading import read
-from reconciler.objects.changes import Changed, Refused, Replaced
-from reconciler.objects.meta import ApiObject
-from reconciler.objects.plan import Granted
-from reconciler.objects.semantics import Semantics
-from reconciler.objects.slices import DeviceAttribute, ResourceSlice
+from reconciler.state.store import Store
 
 PLURAL = {"ResourceSlice": "resourceslices", "DeviceClass": "deviceclasses", "Node": "nodes"}
 

@@ -11,7 +11,7 @@ from perf.deciding import Decider, read_claim
 from perf.fleets import gpus, mig
 from perf.fleets.objects import Json, claim, device_class, exactly, node, pool
 from perf.workload import Curve, Figure, Outcome, Progress, Size, Workload
-from reconciler.objects.plan import Reason
+from reconciler.api.objects.plan import Reason
 
 Instance = tuple[list[Json], Json]
 ANY_GPU = f"device.attributes['{gpus.DRIVER}'].type == 'gpu'"

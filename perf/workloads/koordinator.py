@@ -11,13 +11,19 @@ from numpy.random import default_rng
 from perf.deciding import Wrong
 from perf.fleets import koordinator as fleets
 from perf.workload import Figure, Outcome, Progress, Size, Workload, filling, latencies, rate
-from reconciler.koordinator.demand import Demand, read_demand
-from reconciler.koordinator.fleet import Fleet, Placed, Unserved
-from reconciler.koordinator.holdings import Allocation, Grant
-from reconciler.koordinator.names import ALLOCATE_HINT, GPU_CORE, GPU_MEMORY_RATIO, JOINT_ALLOCATE, KOORD_RDMA
-from reconciler.koordinator.rules import Rules
-from reconciler.objects.core import Pod
-from reconciler.objects.meta import ObjectKey
+from reconciler.allocation.koordinator.demand import Demand, read_demand
+from reconciler.allocation.koordinator.fleet import Fleet, Placed, Unserved
+from reconciler.api.koordinator.names import (
+    ALLOCATE_HINT,
+    GPU_CORE,
+    GPU_MEMORY_RATIO,
+    JOINT_ALLOCATE,
+    KOORD_RDMA,
+)
+from reconciler.api.objects.core import Pod
+from reconciler.api.objects.meta import ObjectKey
+from reconciler.state.koordinator.holdings import Allocation, Grant
+from reconciler.state.koordinator.rules import Rules
 
 SEED = 1024
 GPUS = (1, 2, 4, 8)

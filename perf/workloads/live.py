@@ -14,15 +14,15 @@ from perf.live import Cluster, cluster, in_flight, server
 from perf.workload import Figure, Outcome, Progress, Size, Workload, latencies
 from perf.workloads.mig import drawn_profiles
 from reconciler import app
+from reconciler.api.objects.claims import AllocatedDevice, Allocation, DeviceAllocation, ResourceClaim
+from reconciler.api.objects.plan import Plan
+from reconciler.api.versions.reading import read
 from reconciler.cluster.echoes import Echoes
 from reconciler.cluster.transport import Transport
 from reconciler.cluster.withdrawals import Withdrawals
 from reconciler.cluster.writer import Writer
-from reconciler.legacy.reading import read
-from reconciler.objects.claims import AllocatedDevice, Allocation, DeviceAllocation, ResourceClaim
-from reconciler.objects.plan import Plan
-from reconciler.reconcile.decisions import Allocated, Decision
-from reconciler.reconcile.ownership import MANAGED
+from reconciler.control.decisions.decisions import Allocated, Decision
+from reconciler.control.ownership import MANAGED
 from reconciler.settings import Settings
 
 PATIENCE = 300.0

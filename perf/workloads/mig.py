@@ -6,7 +6,7 @@ from perf.deciding import Decider, audit, read_claim
 from perf.fleets import mig
 from perf.fleets.objects import claim
 from perf.workload import Figure, Outcome, Progress, Size, Workload, filling, latencies, rate
-from reconciler.objects.claims import ResourceClaim
+from reconciler.api.objects.claims import ResourceClaim
 
 SEED = 4815
 

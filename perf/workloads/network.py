@@ -8,7 +8,7 @@ from perf.deciding import Decider, Wrong, audit, read_claim
 from perf.fleets import nics, torus
 from perf.fleets.objects import Json, claim
 from perf.workload import Outcome, Progress, Size, Workload, filling
-from reconciler.objects.quantity import Quantity
+from reconciler.api.objects.quantity import Quantity
 
 SEED = 4
 REQUESTED = ("500M", "1G", "2500M", "10G", "25G")

@@ -18,15 +18,15 @@ from perf.workload import Figure, Outcome, Progress, Size, Workload
 from perf.workloads.live import labelled_claim
 from perf.workloads.mig import drawn_profiles
 from reconciler.aio.queue import Queue
+from reconciler.api.objects.changes import Change
+from reconciler.api.objects.semantics import Semantics
 from reconciler.cluster.client import Client
 from reconciler.cluster.kinds import NODE, Resource
 from reconciler.cluster.transport import Request, Response, WatchRequest
 from reconciler.cluster.watch import follow
-from reconciler.inventory.store import Store
-from reconciler.objects.changes import Change
-from reconciler.objects.semantics import Semantics
-from reconciler.reconcile.ahead import build_ahead
-from reconciler.reconcile.intake import Intake
+from reconciler.control.build_ahead import build_ahead
+from reconciler.control.intake import Intake
+from reconciler.state.store import Store
 
 
 class Scripted:

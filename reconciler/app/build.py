@@ -15,12 +15,12 @@ from reconciler.app.observing import listeners, observe, refusal_inboxes
 from reconciler.app.parts import Parts
 from reconciler.app.reporting import reporting
 from reconciler.cluster.transport import Transport
-from reconciler.inventory.store import Store
-from reconciler.observe.port import StatusPort
+from reconciler.control.decisions.decisions import Tell
+from reconciler.control.decisions.ids import Numbering
+from reconciler.operations.serving.port import StatusPort
 from reconciler.operations.telemetry.task_health import TaskHealth
-from reconciler.reconcile.decisions import Tell
-from reconciler.reconcile.numbering import Numbering
 from reconciler.settings import Settings
+from reconciler.state.store import Store
 
 
 async def build(

@@ -5,6 +5,9 @@ from functools import partial
 from random import random
 
 from reconciler.aio.tasks import forever
+from reconciler.api.objects.core import ConfigMap
+from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.objects.validating import validated
 from reconciler.app.foundation import Foundation
 from reconciler.app.job import Job
 from reconciler.cluster.client import Client
@@ -12,15 +15,12 @@ from reconciler.cluster.guard import Guarded
 from reconciler.cluster.kinds import config_map
 from reconciler.cluster.transport import Transport
 from reconciler.cluster.watch import Sink, follow
-from reconciler.objects.core import ConfigMap
-from reconciler.objects.meta import ObjectKey
-from reconciler.objects.validating import validated
-from reconciler.reconcile.deciding import Decider
-from reconciler.reconcile.decisions import Tell
-from reconciler.reconcile.intake import Intake
-from reconciler.reconcile.ownership import Ownership
-from reconciler.reconcile.pausing import Pause, PauseReasons, Switch
-from reconciler.reconcile.shadow import Shadow
+from reconciler.control.decider import Decider
+from reconciler.control.decisions.decisions import Tell
+from reconciler.control.intake import Intake
+from reconciler.control.ownership import Ownership
+from reconciler.control.queueing.pause import Pause, PauseReasons, Switch
+from reconciler.control.shadow import Shadow
 from reconciler.settings import Settings
 
 

@@ -8,6 +8,9 @@ from random import random
 from typing import Any, NamedTuple
 
 from reconciler.aio.queue import Queue
+from reconciler.allocation.koordinator.fleet import Fleet
+from reconciler.api.koordinator.reading import read_device
+from reconciler.api.objects.semantics import Semantics
 from reconciler.app.coexistence import guarded
 from reconciler.app.discovery import Found
 from reconciler.app.foundation import Connection, Foundation, now
@@ -18,28 +21,25 @@ from reconciler.cluster.podwriter import PodWriter
 from reconciler.cluster.watch import Sink
 from reconciler.cluster.withdrawals import Withdrawals
 from reconciler.cluster.writer import Writer
-from reconciler.inventory.store import Store
-from reconciler.journal.entries import DECIDING, Header
-from reconciler.journal.recording import Recorder
-from reconciler.koordinator.fleet import Fleet
-from reconciler.koordinator.reading import read_device
-from reconciler.koordinator.rules import Rules
-from reconciler.koordinator.rules import Semantics as DeviceSemantics
-from reconciler.objects.semantics import Semantics
-from reconciler.reconcile.claims import ClaimHandler
-from reconciler.reconcile.deciding import Decider
-from reconciler.reconcile.fencing import Fence
-from reconciler.reconcile.handler import Handler
-from reconciler.reconcile.intake import Intake
-from reconciler.reconcile.koordinator.intake import DeviceIntake
-from reconciler.reconcile.koordinator.picture import Picture
-from reconciler.reconcile.koordinator.pods import KoordinatorHandler
-from reconciler.reconcile.loop import Reconciler
-from reconciler.reconcile.ownership import Ownership
-from reconciler.reconcile.pausing import PauseReasons
-from reconciler.reconcile.steps import Planner
-from reconciler.reconcile.units import Unit
+from reconciler.control.claim_handler import ClaimHandler
+from reconciler.control.decider import Decider
+from reconciler.control.fence import Fence
+from reconciler.control.handler import Handler
+from reconciler.control.intake import Intake
+from reconciler.control.koordinator.handler import KoordinatorHandler
+from reconciler.control.koordinator.intake import DeviceIntake
+from reconciler.control.koordinator.state import Picture
+from reconciler.control.loop import Reconciler
+from reconciler.control.ownership import Ownership
+from reconciler.control.planner import Planner
+from reconciler.control.queueing.pause import PauseReasons
+from reconciler.control.queueing.units import Unit
+from reconciler.operations.journal.entries import DECIDING, Header
+from reconciler.operations.journal.recording import Recorder
 from reconciler.settings import Settings
+from reconciler.state.koordinator.rules import Rules
+from reconciler.state.koordinator.rules import Semantics as DeviceSemantics
+from reconciler.state.store import Store
 
 
 @dataclass(frozen=True, slots=True)

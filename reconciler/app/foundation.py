@@ -13,9 +13,9 @@ from reconciler.cluster.client import Client
 from reconciler.cluster.guard import Guarded, never
 from reconciler.cluster.kinds import Resource
 from reconciler.cluster.transport import Transport
-from reconciler.observe.port import StatusPort
-from reconciler.observe.requests import Metered
-from reconciler.observe.tracing import NoTraces, tracing
+from reconciler.operations.metrics.metered import Metered
+from reconciler.operations.metrics.tracing import NoTraces, tracing
+from reconciler.operations.serving.port import StatusPort
 from reconciler.operations.telemetry.telemetry import Telemetry
 from reconciler.settings import Settings
 

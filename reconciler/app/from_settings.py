@@ -3,12 +3,12 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-from reconciler.election.record import LONGEST, Terms
+from reconciler.api.objects.semantics import Semantics, with_gates
+from reconciler.control.ownership import Ownership
 from reconciler.errors import Rejected
-from reconciler.objects.semantics import Semantics, with_gates
-from reconciler.reconcile.ownership import Ownership
+from reconciler.ha.record import LONGEST, Terms
+from reconciler.ha.shards.shard import Shard, parse
 from reconciler.settings import Settings
-from reconciler.shards.shard import Shard, parse
 
 
 def check(settings: Settings) -> None:

@@ -8,16 +8,16 @@ from random import random
 
 from reconciler.aio.collector import COLLECTIONS
 from reconciler.aio.tasks import forever
+from reconciler.api.versions.reading import read
 from reconciler.app.job import Job
 from reconciler.cluster.client import Client
 from reconciler.cluster.cursor import Decode
 from reconciler.cluster.echoes import Echoes
 from reconciler.cluster.kinds import Resource, Served
 from reconciler.cluster.watch import Recall, Sink, follow
-from reconciler.legacy.reading import read
-from reconciler.reconcile.auditing import Auditor
-from reconciler.reconcile.decisions import Tell
-from reconciler.reconcile.intake import Intake
+from reconciler.control.audit.auditor import Auditor
+from reconciler.control.decisions.decisions import Tell
+from reconciler.control.intake import Intake
 
 
 def watches(

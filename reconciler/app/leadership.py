@@ -15,13 +15,13 @@ from reconciler.cluster.client import Client
 from reconciler.cluster.kinds import Served
 from reconciler.cluster.transport import Transport
 from reconciler.cluster.watch import Recall
-from reconciler.election.campaign import Campaign
-from reconciler.election.door import FencedTransport
-from reconciler.election.elector import Elector
-from reconciler.election.leases import Leases
+from reconciler.control.fence import Fence
+from reconciler.control.intake import Intake
 from reconciler.errors import ReconcilerError
-from reconciler.reconcile.fencing import Fence
-from reconciler.reconcile.intake import Intake
+from reconciler.ha.campaign import Campaign
+from reconciler.ha.elector import Elector
+from reconciler.ha.fenced_transport import FencedTransport
+from reconciler.ha.leases import Leases
 from reconciler.settings import Settings
 
 log = structlog.get_logger()

@@ -1,11 +1,11 @@
 """Signals about the Lease: who holds it, and whether other shards overlap with ours."""
 
 from reconciler.app.leadership import Candidate
-from reconciler.observe import catalogue as of
-from reconciler.observe.scraping import single
-from reconciler.observe.statusz import Row
+from reconciler.operations.metrics import catalogue as of
+from reconciler.operations.metrics.scraping import single
+from reconciler.operations.page.sources import Fact
+from reconciler.operations.serving.statusz import Row
 from reconciler.operations.telemetry.signals import Signals
-from reconciler.page.sources import Fact
 
 
 def lease_signals(candidate: Candidate) -> Signals:

@@ -10,8 +10,8 @@ from reconciler.app.build import build
 from reconciler.app.parts import Parts
 from reconciler.app.tasks import tasks
 from reconciler.cluster.transport import Transport
-from reconciler.observe.port import StatusPort
-from reconciler.reconcile.decisions import Tell
+from reconciler.control.decisions.decisions import Tell
+from reconciler.operations.serving.port import StatusPort
 from reconciler.settings import Settings
 
 log = structlog.get_logger()

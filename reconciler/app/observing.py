@@ -11,24 +11,24 @@ from reconciler.app.job import Job
 from reconciler.app.leadership import Candidate, Leadership
 from reconciler.app.lease_signals import lease_signals
 from reconciler.cluster.events import EventWriter
-from reconciler.observe.capacity import Capacity
-from reconciler.observe.events import Events
-from reconciler.observe.supposing import supposing_routes
+from reconciler.control.decisions.decisions import Tell
+from reconciler.control.explainer import RefusalQueue
+from reconciler.control.intake import Intake
+from reconciler.control.queueing.pending import Pending
 from reconciler.operations.doctor_schedule import DoctorSchedule
-from reconciler.operations.event_recorder import EventRecorder
-from reconciler.operations.page_sources import PageSources, RefusalMessages
+from reconciler.operations.events.events import Events
+from reconciler.operations.events.recorder import EventRecorder
+from reconciler.operations.metrics.capacity import Capacity
+from reconciler.operations.page.page_sources import PageSources, RefusalMessages
+from reconciler.operations.page.routes import page_routes
+from reconciler.operations.serving.whatif import supposing_routes
+from reconciler.operations.serving.whatif_endpoint import WhatifEndpoint
 from reconciler.operations.telemetry.fleet import fleet_signals
 from reconciler.operations.telemetry.process import process_facts
 from reconciler.operations.telemetry.progress import liveness_signals, work_signals
 from reconciler.operations.telemetry.server import server_signals
 from reconciler.operations.telemetry.signals import Signals
 from reconciler.operations.telemetry.task_health import TaskHealth
-from reconciler.operations.whatif_endpoint import WhatifEndpoint
-from reconciler.page.routes import page_routes
-from reconciler.reconcile.decisions import Tell
-from reconciler.reconcile.explaining import RefusalQueue
-from reconciler.reconcile.intake import Intake
-from reconciler.reconcile.pending import Pending
 from reconciler.settings import Settings
 
 

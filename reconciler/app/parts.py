@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 from reconciler.app.job import Job
 from reconciler.app.leadership import Leadership
-from reconciler.journal.recording import Recorder
-from reconciler.observe.tracing import NoTraces
+from reconciler.control.loop import Reconciler
+from reconciler.control.shadow import Shadow
+from reconciler.operations.journal.recording import Recorder
+from reconciler.operations.metrics.tracing import NoTraces
 from reconciler.operations.telemetry.task_health import TaskHealth
-from reconciler.reconcile.loop import Reconciler
-from reconciler.reconcile.shadow import Shadow
 from reconciler.settings import Settings
 
 

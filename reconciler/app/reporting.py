@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from reconciler.control.decisions.decisions import Answered, Decision, Tell
+from reconciler.control.decisions.ids import Numbering
+from reconciler.control.queueing.pending import Pending
 from reconciler.operations.logs.decision_log import log_decision
-from reconciler.reconcile.decisions import Answered, Decision, Tell
-from reconciler.reconcile.numbering import Numbering
-from reconciler.reconcile.pending import Pending
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,14 +7,14 @@ Other values raise Unsuited and are evaluated one by one.
 from collections.abc import Callable, Mapping, Sequence
 from itertools import repeat
 
+from reconciler.api.objects.quantity import Quantity
+from reconciler.api.objects.semver import Semver
 from reconciler.cel.environment import PATTERNED
 from reconciler.cel.evaluate import Emitter
 from reconciler.cel.functions import Overload
 from reconciler.cel.reads import Part, path
 from reconciler.cel.tree import Call, Has, Index, Node, Select
 from reconciler.cel.values import UInt, Value
-from reconciler.objects.quantity import Quantity
-from reconciler.objects.semver import Semver
 
 Batch = Callable[[Sequence[Value]], Sequence[Value]]
 """The results for some values. Raises Unsuited or CelError."""

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from reconciler.api.objects.quantity import Quantity
 from reconciler.cel.values import Value
-from reconciler.objects.quantity import Quantity
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,12 @@ from datetime import datetime, timedelta
 from ipaddress import IPv4Address, IPv4Interface, IPv6Address, IPv6Interface
 from typing import Any
 
+from reconciler.api.objects.quantity import Quantity
+from reconciler.api.objects.semver import Semver
 from reconciler.cel.errors import CelError
 from reconciler.cel.opaque import Format, Url
 from reconciler.cel.types import DYN, QUANTITY, SEMVER, Type
 from reconciler.cel.values import Domains, Meter, Option, TypeValue, UInt, Value, name_of
-from reconciler.objects.quantity import Quantity
-from reconciler.objects.semver import Semver
 
 _SHORT = {
     "Quantity": QUANTITY,

@@ -10,10 +10,10 @@ from datetime import datetime, timedelta
 from ipaddress import IPv4Address, IPv4Interface, IPv6Address, IPv6Interface
 from typing import Any, Final, Protocol
 
+from reconciler.api.objects.quantity import Quantity
+from reconciler.api.objects.semver import Semver
 from reconciler.cel.errors import CelError
 from reconciler.cel.opaque import Format, Url
-from reconciler.objects.quantity import Quantity
-from reconciler.objects.semver import Semver
 
 Value = Any
 """One of the types above, UInt, Option, TypeValue, or an opaque value of a library."""

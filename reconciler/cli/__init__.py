@@ -6,14 +6,17 @@ from importlib.metadata import version
 import click
 from click.shell_completion import CompletionItem
 
-from reconciler.cli.exits import exits_text
+from reconciler.cli.common.exits import exits_text
 
 COMMANDS = {
     "allocate": ("reconciler.cli.allocate:allocate", "Allocate the claims of manifests, without a cluster."),
     "apiserver": ("reconciler.cli.apiserver:apiserver", "Run the embedded API server alone."),
     "completion": ("reconciler.cli.completion:completion", "Print the script by which a shell completes."),
     "convert": ("reconciler.cli.convert:convert", "Write manifests of any version as resource.k8s.io/v1."),
-    "demo": ("reconciler.cli.demo:demo", "Allocate sample claims on the embedded API server, and end."),
+    "demo": (
+        "reconciler.cli.demo.command:demo",
+        "Allocate sample claims on the embedded API server, and end.",
+    ),
     "doctor": ("reconciler.cli.doctor:doctor", "Say what is wrong with slices, classes and claims."),
     "explain": ("reconciler.cli.explain:explain", "Say why a claim waits, or where it could be allocated."),
     "logs": ("reconciler.cli.logs:logs", "Say what happened, from the lines that `run` wrote."),

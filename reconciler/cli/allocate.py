@@ -5,24 +5,24 @@ from datetime import UTC, datetime
 
 import click
 
-from reconciler.cli.devices import lines, print_devices, written
-from reconciler.cli.exits import Exit
-from reconciler.cli.inputs import read_manifests, report_ignored, report_refused, report_warnings
-from reconciler.cli.options import (
+from reconciler.api.objects.semantics import Semantics
+from reconciler.cli.common.exits import Exit
+from reconciler.cli.common.input import read_manifests, report_ignored, report_refused, report_warnings
+from reconciler.cli.common.options import (
     koordinator_semantics_option,
     manifest_options,
     output_option,
     release_and_rules_options,
     steps_option,
 )
-from reconciler.cli.output import as_documents, as_list
-from reconciler.cli.plain import plain
-from reconciler.cli.printing import notes, print_report, refusals
-from reconciler.cli.working import working
-from reconciler.koordinator.rules import Rules
-from reconciler.koordinator.rules import Semantics as DeviceSemantics
-from reconciler.objects.semantics import Semantics
-from reconciler.offline import STEPS, decide
+from reconciler.cli.common.output import as_documents, as_list
+from reconciler.cli.common.plain_text import plain
+from reconciler.cli.common.progress import working
+from reconciler.cli.views.koordinator_report import lines, print_devices, written
+from reconciler.cli.views.report import notes, print_report, refusals
+from reconciler.control.offline import STEPS, decide
+from reconciler.state.koordinator.rules import Rules
+from reconciler.state.koordinator.rules import Semantics as DeviceSemantics
 
 
 @click.command(short_help="Allocate the claims of manifests, without a cluster.")

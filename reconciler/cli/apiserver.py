@@ -11,12 +11,12 @@ from typing import Any
 
 import click
 
-from reconciler.cli.exits import failing
-from reconciler.cli.inputs import read_served
-from reconciler.cli.options import files_option
+from reconciler.api.manifests.documents import Refusal, documents
+from reconciler.cli.common.exits import failing
+from reconciler.cli.common.input import read_served
+from reconciler.cli.common.options import files_option
 from reconciler.embedded import ApiServer, run_controllers, serve
 from reconciler.embedded.access import Guard, Roles, read_tokens
-from reconciler.manifests.documents import Refusal, documents
 from reconciler.operations.logs.setup import configure
 
 

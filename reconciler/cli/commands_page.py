@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import click
 
 from reconciler.cli import COMMANDS, main
-from reconciler.cli.exits import EXITS
+from reconciler.cli.common.exits import EXITS
 
 _WIDTH = 110
 _HEAD = """\

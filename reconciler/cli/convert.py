@@ -9,18 +9,18 @@ from typing import Any, TextIO
 import click
 import yaml
 
-from reconciler.cli.exits import Exit
-from reconciler.cli.inputs import read_manifests, report_ignored, report_refused, report_warnings
-from reconciler.cli.options import files_option, output_option
-from reconciler.cli.output import as_documents, as_list
-from reconciler.cli.plain import plain
-from reconciler.cli.working import working
-from reconciler.convert.names import Rename
-from reconciler.convert.objects import converted
-from reconciler.embedded.builtin import BUILTIN
-from reconciler.embedded.fields import WrongType
-from reconciler.embedded.kinds import Review
-from reconciler.manifests.bundle import Bundle
+from reconciler.api.convert.names import Rename
+from reconciler.api.convert.objects import converted
+from reconciler.api.manifests.bundle import Bundle
+from reconciler.api.validation.fields import WrongType
+from reconciler.api.validation.kinds import Review
+from reconciler.api.validation.served_kinds import BUILTIN
+from reconciler.cli.common.exits import Exit
+from reconciler.cli.common.input import read_manifests, report_ignored, report_refused, report_warnings
+from reconciler.cli.common.options import files_option, output_option
+from reconciler.cli.common.output import as_documents, as_list
+from reconciler.cli.common.plain_text import plain
+from reconciler.cli.common.progress import working
 
 _KINDS = {kind.kind: kind for kind in BUILTIN}
 _ADMIN = {"resource.kubernetes.io/admin-access": "true"}

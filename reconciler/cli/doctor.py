@@ -9,21 +9,21 @@ from typing import Any, TextIO
 
 import click
 
-from reconciler.cli.exits import Exit, errors_as
-from reconciler.cli.listing import list_objects
-from reconciler.cli.options import cluster_options, manifest_options, output_option, rules_options
-from reconciler.cli.output import add_row, console_on, echo_value, say, table_for
-from reconciler.cli.reach import Reach
-from reconciler.cli.working import working
-from reconciler.doctor.checks import examine, worst_first
-from reconciler.doctor.findings import Finding, Severity
-from reconciler.doctor.picture import read_input
-from reconciler.doctor.report import as_json, as_sarif, counts
-from reconciler.manifests.documents import Document, Refusal, of_texts
-from reconciler.manifests.lines import lines_of
-from reconciler.manifests.origin import Origin
-from reconciler.manifests.sources import texts
-from reconciler.objects.semantics import Semantics
+from reconciler.analysis.doctor.checks import examine, worst_first
+from reconciler.analysis.doctor.findings import Finding, Severity
+from reconciler.analysis.doctor.input import read_input
+from reconciler.analysis.doctor.report import as_json, as_sarif, counts
+from reconciler.api.manifests.documents import Document, Refusal, of_texts
+from reconciler.api.manifests.lines import lines_of
+from reconciler.api.manifests.origin import Origin
+from reconciler.api.manifests.sources import texts
+from reconciler.api.objects.semantics import Semantics
+from reconciler.cli.common.cluster_listing import list_objects
+from reconciler.cli.common.connection import Reach
+from reconciler.cli.common.exits import Exit, errors_as
+from reconciler.cli.common.options import cluster_options, manifest_options, output_option, rules_options
+from reconciler.cli.common.output import add_row, console_on, echo_value, say, table_for
+from reconciler.cli.common.progress import working
 
 KINDS = (
     "ResourceSlice",

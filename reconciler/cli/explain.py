@@ -5,11 +5,16 @@ import sys
 
 import click
 
-from reconciler.cli.exits import Exit, NoAnswer, errors_as
-from reconciler.cli.funnels import print_explanation
-from reconciler.cli.inputs import read_manifests, report_refused, report_warnings
-from reconciler.cli.listing import list_objects
-from reconciler.cli.options import (
+from reconciler.allocation.reasons.explanation import Explanation
+from reconciler.analysis.explain import explain as explain_claims
+from reconciler.analysis.explain.report import as_json
+from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.objects.semantics import Semantics
+from reconciler.cli.common.cluster_listing import list_objects
+from reconciler.cli.common.connection import Reach
+from reconciler.cli.common.exits import Exit, NoAnswer, errors_as
+from reconciler.cli.common.input import read_manifests, report_refused, report_warnings
+from reconciler.cli.common.options import (
     cluster_options,
     files_option,
     namespace_option,
@@ -17,17 +22,12 @@ from reconciler.cli.options import (
     release_and_rules_options,
     steps_option,
 )
-from reconciler.cli.output import echo_value
-from reconciler.cli.plain import plain
-from reconciler.cli.reach import Reach
-from reconciler.cli.situation import KINDS, Situation, in_manifests, on_cluster
-from reconciler.cli.working import working
-from reconciler.explain import explain as explain_claims
-from reconciler.explain.explanation import Explanation
-from reconciler.explain.report import as_json
-from reconciler.objects.meta import ObjectKey
-from reconciler.objects.semantics import Semantics
-from reconciler.offline import STEPS
+from reconciler.cli.common.output import echo_value
+from reconciler.cli.common.plain_text import plain
+from reconciler.cli.common.progress import working
+from reconciler.cli.explain_question import KINDS, Situation, in_manifests, on_cluster
+from reconciler.cli.views.explanation import print_explanation
+from reconciler.control.offline import STEPS
 
 
 @click.command(short_help="Say why a claim waits, or where it could be allocated.")

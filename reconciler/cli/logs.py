@@ -13,10 +13,10 @@ from typing import TextIO
 import click
 from rich.console import Console
 
-from reconciler.cli.clock import Clock, pass_clock
-from reconciler.cli.exits import Exit
-from reconciler.cli.options import output_option
-from reconciler.cli.output import add_row, bare_table, console_on, echo_value, say
+from reconciler.cli.common.clock import Clock, pass_clock
+from reconciler.cli.common.exits import Exit
+from reconciler.cli.common.options import output_option
+from reconciler.cli.common.output import add_row, bare_table, console_on, echo_value, say
 from reconciler.operations.logs.reading import Line, Reader
 from reconciler.operations.logs.summary import Summary, latencies, summed_up
 

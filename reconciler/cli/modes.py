@@ -6,20 +6,20 @@ from typing import Any, TextIO
 
 import click
 
-from reconciler.cli.exits import Exit, errors_as
-from reconciler.cli.options import cluster_options, manifest_options, output_option, rules_options
-from reconciler.cli.output import add_row, console_on, echo_value, say, table_for
-from reconciler.cli.reach import Reach
-from reconciler.cli.world import list_cluster, read_files
-from reconciler.inventory.loading import store_of
-from reconciler.inventory.modes import Held, Mode, problems
-from reconciler.inventory.modes import modes as modes_of
-from reconciler.inventory.snapshot import Snapshot
-from reconciler.manifests.uids import with_own_uid
-from reconciler.objects.claims import ResourceClaim
-from reconciler.objects.meta import ApiObject
-from reconciler.objects.semantics import Semantics
-from reconciler.objects.slices import ResourceSlice
+from reconciler.api.manifests.uids import with_own_uid
+from reconciler.api.objects.claims import ResourceClaim
+from reconciler.api.objects.meta import ApiObject
+from reconciler.api.objects.semantics import Semantics
+from reconciler.api.objects.slices import ResourceSlice
+from reconciler.cli.common.connection import Reach
+from reconciler.cli.common.exits import Exit, errors_as
+from reconciler.cli.common.fleet_source import list_cluster, read_files
+from reconciler.cli.common.options import cluster_options, manifest_options, output_option, rules_options
+from reconciler.cli.common.output import add_row, console_on, echo_value, say, table_for
+from reconciler.state.devices.exclusion.modes import Held, Mode, problems
+from reconciler.state.devices.exclusion.modes import modes as modes_of
+from reconciler.state.devices.snapshot.snapshot import Snapshot
+from reconciler.state.loading import store_of
 
 KINDS = ("ResourceSlice", "ResourceClaim")
 

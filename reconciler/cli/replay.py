@@ -11,16 +11,16 @@ import click
 from rich.console import Console
 from rich.progress import Progress
 
-from reconciler.cli.exits import Exit
-from reconciler.cli.funnels import print_explanation
-from reconciler.cli.options import output_option
-from reconciler.cli.output import echo_value
-from reconciler.cli.plain import plain
+from reconciler.analysis.explain import explain
+from reconciler.analysis.explain.report import as_json
+from reconciler.cli.common.exits import Exit
+from reconciler.cli.common.options import output_option
+from reconciler.cli.common.output import echo_value
+from reconciler.cli.common.plain_text import plain
+from reconciler.cli.views.explanation import print_explanation
 from reconciler.errors import Rejected
-from reconciler.explain import explain
-from reconciler.explain.report import as_json
-from reconciler.journal.entries import Decided
-from reconciler.journal.replaying import Again, Tally, replay
+from reconciler.operations.journal.entries import Decided
+from reconciler.operations.journal.replaying import Again, Tally, replay
 
 
 @click.command("replay", short_help="Make the decisions of a journal again, without a cluster.")

@@ -13,9 +13,9 @@ import structlog
 
 from reconciler import app
 from reconciler.aio.tasks import Stopped, unless
-from reconciler.cli.exits import failing
-from reconciler.cli.inputs import read_served
-from reconciler.cli.options import (
+from reconciler.cli.common.exits import failing
+from reconciler.cli.common.input import read_served
+from reconciler.cli.common.options import (
     connection_options,
     files_option,
     group_mode_option,
@@ -25,9 +25,9 @@ from reconciler.cli.options import (
 from reconciler.cluster.client import Client
 from reconciler.cluster.http import connect
 from reconciler.embedded import ApiServer, run_controllers, serve
-from reconciler.observe.port import StatusPort
-from reconciler.observe.serving import access_for, serving
 from reconciler.operations.logs.setup import configure
+from reconciler.operations.serving.port import StatusPort
+from reconciler.operations.serving.server import access_for, serving
 from reconciler.settings import Settings, load
 
 log = structlog.get_logger()

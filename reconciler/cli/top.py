@@ -9,20 +9,20 @@ import click
 from rich.console import Console
 from rich.live import Live
 
-from reconciler.cli.exits import errors_as
-from reconciler.cli.fullness import as_json, tables
-from reconciler.cli.options import cluster_options, files_option, output_option, rules_options
-from reconciler.cli.output import console_on, echo_value
-from reconciler.cli.reach import Reach
-from reconciler.cli.world import in_bundle, list_cluster, read_files
-from reconciler.fullness import By, Ground, Line, Solver, lay_ground, lines, measure
-from reconciler.inventory.fleet import Fleet
-from reconciler.inventory.loading import store_of
-from reconciler.inventory.snapshot import Snapshot
-from reconciler.inventory.store import Store
-from reconciler.legacy.reading import read
-from reconciler.objects.core import Node, Pod
-from reconciler.objects.semantics import Semantics
+from reconciler.analysis.capacity import By, Ground, Line, Solver, lay_ground, lines, measure
+from reconciler.api.objects.core import Node, Pod
+from reconciler.api.objects.semantics import Semantics
+from reconciler.api.versions.reading import read
+from reconciler.cli.common.connection import Reach
+from reconciler.cli.common.exits import errors_as
+from reconciler.cli.common.fleet_source import in_bundle, list_cluster, read_files
+from reconciler.cli.common.options import cluster_options, files_option, output_option, rules_options
+from reconciler.cli.common.output import console_on, echo_value
+from reconciler.cli.views.capacity import as_json, tables
+from reconciler.state.devices.pools.fleet import Fleet
+from reconciler.state.devices.snapshot.snapshot import Snapshot
+from reconciler.state.loading import store_of
+from reconciler.state.store import Store
 
 KINDS = ("DeviceTaintRule", "ResourceSlice", "ResourceClaim")
 EFFORT = 200_000
@@ -120,11 +120,11 @@ def _machines(
 ) -> None:
     """Show Koordinator's devices."""
     # What decides about them is imported by nobody who asks for something else.
-    from reconciler.cli import machines  # noqa: PLC0415
-    from reconciler.koordinator.device import Device  # noqa: PLC0415
-    from reconciler.koordinator.fleet import Fleet  # noqa: PLC0415
-    from reconciler.koordinator.rules import Semantics as DeviceSemantics  # noqa: PLC0415
-    from reconciler.koordinator.tallies import Tally  # noqa: PLC0415
+    from reconciler.allocation.koordinator.fleet import Fleet  # noqa: PLC0415
+    from reconciler.analysis.capacity.machine_totals import Tally  # noqa: PLC0415
+    from reconciler.api.koordinator.device import Device  # noqa: PLC0415
+    from reconciler.cli.views import koordinator_machines  # noqa: PLC0415
+    from reconciler.state.koordinator.rules import Semantics as DeviceSemantics  # noqa: PLC0415
 
     if by == "pool":
         raise click.UsageError("Koordinator's devices have no pools: --by node, or --by driver for types.")
@@ -134,30 +134,34 @@ def _machines(
     lasting = interval if output == "table" and console.is_terminal and not files else None
 
     def lines(fleet: Fleet) -> list[Tally]:
-        found = machines.tallies(fleet, by, types, nodes)
+        found = koordinator_machines.tallies(fleet, by, types, nodes)
         return sorted(found, key=lambda one: -one.devices) if sort == "devices" else found
 
     def once(fleet: Fleet) -> None:
         found = lines(fleet)
         if output != "table":
-            echo_value(machines.as_json(found, by), output)
+            echo_value(koordinator_machines.as_json(found, by), output)
         else:
-            console.print(machines.table(found, by, console) if found else "no devices are published")
+            console.print(
+                koordinator_machines.table(found, by, console) if found else "no devices are published"
+            )
 
     with errors_as(click.ClickException):
         if files:
             bundle = read_files(files)
             objects = (*bundle.of(Node), *bundle.of(Device), *bundle.of(Pod))
-            once(machines.fleet_of(objects, DeviceSemantics.PROPOSAL))
+            once(koordinator_machines.fleet_of(objects, DeviceSemantics.PROPOSAL))
         elif lasting is None:
-            asyncio.run(machines.follow_machines(reach, DeviceSemantics.PROPOSAL, once, None))
+            asyncio.run(koordinator_machines.follow_machines(reach, DeviceSemantics.PROPOSAL, once, None))
         else:
             with suppress(KeyboardInterrupt), Live(console=console, auto_refresh=False, screen=True) as live:
 
                 def show(fleet: Fleet) -> None:
-                    live.update(machines.table(lines(fleet), by, console), refresh=True)
+                    live.update(koordinator_machines.table(lines(fleet), by, console), refresh=True)
 
-                asyncio.run(machines.follow_machines(reach, DeviceSemantics.PROPOSAL, show, lasting))
+                asyncio.run(
+                    koordinator_machines.follow_machines(reach, DeviceSemantics.PROPOSAL, show, lasting)
+                )
 
 
 class Gauge:
@@ -182,7 +186,7 @@ async def follow_fullness(
     Raises a ReconcilerError or OSError when the server cannot be asked at first; later it is asked again.
     """
     # Importing the client library takes longer than all else these commands do for files.
-    from reconciler.cli.following import following  # noqa: PLC0415
+    from reconciler.cli.common.cluster_following import following  # noqa: PLC0415
     from reconciler.cluster.client import Client  # noqa: PLC0415
     from reconciler.cluster.discovery import discover  # noqa: PLC0415
     from reconciler.cluster.http import connect  # noqa: PLC0415

@@ -6,8 +6,22 @@ from dataclasses import replace
 
 import click
 
-from reconciler.cli.exits import Exit, NoAnswer, errors_as
-from reconciler.cli.options import (
+from reconciler.analysis.whatif import Answer, Base, Question, Unit, answer
+from reconciler.analysis.whatif.answering import STEPS
+from reconciler.analysis.whatif.reading import units_in
+from reconciler.analysis.whatif.report import as_json
+from reconciler.api.koordinator.device import Device
+from reconciler.api.manifests.bundle import Bundle
+from reconciler.api.manifests.inferred_nodes import InferredNodes, infer_nodes
+from reconciler.api.objects.claims import DeviceClass, ResourceClaim, ResourceClaimTemplate
+from reconciler.api.objects.core import Node, Pod
+from reconciler.api.objects.meta import ApiObject, ObjectKey
+from reconciler.api.objects.semantics import Semantics
+from reconciler.api.objects.slices import ResourceSlice
+from reconciler.cli.common.connection import Reach
+from reconciler.cli.common.exits import Exit, NoAnswer, errors_as
+from reconciler.cli.common.fleet_source import in_bundle, list_cluster, read_files
+from reconciler.cli.common.options import (
     cluster_options,
     files_option,
     namespace_option,
@@ -15,24 +29,10 @@ from reconciler.cli.options import (
     release_and_rules_options,
     steps_option,
 )
-from reconciler.cli.output import echo_value
-from reconciler.cli.reach import Reach
-from reconciler.cli.supposed import print_answer
-from reconciler.cli.working import Work, working
-from reconciler.cli.world import in_bundle, list_cluster, read_files
-from reconciler.inventory.loading import store_of
-from reconciler.koordinator.device import Device
-from reconciler.manifests.bundle import Bundle
-from reconciler.manifests.nodes import InferredNodes, infer_nodes
-from reconciler.objects.claims import DeviceClass, ResourceClaim, ResourceClaimTemplate
-from reconciler.objects.core import Node, Pod
-from reconciler.objects.meta import ApiObject, ObjectKey
-from reconciler.objects.semantics import Semantics
-from reconciler.objects.slices import ResourceSlice
-from reconciler.whatif import Answer, Base, Question, Unit, answer
-from reconciler.whatif.answering import STEPS
-from reconciler.whatif.reading import units_in
-from reconciler.whatif.report import as_json
+from reconciler.cli.common.output import echo_value
+from reconciler.cli.common.progress import Work, working
+from reconciler.cli.views.whatif import print_answer
+from reconciler.state.loading import store_of
 
 KINDS = ("Node", "DeviceClass", "DeviceTaintRule", "ResourceSlice", "ResourceClaim", "Pod")
 MOST_COUNTED = 10_000

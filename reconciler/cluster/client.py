@@ -6,12 +6,12 @@ from typing import Any, Literal
 
 from pydantic_core import to_json
 
+from reconciler.api.objects.meta import ObjectKey
 from reconciler.cluster.answers import READS, refusal
 from reconciler.cluster.decoding import Listing, cut_listing, decode
 from reconciler.cluster.kinds import Resource
 from reconciler.cluster.transport import Lines, Query, Request, Transport, WatchRequest
 from reconciler.errors import Retry, Undecided
-from reconciler.objects.meta import ObjectKey
 
 Raw = dict[str, Any]
 PatchType = Literal["application/merge-patch+json", "application/json-patch+json"]

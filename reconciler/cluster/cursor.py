@@ -4,14 +4,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from reconciler.api.objects.changes import Changed, Refused, Removed
+from reconciler.api.objects.meta import ApiObject, ObjectKey
+from reconciler.api.versions.claim_text import read_claim
+from reconciler.api.versions.slice_text import read_slice
 from reconciler.cluster.decoding import DEEPEST, LONGEST_OBJECT, cut_event, decode, holds
 from reconciler.cluster.echoes import Echoes
 from reconciler.cluster.kinds import Resource
 from reconciler.errors import Malformed, Relist, Retry
-from reconciler.legacy.claimtext import read_claim
-from reconciler.legacy.slicetext import read_slice
-from reconciler.objects.changes import Changed, Refused, Removed
-from reconciler.objects.meta import ApiObject, ObjectKey
 
 Decode = Callable[[Mapping[str, Any]], ApiObject]
 """Raises Malformed for what cannot be read. Slices and claims of the current version are read without it."""

@@ -8,10 +8,10 @@ from itertools import zip_longest
 
 import structlog
 
+from reconciler.api.objects.claims import ResourceClaim
+from reconciler.api.objects.plan import Plan
+from reconciler.api.objects.semantics import ADMIN_ACCESS, BINDING_CONDITIONS, CONSUMABLE_CAPACITY, TAINTS
 from reconciler.cluster.client import Raw
-from reconciler.objects.claims import ResourceClaim
-from reconciler.objects.plan import Plan
-from reconciler.objects.semantics import ADMIN_ACCESS, BINDING_CONDITIONS, CONSUMABLE_CAPACITY, TAINTS
 
 log = structlog.get_logger()
 

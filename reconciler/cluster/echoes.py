@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from reconciler.objects.claims import ResourceClaim
-from reconciler.objects.meta import ObjectKey
+from reconciler.api.objects.claims import ResourceClaim
+from reconciler.api.objects.meta import ObjectKey
 
 Holds = Callable[[ObjectKey, str, str], bool]
 """Whether the picture has a version of an object, or a later one: key, uid, version"""

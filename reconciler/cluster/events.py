@@ -1,8 +1,8 @@
 """Writes Events, events.k8s.io/v1."""
 
+from reconciler.api.objects.meta import ObjectKey
 from reconciler.cluster.client import Client, Raw
 from reconciler.cluster.kinds import Resource
-from reconciler.objects.meta import ObjectKey
 
 EVENT = Resource("Event", "events.k8s.io", "v1", "events", namespaced=True)
 

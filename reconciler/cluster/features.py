@@ -6,9 +6,7 @@ kinds it serves. Whoever changed a gate there says so with `--feature-gates`.
 
 import re
 
-from reconciler.cluster.client import Client
-from reconciler.cluster.kinds import Served
-from reconciler.objects.semantics import (
+from reconciler.api.objects.semantics import (
     ADMIN_ACCESS,
     BINDING_CONDITIONS,
     CONSUMABLE_CAPACITY,
@@ -20,6 +18,8 @@ from reconciler.objects.semantics import (
     TAINT_RULES,
     TAINTS,
 )
+from reconciler.cluster.client import Client
+from reconciler.cluster.kinds import Served
 
 EMBEDDED = "dra-reconciler"
 """Stands in the version of our own embedded server, which has every feature."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from reconciler.objects.meta import ObjectKey
+from reconciler.api.objects.meta import ObjectKey
 
 PAGE = 500
 """Objects a page of a listing, as kubectl asks for them."""

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
+from reconciler.api.objects.core import Pod
+from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.versions.reading import read
 from reconciler.cluster.client import JSON, Client, Raw
 from reconciler.cluster.kinds import Served
 from reconciler.errors import Gone, Inconsistent, Malformed, Undecided
-from reconciler.legacy.reading import read
-from reconciler.objects.core import Pod
-from reconciler.objects.meta import ObjectKey
 
 
 class PodWriter:

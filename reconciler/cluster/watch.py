@@ -7,14 +7,14 @@ from dataclasses import dataclass
 import structlog
 
 from reconciler.aio.tasks import Stopped, unless
+from reconciler.api.objects.changes import Change, Changed, Refused, Replaced
+from reconciler.api.objects.meta import ApiObject
+from reconciler.api.versions.reading import read
 from reconciler.cluster.client import Client
 from reconciler.cluster.cursor import Cursor, Decode, listed, precedes
 from reconciler.cluster.echoes import Echoes
 from reconciler.cluster.kinds import Resource
 from reconciler.errors import Gone, Inconsistent, ReconcilerError, Rejected, Relist, Retry
-from reconciler.legacy.reading import read
-from reconciler.objects.changes import Change, Changed, Refused, Replaced
-from reconciler.objects.meta import ApiObject
 
 log = structlog.get_logger()
 

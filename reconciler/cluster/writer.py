@@ -9,6 +9,13 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
+from reconciler.api.objects.claims import ALLOCATED_AT, FINALIZER, TIERS, ResourceClaim
+from reconciler.api.objects.core import GATE, Pod
+from reconciler.api.objects.marking import mark
+from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.objects.plan import Plan
+from reconciler.api.versions.claim_text import read_claim
+from reconciler.api.versions.reading import read
 from reconciler.cluster.client import JSON, Client, Raw
 from reconciler.cluster.decoding import decode
 from reconciler.cluster.discovery import CLAIM
@@ -17,13 +24,6 @@ from reconciler.cluster.echoes import Echoes, version_of
 from reconciler.cluster.kinds import Served
 from reconciler.cluster.withdrawals import Withdrawals
 from reconciler.errors import Conflict, Gone, Inconsistent, Malformed, Undecided
-from reconciler.legacy.claimtext import read_claim
-from reconciler.legacy.reading import read
-from reconciler.objects.claims import ALLOCATED_AT, FINALIZER, TIERS, ResourceClaim
-from reconciler.objects.core import GATE, Pod
-from reconciler.objects.marking import mark
-from reconciler.objects.meta import ObjectKey
-from reconciler.objects.plan import Plan
 
 _UNMARKED: Mapping[str, str | None] = {ALLOCATED_AT: None, TIERS: None}
 """Annotations of a claim that holds nothing of ours"""

@@ -14,14 +14,14 @@ from typing import Any
 
 import structlog
 
-from reconciler.inventory.store import Store
-from reconciler.objects.slices import ResourceSlice
-from reconciler.observe import catalogue as of
-from reconciler.observe.events import Notice, Regarding
-from reconciler.observe.scraping import Reading, single
+from reconciler.api.objects.slices import ResourceSlice
+from reconciler.operations.events.events import Notice, Regarding
+from reconciler.operations.metrics import catalogue as of
+from reconciler.operations.metrics.scraping import Reading, single
+from reconciler.operations.page.sources import Fact
 from reconciler.operations.telemetry.signals import Signals
-from reconciler.page.sources import Fact
 from reconciler.settings import Settings
+from reconciler.state.store import Store
 
 log = structlog.get_logger()
 

@@ -9,7 +9,7 @@ import aiohttp
 from reconciler.embedded import serve
 from tests.conformance.documents import SHARED, Document
 from tests.conformance.outcome import Mismatch, Outcome
-from tests.embedded.replay import ORDER, Learned, load, mended, mismatches, recorded_server
+from tests.tools.transcript_replay import ORDER, Learned, load, mended, mismatches, recorded_server
 
 Recording = Mapping[str, Any]
 

@@ -5,9 +5,9 @@ from functools import partial
 from typing import Any
 
 from reconciler.cel.program import CelRefused, compile_selector
-from tests.cel.builders import device_of, masked, plain, rows_of
 from tests.conformance.documents import Document
 from tests.conformance.outcome import Mismatch, Outcome, judged
+from tests.tools.cel_rows import device_of, masked, plain, rows_of
 
 Case = Mapping[str, Any]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests import checkout
+from tests.tools import checkout
 
 SHARED = checkout.SHARED / "conformance"
 

@@ -5,13 +5,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from reconciler.allocator.asks import read_claims
-from reconciler.allocator.onenode import Found, attempt
-from reconciler.allocator.refusal import Fatal
-from reconciler.inventory.snapshot import Snapshot
-from reconciler.objects.claims import ResourceClaim
-from reconciler.objects.quantity import Quantity
-from reconciler.objects.semantics import Release
+from reconciler.allocation.dra.node_attempt import Found, attempt
+from reconciler.allocation.dra.refusal import Fatal
+from reconciler.allocation.dra.request_options import read_claims
+from reconciler.api.objects.claims import ResourceClaim
+from reconciler.api.objects.quantity import Quantity
+from reconciler.api.objects.semantics import Release
+from reconciler.state.devices.snapshot.snapshot import Snapshot
 from tests.conformance.documents import Document
 from tests.conformance.outcome import Mismatch, Outcome, judged
 from tests.conformance.world import Case, claims, nodes, snapshot

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from reconciler.koordinator.rules import Semantics
-from reconciler.objects.quantity import Quantity
+from reconciler.api.objects.quantity import Quantity
+from reconciler.state.koordinator.rules import Semantics
 from tests.conformance.documents import Document
 from tests.conformance.outcome import Mismatch, Outcome, judged
-from tests.koordinator.answers import ANSWERS
+from tests.tools.koordinator_answers import ANSWERS
 
 Case = Mapping[str, Any]
 

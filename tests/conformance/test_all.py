@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from tests.builders import claim, device_class, devices, hold, node, request, resource_slice
 from tests.conformance.__main__ import main
 from tests.conformance.documents import SHARED, documents
 from tests.conformance.suites import SUITES, outcomes
-from tests.koordinator.recorded import SKIPPED as SKIPPED_OF_KOORDINATOR
+from tests.tools.builders import claim, device_class, devices, hold, node, request, resource_slice
+from tests.tools.koordinator_recorded import SKIPPED as SKIPPED_OF_KOORDINATOR
 
 needs_data = pytest.mark.skipif(not SHARED.is_dir(), reason=f"no conformance data at {SHARED}")
 

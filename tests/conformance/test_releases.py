@@ -2,7 +2,7 @@
 
 import pytest
 
-from reconciler.objects.semantics import Release
+from reconciler.api.objects.semantics import Release
 from tests.conformance.documents import SHARED, documents
 from tests.conformance.dra import Answer, answers, mismatch
 

@@ -5,13 +5,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import count
 from typing import Any
 
-from reconciler.inventory.loading import load
-from reconciler.inventory.snapshot import Snapshot
-from reconciler.inventory.store import Store
-from reconciler.legacy.reading import read
-from reconciler.objects.claims import ResourceClaim
-from reconciler.objects.meta import ApiObject
-from reconciler.objects.semantics import Release, Semantics
+from reconciler.api.objects.claims import ResourceClaim
+from reconciler.api.objects.meta import ApiObject
+from reconciler.api.objects.semantics import Release, Semantics
+from reconciler.api.versions.reading import read
+from reconciler.state.devices.snapshot.snapshot import Snapshot
+from reconciler.state.loading import load
+from reconciler.state.store import Store
 
 Case = Mapping[str, Any]
 

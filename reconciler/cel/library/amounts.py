@@ -1,10 +1,10 @@
 """Quantities and semantic versions. For their equality see `values.equal`."""
 
+from reconciler.api.objects.quantity import NANO, Quantity
+from reconciler.api.objects.semver import Semver
 from reconciler.cel.errors import CelError
 from reconciler.cel.functions import Library
 from reconciler.cel.values import INT_MAX, INT_MIN
-from reconciler.objects.quantity import NANO, Quantity
-from reconciler.objects.semver import Semver
 
 LIBRARY = Library()
 

@@ -4,15 +4,15 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from reconciler.api.validation.encoding import same
+from reconciler.api.validation.fields import Cause
+from reconciler.api.validation.kinds import Object
+from reconciler.api.validation.served_kinds import CLAIM
+from reconciler.api.validation.status import Refusal, invalid
 from reconciler.embedded.access.accounts import ANONYMOUS, AUTHENTICATED, Account
 from reconciler.embedded.access.roles import AccessRequest, Roles
-from reconciler.embedded.builtin import CLAIM
-from reconciler.embedded.encoding import same
-from reconciler.embedded.fields import Cause
-from reconciler.embedded.kinds import Object
-from reconciler.embedded.messages import Request
-from reconciler.embedded.routing import Target
-from reconciler.embedded.status import Refusal, invalid
+from reconciler.embedded.server.messages import Request
+from reconciler.embedded.server.routing import Target
 
 MASTERS = "system:masters"
 """The group that is allowed everything"""

@@ -1,13 +1,13 @@
 """TokenReview and SubjectAccessReview: other servers ask whether to accept their own clients."""
 
+from reconciler.api.validation.encoding import decode_json, encode
+from reconciler.api.validation.fields import Field
+from reconciler.api.validation.kinds import Object
+from reconciler.api.validation.status import Refusal, method_not_allowed
 from reconciler.embedded.access.accounts import Account
 from reconciler.embedded.access.guard import Guard
 from reconciler.embedded.access.roles import AccessRequest
-from reconciler.embedded.encoding import decode_json, encode
-from reconciler.embedded.fields import Field
-from reconciler.embedded.kinds import Object
-from reconciler.embedded.messages import Request, Response
-from reconciler.embedded.status import Refusal, method_not_allowed
+from reconciler.embedded.server.messages import Request, Response
 
 TOKENS = "/apis/authentication.k8s.io/v1/tokenreviews"
 ACCESS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"

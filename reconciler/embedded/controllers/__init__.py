@@ -3,11 +3,11 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from reconciler.embedded.api import ApiServer
 from reconciler.embedded.controllers.claims import ClaimController
-from reconciler.embedded.controllers.following import running
 from reconciler.embedded.controllers.pods import PodController
+from reconciler.embedded.controllers.running import running
 from reconciler.embedded.controllers.templates import TemplateController
+from reconciler.embedded.server.api import ApiServer
 
 
 @asynccontextmanager

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from reconciler.embedded.api import ApiServer
-from reconciler.embedded.builtin import CLAIM, POD
+from reconciler.api.validation.kinds import Object
+from reconciler.api.validation.served_kinds import CLAIM, POD
 from reconciler.embedded.controllers.reading import (
     FINALIZER,
     claim_keys,
@@ -13,8 +13,8 @@ from reconciler.embedded.controllers.reading import (
     reserved_for,
     status,
 )
-from reconciler.embedded.kinds import Object
-from reconciler.embedded.shelf import Change
+from reconciler.embedded.server.api import ApiServer
+from reconciler.embedded.server.kind_store import Change
 
 
 class ClaimController:

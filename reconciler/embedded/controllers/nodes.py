@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from reconciler.embedded.kinds import Object
+from reconciler.api.validation.kinds import Object
 
 
 def matches(selector: Object | None, node: Object) -> bool:

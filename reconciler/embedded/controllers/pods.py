@@ -4,8 +4,10 @@ import asyncio
 from collections.abc import Iterable
 from datetime import timedelta
 
-from reconciler.embedded.api import ApiServer
-from reconciler.embedded.builtin import CLAIM, NODE, POD
+from reconciler.api.validation.allocations import MAX_RESERVED
+from reconciler.api.validation.kinds import Object
+from reconciler.api.validation.served_kinds import CLAIM, NODE, POD
+from reconciler.api.validation.timestamps import parse_timestamp, timestamp
 from reconciler.embedded.controllers.nodes import has_labels, matches
 from reconciler.embedded.controllers.reading import (
     claim_names,
@@ -15,10 +17,8 @@ from reconciler.embedded.controllers.reading import (
     reserved_for,
     status,
 )
-from reconciler.embedded.kinds import Object
-from reconciler.embedded.shelf import Change
-from reconciler.embedded.timestamps import parse_timestamp, timestamp
-from reconciler.embedded.validation.allocations import MAX_RESERVED
+from reconciler.embedded.server.api import ApiServer
+from reconciler.embedded.server.kind_store import Change
 
 RUN_SECONDS = "dra-reconciler.io/run-seconds"
 """Annotation: how long the pod runs before it succeeds. Without it a pod runs until it is deleted."""

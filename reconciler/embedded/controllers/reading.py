@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from reconciler.embedded.kinds import Object
+from reconciler.api.validation.kinds import Object
 
 FINALIZER = "resource.kubernetes.io/delete-protection"
 POD_CLAIM = "resource.kubernetes.io/pod-claim-name"

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable
 
-from reconciler.embedded.api import ApiServer
-from reconciler.embedded.builtin import CLAIM, POD, TEMPLATE
+from reconciler.api.validation.kinds import Object
+from reconciler.api.validation.served_kinds import CLAIM, POD, TEMPLATE
+from reconciler.api.validation.status import Refusal
 from reconciler.embedded.controllers.reading import POD_CLAIM, is_deleting, is_finished, status
-from reconciler.embedded.kinds import Object
-from reconciler.embedded.shelf import Change
-from reconciler.embedded.status import Refusal
+from reconciler.embedded.server.api import ApiServer
+from reconciler.embedded.server.kind_store import Change
 
 
 class TemplateController:

@@ -7,9 +7,9 @@ them.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from reconciler.reconcile.decisions import DECISIONS as KINDS
-from reconciler.reconcile.decisions import Decision
-from reconciler.reconcile.declaration import Level
+from reconciler.control.decisions.decisions import DECISIONS as KINDS
+from reconciler.control.decisions.decisions import Decision
+from reconciler.control.decisions.declaration import Level
 
 DEBUG, INFO, WARNING, ERROR = Level
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import structlog
 
-from reconciler.reconcile.decisions import Decision
-from reconciler.reconcile.declaration import LoggedField
+from reconciler.control.decisions.decisions import Decision
+from reconciler.control.decisions.declaration import LoggedField
 
 log = structlog.get_logger(__name__)
 

@@ -12,7 +12,7 @@ _HEAD = """\
 `dra-reconciler run` writes one JSON object a line to standard error (`--log-format json`; text on a
 terminal). Decisions are `info`, the talk with the server is `debug`; what libraries say comes from `warning`
 upwards. No line holds a token, a secret or a request's body. This page is made from
-`reconciler/reconcile/decisions.py` and `reconciler/operations/logs/catalogue.py`.
+`reconciler/control/decisions/decisions.py` and `reconciler/operations/logs/catalogue.py`.
 
 `dra-reconciler logs FILE` reads such lines: counts by reason, latencies, the slowest decisions, and with
 `--claim` what happened to one claim.

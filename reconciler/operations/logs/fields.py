@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from reconciler.reconcile.decisions import DECISIONS, Decision
+from reconciler.control.decisions.decisions import DECISIONS, Decision
 
 COMMON = ("timestamp", "level", "logger", "event")
 """The fields that every line has"""

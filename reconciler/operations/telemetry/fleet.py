@@ -3,15 +3,15 @@
 from collections import Counter
 from collections.abc import Callable
 
+from reconciler.allocation.koordinator.fleet import Fleet
+from reconciler.analysis.capacity.machine_totals import amount_series, device_series
 from reconciler.cluster.kinds import Served
-from reconciler.koordinator.fleet import Fleet
-from reconciler.koordinator.tallies import amount_series, device_series
-from reconciler.observe import catalogue as of
-from reconciler.observe.capacity import Capacity
-from reconciler.observe.fullness import Fullness
-from reconciler.observe.scraping import Reading, Values, by, capacity_readings, fullness_readings
+from reconciler.control.intake import Intake
+from reconciler.operations.metrics import catalogue as of
+from reconciler.operations.metrics.capacity import Capacity
+from reconciler.operations.metrics.fullness import Fullness
+from reconciler.operations.metrics.scraping import Reading, Values, by, capacity_readings, fullness_readings
 from reconciler.operations.telemetry.signals import Signals
-from reconciler.reconcile.intake import Intake
 
 
 def fleet_signals(intake: Intake, served: Served, capacity: Capacity, machines: Fleet | None) -> Signals:

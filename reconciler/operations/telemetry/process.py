@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 
-from reconciler.page.sources import Fact
+from reconciler.operations.page.sources import Fact
 from reconciler.settings import Settings
 
 

@@ -4,15 +4,15 @@ import asyncio
 from collections.abc import Callable
 
 from reconciler.aio.heartbeat import Heartbeat
-from reconciler.observe import catalogue as of
-from reconciler.observe.health import Progress
-from reconciler.observe.requests import Metered
-from reconciler.observe.scraping import by, single
+from reconciler.control.intake import Intake
+from reconciler.control.loop import Reconciler
+from reconciler.control.queueing.pending import Pending
+from reconciler.operations.metrics import catalogue as of
+from reconciler.operations.metrics.metered import Metered
+from reconciler.operations.metrics.scraping import by, single
+from reconciler.operations.serving.health import Progress
 from reconciler.operations.telemetry.signals import Signals
 from reconciler.operations.telemetry.task_health import TaskHealth
-from reconciler.reconcile.intake import Intake
-from reconciler.reconcile.loop import Reconciler
-from reconciler.reconcile.pending import Pending
 from reconciler.settings import Settings
 
 WRITES_MISSED = 2

@@ -2,14 +2,14 @@
 
 from collections.abc import Callable, Iterable
 
+from reconciler.api.objects.semantics import GATES
 from reconciler.cluster.discovery import unserved
 from reconciler.cluster.dropped import Dropped
 from reconciler.cluster.kinds import Served
-from reconciler.objects.semantics import GATES
-from reconciler.observe import catalogue as of
-from reconciler.observe.requests import Metered
-from reconciler.observe.scraping import by, single
-from reconciler.observe.statusz import Row
+from reconciler.operations.metrics import catalogue as of
+from reconciler.operations.metrics.metered import Metered
+from reconciler.operations.metrics.scraping import by, single
+from reconciler.operations.serving.statusz import Row
 from reconciler.operations.telemetry.signals import Signals
 
 

@@ -1,6 +1,6 @@
 """The settings as `/statusz` shows them: without secrets."""
 
-from reconciler.observe.statusz import Row
+from reconciler.operations.serving.statusz import Row
 from reconciler.settings import Settings
 
 SECRET = frozenset({"status_token_file", "status_tls_key", "kubeconfig"})

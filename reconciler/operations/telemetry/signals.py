@@ -6,11 +6,11 @@ A part does not know where its signals go; `Telemetry.register` puts them there.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from reconciler.observe.health import Check
-from reconciler.observe.port import Route
-from reconciler.observe.scraping import Reading, Refresh
-from reconciler.observe.statusz import Section
-from reconciler.page.sources import Fact
+from reconciler.operations.metrics.scraping import Reading, Refresh
+from reconciler.operations.page.sources import Fact
+from reconciler.operations.serving.health import Check
+from reconciler.operations.serving.port import Route
+from reconciler.operations.serving.statusz import Section
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

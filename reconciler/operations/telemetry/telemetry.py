@@ -7,12 +7,12 @@ from importlib.metadata import version
 from platform import python_version
 
 from reconciler.aio.heartbeat import Heartbeat
-from reconciler.observe import catalogue as of
-from reconciler.observe.health import Health
-from reconciler.observe.meters import Meters
-from reconciler.observe.port import StatusPort
-from reconciler.observe.scraping import Readings, metrics_routes, single
-from reconciler.observe.statusz import Statusz
+from reconciler.operations.metrics import catalogue as of
+from reconciler.operations.metrics.meters import Meters
+from reconciler.operations.metrics.scraping import Readings, metrics_routes, single
+from reconciler.operations.serving.health import Health
+from reconciler.operations.serving.port import StatusPort
+from reconciler.operations.serving.statusz import Statusz
 from reconciler.operations.telemetry.settings import settings_shown
 from reconciler.operations.telemetry.signals import Signals
 from reconciler.settings import Settings

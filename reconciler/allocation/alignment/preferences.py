@@ -1,0 +1,244 @@
+"""What claims and classes say about joint allocation and partitions: the shapes, and reading them."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
+
+from reconciler.allocation.dra.constraints import ANY_DOMAIN
+from reconciler.api.koordinator.json_annotations import read_as
+from reconciler.api.objects.claims import DeviceClass, ResourceClaim
+from reconciler.api.objects.model import Bool, Model, Str, Tuple
+from reconciler.api.objects.quantity import Quantity
+from reconciler.api.objects.requests import EXACT_COUNT, DeviceConstraint, DeviceRequest, ExactDeviceRequest
+from reconciler.errors import Malformed
+from reconciler.state.devices.encoding.recent import OfObjects
+
+DRIVER = "dra-reconciler.io"
+"""The driver that a class's opaque configuration is addressed to, so that device drivers leave it alone"""
+VERSION = "dra-reconciler.io/v1alpha1"
+JOINT = "dra-reconciler.io/joint-allocation"
+PARTITION = "dra-reconciler.io/partition"
+NODE = "node"
+"""The last tier: the same node, which is so for every allocation of devices that belong to nodes"""
+DEFAULT_TIERS = ("resource.kubernetes.io/pcieRoot", "numaNode")
+MAX_WISHES = 8
+"""Of one claim. Each may take a search per tier."""
+MAX_TIERS = 8
+MAX_PARTITIONS = 1024
+MAX_MEMBERS = 256
+"""No machine has as many, and every choice compares each partition with each other."""
+
+
+class Wish(Model):
+    """A shape of ours: a name that is not known is a slip, never something from a later release."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Alignment(Wish):
+    """Devices of some requests that are to have a value of an attribute in common, the first tier at best."""
+
+    requests: Tuple[Str] = ()
+    """Names of requests; none are all of the claim"""
+    tiers: Tuple[Str] = Field(default=DEFAULT_TIERS, max_length=MAX_TIERS)
+    """Attributes, the nearest first; a name without domain is that of any domain"""
+    required: Str = NODE
+    """The last tier that will do"""
+    pairs: Bool = False
+    """The first device of each request is aligned with the first of the others, the second with the second"""
+
+    @property
+    def accepted(self) -> tuple[str, ...]:
+        """The tiers that will do, the nearest first; `node` is one unless a nearer one is required."""
+        tiers = tuple(tier for tier in self.tiers if tier != NODE)
+        return (*tiers, NODE) if self.required == NODE else tiers[: tiers.index(self.required) + 1]
+
+
+class ClassAlignment(Alignment):
+    """The same, for every claim that asks for devices of a class."""
+
+    api_version: Literal["dra-reconciler.io/v1alpha1"]
+    kind: Literal["JointAllocation"]
+    classes: Tuple[Str] = ()
+    """Other classes whose requests are aligned as well"""
+
+
+class Partition(Wish):
+    """Devices of one pool that may be given away together."""
+
+    devices: Tuple[Str] = Field(min_length=1)
+    score: int = Field(default=0, ge=-(2**31), lt=2**31)
+    bandwidth: Quantity | None = None
+
+
+class Table(Wish):
+    """The partitions of each pool of a class."""
+
+    api_version: Literal["dra-reconciler.io/v1alpha1"]
+    kind: Literal["PartitionTable"]
+    policy: Literal["Honor", "Prefer"] = "Prefer"
+    partitions: Tuple[Partition] = Field(min_length=1, max_length=MAX_PARTITIONS)
+
+
+class PartitionWish(Wish):
+    """Which partitions a claim accepts. To ask is to have them honoured."""
+
+    requests: Tuple[Str] = ()
+    allocate_policy: Literal["Restricted", "BestEffort"] = "BestEffort"
+    bandwidth: Quantity | None = None
+
+
+def _one_is_a_list(value: Any) -> Any:
+    return [value] if isinstance(value, dict) else value
+
+
+_WISHES: TypeAdapter[Any] = TypeAdapter(
+    Annotated[tuple[Alignment, ...], BeforeValidator(_one_is_a_list), Field(max_length=MAX_WISHES)]
+)
+_PARTITION: TypeAdapter[Any] = TypeAdapter(PartitionWish)
+_CONFIG: TypeAdapter[Any] = TypeAdapter(ClassAlignment | Table)
+
+
+def has_wishes(claims: Sequence[ResourceClaim], classes: Mapping[str, DeviceClass]) -> bool:
+    """Whether there is anything to read. Cheap, since most claims have none."""
+    if any(
+        JOINT in claim.metadata.annotations or PARTITION in claim.metadata.annotations for claim in claims
+    ):
+        return True
+    return any(
+        (known := classes.get(name)) is not None and _addressed(known)
+        for claim in claims
+        for request in claim.spec.devices.requests
+        for name in _classes_of(request)
+    )
+
+
+def wishes_of(claim: ResourceClaim) -> tuple[str, ...]:
+    """What a claim itself says about wishes, as it is written."""
+    return tuple(claim.metadata.annotations.get(name, "") for name in (JOINT, PARTITION))
+
+
+def alignments(claim: ResourceClaim, classes: Mapping[str, DeviceClass]) -> tuple[Alignment, ...]:
+    """What a claim wants aligned: what its annotation says, otherwise what its classes say.
+
+    Raises Malformed for what cannot be understood, or names what is not there.
+    """
+    subject, text = f"claim {claim.key}", claim.metadata.annotations.get(JOINT)
+    found: tuple[Alignment, ...] = (
+        tuple(_of_classes(claim, classes)) if text is None else read_as(_WISHES, subject, JOINT, text)
+    )
+    for one in found:
+        _check(subject, claim, one)
+    return found
+
+
+def partition_wish(claim: ResourceClaim) -> PartitionWish | None:
+    """What a claim says about partitions. Raises Malformed."""
+    text = claim.metadata.annotations.get(PARTITION)
+    if text is None:
+        return None
+    wish: PartitionWish = read_as(_PARTITION, f"claim {claim.key}", PARTITION, text)
+    _known(f"claim {claim.key}", PARTITION, claim, wish.requests)
+    return wish
+
+
+def limit(tier: str, requests: tuple[str, ...]) -> DeviceConstraint:
+    """What requests, of which none are all, have to meet to share a tier."""
+    attribute = tier if "/" in tier else f"{ANY_DOMAIN}/{tier}"
+    return DeviceConstraint(requests=requests, match_attribute=attribute)
+
+
+def table_of(known: DeviceClass) -> Table | None:
+    """The partitions of a class. Raises Malformed."""
+    tables = [config for config in _configs(known) if isinstance(config, Table)]
+    if len(tables) > 1:
+        raise Malformed(f"class {known.key.name}", "spec.config", "holds more than one PartitionTable")
+    return tables[0] if tables else None
+
+
+def exact(request: DeviceRequest) -> ExactDeviceRequest | None:
+    """The request, if it is for a certain number of devices to be used, of one class."""
+    asked = request.exactly
+    plain = asked is not None and asked.allocation_mode == EXACT_COUNT and not asked.admin_access
+    return asked if plain else None
+
+
+def _of_classes(claim: ResourceClaim, classes: Mapping[str, DeviceClass]) -> Iterator[Alignment]:
+    wanted = {request.name: _classes_of(request) for request in claim.spec.devices.requests}
+    seen: set[str] = set()
+    for of_request in wanted.values():
+        for name in of_request:
+            if name in seen or (known := classes.get(name)) is None:
+                continue
+            seen.add(name)
+            for config in _configs(known):
+                if isinstance(config, ClassAlignment):
+                    meant = {name, *config.classes}
+                    requests = tuple(request for request, of in wanted.items() if meant.intersection(of))
+                    yield config.model_copy(update={"requests": requests})
+
+
+def _classes_of(request: DeviceRequest) -> tuple[str, ...]:
+    if request.exactly is not None:
+        return (request.exactly.device_class_name,)
+    return tuple(alternative.device_class_name for alternative in request.first_available)
+
+
+def _addressed(known: DeviceClass) -> bool:
+    return any(one.opaque is not None and one.opaque.driver == DRIVER for one in known.spec.config)
+
+
+_READ: OfObjects[DeviceClass, tuple[ClassAlignment | Table, ...]] = OfObjects(256)
+"""What classes say. It follows from the frozen object alone, so all snapshots and threads may share it."""
+
+
+def _configs(known: DeviceClass) -> tuple[ClassAlignment | Table, ...]:
+    """What a class says to us. Read once for each object."""
+    if not _addressed(known):
+        return ()
+    read = _READ.get(known)
+    return read if read is not None else _READ.put(known, _read_class(known))
+
+
+def _read_class(known: DeviceClass) -> tuple[ClassAlignment | Table, ...]:
+    found: list[ClassAlignment | Table] = []
+    for number, config in enumerate(known.spec.config):
+        if config.opaque is None or config.opaque.driver != DRIVER:
+            continue
+        field = f"spec.config[{number}].opaque.parameters"
+        try:
+            found.append(_CONFIG.validate_python(config.opaque.parameters))
+        except ValidationError as exc:
+            raise Malformed(f"class {known.key.name}", field, _first(exc, config.opaque.parameters)) from exc
+    return tuple(found)
+
+
+def _first(exc: ValidationError, parameters: Any) -> str:
+    """The problem, of the shape that the parameters say they have."""
+    kind = parameters.get("kind") if isinstance(parameters, dict) else None
+    shape = {"JointAllocation": "ClassAlignment", "PartitionTable": "Table"}.get(str(kind))
+    if shape is None:
+        return f"must be a JointAllocation or PartitionTable of {VERSION}"
+    problem = next(one for one in exc.errors() if one["loc"][0] == shape)
+    return ".".join(map(str, problem["loc"][1:])) + f": {problem['msg']}"
+
+
+def _check(subject: str, claim: ResourceClaim, wish: Alignment) -> None:
+    _known(subject, JOINT, claim, wish.requests)
+    if wish.required != NODE and wish.required not in wish.tiers:
+        raise Malformed(subject, JOINT, f"required is {wish.required}, which is not among the tiers")
+    if not wish.pairs:
+        return
+    asked = [
+        exact(one) for one in claim.spec.devices.requests if not wish.requests or one.name in wish.requests
+    ]
+    if len({one.wanted if one is not None else None for one in asked}) != 1 or asked[0] is None:
+        raise Malformed(subject, JOINT, "pairs wants exact requests of the same count")
+
+
+def _known(subject: str, annotation: str, claim: ResourceClaim, names: Sequence[str]) -> None:
+    known = {request.name for request in claim.spec.devices.requests}
+    for name in names:
+        if name not in known:
+            raise Malformed(subject, annotation, f"there is no request {name}; the claim has {sorted(known)}")

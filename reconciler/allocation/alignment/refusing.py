@@ -1,0 +1,66 @@
+"""Refusals that are due to wishes: what is counted is what there would be without them."""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+
+from reconciler.allocation.alignment.pairs import whole
+from reconciler.allocation.alignment.partitions import Kept
+from reconciler.allocation.alignment.preferences import Alignment
+from reconciler.allocation.dra.request_options import read_claims
+from reconciler.allocation.dra.tally import count_gates
+from reconciler.api.objects.claims import ResourceClaim
+from reconciler.api.objects.plan import Gate, Reason, RequestCount, Unsatisfied
+from reconciler.state.devices.snapshot.snapshot import Snapshot
+
+ALIGNED = "are near enough to each other"
+PARTITIONED = "are a partition that may be given"
+Nodes = Collection[str] | None
+
+
+def misaligned(
+    claims: Sequence[ResourceClaim],
+    wishes: Sequence[tuple[int, Alignment]],
+    nodes: Nodes,
+    world: Snapshot,
+) -> Unsatisfied:
+    """No node has devices that are near enough. `wishes` are those that require a tier, by claim."""
+    concerned = {
+        (at, whole(name)): None
+        for at, wish in wishes
+        for name in wish.requests or [request.name for request in claims[at].spec.devices.requests]
+    }
+    names = ", ".join(f"{claims[at].key} {name}" for at, name in concerned)
+    tiers = ", ".join(dict.fromkeys(wish.required for _, wish in wishes))
+    message = f"no node has devices for {names} that share {tiers}, which joint allocation requires"
+    keys = tuple(claim.key for claim in claims)
+    refused = Unsatisfied(keys, Reason.ALIGNMENT, message)
+    return _counted(refused, claims, concerned, ALIGNED, nodes, world)
+
+
+def unpartitioned(
+    refused: Unsatisfied, claims: Sequence[ResourceClaim], kept: Iterable[Kept], nodes: Nodes, world: Snapshot
+) -> Unsatisfied:
+    """`refused`, which says so in words, with counts."""
+    concerned = {one.at for one in kept if one.honored}
+    return _counted(refused, claims, concerned, PARTITIONED, nodes, world)
+
+
+def _counted(
+    refused: Unsatisfied,
+    claims: Sequence[ResourceClaim],
+    concerned: Collection[tuple[int, str]],
+    name: str,
+    nodes: Nodes,
+    world: Snapshot,
+) -> Unsatisfied:
+    """With the counts of what single devices have to pass, after which `name` leaves nothing."""
+    considered = sorted(world.topology.nodes if nodes is None else set(nodes) & set(world.topology.nodes))
+    counts = []
+    for slot in read_claims(claims, world.classes, world.rules).slots:
+        for ask in slot.asks:
+            gates = count_gates(ask, world, None if nodes is None else considered).gates
+            if (ask.claim, ask.request) in concerned:
+                gates = (*gates, Gate(name, 0))
+            wanted = None if ask.all else ask.source.wanted
+            counts.append(RequestCount(claims[ask.claim].key, ask.name, wanted, gates))
+    return replace(refused, nodes=len(considered), counts=tuple(counts))

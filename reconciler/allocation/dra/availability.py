@@ -1,0 +1,218 @@
+"""How many devices each node still has for an ask: kept up to date, so that most nodes are never looked at.
+
+A count may be too high, never too low: what only a look at the node can tell is not subtracted.
+"""
+
+from collections import OrderedDict
+from dataclasses import dataclass
+
+import numpy as np
+
+from kernels.types import Amounts, Codes, Mask, Rows
+from reconciler.allocation.dra.candidates import beside
+from reconciler.allocation.dra.request_options import Ask, AskKey
+from reconciler.allocation.dra.static_match import Offer, whole_offer
+from reconciler.state.caches import Cache
+from reconciler.state.devices.encoding.vocabulary import Name
+from reconciler.state.devices.occupancy.occupancy import Trail
+from reconciler.state.devices.pools.fleet import Fleet
+from reconciler.state.devices.snapshot.snapshot import Snapshot
+
+KEPT = 512
+"""Different asks of one fleet whose counts are kept."""
+LONGEST_LOG = 1000
+"""Changes of counts that are remembered. Who lags behind further starts from scratch."""
+
+
+@dataclass(slots=True)
+class Available:
+    """The devices of a fleet that an ask could take, and how many each node has of them."""
+
+    offer: Offer
+    """Of the fleet to the ask, whatever is held"""
+    admin: bool
+    mask: Mask
+    """(D,)"""
+    per_node: Amounts
+    """(N + 1,) by the fleet's code of the node, devices that belong to one node; none for the last, which
+    stands for nodes that no device belongs to"""
+    per_selector: Amounts
+    """(Q,) by the code of the selector, devices that a selector gives to nodes"""
+    spanning: int
+    """Devices that all nodes reach"""
+    failing: Mask
+    """(N + 1,) nodes that may meet an error, whether the device is in use or not"""
+    trail: Trail
+    serial: int
+    concerned: Mask
+    """(D,) devices that could be in the mask at some time"""
+    local: bool
+    """Whether each of those belongs to one node"""
+    fails: bool
+    """Whether some node is in `failing`"""
+    log: "Log"
+    """Which nodes' counts changed"""
+    values: dict[Name, Amounts]
+    """Attribute -> (V,) devices per code of its value, for attributes that constraints ask about"""
+
+    def reaches(self, world: Snapshot) -> bool:
+        """Whether the counts can be brought to the state of a snapshot."""
+        return self.trail is world.occupancy.trail and self.serial <= world.occupancy.serial
+
+    def per_value(self, name: Name, fleet: Fleet) -> Amounts:
+        """(V,) devices per value of an attribute."""
+        if name not in self.values:
+            codes = fleet.cel.attributes[name].codes[self.mask]
+            self.values[name] = np.bincount(codes[codes >= 0], minlength=value_count(name, fleet))
+        return self.values[name]
+
+    def follow(self, world: Snapshot) -> None:
+        """Bring mask and counts to the snapshot's state, at the cost of what changed in between."""
+        occupancy = world.occupancy
+        if occupancy.serial == self.serial:
+            return
+        several = occupancy.serial - self.serial > 1
+        rows = self.trail.between(self.serial, occupancy.serial)
+        self.serial = occupancy.serial
+        rows = rows[self.concerned[rows]]
+        turned = rows[_judge(self.offer, world, rows, admin=self.admin) != self.mask[rows]]
+        if several and len(turned) > 1:  # a row that changed twice in between is there twice
+            turned = np.array(list(set(turned.tolist())), dtype=np.intp)
+        if len(turned):
+            self._turn(turned, world.fleet)
+
+    def _turn(self, rows: Rows, fleet: Fleet) -> None:
+        """Count devices in that were out, and out that were in."""
+        before = self.mask[rows]
+        change = np.where(before, -1, 1)
+        self.mask[rows] = ~before
+        nodes = fleet.codes["node"][rows]
+        if self.local:
+            np.add.at(self.per_node, nodes, change)
+            self.log.add(nodes)
+        else:
+            self._turn_spread(rows, nodes, change, fleet)
+        for name, counts in self.values.items():
+            codes = fleet.cel.attributes[name].codes[rows]
+            np.add.at(counts, codes[codes >= 0], change[codes >= 0])
+
+    def _turn_spread(self, rows: Rows, nodes: Codes, change: Amounts, fleet: Fleet) -> None:
+        """The same for devices of which some belong to no single node."""
+        local = nodes >= 0
+        np.add.at(self.per_node, nodes[local], change[local])
+        selectors = fleet.codes["selector"][rows]
+        selected = ~local & (selectors >= 0)
+        np.add.at(self.per_selector, selectors[selected], change[selected])
+        self.spanning += int(change[~local & ~selected].sum())
+        self.log.clear()
+
+
+class Log:
+    """On which nodes counts changed, one change after the other."""
+
+    def __init__(self) -> None:
+        self.start = 0
+        """Where it begins: what was before is not known, and may have been any node"""
+        self._changes: list[Codes] = []
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self._changes)
+
+    def add(self, nodes: Codes) -> None:
+        """Note a change on some nodes, by the fleet's code."""
+        self._changes.append(nodes)
+        if len(self._changes) > LONGEST_LOG:
+            self.clear()
+
+    def clear(self) -> None:
+        """Note a change that may concern any node."""
+        self.start += len(self._changes) + 1
+        self._changes.clear()
+
+    def since(self, position: int) -> list[Codes]:
+        """The changes from a position on, which is not before the start."""
+        return self._changes[position - self.start :]
+
+
+def value_count(name: Name, fleet: Fleet) -> int:
+    """V: one more than the highest code of an attribute in this fleet. Later fleets may know more values."""
+    codes = fleet.cel.attributes[name].codes
+    return int(codes.max()) + 1 if len(codes) else 0
+
+
+_AVAILABLE: Cache[Fleet, OrderedDict[AskKey, Available]] = Cache(lambda _: OrderedDict())
+"""The counts follow the holds of one picture, and so a fork has counts of its own."""
+
+
+def available(ask: Ask, world: Snapshot) -> Available:
+    """What the fleet has for an ask in this snapshot. Not to be changed by the caller."""
+    of_fleet = _AVAILABLE.of(world.fleet)
+    found = of_fleet.get(ask.key)
+    if found is None or not found.reaches(world):
+        found = of_fleet[ask.key] = _count(ask, world)
+        if len(of_fleet) > KEPT:
+            of_fleet.popitem(last=False)
+    of_fleet.move_to_end(ask.key)
+    found.follow(world)
+    return found
+
+
+def _count(ask: Ask, world: Snapshot) -> Available:
+    fleet, offer = world.fleet, whole_offer(ask, world)
+    concerned = offer.suitable | offer.fatal if offer.fails else offer.suitable
+    mask = np.zeros(fleet.size, dtype=np.bool_)
+    rows = np.flatnonzero(concerned)
+    mask[rows] = _judge(offer, world, rows, admin=ask.admin)
+    nodes, selectors = fleet.codes["node"][mask], fleet.codes["selector"][mask]
+    selected = (nodes < 0) & (selectors >= 0)
+    failing = _failing(offer, fleet)
+    return Available(
+        offer=offer,
+        admin=ask.admin,
+        mask=mask,
+        per_node=np.bincount(nodes[nodes >= 0], minlength=len(fleet.words.nodes.values) + 1),
+        per_selector=np.bincount(selectors[selected], minlength=len(fleet.words.selectors.values)),
+        spanning=int(np.count_nonzero((nodes < 0) & ~selected)),
+        failing=failing,
+        fails=bool(failing.any()),
+        concerned=concerned,
+        local=not (fleet.codes["node"][concerned] < 0).any(),
+        log=Log(),
+        trail=world.occupancy.trail,
+        serial=world.occupancy.serial,
+        values={},
+    )
+
+
+def _judge(offer: Offer, world: Snapshot, rows: Rows, *, admin: bool) -> Mask:
+    """(n,) devices that could be taken, or whose error would be met; errors count, so that they are met.
+
+    rows (n,)  suitable or an error
+    """
+    occupancy = world.occupancy
+    could = occupancy.fits[rows] | occupancy.sharing[rows] if admin else occupancy.free[rows]
+    if occupancy.consumed and offer.consumption:
+        could = could & beside(rows, offer.consumption, offer.shape[rows], could, world)
+    if offer.fails:
+        fatal = offer.fatal[rows]
+        could = could | (fatal if admin else fatal & ~occupancy.held[rows])
+    return could
+
+
+def _failing(offer: Offer, fleet: Fleet) -> Mask:
+    """(N + 1,) nodes that have a device which is an error to look at."""
+    failing = np.zeros(len(fleet.words.nodes.values) + 1, dtype=np.bool_)
+    if not offer.fails:
+        return failing
+    rows = np.flatnonzero(offer.fatal)
+    nodes = fleet.codes["node"][rows]
+    failing[nodes[nodes >= 0]] = True
+    # A slice that selects nodes per device makes its nodes look at each other's devices (SEL-4).
+    if (nodes < 0).any() or any(
+        block.slice.spec.per_device_node_selection
+        for at in np.unique(fleet.pool_of[rows]).tolist()
+        for block in fleet.pools[at].blocks
+    ):
+        failing[:] = True
+    return failing

@@ -1,0 +1,196 @@
+"""Proofs that a branch of the search is hopeless. Sound by test against exhaustive search.
+
+Each proof is a relaxation: it ignores some of the rules, so what it finds impossible is impossible.
+None looks past the first request on which the search could meet an error: an error that first fit
+would reach is an answer, and a bound must not turn it into a plain "no".
+"""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from kernels.bounds import least_draw, max_matching
+from kernels.types import Mask
+from reconciler.allocation.dra.candidates import Candidates
+from reconciler.allocation.dra.constraints import Constraint
+from reconciler.allocation.dra.request_options import MAX_RESULTS, Slot
+from reconciler.allocation.dra.state import Board, State, in_use, viable
+
+
+class Remaining:
+    """What the next requests want and what is left for them; the first belongs to the claim at hand."""
+
+    def __init__(
+        self, board: Board, slots: Sequence[Slot], offers: Sequence[Sequence[Candidates]], state: State
+    ) -> None:
+        self.board = board
+        self.state = state
+        self.slots: list[Slot] = []
+        self.offers: list[list[tuple[Candidates, Mask]]] = []
+        """Of each slot: the alternatives that are not yet impossible, with the devices each could take"""
+        for slot, alternatives in zip(slots, offers, strict=True):
+            mine = slot.claim == slots[0].claim
+            if any(_may_fail(state, c, mine=mine) for c in alternatives):
+                break
+            self.slots.append(slot)
+            self.offers.append([(c, _possible(board, state, c, mine=mine)) for c in alternatives])
+
+
+def _may_fail(state: State, candidates: Candidates, *, mine: bool) -> bool:
+    """Whether the ask could meet an error. A later claim may use what only this claim may not (ADM-2)."""
+    if candidates.listed is not None and candidates.ask.constraints:
+        return True  # breaking a constraint is an error there (SEL-6)
+    if not mine and candidates.ask.admin:
+        return bool(candidates.fatal.any())
+    return bool((candidates.fatal & ~in_use(state, candidates)).any())
+
+
+def _possible(board: Board, state: State, candidates: Candidates, *, mine: bool) -> Mask:
+    """(n,) devices the ask could still take. Constraints and marks are known of one claim only."""
+    if mine:
+        return viable(board, state, candidates)
+    mask = candidates.available & state.fit
+    return mask if candidates.ask.admin else mask & ~state.taken
+
+
+def hopeless(
+    board: Board, slots: Sequence[Slot], offers: Sequence[Sequence[Candidates]], state: State
+) -> bool:
+    """Whether the next requests cannot be met. Never true if they can, or if an error comes first."""
+    remaining = Remaining(board, slots, offers, state)
+    if not remaining.slots:
+        return False
+    return (
+        _over_limit(remaining)
+        or any(not _some_alternative(offer) for offer in remaining.offers)
+        or _too_few(remaining, None)
+        or _over_drawn(remaining, None)
+        or any(_no_value_works(remaining, number) for number in _matching_constraints(remaining))
+    )
+
+
+def _over_limit(remaining: Remaining) -> bool:
+    """SRCH-6: the claim at hand would end with too many results, whichever alternatives are chosen."""
+    claim = remaining.slots[0].claim
+    least = [
+        min(candidates.count for candidates, _ in offer)
+        for slot, offer in zip(remaining.slots, remaining.offers, strict=True)
+        if slot.claim == claim
+    ]
+    return remaining.state.results + sum(least) > MAX_RESULTS
+
+
+def _some_alternative(offer: Sequence[tuple[Candidates, Mask]], within: Mask | None = None) -> bool:
+    return any(_enough(candidates, mask, within) for candidates, mask in offer)
+
+
+def _enough(candidates: Candidates, mask: Mask, within: Mask | None) -> bool:
+    if candidates.listed is not None:
+        wanted = mask[candidates.listed]
+        return bool(len(wanted)) and bool(
+            wanted.all() if within is None else (wanted & within[candidates.listed]).all()
+        )
+    return int(np.count_nonzero(mask if within is None else mask & within)) >= candidates.count
+
+
+def _too_few(remaining: Remaining, tied: tuple[Mask, frozenset[int]] | None) -> bool:
+    """Whether there are fewer devices than wanted, when no device goes to two requests.
+
+    `tied` restricts the slots in its second part to the devices in its first.
+    """
+    board = remaining.board
+    wanted, options = [], []
+    for at, offer in enumerate(remaining.offers):
+        alternatives = [(c, _listed(c, mask)) for c, mask in offer if not c.ask.admin]
+        if len(alternatives) < len(offer):
+            continue
+        union = np.logical_or.reduce([mask for _, mask in alternatives])
+        if (union & board.shared).any():
+            continue  # a shared device serves several requests
+        if tied is not None and at in tied[1]:
+            union = union & tied[0]
+        wanted.append(min(c.count for c, _ in alternatives))
+        options.append(union)
+    if not wanted:
+        return False
+    kinds, room = _kinds(np.stack(options))
+    total = sum(wanted)
+    if int(room[kinds.any(axis=0)].sum()) < total:
+        return True
+    return max_matching(np.array(wanted, dtype=np.intp), kinds, room) < total
+
+
+def _kinds(options: Mask) -> tuple[Mask, np.ndarray]:
+    """Devices that serve the same requests are of one kind: (R, n) -> (R, Q) and how many (Q,) there are."""
+    if len(options) > 62:
+        return np.unique(options, axis=1, return_counts=True)
+    bits = np.int64(1) << np.arange(len(options), dtype=np.int64)
+    codes, room = np.unique(bits @ options, return_counts=True)
+    return (codes[None] & bits[:, None]) != 0, room
+
+
+def _listed(candidates: Candidates, mask: Mask) -> Mask:
+    if candidates.listed is None:
+        return mask
+    listed = np.zeros_like(mask)
+    listed[candidates.listed] = True
+    return mask & listed
+
+
+def _over_drawn(remaining: Remaining, tied: tuple[Mask, frozenset[int]] | None) -> bool:
+    """Whether some counter cannot give even the least that the requests must draw from it."""
+    board = remaining.board
+    needed = np.zeros_like(board.left)
+    for at, offer in enumerate(remaining.offers):
+        within = tied[0] if tied is not None and at in tied[1] else None
+        least = [
+            _least_drawn(board, c, _listed(c, mask), within) for c, mask in offer if _enough(c, mask, within)
+        ]
+        if least:
+            needed += np.minimum.reduce(least)
+    return bool(((needed > remaining.state.left) & (needed > 0)).any())
+
+
+def _least_drawn(board: Board, candidates: Candidates, mask: Mask, within: Mask | None) -> np.ndarray:
+    """(s, C) the least that one ask must draw of each counter."""
+    least = np.zeros_like(board.left)
+    rows = np.flatnonzero(mask if within is None else mask & within)
+    # A device that is shared may have drawn already, as has one of which shares are held, though it may
+    # be published as dedicated since; it counts as drawing nothing.
+    drawn = board.shared[rows] | board.world.occupancy.sharing[board.rows[rows]]
+    sets = np.where(drawn[:, None], -1, board.sets[rows])
+    drawing = np.bincount(sets[sets >= 0], minlength=len(board.left))
+    for number in np.flatnonzero(drawing > len(rows) - candidates.count).tolist():
+        at, k = np.nonzero(sets == number)
+        draw = board.table[board.draws[rows[at], k]]
+        least[number] = least_draw(draw, len(rows) - len(at), candidates.count)
+    return least
+
+
+def _matching_constraints(remaining: Remaining) -> Iterator[tuple[Constraint, int]]:
+    """The matchAttribute constraints of the claim at hand, with their number."""
+    for number, constraint in enumerate(remaining.board.constraints[remaining.slots[0].claim]):
+        if constraint.match and not constraint.alone:
+            yield constraint, number
+
+
+def _no_value_works(remaining: Remaining, constraint: tuple[Constraint, int]) -> bool:
+    """Whether no value of a matchAttribute has the devices and counters for all requests it ties."""
+    which, number = constraint
+    claim = remaining.slots[0].claim
+    tied = frozenset(
+        at
+        for at, (slot, offer) in enumerate(zip(remaining.slots, remaining.offers, strict=True))
+        if slot.claim == claim and all(number in c.ask.constraints for c, _ in offer)
+    )
+    if not tied:
+        return False
+    state = remaining.state.constraints[number]
+    values = state if state is not None else frozenset().union(*which.tokens.values())
+    for value in values:
+        mask = np.isin(which.codes, [code for code, tokens in which.tokens.items() if value in tokens])
+        if not all(_some_alternative(remaining.offers[at], mask) for at in tied):
+            continue
+        if not _too_few(remaining, (mask, tied)) and not _over_drawn(remaining, (mask, tied)):
+            return False
+    return True

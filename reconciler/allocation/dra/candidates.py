@@ -1,0 +1,130 @@
+"""What one node offers to one ask, with what is held before the decision."""
+
+import numpy as np
+
+from kernels.types import Mask, Rows
+from reconciler.allocation.dra.capacity import Consumption
+from reconciler.allocation.dra.refusal import Fatal
+from reconciler.allocation.dra.request_options import Ask
+from reconciler.allocation.dra.selector_masks import failure
+from reconciler.allocation.dra.static_match import Consumptions, Offer, draws, large_enough, offer_of, resolve
+from reconciler.api.objects.plan import Reason
+from reconciler.api.objects.semantics import CONSUMABLE_CAPACITY, PARTITIONABLE_DEVICES
+from reconciler.api.objects.value import value
+from reconciler.state.devices.pools.fleet import Fleet
+from reconciler.state.devices.pools.pool import Usable
+from reconciler.state.devices.snapshot.snapshot import Snapshot, View
+
+
+@value()
+class Candidates:
+    """The n devices of a view, for one ask, with what is held before the decision."""
+
+    ask: Ask
+    count: int
+    """Devices wanted"""
+    listed: Rows | None
+    """Mode All: (count,) the devices, all of which are wanted; otherwise None"""
+    available: Mask
+    """(n,) could be taken as far as nothing of this decision stands against it"""
+    fatal: Mask
+    """(n,) looking at it is an error"""
+    offer: Offer
+
+    def failure(self, fleet: Fleet, row: int, at: int) -> Fatal:
+        """The error of the device in fleet row `row`, which is `at` in the view."""
+        consumption = self.offer.consumption.get(int(self.offer.shape[at]))
+        if isinstance(consumption, Fatal) and self.offer.matching[at]:
+            return consumption
+        return failure(self.ask, fleet, row)
+
+    def takes(self, at: int) -> Consumption | None:
+        """What taking a device consumes of its capacities; None if it has none."""
+        consumption = self.offer.consumption.get(int(self.offer.shape[at]))
+        return consumption if isinstance(consumption, Consumption) else None
+
+
+def find_candidates(ask: Ask, view: View, world: Snapshot) -> Candidates:
+    """What a node offers to an ask. Raises Fatal where mode All finds something wrong (PREP-8)."""
+    offer = offer_of(ask, view, world)
+    listed = _all(ask, view, world, offer) if ask.all else None
+    occupancy = world.occupancy
+    fatal = offer.fatal
+    # The first share of a device has drawn its counters for all later ones (CAP-13).
+    if ask.admin:
+        available = offer.suitable & (view.of(occupancy.fits) | view.of(occupancy.sharing))
+    else:
+        available = offer.suitable & view.of(occupancy.free)
+        if offer.fails:
+            fatal = fatal & ~view.of(occupancy.held)
+    if occupancy.consumed and offer.consumption:
+        available &= beside(view.rows, offer.consumption, offer.shape, available, world)
+    return Candidates(
+        ask=ask,
+        count=ask.source.wanted if listed is None else len(listed),
+        listed=listed,
+        available=available,
+        fatal=fatal,
+        offer=offer,
+    )
+
+
+def beside(rows: Rows, consumption: Consumptions, shape: np.ndarray, among: Mask, world: Snapshot) -> Mask:
+    """(n,) whether the amounts fit beside what shares consume already (CAP-8). Only `among` is looked at."""
+    fits = np.ones(len(rows), dtype=np.bool_)
+    shared = world.occupancy.consumed
+    for at in np.flatnonzero(among & world.occupancy.sharing[rows]).tolist():
+        taken = consumption.get(int(shape[at]))
+        if isinstance(taken, Consumption):
+            fits[at] = taken.fits(shared.get(int(rows[at]), {}))
+    return fits
+
+
+def capacity_permits(ask: Ask, rows: Rows, world: Snapshot) -> Mask:
+    """(n,) the device has the capacity that is asked for, beside what shares consume already."""
+    shape = world.fleet.codes["shape"][rows]
+    consumption = resolve(ask, np.unique(shape).tolist(), world)
+    large = large_enough(ask, consumption, shape)
+    return large & beside(rows, consumption, shape, large, world)
+
+
+def not_excluded(rows: Rows, world: Snapshot) -> Mask:
+    """(n,) nothing that is held stands against the device, or an earlier share was let in."""
+    occupancy = world.occupancy
+    if occupancy.open is None:
+        return np.ones(len(rows), dtype=np.bool_)
+    return occupancy.open[rows] | occupancy.sharing[rows]
+
+
+def counters_permit(rows: Rows, world: Snapshot) -> Mask:
+    """(n,) what the device draws from counters is left, or has been drawn by an earlier share (CAP-13)."""
+    if not world.rules.has(PARTITIONABLE_DEVICES):
+        return ~draws(world.fleet, rows)
+    return world.occupancy.fits[rows] | world.occupancy.sharing[rows]
+
+
+def _all(ask: Ask, view: View, world: Snapshot, offer: Offer) -> Rows:
+    """(count,) the devices that mode All wants, whatever their state (PREP-8)."""
+    rows, shape = view.rows, offer.shape
+    broken = np.flatnonzero(offer.fatal)
+    first_error = int(broken[0]) if len(broken) else len(rows)
+    start = 0
+    for pool in view.pools:
+        if pool.usable is not Usable.YES and start <= first_error:
+            incomplete = pool.usable is Usable.INCOMPLETE
+            raise Fatal(
+                Reason.INCOMPLETE_POOL if incomplete else Reason.INVALID_POOL,
+                f"{ask.name} wants all devices, but pool {pool.pool} is {pool.usable.value}: {pool.problem}",
+            )
+        start += len(pool.rows)
+    if len(broken):
+        taken = offer.consumption.get(int(shape[first_error]))
+        if isinstance(taken, Fatal) and offer.matching[first_error]:
+            raise taken
+        raise failure(ask, world.fleet, int(rows[first_error]))
+    wanted = offer.matching
+    if world.rules.has(CONSUMABLE_CAPACITY):
+        wanted = wanted & large_enough(ask, offer.consumption, shape)
+        if world.rules.old:
+            wanted = wanted & beside(rows, offer.consumption, shape, wanted, world)
+    return np.flatnonzero(wanted)

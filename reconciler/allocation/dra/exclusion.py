@@ -1,0 +1,95 @@
+"""Devices that exclude one another, during the search on one node.
+
+What is held before is part of the columns; here is what the devices chosen so far add to it.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from kernels.exclusion import compatible_with, shares_a_name
+from kernels.types import Bits, Codes, Mask
+from reconciler.state.caches import Cache
+from reconciler.state.devices.snapshot.snapshot import Snapshot, View
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """What the n devices of a view say about the others, in its s scopes."""
+
+    scopes: Codes
+    """(n, K) position among the s scopes, -1 for none"""
+    names: Bits
+    asks: Bits
+    meets: Bits
+    bound: Mask
+    """(n,) something that is chosen may stand against it"""
+    used: np.ndarray
+    """(s,) the fleet's numbers of the scopes"""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Against whom the devices stand that are held or chosen. Immutable."""
+
+    sides: Sides
+    open: Mask
+    """(n,) against whom none of them does"""
+    common: Bits
+    """(s, W) names common to all of them, by scope"""
+
+    def after(self, at: int) -> "Standing":
+        """Once a device has been chosen."""
+        sides = self.sides
+        if not sides.bound[at]:
+            return self
+        common = self.common.copy()
+        for k, scope in enumerate(sides.scopes[at].tolist()):
+            if scope >= 0:
+                common[scope] &= sides.names[at, k]
+        fine = shares_a_name(common, sides.scopes, sides.names)
+        fine &= compatible_with(at, sides.scopes, sides.asks, sides.meets)
+        return replace(self, open=self.open & fine, common=common)
+
+
+def sides_of(view: View) -> Sides | None:
+    """What a view's devices say; None if nothing stands against any of them."""
+    return _SIDES.of(view) if view.fleet.exclusion is not None else None
+
+
+def _sides(view: View) -> Sides | None:
+    exclusion = view.fleet.exclusion
+    assert exclusion is not None
+    bound = view.of(exclusion.bound)
+    if not bound.any():
+        return None
+    scopes = view.of(exclusion.scopes)
+    used = np.unique(scopes[scopes >= 0])
+    return Sides(
+        scopes=np.where(scopes >= 0, np.searchsorted(used, scopes), -1).astype(np.int32),
+        names=view.of(exclusion.names),
+        asks=view.of(exclusion.asks),
+        meets=view.of(exclusion.meets),
+        bound=bound,
+        used=used.astype(np.intp),
+    )
+
+
+_SIDES = Cache(_sides)
+
+
+def stand(sides: Sides | None, view: View, world: Snapshot) -> Standing | None:
+    """Before anything is chosen."""
+    occupancy = world.occupancy
+    if sides is None or occupancy.open is None or occupancy.common is None:
+        return None
+    return Standing(sides, view.of(occupancy.open), occupancy.common[sides.used])
+
+
+def columns(sides: Sides) -> np.ndarray:
+    """(columns, n) int32, by which devices are told apart that others do not treat alike."""
+    words = [
+        np.ascontiguousarray(bits).reshape(len(bits), -1).view(np.int32)
+        for bits in (sides.names, sides.asks, sides.meets)
+    ]
+    return np.concatenate([sides.scopes, *words], axis=1).T

@@ -1,0 +1,105 @@
+"""The plain ending of a search: the last request, when nothing it takes changes what else it could take.
+
+Without counters, shares, errors and `distinctAttribute`, the devices that first fit would end with
+can be read off the masks. The same answer as the search, without its steps.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from kernels.types import Codes, Mask, Rows
+from reconciler.allocation.dra.candidates import Candidates
+from reconciler.allocation.dra.request_options import MAX_RESULTS, Asked
+from reconciler.allocation.dra.state import Board, Choice, State, constraint_on, viable
+from reconciler.state.caches import Cache, share
+from reconciler.state.devices.pools.fleet import Fleet
+from reconciler.state.devices.snapshot.snapshot import View
+
+
+def immediate(asked: Asked, offers: Sequence[Sequence[Candidates]], view: View) -> tuple[Choice, ...] | None:
+    """What the search would choose, where one plain request is all that is wanted; None if it takes a search.
+
+    Devices for a single request, without errors, that do not change what else could be taken.
+    """
+    if len(offers) != 1 or len(offers[0]) != 1:
+        return None
+    (candidates,) = offers[0]
+    ask, available = candidates.ask, candidates.available
+    count = candidates.count
+    if (
+        candidates.listed is not None
+        or candidates.offer.fails
+        or not 0 < count <= min(len(available), MAX_RESULTS)
+    ):
+        return None
+    if count == 1 and not ask.constraints:
+        at = int(available.argmax())
+        return (Choice(0, candidates, at),) if available[at] else None
+    if len(ask.constraints) > 1 or _ENTANGLED.of(view) is not None:
+        return None
+    if ask.constraints:
+        source = asked.claims[ask.claim].spec.devices.constraints[ask.constraints[0]]
+        constraint = constraint_on(source, view)
+        if not (constraint.match and constraint.plain):
+            return None
+        rows = np.flatnonzero(available & constraint.allowed(None))
+        rows = _first_with_enough(rows, constraint.codes[rows], count)
+    else:
+        rows = np.flatnonzero(available)[:count]
+    return tuple([Choice(0, candidates, at) for at in rows.tolist()]) if len(rows) == count else None
+
+
+def finish(board: Board, candidates: Candidates, state: State) -> Rows | None:
+    """(count,) the devices the search would choose for the last request; empty if there are not enough.
+
+    None if it takes a search to tell.
+    """
+    ask = candidates.ask
+    constraints = [board.constraints[ask.claim][number] for number in ask.constraints]
+    if len(constraints) > 1 or not all(c.match and c.plain for c in constraints):
+        return None
+    if candidates.offer.fails and candidates.fatal.any():
+        return None
+    bound = _ENTANGLED.of(board.view)
+    if bound is not None and (candidates.available & bound).any():
+        return None
+    possible = viable(board, state, candidates)
+    rows = np.flatnonzero(possible)
+    if not constraints or state.constraints[ask.constraints[0]] is not None:
+        # A value that earlier requests agreed on has narrowed the devices already.
+        return rows[: candidates.count] if len(rows) >= candidates.count else rows[:0]
+    return _first_with_enough(rows, constraints[0].codes[rows], candidates.count)
+
+
+def _first_with_enough(rows: Rows, values: Codes, count: int) -> Rows:
+    """The first `count` of `rows` (m,) that share a value, the value that comes first winning."""
+    for at in range(len(rows) - count + 1):
+        same = rows[at:][values[at:] == values[at]]
+        if len(same) >= count:
+            return same[:count]
+    return rows[:0]
+
+
+def _entangled(view: View) -> Mask | None:
+    """(n,) devices that draw, are shared or exclude others: taking one may change what else fits.
+
+    None if there are none.
+    """
+    fleet_wide = _ENTANGLED_OF_FLEET.of(view.fleet)
+    if fleet_wide is None:
+        return None
+    found = view.of(fleet_wide)
+    return found if found.any() else None
+
+
+def _entangled_of_fleet(fleet: Fleet) -> Mask | None:
+    """(D,) the same for the whole fleet."""
+    found: Mask = fleet.shared | (fleet.sets >= 0).any(axis=1)
+    if fleet.exclusion is not None:
+        found = found | fleet.exclusion.bound
+    return found if found.any() else None
+
+
+_ENTANGLED = Cache(_entangled)
+_ENTANGLED_OF_FLEET = Cache(_entangled_of_fleet, on_fork=share)

@@ -1,0 +1,161 @@
+"""Which nodes have a value of a `matchAttribute` that could serve all requests it ties.
+
+Judged for the whole fleet at once. A relaxation like the bounds of a search: it counts devices per value and
+compares the least that the requests must draw with what is left, so it may let a hopeless node through
+but never excludes a good one.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from kernels.fit import NOTHING_REQUIRED, fits_required
+from kernels.groups import group_code, group_min
+from kernels.types import Amounts, Codes, Mask
+from reconciler.allocation.dra.availability import available, value_count
+from reconciler.allocation.dra.constraints import ANY_DOMAIN, all_scalar
+from reconciler.allocation.dra.request_options import Ask, Asked, AskKey
+from reconciler.allocation.dra.selector_masks import look
+from reconciler.state.caches import Cache
+from reconciler.state.devices.encoding.vocabulary import Name
+from reconciler.state.devices.pools.fleet import Fleet
+from reconciler.state.devices.snapshot.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Tie:
+    """What one device for an ask draws at least, per value v of an attribute, among V values."""
+
+    draw: Amounts
+    """(V, C) zero where nothing is known"""
+    source: Codes
+    """(V,) the counter set that all devices of the value draw from, -1 if there is not just one"""
+    node: Codes
+    """(V,) the node that all devices of the value are on, -1 if there is not just one"""
+    draws: bool
+    """Whether some value has such a set"""
+    local: bool
+    """Whether some value belongs to one node, so that knowing the values helps to choose nodes"""
+
+
+@dataclass(frozen=True, slots=True)
+class Knot:
+    """Requests that must agree on an attribute."""
+
+    name: Name
+    asks: tuple[Ask, ...]
+    tie: Tie | None
+    """What one device for each of them draws together at least; None if no device has the attribute"""
+
+
+_TIES: Cache[Fleet, dict[tuple[Name, AskKey], Tie]] = Cache(lambda _: {}, on_fork=dict.copy)
+
+
+def ties_of(asked: Asked, world: Snapshot) -> tuple[Knot, ...]:
+    """What the constraints tie, as far as it can exclude nodes. The same for as long as the fleet is.
+
+    Nothing is excluded while some device is an error, since the error has to be met.
+    """
+    if not any(claim.spec.devices.constraints for claim in asked.claims):
+        return ()
+    if any(look(ask, world.fleet).fails for slot in asked.slots for ask in slot.asks):
+        return ()
+    knots = (_knot(name, asks, world.fleet) for name, asks in _ties(asked, world.fleet))
+    return tuple([knot for knot in knots if knot.tie is None or knot.tie.local])
+
+
+def nodes_with_a_value(knots: Sequence[Knot], world: Snapshot) -> Mask | None:
+    """(N + 1,) by the fleet's code, nodes that the constraints leave possible; None if they exclude none.
+
+    The last stands for nodes that no device belongs to.
+
+    Nothing is excluded while shares are held of a device that is published as dedicated since, whose
+    counters are drawn already.
+    """
+    if not knots or (world.occupancy.consumed and np.any(world.occupancy.sharing & ~world.fleet.shared)):
+        return None
+    possible: Mask | None = None
+    for knot in knots:
+        nodes = _nodes(knot, world)
+        if nodes is not None:
+            possible = nodes if possible is None else possible & nodes
+    return possible
+
+
+def _ties(asked: Asked, fleet: Fleet) -> Iterator[tuple[Name, tuple[Ask, ...]]]:
+    """Attributes on which plain requests must agree, with those requests."""
+    for at, claim in enumerate(asked.claims):
+        for number, constraint in enumerate(claim.spec.devices.constraints):
+            if constraint.match_attribute is None:
+                continue
+            domain, _, id_ = constraint.match_attribute.partition("/")
+            if domain == ANY_DOMAIN:
+                continue
+            asks = [
+                slot.asks[0]
+                for slot in asked.slots
+                if slot.claim == at and len(slot.asks) == 1 and number in slot.asks[0].constraints
+            ]
+            plain = tuple([ask for ask in asks if not ask.all and not ask.admin])
+            if plain and all_scalar(Name(domain, id_), fleet):
+                yield Name(domain, id_), plain
+
+
+def _nodes(knot: Knot, world: Snapshot) -> Mask | None:
+    fleet, tie = world.fleet, knot.tie
+    nodes = np.zeros(len(fleet.words.nodes.values) + 1, dtype=np.bool_)
+    if tie is None:
+        return nodes
+    feasible = np.ones(len(tie.source), dtype=np.bool_)
+    for ask in knot.asks:
+        feasible &= available(ask, world).per_value(knot.name, fleet) >= ask.source.wanted
+    if tie.draws:
+        rows = np.flatnonzero(feasible)
+        enough = fits_required(world.occupancy.left[tie.source[rows]], tie.draw[rows])
+        feasible[rows] = enough | (tie.source[rows] < 0)
+    places = tie.node[feasible]
+    if (places < 0).any():
+        return None
+    nodes[places] = True
+    return nodes
+
+
+def _knot(name: Name, asks: tuple[Ask, ...], fleet: Fleet) -> Knot:
+    """What all the asks draw together, at least."""
+    if name not in fleet.cel.attributes:
+        return Knot(name, asks, None)
+    ties = [_tie(ask, name, fleet) for ask in asks]
+    source = ties[0].source
+    draw = np.zeros_like(ties[0].draw)
+    for ask, tie in zip(asks, ties, strict=True):
+        draw += ask.source.wanted * tie.draw
+        source = np.where(source == tie.source, source, -1)
+    draw = np.where(draw == 0, NOTHING_REQUIRED, draw)
+    draws = bool((source >= 0).any())
+    return Knot(name, asks, Tie(draw, source, ties[0].node, draws, ties[0].local))
+
+
+def _tie(ask: Ask, name: Name, fleet: Fleet) -> Tie:
+    of_fleet, key = _TIES.of(fleet), (name, ask.key)
+    if key not in of_fleet:
+        of_fleet[key] = _compute(ask, name, fleet)
+    return of_fleet[key]
+
+
+def _compute(ask: Ask, name: Name, fleet: Fleet) -> Tie:
+    values = fleet.cel.attributes[name].codes
+    size = value_count(name, fleet)
+    rows = np.flatnonzero(look(ask, fleet).true & (values >= 0))
+    groups = values[rows].astype(np.intp)
+    draw = np.zeros((size, fleet.table.shape[1]), dtype=np.int64)
+    source = np.full(size, -1, dtype=np.int32)
+    if fleet.sets.shape[1]:
+        # A shared device may have drawn already, and a second set is not followed: no bound for such values.
+        once = ~fleet.shared[rows] & (fleet.sets[rows, 1:] < 0).all(axis=1)
+        source = group_code(np.where(once, fleet.sets[rows, 0], -1), groups, size)
+        source[groups[~once]] = -1
+        bound = source[groups] >= 0
+        draw = group_min(fleet.table[fleet.draws[rows[bound], 0]], groups[bound], size)
+    node = group_code(fleet.codes["node"][rows], groups, size)
+    return Tie(draw, source, node, draws=bool((source >= 0).any()), local=bool((node >= 0).any()))

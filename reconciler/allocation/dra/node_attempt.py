@@ -1,0 +1,137 @@
+"""The attempt on one node: what kube-scheduler's allocator would answer there."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from uuid import uuid4
+
+import numpy as np
+
+from reconciler.allocation.dra.budget import LEISURE, Pace
+from reconciler.allocation.dra.candidates import Candidates, find_candidates
+from reconciler.allocation.dra.fast_path import immediate
+from reconciler.allocation.dra.refusal import Fatal, GaveUp
+from reconciler.allocation.dra.request_options import MAX_RESULTS, Asked
+from reconciler.allocation.dra.result import plans
+from reconciler.allocation.dra.search import Search
+from reconciler.allocation.dra.state import Choice, set_up
+from reconciler.api.objects.plan import Plan, Reason
+from reconciler.api.objects.value import value
+from reconciler.errors import Rejected
+from reconciler.state.devices.snapshot.snapshot import Snapshot, View
+
+
+@value()
+class Found:
+    """Devices for every claim on one node."""
+
+    plans: tuple[Plan, ...]
+    rank: int
+    """How far the chosen alternatives are from the top of their lists, smaller is better (SC-1)"""
+    steps: int
+
+
+@value()
+class NotFound:
+    """Nothing on this node. `reason` is None when the devices simply do not suffice."""
+
+    reason: Reason | None
+    message: str
+    steps: int
+
+
+Only = Mapping[tuple[int, str], frozenset[int]]
+"""(position of the claim, name of the request) -> rows of the fleet that the request is kept to"""
+
+
+def random_share() -> str:
+    """A fresh share id (CAP-10)."""
+    return str(uuid4())
+
+
+def attempt(
+    asked: Asked,
+    node: str,
+    world: Snapshot,
+    *,
+    steps: int,
+    new_share: Callable[[], str] = random_share,
+    beat: int | None = None,
+    pruned: bool = True,
+    pace: Pace = LEISURE,
+    only: Only | None = None,
+) -> Found | NotFound:
+    """Try to allocate all claims on one node, better ranked than `beat` if that is given.
+
+    `pruned=False` searches without bounds and without regard to equal devices: the same answers, slower.
+    Raises what `pace` raises.
+    """
+    search: Search | None = None
+    try:
+        view = world.topology.view(node)
+        offers = _offers(asked, view, world, only)
+        plain = immediate(asked, offers, view) if pruned else None
+        if plain is not None and len(plain) <= steps:
+            pace.beat()
+            return Found(plans(asked, view, world, plain, new_share), 0, len(plain))
+        search = Search(set_up(asked, view, world), asked.slots, offers, steps, pruned, pace)
+        chosen = search.run()
+        if chosen is not None:
+            rank = _rank(asked, chosen)
+            if beat is not None and rank >= beat:
+                return NotFound(None, "another node ranks as well or better", search.steps)
+            return Found(plans(asked, view, world, chosen, new_share), rank, search.steps)
+    except Fatal as fatal:
+        message = str(fatal)
+        if fatal.claim is not None:
+            message = f"claim {asked.claims[fatal.claim].key}, {message}"
+        return NotFound(fatal.reason, message, search.steps if search else 0)
+    except Rejected as rejected:
+        return NotFound(Reason.NODE_SELECTOR, str(rejected), 0)
+    except GaveUp as gave_up:
+        return NotFound(Reason.GAVE_UP, str(gave_up), steps)
+    invalid = view.invalid
+    if invalid is not None:  # POOL-13: only a failed search makes it an error
+        return NotFound(
+            Reason.INVALID_POOL, f"pool {invalid.pool} is invalid: {invalid.problem}", search.steps
+        )
+    return NotFound(None, "the devices do not suffice", search.steps)
+
+
+def _offers(asked: Asked, view: View, world: Snapshot, only: Only | None = None) -> list[list[Candidates]]:
+    """What the node offers to every alternative of every slot, claim by claim.
+
+    Raises Fatal where mode All finds something wrong (PREP-8), and for a claim that needs too many devices
+    whatever is chosen (PREP-9), whichever comes first.
+    """
+    offers: list[list[Candidates]] = []
+    for at, claim in enumerate(asked.claims):
+        least = 0
+        for slot in asked.slots:
+            if slot.claim == at:
+                of_slot = [find_candidates(ask, view, world) for ask in slot.asks]
+                least += min([candidates.count for candidates in of_slot])
+                offers.append(of_slot)
+        if least > MAX_RESULTS:
+            raise Fatal(
+                Reason.TOO_MANY_DEVICES,
+                f"claim {claim.key} needs at least {least} devices; a claim can hold {MAX_RESULTS}",
+            )
+    if only:
+        offers = [[_kept_to(only, one, view) for one in of_slot] for of_slot in offers]
+    return offers
+
+
+def _kept_to(only: Only, candidates: Candidates, view: View) -> Candidates:
+    """The same, without devices that the request is not to have."""
+    rows = only.get((candidates.ask.claim, candidates.ask.request))
+    if rows is None:
+        return candidates
+    among = np.isin(view.rows, list(rows))
+    return replace(candidates, available=candidates.available & among)
+
+
+def _rank(asked: Asked, chosen: tuple[Choice, ...]) -> int:
+    alternatives = {choice.slot: choice.candidates.ask.alternative for choice in chosen}
+    return sum(
+        [ask.alternative for ask in asked.slots[slot].asks].index(name) for slot, name in alternatives.items()
+    )

@@ -1,0 +1,131 @@
+"""Which nodes counting cannot exclude, for claims of one form. Followed node by node as counts change."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from kernels.types import Amounts, Codes, Mask, Rows
+from reconciler.allocation.dra.availability import Available, available
+from reconciler.allocation.dra.request_options import Ask, Slot
+from reconciler.state.devices.snapshot.snapshot import Snapshot, Topology
+
+
+@dataclass(slots=True)
+class Watch:
+    """The counts for one ask, and how far their changes have been followed."""
+
+    ask: Ask
+    there: Available | None = None
+    come: int = 0
+
+
+class Prospects:
+    """N nodes, in the order in which they are tried. Good for one topology."""
+
+    def __init__(self, slots: Sequence[Slot], topology: Topology) -> None:
+        self._watches = [[Watch(ask) for ask in slot.asks] for slot in slots]
+        self._place_of = topology.place_of
+        self._codes = np.maximum(topology.order_codes, -1)
+        self._all_placed = bool((topology.place_of[:-1] >= 0).all())
+        size = len(self._codes)
+        self.open: Mask = np.ones(size, dtype=np.bool_)
+        """(N,) has enough for every request, each counted alone, or may meet an error"""
+        self.failing: Mask = np.zeros(size, dtype=np.bool_)
+        """(N,) may meet an error, which must not be hidden"""
+        self.least: Amounts | None = None
+        """(N,) the best rank that a node could give; None where there are no alternatives"""
+        self._plain = False
+        """Whether there is nothing but counts to compare"""
+        if any(len(slot.asks) > 1 for slot in slots):
+            self.least = np.zeros(size, dtype=np.int64)
+
+    def follow(self, world: Snapshot) -> None:
+        """Bring everything to the state of a snapshot."""
+        changed: list[Codes] = []
+        everywhere = False
+        for of_slot in self._watches:
+            for watch in of_slot:
+                there = watch.there
+                if there is None or not there.reaches(world):
+                    there = watch.there = available(watch.ask, world)
+                    everywhere = True
+                else:
+                    there.follow(world)
+                    if watch.come < there.log.start:
+                        everywhere = True
+                    else:
+                        changed += there.log.since(watch.come)
+                watch.come = there.log.end
+        if everywhere:
+            without_error = not any(_counts(watch).fails for slot in self._watches for watch in slot)
+            self._plain = bool(self._watches) and self.least is None and without_error
+            self._judge(slice(None), world.topology)
+        elif changed:
+            places = self._place_of[changed[0] if len(changed) == 1 else np.concatenate(changed)]
+            self._judge(places if self._all_placed else places[places >= 0], world.topology)
+
+    def _judge(self, places: Rows | slice, topology: Topology) -> None:
+        codes = self._codes[places]
+        if self._plain:
+            enough = self._suffices(self._watches[0][0], codes, places, topology)
+            for (watch,) in self._watches[1:]:
+                enough &= self._suffices(watch, codes, places, topology)
+            self.open[places] = enough
+            return
+        failing = np.zeros(len(codes), dtype=np.bool_)
+        enough = np.ones(len(codes), dtype=np.bool_)
+        least = np.zeros(len(codes), dtype=np.int64)
+        for of_slot in self._watches:
+            rank = np.full(len(codes), len(of_slot))
+            for number in range(len(of_slot) - 1, -1, -1):
+                if _counts(of_slot[number]).fails:
+                    failing |= _counts(of_slot[number]).failing[codes]
+                rank[self._suffices(of_slot[number], codes, places, topology)] = number
+            enough &= rank < len(of_slot)
+            least += rank
+        self.failing[places] = failing
+        self.open[places] = enough | failing
+        if self.least is not None:
+            least[failing] = 0  # what an error hides is not counted
+            self.least[places] = least
+
+    def _suffices(self, watch: Watch, codes: Codes, places: Rows | slice, topology: Topology) -> Mask:
+        """(n,) the nodes that could take enough devices for an ask."""
+        ask, there = watch.ask, _counts(watch)
+        if ask.all:  # any number of devices may be all
+            return np.ones(len(codes), dtype=np.bool_)
+        have = there.per_node[codes]
+        if not there.local:
+            have = have + there.spanning
+            if there.per_selector.any():
+                selected = np.zeros(len(self._codes), dtype=np.int64)
+                nodes, selectors = topology.selected()
+                np.add.at(selected, nodes, there.per_selector[selectors])
+                have += selected[places]
+        found: Mask = have >= ask.source.wanted
+        return found
+
+    def in_order(self, among: Mask) -> Iterator[tuple[int, int]]:
+        """The best rank that a node could give, and its place; the most promising first, then in order.
+
+        among (N,)  a part of `open`
+        """
+        if self.least is not None and self.least[among].any():
+            found = np.flatnonzero(among)
+            ranks = self.least[found]
+            for at in np.argsort(ranks, kind="stable").tolist():
+                yield int(ranks[at]), int(found[at])
+            return
+        at, size = 0, len(among)
+        while at < size:  # the first is mostly the last that is asked for
+            at += int(among[at:].argmax())
+            if not among[at]:
+                return
+            yield 0, at
+            at += 1
+
+
+def _counts(watch: Watch) -> Available:
+    assert watch.there is not None
+    return watch.there

@@ -1,0 +1,187 @@
+"""What claims ask for, checked and flattened: claims -> requests -> alternatives.
+
+Knows nothing of devices yet. Source: docs/rules/requests.md, in the order of PREP-11.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from reconciler.allocation.dra.refusal import Fatal
+from reconciler.api.objects.claims import DeviceClass, ResourceClaim
+from reconciler.api.objects.plan import Reason
+from reconciler.api.objects.quantity import Quantity
+from reconciler.api.objects.requests import (
+    ALL,
+    EXACT_COUNT,
+    DeviceRequest,
+    DeviceSubRequest,
+    DeviceToleration,
+    ExactDeviceRequest,
+)
+from reconciler.api.objects.semantics import ADMIN_ACCESS, CONSUMABLE_CAPACITY, PRIORITIZED_LIST, Semantics
+from reconciler.api.objects.value import value
+
+MAX_RESULTS = 32
+"""Devices of one claim (ST-4)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SelectorUse:
+    """A CEL expression and where it stands, for messages."""
+
+    expression: str
+    where: str
+    """`class NAME` or `request NAME`, and which selector; without the claim, since others ask the same"""
+    own: bool
+    """Of the request, not of the class"""
+
+
+class AskKey(NamedTuple):
+    """All of an ask that decides which single devices suit it."""
+
+    expressions: tuple[str, ...]
+    tolerations: tuple[DeviceToleration, ...]
+    capacity: tuple[tuple[str, Quantity], ...]
+    admin: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One way to meet a request: devices of a class, so many of them, or all."""
+
+    claim: int
+    """Position among the claims of this decision"""
+    request: str
+    alternative: str
+    """Empty unless it is one of a `firstAvailable` list"""
+    source: DeviceSubRequest
+    device_class: DeviceClass
+    selectors: tuple[SelectorUse, ...]
+    """Of the class first, then of the request (SEL-2)"""
+    all: bool
+    admin: bool
+    capacity: Mapping[str, Quantity]
+    constraints: tuple[int, ...]
+    """Positions of the claim's constraints that apply (CON-1)"""
+    key: AskKey
+    """Asks with equal keys are offered the same devices"""
+
+    @property
+    def name(self) -> str:
+        """As results spell it (RES-3)."""
+        return f"{self.request}/{self.alternative}" if self.alternative else self.request
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One request of one claim; its alternatives in order of preference, or the one exact ask."""
+
+    claim: int
+    asks: tuple[Ask, ...]
+
+
+@value()
+class Asked:
+    """The claims of one decision, and their requests in order."""
+
+    claims: tuple[ResourceClaim, ...]
+    slots: tuple[Slot, ...]
+
+
+def read_claims(
+    claims: Sequence[ResourceClaim], classes: Mapping[str, DeviceClass], rules: Semantics
+) -> Asked:
+    """Flatten what the claims ask for. Raises Fatal for what no node could meet."""
+    slots: list[Slot] = []
+    for at, claim in enumerate(claims):
+        for request in claim.spec.devices.requests:
+            asks = tuple(_asks(at, claim, request, classes, rules))
+            slots.append(Slot(at, asks))
+        for constraint in claim.spec.devices.constraints:
+            if constraint.match_attribute is None and constraint.distinct_attribute is None:
+                raise Fatal(
+                    Reason.UNSUPPORTED_CONSTRAINT,
+                    f"claim {claim.key}: a constraint has neither matchAttribute nor distinctAttribute",
+                )
+    return Asked(tuple(claims), tuple(slots))
+
+
+def _asks(
+    at: int,
+    claim: ResourceClaim,
+    request: DeviceRequest,
+    classes: Mapping[str, DeviceClass],
+    rules: Semantics,
+) -> Iterator[Ask]:
+    where = f"claim {claim.key}, request {request.name}"
+    if request.exactly is not None:
+        yield _ask(at, claim, request.name, request.exactly, "", classes, rules)
+        return
+    if not request.first_available:
+        raise Fatal(Reason.UNSUPPORTED_MODE, f"{where}: neither exactly nor firstAvailable is set")
+    if not rules.has(PRIORITIZED_LIST):
+        raise Fatal(
+            Reason.FEATURE_DISABLED, f"{where}: firstAvailable needs the feature gate {PRIORITIZED_LIST}"
+        )
+    for alternative in request.first_available:
+        yield _ask(at, claim, request.name, alternative, alternative.name, classes, rules)
+
+
+def _ask(
+    at: int,
+    claim: ResourceClaim,
+    request: str,
+    source: DeviceSubRequest,
+    alternative: str,
+    classes: Mapping[str, DeviceClass],
+    rules: Semantics,
+) -> Ask:
+    where = f"claim {claim.key}, request {request}{'/' + alternative if alternative else ''}"
+    if source.capacity is not None and not rules.has(CONSUMABLE_CAPACITY):
+        raise Fatal(
+            Reason.FEATURE_DISABLED, f"{where}: capacity requests need the feature gate {CONSUMABLE_CAPACITY}"
+        )
+    spelled = f"{request}/{alternative}" if alternative else request
+    own = tuple(_selectors(f"request {spelled}", source, where))
+    admin = source.admin_access if isinstance(source, ExactDeviceRequest) else None
+    if admin is not None and not rules.has(ADMIN_ACCESS):
+        raise Fatal(Reason.FEATURE_DISABLED, f"{where}: adminAccess needs the feature gate {ADMIN_ACCESS}")
+    if not source.device_class_name:
+        raise Fatal(Reason.MISSING_CLASS, f"{where}: no deviceClassName is given")
+    device_class = classes.get(source.device_class_name)
+    if device_class is None:
+        raise Fatal(Reason.CLASS_NOT_FOUND, f"{where}: there is no DeviceClass {source.device_class_name}")
+    if source.allocation_mode not in (EXACT_COUNT, ALL):
+        raise Fatal(Reason.UNSUPPORTED_MODE, f"{where}: allocationMode {source.allocation_mode} is not known")
+    constraints = claim.spec.devices.constraints
+    of_class = f"class {device_class.key.name}"
+    selectors = (*_selectors(of_class, device_class.spec, of_class, own=False), *own)
+    capacity = source.capacity.requests if source.capacity is not None else {}
+    return Ask(
+        claim=at,
+        request=request,
+        alternative=alternative,
+        source=source,
+        device_class=device_class,
+        selectors=selectors,
+        all=source.allocation_mode == ALL,
+        admin=admin is True,
+        capacity=capacity,
+        constraints=tuple(n for n, c in enumerate(constraints) if c.applies_to(request, alternative)),
+        key=AskKey(
+            expressions=tuple(use.expression for use in selectors),
+            tolerations=source.tolerations,
+            capacity=tuple(sorted(capacity.items())),
+            admin=admin is True,
+        ),
+    )
+
+
+def _selectors(where: str, source: object, in_full: str, *, own: bool = True) -> Iterator[SelectorUse]:
+    for number, selector in enumerate(source.selectors):  # type: ignore[attr-defined]
+        if selector.cel is None:
+            raise Fatal(
+                Reason.UNSUPPORTED_SELECTOR, f"{in_full}: selector #{number} is of a kind that is not known"
+            )
+        yield SelectorUse(selector.cel.expression, f"{where}: selector #{number}", own)

@@ -1,0 +1,198 @@
+"""From chosen devices to what is written into the claims. Source: docs/rules/results.md."""
+
+from collections.abc import Callable, Sequence
+
+from kernels.types import Mask
+from reconciler.allocation.dra.refusal import Fatal
+from reconciler.allocation.dra.request_options import Asked
+from reconciler.allocation.dra.state import Choice
+from reconciler.api.objects.claims import (
+    AllocatedConfig,
+    Allocation,
+    ResourceClaim,
+)
+from reconciler.api.objects.node_selector import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
+from reconciler.api.objects.plan import Plan, Reason
+from reconciler.state.caches import Cache, share
+from reconciler.state.devices.pools.fleet import Fleet
+from reconciler.state.devices.snapshot.snapshot import Snapshot, View
+
+
+def plans(
+    asked: Asked, view: View, world: Snapshot, chosen: Sequence[Choice], new_share: Callable[[], str]
+) -> tuple[Plan, ...]:
+    """One plan a claim, in order. Raises Fatal where a device cannot be expressed in a result (RES-13)."""
+    of_claim: list[list[Choice]] = [[] for _ in asked.claims]
+    for choice in chosen:
+        of_claim[choice.candidates.ask.claim].append(choice)
+    return tuple(
+        [
+            Plan(
+                claim=claim.key,
+                uid=claim.metadata.uid,
+                resource_version=claim.metadata.resource_version,
+                node=view.node.name,
+                allocation=_allocation(claim, view, world, choices, new_share),
+            )
+            for claim, choices in zip(asked.claims, of_claim, strict=True)
+        ]
+    )
+
+
+def _allocation(
+    claim: ResourceClaim,
+    view: View,
+    world: Snapshot,
+    choices: Sequence[Choice],
+    new_share: Callable[[], str],
+) -> Allocation:
+    devices: dict[str, object] = {"results": _devices(view, world, choices, new_share)}
+    configs = tuple(_configs(claim, choices, old=world.rules.old))
+    if configs:
+        devices["config"] = configs
+    fields: dict[str, object] = {"devices": devices}
+    selector = _node_selector(view, world, choices)
+    if selector is not None:
+        fields["node_selector"] = selector
+    return Allocation.model_validate(fields)  # all parts at one go
+
+
+def _devices(
+    view: View, world: Snapshot, choices: Sequence[Choice], new_share: Callable[[], str]
+) -> list[dict[str, object]]:
+    """Only what is set is given, since what is unset is not written."""
+    fleet, found = world.fleet, []
+    marked = _SPECIAL.of(fleet)
+    for choice in choices:
+        row = view.row(choice.at)
+        at = int(fleet.pool_of[row])
+        ask, pool = choice.candidates.ask, fleet.pools[at]
+        fields: dict[str, object] = {
+            "request": ask.name,
+            "driver": pool.id.driver,
+            "pool": pool.id.pool,
+            "device": pool.names[row - int(fleet.start[at])],
+        }
+        if ask.admin:
+            fields["admin_access"] = True
+        if ask.source.tolerations:
+            fields["tolerations"] = ask.source.tolerations
+        if marked is not None and marked[row]:
+            fields |= _particulars(choice, row, world, new_share)
+        found.append(fields)
+    return found
+
+
+def _particulars(
+    choice: Choice, row: int, world: Snapshot, new_share: Callable[[], str]
+) -> dict[str, object]:
+    """What only some devices have."""
+    fleet = world.fleet
+    fields: dict[str, object] = {}
+    binding = int(fleet.codes["binding"][row])
+    if binding >= 0 and world.rules.binding_conditions:
+        words = fleet.words.bindings.values[binding]
+        if words.conditions:
+            fields["binding_conditions"] = words.conditions
+        if words.failures:
+            fields["binding_failure_conditions"] = words.failures
+    if fleet.shared[row] and world.rules.sharing:
+        fields["share_id"] = new_share()
+        amounts = choice.candidates.takes(choice.at)
+        if amounts is not None:
+            fields["consumed_capacity"] = dict(amounts.taken)
+    operations = int(fleet.codes["operations"][row])
+    if operations >= 0:
+        fields["skip_node_operations"] = fleet.words.operations.values[operations]
+    return fields
+
+
+def _special(fleet: Fleet) -> Mask | None:
+    """(D,) devices of which a result says more than their names; None if there are none."""
+    found: Mask = fleet.shared | (fleet.codes["binding"] >= 0) | (fleet.codes["operations"] >= 0)
+    return found if found.any() else None
+
+
+_SPECIAL = Cache(_special, on_fork=share)
+
+
+def _configs(claim: ResourceClaim, choices: Sequence[Choice], *, old: bool) -> list[AllocatedConfig]:
+    """Class part first, then claim part (RES-8 to RES-10)."""
+    classes_say = any(choice.candidates.ask.device_class.spec.config for choice in choices)
+    if not claim.spec.devices.config and not classes_say:
+        return []
+    asks = list({choice.candidates.ask.name: choice.candidates.ask for choice in choices}.values())
+    of_class: dict[str, list[str]] = {}
+    classes = {}
+    for ask in asks:
+        of_class.setdefault(ask.device_class.key.name, []).append(ask.name)
+        classes[ask.device_class.key.name] = ask.device_class
+    every = {ask.name for ask in asks}
+
+    def entry(source: str, requests: Sequence[str], opaque: object, covers: bool) -> AllocatedConfig:
+        fields: dict[str, object] = {"source": source, "opaque": opaque}
+        if requests and not (covers and not old):
+            fields["requests"] = tuple(requests)
+        return AllocatedConfig(**fields)
+
+    configs = [
+        entry("FromClass", names, config.opaque, every <= set(names))
+        for name, names in of_class.items()
+        for config in classes[name].spec.config
+    ]
+    for config in claim.spec.devices.config:
+        named = [ask for ask in asks if ask.request in config.requests or ask.name in config.requests]
+        copies = 1 if not config.requests else len(named) if old else min(len(named), 1)
+        configs += [entry("FromClaim", config.requests, config.opaque, len(named) == len(asks))] * copies
+    return configs
+
+
+def _node_selector(view: View, world: Snapshot, choices: Sequence[Choice]) -> NodeSelector | None:
+    """Where all the devices can be reached (RES-12)."""
+    fleet = world.fleet
+    fields: list[NodeSelectorRequirement] = []
+    expressions: list[NodeSelectorRequirement] = []
+    for choice in choices:
+        row = view.row(choice.at)
+        if fleet.codes["node"][row] >= 0 or fleet.binds[row]:
+            return _PINNED.of(view)
+        code = int(fleet.codes["selector"][row])
+        if code < 0:
+            continue
+        terms = fleet.words.selectors.values[code].node_selector_terms
+        if len(terms) > 1:
+            raise Fatal(
+                Reason.NODE_SELECTOR,
+                f"device {fleet.id_of(row)}: its node selector has {len(terms)} terms; a claim can carry one",
+            )
+        for term in terms:
+            _merge(fields, term.match_fields)
+            _merge(expressions, term.match_expressions)
+    if not fields and not expressions:
+        return None
+    parts: dict[str, object] = {}
+    if fields:
+        parts["match_fields"] = tuple(fields)
+    if expressions:
+        parts["match_expressions"] = tuple(expressions)
+    return NodeSelector(node_selector_terms=(NodeSelectorTerm(**parts),))
+
+
+def _merge(into: list[NodeSelectorRequirement], new: Sequence[NodeSelectorRequirement]) -> None:
+    for requirement in new:
+        if not any(
+            r.key == requirement.key
+            and r.operator == requirement.operator
+            and set(r.values) == set(requirement.values)
+            for r in into
+        ):
+            into.append(requirement)
+
+
+def _pinned(view: View) -> NodeSelector:
+    """The node by its name. Most allocations on a node have the same."""
+    requirement = NodeSelectorRequirement(key="metadata.name", operator="In", values=(view.node.name,))
+    return NodeSelector(node_selector_terms=(NodeSelectorTerm(match_fields=(requirement,)),))
+
+
+_PINNED = Cache(_pinned)

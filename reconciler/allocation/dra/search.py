@@ -1,0 +1,184 @@
+"""Depth-first search for devices, joint over all claims of a decision; the first solution wins.
+
+Complete within its budget. Source: docs/rules/search.md. Requests are visited in order, devices by
+position; a request's own devices have rising positions (SRCH-1). What the bounds exclude and what is
+equal to a device that failed is not tried; neither can hide a solution or an error.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from reconciler.allocation.dra.bounds import hopeless
+from reconciler.allocation.dra.budget import LEISURE, Pace
+from reconciler.allocation.dra.candidates import Candidates
+from reconciler.allocation.dra.fast_path import finish
+from reconciler.allocation.dra.refusal import Fatal, GaveUp
+from reconciler.allocation.dra.request_options import MAX_RESULTS, Slot
+from reconciler.allocation.dra.state import Board, Choice, State, begin, choose, enter_claim, in_use, viable
+from reconciler.allocation.dra.symmetry import classes_of_equals
+from reconciler.api.objects.plan import Reason
+from reconciler.errors import ReconcilerError
+
+
+class _Impossible(ReconcilerError):
+    """The whole problem is proved to have no solution, and to meet no error."""
+
+
+PATIENCE = 32
+"""Proofs that may fail in a row before they are tried less often."""
+SELDOM = 16
+"""How often they are tried then."""
+
+
+@dataclass(slots=True)
+class Search:
+    """One search on one node. `steps` counts the devices tried."""
+
+    board: Board
+    slots: Sequence[Slot]
+    offers: Sequence[Sequence[Candidates]]
+    """Of each slot's alternatives, in order"""
+    budget: int
+    pruned: bool = True
+    """Whether bounds and equality are used; the tests compare with and without."""
+    pace: Pace = LEISURE
+    steps: int = 0
+    _asked: int = field(default=0, repr=False)
+    _silent: int = field(default=0, repr=False)
+    """Proofs in a row that failed"""
+    _turned_back: bool = field(default=False, repr=False)
+    _equals: np.ndarray | None = field(default=None, repr=False)
+
+    def run(self) -> tuple[Choice, ...] | None:
+        """The first solution, None if there is none.
+
+        Raises Fatal if the search reaches a device that is an error, GaveUp if the budget is used up.
+        """
+        if not self.slots:
+            return ()
+        try:
+            return self._solve(0, self._begin())
+        except _Impossible:
+            return None
+
+    def _begin(self) -> State:
+        return begin(self.board, self.board.constraints[self.slots[0].claim])
+
+    def _turn_back(self) -> None:
+        """Branches are worth a proof from now on, and first the whole: most that fail, fail as a whole."""
+        if self.pruned and not self._turned_back:
+            self._turned_back = True
+            if hopeless(self.board, self.slots, self.offers, self._begin()):
+                raise _Impossible
+
+    def _solve(self, slot: int, state: State) -> tuple[Choice, ...] | None:
+        if slot == len(self.slots):
+            return state.chosen
+        claim = self.slots[slot].claim
+        if slot and self.slots[slot - 1].claim != claim:
+            state = enter_claim(state, self.board.constraints[claim])
+        if self._turned_back and self._proves_hopeless(slot, state):
+            return None
+        for candidates in self.offers[slot]:
+            if state.results + candidates.count > MAX_RESULTS or candidates.count == 0:
+                self._turn_back()
+                continue
+            found = self._meet(slot, candidates, state)
+            if found is not None:
+                return found
+            self._turn_back()
+        return None
+
+    def _proves_hopeless(self, slot: int, state: State) -> bool:
+        """Whether the bounds exclude the branch. Not asked every time while they have nothing to say.
+
+        A proof costs as much as many steps: most searches never turn back and ask for none, and one that
+        the bounds do not understand is better searched.
+        """
+        self._asked += 1
+        if self._silent >= PATIENCE and self._asked % SELDOM:
+            return False
+        proved = hopeless(self.board, self.slots[slot:], self.offers[slot:], state)
+        self._silent = 0 if proved else self._silent + 1
+        return proved
+
+    def _meet(self, slot: int, candidates: Candidates, state: State) -> tuple[Choice, ...] | None:
+        if candidates.listed is not None:
+            return self._take_all(slot, candidates, state)
+        if self.pruned and slot + 1 == len(self.slots):
+            rows = finish(self.board, candidates, state)
+            if rows is not None:
+                self._step(len(rows))
+                last = tuple(Choice(slot, candidates, at) for at in rows.tolist())
+                return (*state.chosen, *last) if last else None
+        return self._pick(slot, candidates, state, 0, 0)
+
+    def _pick(
+        self, slot: int, candidates: Candidates, state: State, chosen: int, start: int
+    ) -> tuple[Choice, ...] | None:
+        """Choose the devices of an exact request from position `start` on."""
+        if chosen == candidates.count:
+            return self._solve(slot + 1, state)
+        possible = viable(self.board, state, candidates)
+        fatal = candidates.fatal & ~in_use(state, candidates)
+        order = np.flatnonzero((possible | fatal)[start:]) + start
+        needed = candidates.count - chosen
+        last_error = int(np.flatnonzero(fatal)[-1]) if fatal.any() else -1
+        failed: set[int] = set()
+        for place, at in enumerate(order.tolist()):
+            if at > last_error and len(order) - place < needed:
+                break
+            if self.pruned and failed and int(self._class_of(at)) in failed and not fatal[at]:
+                continue
+            self._step()
+            if fatal[at]:
+                raise candidates.failure(self.board.world.fleet, int(self.board.rows[at]), at)
+            if needed == 1 and slot + 1 == len(self.slots):
+                return (*state.chosen, Choice(slot, candidates, at))
+            following = choose(self.board, state, slot, candidates, at)
+            found = self._pick(slot, candidates, following, chosen + 1, at + 1)
+            if found is not None:
+                return found
+            self._turn_back()
+            if self.pruned:
+                failed.add(int(self._class_of(at)))
+        return None
+
+    def _take_all(self, slot: int, candidates: Candidates, state: State) -> tuple[Choice, ...] | None:
+        """Take every listed device, or none (SRCH-3)."""
+        assert candidates.listed is not None
+        for at in candidates.listed.tolist():
+            self._step()
+            if not viable(self.board, state, candidates)[at]:
+                self._check_constraints(candidates, state, at)
+                return None
+            state = choose(self.board, state, slot, candidates, at)
+        return self._solve(slot + 1, state)
+
+    def _check_constraints(self, candidates: Candidates, state: State, at: int) -> None:
+        """SEL-6: mode All must not fail by a constraint if nothing else stood against the device."""
+        ask, board = candidates.ask, self.board
+        if board.world.occupancy.held[board.rows[at]] and not ask.admin:
+            return
+        # What shares have consumed does not excuse it: that is tested after constraints.
+        if not (candidates.offer.suitable & state.fit & ~in_use(state, candidates))[at]:
+            return
+        for number in ask.constraints:
+            constraint = board.constraints[ask.claim][number]
+            if not constraint.allowed(state.constraints[number])[at]:
+                device = board.world.fleet.id_of(int(board.rows[at]))
+                broken = f"{device} breaks the constraint on {constraint.attribute}"
+                raise Fatal(Reason.CONSTRAINT_VIOLATED, f"request {ask.name} wants all devices; {broken}")
+
+    def _class_of(self, at: int) -> int:
+        if self._equals is None:
+            self._equals = classes_of_equals(self.board, [c for offers in self.offers for c in offers])
+        return int(self._equals[at])
+
+    def _step(self, devices: int = 1) -> None:
+        self.pace.beat()
+        self.steps += devices
+        if self.steps > self.budget:
+            raise GaveUp(f"gave up after {self.budget} steps")

@@ -1,0 +1,190 @@
+"""Which devices of the fleet an ask's selectors let through, and on which they fail. Source: SEL-1 to SEL-6.
+
+Worked out once per list of expressions and fleet: it does not depend on what is allocated (SEL-5).
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from kernels.types import Mask
+from reconciler.allocation.dra.refusal import Fatal
+from reconciler.allocation.dra.request_options import Ask, Slot, read_claims
+from reconciler.api.objects.claims import ResourceClaim
+from reconciler.api.objects.plan import Reason
+from reconciler.cel.limits import DECISION_COST_LIMIT, MASK_COST_LIMIT, READING_COST
+from reconciler.cel.program import CelRefused, Selector, compile_selector, spent_on
+from reconciler.state.caches import Cache
+from reconciler.state.devices.pools.fleet import Fleet
+from reconciler.state.devices.snapshot.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """The outcome of a list of selectors on D devices. Read-only and disjoint."""
+
+    true: Mask
+    """(D,) all selectors match"""
+    error: Mask
+    """(D,) the first selector that does not match fails"""
+    fails: bool
+    """Whether `error` has any device"""
+    spent: tuple[int, ...]
+    """Steps that each selector took. Beyond DECISION_COST_LIMIT no more are run, and the masks say nothing"""
+
+
+_SIGHTS: Cache[Fleet, dict[tuple[str, ...], Sight]] = Cache(lambda _: {}, on_fork=dict.copy)
+"""By expressions. `look_at_all` adds to them on another thread without a fork: all decisions gain."""
+
+
+def look(ask: Ask, fleet: Fleet) -> Sight:
+    """The outcome of an ask's selectors on the whole fleet."""
+    return _look(ask.key.expressions, fleet)
+
+
+def _look(expressions: tuple[str, ...], fleet: Fleet) -> Sight:
+    of_fleet = _SIGHTS.of(fleet)
+    if expressions not in of_fleet:
+        of_fleet[expressions] = _evaluate(expressions, fleet)
+    return of_fleet[expressions]
+
+
+QUICK = 10_000
+"""Steps of the passes of a decision over the fleet, some milliseconds."""
+COLUMNS = 50
+"""Steps that a pass counts for beside its own: parts of a selector that run over columns take none."""
+SHARE = MASK_COST_LIMIT // 5
+"""Steps that the selectors of one decision get before those of others have their turn, half a second."""
+
+
+def warm_up() -> None:
+    """What takes long once a process: the parser of selectors, 0.1 s, and a part of NumPy, 10 ms."""
+    compile_selector("true")
+    np.unique(np.zeros(0))  # imports numpy.ma when it is first called
+
+
+def look_at_all(
+    claims: Sequence[ResourceClaim], world: Snapshot, wanted: Callable[[], bool], share: int | None = None
+) -> bool:
+    """Run every selector that a decision about claims needs, for as long as somebody wants it.
+
+    Whether that is done: else `share` steps are spent, and the next call goes on from there.
+    """
+    try:
+        asked = read_claims(claims, world.classes, world.rules)
+    except Fatal:  # the decision will say so
+        return True
+    fleet, spent, bill = world.fleet, 0, _Bill()
+    for expressions in _lists(asked.slots):
+        if expressions not in _SIGHTS.of(fleet):
+            for expression in expressions:
+                if not wanted() or (share is not None and spent > share):
+                    return False
+                spent += _run(expression, fleet)
+        if bill.exceeded_by(expressions, _look(expressions, fleet)):
+            break
+    return True
+
+
+def is_quick(slots: Sequence[Slot], fleet: Fleet) -> bool:
+    """Whether all `look`s take no time to speak of: their outcomes are known, or the last passes were short.
+
+    A selector may cost more on another fleet than it did on the last; it does so once.
+    """
+    kept, left, bill = _SIGHTS.of(fleet), QUICK, _Bill()
+    for expressions in _lists(slots):
+        known = kept.get(expressions)
+        if known is not None:
+            if bill.exceeded_by(expressions, known):
+                return True
+            continue
+        for expression in expressions:
+            spent = spent_on(expression)
+            left -= spent + COLUMNS
+            if spent < 0 or left < 0:
+                return False
+    return True
+
+
+def is_overspent(slots: Sequence[Slot], fleet: Fleet) -> bool:
+    """Whether selectors take more steps in all than a decision may. Runs them as far as it needs to know."""
+    bill = _Bill()
+    return any(bill.exceeded_by(expressions, _look(expressions, fleet)) for expressions in _lists(slots))
+
+
+class _Bill:
+    """What the selectors of a decision take together, each counted once."""
+
+    def __init__(self) -> None:
+        self._counted: set[str] = set()
+        self._total = 0
+
+    def exceeded_by(self, expressions: tuple[str, ...], sight: Sight) -> bool:
+        """Add one more list of selectors. Whether that is more than a decision may take."""
+        for expression, spent in zip(expressions, sight.spent, strict=False):
+            if expression not in self._counted:
+                self._counted.add(expression)
+                self._total += spent
+        return self._total > DECISION_COST_LIMIT
+
+
+def _lists(slots: Sequence[Slot]) -> Iterable[tuple[str, ...]]:
+    """The distinct lists of expressions."""
+    return dict.fromkeys(ask.key.expressions for slot in slots for ask in slot.asks)
+
+
+def _run(expression: str, fleet: Fleet) -> int:
+    """Run a selector on the whole fleet. Steps that it took."""
+    read = READING_COST * len(expression) if spent_on(expression) < 0 else 0
+    selector = _compiled(expression)
+    if selector is None or selector.is_cached(fleet.cel):
+        return read
+    selector.masks(fleet.cel)
+    return read + selector.spent + COLUMNS
+
+
+def _evaluate(expressions: tuple[str, ...], fleet: Fleet) -> Sight:
+    alive = np.ones(fleet.size, dtype=np.bool_)
+    error = np.zeros(fleet.size, dtype=np.bool_)
+    spent: list[int] = []
+    for expression in expressions:
+        if sum(spent) > DECISION_COST_LIMIT:
+            break
+        selector = _compiled(expression)
+        if selector is None:
+            error |= alive
+            alive = np.zeros(fleet.size, dtype=np.bool_)
+            break
+        masks = selector.masks(fleet.cel)
+        spent.append(selector.spent)
+        error |= alive & masks.error
+        alive &= masks.true
+    alive.setflags(write=False)
+    error.setflags(write=False)
+    return Sight(alive, error, fails=bool(error.any()), spent=tuple(spent))
+
+
+def _compiled(expression: str) -> Selector | None:
+    """None if it cannot be compiled, which is an error on every device it would be tried on (SEL-3)."""
+    try:
+        return compile_selector(expression)
+    except CelRefused:
+        return None
+
+
+def failure(ask: Ask, fleet: Fleet, row: int) -> Fatal:
+    """The error of an ask's selectors on a device where they fail."""
+    for use in ask.selectors:
+        claim = ask.claim if use.own else None
+        try:
+            selector = compile_selector(use.expression)
+        except CelRefused as refused:
+            return Fatal(Reason.CEL_COMPILE, f"{use.where}: {refused}", claim)
+        masks = selector.masks(fleet.cel)
+        if masks.error[row]:
+            problem = selector.explain(fleet.cel, row)
+            return Fatal(Reason.CEL_RUNTIME, f"{use.where}: device {fleet.id_of(row)}: {problem}", claim)
+        if not masks.true[row]:
+            break
+    raise AssertionError("no selector fails on this device")

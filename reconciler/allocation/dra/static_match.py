@@ -1,0 +1,169 @@
+"""What the fleet, and each node of it, offers to an ask, whatever is held.
+
+Worked out once per ask and fleet; a node's part is a cut of it. The order of the tests is that of
+SRCH-12; what depends on holds is added by `candidates`.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from kernels.types import Codes, Mask, Rows
+from reconciler.allocation.dra.capacity import Consumption, consume
+from reconciler.allocation.dra.refusal import Fatal
+from reconciler.allocation.dra.request_options import Ask, AskKey
+from reconciler.allocation.dra.selector_masks import look
+from reconciler.api.objects.requests import DeviceToleration
+from reconciler.api.objects.semantics import CONSUMABLE_CAPACITY, PARTITIONABLE_DEVICES, TAINTS
+from reconciler.api.objects.slices import DeviceTaint
+from reconciler.api.objects.value import value
+from reconciler.state.caches import Cache
+from reconciler.state.devices.pools.fleet import Fleet
+from reconciler.state.devices.snapshot.snapshot import Snapshot, View
+
+SKIP_OPERATIONS = "DRAOptionalNodeOperations"
+"""The node feature without which devices that skip node operations cannot be used there."""
+
+Consumptions = Mapping[int, Consumption | Fatal | None]
+"""Capacity shape -> what taking such a device consumes, None if it cannot give that, or an error"""
+
+
+@value()
+class Offer:
+    """Masks over the D devices of a fleet, or the n devices of a view."""
+
+    matching: Mask
+    """selectors, and in a view the node, let it through"""
+    suitable: Mask
+    """nothing but what is held can stand against it"""
+    fatal: Mask
+    """looking at it is an error, unless it is in use"""
+    consumption: Consumptions
+    shape: Codes
+    """capacity shape, -1 for devices without capacity"""
+    fails: bool
+    """Whether `fatal` has any device"""
+    skips: bool
+    """Whether some device of the fleet wants operations of its node skipped"""
+
+
+_OF_FLEET: Cache[Fleet, dict[AskKey, Offer]] = Cache(lambda _: {}, on_fork=dict.copy)
+_OF_VIEW: Cache[View, dict[AskKey, Offer]] = Cache(lambda _: {})
+
+
+def offer_of(ask: Ask, view: View, world: Snapshot) -> Offer:
+    """What a view offers to an ask."""
+    of_view = _OF_VIEW.of(view)
+    known = of_view.get(ask.key)
+    if known is None:
+        known = of_view[ask.key] = _cut(whole_offer(ask, world), view, world)
+    return known
+
+
+def _cut(whole: Offer, view: View, world: Snapshot) -> Offer:
+    of = view.of
+    matching, suitable, fatal = of(whole.matching), of(whole.suitable), of(whole.fatal)
+    if not np.logical_and.reduce(view.here):
+        # An expression fails on a device of another node too (SEL-4); what it consumes is of no concern.
+        foreign = ~view.here
+        fatal = fatal & ~(matching & foreign)
+        matching, suitable = matching & view.here, suitable & view.here
+    if whole.skips and SKIP_OPERATIONS not in view.node.features:
+        suitable = suitable & (of(world.fleet.codes["operations"]) < 0)
+    fails = whole.fails and bool(fatal.any())
+    return Offer(matching, suitable, fatal, whole.consumption, of(whole.shape), fails, whole.skips)
+
+
+def whole_offer(ask: Ask, world: Snapshot) -> Offer:
+    """What the fleet offers to an ask."""
+    of_fleet = _OF_FLEET.of(world.fleet)
+    if ask.key not in of_fleet:
+        of_fleet[ask.key] = _work_out(ask, world)
+    return of_fleet[ask.key]
+
+
+def _work_out(ask: Ask, world: Snapshot) -> Offer:
+    fleet, rules = world.fleet, world.rules
+    sight = look(ask, fleet)
+    matching, fatal = sight.true, sight.error
+    if not rules.binding_conditions:  # SEL-1: such a device is not even looked at
+        bindings = fleet.words.bindings.values
+        waiting = [code for code, binding in enumerate(bindings) if binding.conditions]
+        plain = ~np.isin(fleet.codes["binding"], waiting)
+        matching, fatal = matching & plain, fatal & plain
+    shape = fleet.codes["shape"]
+    consumption = resolve(ask, np.unique(shape[matching]).tolist(), world)
+    spoiled = [code for code, taken in consumption.items() if isinstance(taken, Fatal)]
+    if spoiled:
+        fatal = fatal | (matching & np.isin(shape, spoiled))
+    everything = np.arange(fleet.size)
+    suitable = (
+        matching & ~fatal & large_enough(ask, consumption, shape) & taints_permit(ask, everything, world)
+    )
+    if not rules.has(PARTITIONABLE_DEVICES):
+        suitable &= ~draws(fleet, everything)
+    for mask in (matching, suitable, fatal):
+        mask.setflags(write=False)
+    skips = bool((fleet.codes["operations"] >= 0).any())
+    return Offer(matching, suitable, fatal, consumption, shape, bool(fatal.any()), skips)
+
+
+def draws(fleet: Fleet, rows: Rows) -> Mask:
+    """(n,) whether a device is said to draw from counters, be they published or not."""
+    pieces = [np.any(block.sets >= 0, axis=1) for pool in fleet.pools for block in pool.blocks]
+    drawing: Mask = np.concatenate(pieces)[rows] if pieces else np.zeros(len(rows), dtype=np.bool_)
+    return drawing
+
+
+def resolve(ask: Ask, shapes: list[int], world: Snapshot) -> dict[int, Consumption | Fatal | None]:
+    """What taking a device of each capacity shape consumes."""
+    found: dict[int, Consumption | Fatal | None] = {}
+    if not world.rules.has(CONSUMABLE_CAPACITY):
+        return found
+    for code in shapes:
+        if code < 0:
+            continue
+        try:
+            found[code] = consume(world.fleet.words.shapes.values[code], ask.capacity, world.rules)
+        except Fatal as exc:
+            found[code] = exc
+    return found
+
+
+def large_enough(ask: Ask, consumption: Consumptions, shape: Codes) -> Mask:
+    """(n,) an untouched device has what is asked for (CAP-1, CAP-7, CAP-8)."""
+    too_small = [
+        code
+        for code, taken in consumption.items()
+        if taken is None or (isinstance(taken, Consumption) and not taken.fits({}))
+    ]
+    large = ~np.isin(shape, too_small)
+    return large & (shape >= 0) if ask.capacity else large
+
+
+def taints_permit(ask: Ask, rows: Rows, world: Snapshot) -> Mask:
+    """(n,) the ask tolerates every taint of the device that keeps requests away."""
+    permitted = np.ones(len(rows), dtype=np.bool_)
+    if world.rules.has(TAINTS):
+        codes = world.fleet.codes["taints"][rows]
+        for code in np.unique(codes[codes >= 0]).tolist():
+            if not tolerated(world.fleet.words.taints.values[code], ask.source.tolerations):
+                permitted &= codes != code
+    return permitted
+
+
+def tolerated(taints: tuple[DeviceTaint, ...], tolerations: tuple[DeviceToleration, ...]) -> bool:
+    """Whether every taint that keeps requests away is tolerated (TNT-1, TNT-8)."""
+    keeping = [taint for taint in taints if taint.effect in ("NoSchedule", "NoExecute")]
+    return all(any(_tolerates(toleration, taint) for toleration in tolerations) for taint in keeping)
+
+
+def _tolerates(toleration: DeviceToleration, taint: DeviceTaint) -> bool:
+    """TNT-2."""
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    if toleration.operator == "Exists":
+        return True
+    return toleration.operator in ("", "Equal") and toleration.value == taint.value

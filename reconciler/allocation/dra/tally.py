@@ -1,0 +1,108 @@
+"""How many devices of the fleet each test leaves for an ask, one test after the other."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from kernels.types import Mask, Rows
+from reconciler.allocation.dra.candidates import capacity_permits, counters_permit, not_excluded
+from reconciler.allocation.dra.refusal import Fatal
+from reconciler.allocation.dra.request_options import Ask, AskKey
+from reconciler.allocation.dra.selector_masks import look
+from reconciler.allocation.dra.static_match import taints_permit
+from reconciler.api.objects.plan import Gate
+from reconciler.state.caches import Cache, share
+from reconciler.state.devices.occupancy.occupancy import Trail
+from reconciler.state.devices.snapshot.snapshot import Snapshot, Topology
+
+MATCH, POOL, FREE, CAPACITY, EXCLUSION, COUNTERS, TAINTS = (
+    "match class and selectors",
+    "belong to complete and valid pools",
+    "are not in use",
+    "have the capacity",
+    "are not excluded by what is held",
+    "fit what is left of their counters",
+    "have only tolerated taints",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """The count after each test, and the devices that pass all of them."""
+
+    gates: tuple[Gate, ...]
+    left: Rows
+    """(n,) rows of the fleet"""
+    excluded: Rows
+    """(m,) those that devices which are held exclude"""
+    trail: Trail
+    serial: int
+
+
+_TALLIES: Cache[Topology, dict[AskKey, Tally]] = Cache(lambda _: {})
+
+
+def count_gates(ask: Ask, world: Snapshot, nodes: Sequence[str] | None) -> Tally:
+    """The counts for an ask over the devices that some of the nodes may reach; None is all nodes.
+
+    Those over all nodes are kept until something is held or freed: identical claims ask again and again.
+    """
+    if nodes is not None:
+        return _tally(ask, world, nodes)
+    of_fleet = _TALLIES.of(world.topology)
+    known = of_fleet.get(ask.key)
+    occupancy = world.occupancy
+    if known is None or known.trail is not occupancy.trail or known.serial != occupancy.serial:
+        known = of_fleet[ask.key] = _tally(ask, world, world.topology.order)
+    return known
+
+
+def _tally(ask: Ask, world: Snapshot, nodes: Sequence[str]) -> Tally:
+    reach = _reachable(world, nodes)
+    rows = np.flatnonzero(reach & look(ask, world.fleet).true)
+    gates = [Gate("devices", int(np.count_nonzero(reach))), Gate(MATCH, len(rows))]
+    unready = _UNREADY.of(world.topology)
+    if unready.any():  # said only where it matters: most fleets are always whole
+        rows = rows[~unready[rows]]
+        gates.append(Gate(POOL, len(rows)))
+    excluded = rows[:0]
+    for name, test in _tests(ask, world):
+        try:
+            passed = test(rows)
+            if name == EXCLUSION:
+                excluded = rows[~passed]
+            rows = rows[passed]
+        except Fatal:  # reported as the error of the node that met it
+            continue
+        gates.append(Gate(name, len(rows)))
+    return Tally(tuple(gates), rows, excluded, world.occupancy.trail, world.occupancy.serial)
+
+
+def _reachable(world: Snapshot, nodes: Sequence[str]) -> Mask:
+    """(D,) devices that at least one of the nodes may reach."""
+    node = world.fleet.codes["node"]
+    known = np.zeros(len(world.fleet.words.nodes.values) + 1, dtype=np.bool_)
+    known[-1] = True  # code -1: not bound to a node by name
+    codes = [code for name in nodes if (code := world.fleet.words.nodes.find(name)) >= 0]
+    known[codes] = True
+    return known[node]
+
+
+def _unready(topology: Topology) -> Mask:
+    """(D,) devices of pools that no node can use as they are."""
+    pieces = [~pool.offered(topology.rules) for pool in topology.fleet.pools]
+    return np.concatenate(pieces) if pieces else np.zeros(0, dtype=np.bool_)
+
+
+_UNREADY = Cache(_unready, on_fork=share)
+
+
+def _tests(ask: Ask, world: Snapshot) -> Iterator[tuple[str, Callable[[Rows], Mask]]]:
+    if not ask.admin:
+        yield FREE, lambda rows: ~world.occupancy.held[rows]
+    yield CAPACITY, lambda rows: capacity_permits(ask, rows, world)
+    if world.occupancy.open is not None:  # said only where some device excludes others
+        yield EXCLUSION, lambda rows: not_excluded(rows, world)
+    yield COUNTERS, lambda rows: counters_permit(rows, world)
+    yield TAINTS, lambda rows: taints_permit(ask, rows, world)

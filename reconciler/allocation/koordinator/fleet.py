@@ -1,0 +1,225 @@
+"""All machines with Device objects, the devices that pods hold, and the search for a pod."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+import numpy as np
+
+from kernels.types import Rows
+from reconciler.allocation.koordinator.decision import allocate
+from reconciler.allocation.koordinator.demand import Demand
+from reconciler.allocation.koordinator.failure import Failure
+from reconciler.allocation.koordinator.feasible import WHY, KindCount, Tables, counts, feasible
+from reconciler.allocation.koordinator.machine_filter import ChangeLog, MachineFilter, MachineFilters
+from reconciler.allocation.koordinator.result import annotation
+from reconciler.api.koordinator.amounts import NOTHING
+from reconciler.api.koordinator.annotations import Hint
+from reconciler.api.koordinator.device import Device
+from reconciler.api.objects.meta import ObjectKey
+from reconciler.state.koordinator.columns import Columns
+from reconciler.state.koordinator.holdings import Allocation, Holdings
+from reconciler.state.koordinator.machine import Machine, machine_of
+from reconciler.state.koordinator.rules import Rules
+
+ALL = -1
+"""No limit of tries."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """The allocation of a pod on one machine."""
+
+    node: str
+    allocation: Allocation
+
+
+@dataclass(frozen=True, slots=True)
+class Unserved:
+    """No machine can serve a pod; the number of machines for each reason."""
+
+    machines: int
+    unsuited: int
+    """Machines that pass the filter, but on which the pod cannot run"""
+    refused: Counter[Failure]
+    """Failures of the exact decision; all other machines have too few free devices"""
+
+
+class Fleet:
+    """The mutable state. A change of a Device object or of a pod updates only the rows of its machine."""
+
+    def __init__(self, rules: Rules) -> None:
+        self.rules = rules
+        self._columns = Columns()
+        self._machines: dict[str, Machine] = {}
+        self._holdings: dict[str, Holdings] = {}
+        self._numbers: dict[str, int] = {}
+        self._names: list[str] = []
+        self._nodes: dict[ObjectKey, str] = {}
+        self._tables = Tables(np.zeros(0, dtype=np.bool_), np.zeros(0, dtype=np.bool_))
+        self._by_name: Rows | None = None
+        """(N,) machine numbers in the order of names; computed on first use."""
+        self._log = ChangeLog()
+        self._filters = MachineFilters()
+
+    @property
+    def machines(self) -> Mapping[str, Machine]:
+        """All machines that ever had a Device object, by name."""
+        return MappingProxyType(self._machines)
+
+    @property
+    def pods(self) -> Mapping[ObjectKey, str]:
+        """Pod that holds devices -> node."""
+        return MappingProxyType(self._nodes)
+
+    @property
+    def columns(self) -> Columns:
+        """The devices of all machines as rows; read-only."""
+        return self._columns
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Machine number -> name."""
+        return self._names
+
+    @property
+    def changes(self) -> int:
+        """Number of changes of machines so far."""
+        return self._log.end
+
+    def put(self, device: Device, node_labels: Mapping[str, str]) -> Machine:
+        """Add or replace a Device object, with its Node's labels. Raises Malformed without a change."""
+        machine = machine_of(device, node_labels, self.rules.semantics)
+        self._describe(machine)
+        return machine
+
+    def remove(self, name: str) -> None:
+        """A Device object was deleted: its devices are unhealthy until it returns, and their holders stay.
+
+        No error if the object is not known.
+        """
+        if name not in self._machines:
+            return
+        machine = self._machines[name]
+        capacity = {kind: dict.fromkeys(minors, NOTHING) for kind, minors in machine.capacity.items()}
+        devices = {
+            kind: {minor: info.model_copy(update={"health": False}) for minor, info in minors.items()}
+            for kind, minors in machine.devices.items()
+        }
+        self._describe(replace(machine, capacity=capacity, devices=devices))
+
+    def hold(self, pod: ObjectKey, node: str, allocation: Allocation, hints: Mapping[str, Hint]) -> None:
+        """Record the allocation of a pod and its exclusive policies; replaces its earlier allocation."""
+        self.release(pod)
+        self._nodes[pod] = node
+        self._holdings.setdefault(node, Holdings()).hold(pod, allocation, hints)
+        self._occupied(node, allocation)
+
+    def release(self, pod: ObjectKey) -> None:
+        """Remove the allocation of a pod; no error if it has none."""
+        node = self._nodes.pop(pod, None)
+        if node is not None:
+            allocation = self._holdings[node].allocation(pod) or {}
+            self._holdings[node].release(pod)
+            self._occupied(node, allocation)
+
+    def candidates(self, demand: Demand) -> list[str]:
+        """Machines that pass the filter, in the order of names. The others cannot serve the pod."""
+        return [self._names[number] for number in self._filter_for(demand).candidates(self._order())]
+
+    def first(
+        self, demand: Demand, can_run: Callable[[str], bool], *, tries: int = ALL
+    ) -> Placed | Unserved | None:
+        """The allocation of a pod on the first machine, by name, where it fits and where `can_run` is true.
+
+        None after `tries` failures of the exact decision. Failures are cached, so the next call continues
+        there, and the caller may yield in between.
+        """
+        machine_filter = self._filter_for(demand)
+        unsuited = 0
+        for number in machine_filter.candidates(self._order()):
+            name = self._names[number]
+            if not can_run(name):
+                unsuited += 1
+                continue
+            answer = self.decide(demand, name)
+            if not isinstance(answer, Failure):
+                return Placed(name, answer)
+            machine_filter.refuse(number, answer)
+            tries -= 1
+            if not tries:
+                return None
+        # The result must not depend on which failures are from earlier calls.
+        refused = Counter(
+            why for number, why in machine_filter.refused.items() if can_run(self._names[number])
+        )
+        asked = len(machine_filter.refused)
+        for verdict, why in WHY.items():
+            apart = np.flatnonzero(machine_filter.verdict == verdict).tolist()
+            asked += len(apart)
+            refused[why] += sum(can_run(self._names[number]) for number in apart)
+        refused = +refused
+        return Unserved(len(self._names), unsuited + asked - refused.total(), refused)
+
+    def may_serve(self, demand: Demand) -> bool:
+        """Whether any machine passes the filter."""
+        return bool(self._filter_for(demand).open.any())
+
+    def counts(self, demand: Demand) -> tuple[KindCount, ...]:
+        """How many devices of all machines pass each test, by type."""
+        return counts(self._columns, demand, upstream=self.rules.upstream)
+
+    def holders(self, node: str) -> Holdings:
+        """The allocated devices of a machine."""
+        return self._holdings.get(node, Holdings())
+
+    def text(self, node: str, allocation: Allocation) -> str:
+        """The result annotation for an allocation on a node."""
+        return annotation(allocation, self._machines[node])
+
+    def decide(self, demand: Demand, node: str) -> Allocation | Failure:
+        """The allocation of a pod on one node; empty if nothing is known of the node's devices."""
+        machine, holdings = self._machines.get(node), self._holdings.get(node, Holdings())
+        if machine is None:
+            if not holdings:
+                return {}
+            machine = Machine(node, {}, {}, {}, None, honors_partitions=False, well_planned=False)
+        return allocate(demand, machine, holdings, self.rules)
+
+    def _describe(self, machine: Machine) -> None:
+        if machine.name not in self._numbers:
+            self._numbers[machine.name] = len(self._names)
+            self._names.append(machine.name)
+            self._tables = Tables(*(np.append(column, False) for column in self._tables))
+            self._by_name = None
+        number = self._numbers[machine.name]
+        self._machines[machine.name] = machine
+        self._tables.listed[number] = machine.partitions is not None
+        self._tables.missing[number] = machine.partitions is None and machine.honors_partitions
+        self._columns.describe(number, machine, self._holdings.setdefault(machine.name, Holdings()))
+        self._log.note(number)
+
+    def _occupied(self, node: str, changed: Allocation) -> None:
+        if node in self._machines:
+            number = self._numbers[node]
+            devices = {(kind, grant.minor) for kind, grants in changed.items() for grant in grants}
+            self._columns.occupy(number, self._machines[node], self._holdings[node], devices)
+            self._log.note(number)
+
+    def _order(self) -> Rows:
+        if self._by_name is None:
+            numbers = sorted(range(len(self._names)), key=self._names.__getitem__)
+            self._by_name = np.array(numbers, dtype=np.intp)
+        return self._by_name
+
+    def _filter_for(self, demand: Demand) -> MachineFilter:
+        machine_filter = self._filters.of(demand.shape)
+        upstream = self.rules.upstream
+        machine_filter.refresh(
+            self._log,
+            len(self._names),
+            lambda: feasible(self._columns, demand, self._tables, upstream=upstream),
+            lambda n: int(feasible(self._columns.part(n), demand, self._tables.one(n), upstream=upstream)[0]),
+        )
+        return machine_filter

@@ -1,0 +1,10 @@
+"""Which nodes a pod, or a claim alone, may use, and which pod or claim is allocated first.
+
+Every front end asks here: the live loop, shadow mode, `allocate`, `explain`, `whatif` and its endpoint. No
+I/O, no clock. Devices are chosen elsewhere.
+"""
+
+from reconciler.allocation.placement.order import Place, place
+from reconciler.allocation.placement.placing import NodeChoice, Placement
+
+__all__ = ["NodeChoice", "Place", "Placement", "place"]

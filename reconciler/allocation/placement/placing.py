@@ -1,0 +1,175 @@
+"""The nodes on which a pod, or a claim alone, may be allocated: those that kube-scheduler can follow to.
+
+Checked: node selector, required node affinity, taints, room for what the pod requests, and the nodes of the
+claims that the pod holds already. Not checked: host ports, affinity and spread between pods, volumes.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from kernels.types import Mask
+from reconciler.allocation.placement.extended_resources import backed
+from reconciler.api.objects.claims import ResourceClaim
+from reconciler.api.objects.core import Pod
+from reconciler.api.objects.node_selector import NodeSelector
+from reconciler.state.devices.snapshot.node_subset import Chosen
+from reconciler.state.devices.snapshot.snapshot import Snapshot, Topology
+from reconciler.state.nodes.demand import demand
+from reconciler.state.nodes.table import Nodes
+
+
+@dataclass(frozen=True, slots=True)
+class NodeChoice:
+    """The nodes to choose from, in the order in which they are tried: that of `Topology.order`."""
+
+    nodes: Chosen | None
+    """None for all nodes"""
+    crowded: bool = False
+    """Whether a node is left out only because it lacks room: what other pods take matters then"""
+
+
+class Placement:
+    """Decides which nodes may be used. Raises Rejected for an affinity or selector that cannot be read."""
+
+    def __init__(self, nodes: Nodes, *, supposed: bool) -> None:
+        """`supposed` says whether nodes that only slices name may be used.
+
+        Offline they may: the input need not describe its nodes. On a cluster they may not, since the node is
+        gone or not there yet.
+        """
+        self._nodes = nodes
+        self._supposed = supposed
+
+    def for_claim(self, world: Snapshot) -> NodeChoice:
+        """For a claim without a pod: the nodes that are neither cordoned nor away.
+
+        Other taints do not count: a claim does not say what the pods tolerate that will use it.
+        """
+        return NodeChoice(self._usable(self._nodes.open(world.topology), world.topology))
+
+    def for_pod(
+        self,
+        pod: Pod,
+        held: Iterable[ResourceClaim],
+        world: Snapshot,
+        *,
+        offered: frozenset[str] = frozenset(),
+    ) -> NodeChoice:
+        """The nodes on which a pod can run and use what it holds; for a bound pod, its node.
+
+        `held` are those of its claims that are allocated. `offered` are resources that a node has although
+        its Node object does not list them.
+        """
+        if pod.spec.node_name:
+            return NodeChoice(self.only(pod.spec.node_name, world))
+        return self.before_binding(pod, held, world, offered=offered)
+
+    def before_binding(
+        self,
+        pod: Pod,
+        held: Iterable[ResourceClaim],
+        world: Snapshot,
+        *,
+        offered: frozenset[str] = frozenset(),
+    ) -> NodeChoice:
+        """The same as if the pod was bound to no node yet."""
+        nodes, order = self._nodes, world.topology.order
+        suiting = nodes.labelled(pod) & nodes.tolerated(pod) & nodes.matching(selectors_of(held))
+        waived = backed(world.classes, pod) | offered
+        fitting = suiting & nodes.room.fits(demand(pod), waived, but=pod.key)
+        if self._hidden:
+            suiting, fitting = suiting & nodes.described(), fitting & nodes.described()
+        suiting, fitting = nodes.in_order(suiting, order), nodes.in_order(fitting, order)
+        crowded = not np.array_equal(suiting, fitting)
+        return NodeChoice(None if fitting.all() else Chosen(order, fitting), crowded)
+
+    def only(self, name: str, world: Snapshot) -> Chosen:
+        """One node, or none if there is no such node."""
+        found = self._usable(self._nodes.only(name, world.topology), world.topology)
+        assert found is not None
+        return found
+
+    def left_out(
+        self,
+        pod: Pod,
+        held: Iterable[ResourceClaim],
+        world: Snapshot,
+        *,
+        offered: frozenset[str] = frozenset(),
+    ) -> str:
+        """Why nodes are left out for a pod that is not bound, each under the first reason against it.
+
+        In the words of kube-scheduler: `2 of 5 nodes suit the pod: 1 Insufficient cpu, 2 with untolerated
+        taint`. Empty if none is left out.
+        """
+        if (bound := pod.spec.node_name) != "":
+            return "" if len(self.only(bound, world)) else f"the pod is bound to {bound}, which is no node"
+        nodes, order = self._nodes, world.topology.order
+        left = np.ones(len(order), dtype=np.bool_)
+        reasons: dict[str, int] = {}
+
+        def strike(reason: str, out: Mask) -> None:
+            out = left & nodes.in_order(out, order)
+            if out.any():
+                reasons[reason] = int(np.count_nonzero(out))
+                left[out] = False
+
+        if self._hidden:
+            strike("without a Node object", ~nodes.described())
+        strike("outside node selector or affinity", ~nodes.labelled(pod))
+        strike("away from other claims of the pod", ~nodes.matching(selectors_of(held)))
+        strike("with untolerated taint", ~nodes.tolerated(pod))
+        waived = backed(world.classes, pod) | offered
+        for resource, short in nodes.room.short_of(demand(pod), waived, but=pod.key).items():
+            strike("Too many pods" if resource == "pods" else f"Insufficient {resource}", short)
+        if not reasons:
+            return ""
+        listed = ", ".join(f"{count} {reason}" for reason, count in reasons.items())
+        return f"{int(np.count_nonzero(left))} of {len(left)} nodes suit the pod: {listed}"
+
+    def against(self, pod: Pod, node: str, world: Snapshot) -> list[str]:
+        """What stands against one node for a pod now, and by how much."""
+        topology, nodes = world.topology, self._nodes
+        if node not in topology.nodes:
+            return ["the node is gone"]
+        row = topology.order.index(node)
+        found = []
+        if self._hidden and not nodes.in_order(nodes.described(), topology.order)[row]:
+            found.append("there is no Node object")
+        if not nodes.in_order(nodes.labelled(pod), topology.order)[row]:
+            found.append("outside node selector or affinity of the pod")
+        if not nodes.in_order(nodes.tolerated(pod), topology.order)[row]:
+            found.append("a taint that the pod does not tolerate")
+        wanted = demand(pod)
+        for resource, short in nodes.room.short_of(wanted, backed(world.classes, pod), but=pod.key).items():
+            if nodes.in_order(short, topology.order)[row]:
+                own = nodes.room.charged(pod.key)
+                left = nodes.room.left(node, resource)
+                left += own.amounts.get(resource, 0) if own is not None and own.node == node else 0
+                unit = "m" if resource == "cpu" else ""
+                found.append(f"Insufficient {resource}: {wanted[resource]}{unit} wanted, {left}{unit} left")
+        return found
+
+    @property
+    def _hidden(self) -> bool:
+        """Whether there are nodes that may not be used, since only slices name them."""
+        return not self._supposed and bool(self._nodes.supposed)
+
+    def _usable(self, chosen: Chosen | None, topology: Topology) -> Chosen | None:
+        if not self._hidden:
+            return chosen
+        described = self._nodes.in_order(self._nodes.described(), topology.order)
+        return Chosen(topology.order, described if chosen is None else chosen.mask & described)
+
+
+def selectors_of(claims: Iterable[ResourceClaim]) -> list[NodeSelector]:
+    """The selectors of the nodes on which allocated claims can be used."""
+    found = (claim.allocation.node_selector for claim in claims if claim.allocation is not None)
+    return [selector for selector in found if selector is not None]
+
+
+def among(names: Iterable[str], topology: Topology) -> Chosen:
+    """Nodes by name, as a choice; names that are no nodes are left out."""
+    return Chosen(topology.order, np.isin(np.array(topology.order), list(names)))

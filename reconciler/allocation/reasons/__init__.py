@@ -1,0 +1,1 @@
+"""Why a claim is pending: reasons, explanations and remedies, as values."""

@@ -1,0 +1,1 @@
+"""Questions about a snapshot: why not, how full, what if, what is wrong. Nothing is changed."""

@@ -1,0 +1,42 @@
+"""Devices of one profile that may exclude one another, so that counters alone do not tell how many fit."""
+
+import numpy as np
+
+from kernels.types import Bits, Codes, Mask, Rows
+from reconciler.state.devices.exclusion.scopes import Exclusion
+from reconciler.state.devices.occupancy.occupancy import Occupancy
+
+
+def may_clash(exclusion: Exclusion, occupancy: Occupancy, rows: Rows, profile: Codes) -> Mask:
+    """Devices that another of the same profile and scope may keep out, or that it may keep out.
+
+    Sound, not complete: a device without a clash can be held beside all others of its profile that can be
+    had. One with a clash may go with some of them.
+
+    rows (n,)     devices that can be had now
+    profile (D,)
+    ->   (n,)
+    """
+    clash = np.zeros(len(rows), dtype=np.bool_)
+    assert occupancy.common is not None
+    # Each device once for each of its scopes: two may have the same one in different columns.
+    member, k = np.nonzero((exclusion.scopes[rows] >= 0) & exclusion.bound[rows, None])
+    order = np.lexsort((exclusion.scopes[rows[member], k], profile[rows[member]]))
+    if not len(order):
+        return clash
+    member, k = member[order], k[order]
+    device = rows[member]
+    own, kinds = exclusion.scopes[device, k], profile[device]
+    starts = np.flatnonzero(np.append(True, (own[1:] != own[:-1]) | (kinds[1:] != kinds[:-1])))
+    sizes = np.diff(np.append(starts, len(order)))
+    names = _all(exclusion.names[device, k], starts) & occupancy.common[own[starts]]
+    asked = np.bitwise_or.reduceat(exclusion.asks[device, k], starts, axis=0)
+    met = _all(exclusion.meets[device, k], starts)
+    bad = ~(names != 0).any(axis=1) | ((asked & ~met) != 0).any(axis=1)
+    clash[member[np.repeat(bad & (sizes > 1), sizes)]] = True
+    return clash
+
+
+def _all(bits: Bits, starts: Rows) -> Bits:
+    found: Bits = np.bitwise_and.reduceat(bits, starts, axis=0)
+    return found

@@ -1,0 +1,163 @@
+"""Checks rules and limits of the API: validates each object as an API server does."""
+
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from reconciler.analysis.doctor import rules
+from reconciler.analysis.doctor.findings import Finding
+from reconciler.analysis.doctor.input import DoctorInput
+from reconciler.api.manifests.bundle import Entry
+from reconciler.api.objects.validating import subject_of
+from reconciler.api.validation import writes
+from reconciler.api.validation.encoding import MAX_BODY, decode_json, encode
+from reconciler.api.validation.fields import WrongType
+from reconciler.api.validation.kinds import GroupVersion, Object, Review, ServedKind
+from reconciler.api.validation.served_kinds import BUILTIN, NAMESPACE, START_NAMESPACES
+from reconciler.api.validation.status import Refusal, not_found, too_large
+from reconciler.api.validation.timestamps import timestamp
+from reconciler.api.versions.reading import GROUP
+from reconciler.api.versions.shapes import mapping
+
+_SERVED = {
+    (str(version), kind.kind): (kind, version)
+    for kind in BUILTIN
+    for version in kind.served
+    if version.group == GROUP
+}
+_ADMIN = {"resource.kubernetes.io/admin-access": "true"}
+_UID = "00000000-0000-4000-8000-000000000000"
+_SUFFIX = "xxxxx"
+"""Stands for the random end of a generated name"""
+_MOMENT = datetime(2000, 1, 1, tzinfo=UTC)
+"""Any time: no rule depends on it"""
+
+Raw = Mapping[str, Any]
+Labels = Mapping[str, str]
+Problem = tuple[str, str]
+"""Field and what is wrong with it"""
+
+
+def api_rules(data: DoctorInput) -> Iterator[Finding]:
+    """Errors of a server if each readable object were created, and its status written."""
+    namespaces = _namespaces(data)
+    for one in data.documents:
+        for field, what in dict.fromkeys(_of(one.document.raw, one.entry, namespaces) if one.entry else ()):
+            yield rules.API_RULES.finding_at(one.document.origin, subject_of(one.document.raw), field, what)
+
+
+def _namespaces(data: DoctorInput) -> dict[str, Labels]:
+    """The namespaces of the input with their labels. Namespaces without an object allow admin access."""
+    found: dict[str, Labels] = {name: {} for name in START_NAMESPACES}
+    described: set[str] = set()
+    for one in data.documents:
+        if one.document.raw.get("kind") == "Namespace" and (name := _named(one.document.raw, "name")):
+            labels = mapping(mapping(one.document.raw.get("metadata")).get("labels"))
+            given = {key: labels[key] for key in _ADMIN if isinstance(labels.get(key), str)}
+            described.add(name)
+            if _is_accepted(name, given):
+                found.setdefault(name, given)
+    for name in {_namespace(one.document.raw) for one in data.documents} - described:
+        if _is_accepted(name, {}):
+            found[name] = _ADMIN
+    return found
+
+
+def _is_accepted(namespace: str, labels: Labels) -> bool:
+    described = {"metadata": {"name": namespace, "labels": labels}}
+    return _against(_Write(NAMESPACE, NAMESPACE.stored, "", {}, described).created)[0] == 200
+
+
+def _of(raw: Raw, entry: Entry, namespaces: Mapping[str, Labels]) -> Iterator[Problem]:
+    write = _Write.of(raw, namespaces)
+    if write is None:
+        return
+    code, problems = _against(write.created)
+    yield from problems
+    # A server stops at the first value of a wrong type. Validate the fixed object to find other errors.
+    if code == 400 and (fixed := _Write.of(entry.raw, namespaces)) is not None:
+        code, problems = _against(fixed.created)
+        yield from problems if code == 422 else ()
+    elif code == 200:
+        yield from _against(write.with_status)[1]
+
+
+class _Write(NamedTuple):
+    """A write of an object to a server, in a served version."""
+
+    kind: ServedKind
+    served: GroupVersion
+    namespace: str
+    labels: Labels | None
+    """The labels of its namespace; None if the namespace does not exist"""
+    raw: Raw
+
+    @classmethod
+    def of(cls, raw: Raw, namespaces: Mapping[str, Labels]) -> "_Write | None":
+        """None for an object whose version is not served."""
+        found = _SERVED.get((str(raw.get("apiVersion")), str(raw.get("kind"))))
+        if found is None:
+            return None
+        kind, served = found
+        namespace = _namespace(raw) if kind.namespaced else ""
+        return cls(kind, served, namespace, namespaces.get(namespace) if kind.namespaced else {}, raw)
+
+    def created(self) -> Object:
+        """The object as it would be stored. Raises Refusal or WrongType."""
+        text = encode(self.raw)
+        if len(text) > MAX_BODY:
+            raise too_large(MAX_BODY)
+        new = writes.decode_object(self.kind, self.served, decode_json(text))
+        metadata = new["metadata"]
+        writes.set_name_and_namespace(self.kind, self.namespace, "", metadata)
+        if not metadata.get("name") and metadata.get("generateName"):
+            metadata["name"] = metadata["generateName"] + _SUFFIX
+        if self.labels is None:
+            raise not_found("namespaces", "", self.namespace)
+        writes.set_server_fields(self.kind, new, uid=_UID, created=timestamp(_MOMENT), keeps_status=False)
+        self.kind.defaults(new, _MOMENT)
+        writes.validate(self.kind, Review(new, None, self.served, "", self.labels))
+        return new
+
+    def with_status(self) -> None:
+        """Write the status of a claim to the created object. Raises Refusal or WrongType."""
+        if self.kind.kind != "ResourceClaim" or not self.raw.get("status"):
+            return
+        old = self.created()
+        shown = {**self.kind.downgrade(old, self.served), "status": self.raw["status"]}
+        new = writes.merge_writable(
+            self.kind, "status", old, writes.decode_object(self.kind, self.served, shown)
+        )
+        self.kind.defaults(new, _MOMENT)
+        writes.validate(self.kind, Review(new, old, self.served, "status", self.labels or {}))
+
+
+def _against(write: Callable[[], object]) -> tuple[int, list[Problem]]:
+    """The status code of a server for a write, and its error messages."""
+    try:
+        write()
+    except WrongType as exc:
+        field, _, what = str(exc).partition(": ")
+        return 400, [(field, what)]
+    except Refusal as refusal:
+        return refusal.code, _problems(refusal)
+    return 200, []
+
+
+def _problems(refusal: Refusal) -> list[Problem]:
+    if refusal.code == 404:
+        return [("metadata.namespace", "the namespace does not exist")]
+    causes = (refusal.details or {}).get("causes")
+    if causes:
+        return [(cause["field"], cause["message"]) for cause in causes]
+    return [("", refusal.message)]
+
+
+def _namespace(raw: Raw) -> str:
+    return _named(raw, "namespace") or "default"
+
+
+def _named(raw: Raw, key: str) -> str:
+    metadata = raw.get("metadata")
+    given = metadata.get(key) if isinstance(metadata, Mapping) else None
+    return given if isinstance(given, str) else ""

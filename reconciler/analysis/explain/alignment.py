@@ -1,0 +1,92 @@
+"""Joint allocation as an explanation sees it: the wishes that claims wait for, and what comes closest."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from reconciler.allocation.alignment.deciding import Wished
+from reconciler.allocation.alignment.partitions import Kept, kept_requests
+from reconciler.allocation.alignment.preferences import has_wishes
+from reconciler.allocation.dra.request_options import Asked
+from reconciler.allocation.reasons.explanation import NearMiss
+from reconciler.analysis.explain import partitions
+from reconciler.analysis.explain.device_status import against
+from reconciler.analysis.explain.funnel import Sieve
+from reconciler.analysis.explain.groups import Masks
+from reconciler.analysis.explain.near_misses import MOST_NODES
+from reconciler.analysis.explain.places import Places
+from reconciler.analysis.explain.relaxation import WhatIf
+from reconciler.analysis.explain.tiers import Near, required
+from reconciler.api.objects.plan import Reason
+from reconciler.state.devices.snapshot.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Joint:
+    """Wishes without which being met claims wait."""
+
+    near: tuple[Near, ...] = ()
+    kept: tuple[Kept, ...] = ()
+    failed: Near | None = None
+    """The first alignment that refuses beside those before it"""
+
+    def named(self) -> Iterator[tuple[str, Wished]]:
+        """Each wish, in words and as it is lifted."""
+        for near in self.near:
+            yield f"the alignment on {near.wish.required}", (near.claim, near.number)
+        for kept in self.kept:
+            yield f"the partition table for request {kept.at[1]}", kept.at
+
+
+def joint_of(
+    asked: Asked, left: Masks, world: Snapshot, places: Places, reason: Reason | None, what_if: WhatIf
+) -> Joint:
+    """The wishes of claims that were refused for a reason, or not."""
+    if not has_wishes(asked.claims, world.classes):
+        return Joint()
+    near = required(asked, left, world, places)
+    kept = tuple(one for one in kept_requests(asked.claims, world) if one.honored)
+    joint = Joint(near, kept)
+    if reason is not Reason.ALIGNMENT:
+        return joint
+    for number in range(1, len(near)):
+        later = [wished for _, wished in Joint(near[number:], kept).named()]
+        if what_if.fits_without(later) is False:
+            return Joint(near, kept, near[number - 1])
+    return Joint(near, kept, near[-1])
+
+
+def misses(
+    joint: Joint,
+    left: Masks,
+    sieves: Sequence[Sequence[Sieve]],
+    world: Snapshot,
+    places: Places,
+) -> Iterator[NearMiss]:
+    """The nodes that come closest to what refuses: an alignment, otherwise partitions."""
+    if joint.failed is not None:
+        near = joint.failed
+        if near.countable:
+            short = places.by_code(near.lacking(left), 1)
+        else:
+            short = np.zeros(len(places.names), dtype=np.int64)
+        for at in np.argsort(short, kind="stable")[:MOST_NODES].tolist():
+            told = near.best(places.names[at], left, world)
+            once = "" if short[at] or not near.countable else ", but not all at once"
+            yield NearMiss(places.names[at], (), told + once)
+        return
+    of = {(s.ask.claim, s.ask.request): s for of_slot in sieves for s in of_slot}
+    short = np.zeros(len(places.names), dtype=np.int64)
+    for kept in joint.kept:
+        short += places.by_code(partitions.lacking(kept, of[kept.at].left, places.codes), kept.size)
+    for at in np.argsort(short, kind="stable")[:MOST_NODES].tolist():
+        parts = [_closest(kept, of[kept.at], places.code(at), world) for kept in joint.kept]
+        yield NearMiss(places.names[at], (), "; ".join(parts))
+
+
+def _closest(kept: Kept, sieve: Sieve, code: int, world: Snapshot) -> str:
+    def why(row: int) -> str:
+        return against(row, sieve.ask, sieve.gates, world)
+
+    return f"request {kept.at[1]}: {partitions.closest(kept, sieve.left, code, why)}"

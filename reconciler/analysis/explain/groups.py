@@ -1,0 +1,73 @@
+"""Devices of one node that have one value of an attribute in common: which groups there are, how large."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from kernels.types import Amounts, Mask, Rows
+from reconciler.allocation.alignment.preferences import limit
+from reconciler.allocation.dra.constraints import Constraint, compile_constraint
+from reconciler.allocation.dra.request_options import Ask, Slot
+from reconciler.api.objects.semantics import Semantics
+from reconciler.state.devices.pools.fleet import Fleet
+
+Masks = Mapping[int, Mask]
+"""By identity of an ask: (D,) devices"""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Groups:
+    """The G groups of a tier, over the D devices of a fleet."""
+
+    tier: str
+    constraint: Constraint
+    of: Rows
+    """(D,) a device's group, -1 for none"""
+    node: Rows
+    """(G,) the fleet's code of the node"""
+    value: Rows
+    """(G,) the code of the value in `constraint`"""
+
+    def passed_by(self, groups: Mask) -> Mask:
+        """(D,) the devices of some groups (G,)."""
+        found: Mask = np.append(groups, np.False_)[self.of]  # -1 takes the last, which is nobody's group
+        return found
+
+    def lacking(self, slots: Sequence[Slot], masks: Masks) -> Amounts:
+        """(slots, G) devices that a group has too few of for each request, in its best alternative."""
+        short = [
+            np.min([np.maximum(ask.source.wanted - self._counts(ask, masks), 0) for ask in slot.asks], axis=0)
+            for slot in slots
+        ]
+        return np.array(short)
+
+    def have(self, ask: Ask, masks: Masks, group: int) -> int:
+        """How many devices for an ask a group has."""
+        return int(self._counts(ask, masks)[group])
+
+    def pairs(self, slots: Sequence[Slot], masks: Masks) -> Amounts:
+        """(G,) sets of one device for each request."""
+        found: Amounts = np.min([self._counts(slot.asks[0], masks) for slot in slots], axis=0)
+        return found
+
+    def text(self, group: int) -> str:
+        """`numaNode 1`."""
+        key = self.constraint.keys[int(self.value[group])]
+        value = key[1] if isinstance(key, tuple) else key
+        return f"{self.tier} {str(value).lower() if isinstance(value, bool) else value}"
+
+    def _counts(self, ask: Ask, masks: Masks) -> Amounts:
+        there = self.of[masks[id(ask)]]
+        return np.bincount(there[there >= 0], minlength=len(self.node))
+
+
+def groups_of(tier: str, fleet: Fleet, rules: Semantics) -> Groups:
+    """The groups of a tier. Devices of no single node are in none."""
+    constraint = compile_constraint(limit(tier, ()), fleet, np.arange(fleet.size), rules)
+    codes, node = constraint.codes.astype(np.int64), fleet.codes["node"].astype(np.int64)
+    values = int(codes.max(initial=-1)) + 1
+    pair = np.where((codes >= 0) & (node >= 0), node * values + codes, -1)
+    used, of = np.unique(np.append(pair, -1), return_inverse=True)
+    used = used[1:]
+    return Groups(tier, constraint, of.reshape(-1)[:-1] - 1, used // max(values, 1), used % max(values, 1))

@@ -1,0 +1,81 @@
+"""What is asked for, out of manifests: pods with their claims, and claims and templates on their own."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+from reconciler.allocation.placement import place
+from reconciler.analysis.whatif.question import Unit
+from reconciler.api.manifests.bundle import Bundle, Entry
+from reconciler.api.manifests.templates import claim_from_template
+from reconciler.api.objects.claims import ResourceClaim, ResourceClaimTemplate
+from reconciler.api.objects.core import Pod
+from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.versions.reading import typed
+from reconciler.errors import Malformed
+
+MOST_UNITS = 100
+"""Of one copy"""
+
+
+def units_in(bundle: Bundle) -> tuple[Unit, ...]:
+    """The units of one copy, in the order in which they are placed.
+
+    Raises Malformed for a pod whose claims are not there, or too many units.
+    A claim that has an allocation is none: it is part of the world. A template stands for one claim.
+    """
+    units = tuple(sorted(_units(bundle), key=lambda unit: place(unit.pod or unit.claims[0])))
+    if len(units) > MOST_UNITS:
+        raise Malformed(
+            "the question", "", f"has {len(units)} pods and claims; at most {MOST_UNITS} are asked"
+        )
+    return units
+
+
+def _units(bundle: Bundle) -> Iterator[Unit]:
+    claims = {claim.key: claim for claim in bundle.of(ResourceClaim) if claim.allocation is None}
+    templates = bundle.entries.get(ResourceClaimTemplate.__name__, {})
+    used: set[tuple[str, ObjectKey]] = set()
+    for pod in bundle.of(Pod):
+        found = tuple(_of_pod(pod, claims, templates, used))
+        if found:
+            yield Unit(f"pod {pod.key}", tuple({claim.key: claim for claim in found}.values()), pod)
+    for key, claim in claims.items():
+        if ("claim", key) not in used:
+            yield Unit(f"claim {key}", (claim,))
+    for key, entry in templates.items():
+        if ("template", key) not in used:
+            yield Unit(f"template {key}", (_claim(_from_template(key, entry.raw)),))
+
+
+def _of_pod(
+    pod: Pod,
+    claims: Mapping[ObjectKey, ResourceClaim],
+    templates: Mapping[ObjectKey, Entry],
+    used: set[tuple[str, ObjectKey]],
+) -> Iterator[ResourceClaim]:
+    for entry in pod.spec.resource_claims:
+        name, template = entry.resource_claim_name, entry.resource_claim_template_name
+        key = ObjectKey(pod.key.namespace, name or template or "")
+        used.add(("claim" if name else "template", key))
+        if name and key in claims:
+            yield claims[key]
+        elif template and key in templates:
+            yield _claim(claim_from_template(pod, entry.name, templates[key].raw))
+        else:
+            where = f"spec.resourceClaims[{entry.name}]"
+            what = f"claim {key}, unallocated," if name else f"template {key}"
+            raise Malformed(f"Pod {pod.key}", where, f"{what} is not beside it; put it into the same file")
+
+
+def _from_template(key: ObjectKey, raw: Mapping[str, Any]) -> dict[str, Any]:
+    given = raw["spec"].get("metadata") or {}
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {**given, "name": key.name, "namespace": key.namespace},
+        "spec": raw["spec"]["spec"],
+    }
+
+
+def _claim(raw: Mapping[str, Any]) -> ResourceClaim:
+    return cast("ResourceClaim", typed(raw))

@@ -1,0 +1,206 @@
+"""Converts all objects to the API of Kubernetes 1.36."""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from reconciler.api.convert.fields import SPECS, without_unknown_fields
+from reconciler.api.convert.names import Rename, as_key, valid_names
+from reconciler.api.convert.pools import KEPT_METADATA, Keys, NewPool, OldPool
+from reconciler.api.versions.extensions import COMPATIBLE_ONLY_WITH
+from reconciler.api.versions.shapes import Raw, mapping, mappings
+from reconciler.api.versions.spelling import MAX_IDENTIFIER, is_key
+from reconciler.errors import Rejected
+
+Check = Callable[[dict[str, Any]], Sequence[str]]
+"""Errors of a server for an object"""
+
+CORE_KINDS = ("Node", "Pod")
+"""Kinds of the core API, which stay unchanged"""
+
+STATUS = ("allocation", "reservedFor")
+ALLOCATION = ("devices", "nodeSelector", "allocationTimestamp")
+"""The fields of a claim's status that define its allocation; drivers report the others again"""
+
+TAINT_RULES = "resource.k8s.io/v1beta2"
+"""The newest version of DeviceTaintRule that 1.36 serves"""
+
+
+@dataclass(frozen=True, slots=True)
+class Converted:
+    """The objects to write, and the changes."""
+
+    objects: tuple[dict[str, Any], ...]
+    renames: tuple[Rename, ...]
+    notes: tuple[str, ...]
+    """Changes without effect on allocations"""
+    problems: tuple[str, ...]
+    """Objects and devices that cannot be converted and are dropped"""
+
+
+@dataclass(slots=True)
+class _Pools:
+    """The converted pools."""
+
+    slices: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
+    """Index of a pool's first slice in the input -> its new slices"""
+    renames: list[Rename] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    devices: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict)
+    """(driver, pool) -> device -> its new name"""
+
+
+def converted(raws: Sequence[Raw], check: Check) -> Converted:
+    """Convert objects in the shape of `legacy.reading`, in their order, to Kubernetes 1.36."""
+    keys, renames = _keys([raw for raw in raws if raw["kind"] == "ResourceSlice"])
+    pools = _converted_pools(raws, keys, check)
+    objects: list[dict[str, Any]] = []
+    notes, problems = pools.notes, pools.problems
+    # In an expression the domain is separate; only the name after it changes.
+    renamed = {one.before.rpartition("/")[2]: one.after.rpartition("/")[2] for one in renames}
+    for at, raw in enumerate(raws):
+        if raw["kind"] == "ResourceSlice":
+            objects += pools.slices.get(at, [])
+            expressions = [
+                device.get(COMPATIBLE_ONLY_WITH) for device in mappings(raw["spec"].get("devices"))
+            ]
+            notes += _old_names_in(raw, [one for one in expressions if one is not None], renamed)
+            continue
+        made, more_notes = _other(raw, pools.devices, renamed)
+        errors = check(made) if raw["kind"] not in CORE_KINDS else ()
+        notes += more_notes
+        problems += [f"{subject(raw)} cannot be converted: {line}" for line in errors[:1]]
+        if not errors:
+            objects.append(made)
+    return Converted(tuple(objects), (*renames, *pools.renames), tuple(notes), tuple(problems))
+
+
+def subject(raw: Raw) -> str:
+    """`Kind name` of an object, with its namespace if it has one."""
+    metadata = mapping(raw.get("metadata"))
+    namespace = f"{metadata['namespace']}/" if metadata.get("namespace") else ""
+    return f"{raw['kind']} {namespace}{metadata.get('name')}"
+
+
+def _keys(slices: Iterable[Raw]) -> tuple[Mapping[str, Keys], list[Rename]]:
+    """Driver -> names of attributes and capacities, the same in all its pools."""
+    devices: dict[str, list[Raw]] = {}
+    for raw in slices:
+        devices.setdefault(raw["spec"]["driver"], []).extend(mappings(raw["spec"].get("devices")))
+    keys: dict[str, Keys] = {}
+    renames: list[Rename] = []
+    for driver, of_driver in devices.items():
+        named = {
+            kind: valid_names(
+                (key for device in of_driver for key in mapping(device.get(kind))),
+                is_key,
+                as_key,
+                MAX_IDENTIFIER,
+            )
+            for kind in ("attributes", "capacity")
+        }
+        keys[driver] = Keys(named["attributes"], named["capacity"])
+        for kind, names in named.items():
+            word = kind.removesuffix("s")
+            renames += [Rename(word, driver, old, new) for old, new in names.items() if old != new]
+    return keys, renames
+
+
+def _converted_pools(raws: Sequence[Raw], keys: Mapping[str, Keys], check: Check) -> _Pools:
+    groups: dict[tuple[str, str, int], list[int]] = {}
+    for at, raw in enumerate(raws):
+        if raw["kind"] == "ResourceSlice":
+            spec = raw["spec"]
+            groups.setdefault(
+                (spec["driver"], spec["pool"]["name"], spec["pool"].get("generation") or 0), []
+            ).append(at)
+    result = _Pools()
+    own = {at: str(raws[at]["metadata"]["name"]) for members in groups.values() for at in members}
+    taken = set(own.values())
+    for (driver, pool, _), members in groups.items():
+        ordered = sorted(members, key=lambda at: own[at].encode())
+        new = _checked(OldPool([raws[at] for at in ordered], keys[driver]), taken, check, result)
+        if new is not None:
+            taken |= {made["metadata"]["name"] for made in new.slices}
+            result.slices[members[0]] = list(new.slices)
+            result.renames += new.renames
+            result.notes += new.notes
+            result.problems += new.problems
+            result.devices.setdefault((driver, pool), {}).update(new.devices)
+    return result
+
+
+def _checked(pool: OldPool, taken: set[str], check: Check, result: _Pools) -> NewPool | None:
+    """The new pool if a server accepts all its slices: an incomplete pool would have no usable device."""
+    try:
+        new = pool.converted(taken)
+    except Rejected as exc:
+        result.problems.append(f"{exc}; the pool is dropped")
+        return None
+    errors = [f"{subject(made)}: {line}" for made in new.slices for line in check(made)]
+    if errors:
+        result.problems.append(f"pool {pool.name} cannot be converted: {errors[0]}")
+        return None
+    return new
+
+
+def _other(
+    raw: Raw, devices: Mapping[tuple[str, str], Mapping[str, str]], keys: Mapping[str, str]
+) -> tuple[dict[str, Any], list[str]]:
+    """An object other than a slice, without fields of servers and older versions."""
+    made = dict(raw)
+    notes: list[str] = []
+    made["metadata"] = {key: raw["metadata"][key] for key in KEPT_METADATA if raw["metadata"].get(key)}
+    if raw["kind"] in SPECS:
+        unknown: dict[str, None] = {}
+        made["spec"] = without_unknown_fields(mapping(raw.get("spec")), SPECS[raw["kind"]], "spec", unknown)
+        notes += [f"{subject(raw)}: Kubernetes 1.36 has no field {path}; it is dropped" for path in unknown]
+    if raw["kind"] in CORE_KINDS:
+        return made, notes
+    if raw["kind"] == "DeviceTaintRule":
+        return _taint_rule(made, devices), notes
+    notes += _old_names_in(raw, mapping(made.get("spec")), keys)
+    return _claim(made, devices) if raw["kind"] == "ResourceClaim" else made, notes
+
+
+def _old_names_in(raw: Raw, part: Any, keys: Mapping[str, str]) -> Iterator[str]:
+    """A note for each renamed attribute and capacity in a part of an object."""
+    text = json.dumps(part, ensure_ascii=False) if part else ""
+    for old, new in keys.items():
+        # Quotes and dots end a key in CEL, a slash or a quote in JSON.
+        if old in text and re.search(rf"(?<![\w-]){re.escape(old)}(?![\w-])", text):
+            yield f"{subject(raw)} names {old}, which is now {new}"
+
+
+def _taint_rule(made: dict[str, Any], devices: Mapping[tuple[str, str], Mapping[str, str]]) -> dict[str, Any]:
+    made["apiVersion"] = TAINT_RULES
+    selector = mapping(mapping(made.get("spec")).get("deviceSelector"))
+    name = selector.get("device")
+    new = devices.get((selector.get("driver", ""), selector.get("pool", "")), {}).get(name or "", name)
+    if new != name:
+        made["spec"] = {**made["spec"], "deviceSelector": {**selector, "device": new}}
+    return made
+
+
+def _claim(made: dict[str, Any], devices: Mapping[tuple[str, str], Mapping[str, str]]) -> dict[str, Any]:
+    """A claim; its allocation has the new names of its devices."""
+    status = {
+        key: value for key, value in mapping(made.pop("status", None)).items() if key in STATUS and value
+    }
+    if "allocation" in status:
+        allocation = {key: value for key, value in status["allocation"].items() if key in ALLOCATION}
+        held = mapping(allocation.get("devices"))
+        if held.get("results"):
+            results = [
+                {
+                    **one,
+                    "device": devices.get((one["driver"], one["pool"]), {}).get(one["device"], one["device"]),
+                }
+                for one in held["results"]
+            ]
+            allocation["devices"] = {**held, "results": results}
+        status["allocation"] = allocation
+    return {**made, "status": status} if status else made

@@ -1,0 +1,225 @@
+"""Converts the slices of one generation of a pool."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from reconciler.api.convert.counters import CounterSet, fit_counter_sets
+from reconciler.api.convert.layout import Part, names, parts
+from reconciler.api.convert.names import Rename, as_label, valid_names
+from reconciler.api.versions.extensions import ANNOTATION, with_annotation
+from reconciler.api.versions.shapes import Raw, mapping, mappings
+from reconciler.api.versions.spelling import MAX_LABEL, is_label
+from reconciler.errors import Rejected
+
+API_VERSION = "resource.k8s.io/v1"
+
+TARGETS = ("perDeviceNodeSelection", "nodeName", "allNodes", "nodeSelector")
+"""The first field that is set counts"""
+
+KEPT_METADATA = ("name", "namespace", "labels", "annotations", "finalizers", "ownerReferences")
+"""Metadata of a manifest; a server adds the other fields"""
+
+DEVICE_FIELDS = (
+    "name", "attributes", "capacity", "consumesCounters", "nodeName", "nodeSelector", "allNodes", "taints",
+    "bindsToNode", "bindingConditions", "bindingFailureConditions", "allowMultipleAllocations",
+    "nodeAllocatableResourceMappings", "compatibleOnlyWith",
+)  # fmt: skip
+"""The device fields of 1.36, and the field that moves to an annotation"""
+
+SPEC_FIELDS = (*TARGETS, "driver", "pool", "devices", "sharedCounters")
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """Old name -> new name of the attributes and capacities of one driver."""
+
+    attributes: Mapping[str, str]
+    capacity: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class NewPool:
+    """The new slices of a pool, and the changes."""
+
+    slices: tuple[dict[str, Any], ...]
+    renames: tuple[Rename, ...]
+    devices: Mapping[str, str]
+    """Device -> its new name"""
+    notes: tuple[str, ...]
+    problems: tuple[str, ...]
+
+
+class OldPool:
+    """All slices of one generation, sorted by name, in the shape of `legacy.reading`."""
+
+    def __init__(self, slices: Sequence[Raw], keys: Keys) -> None:
+        self.slices = slices
+        self._keys = keys
+        self.driver = str(slices[0]["spec"]["driver"])
+        self.name = f"{self.driver}/{slices[0]['spec']['pool']['name']}"
+        self.devices = {at: mappings(raw["spec"].get("devices")) for at, raw in enumerate(slices)}
+        self.sets = [
+            CounterSet(at, str(counters["name"]), _values(counters.get("counters")))
+            for at, raw in enumerate(slices)
+            for counters in mappings(raw["spec"].get("sharedCounters"))
+        ]
+
+    def converted(self, taken: set[str]) -> NewPool:
+        """The new slices; `taken` holds the names of all slices. Raises Rejected for an invalid pool."""
+        self._check()
+        everything = [device for devices in self.devices.values() for device in devices]
+        wanted = self.slices[0]["spec"]["pool"].get("resourceSliceCount")
+        sets = fit_counter_sets(self.sets, everything, complete=wanted == len(self.slices))
+        expressed = [device for device in everything if device["name"] not in sets.lost]
+        devices = valid_names((device["name"] for device in expressed), is_label, as_label, MAX_LABEL)
+        set_names = valid_names((one.name for one in sets.sets), is_label, as_label, MAX_LABEL)
+        counters = {one.name: valid_names(one.counters, is_label, as_label, MAX_LABEL) for one in sets.sets}
+        rename = _Renaming(self._keys, devices, set_names, counters)
+        found = parts(
+            {
+                at: [rename.device(d, sets.draws[d["name"]]) for d in of_slice if d["name"] not in sets.lost]
+                for at, of_slice in self.devices.items()
+            },
+            [rename.counter_set(one) for one in sets.sets],
+        )
+        originals = [str(raw["metadata"]["name"]) for raw in self.slices]
+        scheme = names(found, originals, taken)
+        more = len(found) - len(self.slices)
+        return NewPool(
+            tuple(self._slice(part, name, more) for part, name in zip(found, scheme, strict=True)),
+            (*self._renames(rename), *_slice_renames(found, originals, scheme)),
+            devices,
+            (*_layout_notes(found, originals, scheme), *self._unknown()),
+            tuple(
+                f"device {self.name}/{device} cannot be converted: {why}" for device, why in sets.lost.items()
+            ),
+        )
+
+    def _check(self) -> None:
+        for kind, found in (
+            ("devices", [str(d["name"]) for devices in self.devices.values() for d in devices]),
+            ("counter sets", [one.name for one in self.sets]),
+        ):
+            twice = [name for name, count in Counter(found).items() if count > 1]
+            if twice:
+                raise Rejected(f"pool {self.name}: two {kind} are named {twice[0]}")
+        for raw in self.slices:
+            if not any(raw["spec"].get(target) for target in TARGETS):
+                name = raw["metadata"]["name"]
+                raise Rejected(f"pool {self.name}: slice {name} has no node selection; set spec.nodeName")
+
+    def _slice(self, part: Part, name: str, more: int) -> dict[str, Any]:
+        raw = self.slices[part.slice]
+        spec = raw["spec"]
+        target = next(target for target in TARGETS if spec.get(target))
+        pool = {**spec["pool"], "resourceSliceCount": spec["pool"]["resourceSliceCount"] + more}
+        pool["generation"] = pool.get("generation") or 0
+        made: dict[str, Any] = {"driver": spec["driver"], "pool": pool, target: spec[target]}
+        if part.sets:
+            made["sharedCounters"] = [
+                {
+                    "name": one.name,
+                    "counters": {key: {"value": amount} for key, amount in one.counters.items()},
+                }
+                for one in part.sets
+            ]
+        if part.devices:
+            made["devices"] = list(part.devices)
+        metadata = {key: raw["metadata"][key] for key in KEPT_METADATA if raw["metadata"].get(key)}
+        annotations = {
+            key: value
+            for key, value in mapping(metadata.pop("annotations", None)).items()
+            if key != ANNOTATION
+        }
+        metadata |= {"name": name, **({"annotations": annotations} if annotations else {})}
+        written = {"apiVersion": API_VERSION, "kind": "ResourceSlice", "metadata": metadata, "spec": made}
+        return dict(with_annotation(written))
+
+    def _renames(self, rename: "_Renaming") -> Iterator[Rename]:
+        for before, after in rename.devices.items():
+            if before != after:
+                yield Rename("device", self.name, before, after)
+        for before, after in rename.sets.items():
+            if before != after:
+                yield Rename("counter set", self.name, before, after)
+        for counter_set, counters in rename.counters.items():
+            for before, after in counters.items():
+                if before != after:
+                    where = f"{self.name}, counter set {rename.sets[counter_set]}"
+                    yield Rename("counter", where, before, after)
+
+    def _unknown(self) -> Iterator[str]:
+        """Fields that 1.36 would drop."""
+        found: dict[str, None] = {}
+        for raw in self.slices:
+            found |= dict.fromkeys(f"spec.{key}" for key in raw["spec"] if key not in SPEC_FIELDS)
+            for device in mappings(raw["spec"].get("devices")):
+                found |= dict.fromkeys(f"spec.devices[].{key}" for key in device if key not in DEVICE_FIELDS)
+        yield from (
+            f"pool {self.name}: Kubernetes 1.36 has no field {field}; it is dropped" for field in found
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Renaming:
+    """Old name -> new name of all parts of a pool."""
+
+    keys: Keys
+    devices: Mapping[str, str]
+    sets: Mapping[str, str]
+    counters: Mapping[str, Mapping[str, str]]
+    """Old name of the set -> old counter -> new counter"""
+
+    def counter_set(self, one: CounterSet) -> CounterSet:
+        """The set with new names."""
+        counters = {self.counters[one.name][key]: str(amount) for key, amount in one.counters.items()}
+        return CounterSet(one.slice, self.sets[one.name], counters)
+
+    def device(self, device: Raw, draws: Sequence[Raw]) -> dict[str, Any]:
+        """The device with new names and its draws."""
+        made = {key: device[key] for key in DEVICE_FIELDS if device.get(key) is not None}
+        made["name"] = self.devices[device["name"]]
+        if device.get("attributes"):
+            made["attributes"] = {self.keys.attributes[key]: v for key, v in device["attributes"].items()}
+        if device.get("capacity"):
+            made["capacity"] = {
+                self.keys.capacity[key]: {**amount, "value": str(amount["value"])}
+                for key, amount in device["capacity"].items()
+            }
+        drawn = [self._draw(draw) for draw in draws if draw.get("counters")]
+        made.pop("consumesCounters", None)
+        return {**made, "consumesCounters": drawn} if drawn else made
+
+    def _draw(self, draw: Raw) -> dict[str, Any]:
+        counters = self.counters.get(draw["counterSet"], {})
+        return {
+            **draw,
+            "counterSet": self.sets.get(draw["counterSet"], draw["counterSet"]),
+            "counters": {
+                counters.get(key, key): {"value": str(amount["value"])}
+                for key, amount in mapping(draw["counters"]).items()
+            },
+        }
+
+
+def _values(counters: Any) -> dict[str, Any]:
+    return {key: mapping(amount).get("value") for key, amount in mapping(counters).items()}
+
+
+def _slice_renames(
+    found: Sequence[Part], originals: Sequence[str], scheme: Sequence[str]
+) -> Iterator[Rename]:
+    """Slices whose name is not used any more."""
+    for at, original in enumerate(originals):
+        first = next((name for part, name in zip(found, scheme, strict=True) if part.slice == at), None)
+        if original not in scheme and first is not None:
+            yield Rename("slice", "the cluster", original, first)
+
+
+def _layout_notes(found: Sequence[Part], originals: Sequence[str], scheme: Sequence[str]) -> Iterator[str]:
+    for at, original in enumerate(originals):
+        made = [name for part, name in zip(found, scheme, strict=True) if part.slice == at]
+        if len(made) > 1:
+            yield f"slice {original} is split into {', '.join(made)}"

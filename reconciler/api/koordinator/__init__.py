@@ -1,0 +1,1 @@
+"""Koordinator's Device objects and pod annotations, as they are written."""

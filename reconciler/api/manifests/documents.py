@@ -1,0 +1,137 @@
+"""Splits texts into documents and lists into objects. An invalid document does not affect the others."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+from reconciler.api.manifests import json_text, yaml_text
+from reconciler.api.manifests.origin import Origin
+from reconciler.api.manifests.sources import texts
+from reconciler.errors import Malformed
+
+# At the start of a line this is always a marker, even inside a quoted or literal string. So splitting here is
+# correct, and a broken document does not hide the others.
+_START = re.compile(r"---(?=[ \t\r\n]|$)")
+_STOP = re.compile(r"\.\.\.(?=[ \t\r\n]|$)")
+_PREAMBLE = re.compile(r"[ \t]*(?:#.*|%.*)?\r?\n?")
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One object as written in the input."""
+
+    origin: Origin
+    raw: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """An invalid part of the input. `problem` names the place, the object and the reason."""
+
+    origin: Origin
+    problem: Malformed
+
+
+def refuse(origin: Origin, subject: str, field: str, reason: str) -> Refusal:
+    """The refusal of the object at `origin`."""
+    return Refusal(origin, Malformed(f"{origin}: {subject}" if subject else str(origin), field, reason))
+
+
+def documents(paths: Iterable[str], stdin: BinaryIO) -> Iterator[Document | Refusal]:
+    """Every object in the files and directories of `paths` (`-`: standard input), with lists unwrapped."""
+    return of_texts(texts(paths, stdin))
+
+
+def of_texts(found: Iterable[tuple[str, str | Malformed]]) -> Iterator[Document | Refusal]:
+    """Every object in some texts: pairs of a name and the text, or of a name and a read error."""
+    for name, text in found:
+        if isinstance(text, Malformed):
+            yield Refusal(Origin(name), text)
+        else:
+            yield from of_text(name, text)
+
+
+def of_text(name: str, text: str) -> Iterator[Document | Refusal]:
+    """Every object in one text: JSON if it starts with `{`, otherwise YAML."""
+    if text.lstrip()[:1] == "{":
+        try:
+            found = list(json_text.parse_all(text))
+        except yaml_text.ParseError as exc:
+            if name.endswith(".json"):
+                yield _unreadable(name, 0, exc)
+                return
+        else:
+            for line, value in found:
+                yield from _objects(Origin(name, line + 1), value)
+            return
+    for line, part in split(text):
+        try:
+            value = yaml_text.parse(part)
+        except yaml_text.ParseError as exc:
+            yield _unreadable(name, line, exc)
+        else:
+            if value is not None:
+                yield from _objects(Origin(name, line + 1 + _blank(part)), value)
+
+
+def split(text: str) -> Iterator[tuple[int, str]]:
+    """The documents of a YAML text, each with its first line (from zero)."""
+    part: list[str] = []
+    start = 0
+    for number, line in enumerate(text.split("\n")):
+        if _START.match(line) and not all(_PREAMBLE.fullmatch(earlier) for earlier in part):
+            yield start, "\n".join(part) + "\n"
+            part, start = [], number
+        part.append(line)
+        if _STOP.match(line):
+            yield start, "\n".join(part) + "\n"
+            part, start = [], number + 1
+    yield start, "\n".join(part)
+
+
+def _blank(part: str) -> int:
+    """The number of lines before the first one with content."""
+    for number, line in enumerate(part.split("\n")):
+        if not _PREAMBLE.fullmatch(line.removeprefix("---")):
+            return number
+    return 0
+
+
+def _unreadable(name: str, line: int, exc: yaml_text.ParseError) -> Refusal:
+    at = line + exc.line + 1
+    return Refusal(Origin(name, at), Malformed(f"{name}:{at}:{exc.column + 1}", "", exc.problem))
+
+
+def _objects(origin: Origin, value: Any) -> Iterator[Document | Refusal]:
+    if not isinstance(value, dict):
+        yield refuse(origin, "document", "", f"is {_WORDS.get(type(value), 'a value')}, not an object")
+        return
+    kind = value.get("kind")
+    if not isinstance(kind, str) or not kind:
+        yield refuse(origin, "document", "kind", "must be a string" if kind else "is missing")
+    elif kind == "List" or (kind.endswith("List") and "items" in value):
+        yield from _items(origin, value, kind.removesuffix("List"))
+    else:
+        yield Document(origin, value)
+
+
+def _items(origin: Origin, value: dict[str, Any], kind: str) -> Iterator[Document | Refusal]:
+    items = value.get("items")
+    if not isinstance(items, list | None):
+        yield refuse(origin, str(value["kind"]), "items", "must be a list")
+        return
+    # In a typed list, as the API sends it, the items have no apiVersion and kind of their own.
+    common = {"apiVersion": value.get("apiVersion"), "kind": kind} if kind else {}
+    for index, item in enumerate(items or ()):
+        yield from _objects(origin.at(index), {**common, **item} if isinstance(item, dict) else item)
+
+
+_WORDS = {
+    list: "a list",
+    str: "a string",
+    int: "a number",
+    float: "a number",
+    bool: "a boolean",
+    type(None): "null",
+}

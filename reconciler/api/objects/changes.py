@@ -1,0 +1,44 @@
+"""Watch events: a kind is replaced as a whole, or one object is changed, removed or rejected."""
+
+from dataclasses import dataclass
+
+from reconciler.api.objects.meta import ApiObject, ObjectKey
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """An object that cannot be read. Drop what the cache holds under its key."""
+
+    kind: str
+    key: ObjectKey
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Replaced:
+    """A complete list: an object that is neither in `objects` nor in `refused` does not exist."""
+
+    kind: str
+    objects: tuple[ApiObject, ...]
+    refused: tuple[Refused, ...]
+    afresh: bool = False
+    """The server was restored to an older state: do not compare resource versions with earlier ones"""
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """An object was added or modified. The same change may arrive twice."""
+
+    kind: str
+    object: ApiObject
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """An object was deleted."""
+
+    kind: str
+    key: ObjectKey
+
+
+Change = Replaced | Changed | Removed | Refused

@@ -1,0 +1,186 @@
+"""Node, Pod and ConfigMap, core/v1: the fields that an allocation depends on."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from reconciler.api.objects.meta import ApiObject
+from reconciler.api.objects.model import Bool, Int, Map, Model, Str, Tuple
+from reconciler.api.objects.node_selector import NodeSelector
+from reconciler.api.objects.quantity import Quantity
+
+Resources = Map[Quantity]
+"""Amounts by resource: `cpu`, `memory`, `example.com/nic`"""
+
+GATE = "dra-reconciler.io/allocation"
+"""The scheduling gate of pods whose claims we allocate before kube-scheduler sees them."""
+
+
+class Taint(Model):
+    """A taint of a node."""
+
+    key: Str = ""
+    value: Str = ""
+    effect: Str = ""
+
+
+class NodeSpec(Model):
+    """Whether a node accepts pods."""
+
+    unschedulable: Bool | None = None
+    taints: Tuple[Taint] = ()
+
+
+class Condition(Model):
+    """A condition of a node: True, False or Unknown."""
+
+    type: Str
+    status: Str = "Unknown"
+
+
+class NodeStatus(Model):
+    """Features, allocatable resources and conditions of a node."""
+
+    declared_features: Tuple[Str] = ()
+    allocatable: Resources = Field(default_factory=dict)
+    conditions: Tuple[Condition] = ()
+
+
+class Node(ApiObject):
+    """A machine that runs pods."""
+
+    kind: Literal["Node"] = "Node"
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+
+class PodSchedulingGate(Model):
+    """A scheduling gate of a pod."""
+
+    name: Str
+
+
+class PodResourceClaim(Model):
+    """A claim that a pod uses, by name or made from a template."""
+
+    name: Str
+    resource_claim_name: Str | None = None
+    resource_claim_template_name: Str | None = None
+
+
+class NodeAffinity(Model):
+    """The node affinity of a pod."""
+
+    required_during_scheduling_ignored_during_execution: NodeSelector | None = None
+
+
+class Affinity(Model):
+    """The part of a pod's affinity that restricts nodes."""
+
+    node_affinity: NodeAffinity | None = None
+
+
+class Toleration(Model):
+    """The taints of nodes that a pod tolerates."""
+
+    key: Str = ""
+    operator: Str = "Equal"
+    value: Str = ""
+    effect: Str = ""
+
+
+class ResourceRequirements(Model):
+    """Requests and limits of a container. Without a request its limit counts."""
+
+    requests: Resources = Field(default_factory=dict)
+    limits: Resources = Field(default_factory=dict)
+
+
+class Container(Model):
+    """One container of a pod."""
+
+    name: Str = ""
+    resources: ResourceRequirements = ResourceRequirements()
+    restart_policy: Str | None = None
+    """`Always` for an init container that keeps running (a sidecar)"""
+
+
+class PodSpec(Model):
+    """The fields that decide where a pod can run, and where its claims can be allocated."""
+
+    node_name: Str = ""
+    node_selector: Map[Str] = Field(default_factory=dict)
+    affinity: Affinity | None = None
+    tolerations: Tuple[Toleration] = ()
+    priority: Int | None = None
+    scheduling_gates: Tuple[PodSchedulingGate] = ()
+    resource_claims: Tuple[PodResourceClaim] = ()
+    containers: Tuple[Container] = ()
+    init_containers: Tuple[Container] = ()
+    overhead: Resources = Field(default_factory=dict)
+    resources: ResourceRequirements | None = None
+    """For the pod as a whole; overrides the resources of its containers"""
+
+
+class PodResourceClaimStatus(Model):
+    """The claim made from a template for one entry of a pod."""
+
+    name: Str
+    resource_claim_name: Str | None = None
+
+
+class ContainerStatus(Model):
+    """The resources of a container now. After a resize they may still exceed its spec."""
+
+    name: Str = ""
+    resources: ResourceRequirements | None = None
+    allocated_resources: Resources = Field(default_factory=dict)
+
+
+class PodStatus(Model):
+    """The phase of a pod, its claims and its containers."""
+
+    phase: Str = ""
+    resource_claim_statuses: Tuple[PodResourceClaimStatus] = ()
+    container_statuses: Tuple[ContainerStatus] = ()
+    init_container_statuses: Tuple[ContainerStatus] = ()
+
+
+class Pod(ApiObject):
+    """A pod, which may use claims."""
+
+    kind: Literal["Pod"] = "Pod"
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+    @property
+    def gated(self) -> bool:
+        """Whether the pod has our scheduling gate."""
+        return any(gate.name == GATE for gate in self.spec.scheduling_gates)
+
+    @property
+    def finished(self) -> bool:
+        return self.status.phase in ("Succeeded", "Failed")
+
+    def claim_names(self) -> dict[str, str | None]:
+        """Entry of `resourceClaims` -> name of its claim, or None while the template's claim does not exist.
+
+        An entry whose template needed no claim is omitted (SCHED-2).
+        """
+        made = {status.name: status for status in self.status.resource_claim_statuses}
+        names: dict[str, str | None] = {}
+        for entry in self.spec.resource_claims:
+            if entry.resource_claim_name is not None:
+                names[entry.name] = entry.resource_claim_name
+            elif entry.name not in made:
+                names[entry.name] = None
+            elif made[entry.name].resource_claim_name is not None:
+                names[entry.name] = made[entry.name].resource_claim_name
+        return names
+
+
+class ConfigMap(ApiObject):
+    """Settings that can be changed at run time."""
+
+    kind: Literal["ConfigMap"] = "ConfigMap"
+    data: Map[Str] = Field(default_factory=dict)

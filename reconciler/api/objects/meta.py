@@ -1,0 +1,91 @@
+"""Object metadata, and the keys of objects, pools and devices."""
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any, NamedTuple, Self
+
+from pydantic import Field
+
+from reconciler.api.objects.model import Bool, Int, Map, Model, Str, Tuple
+
+
+class ObjectKey(NamedTuple):
+    """Namespace and name of an object; `namespace` is empty for cluster-scoped kinds."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+
+class PoolID(NamedTuple):
+    """A pool of devices. The name alone does not identify it: two drivers may use one name."""
+
+    driver: str
+    pool: str
+
+    def __str__(self) -> str:
+        return f"{self.driver}/{self.pool}"
+
+
+class DeviceID(NamedTuple):
+    """A device, as an allocation result names it."""
+
+    driver: str
+    pool: str
+    device: str
+
+    @property
+    def pool_id(self) -> PoolID:
+        return PoolID(self.driver, self.pool)
+
+    def __str__(self) -> str:
+        return f"{self.driver}/{self.pool}/{self.device}"
+
+
+class OwnerReference(Model):
+    """An owner of an object."""
+
+    api_version: Str = ""
+    kind: Str = ""
+    name: Str = ""
+    uid: Str = ""
+    controller: Bool | None = None
+
+
+class ObjectMeta(Model):
+    """The fields of `metadata` that we read."""
+
+    name: Str = Field(min_length=1)
+    namespace: Str = ""
+    uid: Str = ""
+    resource_version: Str = ""
+    generation: Int | None = None
+    labels: Map[Str] = Field(default_factory=dict)
+    annotations: Map[Str] = Field(default_factory=dict)
+    finalizers: Tuple[Str] = ()
+    owner_references: Tuple[OwnerReference] = ()
+    creation_timestamp: Str | None = None
+    deletion_timestamp: Str | None = None
+
+    @property
+    def key(self) -> ObjectKey:
+        return ObjectKey(self.namespace, self.name)
+
+
+class ApiObject(Model):
+    """Anything with metadata."""
+
+    metadata: ObjectMeta
+
+    @cached_property
+    def key(self) -> ObjectKey:
+        """Cached: it is read a dozen times for each allocation."""
+        return self.metadata.key
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """As pydantic's, but without the cached key, which may not fit the copy."""
+        copied = super().model_copy(update=update, deep=deep)
+        copied.__dict__.pop("key", None)
+        return copied

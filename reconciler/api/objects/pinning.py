@@ -1,0 +1,71 @@
+"""Pins a gated pod to one node, and reads the node that a pod is pinned to.
+
+While a pod is gated, the API only allows adding requirements to each node selector term: no term may be
+added or removed, and a term that matches no node must stay empty. So the pin goes into every other term.
+"""
+
+from typing import Any
+
+from reconciler.api.objects.core import Pod
+from reconciler.api.objects.node_selector import NodeSelector, NodeSelectorTerm
+
+FIELD = "metadata.name"
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+Operation = dict[str, Any]
+"""One step of a JSON patch."""
+
+
+def pin(pod: Pod, node: str) -> list[Operation]:
+    """The steps of a JSON patch that restricts a pod to one node. The pod must be able to run there."""
+    here: Operation = {"key": FIELD, "operator": "In", "values": [node]}
+    path, value = "/spec/affinity", {"nodeAffinity": {_REQUIRED: _only(here)}}
+    if pod.spec.affinity is not None:
+        path, value = f"{path}/nodeAffinity", {_REQUIRED: _only(here)}
+        if pod.spec.affinity.node_affinity is not None:
+            path, value = f"{path}/{_REQUIRED}", _only(here)
+    selector = required(pod)
+    if selector is None:
+        return [{"op": "add", "path": path, "value": value}]
+    steps: list[Operation] = []
+    for number, term in enumerate(selector.node_selector_terms):
+        if term.match_fields:
+            steps.append(
+                {"op": "add", "path": f"{path}/nodeSelectorTerms/{number}/matchFields/-", "value": here}
+            )
+        elif term.match_expressions:
+            steps.append(
+                {"op": "add", "path": f"{path}/nodeSelectorTerms/{number}/matchFields", "value": [here]}
+            )
+    return steps
+
+
+def pinned(pod: Pod) -> str:
+    """The only node on which a pod can run, by its nodeName or its required affinity; else empty."""
+    if pod.spec.node_name:
+        return pod.spec.node_name
+    selector = required(pod)
+    terms = [term for term in selector.node_selector_terms if _selects(term)] if selector is not None else []
+    names = [_names(term) for term in terms]
+    found = {name for some in names if some is not None for name in some}
+    return found.pop() if names and None not in names and len(found) == 1 else ""
+
+
+def required(pod: Pod) -> NodeSelector | None:
+    """The required node affinity of a pod."""
+    affinity = pod.spec.affinity and pod.spec.affinity.node_affinity
+    return affinity.required_during_scheduling_ignored_during_execution if affinity else None
+
+
+def _only(here: Operation) -> Operation:
+    return {"nodeSelectorTerms": [{"matchFields": [here]}]}
+
+
+def _selects(term: NodeSelectorTerm) -> bool:
+    return bool(term.match_expressions or term.match_fields)
+
+
+def _names(term: NodeSelectorTerm) -> frozenset[str] | None:
+    """The names that a term allows; None if it does not restrict them."""
+    allowed = [frozenset(r.values) for r in term.match_fields if r.key == FIELD and r.operator == "In"]
+    return frozenset.intersection(*allowed) if allowed else None

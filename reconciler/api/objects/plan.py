@@ -1,0 +1,132 @@
+"""The result of the allocator: devices for every claim of a request, or the reason why there are none."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from reconciler.api.objects.claims import Allocation
+from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.objects.value import value
+
+
+class Reason(StrEnum):
+    """Why claims cannot be allocated. The values are stable: they appear in logs, Events and metrics."""
+
+    # The claims are valid, but no device is free or none matches.
+    NO_DEVICE = "NoMatchingDevice"
+    POOL = "PoolNotReady"
+    IN_USE = "DevicesInUse"
+    TAINTED = "DevicesTainted"
+    CAPACITY = "CapacityExceeded"
+    EXCLUDED = "DevicesExcluded"
+    COUNTERS = "CountersExhausted"
+    CONSTRAINT = "ConstraintUnmet"
+    TOGETHER = "RequestsCompete"
+    NO_NODE = "NoSuitableNode"
+    ALIGNMENT = "AlignmentUnmet"
+    PARTITION = "PartitionsTaken"
+    GAVE_UP = "SearchGaveUp"
+
+    # A configuration error: waiting does not help, a user has to fix it.
+    CLASS_NOT_FOUND = "ClassNotFound"
+    MISSING_CLASS = "MissingClass"
+    FEATURE_DISABLED = "FeatureDisabled"
+    UNSUPPORTED_MODE = "UnsupportedMode"
+    UNSUPPORTED_SELECTOR = "UnsupportedSelector"
+    UNSUPPORTED_CONSTRAINT = "UnsupportedConstraint"
+    CEL_COMPILE = "CELCompile"
+    CEL_RUNTIME = "CELRuntime"
+    TOO_MANY_DEVICES = "TooManyDevices"
+    INCOMPLETE_POOL = "IncompletePool"
+    INVALID_POOL = "InvalidPool"
+    CONSTRAINT_VIOLATED = "ConstraintViolated"
+    NODE_SELECTOR = "NodeSelectorInvalid"
+    CAPACITY_INVALID = "CapacityInvalid"
+    WISH_INVALID = "JointAllocationInvalid"
+
+    @property
+    def is_error(self) -> bool:
+        """Whether kube-scheduler would report an error instead of "does not fit"."""
+        return self in _ERRORS
+
+
+_ERRORS = frozenset(
+    {
+        Reason.CLASS_NOT_FOUND,
+        Reason.MISSING_CLASS,
+        Reason.FEATURE_DISABLED,
+        Reason.UNSUPPORTED_MODE,
+        Reason.UNSUPPORTED_SELECTOR,
+        Reason.UNSUPPORTED_CONSTRAINT,
+        Reason.CEL_COMPILE,
+        Reason.CEL_RUNTIME,
+        Reason.TOO_MANY_DEVICES,
+        Reason.INCOMPLETE_POOL,
+        Reason.INVALID_POOL,
+        Reason.CONSTRAINT_VIOLATED,
+        Reason.NODE_SELECTOR,
+        Reason.CAPACITY_INVALID,
+        Reason.WISH_INVALID,
+    }
+)
+
+
+@value()
+class Plan:
+    """Devices for one claim, decided but not yet written."""
+
+    claim: ObjectKey
+    uid: str
+    resource_version: str
+    """Of the claim at the time of the decision."""
+    node: str
+    allocation: Allocation
+    """Without `allocationTimestamp`, which the writer sets."""
+    annotations: tuple[tuple[str, str], ...] = ()
+    """Written into the claim together with the allocation"""
+
+
+@value()
+class Granted:
+    """All claims of one decision can be allocated together on one node."""
+
+    node: str
+    plans: tuple[Plan, ...]
+    steps: int
+    """Devices that the search tried."""
+    version: int = field(default=-1, compare=False)
+    """Of the snapshot that the decision used; -1 if it is not recorded"""
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """How many devices pass one test and all tests before it."""
+
+    name: str
+    left: int
+
+
+@dataclass(frozen=True, slots=True)
+class RequestCount:
+    """How many devices pass each test for one request, over all nodes that were considered."""
+
+    claim: ObjectKey
+    request: str
+    """`request` or `request/alternative`."""
+    wanted: int | None
+    """Devices that the request needs; None is "all that match"."""
+    gates: tuple[Gate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Unsatisfied:
+    """The claims cannot be allocated. The reason in one line, and how many devices pass each test."""
+
+    claims: tuple[ObjectKey, ...]
+    reason: Reason
+    message: str
+    nodes: int = 0
+    """Nodes considered."""
+    steps: int = 0
+    counts: tuple[RequestCount, ...] = ()
+    nodes_refused: tuple[tuple[str, str], ...] = ()
+    """Nodes that failed with an error, each with its error; the other nodes were still tried."""

@@ -1,0 +1,15 @@
+"""What pods say about the claims they use."""
+
+from reconciler.api.objects.core import Pod
+from reconciler.api.objects.meta import ObjectKey
+
+
+def is_live(pod: Pod) -> bool:
+    """Whether a pod may still use its claims."""
+    return not pod.finished and pod.metadata.deletion_timestamp is None
+
+
+def claims_of(pod: Pod) -> tuple[ObjectKey, ...]:
+    """The claims a pod names, in its order; one that is named twice is one claim."""
+    names = (name for name in pod.claim_names().values() if name is not None)
+    return tuple(dict.fromkeys(ObjectKey(pod.key.namespace, name) for name in names))

@@ -1,0 +1,163 @@
+"""ResourceSlice, resource.k8s.io/v1. Source: docs/rules/slices.md."""
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+from pydantic.dataclasses import dataclass
+
+from reconciler.api.objects.meta import ApiObject, PoolID
+from reconciler.api.objects.model import LEAN, Bool, Int, Map, Model, Str, Tuple
+from reconciler.api.objects.node_selector import NodeSelector
+from reconciler.api.objects.quantity import Quantity
+
+MAX_NAMES = 512
+"""Distinct attributes and capacities of one slice. Each becomes a column for all devices of the cluster."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, config=LEAN)
+class DeviceAttribute:
+    """A typed value. The API requires exactly one field; without any the attribute has no value."""
+
+    int_: Int | None = Field(default=None, alias="int")
+    bool_: Bool | None = Field(default=None, alias="bool")
+    string: Str | None = None
+    version: Str | None = None
+    ints: tuple[Int, ...] | None = None
+    bools: tuple[Bool, ...] | None = None
+    strings: tuple[Str, ...] | None = None
+    versions: tuple[Str, ...] | None = None
+
+
+class CapacityRange(Model):
+    """Amounts that a request may be rounded up to: from `min` to `max` in steps."""
+
+    min: Quantity | None = None
+    max: Quantity | None = None
+    step: Quantity | None = None
+
+
+class CapacityPolicy(Model):
+    """How much of a capacity one share consumes. Source: DEV-5, CAP-3."""
+
+    default: Quantity | None = None
+    valid_values: Tuple[Quantity] = ()
+    valid_range: CapacityRange | None = None
+
+
+class DeviceCapacity(Model):
+    """A capacity of a device."""
+
+    value: Quantity
+    request_policy: CapacityPolicy | None = None
+
+
+class Counter(Model):
+    """An amount in a counter set, or consumed from one."""
+
+    value: Quantity
+
+
+class CounterSet(Model):
+    """Counters that the devices of a pool share."""
+
+    name: Str
+    counters: Map[Counter] = Field(default_factory=dict)
+
+
+class CounterConsumption(Model):
+    """The counters that one device consumes from one counter set."""
+
+    counter_set: Str
+    counters: Map[Counter] = Field(default_factory=dict)
+    compatibility_groups: Tuple[Str] = ()
+
+
+class CompatibleOnlyWith(Model):
+    """CEL over another device: must be true for each device that is allocated next to this one."""
+
+    expression: Str = ""
+
+
+class DeviceTaint(Model):
+    """A reason not to use a device unless a request tolerates it."""
+
+    key: Str = ""
+    value: Str = ""
+    effect: Str = ""
+    time_added: Str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, config=LEAN)
+class Device:
+    """One device of a slice."""
+
+    name: Str
+    attributes: Map[DeviceAttribute] = Field(default_factory=dict)
+    capacity: Map[DeviceCapacity] = Field(default_factory=dict)
+    consumes_counters: Tuple[CounterConsumption] = ()
+    node_name: Str | None = None
+    node_selector: NodeSelector | None = None
+    all_nodes: Bool | None = None
+    taints: Tuple[DeviceTaint] = ()
+    binds_to_node: Bool | None = None
+    binding_conditions: Tuple[Str] = ()
+    binding_failure_conditions: Tuple[Str] = ()
+    allow_multiple_allocations: Bool | None = None
+    compatible_only_with: CompatibleOnlyWith | None = None
+    """Not part of the API; servers drop it. Also read from an annotation of the slice"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, config=LEAN)
+class ResourcePool:
+    """The pool of a slice, and the number of slices of the complete pool."""
+
+    name: Str
+    generation: Int = 0
+    resource_slice_count: Int = Field(ge=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, config=LEAN)
+class ResourceSliceSpec:
+    """Devices, or counters, of one pool."""
+
+    driver: Str = Field(min_length=1)
+    pool: ResourcePool
+    node_name: Str | None = None
+    node_selector: NodeSelector | None = None
+    all_nodes: Bool | None = None
+    per_device_node_selection: Bool | None = None
+    devices: Tuple[Device] = ()
+    shared_counters: Tuple[CounterSet] = ()
+    skip_node_operations: Tuple[Str] = ()
+
+    def names(self) -> set[str]:
+        """The names of attributes and capacities of all devices, as written."""
+        found = set[str]()
+        attributes = capacity = None
+        for device in self.devices:  # most have the same names as the one before
+            if device.attributes.keys() != attributes:
+                attributes = device.attributes.keys()
+                found.update(attributes)
+            if device.capacity.keys() != capacity:
+                capacity = device.capacity.keys()
+                found.update(capacity)
+        return found
+
+
+class ResourceSlice(ApiObject):
+    """Part of a pool, as a driver publishes it."""
+
+    kind: Literal["ResourceSlice"] = "ResourceSlice"
+    spec: ResourceSliceSpec
+
+    @model_validator(mode="after")
+    def _of_few_names(self) -> Self:
+        names = self.spec.names()
+        if len(names) > MAX_NAMES:
+            what = f"{len(names)} different attributes and capacities"
+            raise ValueError(f"its devices have {what}; at most {MAX_NAMES} are allowed")
+        return self
+
+    @property
+    def pool_id(self) -> PoolID:
+        return PoolID(self.spec.driver, self.spec.pool.name)

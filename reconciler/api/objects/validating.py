@@ -1,0 +1,85 @@
+"""Converts JSON to typed objects, and validation errors to one line that a user can act on."""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from reconciler.api.objects.meta import ApiObject
+from reconciler.errors import Malformed
+
+T = TypeVar("T", bound=ApiObject)
+
+_OPAQUE = ("parameters", "data")
+"""Fields whose content belongs to a driver and may contain nulls"""
+
+
+def validated(model: type[T], raw: Mapping[str, Any]) -> T:
+    """The typed object. Raises Malformed naming kind, name, field and reason."""
+    # The API treats null as absent everywhere. The models do so in most places; else retry without nulls.
+    with suppress(ValidationError):
+        return model.model_validate(raw)
+    try:
+        return model.model_validate(_without_nulls(raw))
+    except ValidationError as exc:
+        raise _refusal(subject_of(raw), exc) from exc
+    except RecursionError as exc:
+        raise Malformed(subject_of(raw), "", "is nested too deeply") from exc
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {
+            key: part if key in _OPAQUE else _without_nulls(part)
+            for key, part in value.items()
+            if part is not None
+        }
+    return [_without_nulls(part) for part in value] if isinstance(value, list) else value
+
+
+def subject_of(raw: Mapping[str, Any]) -> str:
+    """`Kind namespace/name`, as far as they are known."""
+    metadata = raw.get("metadata")
+    metadata = metadata if isinstance(metadata, Mapping) else {}
+    name = metadata.get("name") or metadata.get("generateName") or "(without a name)"
+    namespace = metadata.get("namespace")
+    return f"{raw.get('kind')} {namespace}/{name}" if namespace else f"{raw.get('kind')} {name}"
+
+
+def _refusal(subject: str, exc: ValidationError) -> Malformed:
+    """The first problem that pydantic reports, as one line."""
+    problem = exc.errors(include_url=False)[0]
+    if problem["type"] in _REASONS:
+        reason = _REASONS[problem["type"]].format_map(problem.get("ctx", {}))
+    else:
+        reason = problem["msg"].removeprefix("Value error, ")
+    got = problem.get("input")
+    if isinstance(got, str | int | float) and got != "" and repr(got) not in reason:
+        reason = f"{reason}, got {got if isinstance(got, bool) else repr(got)[:80]}"
+    return Malformed(subject, _path(problem["loc"]), reason)
+
+
+_REASONS = {
+    "missing": "is missing",
+    "model_type": "must be an object",
+    "model_attributes_type": "must be an object",
+    "dataclass_type": "must be an object",
+    "dict_type": "must be an object",
+    "tuple_type": "must be a list",
+    "string_type": "must be a string",
+    "string_unicode": "must be valid UTF-8 text",
+    "int_type": "must be an integer",
+    "bool_type": "must be true or false",
+    "string_too_short": "must not be empty",
+    "greater_than_equal": "must be at least {ge}",
+    "literal_error": "must be {expected}",
+}
+"""pydantic's error types -> messages that fit a manifest"""
+
+
+def _path(location: tuple[int | str, ...]) -> str:
+    path = ""
+    for part in location:
+        path += f"[{part}]" if isinstance(part, int) else f".{part}" if path else part
+    return path

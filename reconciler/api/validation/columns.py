@@ -1,0 +1,125 @@
+"""The columns that kubectl shows for each kind."""
+
+from datetime import datetime
+from typing import Any
+
+from reconciler.api.validation.kinds import Column, Object
+from reconciler.api.validation.timestamps import age
+
+
+def _at(*path: str, missing: str = "") -> Any:
+    """A cell that shows the value at `path`."""
+
+    def cell(obj: Object, _now: datetime) -> Any:
+        value: Any = obj
+        for part in path:
+            value = value.get(part) if isinstance(value, dict) else None
+        return missing if value is None or value == "" else value
+
+    return cell
+
+
+def _name(obj: Object, _now: datetime) -> str:
+    return obj["metadata"]["name"]
+
+
+def _age(obj: Object, now: datetime) -> str:
+    return age(obj["metadata"].get("creationTimestamp", ""), now)
+
+
+def _claim_state(obj: Object, _now: datetime) -> str:
+    status, states = obj.get("status", {}), []
+    deleted = "deletionTimestamp" in obj["metadata"]
+    if deleted:
+        states.append("deleted")
+    if status.get("allocation"):
+        states.append("allocated")
+        if status.get("reservedFor"):
+            states.append("reserved")
+    elif not deleted:
+        states.append("pending")
+    return ",".join(states)
+
+
+def _pod_ready(obj: Object, _now: datetime) -> str:
+    ready = sum(bool(c.get("ready")) for c in obj.get("status", {}).get("containerStatuses", ()))
+    return f"{ready}/{len(obj['spec'].get('containers', ()))}"
+
+
+def _pod_status(obj: Object, _now: datetime) -> str:
+    if "deletionTimestamp" in obj["metadata"]:
+        return "Terminating"
+    if obj["spec"].get("schedulingGates"):
+        return "SchedulingGated"
+    status = obj.get("status", {})
+    return status.get("reason") or (
+        "Completed" if status.get("phase") == "Succeeded" else status.get("phase", "")
+    )
+
+
+def _node_status(obj: Object, _now: datetime) -> str:
+    conditions = (obj.get("status") or {}).get("conditions") or ()
+    ready = next((c.get("status") for c in conditions if c and c.get("type") == "Ready"), None)
+    state = {"True": "Ready", None: "Unknown"}.get(ready, "NotReady")
+    return f"{state},SchedulingDisabled" if obj.get("spec", {}).get("unschedulable") else state
+
+
+def _node_roles(obj: Object, _now: datetime) -> str:
+    prefix = "node-role.kubernetes.io/"
+    labels = obj["metadata"].get("labels", {})
+    return ",".join(sorted(key[len(prefix) :] for key in labels if key.startswith(prefix))) or "<none>"
+
+
+def _data_size(obj: Object, _now: datetime) -> int:
+    return len(obj.get("data", ())) + len(obj.get("binaryData", ()))
+
+
+def _last_seen(obj: Object, now: datetime) -> str:
+    series = obj.get("series") or {}
+    seen = series.get("lastObservedTime") or obj.get("lastTimestamp") or obj.get("eventTime")
+    return age(seen or obj["metadata"].get("creationTimestamp", ""), now)
+
+
+def _involved(obj: Object, _now: datetime) -> str:
+    involved = obj.get("involvedObject", {})
+    return f"{involved.get('kind', '').lower()}/{involved.get('name', '')}"
+
+
+NAME = Column("Name", _name, format="name")
+AGE = Column("Age", _age)
+NAMED = (NAME, AGE)
+CLAIM = (NAME, Column("State", _claim_state), AGE)
+SLICE = (
+    NAME,
+    Column("Node", _at("spec", "nodeName", missing="<unset>")),
+    Column("Driver", _at("spec", "driver")),
+    Column("Pool", _at("spec", "pool", "name")),
+    AGE,
+)
+NAMESPACE = (NAME, Column("Status", _at("status", "phase")), AGE)
+NODE = (
+    NAME,
+    Column("Status", _node_status),
+    Column("Roles", _node_roles),
+    AGE,
+    Column("Version", _at("status", "nodeInfo", "kubeletVersion")),
+)
+POD = (
+    NAME,
+    Column("Ready", _pod_ready),
+    Column("Status", _pod_status),
+    Column("Restarts", lambda _obj, _now: "0"),
+    AGE,
+    Column("IP", _at("status", "podIP", missing="<none>"), priority=1),
+    Column("Node", _at("spec", "nodeName", missing="<none>"), priority=1),
+)
+CONFIG_MAP = (NAME, Column("Data", _data_size, type="integer"), AGE)
+LEASE = (NAME, Column("Holder", _at("spec", "holderIdentity")), AGE)
+EVENT = (
+    Column("Last Seen", _last_seen),
+    Column("Type", _at("type")),
+    Column("Reason", _at("reason")),
+    Column("Object", _involved),
+    Column("Message", _at("message")),
+    Column("Name", _name, format="name", priority=1),
+)

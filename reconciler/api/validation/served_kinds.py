@@ -1,0 +1,152 @@
+"""The kinds that every server has."""
+
+from typing import Final
+
+from reconciler.api.validation import claims, columns, core, koordinator, pods, slices, taints
+from reconciler.api.validation.conversion import CLAIM_V1BETA1, EVENT, SLICE_V1BETA1, TEMPLATE_V1BETA1
+from reconciler.api.validation.kinds import GroupVersion, ServedKind
+from reconciler.api.validation.strategic_merge import CONDITIONS, METADATA, Merge
+
+CORE: Final = GroupVersion("", "v1")
+EVENTS: Final = GroupVersion("events.k8s.io", "v1")
+RESOURCE: Final = "resource.k8s.io"
+V1: Final = GroupVersion(RESOURCE, "v1")
+V1BETA2: Final = GroupVersion(RESOURCE, "v1beta2")
+V1BETA1: Final = GroupVersion(RESOURCE, "v1beta1")
+V1ALPHA3: Final = GroupVersion(RESOURCE, "v1alpha3")
+_RESOURCE_VERSIONS: Final = (V1, V1BETA2, V1BETA1)
+_PLAIN: Final = {"metadata": METADATA}
+_CONDITIONED: Final = {"metadata": METADATA, "status": {"conditions": CONDITIONS}}
+
+_CONTAINER: Final = {
+    "env": Merge("name"),
+    "ports": Merge("containerPort"),
+    "volumeMounts": Merge("mountPath"),
+    "volumeDevices": Merge("devicePath"),
+}
+_POD: Final = {
+    "metadata": METADATA,
+    "spec": {
+        "containers": Merge("name", _CONTAINER),
+        "initContainers": Merge("name", _CONTAINER),
+        "ephemeralContainers": Merge("name", _CONTAINER),
+        "volumes": Merge("name"),
+        "imagePullSecrets": Merge("name"),
+        "hostAliases": Merge("ip"),
+        "topologySpreadConstraints": Merge("topologyKey"),
+        "schedulingGates": Merge("name"),
+        "resourceClaims": Merge("name"),
+    },
+    "status": {
+        "conditions": CONDITIONS,
+        "podIPs": Merge("ip"),
+        "hostIPs": Merge("ip"),
+        "resourceClaimStatuses": Merge("name"),
+    },
+}
+
+NAMESPACE: Final = ServedKind(
+    "Namespace", "namespaces", "namespace", (CORE,),
+    namespaced=False, short_names=("ns",), has_status=True, label_names=True, returns_deleted=True,
+    strategic=_CONDITIONED, selectable={"status.phase": ("status", "phase")}, columns=columns.NAMESPACE,
+    defaults=core.default_namespace,
+)  # fmt: skip
+NODE: Final = ServedKind(
+    "Node", "nodes", "node", (CORE,),
+    namespaced=False, short_names=("no",), has_status=True,
+    strategic={
+        "metadata": METADATA,
+        "spec": {"podCIDRs": Merge()},
+        "status": {"conditions": CONDITIONS, "addresses": Merge("type")},
+    },
+    selectable={"spec.unschedulable": ("spec", "unschedulable")},
+    columns=columns.NODE, validate=core.check_node,
+)  # fmt: skip
+POD: Final = ServedKind(
+    "Pod", "pods", "pod", (CORE,),
+    short_names=("po",), has_status=True, counts_generations=True, returns_deleted=True, strategic=_POD,
+    selectable={
+        "spec.nodeName": ("spec", "nodeName"),
+        "spec.schedulerName": ("spec", "schedulerName"),
+        "spec.restartPolicy": ("spec", "restartPolicy"),
+        "spec.serviceAccountName": ("spec", "serviceAccountName"),
+        "status.phase": ("status", "phase"),
+        "status.podIP": ("status", "podIP"),
+        "status.nominatedNodeName": ("status", "nominatedNodeName"),
+    },
+    columns=columns.POD, defaults=pods.default_pod, validate=pods.check_pod,
+)  # fmt: skip
+CONFIG_MAP: Final = ServedKind(
+    "ConfigMap", "configmaps", "configmap", (CORE,),
+    short_names=("cm",), strategic=_PLAIN, columns=columns.CONFIG_MAP, validate=core.check_config_map,
+)  # fmt: skip
+EVENT_KIND: Final = ServedKind(
+    "Event", "events", "event", (CORE, EVENTS),
+    short_names=("ev",), strategic=_PLAIN,
+    selectable={
+        **{
+            f"{holder}.{key}": ("involvedObject", key)
+            for holder in ("involvedObject", "regarding")
+            for key in ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
+        },
+        "reason": ("reason",),
+        "type": ("type",),
+        "source": ("source", "component"),
+        "reportingComponent": ("reportingComponent",),
+        "reportingController": ("reportingComponent",),
+    },
+    columns=columns.EVENT, defaults=core.default_event, validate=core.check_event,
+    conversions={EVENTS: EVENT},
+)  # fmt: skip
+LEASE: Final = ServedKind(
+    "Lease", "leases", "lease", (GroupVersion("coordination.k8s.io", "v1"),),
+    unconditional=False, strategic=_PLAIN, columns=columns.LEASE, validate=core.check_lease,
+)  # fmt: skip
+CLAIM: Final = ServedKind(
+    "ResourceClaim", "resourceclaims", "resourceclaim", _RESOURCE_VERSIONS,
+    has_status=True, returns_deleted=True,
+    strategic={"metadata": METADATA, "status": {"reservedFor": Merge("uid")}},
+    columns=columns.CLAIM, defaults=claims.default_claim, validate=claims.check_claim,
+    conversions={V1BETA1: CLAIM_V1BETA1},
+)  # fmt: skip
+TEMPLATE: Final = ServedKind(
+    "ResourceClaimTemplate", "resourceclaimtemplates", "resourceclaimtemplate", _RESOURCE_VERSIONS,
+    returns_deleted=True, strategic=_PLAIN, columns=columns.NAMED, defaults=claims.default_template,
+    validate=claims.check_template, conversions={V1BETA1: TEMPLATE_V1BETA1},
+)  # fmt: skip
+DEVICE_CLASS: Final = ServedKind(
+    "DeviceClass", "deviceclasses", "deviceclass", _RESOURCE_VERSIONS,
+    namespaced=False, counts_generations=True, returns_deleted=True, strategic=_PLAIN, columns=columns.NAMED,
+    validate=claims.check_class,
+)  # fmt: skip
+SLICE: Final = ServedKind(
+    "ResourceSlice", "resourceslices", "resourceslice", _RESOURCE_VERSIONS,
+    namespaced=False, counts_generations=True, returns_deleted=True, strategic=_PLAIN,
+    selectable={
+        "spec.nodeName": ("spec", "nodeName"),
+        "spec.driver": ("spec", "driver"),
+        "spec.pool.name": ("spec", "pool", "name"),
+    },
+    columns=columns.SLICE, defaults=slices.default_slice, validate=slices.check_slice,
+    conversions={V1BETA1: SLICE_V1BETA1},
+)  # fmt: skip
+TAINT_RULE: Final = ServedKind(
+    "DeviceTaintRule", "devicetaintrules", "devicetaintrule", (V1, V1BETA2, V1ALPHA3),
+    namespaced=False, has_status=True, counts_generations=True, returns_deleted=True, strategic=_CONDITIONED,
+    columns=columns.NAMED, defaults=taints.default_rule, validate=taints.check_rule,
+)  # fmt: skip
+
+DEVICE: Final = ServedKind(
+    "Device", "devices", "device", (GroupVersion("scheduling.koordinator.sh", "v1alpha1"),),
+    namespaced=False, has_status=True, counts_generations=True, unconditional=False, columns=columns.NAMED,
+    defaults=koordinator.default_device, validate=koordinator.check_device,
+)  # fmt: skip
+"""Served on real servers once Koordinator's resource definition is installed."""
+
+BUILTIN: Final = (
+    NAMESPACE, NODE, POD, CONFIG_MAP, EVENT_KIND, LEASE,
+    CLAIM, TEMPLATE, DEVICE_CLASS, SLICE, TAINT_RULE, DEVICE,
+)  # fmt: skip
+
+START_NAMESPACES: Final = ("default", "kube-node-lease", "kube-public", "kube-system")
+"""Namespaces that exist from the start."""

@@ -1,0 +1,146 @@
+"""ResourceSlices (SL-1 to SL-5)."""
+
+from datetime import datetime
+
+from reconciler.api.validation.amounts import canonical, canonical_values, quantity
+from reconciler.api.validation.devices import check_device
+from reconciler.api.validation.fields import Cause, Field
+from reconciler.api.validation.kinds import Object, Review
+from reconciler.api.validation.names import dns_label, dns_subdomain, driver_name, pool_name
+from reconciler.api.validation.nodes import check_node_selector
+from reconciler.api.validation.taints import default_taints
+
+MAX_DEVICES = 128
+MAX_DEVICES_WITH_TAINTS_OR_COUNTERS = 64
+MAX_COUNTER_SETS = 8
+MAX_COUNTERS = 32
+_TARGETS = ("nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection")
+_ONE_TARGET = "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required"
+_LISTS = ("ints", "bools", "strings", "versions")
+
+
+def check_slice(review: Review) -> list[Cause]:
+    """Check a ResourceSlice."""
+    root = Field(review.new)
+    spec = root["spec"]
+    driver_name(spec["driver"])
+    _pool(spec["pool"])
+    _target(spec)
+    if spec["devices"].present and spec["sharedCounters"].present:
+        spec.value_invalid("only one of `sharedCounters` or `devices` is allowed")
+    devices, per_device = spec["devices"], spec["perDeviceNodeSelection"].flag()
+    devices.at_most(_most_devices(devices))
+    names: set[str] = set()
+    for device in devices.items():
+        device["name"].unique(names)
+        check_device(device, per_device=per_device)
+    _shared_counters(spec["sharedCounters"])
+    if review.old is not None:
+        _immutable(spec, Field(review.old)["spec"])
+    return root.causes
+
+
+def _pool(pool: Field) -> None:
+    pool_name(pool["name"])
+    if pool["generation"].integer() < 0:
+        pool["generation"].invalid("must be greater than or equal to 0")
+    if pool["resourceSliceCount"].integer() <= 0:
+        pool["resourceSliceCount"].invalid("must be greater than 0")
+
+
+def _target(spec: Field) -> None:
+    """SL-2: exactly one way to select nodes."""
+    given = [key for key in _TARGETS if spec[key].present]
+    if not given:
+        spec.required(
+            "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required"
+        )
+    elif len(given) > 1:
+        spec.value_invalid(
+            f"exactly one of {', '.join(f'`{key}`' for key in _TARGETS)} is required, not {len(given)}"
+        )
+    if spec["nodeName"].present:
+        dns_subdomain(spec["nodeName"])
+    if spec["nodeSelector"].present:
+        check_node_selector(spec["nodeSelector"])
+        if len(spec["nodeSelector"]["nodeSelectorTerms"].items()) > 1:
+            spec["nodeSelector"]["nodeSelectorTerms"].invalid("must have exactly one node selector term")
+    for key in ("allNodes", "perDeviceNodeSelection"):
+        if spec[key].present and not spec[key].flag():
+            spec[key].invalid("must be either unset or set to true")
+
+
+def _most_devices(devices: Field) -> int:
+    """SL-4: the limit of devices is lower if devices can be large."""
+    for device in devices.items():
+        attributes = [value for _, value in device["attributes"].entries()]
+        if (
+            device["taints"].items()
+            or device["consumesCounters"].items()
+            or any(value[key].present for value in attributes for key in _LISTS)
+        ):
+            return MAX_DEVICES_WITH_TAINTS_OR_COUNTERS
+    return MAX_DEVICES
+
+
+def _shared_counters(sets: Field) -> None:
+    """SL-5."""
+    sets.at_most(MAX_COUNTER_SETS)
+    names: set[str] = set()
+    for counters in sets.items():
+        dns_label(counters["name"])
+        counters["name"].unique(names)
+        if not counters["counters"].entries():
+            counters["counters"].required()
+        counters["counters"].at_most(MAX_COUNTERS)
+        for name, counter in counters["counters"].entries():
+            dns_label(Field(name, counter.path, counter.causes))
+            if quantity(counter["value"]) is None:
+                counter["value"].required()
+
+
+def _immutable(spec: Field, old: Field) -> None:
+    pairs = [(spec["driver"], old["driver"]), (spec["nodeName"], old["nodeName"])]
+    pairs.append((spec["pool"]["name"], old["pool"]["name"]))
+    for new, before in pairs:
+        if new.value != before.value:
+            new.invalid("field is immutable")
+
+
+def default_slice(obj: Object, now: datetime) -> None:
+    """Set the time of taints, and convert amounts to canonical form."""
+    spec = obj.get("spec")
+    if not isinstance(spec, dict):
+        return
+    for counters in _dicts(spec.get("sharedCounters")):
+        _canonical_counters(counters)
+    for device in _dicts(spec.get("devices")):
+        default_taints(device.get("taints"), now)
+        for draw in _dicts(device.get("consumesCounters")):
+            _canonical_counters(draw)
+        capacity = device.get("capacity")
+        for amount in _dicts(list(capacity.values()) if isinstance(capacity, dict) else None):
+            if "value" in amount:
+                amount["value"] = canonical(amount["value"])
+            _canonical_policy(amount.get("requestPolicy"))
+
+
+def _canonical_counters(holder: Object) -> None:
+    counters = holder.get("counters")
+    for counter in _dicts(list(counters.values()) if isinstance(counters, dict) else None):
+        if "value" in counter:
+            counter["value"] = canonical(counter["value"])
+
+
+def _canonical_policy(policy: object) -> None:
+    if not isinstance(policy, dict):
+        return
+    if "default" in policy:
+        policy["default"] = canonical(policy["default"])
+    if isinstance(policy.get("validValues"), list):
+        policy["validValues"] = [canonical(value) for value in policy["validValues"]]
+    canonical_values(policy.get("validRange"))
+
+
+def _dicts(items: object) -> list[Object]:
+    return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []

@@ -1,0 +1,135 @@
+"""Fixes frequent mistakes of published manifests whose meaning is clear, with a warning.
+
+An API server rejects or drops these fields. So they are fixed only where a warning can be shown.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+from zlib import crc32
+
+from reconciler.api.versions.shapes import Raw, mapping, mappings
+
+Warn = Callable[[str], None]
+
+_KINDS: dict[type, str] = {bool: "bool", int: "int", str: "string"}
+_NAMED = ("ResourceSlice", "DeviceClass", "ResourceClaim", "ResourceClaimTemplate")
+_WITH_BASIC = ("v1beta1", "v1alpha3")
+_FLAT = {"attributes", "capacity", "consumesCounters"}
+
+
+def fix_mistakes(raw: Raw, warn: Warn) -> Raw:
+    """The object with clear mistakes fixed; `warn` receives one line for each."""
+    if raw["kind"] in _NAMED:
+        raw = _with_name(raw, warn)
+    match raw["kind"]:
+        case "ResourceClaim":
+            return _claim(raw, warn)
+        case "ResourceClaimTemplate" if isinstance(raw.get("spec"), Mapping):
+            return {**raw, "spec": _with_selectors(raw["spec"], warn, "spec.spec")}
+        case "DeviceClass" if isinstance(raw.get("spec"), Mapping):
+            return {**raw, "spec": _selectors(raw["spec"], warn, "spec")}
+        case "ResourceSlice" if isinstance(raw.get("spec"), Mapping):
+            return {**raw, "spec": _devices(_with_pool(raw, warn), raw["apiVersion"], warn)}
+    return raw
+
+
+def _with_name(raw: Raw, warn: Warn) -> Raw:
+    """Documentation often shows an object without its name."""
+    metadata = raw.get("metadata")
+    if not isinstance(metadata, Mapping) or "name" in metadata or metadata.get("generateName"):
+        return raw
+    name = f"unnamed-{crc32(json.dumps(raw, default=str).encode()):08x}"
+    warn(f"metadata.name: is missing; {name} is used")
+    return {**raw, "metadata": {**metadata, "name": name}}
+
+
+def _with_pool(raw: Raw, warn: Warn) -> Raw:
+    """The spec of a slice; without a pool it becomes the only slice of a new pool."""
+    spec: Raw = raw["spec"]
+    if spec.get("pool") is not None:
+        return spec
+    name = spec.get("nodeName") or mapping(raw.get("metadata")).get("name")
+    warn(f"spec.pool: is missing; read as the only slice of pool {name}")
+    return {**spec, "pool": {"name": name, "generation": 0, "resourceSliceCount": 1}}
+
+
+def _claim(raw: Raw, warn: Warn) -> Raw:
+    spec = mapping(raw.get("spec"))
+    inner = spec.get("spec")
+    if isinstance(inner, Mapping) and "devices" not in spec:
+        warn("spec.spec: belongs in a ResourceClaimTemplate; read as the spec of the claim")
+        raw = {**raw, "spec": {**{key: value for key, value in spec.items() if key != "spec"}, **inner}}
+    return _with_selectors(raw, warn, "spec")
+
+
+def _with_selectors(raw: Raw, warn: Warn, path: str) -> Raw:
+    """`raw` with the selectors of the claim spec in its `spec` fixed."""
+    spec = raw.get("spec")
+    if not isinstance(spec, Mapping):
+        return raw
+    if "resourceClassName" in spec:
+        warn(f"{path}.resourceClassName: was removed in 1.31; without `devices` the claim requests nothing")
+    devices = spec.get("devices")
+    if not isinstance(devices, Mapping) or not isinstance(devices.get("requests"), list):
+        return raw
+    requests = [
+        _request(request, warn, f"{path}.devices.requests[{number}]")
+        for number, request in enumerate(devices["requests"])
+    ]
+    return {**raw, "spec": {**spec, "devices": {**devices, "requests": requests}}}
+
+
+def _request(request: Any, warn: Warn, path: str) -> Any:
+    if not isinstance(request, Mapping):
+        return request
+    made = dict(_selectors(request, warn, path))
+    if isinstance(made.get("exactly"), Mapping):
+        made["exactly"] = _selectors(made["exactly"], warn, f"{path}.exactly")
+    if isinstance(made.get("firstAvailable"), list):
+        made["firstAvailable"] = [
+            _selectors(one, warn, f"{path}.firstAvailable[{at}]") if isinstance(one, Mapping) else one
+            for at, one in enumerate(made["firstAvailable"])
+        ]
+    return made
+
+
+def _selectors(holder: Raw, warn: Warn, path: str) -> Raw:
+    """`holder` with each selector `cel: text` as `cel: {expression: text}`."""
+    bare = [at for at, one in enumerate(mappings(holder.get("selectors"))) if isinstance(one.get("cel"), str)]
+    if not bare:
+        return holder
+    warn(f"{path}.selectors[{bare[0]}].cel: must be an object; the text is read as its expression")
+    selectors = [
+        {**one, "cel": {"expression": one["cel"]}} if at in bare else one
+        for at, one in enumerate(holder["selectors"])
+    ]
+    return {**holder, "selectors": selectors}
+
+
+def _devices(spec: Raw, version: str, warn: Warn) -> Raw:
+    if not isinstance(spec.get("devices"), list):
+        return spec
+    devices: list[Any] = []
+    for number, device in enumerate(spec["devices"]):
+        where = f"spec.devices[{number}]"
+        if isinstance(device, Mapping) and "name" not in device:
+            warn(f"{where}.name: is missing; the device is ignored")
+        elif isinstance(device, Mapping) and version.endswith(_WITH_BASIC) and _FLAT & device.keys():
+            warn(f"{where}: its fields belong under `basic` in {version}; read as if they were there")
+            rest = {key: value for key, value in device.items() if key != "name"}
+            devices.append({"name": device["name"], "basic": _attributes(rest, warn, f"{where}.basic")})
+        else:
+            devices.append(_attributes(device, warn, where))
+    return {**spec, "devices": devices}
+
+
+def _attributes(device: Any, warn: Warn, where: str) -> Any:
+    """A device with plain attribute values wrapped with their type."""
+    attributes = mapping(mapping(device).get("attributes"))
+    bare = [key for key, value in attributes.items() if type(value) in _KINDS]
+    if not bare:
+        return device
+    warn(f"{where}.attributes.{bare[0]}: must be an object; read as a typed value")
+    typed = {key: {_KINDS[type(value)]: value} if key in bare else value for key, value in attributes.items()}
+    return {**device, "attributes": typed}

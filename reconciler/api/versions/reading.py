@@ -1,0 +1,129 @@
+"""Converts one JSON object of any served version to a typed object, or rejects it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from reconciler.api.objects.claims import DeviceClass, ResourceClaim, ResourceClaimTemplate
+from reconciler.api.objects.core import Node, Pod
+from reconciler.api.objects.meta import ApiObject
+from reconciler.api.objects.slices import ResourceSlice
+from reconciler.api.objects.taint_rules import DeviceTaintRule
+from reconciler.api.objects.validating import subject_of, validated
+from reconciler.api.versions import composite, mixins, v1beta1, version_numbers
+from reconciler.api.versions.amounts import with_value_keys
+from reconciler.api.versions.extensions import with_annotated_fields
+from reconciler.api.versions.fixes import fix_mistakes
+from reconciler.api.versions.misplaced_fields import reject_misplaced_fields
+from reconciler.api.versions.shapes import mapping
+from reconciler.api.versions.spelling import invalid_names
+from reconciler.errors import Malformed
+
+GROUP = "resource.k8s.io"
+
+MODELS: dict[str, type[ApiObject]] = {
+    "ResourceSlice": ResourceSlice,
+    "ResourceClaim": ResourceClaim,
+    "ResourceClaimTemplate": ResourceClaimTemplate,
+    "DeviceClass": DeviceClass,
+    "DeviceTaintRule": DeviceTaintRule,
+    "Node": Node,
+    "Pod": Pod,
+}
+
+_CORE = ("Node", "Pod")
+
+_SERVED = {
+    **dict.fromkeys(MODELS, ("v1", "v1beta2", "v1beta1", "v1alpha3")),
+    "DeviceTaintRule": ("v1", "v1beta2", "v1alpha3"),
+    "Node": ("v1",),
+    "Pod": ("v1",),
+}
+
+_INLINE = (f"{GROUP}/v1beta1", f"{GROUP}/v1alpha3")
+"""Versions with devices under `basic`, and requests without `exactly`"""
+
+
+def is_ours(raw: Mapping[str, Any]) -> bool:
+    """Whether this is a kind that we read, in any version or without one."""
+    kind = raw.get("kind")
+    group = _group_of(raw)
+    if kind in _CORE:
+        return group == ""
+    # `v1` without a group is wrong, but no other group has these kinds: reading it reports the mistake.
+    return kind in MODELS and group in (GROUP, "")
+
+
+def read(raw: Mapping[str, Any]) -> ApiObject:
+    """The typed object. Raises Malformed naming kind, name, field and reason."""
+    return typed(to_v1(raw))
+
+
+def to_v1(raw: Mapping[str, Any], warnings: list[str] | None = None) -> Mapping[str, Any]:
+    """The object in the shape of v1, with all its fields. Raises Malformed for a version that is not served.
+
+    With `warnings`, frequent mistakes of published manifests are fixed, and a line is added for each.
+    """
+    kind = raw["kind"]
+    subject = subject_of(raw)
+    served = [version if kind in _CORE else f"{GROUP}/{version}" for version in _SERVED[kind]]
+    given = raw.get("apiVersion")
+    if not given:
+        raise Malformed(subject, "apiVersion", f"is missing; write {served[0]}")
+    if given not in served:
+        raise Malformed(subject, "apiVersion", f"{given} is not supported; use {' or '.join(served)}")
+    if warnings is not None:
+        notes = warnings
+        raw = fix_mistakes(raw, lambda line: notes.append(f"{subject}: {line}"))
+    match kind:
+        case "ResourceSlice":
+            raw = with_annotated_fields(_slice_to_v1(raw, subject, warnings), subject)
+            if warnings is not None:
+                warnings += [f"{subject}: {line}" for line in invalid_names(mapping(raw.get("spec")))]
+        case "ResourceClaim" | "ResourceClaimTemplate" if given in _INLINE:
+            convert = v1beta1.claim_to_v1 if kind == "ResourceClaim" else v1beta1.template_to_v1
+            raw = convert(raw, subject)
+        case "ResourceClaim" | "ResourceClaimTemplate":
+            v1beta1.refuse_in_v1(raw, subject)
+    reject_misplaced_fields(raw, subject)
+    return {**raw, "apiVersion": served[0]}
+
+
+def _slice_to_v1(raw: Mapping[str, Any], subject: str, warnings: list[str] | None) -> Mapping[str, Any]:
+    """A slice of any shape with flat devices, mixins expanded, amounts under `value`."""
+    if not isinstance(raw.get("spec"), Mapping):
+        return raw
+    if composite.is_first_revision(raw["spec"]):
+        return _with_versions(raw, composite.flattened(raw["spec"], subject), subject, warnings)
+    if raw["apiVersion"] in _INLINE:
+        raw = v1beta1.slice_to_v1(raw, subject)
+    else:
+        v1beta1.refuse_in_v1(raw, subject)
+    if mixins.uses(raw["spec"]):
+        spec = with_value_keys(mixins.expanded(raw["spec"], subject))
+        return _with_versions(raw, spec, subject, warnings)
+    if raw["apiVersion"] == f"{GROUP}/v1alpha3":
+        return {**raw, "spec": with_value_keys(raw["spec"])}
+    if warnings is None:
+        return raw
+    spec = with_value_keys(raw["spec"])
+    if spec != raw["spec"]:
+        warnings.append(f"{subject}: amounts belong under `value` since v1beta1; read as if they were there")
+    return {**raw, "spec": spec}
+
+
+def _with_versions(
+    raw: Mapping[str, Any], spec: Mapping[str, Any], subject: str, warnings: list[str] | None
+) -> Mapping[str, Any]:
+    converted, changes = version_numbers.with_semver(spec)
+    if changes and warnings is not None:
+        warnings.append(f"{subject}: versions that are not semver are converted: {', '.join(changes)}")
+    return {**raw, "spec": converted}
+
+
+def typed(raw: Mapping[str, Any]) -> ApiObject:
+    """The typed object for a result of `to_v1`. Raises Malformed naming kind, name, field and reason."""
+    return validated(MODELS[raw["kind"]], raw)
+
+
+def _group_of(raw: Mapping[str, Any]) -> str:
+    return str(raw.get("apiVersion") or "").rpartition("/")[0]

@@ -1,0 +1,197 @@
+"""A fast reader for slices of the current version. It parses each distinct text once and shares the value.
+
+It splits JSON text into fields without decoding them. Each field goes through the same models as in
+`reading`, but once for each distinct text, since drivers publish the same products, capacities and draws
+again and again. This reader declines every unusual slice, so that `reading` reports what is wrong with it.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache, partial
+from sys import intern
+from typing import Any, Final
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+from pydantic import TypeAdapter
+from pydantic_core import from_json
+
+from reconciler.api.objects.model import Tuple, fields_of
+from reconciler.api.objects.slices import (
+    CounterSet,
+    Device,
+    DeviceAttribute,
+    ResourceSlice,
+    ResourceSliceSpec,
+)
+from reconciler.api.versions.extensions import ANNOTATION
+from reconciler.api.versions.shapes import mapping, mappings
+
+API_VERSIONS: Final = ("resource.k8s.io/v1", "resource.k8s.io/v1beta2")
+
+CACHE_SIZE = 1 << 15
+"""Distinct texts in the cache of one field. The least recently used is dropped first."""
+ATTRIBUTES_CACHE_SIZE = 1 << 13
+"""For all attributes of a device together: they are often unique, because of a serial number."""
+
+
+class _UseFullReader(Exception):
+    """The module `reading` must read the slice."""
+
+
+class _DeviceText(msgspec.Struct, rename="camel", gc=False):
+    """A device with its fields as text; also the fields that identify older shapes."""
+
+    name: str
+    attributes: Raw | UnsetType = UNSET
+    capacity: Raw | UnsetType = UNSET
+    consumes_counters: Raw | UnsetType = UNSET
+    node_name: Raw | UnsetType = UNSET
+    node_selector: Raw | UnsetType = UNSET
+    all_nodes: Raw | UnsetType = UNSET
+    taints: Raw | UnsetType = UNSET
+    binds_to_node: Raw | UnsetType = UNSET
+    binding_conditions: Raw | UnsetType = UNSET
+    binding_failure_conditions: Raw | UnsetType = UNSET
+    allow_multiple_allocations: Raw | UnsetType = UNSET
+    compatible_only_with: Raw | UnsetType = UNSET
+    basic: Raw | UnsetType = UNSET
+    composite: Raw | UnsetType = UNSET
+    includes: Raw | UnsetType = UNSET
+
+
+class _SpecText(msgspec.Struct, rename="camel", gc=False):
+    driver: Raw | UnsetType = UNSET
+    pool: Raw | UnsetType = UNSET
+    node_name: Raw | UnsetType = UNSET
+    node_selector: Raw | UnsetType = UNSET
+    all_nodes: Raw | UnsetType = UNSET
+    per_device_node_selection: Raw | UnsetType = UNSET
+    devices: list[_DeviceText] | None = None
+    shared_counters: Raw | UnsetType = UNSET
+    skip_node_operations: Raw | UnsetType = UNSET
+    mixins: Raw | UnsetType = UNSET
+    device_mixins: Raw | UnsetType = UNSET
+
+
+class _SliceText(msgspec.Struct, rename="camel", gc=False):
+    spec: _SpecText
+    metadata: Raw
+    kind: str | UnsetType = UNSET
+    api_version: str | UnsetType = UNSET
+
+
+_split = msgspec.json.Decoder(_SliceText).decode
+_split_map = msgspec.json.Decoder(dict[str, Raw]).decode
+
+_OLDER = ("basic", "composite", "includes")
+_OLDER_IN_SPEC = ("mixins", "device_mixins")
+_INCLUDING = ("consumes_counters", "shared_counters")
+"""Lists whose entries have `includes` in an older shape."""
+
+
+def read_slice(text: bytes, api_version: str) -> ResourceSlice | None:
+    """The slice; None if `reading.read` has to read it, which returns an equal slice or rejects it.
+
+    `api_version` is for a slice without one, as in a list.
+    """
+    if api_version not in API_VERSIONS:
+        return None
+    try:
+        if not text.isascii():
+            text.decode()  # also checks the fields that are not decoded below
+        cut = _split(text)
+        if cut.kind not in (UNSET, "ResourceSlice") or cut.api_version not in (UNSET, *API_VERSIONS):
+            return None
+        return _slice(cut)
+    except (
+        _UseFullReader,
+        ValueError,
+        RecursionError,
+        msgspec.MsgspecError,
+    ):  # pydantic's errors are ValueErrors
+        return None
+
+
+def _slice(cut: _SliceText) -> ResourceSlice:
+    metadata = from_json(bytes(cut.metadata))
+    if ANNOTATION in mapping(mapping(metadata).get("annotations")):
+        raise _UseFullReader
+    if any(getattr(cut.spec, name) is not UNSET for name in _OLDER_IN_SPEC):
+        raise _UseFullReader
+    spec = {
+        name: read(bytes(spelled))
+        for name, read in _READ_OF_SPEC
+        if (spelled := getattr(cut.spec, name)) is not UNSET
+    }
+    spec["devices"] = tuple([_device(device) for device in cut.spec.devices or ()])
+    return ResourceSlice.model_validate({"metadata": metadata, "spec": spec})
+
+
+def _device(cut: _DeviceText) -> Device:
+    for name in _OLDER:
+        if getattr(cut, name) is not UNSET:
+            raise _UseFullReader
+    device = _new(Device)
+    _write_name(device, intern(cut.name))
+    attributes = cut.attributes
+    _write_attributes(device, {} if attributes is UNSET else _attributes(bytes(attributes)))
+    for name, write, read, default in _FIELDS:
+        spelled = getattr(cut, name)
+        write(device, default if spelled is UNSET else read(bytes(spelled)))
+    return device
+
+
+@lru_cache(ATTRIBUTES_CACHE_SIZE)
+def _attributes(text: bytes) -> Mapping[str, DeviceAttribute]:
+    return {intern(key): _attribute(bytes(value)) for key, value in _split_map(text).items()}
+
+
+@lru_cache(CACHE_SIZE)
+def _attribute(text: bytes) -> DeviceAttribute:
+    return _ATTRIBUTE.validate_python(from_json(text))
+
+
+def _field(name: str, text: bytes) -> Any:
+    """A field of a device. Raises ValueError, or _UseFullReader for an older shape."""
+    value = _plain(name, text)
+    return getattr(_DEVICE.validate_python({"name": "", name: value}), name)
+
+
+def _plain(name: str, text: bytes) -> Any:
+    value = from_json(text)
+    if name in _INCLUDING and any("includes" in entry for entry in mappings(value)):
+        raise _UseFullReader
+    return intern(value) if isinstance(value, str) else value
+
+
+def _sets(text: bytes) -> Any:
+    """Shared counter sets: machines of one model have the same text."""
+    return _SETS.validate_python(_plain("shared_counters", text))
+
+
+def _cached(read: Callable[[str, bytes], Any], name: str) -> Callable[[bytes], Any]:
+    return lru_cache(CACHE_SIZE)(partial(read, name))
+
+
+_ATTRIBUTE = TypeAdapter(DeviceAttribute)
+_DEVICE = TypeAdapter(Device)
+_SETS: TypeAdapter[tuple[CounterSet, ...]] = TypeAdapter(Tuple[CounterSet])
+_BARE = Device(name="")
+
+_new: Callable[[type[Device]], Device] = object.__new__
+_write_name = Device.__dict__["name"].__set__
+_write_attributes = Device.__dict__["attributes"].__set__
+# Slots are written directly: each field is already validated.
+_FIELDS = tuple(
+    (name, Device.__dict__[name].__set__, _cached(_field, name), getattr(_BARE, name))
+    for name in fields_of(Device)
+    if name not in ("name", "attributes")
+)
+_READ_OF_SPEC: tuple[tuple[str, Callable[[bytes], Any]], ...] = (
+    *(
+        (name, partial(_plain, name))
+        for name in fields_of(ResourceSliceSpec)
+        if name not in ("devices", "shared_counters")
+    ),
+    ("shared_counters", lru_cache(CACHE_SIZE)(_sets)),
+)

@@ -1,0 +1,106 @@
+"""Converts resource.k8s.io/v1beta1 to the shape of v1. Source: rules VER-2 to VER-4."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from reconciler.api.versions.shapes import Raw, mapping, mappings
+from reconciler.errors import Malformed
+
+INLINE = ("deviceClassName", "selectors", "allocationMode", "count", "adminAccess", "tolerations", "capacity")
+"""Fields of `exactly` that are in the request itself in v1beta1."""
+
+
+def slice_to_v1(raw: Raw, subject: str) -> dict[str, Any]:
+    """A ResourceSlice with its devices flattened. In v1beta1 an unset node field is "" or false.
+
+    Raises Malformed for a device in the shape of v1, which would lose all its fields.
+    """
+    if not isinstance(raw.get("spec"), Mapping):
+        return dict(raw)
+    spec = dict(raw["spec"])
+    if isinstance(spec.get("devices"), list):
+        _refuse_flat(spec["devices"], subject)
+        spec["devices"] = [_flat(device) for device in spec["devices"] if not _is_later_kind(device)]
+    if spec.get("nodeName") == "":
+        del spec["nodeName"]
+    if spec.get("allNodes") is False:
+        del spec["allNodes"]
+    return {**raw, "spec": spec}
+
+
+def _is_later_kind(device: Any) -> bool:
+    """Whether this kind of device is newer than v1beta1, so that it has no `basic`. It is not allocated."""
+    return isinstance(device, Mapping) and not isinstance(device.get("basic"), Mapping)
+
+
+def _flat(device: Any) -> Any:
+    return {**device["basic"], "name": device.get("name")} if isinstance(device, Mapping) else device
+
+
+def _refuse_flat(devices: list[Any], subject: str) -> None:
+    for number, device in enumerate(devices):
+        for key in ("attributes", "capacity"):
+            if isinstance(device, Mapping) and "basic" not in device and key in device:
+                field = f"spec.devices[{number}].{key}"
+                raise Malformed(
+                    subject, field, "belongs under `basic` in v1beta1; move it there, or set the version v1"
+                )
+
+
+def claim_to_v1(raw: Raw, _subject: str) -> dict[str, Any]:
+    """A ResourceClaim whose requests have `exactly`."""
+    return _with_claim_spec(raw)
+
+
+def template_to_v1(raw: Raw, _subject: str) -> dict[str, Any]:
+    """A ResourceClaimTemplate whose requests have `exactly`."""
+    spec = raw.get("spec")
+    return {**raw, "spec": _with_claim_spec(spec)} if isinstance(spec, Mapping) else dict(raw)
+
+
+def _with_claim_spec(raw: Raw) -> dict[str, Any]:
+    """`raw` with the claim spec in its `spec` converted. Validation rejects invalid parts later."""
+    spec = raw.get("spec")
+    devices = spec.get("devices") if isinstance(spec, Mapping) else None
+    requests = devices.get("requests") if isinstance(devices, Mapping) else None
+    if spec is None or devices is None or not isinstance(requests, list):
+        return dict(raw)
+    return {**raw, "spec": {**spec, "devices": {**devices, "requests": [_request(r) for r in requests]}}}
+
+
+def _request(request: Any) -> Any:
+    if not isinstance(request, Mapping):
+        return request
+    inline = {key: request[key] for key in INLINE if _is_set(key, request.get(key))}
+    rest = {key: value for key, value in request.items() if key not in INLINE}
+    return {**rest, "exactly": inline} if inline else rest
+
+
+def _is_set(key: str, value: Any) -> bool:
+    """In this version an empty string or a zero count is an unset field."""
+    return value not in (None, "") and not (key == "count" and value == 0)
+
+
+def refuse_in_v1(raw: Raw, subject: str) -> None:
+    """Raise Malformed if an object of v1 or v1beta2 has the shape of v1beta1.
+
+    A server would drop such fields and store a device without attributes, or a request without a class.
+    """
+    spec = mapping(raw.get("spec"))
+    for number, device in enumerate(mappings(spec.get("devices"))):
+        if "basic" in device:
+            field = f"spec.devices[{number}].basic"
+            raise Malformed(
+                subject, field, "belongs to v1beta1; move its fields up, or set the version v1beta1"
+            )
+    inner, path = (
+        (spec.get("spec"), "spec.spec") if raw.get("kind") == "ResourceClaimTemplate" else (spec, "spec")
+    )
+    devices = mapping(mapping(inner).get("devices"))
+    for number, request in enumerate(mappings(devices.get("requests"))):
+        for key in INLINE:
+            if key in request:
+                field = f"{path}.devices.requests[{number}].{key}"
+                raise Malformed(
+                    subject, field, "belongs under `exactly`; only v1beta1 has it directly in a request"
+                )

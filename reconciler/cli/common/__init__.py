@@ -1,0 +1,1 @@
+"""What several commands share: options, exit codes, input, output, connections."""

@@ -1,0 +1,29 @@
+"""The objects of a cluster, for commands that look at it once."""
+
+from collections.abc import Collection
+from typing import Any
+
+from reconciler.cli.common.connection import Reach
+
+
+async def list_objects(kinds: Collection[str], reach: Reach) -> list[dict[str, Any]]:
+    """All objects of the kinds that the server serves, as JSON with kind and version.
+
+    Raises a ReconcilerError or OSError when the server cannot be read.
+    """
+    # Importing the client library takes longer than all else these commands do for files.
+    from reconciler.cluster.client import Client  # noqa: PLC0415
+    from reconciler.cluster.decoding import decode  # noqa: PLC0415
+    from reconciler.cluster.discovery import discover  # noqa: PLC0415
+    from reconciler.cluster.http import connect  # noqa: PLC0415
+
+    async with connect(**reach.arguments()) as transport:
+        client = Client(transport)
+        served = await discover(client, also=kinds)
+        return [
+            {**decode(item)[0], "kind": kind, "apiVersion": served[kind].api_version}
+            for kind in kinds
+            if kind in served
+            async for page in client.list_pages(served[kind], limit=served[kind].page)
+            for item in page.items
+        ]

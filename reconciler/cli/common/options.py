@@ -1,0 +1,211 @@
+"""The options that commands share: what they read, which cluster they ask, which rules apply, how they print.
+
+A decorator adds a group of options. A command gets a group as one argument where that says more: `reach` for
+the options that name a cluster, `rules` for those of the rules, `files` for all manifests.
+"""
+
+from collections.abc import Callable
+from functools import reduce, wraps
+from typing import Any
+
+import click
+
+from reconciler.api.objects.semantics import Release, Semantics, with_gates, with_group_modes
+from reconciler.cli.common.connection import Reach
+from reconciler.errors import Rejected
+
+F = Callable[..., Any]
+Decorator = Callable[[F], F]
+
+
+def files_option(*, required: bool) -> Decorator:
+    """`-f`, as often as needed; a directory is read with everything below it."""
+    return click.option(
+        "-f",
+        "--filename",
+        "files",
+        multiple=True,
+        required=required,
+        type=click.Path(exists=True, readable=True, allow_dash=True),
+        metavar="FILE|DIR|-",
+        help="Manifests: a YAML or JSON file, a directory with all files below it, or - for standard input.",
+    )
+
+
+def manifest_options(func: F) -> F:
+    """`-f`, and files and directories as arguments; the command gets all of them as `files`."""
+
+    @wraps(func)
+    def command(*, files: tuple[str, ...], more: tuple[str, ...], **rest: Any) -> Any:
+        return func(files=(*files, *more), **rest)
+
+    paths = click.Path(exists=True, readable=True)
+    return _all_of(
+        files_option(required=False),
+        click.argument("more", nargs=-1, type=paths, metavar="[FILE|DIR]..."),
+    )(command)
+
+
+def connection_options(**default: Any) -> Decorator:
+    """`--kubeconfig`, `--context`, `--server` and `--insecure-skip-tls-verify`."""
+    return _all_of(
+        click.option(
+            "--kubeconfig",
+            type=click.Path(),
+            metavar="FILE",
+            help="Kubeconfig of the cluster.  [default: KUBECONFIG, ~/.kube/config, or the pod's account]",
+        ),
+        click.option(
+            "--context", metavar="NAME", help="Context of the kubeconfig.  [default: its current one]"
+        ),
+        click.option("--server", metavar="URL", help="API server that needs no credentials."),
+        click.option(
+            "--insecure-skip-tls-verify",
+            is_flag=True,
+            help="Accept any certificate. A kubeconfig that says so is refused without this flag.",
+            **default,
+        ),
+    )
+
+
+def cluster_options(func: F) -> F:
+    """`--cluster` and the options of a connection; the command gets them as one `reach`."""
+
+    @wraps(func)
+    def command(
+        *,
+        cluster: bool,
+        kubeconfig: str | None,
+        context: str | None,
+        server: str | None,
+        insecure_skip_tls_verify: bool,
+        **rest: Any,
+    ) -> Any:
+        from reconciler.operations.logs.setup import configure  # noqa: PLC0415 - commands that ask no cluster log nothing
+
+        configure("warning")
+        named = bool(cluster or kubeconfig or context or server)
+        return func(reach=Reach(named, server, kubeconfig, context, insecure_skip_tls_verify), **rest)
+
+    return _all_of(
+        click.option(
+            "--cluster",
+            is_flag=True,
+            help="Ask a cluster: that of KUBECONFIG or ~/.kube/config, or the one this runs in.",
+        ),
+        connection_options(),
+    )(command)
+
+
+def rules_options(func: F) -> F:
+    """`--feature-gates` and `--group-mode`, without a server that says which gates it has."""
+
+    @wraps(func)
+    def command(
+        *, gates: frozenset[str], group_modes: tuple[str, ...], release: Release = "1.37", **rest: Any
+    ) -> Any:
+        return func(rules=Semantics(release, gates, with_group_modes(group_modes)), **rest)
+
+    return _all_of(_gates_option, group_mode_option)(command)
+
+
+def release_and_rules_options(func: F) -> F:
+    """`--semantics` and the options of `rules_options`; the command gets them as one `rules`."""
+    return release_option("release", default="1.37")(rules_options(func))
+
+
+def release_option(name: str, **default: Any) -> Decorator:
+    """`--semantics`."""
+    return click.option(
+        "--semantics",
+        name,
+        type=click.Choice(["1.37", "1.36"]),
+        help="Kubernetes release that decides where releases differ.  [default: 1.37]",
+        **default,
+    )
+
+
+def koordinator_semantics_option(**default: Any) -> Decorator:
+    """`--koordinator-semantics`."""
+    return click.option(
+        "--koordinator-semantics",
+        type=click.Choice(["proposal", "upstream"]),
+        help="Koordinator's proposals or its release, where they differ.  [default: proposal]",
+        **default,
+    )
+
+
+def group_mode_option(func: F) -> F:
+    """`--group-mode`, once for each driver."""
+    return click.option(
+        "--group-mode",
+        "group_modes",
+        multiple=True,
+        callback=_group_modes,
+        metavar="DRIVER=MODE",
+        help="How a driver's compatibility groups are compared: kep-5963 or pairwise; * is every other "
+        "driver.  [default: *=kep-5963]",
+    )(func)
+
+
+def steps_option(default: int) -> Decorator:
+    """`--steps`, for commands that decide in one go."""
+    return click.option(
+        "--steps",
+        type=click.IntRange(min=1),
+        default=default,
+        show_default=True,
+        help="Devices to try for one decision on one node before giving up.",
+    )
+
+
+def namespace_option(func: F) -> F:
+    """`-n`, for commands that take names of claims."""
+    return click.option(
+        "-n", "--namespace", default="default", show_default=True, help="Used where NAMESPACE is not given."
+    )(func)
+
+
+def output_option(*formats: str, explained: str | None = None) -> Decorator:
+    """`-o`, with the first format as the default."""
+    return click.option(
+        "-o",
+        "--output",
+        type=click.Choice(formats),
+        default=formats[0],
+        show_default=True,
+        help=explained,
+    )
+
+
+def _gates_option(func: F) -> F:
+    return click.option(
+        "--feature-gates",
+        "gates",
+        default="",
+        callback=_gates,
+        metavar="A=true,B=false",
+        help="Feature gates to turn on or off; all are on unless turned off here.",
+    )(func)
+
+
+def _gates(_context: click.Context, _option: click.Parameter, text: str) -> frozenset[str]:
+    try:
+        return with_gates(text)
+    except Rejected as exc:
+        raise click.BadParameter(str(exc)) from exc
+
+
+def _group_modes(
+    _context: click.Context, _option: click.Parameter, texts: tuple[str, ...]
+) -> tuple[str, ...]:
+    try:
+        with_group_modes(texts)
+    except Rejected as exc:
+        raise click.BadParameter(str(exc)) from exc
+    return texts
+
+
+def _all_of(*decorators: Decorator) -> Decorator:
+    """One decorator for several, in the order in which they would stand above a function."""
+    return lambda func: reduce(lambda made, decorator: decorator(made), reversed(decorators), func)

@@ -1,0 +1,106 @@
+"""What `top --koordinator` shows: Koordinator's devices by type, or by node and type."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Literal
+
+from rich.console import Console
+from rich.table import Table
+
+from reconciler.allocation.koordinator.fleet import Fleet
+from reconciler.analysis.capacity.machine_state import STATES
+from reconciler.analysis.capacity.machine_totals import Tally, by_node, by_type
+from reconciler.api.koordinator.amounts import printed
+from reconciler.api.koordinator.reading import read_device
+from reconciler.api.objects.meta import ApiObject
+from reconciler.api.versions.reading import read
+from reconciler.cli.common.connection import Reach
+from reconciler.cli.common.output import add_row, table_for
+from reconciler.control.koordinator.state import Picture
+from reconciler.state.koordinator.rules import Rules, Semantics
+from reconciler.state.loading import load
+
+By = Literal["driver", "node"]
+Show = Callable[[Fleet], None]
+
+
+def tallies(fleet: Fleet, by: By, types: Sequence[str], nodes: Sequence[str]) -> list[Tally]:
+    """The lines to show, by name; `types` and `nodes` are the only ones wanted, if there are any."""
+    found = by_node(fleet) if by == "node" else by_type(fleet)
+    return [
+        one
+        for one in found
+        if (not types or one.kind in types) and (not nodes or by != "node" or one.node in nodes)
+    ]
+
+
+def table(found: Iterable[Tally], by: By, console: Console) -> Table:
+    """A line for each."""
+    names = ("NODE", "TYPE") if by == "node" else ("TYPE",)
+    numbers = ("DEVICES", *(state.upper() for state in STATES))
+    made = table_for(console, (*names, *numbers, "FREE"), right=numbers)
+    for one in found:
+        own = (one.node, one.kind) if by == "node" else (one.kind,)
+        add_row(made, (*own, *map(str, (one.devices, *one.states)), ", ".join(_left(one))))
+    return made
+
+
+def as_json(found: Iterable[Tally], by: By) -> dict[str, Any]:
+    """All that is known."""
+    return {"by": by, "items": [_item(one) for one in found]}
+
+
+def fleet_of(objects: Iterable[ApiObject], semantics: Semantics) -> Fleet:
+    """Machines and what pods hold of them, as manifests say."""
+    picture = _picture(semantics)
+    load(picture, objects)
+    return picture.fleet
+
+
+async def follow_machines(reach: Reach, semantics: Semantics, show: Show, interval: float | None) -> None:
+    """Show a cluster as it is, once all is listed: once, or every so many seconds until cancelled.
+
+    Raises a ReconcilerError or OSError when the server cannot be asked at first; later it is asked again.
+    """
+    # Importing the client library takes longer than all else these commands do for files.
+    from reconciler.cli.common.cluster_following import following  # noqa: PLC0415
+    from reconciler.cluster.client import Client  # noqa: PLC0415
+    from reconciler.cluster.discovery import discover_at_least_pods  # noqa: PLC0415
+    from reconciler.cluster.http import connect  # noqa: PLC0415
+    from reconciler.cluster.koordinator import with_devices  # noqa: PLC0415
+
+    picture = _picture(semantics)
+    async with connect(**reach.arguments()) as transport:
+        client = Client(transport)
+        served = await with_devices(client, await discover_at_least_pods(client))
+        decoders = {"Node": read, "Device": read_device, "Pod": read}
+        async with following(client, served, decoders, picture.apply):
+            show(picture.fleet)
+            while interval is not None:
+                await asyncio.sleep(interval)
+                show(picture.fleet)
+
+
+def _picture(semantics: Semantics) -> Picture:
+    return Picture(Fleet(Rules(semantics)), lambda _: None)
+
+
+def _left(one: Tally) -> Iterable[str]:
+    for name, total, free in one.amounts:
+        shown = (next(iter(printed({name: int(amount)}).values())) for amount in (free, total))
+        yield f"{name.rpartition('/')[2]} {' of '.join(shown)}"
+    if one.functions:
+        yield f"virtual functions {one.functions_free} of {one.functions}"
+
+
+def _item(one: Tally) -> dict[str, Any]:
+    return {
+        "type": one.kind,
+        "node": one.node or None,
+        "devices": one.devices,
+        **dict(zip(STATES, one.states, strict=True)),
+        "resources": [
+            {"resource": name, "total": int(total), "free": int(free)} for name, total, free in one.amounts
+        ],
+        "virtualFunctions": {"total": one.functions, "free": one.functions_free},
+    }

@@ -1,0 +1,125 @@
+"""What `allocate` prints: a table for people, claims for programs."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TextIO
+
+from rich.console import Console
+from rich.table import Table
+
+from reconciler.api.manifests.inferred_nodes import InferredNodes
+from reconciler.api.objects.claims import AllocatedDevice
+from reconciler.api.objects.node_selector import NodeSelector, NodeSelectorRequirement
+from reconciler.api.objects.plan import Granted, Plan
+from reconciler.cli.common.output import add_row, console_on, say, table_for
+from reconciler.control.offline import Answer, Report
+
+
+def print_report(report: Report, out: TextIO) -> None:
+    """The devices of every claim, why the others have none, and what was assumed about nodes."""
+    console = console_on(out)
+    if report.granted:
+        console.print(_table(report.granted, console))
+    for line in (*_aligned(report), *refusals(report), *notes(report), _summary(report)):
+        say(console, line)
+
+
+def _table(granted: Iterable[Granted], console: Console) -> Table:
+    table = table_for(console, ("CLAIM", "REQUEST", "DEVICE", "NODE"))
+    for outcome in granted:
+        for plan in outcome.plans:
+            for request, devices in _by_request(plan):
+                add_row(table, (str(plan.claim), request, devices, plan.node))
+    return table
+
+
+def _by_request(plan: Plan) -> Iterator[tuple[str, str]]:
+    """Each request with its devices, one a line. A claim without requests has a row without any."""
+    devices: dict[str, list[str]] = {}
+    for device in plan.allocation.devices.results:
+        devices.setdefault(device.request, []).append(_device(device))
+    yield from ((request, "\n".join(found)) for request, found in devices.items())
+    if not devices:
+        yield "-", "-"
+
+
+def _device(device: AllocatedDevice) -> str:
+    consumed = ", ".join(f"{key}={amount}" for key, amount in device.consumed_capacity.items())
+    admin = " admin access" if device.admin_access else ""
+    return f"{device.id}{admin}{f' ({consumed})' if consumed else ''}"
+
+
+def _aligned(report: Report) -> Iterator[str]:
+    """How near to each other the devices are, where claims wished for that."""
+    for granted in report.granted:
+        for plan in granted.plans:
+            yield from (f"aligned: claim {plan.claim}: {tiers}" for _, tiers in plan.annotations)
+
+
+def refusals(report: Report) -> Iterator[str]:
+    """Why claims are not allocated, a line for those that were decided together."""
+    yield from (_why(answer) for answer in report.waiting)
+
+
+def _why(answer: Answer) -> str:
+    claims = ", ".join(str(key) for key in answer.claims)
+    subject = f"claim{'s' if len(answer.claims) > 1 else ''} {claims}" if claims else ""
+    pod = f"pod {answer.pod}" if answer.pod else ""
+    both = f"{subject} of {pod}" if subject and pod else subject or pod
+    message = answer.message
+    if len(answer.claims) == 1:  # which claim has been said already
+        message = message.removeprefix(f"claim {answer.claims[0]}, ")
+    return f"not allocated: {both}: {message}"
+
+
+def _summary(report: Report) -> str:
+    granted = sum(len(outcome.plans) for outcome in report.granted)
+    parts = [f"{_claims(granted)} allocated"]
+    waiting = {key for answer in report.waiting for key in answer.claims}
+    if report.waiting:
+        parts.append(f"{len(waiting)} not")
+    if report.held:
+        parts.append(f"{len(report.held)} held before")
+    return ", ".join(parts)
+
+
+def _claims(count: int) -> str:
+    return f"{count} claim{'' if count == 1 else 's'}"
+
+
+def notes(report: Report) -> Iterator[str]:
+    """What a reader of the answers has to know about pools and nodes."""
+    if report.nowhere:
+        fields = "nodeName, nodeSelector, allNodes, perDeviceNodeSelection"
+        yield f"slices that no node can use, for want of one of {fields}: {_some(report.nowhere)}"
+    for pool, problem in report.unusable.items():
+        yield f"pool {pool} is not usable: {problem}"
+    yield from _node_notes(report.nodes)
+
+
+def _node_notes(picture: InferredNodes) -> Iterator[str]:
+    if picture.named:
+        yield f"nodes known only by name: {_some(picture.named)}"
+    if picture.assumed is not None:
+        labels = ", ".join(f"{key}={value}" for key, value in picture.assumed.metadata.labels.items())
+        yield f"node {picture.assumed.key.name} is not in the input; its labels are assumed: {labels}"
+    if picture.unmatched:
+        selectors = _some([_selector(selector) for selector in picture.unmatched])
+        yield f"node selectors that match no node: {selectors}"
+
+
+def _some(names: Sequence[str], limit: int = 10) -> str:
+    shown = "; ".join(names[:limit])
+    return f"{shown}; and {len(names) - limit} more" if len(names) > limit else shown
+
+
+def _selector(selector: NodeSelector) -> str:
+    terms = [
+        " and ".join(_requirement(r) for r in (*term.match_expressions, *term.match_fields)) or "nothing"
+        for term in selector.node_selector_terms
+    ]
+    return " or ".join(terms) or "nothing"
+
+
+def _requirement(requirement: NodeSelectorRequirement) -> str:
+    values = f" [{', '.join(requirement.values)}]" if requirement.values else ""
+    return f"{requirement.key} {requirement.operator}{values}"

@@ -1,0 +1,1 @@
+"""Checks on what is held, whoever allocated it: double allocation, exclusion, reclaimed claims."""

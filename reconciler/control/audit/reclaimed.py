@@ -1,0 +1,72 @@
+"""Allocations of ours that kube-scheduler took back. Once the gate is gone a claim is its own to decide.
+
+It clears the allocation of a pod that fits nowhere (SCHED-8), and allocates the claim itself the next
+time. To allocate it again meanwhile would be to compete, so we look on until it is allocated or its pods
+are gone.
+"""
+
+from collections.abc import Container
+
+from reconciler.allocation.placement import Placement
+from reconciler.api.objects.claims import ResourceClaim
+from reconciler.api.objects.core import Pod
+from reconciler.api.objects.meta import ApiObject, ObjectKey
+from reconciler.control.audit.losing_claim import written_by_us
+from reconciler.control.decisions.decisions import TakenBack, Tell
+from reconciler.control.queueing.units import Roster
+from reconciler.errors import Rejected
+from reconciler.state.nodes.charging import pinned_to
+from reconciler.state.store import Store
+
+
+class Yielded:
+    """The claims that are left to kube-scheduler."""
+
+    def __init__(
+        self, store: Store, roster: Roster, placement: Placement, tell: Tell, withdrawing: Container[str]
+    ) -> None:
+        """`withdrawing` holds the uids of claims whose allocation we are taking back ourselves."""
+        self._store = store
+        self._roster = roster
+        self._placement = placement
+        self._tell = tell
+        self._uids: dict[ObjectKey, str] = {}
+        self._withdrawing = withdrawing
+
+    def __contains__(self, claim: ResourceClaim) -> bool:
+        if self._uids.get(claim.key) != claim.metadata.uid:
+            return False
+        if claim.allocation is not None or self._pod(claim.key) is None:
+            del self._uids[claim.key]
+            return False
+        return True
+
+    def note(self, thing: ApiObject) -> None:
+        """Compare news of a claim with what is known, before it becomes part of the picture."""
+        if not isinstance(thing, ResourceClaim) or thing.allocation is not None or thing.deleting:
+            return
+        before = self._store.claims.get(thing.key)
+        if before is None or before.metadata.uid != thing.metadata.uid or not written_by_us(before):
+            return
+        pod = self._pod(thing.key)
+        if pod is None or thing.metadata.uid in self._withdrawing:
+            return
+        self._uids[thing.key] = thing.metadata.uid
+        held = before.allocation
+        node = pinned_to(held.node_selector) if held is not None else ""
+        devices = tuple(result.id for result in held.devices.results) if held is not None else ()
+        self._tell(TakenBack(thing.key, pod.key, node, devices, self._known(pod, node)))
+
+    def _pod(self, claim: ObjectKey) -> Pod | None:
+        """A pod that is out of our hands and names the claim."""
+        found = (self._store.pods[key] for key in sorted(self._roster.users(claim)))
+        return next((pod for pod in found if not pod.gated), None)
+
+    def _known(self, pod: Pod, node: str) -> str:
+        if not node:
+            return "its devices bound it to no single node"
+        try:
+            reasons = self._placement.against(pod, node, self._store.snapshot())
+        except Rejected as exc:
+            reasons = [str(exc)]
+        return f"node {node}: {'; '.join(reasons) or 'nothing that we know of stands against it'}"

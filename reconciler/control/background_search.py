@@ -1,0 +1,210 @@
+"""Answers without holding up the loop: what takes long is worked out beside it, on a picture of its own.
+
+Nearly all questions are answered at a glance. One that is not goes to a thread, and its answer is looked at
+again when it comes back: what it rests on may have changed meanwhile.
+"""
+
+import asyncio
+from contextlib import suppress
+from functools import partial
+
+from reconciler.aio.worker_thread import Closed, ShouldContinue, WorkerThread
+from reconciler.allocation.dra.budget import Glance, Pace, Unfinished, Unseen
+from reconciler.allocation.dra.selector_masks import SHARE, look_at_all, warm_up
+from reconciler.api.objects.claims import ResourceClaim
+from reconciler.api.objects.plan import Granted
+from reconciler.api.objects.requests import ALL
+from reconciler.control.decider import Decider, Refusal
+from reconciler.control.intake import Intake
+from reconciler.control.planner import Decide, Planner
+from reconciler.control.queueing.units import Unit
+from reconciler.state.devices.snapshot.snapshot import Snapshot
+from reconciler.state.devices.snapshot.validity import stands
+
+GLANCE = 64
+"""Nodes and devices that are tried on the loop, 0.25 ms each where it is dear: 16 ms. Of the decisions that
+find devices, those for a few requests try a dozen."""
+REPEATS = 3
+"""How often an answer may be overtaken by events before the unit has to wait."""
+PATIENCE = 0.05
+"""Seconds for which others let a unit go first whose selectors are being run. Nearly all take a few
+milliseconds, and who comes first in the queue should not lose its devices for being the first to ask."""
+SELDOM = 16
+"""Beats from one look at whether an answer is still wanted to the next."""
+
+
+class Aside:
+    """Answers a question at a glance, or in a thread. One long search runs at a time, and one selector."""
+
+    def __init__(self, intake: Intake, planner: Planner, decider: Decider) -> None:
+        self._intake = intake
+        self._store = intake.store
+        self._planner = planner
+        self._decider = decider
+        self._searches = WorkerThread("search")
+        self._selectors = WorkerThread("selectors")
+        self._parked: dict[WorkerThread, dict[Unit, None]] = {self._searches: {}, self._selectors: {}}
+        self._long: set[Unit] = set()
+        self._order = asyncio.Lock()
+        self._answered = 0
+        """Questions so far that were answered, or given up"""
+        self._warm = False
+
+    async def warm_up(self) -> None:
+        """Build what every decision needs, once. Whoever comes meanwhile waits for it."""
+        async with self._order:
+            if not self._warm:
+                self._warm = True
+                with suppress(Closed):
+                    await self._selectors.run(lambda _: warm_up())
+
+    def close(self) -> None:
+        """Break off what is under way: those who wait for it get no answer."""
+        self._searches.close()
+        self._selectors.close()
+
+    async def answer(self, unit: Unit, asked: Decide) -> tuple[Decide, Granted | Refusal] | None:
+        """Devices for a question that was just asked, or why not; true of the picture as it is on return.
+
+        Beside it, the question that it answers: nodes may have been taken out of it, or come to it. A refusal
+        may be true of an earlier picture, where pictures change faster than it can be found. None: the unit
+        has nothing to ask any more, or gets another turn, when a thread is free or later.
+        """
+        before = self._answered
+        await self._order.acquire()
+        first = _First(self._order)
+        try:
+            # Those before it in the queue may have taken room while it waited for their answers.
+            now = asked if self._answered == before else self._again(unit, asked)
+            return await self._answer(unit, now, first) if now is not None else None
+        finally:
+            self._answered += 1
+            first.let_go()
+
+    def _again(self, unit: Unit, asked: Decide) -> Decide | None:
+        """The question as it is asked now; None if it is another one, for which the unit gets a turn."""
+        now = self._planner.next(unit)
+        if isinstance(now, Decide) and _objects(now) == _objects(asked):
+            return now
+        self._long.discard(unit)
+        self._intake.put(unit)
+        return None
+
+    async def _answer(
+        self, unit: Unit, asked: Decide, first: "_First"
+    ) -> tuple[Decide, Granted | Refusal] | None:
+        found: Granted | Refusal | None = None
+        for _ in range(REPEATS):
+            world = self._store.snapshot()
+            lane = self._searches
+            if unit not in self._long:
+                try:
+                    return asked, self._decider.answer(asked, world, Glance(GLANCE))
+                except Unseen:
+                    lane = self._selectors
+                except Unfinished:
+                    self._long.add(unit)
+            if lane.busy:
+                self._parked[lane][unit] = None
+                return None
+            began = asyncio.get_running_loop().time()
+            try:
+                found = await self._beside(lane, asked, world, first)
+            except (Unfinished, Closed):
+                self._long.discard(unit)
+                # As long as it took, so that it holds the thread for half of the time at most.
+                taken = asyncio.get_running_loop().time() - began if lane is self._selectors else 0.0
+                self._intake.put(unit, after=taken)
+                return None
+            now = self._again(unit, asked)
+            if now is None:
+                return None
+            if found is not None and self._is_true(found, now, asked, world):
+                self._long.discard(unit)
+                return now, found
+            asked = now
+        self._long.discard(unit)
+        if not isinstance(found, Refusal):
+            self._intake.put(unit, after=self._intake.queue.failed(unit))
+            return None
+        return asked, found
+
+    async def _beside(
+        self, lane: WorkerThread, asked: Decide, world: Snapshot, first: "_First"
+    ) -> Granted | Refusal | None:
+        """The answer of a thread; None if it only ran the selectors."""
+        timer = asyncio.get_running_loop().call_later(PATIENCE, first.let_go)
+        try:
+            if lane is self._selectors:
+                if await lane.run(partial(look_at_all, asked.claims, world, share=SHARE)):
+                    return None
+                raise Unfinished("the selectors of others have their turn now")
+            first.let_go()
+            apart = world.fork()
+            return await lane.run(
+                lambda wanted: self._decider.find(asked, apart, _Study(lambda: wanted() and self._has(asked)))
+            )
+        finally:
+            timer.cancel()
+            parked = list(self._parked[lane])
+            self._parked[lane].clear()
+            for unit in parked:
+                self._intake.put(unit)
+
+    def _has(self, asked: Decide) -> bool:
+        """Whether the claims are what they were. Asked by other threads: it only looks things up."""
+        return all(self._store.claims.get(claim.key) is claim for claim in asked.claims)
+
+    def _is_true(self, found: Granted | Refusal, now: Decide, asked: Decide, before: Snapshot) -> bool:
+        """Whether an answer from an earlier picture is one to what is asked now, of the present."""
+        world = self._store.snapshot()
+        if isinstance(found, Refusal):
+            if world.version != before.version or now.nodes != asked.nodes:
+                return False
+            self._decider.remember(now, world, found)
+            return True
+        if now.nodes is not None and found.node not in now.nodes:
+            return False
+        devices = [result.id for plan in found.plans for result in plan.allocation.devices.results]
+        return stands(found.node, devices, before, world, whole=any(map(_wants_all, now.claims)))
+
+
+class _First:
+    """The right to be answered before others are. Given up once, at the latest with the answer."""
+
+    def __init__(self, order: asyncio.Lock) -> None:
+        self._order: asyncio.Lock | None = order
+
+    def let_go(self) -> None:
+        """Let others be answered."""
+        if self._order is not None:
+            self._order.release()
+            self._order = None
+
+
+class _Study(Pace):
+    """A decision at leisure, for as long as somebody wants it."""
+
+    def __init__(self, wanted: ShouldContinue) -> None:
+        self._wanted = wanted
+        self._beats = 0
+
+    def beat(self) -> None:
+        """See `Pace.beat`."""
+        self._beats += 1
+        if self._beats % SELDOM == 0 and not self._wanted():
+            raise Unfinished("nobody waits for the answer any more")
+
+
+def _wants_all(claim: ResourceClaim) -> bool:
+    return any(
+        part.allocation_mode == ALL
+        for request in claim.spec.devices.requests
+        for part in (request.exactly, *request.first_available)
+        if part is not None
+    )
+
+
+def _objects(asked: Decide) -> tuple[list[int], list[int]]:
+    """What is decided for, as it was. Where it may go is another matter."""
+    return [id(claim) for claim in asked.claims], [id(claim) for claim in asked.held]

@@ -1,0 +1,207 @@
+"""Turns of claims, and of pods with claims: what they ask for, devices for it, and the writes."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from reconciler.api.objects.claims import ResourceClaim
+from reconciler.api.objects.core import Pod
+from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.objects.plan import Granted, Plan
+from reconciler.cluster.writer import Writer
+from reconciler.control.background_search import Aside
+from reconciler.control.decider import Decider, Refusal
+from reconciler.control.decisions.decisions import Allocated, Freed, Tell, Ungated, Waits
+from reconciler.control.handler import Act, Ask, Decided, Given, Handler, Idle, Later, Refused, Stuck
+from reconciler.control.intake import Intake
+from reconciler.control.ownership import classes_of
+from reconciler.control.planner import Blocked, Decide, Free, Nothing, Planner, Ungate, is_made_for
+from reconciler.control.queueing.units import Kind, Unit
+from reconciler.control.queueing.waiting import Wants
+from reconciler.control.settler import Settler
+
+Journal = Callable[[str, Unit, Decide, Granted | Refusal], None]
+"""Hears a decision's name, the unit, what was asked for it, and the answer"""
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimQuestion:
+    """A unit, and what is asked for it."""
+
+    unit: Unit
+    asked: Decide
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimGrant:
+    """Devices for all claims of a question."""
+
+    question: ClaimQuestion
+    granted: Granted
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimRefusal:
+    """Why there are none."""
+
+    question: ClaimQuestion
+    why: Refusal
+
+
+class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
+    """Allocates claims, frees them, and takes the gate from pods. Serves every unit."""
+
+    def __init__(
+        self,
+        intake: Intake,
+        planner: Planner,
+        decider: Decider,
+        writer: Writer,
+        *,
+        clock: Callable[[], float],
+        tell: Tell,
+        journal: Journal | None = None,
+    ) -> None:
+        """`clock` is that of the loop; `tell` hears what was written; `journal` hears every answer."""
+        self._intake = intake
+        self._store = intake.store
+        self._planner = planner
+        self._decider = decider
+        self._writer = writer
+        self._settler = Settler(intake, writer, tell)
+        self._aside = Aside(intake, planner, decider)
+        self._clock = clock
+        self._tell = tell
+        self._journal = journal
+
+    async def warm_up(self) -> None:
+        await self._aside.warm_up()
+
+    def close(self) -> None:
+        self._aside.close()
+
+    async def resolve(self, unit: Unit) -> None:
+        for key in self._intake.claims(unit):
+            claim = self._store.claims.get(key)
+            if claim is not None:
+                await self._settler.resolve(claim)
+
+    def next(self, unit: Unit) -> Idle | Stuck | Act | Ask[ClaimQuestion]:
+        match self._planner.next(unit):
+            case Nothing():
+                return Idle()
+            case Blocked(claims=claims, reason=reason, message=message):
+                return Stuck(Waits(claims, _pod(unit), reason, message), claims)
+            case Free() as found:
+                return Act(partial(self._free, unit, found))
+            case Ungate(pod=pod):
+                return Act(partial(self._ungate, pod))
+            case Decide() as asked:
+                return Ask(ClaimQuestion(unit, asked))
+
+    def expected(self, question: ClaimQuestion) -> str | None:
+        return self._decider.refuses(question.asked, self._store.snapshot())
+
+    async def decide(
+        self, question: ClaimQuestion
+    ) -> Given[ClaimGrant] | Refused[ClaimRefusal] | Later | None:
+        # No snapshot may be kept here: while somebody holds one, every change of a hold copies the columns.
+        serial = self._intake.nodes.room.serial
+        unit = question.unit
+        found = await self._aside.answer(unit, question.asked)  # waits for nothing that is not long
+        if found is None:
+            return None
+        asked, answer = found
+        question = ClaimQuestion(unit, asked)
+        if isinstance(answer, Refusal):  # woken by changes of its own, whatever other pods took meanwhile
+            classes = frozenset(name for claim in asked.claims for _, name in classes_of(claim))
+            wants = Wants(classes, answer.room, asked.crowded)
+            counted = tuple(claim.key for claim in asked.claims)
+            return Refused(ClaimRefusal(question, answer), answer.reason, wants, counted)
+        if serial != self._intake.nodes.room.serial and not self._has_room(unit, answer):
+            return Later()  # while it waited, other pods took the room that it was asked for
+        return Given(ClaimGrant(question, answer))
+
+    def _has_room(self, unit: Unit, granted: Granted) -> bool:
+        """Whether a pod can still go to the node of an answer."""
+        now = self._planner.next(unit)
+        return isinstance(now, Decide) and (now.nodes is None or granted.node in now.nodes)
+
+    def record(self, name: str, answer: Given[ClaimGrant] | Refused[ClaimRefusal]) -> None:
+        if self._journal is None:
+            return
+        if isinstance(answer, Refused):
+            refusal = answer.refusal
+            self._journal(name, refusal.question.unit, refusal.question.asked, refusal.why)
+        else:
+            grant = answer.grant
+            self._journal(name, grant.question.unit, grant.question.asked, grant.granted)
+
+    def assume(self, grant: ClaimGrant) -> None:
+        for plan in grant.granted.plans:
+            self._intake.assume(plan)
+
+    async def write(self, grant: ClaimGrant, decided: Decided) -> None:
+        granted, question = grant.granted, grant.question
+
+        def written(plan: Plan) -> None:
+            devices = tuple(result.id for result in plan.allocation.devices.results)
+            seconds = self._clock() - decided.began
+            pod, name = _pod(question.unit), decided.name
+            self._tell(
+                Allocated(plan.claim, pod, devices, plan.node, seconds, granted.steps, decision_id=name)
+            )
+
+        await self._settler.settle(list(zip(granted.plans, question.asked.claims, strict=True)), written)
+
+    async def make_room(self, refusal: ClaimRefusal, name: str) -> bool:
+        stuck = self._withdrawable(refusal.question) if refusal.why.room else []
+        for claim in stuck:
+            self._intake.observe(await self._writer.withdraw(claim))
+            why = "the other claims of its pod do not fit where it is"
+            self._tell(Freed(claim.key, why, decision_id=name))
+        return bool(stuck)
+
+    def _withdrawable(self, question: ClaimQuestion) -> list[ResourceClaim]:
+        """Claims that hold the pod to a node where the rest of it does not fit, and are its alone.
+
+        Half of a joint decision may be all that was written before a crash.
+        """
+        unit = question.unit
+        pod = self._store.pods.get(unit.key) if unit.kind is Kind.POD else None
+        if pod is None or not pod.gated:
+            return []
+        return [c for c in question.asked.held if is_made_for(c, pod) and not c.status.reserved_for]
+
+    def waits(self, refusal: ClaimRefusal, name: str) -> Waits:
+        asked, why = refusal.question.asked, refusal.why
+        keys = tuple(claim.key for claim in asked.claims)
+        message = "; ".join(filter(None, [why.message, self._planner.left_out(asked)]))
+        pod, nodes, steps, counts = _pod(refusal.question.unit), why.nodes, why.steps, why.counts
+        return Waits(keys, pod, why.reason, message, nodes, steps, counts, decision_id=name)
+
+    async def _free(self, unit: Unit, found: Free) -> None:
+        """Let a claim go. Where that is for the sake of another, only if the server says so too."""
+        if found.rival is not None:
+            rival = await self._writer.read_claim(found.rival)
+            if rival is not None:
+                self._intake.observe(rival)
+            if rival is None or self._planner.next(unit) != found:
+                return
+        if found.claim.deleting:
+            await self._writer.release(found.claim)
+        elif found.rival is not None:
+            with self._intake.audit.ended_by(found.claim.key):
+                let_go = await self._writer.withdraw(found.claim)
+            self._intake.observe(let_go)
+        else:
+            self._intake.observe(await self._writer.withdraw(found.claim))
+        self._tell(Freed(found.claim.key, found.why))
+
+    async def _ungate(self, pod: Pod) -> None:
+        await self._writer.ungate(pod)
+        self._tell(Ungated(pod.key))
+
+
+def _pod(unit: Unit) -> ObjectKey | None:
+    return unit.key if unit.kind is Kind.POD else None

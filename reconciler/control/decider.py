@@ -1,0 +1,106 @@
+"""The answer to one question: devices, all of them ours to give, or a refusal with its reason."""
+
+from dataclasses import dataclass, field, replace
+
+from reconciler.allocation.alignment import decide, wishes_of
+from reconciler.allocation.dra.budget import LEISURE, Pace
+from reconciler.allocation.dra.selector_masks import look_at_all
+from reconciler.api.objects.plan import Granted, RequestCount, Unsatisfied
+from reconciler.control.ownership import Ownership
+from reconciler.control.planner import NOT_OURS, Decide
+from reconciler.state.devices.snapshot.node_subset import Chosen
+from reconciler.state.devices.snapshot.snapshot import Snapshot
+
+Question = tuple[tuple[tuple[str, ...], ...], Chosen | None]
+"""What an answer depends on besides the picture: specs and wishes of the claims, and the nodes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """No, as things are."""
+
+    reason: str
+    message: str
+    room: bool
+    """Whether a device set free may change the answer"""
+    nodes: int = 0
+    steps: int = 0
+    counts: tuple[RequestCount, ...] = ()
+    version: int = field(default=-1, compare=False)
+    """Of the picture it was decided from"""
+
+
+class Decider:
+    """Answers questions. Remembers refusals for as long as the picture stays as it is.
+
+    A device set free wakes all who wait, of whom most ask the same: one search then does for all.
+    """
+
+    def __init__(self, ours: Ownership, *, steps: int) -> None:
+        """`steps` bounds one search."""
+        self._ours = ours
+        self._steps = steps
+        self._refused: dict[Question, str] = {}
+        self._version = -1
+
+    def answer(self, asked: Decide, world: Snapshot, pace: Pace = LEISURE) -> Granted | Refusal:
+        """Devices for all claims of a question together, or why not. Raises Unfinished as `pace` does."""
+        answer = self.find(asked, world, pace)
+        if isinstance(answer, Refusal):
+            self.remember(asked, world, answer)
+        return answer
+
+    def find(self, asked: Decide, world: Snapshot, pace: Pace) -> Granted | Refusal:
+        """The same answer, which is not remembered: another thread may ask, on a picture set apart."""
+        return replace(self._find(asked, world, pace), version=world.version)
+
+    def _find(self, asked: Decide, world: Snapshot, pace: Pace) -> Granted | Refusal:
+        answer = decide(asked.claims, world, nodes=asked.nodes, steps=self._steps, pace=pace)
+        if isinstance(answer, Unsatisfied):
+            return _refusal(answer)
+        trespass = self._trespass(asked, answer)
+        if trespass is None:
+            return answer
+        # First fit took a device of others; there may be a choice without.
+        claims = tuple(self._ours.restricted(claim) for claim in asked.claims)
+        look_at_all(claims, world, lambda: True)  # at a glance: all but the driver's was looked at just now
+        other = decide(claims, world, nodes=asked.nodes, steps=self._steps, pace=pace)
+        if isinstance(other, Unsatisfied) or self._trespass(asked, other) is not None:
+            return trespass
+        return other
+
+    def remember(self, asked: Decide, world: Snapshot, refusal: Refusal) -> None:
+        """Refuse the same again, without a search, for as long as this picture stands."""
+        self._forget_before(world.version)
+        self._refused[_question(asked)] = refusal.reason
+
+    def refuses(self, asked: Decide, world: Snapshot) -> str | None:
+        """The reason for which the same question was refused from the same picture, if it was."""
+        self._forget_before(world.version)
+        return self._refused.get(_question(asked)) if self._refused else None
+
+    def _forget_before(self, version: int) -> None:
+        if version != self._version:
+            self._version = version
+            self._refused.clear()
+
+    def _trespass(self, asked: Decide, answer: Granted) -> Refusal | None:
+        for plan, claim in zip(answer.plans, asked.claims, strict=True):
+            if (why := self._ours.trespass(claim, plan.allocation)) is not None:
+                return Refusal(NOT_OURS, f"claim {claim.key}: {why}", room=True, steps=answer.steps)
+        return None
+
+
+def _question(asked: Decide) -> Question:
+    return tuple((claim.spec.model_dump_json(), *wishes_of(claim)) for claim in asked.claims), asked.nodes
+
+
+def _refusal(answer: Unsatisfied) -> Refusal:
+    return Refusal(
+        reason=str(answer.reason),
+        message=answer.message,
+        room=not answer.reason.is_error,
+        nodes=answer.nodes,
+        steps=answer.steps,
+        counts=answer.counts,
+    )

@@ -1,0 +1,336 @@
+"""What was decided, one class a kind. A class declares all that operators see of it: see `declaration`."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, fields
+from enum import StrEnum
+from typing import Annotated, ClassVar, get_args
+
+from reconciler.api.objects.meta import DeviceID
+from reconciler.control.decisions.declaration import Counted, Level, Line, Logged, LoggedField
+from reconciler.control.decisions.fields import (
+    ClaimKey,
+    ClaimKeys,
+    CounterSet,
+    Counts,
+    Device,
+    Devices,
+    MaybeClaimKey,
+    MaybePodKey,
+    Message,
+    Node,
+    NodeCount,
+    PodKey,
+    PodKeys,
+    Pool,
+    Seconds,
+    Steps,
+    texts,
+)
+from reconciler.control.decisions.metric import COARSE, MetricSpec
+
+ALLOCATION = MetricSpec(
+    "allocation_duration_seconds",
+    "histogram",
+    "Time from the start of a decision until the API server has stored the allocation of a claim. "
+    "Exemplars name the decision.",
+    buckets=COARSE,
+)
+FREED = MetricSpec("claims_freed_total", "counter", "Claims that were made to let go of what they held.")
+UNGATED = MetricSpec(
+    "pods_ungated_total", "counter", "Pods whose claims are all allocated, handed to the scheduler."
+)
+FINDINGS = MetricSpec(
+    "audit_findings_total",
+    "counter",
+    "What the audit of held devices found, each finding once.",
+    (("finding", "what was found"),),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What was decided, or found."""
+
+    LINES: ClassVar[tuple[Line, ...]]
+    """Its log line. Where there are several, `line` chooses."""
+    METRICS: ClassVar[tuple[Counted, ...]] = ()
+
+    decision_id: Annotated[
+        str, Logged("names one decision in log lines, Events, metric exemplars and the journal")
+    ] = field(default="", compare=False)
+    """Allocations that were decided together share it. Empty until the decision is announced, unless whoever
+    decided gave it one."""
+
+    @property
+    def line(self) -> Line:
+        """The log line of this decision."""
+        return self.LINES[0]
+
+    @classmethod
+    def logged_fields(cls) -> Iterator[LoggedField]:
+        """The fields in the order of the log line: its own, then the one that every decision has."""
+        for one in sorted(fields(cls), key=lambda one: one.kw_only is True):
+            _, logged = get_args(one.type)
+            yield LoggedField(one.name, logged.name or one.name, logged)
+
+    @classmethod
+    def meaning(cls) -> str:
+        """What happened, in a sentence or two: the first paragraph of the docstring."""
+        return " ".join((cls.__doc__ or "").partition("\n\n")[0].split())
+
+
+@dataclass(frozen=True, slots=True)
+class Allocated(Decision):
+    """A claim has its devices, and the API server has stored that."""
+
+    LINES: ClassVar = (Line("claim allocated", Level.INFO),)
+    METRICS: ClassVar = (Counted(ALLOCATION, observed="seconds"),)
+
+    claim: ClaimKey
+    pod: MaybePodKey
+    """For which pod it was decided, if for any"""
+    devices: Devices
+    node: Node
+    seconds: Seconds
+    steps: Steps
+
+
+@dataclass(frozen=True, slots=True)
+class Waits(Decision):
+    """Claims cannot be met now. Announced again when the reason changes.
+
+    No metric: each refusal is counted where it is answered, those for the same reason included.
+    """
+
+    LINES: ClassVar = (Line("claim waits", Level.INFO),)
+
+    claims: ClaimKeys
+    pod: MaybePodKey
+    reason: Annotated[str, Logged("a word of docs/reasons.md")]
+    message: Message
+    nodes: NodeCount = 0
+    steps: Steps = 0
+    counts: Counts = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Freed(Decision):
+    """A claim released its devices."""
+
+    LINES: ClassVar = (Line("claim freed", Level.INFO),)
+    METRICS: ClassVar = (Counted(FREED),)
+
+    claim: ClaimKey
+    why: Annotated[str, Logged("for what cause")]
+
+
+@dataclass(frozen=True, slots=True)
+class Ungated(Decision):
+    """All claims of a pod are allocated; the scheduler may bind the pod."""
+
+    LINES: ClassVar = (Line("pod ungated", Level.INFO),)
+    METRICS: ClassVar = (Counted(UNGATED),)
+
+    pod: PodKey
+
+
+@dataclass(frozen=True, slots=True)
+class Equipped(Decision):
+    """A pod has Koordinator's devices, recorded in its annotation, and the API server has stored that."""
+
+    LINES: ClassVar = (Line("pod given devices", Level.INFO),)
+    METRICS: ClassVar = (Counted(ALLOCATION, observed="seconds"),)
+
+    pod: PodKey
+    devices: Devices
+    """Type, node and minor"""
+    node: Node
+    seconds: Seconds
+
+
+@dataclass(frozen=True, slots=True)
+class HeldTwice(Decision):
+    """Two claims hold a device that only one can hold.
+
+    Not decided by us alone.
+    """
+
+    LINES: ClassVar = (Line("device held twice", Level.WARNING),)
+    METRICS: ClassVar = (Counted(FINDINGS, ("held_twice",)),)
+
+    device: Device
+    claims: ClaimKeys
+
+
+@dataclass(frozen=True, slots=True)
+class Overdrawn(Decision):
+    """Pods hold more of a device than there is, by their annotations.
+
+    Not decided by us alone.
+    """
+
+    LINES: ClassVar = (Line("device overdrawn", Level.WARNING),)
+    METRICS: ClassVar = (Counted(FINDINGS, ("overdrawn",)),)
+
+    device: Device
+    """Type, node and minor"""
+    pods: PodKeys
+
+
+@dataclass(frozen=True, slots=True)
+class AtOdds(Decision):
+    """Devices that exclude one another are held at the same time."""
+
+    LINES: ClassVar = (Line("exclusive devices at odds", Level.WARNING),)
+    METRICS: ClassVar = (Counted(FINDINGS, ("at_odds",)),)
+
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class OverCommitted(Decision):
+    """More is drawn from a counter set than it publishes.
+
+    Not decided by us alone.
+    """
+
+    LINES: ClassVar = (Line("counters over-committed", Level.WARNING),)
+    METRICS: ClassVar = (Counted(FINDINGS, ("over_committed",)),)
+
+    pool: Pool
+    counter_set: CounterSet
+    short: Annotated[
+        tuple[tuple[str, str], ...], Logged("counter -> how much of it is missing", dict, write=dict)
+    ]
+    claims: ClaimKeys
+
+
+@dataclass(frozen=True, slots=True)
+class CommitmentMet(Decision):
+    """A counter set is no longer over-committed, or is gone."""
+
+    LINES: ClassVar = (Line("counters no longer over-committed", Level.INFO),)
+
+    pool: Pool
+    counter_set: CounterSet
+
+
+@dataclass(frozen=True, slots=True)
+class Uncharged(Decision):
+    """A held device drew from counters that its pool no longer publishes: no claim is charged for them."""
+
+    LINES: ClassVar = (Line("held counters unpublished", Level.WARNING),)
+    METRICS: ClassVar = (Counted(FINDINGS, ("uncharged",)),)
+
+    device: Device
+    counter_set: CounterSet
+    counters: Annotated[tuple[str, ...], Logged("names of counters of the set", list, write=list)]
+    claims: ClaimKeys
+
+
+@dataclass(frozen=True, slots=True)
+class TakenBack(Decision):
+    """kube-scheduler removed an allocation of ours, and decides about the pod again."""
+
+    LINES: ClassVar = (Line("allocation taken back by kube-scheduler", Level.WARNING),)
+
+    claim: ClaimKey
+    pod: PodKey
+    node: Node
+    """Where the devices were; empty if that left a choice"""
+    devices: Devices
+    message: Message
+    """What we know to stand against that node"""
+
+
+class Outcome(StrEnum):
+    """How what we would have decided compares with what was decided by others."""
+
+    AGREES = "agrees"
+    OTHER_DEVICES = "other devices"
+    OTHER_NODE = "other node"
+    WE_REFUSE = "we refuse"
+    THEY_WAIT = "they wait"
+
+
+def _text_or_null(outcome: Outcome | None) -> str | None:
+    return None if outcome is None else str(outcome)
+
+
+@dataclass(frozen=True, slots=True)
+class Compared(Decision):
+    """Shadow mode: an allocation by others, or the lack of one, compared with ours."""
+
+    LINES: ClassVar = (
+        Line("shadow agrees", Level.INFO, "Shadow mode: we would have decided the same."),
+        Line("shadow differs", Level.INFO, "Shadow mode: we would have decided otherwise."),
+    )
+
+    outcome: Annotated[Outcome, Logged(", ".join(Outcome), write=str)]
+    claims: ClaimKeys
+    """One that was allocated; all that a pod waits for"""
+    pod: MaybePodKey
+    node: Node = ""
+    devices: Devices = ()
+    their_node: Annotated[
+        str, Logged("where the other scheduler put it; empty where its devices leave a choice")
+    ] = ""
+    their_devices: Annotated[tuple[DeviceID, ...], Logged("what the other scheduler gave", list, texts)] = ()
+    there: Annotated[
+        Outcome | None,
+        Logged(
+            "how we compare on their node, where ours would have been another",
+            (str, type(None)),
+            _text_or_null,
+        ),
+    ] = None
+    message: Message = ""
+    """Why we refuse"""
+
+    @property
+    def line(self) -> Line:
+        """By the outcome."""
+        agrees, differs = self.LINES
+        return agrees if self.outcome is Outcome.AGREES else differs
+
+
+@dataclass(frozen=True, slots=True)
+class WritesPaused(Decision):
+    """Nothing is written from now on. Announced again for another reason."""
+
+    LINES: ClassVar = (Line("writes paused", Level.WARNING),)
+
+    reason: Annotated[str, Logged("why nothing is written")]
+
+
+@dataclass(frozen=True, slots=True)
+class HeldBack(Decision):
+    """A claim, or a pod with its claims, would have been written but for the pause. Announced once a unit."""
+
+    LINES: ClassVar = (Line("write held back", Level.INFO),)
+
+    claim: MaybeClaimKey
+    pod: MaybePodKey
+
+
+@dataclass(frozen=True, slots=True)
+class WritesResumed(Decision):
+    """Writes go on."""
+
+    LINES: ClassVar = (Line("writes resumed", Level.INFO),)
+
+    held: Annotated[int, Logged("claims and pods that would have been written to meanwhile", int)]
+
+
+DECISIONS = tuple(
+    kind
+    for kind in list(vars().values())
+    if isinstance(kind, type) and issubclass(kind, Decision) and kind is not Decision
+)
+"""Every kind of decision, in the order of this file"""
+
+Tell = Callable[[Decision], None]
+
+Answered = Callable[[str, float, str], None]
+"""Hears of every answer to a question about devices, those that change nothing included: the reason of a
+refusal or an empty text, the seconds it took, and the name of the decision."""

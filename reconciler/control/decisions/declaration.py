@@ -1,0 +1,65 @@
+"""How a decision declares itself, once, on its class: its log line, the fields of it, and its metrics.
+
+The log line, docs/logs.md, the metrics and docs/metrics.md derive from the declaration.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from reconciler.control.decisions.metric import MetricSpec
+
+
+class Level(StrEnum):
+    """The level of a log line."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """The log line of a decision."""
+
+    event: str
+    level: Level
+    meaning: str = ""
+    """For docs/logs.md; empty where the docstring of the class says it"""
+
+
+@dataclass(frozen=True, slots=True)
+class Logged:
+    """How the field of a decision is logged. It stands in the type: `Annotated[str, Logged("...")]`."""
+
+    meaning: str
+    """For docs/logs.md"""
+    json: type | tuple[type, ...] = str
+    """Type of the value in the log line"""
+    write: Callable[[Any], Any] | None = None
+    """Makes the value in the log line; None logs the value of the field"""
+    name: str = ""
+    """Name in the log line; empty where it is the name of the field"""
+    optional: bool = False
+    """Whether None leaves the field out of the log line"""
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """A metric that each such decision counts in."""
+
+    metric: MetricSpec
+    labels: tuple[str, ...] = ()
+    """Values of the metric's labels"""
+    observed: str = ""
+    """Of a histogram: the field with the value to observe. Its exemplar names the decision."""
+
+
+class LoggedField(NamedTuple):
+    """A field of a decision, with its name in the class and in the log line."""
+
+    attribute: str
+    name: str
+    logged: Logged

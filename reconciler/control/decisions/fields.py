@@ -1,0 +1,65 @@
+"""Types of the fields that several decisions have, each with how it is logged."""
+
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any
+
+from reconciler.api.objects.meta import DeviceID, ObjectKey, PoolID
+from reconciler.api.objects.plan import RequestCount
+from reconciler.control.decisions.declaration import Logged
+
+
+def texts(values: Iterable[object]) -> list[str]:
+    """Names as they stand in log lines."""
+    return [str(value) for value in values]
+
+
+def _milliseconds(seconds: float) -> float:
+    return round(seconds * 1000, 1)
+
+
+def _counts(counts: Iterable[RequestCount]) -> list[Mapping[str, Any]]:
+    return [
+        {
+            "claim": str(count.claim),
+            "request": count.request,
+            "wanted": "all" if count.wanted is None else count.wanted,
+            "left": {gate.name: gate.left for gate in count.gates},
+        }
+        for count in counts
+    ]
+
+
+_CLAIM = "NAMESPACE/NAME of a ResourceClaim"
+_POD = "NAMESPACE/NAME of a pod"
+
+ClaimKey = Annotated[ObjectKey, Logged(_CLAIM, write=str)]
+MaybeClaimKey = Annotated[ObjectKey | None, Logged(_CLAIM, write=str, optional=True)]
+ClaimKeys = Annotated[tuple[ObjectKey, ...], Logged("NAMESPACE/NAME of ResourceClaims", list, texts)]
+PodKey = Annotated[ObjectKey, Logged(_POD, write=str)]
+MaybePodKey = Annotated[ObjectKey | None, Logged(_POD, write=str, optional=True)]
+PodKeys = Annotated[tuple[ObjectKey, ...], Logged("NAMESPACE/NAME of pods", list, texts)]
+
+Device = Annotated[
+    DeviceID, Logged("DRIVER/POOL/DEVICE; of Koordinator's devices TYPE/NODE/MINOR", write=str)
+]
+Devices = Annotated[tuple[DeviceID, ...], Logged("the same, several", list, texts)]
+Pool = Annotated[PoolID, Logged("DRIVER/POOL", write=str)]
+CounterSet = Annotated[str, Logged("name of a counter set in the pool")]
+Node = Annotated[str, Logged("name of a node")]
+
+Message = Annotated[str, Logged("the same in words")]
+Steps = Annotated[int, Logged("devices tried", int)]
+NodeCount = Annotated[int, Logged("nodes that were considered", int)]
+Counts = Annotated[
+    tuple[RequestCount, ...],
+    Logged("for each request how many devices each gate left: claim, request, wanted, left", list, _counts),
+]
+Seconds = Annotated[
+    float,
+    Logged(
+        "milliseconds from the start of the decision until the server had stored it",
+        (int, float),
+        _milliseconds,
+        name="duration_ms",
+    ),
+]

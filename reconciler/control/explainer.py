@@ -1,0 +1,123 @@
+"""Explains why units wait: beside the work, in a bounded part of the time."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+import structlog
+
+from reconciler.allocation.dra.claim_templates import is_at_hand
+from reconciler.allocation.reasons.explanation import Explanation
+from reconciler.api.objects.claims import ResourceClaim
+from reconciler.control.decisions.decisions import Decision, Waits
+from reconciler.control.planner import Decide, Step
+from reconciler.control.queueing.units import Kind, Unit
+from reconciler.state.devices.snapshot.snapshot import Snapshot
+from reconciler.state.store import Store
+
+log = structlog.get_logger()
+
+SHARE = 0.05
+"""Part of the time that goes into explaining, at most. A whole fleet takes some milliseconds each."""
+BACKLOG = 64
+"""Refusals that wait for their explanation. What comes on top is passed on without one."""
+
+Explain = Callable[[Sequence[ResourceClaim], Snapshot, Iterable[str] | None], Explanation]
+"""Explains why claims cannot be allocated together on some nodes, or on any. Must not take long"""
+
+Explained = Callable[[Waits, Explanation | None], None]
+
+
+class RefusalQueue:
+    """Refusals on their way to the explainer. Putting one in is cheap: the reconciler goes on at once."""
+
+    def __init__(self) -> None:
+        self.due: asyncio.Queue[Waits] = asyncio.Queue(BACKLOG)
+        """To be explained, in order"""
+        self.beyond: asyncio.Queue[Waits] = asyncio.Queue()
+        """Beyond the backlog: to be passed on at once, so that hardly any wait here"""
+
+    def on_decision(self, decision: Decision) -> None:
+        """Put in a refusal; other decisions are of no interest."""
+        if not isinstance(decision, Waits):
+            return
+        try:
+            self.due.put_nowait(decision)
+        except asyncio.QueueFull:
+            self.beyond.put_nowait(decision)
+
+
+class Explainer:
+    """Passes on each refusal once, with its explanation where there is time."""
+
+    def __init__(
+        self,
+        store: Store,
+        refusals: RefusalQueue,
+        step: Callable[[Unit], Step],
+        *,
+        explain: Explain,
+        clock: Callable[[], float],
+        explained: Explained,
+    ) -> None:
+        """`step` says what a unit needs now, `explain` why it cannot have it; `clock` counts seconds;
+        `explained` gets every refusal.
+        """
+        self._store = store
+        self._refusals = refusals
+        self._step = step
+        self._why = explain
+        self._clock = clock
+        self._explained = explained
+
+    async def run(self) -> None:
+        """Explain and pass on until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._explain_those_due(), name="explain those due")
+            group.create_task(self._pass_on_the_others(), name="pass on the others")
+
+    async def _explain_those_due(self) -> None:
+        while True:
+            waits = await self._refusals.due.get()
+            began = self._clock()
+            explanation = self._explain(waits)
+            spent = self._clock() - began
+            self._explained(waits, explanation)
+            await asyncio.sleep(spent / SHARE - spent)
+
+    async def _pass_on_the_others(self) -> None:
+        while True:
+            self._explained(await self._refusals.beyond.get(), None)
+
+    def _explain(self, waits: Waits) -> Explanation | None:
+        """None where no device is in question, or no longer: the picture has gone on since.
+
+        Nor for claims whose selectors would have to be run first, which might hold up the loop.
+        """
+        if waits.pod is None and not waits.claims:
+            return None
+        unit = Unit(Kind.POD, waits.pod) if waits.pod is not None else Unit(Kind.CLAIM, waits.claims[0])
+        try:
+            asked = self._step(unit)
+            if not isinstance(asked, Decide):
+                return None
+            world = self._store.snapshot()
+            if not is_at_hand(asked.claims, world):
+                return None
+            found = self._why(asked.claims, world, asked.nodes)
+        except Exception:
+            # A note that cannot be written must not stop those who decide.
+            log.exception("refusal not explained", unit=str(unit), decision_id=waits.decision_id)
+            return None
+        if found.allocatable:
+            return None
+        found = replace(found, reason=waits.reason, message=waits.message)
+        log.info(
+            "claim explained",
+            claims=[str(claim) for claim in waits.claims],
+            reason=waits.reason,
+            why=found.short(),
+            remedy=found.remedy,
+            decision_id=waits.decision_id,
+        )
+        return found

@@ -1,0 +1,248 @@
+"""Changes come in, the picture follows, and the units whose answer may differ now are put in the queue."""
+
+import asyncio
+from collections.abc import Container, Iterable
+from dataclasses import replace
+
+import structlog
+
+from reconciler.aio.queue import Queue
+from reconciler.allocation.placement import Place, Placement, place
+from reconciler.api.objects.changes import Change, Changed, Refused, Replaced
+from reconciler.api.objects.claims import FINALIZER, ResourceClaim
+from reconciler.api.objects.meta import ApiObject, ObjectKey
+from reconciler.api.objects.plan import Plan
+from reconciler.api.objects.pods import claims_of
+from reconciler.control.audit.auditor import Audit
+from reconciler.control.audit.losing_claim import written_by_us
+from reconciler.control.audit.reclaimed import Yielded
+from reconciler.control.decisions.decisions import Tell
+from reconciler.control.ownership import Ownership
+from reconciler.control.queueing.pause import Pause, PauseReasons
+from reconciler.control.queueing.room_charges import Charges
+from reconciler.control.queueing.units import Kind, Roster, Unit
+from reconciler.control.queueing.waiting import Waiting
+from reconciler.ha.shards.filtering import within
+from reconciler.state.delta import Touched
+from reconciler.state.devices.pools.naming import Naming
+from reconciler.state.nodes.table import Nodes
+from reconciler.state.store import Store
+
+log = structlog.get_logger()
+
+_GONE: Place = (0, "", "", "", "")
+"""The place of a unit that is gone: its last turn takes no time, and frees what it waits with."""
+
+
+NOBODYS = Ownership()
+"""Of whoever takes changes in and allocates nothing"""
+
+
+class Intake:
+    """The only place where the picture is changed. Nothing here awaits, so nothing comes between."""
+
+    def __init__(
+        self,
+        store: Store,
+        queue: Queue[Unit],
+        kinds: Iterable[str],
+        tell: Tell,
+        *,
+        ours: Ownership = NOBODYS,
+        reasons: PauseReasons | None = None,
+        withdrawing: Container[str] = frozenset(),
+    ) -> None:
+        """`kinds` are those that must be listed before anything can be decided; `reasons` are those for which
+        writes are paused; `withdrawing` holds the uids of claims whose allocation we are taking back.
+        """
+        self._ours = ours
+        self.store = store
+        self.queue = queue
+        self.roster = Roster()
+        self.nodes = Nodes()
+        self.placement = Placement(self.nodes, supposed=False)
+        self.waiting = Waiting()
+        self.listed = asyncio.Event()
+        """Set when every kind has been listed once: from then on all allocations there are count."""
+        self.unlisted = set(kinds)
+        """Kinds that were not listed yet"""
+        self.pause = Pause(PauseReasons() if reasons is None else reasons, tell, self.put)
+        self._charges = Charges(store, self.roster, self.nodes.room)
+        self.changed = asyncio.Event()
+        """Set when devices, or who holds them, changed. For whoever looks at the whole; it clears it"""
+        self.yielded = Yielded(store, self.roster, self.placement, tell, withdrawing)
+        self.audit = Audit(store, tell)
+        self._naming = Naming()
+        self._refused: dict[tuple[str, ObjectKey], str] = {}
+
+    @property
+    def held_twice(self) -> int:
+        """Devices that are held by several claims, one of them alone."""
+        return self.audit.doubles
+
+    def take(self, change: Change) -> None:
+        """Make a change part of the picture. The sink of every watch."""
+        change = self._naming.within(within(change, self._ours.shard))
+        self._report(change)
+        old_news = isinstance(change, Changed) and self._is_old_news(change.object)
+        for thing in _things(change):
+            self.yielded.note(thing)
+            if isinstance(thing, ResourceClaim):
+                self.audit.reached(thing.metadata.resource_version)
+        touched = self.store.apply(change)
+        if self.nodes.note(change):
+            touched |= Touched(supply=True)
+        self.dispatch(replace(touched, claims=frozenset()) if old_news else touched)
+        if touched.classes and not self._ours.shard.whole:  # they say to which shard a claim belongs
+            for key in [key for key, claim in self.store.claims.items() if claim.allocation is None]:
+                self._claim(key)
+        if isinstance(change, Replaced):
+            self.unlisted.discard(change.kind)
+            if not self.unlisted:
+                self.listed.set()
+
+    def observe(self, claim: ResourceClaim) -> None:
+        """Take in a claim that a request returned, unless the watch has seen it go or be made anew."""
+        known = self.store.claims.get(claim.key)
+        if known is not None and known.metadata.uid == claim.metadata.uid:
+            self.dispatch(self.store.apply(Changed("ResourceClaim", claim)))
+
+    def holds(self, key: ObjectKey, uid: str, version: str) -> bool:
+        """Whether a claim is part of the picture, as it was in some version or later."""
+        known = self.store.claims.get(key)
+        if known is None or known.metadata.uid != uid:
+            return False
+        ours = known.metadata.resource_version
+        return version == ours or (ours.isdecimal() and version.isdecimal() and int(version) <= int(ours))
+
+    def catch_up(self, claim: ResourceClaim) -> None:
+        """Take in a version of a claim of which its watch may have kept quiet; see `cluster.echoes`."""
+        if self.holds(claim.key, claim.metadata.uid, "0"):
+            self.take(Changed("ResourceClaim", claim))
+
+    def assume(self, plan: Plan) -> None:
+        """Count a decided plan as held, and its pods as tied to its node, before it is written."""
+        self.store.assume(plan)
+        self._charges.claims([plan.claim])
+
+    def forget(self, plan: Plan) -> None:
+        """Take back an assumed plan. Those who wait for its devices, or for its pod's room, are woken.
+
+        Units that share the claim are not: the queue brings them back with the one that failed.
+        """
+        self.dispatch(self.store.forget(plan))
+        self._wake_crowded(self._charges.claims([plan.claim]))
+
+    def assume_pod(self, key: ObjectKey, node: str) -> None:
+        """Count a pod without claims on the node that was decided for it, before that is written."""
+        self._charges.assume(key, node)
+
+    def forget_pod(self, key: ObjectKey) -> None:
+        """Take that back, and wake those who wait for the room."""
+        self._wake_crowded(self._charges.forget(key))
+
+    def dispatch(self, touched: Touched) -> None:
+        """Queue what may have another answer now."""
+        for key in touched.pods:
+            self._pod(key)
+        roomier = [self._charges.pod(key) for key in touched.pods]
+        self._wake_crowded(any([*roomier, self._charges.claims(touched.claims)]))
+        for key in touched.claims:
+            self._claim(key)
+        raced = self.audit.look(touched.devices) | self.audit.beside(touched.claims)
+        for key in raced:
+            self.put(Unit(Kind.CLAIM, key))  # one of them may have to let go
+        if touched.devices or touched.supply:
+            self.changed.set()
+        self.queue.wake(self.waiting.woken_by(touched))
+
+    def _wake_crowded(self, roomier: bool) -> None:
+        if roomier:
+            self.queue.wake(self.waiting.crowded())
+
+    def put(self, unit: Unit, *, after: float = 0.0) -> None:
+        """Give a unit a turn, at its place in the order."""
+        self.queue.put(unit, priority=self._place(unit), after=after)
+
+    def _place(self, unit: Unit) -> Place:
+        things = self.store.pods if unit.kind is Kind.POD else self.store.claims
+        thing = things.get(unit.key)
+        return place(thing) if thing is not None else _GONE
+
+    def claims(self, unit: Unit) -> tuple[ObjectKey, ...]:
+        """The claims that a unit decides about, as far as it is known."""
+        if unit.kind is Kind.CLAIM:
+            return (unit.key,)
+        pod = self.store.pods.get(unit.key)
+        return claims_of(pod) if pod is not None else ()
+
+    def sharing(self, unit: Unit) -> list[Unit]:
+        """The other units that decide about one of its claims."""
+        found = {other for key in self.claims(unit) for other in self.roster.units(key)}
+        return sorted(found - {unit})
+
+    def _is_old_news(self, thing: ApiObject) -> bool:
+        """Whether a claim changed in nothing that matters: most such news is the echo of our own writes."""
+        known = self.store.claims.get(thing.key) if isinstance(thing, ResourceClaim) else None
+        if known is None or ("ResourceClaim", thing.key) in self.store.refused:
+            return False
+        return isinstance(thing, ResourceClaim) and _matters(known) == _matters(thing)
+
+    def _pod(self, key: ObjectKey) -> None:
+        pod = self.store.pods.get(key)
+        for claim in self.roster.note(key, pod):
+            self._claim(claim)  # nobody may be left to decide for it but itself
+        # One that is gone gets a last turn, to be forgotten.
+        if pod is None or pod.gated or pod.spec.resource_claims:
+            self.put(Unit(Kind.POD, key))
+
+    def _claim(self, key: ObjectKey) -> None:
+        claim = self.store.claims.get(key)
+        # Most news of a claim is that it was allocated or reserved: by itself it needs nothing then.
+        if claim is None or claim.deleting or claim.allocation is None or self._left_over(claim):
+            self.put(Unit(Kind.CLAIM, key))
+        for pod in self.roster.users(key):
+            self.put(Unit(Kind.POD, pod))
+
+    def _left_over(self, claim: ResourceClaim) -> bool:
+        """Whether we allocated a claim for pods of which none is left, nor uses it."""
+        used = claim.status.reserved_for or self.roster.users(claim.key)
+        return not used and not self._ours.claims(claim) and written_by_us(claim)
+
+    def _report(self, change: Change) -> None:
+        """Say once what cannot be read; again only for another reason."""
+        match change:
+            case Refused():
+                self._refuse(change)
+            case Replaced(refused=refused):
+                for one in refused:
+                    self._refuse(one)
+            case Changed(kind=kind, object=thing):
+                self._refused.pop((kind, thing.key), None)
+
+    def _refuse(self, refused: Refused) -> None:
+        if self._refused.get((refused.kind, refused.key)) != refused.reason:
+            self._refused[refused.kind, refused.key] = refused.reason
+            log.warning("object refused", kind=refused.kind, name=str(refused.key), reason=refused.reason)
+
+
+def _things(change: Change) -> Iterable[ApiObject]:
+    match change:
+        case Changed(object=thing):
+            return (thing,)
+        case Replaced(objects=objects):
+            return objects
+    return ()
+
+
+def _matters(claim: ResourceClaim) -> tuple[object, ...]:
+    metadata = claim.metadata
+    return (
+        metadata.uid,
+        metadata.labels,
+        metadata.owner_references,
+        metadata.deletion_timestamp,
+        claim.deleting and FINALIZER in metadata.finalizers,
+        claim.allocation,
+        claim.status.reserved_for,
+    )

@@ -1,0 +1,224 @@
+"""Turns of pods that ask for Koordinator's devices: what they ask for, devices for it, and the write."""
+
+import asyncio
+from collections.abc import Callable, Container
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from reconciler.allocation.koordinator.demand import Demand
+from reconciler.allocation.koordinator.failure import Failure
+from reconciler.allocation.koordinator.fleet import Placed, Unserved
+from reconciler.allocation.koordinator.refusing import reason_of
+from reconciler.api.koordinator.names import ALLOCATED
+from reconciler.api.objects.core import Pod
+from reconciler.api.objects.meta import DeviceID
+from reconciler.api.objects.plan import Reason
+from reconciler.api.objects.pods import is_live
+from reconciler.cluster.podwriter import PodWriter
+from reconciler.control.decisions.decisions import Equipped, Tell, Ungated, Waits
+from reconciler.control.handler import Ask, Decided, Given, Handler, Idle, Later, Refused, Stuck
+from reconciler.control.intake import Intake
+from reconciler.control.koordinator.intake import DeviceIntake
+from reconciler.control.koordinator.refusing import BOTH, BOTH_WHY, OFFERED, Refusal, counts, refusal
+from reconciler.control.koordinator.state import Grant, Picture
+from reconciler.control.koordinator.writing import GrantWriter
+from reconciler.control.queueing.units import Kind, Unit
+from reconciler.control.queueing.waiting import Wants
+from reconciler.errors import Rejected
+from reconciler.state.koordinator.holder import Holder
+
+TRIES = 64
+"""Machines that are asked before others get a turn: some 20 ms."""
+HELD = "HoldsDevices"
+
+
+Journal = Callable[[str, Pod, Callable[[str], bool], Grant | Refusal], None]
+"""Hears a decision's name, the pod, which nodes suit it, and the answer"""
+
+
+class Where(NamedTuple):
+    """Nodes on which a pod may run."""
+
+    names: Container[str]
+    crowded: bool
+    """Whether other pods take what it needs on others"""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceQuestion:
+    """A pod, and what it asks for."""
+
+    pod: Pod
+    demand: Demand
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceGrant:
+    """Devices for a pod, on one of the nodes where it may run."""
+
+    grant: Grant
+    where: Where
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceRefusal:
+    """Why there are none."""
+
+    asked: DeviceQuestion
+    why: Refusal
+    where: Where | None
+    """None if it cannot be said where the pod may run"""
+
+
+class Unanswered(NamedTuple):
+    """A write, and what to report once it is known to be applied."""
+
+    grant: Grant
+    decided: Decided
+
+
+class KoordinatorHandler(Handler[DeviceQuestion, DeviceGrant, DeviceRefusal]):
+    """Gives devices to gated pods that request them in Koordinator's way."""
+
+    def __init__(
+        self,
+        picture: Picture,
+        devices: DeviceIntake,
+        intake: Intake,
+        writer: PodWriter,
+        *,
+        clock: Callable[[], float],
+        tell: Tell,
+        journal: Journal | None = None,
+    ) -> None:
+        """`clock` is that of the loop; `tell` hears what was written; `journal` hears every answer."""
+        self._picture = picture
+        self._devices = devices
+        self._intake = intake
+        self._grants = GrantWriter(devices, writer)
+        self._clock = clock
+        self._tell = tell
+        self._journal = journal
+        self._unanswered: dict[Unit, Unanswered] = {}
+
+    async def resolve(self, unit: Unit) -> None:
+        lost = self._picture.assumed(unit.key) if unit.kind is Kind.POD else None
+        began = self._clock()
+        if lost is not None and await self._grants.resolve(lost):
+            self._equipped(unit, self._unanswered.get(unit) or Unanswered(lost, Decided("", began)))
+        elif unit in self._unanswered and self._asks(unit) is None:
+            self._told_late(unit)
+
+    def next(self, unit: Unit) -> Idle | Stuck | Ask[DeviceQuestion] | None:
+        pod = self._picture.pod(unit.key) if unit.kind is Kind.POD else None
+        if pod is None:
+            return None
+        demand = self._asks(unit)
+        if demand is None:
+            # The other picture may be behind, where the gate is still there.
+            served = ALLOCATED in pod.metadata.annotations and not pod.spec.resource_claims
+            return Idle() if served else None
+        if isinstance(demand, Failure):
+            return _stuck(pod, reason_of(demand), demand.message)
+        if pod.spec.resource_claims:
+            return _stuck(pod, BOTH, f"pod {pod.key} {BOTH_WHY}")
+        if ALLOCATED in pod.metadata.annotations:
+            why = f"has the annotation {ALLOCATED} already; remove it, or the gate if it shall stand"
+            return _stuck(pod, HELD, f"pod {pod.key} {why}")
+        return Ask(DeviceQuestion(pod, demand))
+
+    def _asks(self, unit: Unit) -> Demand | Failure | None:
+        """What a pod asks for, or why it is refused; None if it asks for nothing, or no longer."""
+        pod = self._picture.pod(unit.key)
+        return self._picture.demand(unit.key) if pod is not None and pod.gated and is_live(pod) else None
+
+    async def decide(self, question: DeviceQuestion) -> Given[DeviceGrant] | Refused[DeviceRefusal] | Later:
+        pod, demand = question.pod, question.demand
+        fleet = self._picture.fleet
+        while True:
+            try:
+                where = self._where(pod)
+            except Rejected as exc:
+                return _refused(DeviceRefusal(question, Refusal(Reason.NODE_SELECTOR, str(exc)), None))
+            # No await between this answer and the assumption: the next decision must see this one.
+            found = fleet.first(demand, where.names.__contains__, tries=TRIES)
+            if found is not None:
+                break
+            await asyncio.sleep(0)
+            if self._picture.pod(pod.key) is not pod:
+                return Later()
+        if isinstance(found, Unserved):
+            left_out = self._left_out(pod) if found.unsuited else ""
+            return _refused(DeviceRefusal(question, refusal(found, left_out, crowded=where.crowded), where))
+        text = fleet.text(found.node, found.allocation)
+        return Given(DeviceGrant(_grant(pod, demand, found, text), where))
+
+    def _where(self, pod: Pod) -> Where:
+        """The nodes on which a pod may run. Raises Rejected for an affinity that cannot be read."""
+        world = self._intake.store.snapshot()
+        found = self._intake.placement.for_pod(pod, (), world, offered=OFFERED)
+        names = world.topology.nodes.keys() if found.nodes is None else frozenset(found.nodes)
+        return Where(names, found.crowded)
+
+    def _left_out(self, pod: Pod) -> str:
+        return self._intake.placement.left_out(pod, (), self._intake.store.snapshot(), offered=OFFERED)
+
+    def record(self, name: str, answer: Given[DeviceGrant] | Refused[DeviceRefusal]) -> None:
+        if self._journal is None:
+            return
+        if isinstance(answer, Given):
+            grant, where = answer.grant.grant, answer.grant.where
+            self._journal(name, grant.pod, where.names.__contains__, grant)
+        elif (nodes := answer.refusal.where) is not None:
+            refused = answer.refusal
+            self._journal(name, refused.asked.pod, nodes.names.__contains__, refused.why)
+
+    def assume(self, grant: DeviceGrant) -> None:
+        self._devices.assume(grant.grant)
+
+    async def write(self, grant: DeviceGrant, decided: Decided) -> None:
+        unit = Unit(Kind.POD, grant.grant.pod.key)
+        found = self._unanswered[unit] = Unanswered(grant.grant, decided)
+        await self._grants.write(grant.grant)
+        self._equipped(unit, found)
+
+    def waits(self, refusal: DeviceRefusal, name: str) -> Waits:
+        pod, demand, why = refusal.asked.pod, refusal.asked.demand, refusal.why
+        fleet = self._picture.fleet
+        found = counts(pod.key, fleet.counts(demand))
+        nodes = len(fleet.machines)
+        return Waits((), pod.key, why.reason, why.message, nodes, 0, found, decision_id=name)
+
+    def _told_late(self, unit: Unit) -> None:
+        """The watch may have told first of a write that was not answered."""
+        pod, found = self._picture.pod(unit.key), self._unanswered.pop(unit)
+        if pod is None or pod.metadata.uid != found.grant.pod.metadata.uid:
+            return
+        if pod.metadata.annotations.get(ALLOCATED) == found.grant.text:
+            self._equipped(unit, found)
+
+    def _equipped(self, unit: Unit, found: Unanswered) -> None:
+        self._unanswered.pop(unit, None)
+        held, (name, began) = found.grant.held, found.decided
+        devices = tuple(
+            DeviceID(kind, held.node, str(given.minor))
+            for kind, grants in held.allocation.items()
+            for given in grants
+        )
+        seconds = self._clock() - began
+        self._tell(Equipped(unit.key, devices, held.node, seconds, decision_id=name))
+        self._tell(Ungated(unit.key, decision_id=name))
+
+
+def _grant(pod: Pod, demand: Demand, placed: Placed, text: str) -> Grant:
+    return Grant(pod, demand, Holder(placed.node, placed.allocation, demand.hints), text)
+
+
+def _refused(found: DeviceRefusal) -> Refused[DeviceRefusal]:
+    # Nodes that change, or get room for the pod itself, wake it as they wake those who wait for claims.
+    wants = Wants(frozenset(), room=False, crowded=found.why.crowded, demand=found.asked.demand)
+    return Refused(found, found.why.reason, wants, (found.asked.pod.key,))
+
+
+def _stuck(pod: Pod, reason: str, message: str) -> Stuck:
+    return Stuck(Waits((), pod.key, reason, message), (pod.key,))

@@ -1,0 +1,122 @@
+"""Koordinator's devices without a cluster: which pods of manifests get which, decided one after another."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from reconciler.allocation.koordinator.demand import Demand, read_demand
+from reconciler.allocation.koordinator.failure import Failure
+from reconciler.allocation.koordinator.fleet import Fleet, Unserved
+from reconciler.allocation.koordinator.refusing import reason_of
+from reconciler.allocation.placement import Placement
+from reconciler.api.koordinator.device import Device
+from reconciler.api.koordinator.names import ALLOCATED
+from reconciler.api.manifests.bundle import Bundle
+from reconciler.api.objects.core import Node, Pod
+from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.objects.plan import Reason
+from reconciler.control.koordinator.refusing import BOTH, BOTH_WHY, OFFERED, Refusal, refusal
+from reconciler.errors import Malformed, Rejected
+from reconciler.state.koordinator.holder import holder
+from reconciler.state.koordinator.rules import Rules
+from reconciler.state.nodes.demand import demand as room_for
+from reconciler.state.nodes.room import Charge, Room
+from reconciler.state.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What one pod is given."""
+
+    pod: Pod
+    node: str
+    text: str
+    """The annotation that records it"""
+
+
+@dataclass(slots=True)
+class DeviceReport:
+    """Everything that was decided, in the order in which it was."""
+
+    given: list[Given] = field(default_factory=list)
+    refused: list[tuple[ObjectKey, Refusal]] = field(default_factory=list)
+    """Pods that asked for devices and got none, and why"""
+    notes: list[str] = field(default_factory=list)
+    """What of machines and of pods that hold devices could not be read"""
+
+
+class Machines:
+    """The machines of manifests. Pods with the result annotation hold what it says."""
+
+    def __init__(
+        self,
+        bundle: Bundle,
+        rules: Rules,
+        pods: Iterable[Pod],
+        placement: Placement,
+        store: Store,
+        room: Room,
+    ) -> None:
+        """What pods take of `room` besides is charged by others; here, what those take that get devices."""
+        self._placement, self._store, self._room = placement, store, room
+        self._fleet = Fleet(rules)
+        self._report = DeviceReport()
+        labels = {node.key.name: node.metadata.labels for node in bundle.of(Node)}
+        devices = bundle.of(Device)
+        self._any = bool(devices)
+        for device in devices:
+            try:
+                self._report.notes += self._fleet.put(device, labels.get(device.key.name, {})).notes
+            except Malformed as exc:
+                self._report.notes.append(str(exc))
+        if self._any:
+            self._hold(pods)
+
+    def report(self) -> DeviceReport | None:
+        """What was decided; None where there is no machine at all."""
+        return self._report if self._any else None
+
+    def serves(self, pod: Pod) -> bool:
+        """Give a live pod its devices, or refuse it. False if it asks for none, or holds some."""
+        if not self._any or ALLOCATED in pod.metadata.annotations:
+            return False
+        demand = read_demand(pod, self._fleet.rules)
+        if demand is None:
+            return False
+        found = self._decide(pod, demand)
+        if isinstance(found, Refusal):
+            self._report.refused.append((pod.key, found))
+        else:
+            self._report.given.append(found)
+        return True
+
+    def _hold(self, pods: Iterable[Pod]) -> None:
+        for pod in pods:
+            if pod.finished or pod.metadata.deletion_timestamp or ALLOCATED not in pod.metadata.annotations:
+                continue
+            try:
+                held = holder(pod)
+            except Malformed as exc:
+                self._report.notes.append(str(exc))
+                continue
+            if held is not None:
+                self._fleet.hold(pod.key, held.node, held.allocation, held.hints)
+
+    def _decide(self, pod: Pod, demand: Demand | Failure) -> Given | Refusal:
+        if isinstance(demand, Failure):
+            return Refusal(reason_of(demand), demand.message)
+        if pod.spec.resource_claims:
+            return Refusal(BOTH, BOTH_WHY)
+        world = self._store.snapshot()
+        try:
+            choice = self._placement.for_pod(pod, (), world, offered=OFFERED)
+        except Rejected as exc:
+            return Refusal(Reason.NODE_SELECTOR, str(exc))
+        names = world.topology.nodes.keys() if choice.nodes is None else frozenset(choice.nodes)
+        found = self._fleet.first(demand, names.__contains__)
+        assert found is not None  # nothing limits the tries
+        if isinstance(found, Unserved):
+            left_out = self._placement.left_out(pod, (), world, offered=OFFERED) if found.unsuited else ""
+            return refusal(found, left_out, crowded=choice.crowded)
+        self._fleet.hold(pod.key, found.node, found.allocation, demand.hints)
+        self._room.charge(pod.key, Charge(found.node, room_for(pod)))
+        return Given(pod, found.node, self._fleet.text(found.node, found.allocation))

@@ -1,0 +1,250 @@
+"""Device objects, nodes' labels and pods, as the watches tell them, and what is assumed meanwhile.
+
+The only place where the fleet is changed. Nothing here awaits, so nothing comes between.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import structlog
+
+from reconciler.allocation.koordinator.demand import Demand, read_demand
+from reconciler.allocation.koordinator.failure import Failure
+from reconciler.allocation.koordinator.fleet import Fleet
+from reconciler.api.koordinator.device import Device
+from reconciler.api.koordinator.names import ALLOCATED
+from reconciler.api.objects.changes import Change, Changed, Refused, Removed, Replaced
+from reconciler.api.objects.core import Node, Pod
+from reconciler.api.objects.meta import DeviceID, ObjectKey
+from reconciler.control.decisions.decisions import Overdrawn, Tell
+from reconciler.errors import Malformed
+from reconciler.state.koordinator.holder import Holder, holder
+from reconciler.state.koordinator.overdrawn import overdrawn
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """Devices for one pod, decided but not known to be written."""
+
+    pod: Pod
+    """As it was when the decision was made"""
+    demand: Demand
+    held: Holder
+    text: str
+    """The annotation that records it"""
+
+
+class Picture:
+    """What is known. A pod's older versions are no news; an unanswered write outlasts them."""
+
+    def __init__(self, fleet: Fleet, tell: Tell) -> None:
+        self.fleet = fleet
+        self._tell = tell
+        self._devices: dict[str, Device] = {}
+        self._labels: dict[str, Mapping[str, str]] = {}
+        self._pods: dict[ObjectKey, Pod] = {}
+        self._demands: dict[ObjectKey, Demand | Failure] = {}
+        self._held: dict[ObjectKey, Holder] = {}
+        self._assumed: dict[ObjectKey, Grant] = {}
+        self._complaints: dict[tuple[str, ObjectKey], str] = {}
+        self._told: dict[DeviceID, tuple[ObjectKey, ...]] = {}
+        self.room = 0
+        """Grows whenever a waiting pod may find something that was not there."""
+
+    def pod(self, key: ObjectKey) -> Pod | None:
+        """A pod that asks for devices, or holds some; None for all others."""
+        return self._pods.get(key)
+
+    def demand(self, key: ObjectKey) -> Demand | Failure | None:
+        """What a gated pod asks for, or why it is refused."""
+        return self._demands.get(key)
+
+    def assumed(self, key: ObjectKey) -> Grant | None:
+        """What was decided for a pod while nobody knows whether it is written."""
+        return self._assumed.get(key)
+
+    def apply(self, change: Change) -> None:
+        """Make a change seen on the server part of the picture."""
+        self._take(change)
+
+    def _take(self, change: Change) -> None:
+        match change:
+            case Changed(object=thing):
+                self._put(thing)
+            case Removed(kind=kind, key=key):
+                self._drop(kind, key)
+            case Refused(kind="Device", key=key):
+                self._describe(key.name, None)  # whatever it said no longer holds
+            case Refused():
+                pass  # what a pod holds does not become free because its newest version cannot be read
+            case Replaced():
+                self._replace(change)
+
+    def observe(self, pod: Pod) -> None:
+        """Take in a pod that a request returned, unless the watch has seen it go or be made anew."""
+        known = self._pods.get(pod.key)
+        if known is not None and known.metadata.uid == pod.metadata.uid:
+            self._put_pod(pod)
+
+    def assume(self, grant: Grant) -> None:
+        """Count devices as held before they are written."""
+        self._assumed[grant.pod.key] = grant
+        self._hold(grant.pod.key, grant.held)
+
+    def forget(self, grant: Grant) -> None:
+        """Take back what was not and will not be written."""
+        key = grant.pod.key
+        if self._assumed.get(key) is grant:
+            del self._assumed[key]
+            self._hold(key, None)
+
+    def _put(self, thing: object) -> None:
+        match thing:
+            case Pod():
+                self._put_pod(thing)
+            case Device():
+                self._describe(thing.key.name, thing)
+            case Node():
+                self._label(thing.key.name, thing.metadata.labels)
+
+    def _drop(self, kind: str, key: ObjectKey) -> None:
+        match kind:
+            case "Pod":
+                self._forget_pod(key)
+            case "Device":
+                self._describe(key.name, None)
+            case "Node":
+                self._label(key.name, None)
+
+    def _replace(self, listing: Replaced) -> None:
+        listed = {thing.key for thing in listing.objects} | {refused.key for refused in listing.refused}
+        gone = [key for key in self._known(listing.kind) if key not in listed]
+        if listing.afresh and listing.kind == "Pod":
+            # The server was set back: also what we assume was decided for a past that did not happen.
+            unreadable = {refused.key for refused in listing.refused}
+            gone = [key for key in self._known("Pod") if key not in unreadable]
+        for key in gone:
+            self._drop(listing.kind, key)
+        for thing in listing.objects:
+            self._put(thing)
+        for refused in listing.refused:
+            self._take(refused)
+
+    def _known(self, kind: str) -> Iterator[ObjectKey]:
+        match kind:
+            case "Pod":
+                yield from {**self._pods, **self._held}
+            case "Device":
+                yield from (ObjectKey("", name) for name in self._devices)
+            case "Node":
+                yield from (ObjectKey("", name) for name in self._labels)
+
+    def _put_pod(self, pod: Pod) -> None:
+        key = pod.key
+        known = self._pods.get(key)
+        if known is not None and known.metadata.uid != pod.metadata.uid:
+            self._forget_pod(key)
+        elif known is not None and _older(pod, known):
+            return
+        annotated = ALLOCATED in pod.metadata.annotations
+        demand = read_demand(pod, self.fleet.rules) if pod.gated else None
+        if demand is None:
+            self._demands.pop(key, None)
+        else:
+            self._demands[key] = demand
+        if demand is None and not annotated and key not in self._held and key not in self._assumed:
+            self._pods.pop(key, None)
+            return
+        self._pods[key] = pod
+        try:
+            held = holder(pod)
+            complaint = (
+                "" if held or pod.finished or not annotated else "names no node whose devices it holds"
+            )
+        except Malformed as exc:
+            held, complaint = self._held.get(key), str(exc)
+        self._complain("Pod", key, complaint)
+        if annotated or pod.finished:
+            self._assumed.pop(key, None)
+        if key not in self._assumed:  # the write may be under way; the assumption outlives older news
+            self._hold(key, held)
+
+    def _forget_pod(self, key: ObjectKey) -> None:
+        self._pods.pop(key, None)
+        self._demands.pop(key, None)
+        self._assumed.pop(key, None)
+        self._complaints.pop(("Pod", key), None)
+        self._hold(key, None)
+
+    def _hold(self, key: ObjectKey, held: Holder | None) -> None:
+        before = self._held.get(key)
+        if held == before:
+            return
+        if before is not None:
+            self.fleet.release(key)
+            del self._held[key]
+            self.room += 1
+        if held is not None:
+            self.fleet.hold(key, held.node, held.allocation, held.hints)
+            self._held[key] = held
+            self._audit(held)
+
+    def _describe(self, name: str, device: Device | None) -> None:
+        complaint = ""
+        if device is not None:
+            if self._devices.get(name) is not None and self._devices[name].spec == device.spec:
+                before = self._devices[name].metadata
+                if (before.labels, before.annotations) == (
+                    device.metadata.labels,
+                    device.metadata.annotations,
+                ):
+                    return
+            try:
+                machine = self.fleet.put(device, self._labels.get(name, {}))
+                complaint = "; ".join(machine.notes)
+                self._devices[name] = device
+            except Malformed as exc:
+                complaint, device = str(exc), None
+        if device is None:
+            self._devices.pop(name, None)
+            self.fleet.remove(name)
+        self._complain("Device", ObjectKey("", name), complaint)
+        self.room += 1
+
+    def _label(self, name: str, labels: Mapping[str, str] | None) -> None:
+        if self._labels.get(name) == labels:
+            return
+        if labels is None:
+            self._labels.pop(name, None)
+        else:
+            self._labels[name] = labels
+        if name in self._devices:
+            self.fleet.put(self._devices[name], labels or {})
+        self.room += 1
+
+    def _complain(self, kind: str, key: ObjectKey, complaint: str) -> None:
+        """Say once what cannot be read."""
+        if complaint and self._complaints.get((kind, key)) != complaint:
+            log.warning("devices not understood", kind=kind, name=str(key), reason=complaint)
+        if complaint:
+            self._complaints[kind, key] = complaint
+        else:
+            self._complaints.pop((kind, key), None)
+
+    def _audit(self, held: Holder) -> None:
+        machine = self.fleet.machines.get(held.node)
+        if machine is None:
+            return
+        for found in overdrawn(machine, self.fleet.holders(held.node), held.allocation):
+            device = DeviceID(found.kind, held.node, str(found.minor))
+            if self._told.get(device) != found.pods:
+                self._told[device] = found.pods
+                self._tell(Overdrawn(device, found.pods))
+
+
+def _older(pod: Pod, known: Pod) -> bool:
+    """Whether a version is older than the one we have. Versions of one resource are ordered numbers."""
+    new, old = pod.metadata.resource_version, known.metadata.resource_version
+    return new.isdigit() and old.isdigit() and int(new) < int(old)

@@ -1,0 +1,215 @@
+"""One turn: look at what a unit needs, decide, see it through. Whatever kind of unit it is."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import structlog
+
+from reconciler.aio.queue import Closed
+from reconciler.api.objects.meta import ObjectKey
+from reconciler.control.build_ahead import build_ahead
+from reconciler.control.decisions.decisions import Answered, Tell
+from reconciler.control.fence import Fence
+from reconciler.control.handler import Act, Ask, Decided, G, Handler, Idle, Later, Q, R, Refused, Stuck
+from reconciler.control.intake import Intake
+from reconciler.control.queueing.pending import Pending
+from reconciler.control.queueing.units import Kind, Unit
+from reconciler.errors import Conflict, Gone, Inconsistent, Paused, Rejected, Retry
+
+log = structlog.get_logger()
+
+
+class Reconciler:
+    """Takes units from the queue, any number at a time. Only writes wait; deciding does not."""
+
+    def __init__(
+        self,
+        intake: Intake,
+        handlers: Sequence[Handler[Any, Any, Any]],
+        *,
+        clock: Callable[[], float],
+        tell: Tell,
+        names: Callable[[], str],
+        answered: Answered,
+        fence: Fence,
+        pending: Pending,
+        around: Callable[[Unit], AbstractContextManager[None]] = lambda _: nullcontext(),
+    ) -> None:
+        """The first of the `handlers` that serves a unit has its turn; `clock` counts seconds; `tell` hears
+        why units wait; `names` gives names for decisions; `answered` hears every answer; every turn is taken
+        within what `around` gives.
+        """
+        self._intake = intake
+        self._handlers = handlers
+        self._queue = intake.queue
+        self._fence = fence
+        self._building = asyncio.Lock()
+        self._clock = clock
+        self._tell = tell
+        self._names = names
+        self._answered = answered
+        self._around = around
+        self.pending = pending
+        self._not_before: dict[Unit, float] = {}
+        self._stopping = False
+        self.failures = 0
+        """Turns that ended in an error nobody expected"""
+        self.turns = 0
+        """Turns that ended, however they did"""
+
+    def stop(self) -> None:
+        """Begin no more turns; those under way go on to their end."""
+        self._stopping = True
+        self._queue.close()
+        for handler in self._handlers:
+            handler.close()
+        self._fence.up.set()  # who still waits for it goes home
+
+    async def work(self) -> None:
+        """Take turns until stopped. Nothing is decided unless every kind was listed and the fence is up.
+
+        Any number of workers may run. Cancelled during a write: its plan stays assumed.
+        """
+        for handler in self._handlers:
+            await handler.warm_up()
+        while not self._stopping:
+            await self._fence.up.wait()
+            try:
+                async with self._queue.take() as unit:
+                    if not self._fence.up.is_set():  # it came down while this waited for something to do
+                        self._intake.put(unit)
+                        continue
+                    async with self._building:  # who was first in the queue is first here
+                        await build_ahead(self._intake.store)
+                    if not self._stopping:
+                        await self.serve(unit)
+                        self.turns += 1
+                await asyncio.sleep(0)  # a turn may end without waiting for anything: others first
+            except Closed:
+                return
+
+    async def serve(self, unit: Unit) -> None:
+        """One turn, whatever happens in it. Only a broken promise of our own passes through."""
+        if (left := self._not_before.pop(unit, 0.0) - self._clock()) > 0:
+            self._hold_off(unit, left)
+            return
+        claims = self._intake.claims(unit)
+        try:
+            with self._around(unit):
+                await self.turn(unit)
+        except Inconsistent:
+            raise
+        except Gone as exc:  # the watch tells the rest
+            log.debug("nothing left to do", unit=str(unit), error=str(exc))
+        except Conflict as exc:  # it was read again: the sooner it is decided afresh, the better
+            delay = self._again(unit, exc.after)
+            self._repeats(unit, "conflict", exc, delay)
+        except Paused:
+            self._intake.pause.hold(unit)
+        except Retry as exc:
+            delay = self._hold_off(unit, self._again(unit, exc.after))
+            self._repeats(unit, "retry", exc, delay)
+        except Rejected as exc:
+            delay = self._hold_off(unit, self._again(unit, 0.0))
+            log.warning("write refused", unit=str(unit), error=str(exc), pause=round(delay, 3))
+        except Exception:
+            # One odd claim must not stop the others.
+            self.failures += 1
+            delay = self._hold_off(unit, self._again(unit, 0.0))
+            log.exception("turn failed", unit=str(unit), pause=round(delay, 3))
+
+        self._hand_back(unit, claims)
+
+    def _hand_back(self, unit: Unit, claims: Iterable[ObjectKey]) -> None:
+        """Give claims a turn of their own whose pod went during its turn.
+
+        They had one when it went, and left the rest to the write that was under way.
+        """
+        for key in claims:
+            if unit not in self._intake.roster.units(key):
+                self._intake.put(Unit(Kind.CLAIM, key))
+
+    @staticmethod
+    def _repeats(unit: Unit, cause: str, exc: Retry, delay: float) -> None:
+        log.info("turn to be repeated", unit=str(unit), cause=cause, error=str(exc), pause=round(delay, 3))
+
+    async def turn(self, unit: Unit) -> None:
+        """Bring a unit from what it asks to what it holds. Safe to call at any time, twice."""
+        for handler in self._handlers:
+            await handler.resolve(unit)
+            match handler.next(unit):
+                case None:
+                    continue
+                case Idle():
+                    self._done(unit)
+                case Stuck(waits=waits, counted=counted):
+                    self._wait_no_more(unit)
+                    if self.pending.note(unit, waits.reason, counted):
+                        self._tell(waits)
+                case Act(write=write):
+                    self._wait_no_more(unit)
+                    await write()
+                    self._done(unit)
+                case Ask(question=question):
+                    await self._decide(handler, unit, question)
+            return
+
+    async def _decide(self, handler: Handler[Q, G, R], unit: Unit, question: Q) -> None:
+        """No await between an answer and its assumption: the next decision must see this one."""
+        began = self._clock()
+        if self._intake.waiting.has(unit) and handler.expected(question) == self.pending.reason(unit):
+            self._intake.put(unit, after=self._queue.failed(unit))
+            return
+        answer = await handler.decide(question)
+        if answer is None:
+            return
+        if isinstance(answer, Later):
+            self._intake.put(unit, after=answer.after)
+            return
+        decided = Decided(self._names(), began)
+        reason = answer.reason if isinstance(answer, Refused) else ""
+        self._answered(reason, self._clock() - began, decided.name)
+        handler.record(decided.name, answer)
+        if isinstance(answer, Refused):
+            await self._refuse(handler, unit, answer, decided.name)
+            return
+        self._intake.pause.check()
+        handler.assume(answer.grant)
+        self._wait_no_more(unit)
+        await handler.write(answer.grant, decided)
+        self._done(unit)
+
+    async def _refuse(self, handler: Handler[Q, G, R], unit: Unit, refused: Refused[R], name: str) -> None:
+        """Let the unit wait, for a change or for its back-off; or make room for a whole decision."""
+        if await handler.make_room(refused.refusal, name):
+            return
+        self._intake.waiting.add(unit, refused.wants)
+        if self.pending.note(unit, refused.reason, refused.counted):
+            self._tell(handler.waits(refused.refusal, name))
+        self._intake.put(unit, after=self._queue.failed(unit))
+
+    def _again(self, unit: Unit, after: float) -> float:
+        """Another turn later, also for those that share a claim with the unit and found it taken care of."""
+        delay = max(self._queue.failed(unit), after)
+        for other in (unit, *self._intake.sharing(unit)):
+            self._intake.put(other, after=delay)
+        return delay
+
+    def _hold_off(self, unit: Unit, delay: float) -> float:
+        """No turn before the delay is over, whatever wakes the unit: it may be the echo of what failed."""
+        self._not_before[unit] = self._clock() + delay
+        self._intake.put(unit, after=delay)
+        return delay
+
+    def _wait_no_more(self, unit: Unit) -> None:
+        """How often it was told no says nothing about how its write will fare."""
+        if self._intake.waiting.has(unit):
+            self._intake.waiting.drop(unit)
+            self._queue.forget(unit)
+
+    def _done(self, unit: Unit) -> None:
+        self._intake.waiting.drop(unit)
+        self._queue.forget(unit)
+        self.pending.drop(unit)

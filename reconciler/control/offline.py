@@ -1,0 +1,299 @@
+"""Allocation without a cluster: manifests in, the devices of every claim or the reason against it out."""
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from reconciler.allocation.alignment import decide as decide_claims
+from reconciler.allocation.placement import Placement, place
+from reconciler.api.koordinator.device import Device
+from reconciler.api.manifests.bundle import Bundle
+from reconciler.api.manifests.claims import Claims
+from reconciler.api.manifests.inferred_nodes import InferredNodes, infer_nodes
+from reconciler.api.objects.changes import Changed
+from reconciler.api.objects.claims import FINALIZER, DeviceClass, ResourceClaim
+from reconciler.api.objects.core import Node, Pod
+from reconciler.api.objects.meta import ObjectKey, PoolID
+from reconciler.api.objects.plan import Granted, Plan, Unsatisfied
+from reconciler.api.objects.pods import claims_of, is_live
+from reconciler.api.objects.semantics import Semantics
+from reconciler.api.objects.slices import ResourceSlice, ResourceSliceSpec
+from reconciler.api.objects.taint_rules import DeviceTaintRule
+from reconciler.control.audit.reclaimed import Yielded
+from reconciler.control.koordinator.offline import DeviceReport, Machines
+from reconciler.control.ownership import Ownership
+from reconciler.control.planner import DELETING, NOT_FOUND, NOT_MADE, Blocked, Decide, Planner
+from reconciler.control.queueing.room_charges import Charges
+from reconciler.control.queueing.units import Kind, Roster, Unit
+from reconciler.errors import Rejected
+from reconciler.state.devices.snapshot.snapshot import Snapshot
+from reconciler.state.koordinator.rules import Rules
+from reconciler.state.koordinator.rules import Semantics as DeviceSemantics
+from reconciler.state.loading import load
+from reconciler.state.nodes.table import Nodes
+from reconciler.state.store import Store
+
+STEPS = 10_000
+"""Devices that may be tried for one decision on one node."""
+_PROPOSAL = Rules(DeviceSemantics.PROPOSAL)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What became of claims that were decided together."""
+
+    pod: ObjectKey | None
+    claims: tuple[ObjectKey, ...]
+    outcome: Granted | Unsatisfied | Blocked
+    left_out: str = ""
+    """Why nodes were left out for the pod; empty if none was, or if devices were given"""
+
+    @property
+    def reason(self) -> str:
+        """Why there are no devices, as the reconciler names it; empty if there are."""
+        return "" if isinstance(self.outcome, Granted) else str(self.outcome.reason)
+
+    @property
+    def message(self) -> str:
+        """The same for people."""
+        said = "" if isinstance(self.outcome, Granted) else self.outcome.message
+        return "; ".join(filter(None, [said, self.left_out]))
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Everything that was decided, in the order in which it was."""
+
+    answers: tuple[Answer, ...]
+    held: tuple[ObjectKey, ...]
+    """Claims that were allocated before"""
+    nodes: InferredNodes
+    nowhere: tuple[str, ...]
+    """Slices that no node can use, since they say nothing about nodes"""
+    unusable: Mapping[PoolID, str]
+    """Pools from which no device is given on some node, because slices are missing or contradict, and why"""
+    written: Mapping[ObjectKey, Mapping[str, Any]]
+    """Every claim as the input spells it, and those made from templates"""
+    devices: DeviceReport | None = None
+    """What pods got of Koordinator's devices; None where there is no Device object"""
+
+    @property
+    def waiting(self) -> tuple[Answer, ...]:
+        """The answers that leave a claim, or a pod, without devices."""
+        granted = {plan.claim for answer in self.granted for plan in answer.plans}
+        return tuple(
+            answer
+            for answer in self.answers
+            if not isinstance(answer.outcome, Granted)
+            and not (answer.claims and granted.issuperset(answer.claims))
+        )
+
+    @property
+    def granted(self) -> tuple[Granted, ...]:
+        """The answers that give devices."""
+        return tuple(answer.outcome for answer in self.answers if isinstance(answer.outcome, Granted))
+
+    def allocated(self, now: datetime) -> list[dict[str, Any]]:
+        """The claims that got devices, as a live run would leave them on the server at that time."""
+        stamp = now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return [
+            _allocated(self.written[plan.claim], plan, stamp)
+            for granted in self.granted
+            for plan in granted.plans
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked when the turn of some claims comes: the claims, where, and what is held by then."""
+
+    pod: ObjectKey | None
+    claims: tuple[ResourceClaim, ...]
+    nodes: tuple[str, ...] | None
+    """None for all nodes"""
+    world: Snapshot
+    left_out: Callable[[], str]
+    """Says why nodes are left out for the pod; empty if none is"""
+
+
+def decide(
+    bundle: Bundle,
+    rules: Semantics,
+    *,
+    steps: int = STEPS,
+    machines: Rules = _PROPOSAL,
+    asking: Callable[[Question], None] = lambda _: None,
+) -> Report:
+    """Allocate every waiting claim of a bundle, and Koordinator's devices by the rules `machines`.
+
+    The claims of one pod are decided together, for one node; other claims one by one: in the order and on
+    the nodes of `placement`, where nodes that only slices name may be used. `asking` is told every question
+    before it is answered. Never raises for what is in the bundle.
+    """
+    run = _Run(bundle, rules, steps, machines, asking)
+    for thing in sorted(run.waiting, key=place):
+        if isinstance(thing, Pod):
+            run.decide_pod(thing)
+        else:
+            run.decide_claim(thing)
+    return run.report()
+
+
+class _Run:
+    """The state of one run: what is known, what is held, what was answered."""
+
+    def __init__(
+        self,
+        bundle: Bundle,
+        rules: Semantics,
+        steps: int,
+        machines: Rules,
+        asking: Callable[[Question], None],
+    ) -> None:
+        self._steps = steps
+        self._asking = asking
+        self._answers: list[Answer] = []
+        self._claims = Claims(bundle)
+        self._store, self._roster = Store(rules), Roster()
+        devices, slices = bundle.of(Device), bundle.of(ResourceSlice)
+        self._picture = infer_nodes(bundle.of(Node), slices, [device.key.name for device in devices])
+        self._nowhere = tuple(one.key.name for one in slices if _nowhere(one.spec))
+        nodes = _table(self._picture)
+        placement = Placement(nodes, supposed=True)
+        ours = Ownership(all_claims=True, alone=True)
+        yielded = Yielded(self._store, self._roster, placement, lambda _: None, frozenset())
+        self._planner = Planner(self._store, self._roster, placement, ours, yielded)
+        self._charges = Charges(self._store, self._roster, nodes.room)
+        for kind in (ResourceSlice, DeviceClass, DeviceTaintRule):
+            load(self._store, bundle.of(kind))
+        load(self._store, self._picture.nodes)
+        claims = [self._claims.typed(key) for key in self._claims.entries]
+        self._before = tuple(claim.key for claim in claims if claim.allocation is not None)
+        load(self._store, claims)
+        load(self._store, self._claims.pods)
+        for pod in self._claims.pods:
+            self._roster.note(pod.key, pod)
+            self._charges.pod(pod.key)
+        self.waiting: list[Pod | ResourceClaim] = [
+            *filter(is_live, self._claims.pods),
+            *(one for one in claims if one.allocation is None and not self._roster.users(one.key)),
+        ]
+        """Pods, and claims without a pod"""
+        self._machines = Machines(bundle, machines, self._claims.pods, placement, self._store, nodes.room)
+
+    def report(self) -> Report:
+        return Report(
+            tuple(self._answers),
+            self._before,
+            self._picture,
+            self._nowhere,
+            self._unusable(),
+            {key: entry.raw for key, entry in self._claims.entries.items()},
+            self._machines.report(),
+        )
+
+    def _unusable(self) -> Mapping[PoolID, str]:
+        topology = self._store.snapshot().topology
+        found: dict[PoolID, str] = {}
+        for name in topology.nodes:
+            # A selector that cannot be read is an answer already: the node was refused for it.
+            with suppress(Rejected):
+                for on_node in topology.view(name).pools:
+                    if on_node.problem:
+                        found.setdefault(on_node.pool, on_node.problem)
+        return found
+
+    def decide_pod(self, pod: Pod) -> None:
+        """Decide all claims of a pod that wait still, or its devices of Koordinator's."""
+        if self._machines.serves(pod):
+            return
+        waiting = tuple(key for key in claims_of(pod) if self._waits(key))
+        unmade, absent = self._claims.unmade.get(pod.key), self._claims.absent.get(pod.key)
+        if unmade is not None:
+            self._answers.append(Answer(pod.key, waiting, Blocked(waiting, NOT_MADE, unmade)))
+        elif absent is not None:
+            self._answers.append(Answer(pod.key, waiting, Blocked(waiting, NOT_FOUND, absent)))
+        else:
+            self._follow(Unit(Kind.POD, pod.key), waiting)
+
+    def decide_claim(self, claim: ResourceClaim) -> None:
+        """Decide a claim that no pod names."""
+        if claim.deleting:
+            why = f"claim {claim.key} is being deleted"
+            self._answers.append(Answer(None, (claim.key,), Blocked((claim.key,), DELETING, why)))
+        else:
+            self._follow(Unit(Kind.CLAIM, claim.key), (claim.key,))
+
+    def _waits(self, key: ObjectKey) -> bool:
+        claim = self._store.claims.get(key)
+        return claim is not None and claim.allocation is None
+
+    def _follow(self, unit: Unit, waiting: tuple[ObjectKey, ...]) -> None:
+        """Do what the unit needs next, as far as that can be done without a cluster."""
+        pod = unit.key if unit.kind is Kind.POD else None
+        match self._planner.next(unit):
+            case Blocked() as blocked:
+                self._answers.append(Answer(pod, waiting, blocked))
+            case Decide() as asked:
+                self._answers.append(self._decided(pod, asked))
+
+    def _decided(self, pod: ObjectKey | None, asked: Decide) -> Answer:
+        """Decide claims together, and count what they get as held."""
+        world = self._store.snapshot()
+        among = None if asked.nodes is None else tuple(asked.nodes)
+
+        def left_out() -> str:
+            return "; ".join(filter(None, [self._planner.left_out(asked), self._unlabelled(asked)]))
+
+        self._asking(Question(pod, asked.claims, among, world, left_out))
+        keys = tuple(claim.key for claim in asked.claims)
+        outcome = decide_claims(asked.claims, world, nodes=asked.nodes, steps=self._steps)
+        if not isinstance(outcome, Granted):
+            return Answer(pod, keys, outcome, left_out())
+        for plan in outcome.plans:
+            self._store.assume(plan)
+            load(self._store, [_holding(self._store.claims[plan.claim], plan)])
+        self._charges.claims(keys)
+        return Answer(pod, keys, outcome)
+
+    def _unlabelled(self, asked: Decide) -> str:
+        """How many nodes may be left out only because the input lacks their labels."""
+        undescribed = len(self._picture.supposed)
+        if asked.nodes is None or len(asked.nodes) or not undescribed or asked.pod is None:
+            return ""
+        return f"the labels of {undescribed} are not in the input, for want of Node objects"
+
+
+def _table(found: InferredNodes) -> Nodes:
+    nodes = Nodes()
+    for node in found.described:
+        nodes.note(Changed("Node", node))
+    for node in found.supposed:
+        nodes.suppose(node)
+    return nodes
+
+
+def _holding(claim: ResourceClaim, plan: Plan) -> ResourceClaim:
+    """The claim as the server shows it once the plan is written."""
+    status = claim.status.model_copy(update={"allocation": plan.allocation})
+    return claim.model_copy(update={"status": status})
+
+
+def _nowhere(spec: ResourceSliceSpec) -> bool:
+    placed = spec.node_name or spec.all_nodes or spec.per_device_node_selection
+    return not placed and spec.node_selector is None
+
+
+def _allocated(raw: Mapping[str, Any], plan: Plan, stamp: str) -> dict[str, Any]:
+    metadata = dict(raw["metadata"])
+    metadata["finalizers"] = list(dict.fromkeys([*(metadata.get("finalizers") or ()), FINALIZER]))
+    if plan.annotations:
+        metadata["annotations"] = {**(metadata.get("annotations") or {}), **dict(plan.annotations)}
+    written = {**plan.allocation.to_json(), "allocationTimestamp": stamp}
+    return {
+        **raw,
+        "metadata": metadata,
+        "status": {**(raw.get("status") or {}), "allocation": written},
+    }

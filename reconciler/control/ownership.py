@@ -1,0 +1,108 @@
+"""Which claims are ours to decide, and which devices are ours to give."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from reconciler.api.objects.claims import Allocation, DeviceClass, ResourceClaim
+from reconciler.api.objects.requests import ALL, CelSelector, DeviceSelector, DeviceSubRequest
+from reconciler.ha.shards.membership import OURS, Membership, membership
+from reconciler.ha.shards.shard import WHOLE, Shard
+
+Request = TypeVar("Request", bound=DeviceSubRequest)
+
+MANAGED = "dra-reconciler.io/managed"
+"""The label of claims that we allocate whether or not a pod names them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ownership:
+    """What this allocator has for itself. The API protects a claim from two writers, never a device."""
+
+    all_claims: bool = False
+    """Whether every claim is ours, labelled or not"""
+    drivers: frozenset[str] = frozenset()
+    classes: frozenset[str] = frozenset()
+    alone: bool = False
+    """Whether there is no other allocator, so that all devices are ours"""
+    shard: Shard = WHOLE
+    """The part of the fleet that this process sees; others of ours have the rest"""
+
+    @property
+    def writes(self) -> bool:
+        """Whether there is any device that we may give."""
+        return self.alone or bool(self.drivers or self.classes)
+
+    def side(self, claim: ResourceClaim, classes: Callable[[], Mapping[str, DeviceClass]]) -> Membership:
+        """To which shard a claim belongs; `classes` gives those of now, if they are needed."""
+        return OURS if self.shard.whole else membership(claim, self.shard, classes())
+
+    def claims(self, claim: ResourceClaim) -> bool:
+        """Whether a claim is ours by itself; a gated pod makes its claims ours as well."""
+        return self.all_claims or claim.metadata.labels.get(MANAGED) == "true"
+
+    def frees(self, claim: ResourceClaim) -> bool:
+        """Whether freeing a claim that is being deleted falls to us."""
+        if self.claims(claim):
+            return True
+        devices = claim.allocation.devices.results if claim.allocation else ()
+        return bool(devices) and self.trespass(claim, claim.allocation) is None
+
+    def foreign_class(self, claim: ResourceClaim) -> str | None:
+        """Why no device at all may be given to a claim, as far as its classes tell."""
+        if self.alone or self.drivers:
+            return None
+        foreign = sorted({name for _, name in classes_of(claim)} - self.classes)
+        if not foreign:
+            return None
+        return f"class {foreign[0]} is not ours: ours are {', '.join(sorted(self.classes))}"
+
+    def restricted(self, claim: ResourceClaim) -> ResourceClaim:
+        """The same claim, asking for devices of our drivers alone wherever that is a matter of choice.
+
+        A request for all devices stays as it is: fewer would not be what was asked for.
+        """
+        if self.alone or not self.drivers:
+            return claim
+        requests = tuple(
+            request.model_copy(
+                update={
+                    "exactly": request.exactly and self._restricted(request.exactly),
+                    "first_available": tuple(map(self._restricted, request.first_available)),
+                }
+            )
+            for request in claim.spec.devices.requests
+        )
+        devices = claim.spec.devices.model_copy(update={"requests": requests})
+        return claim.model_copy(update={"spec": claim.spec.model_copy(update={"devices": devices})})
+
+    def _restricted(self, request: Request) -> Request:
+        if request.device_class_name in self.classes or request.allocation_mode == ALL:
+            return request
+        ours = DeviceSelector(
+            cel=CelSelector(expression=f"device.driver in {json.dumps(sorted(self.drivers))}")
+        )
+        # Last, so that what fails on a device fails as before.
+        return request.model_copy(update={"selectors": (*request.selectors, ours)})
+
+    def trespass(self, claim: ResourceClaim, allocation: Allocation | None) -> str | None:
+        """Why an allocation may not be written: the first device that is not ours. None if all are."""
+        if self.alone or allocation is None:
+            return None
+        class_of = dict(classes_of(claim))
+        for device in allocation.devices.results:
+            if device.driver not in self.drivers and class_of.get(device.request) not in self.classes:
+                return (
+                    f"device {device.id} is not ours: neither its driver nor its class is among those we own"
+                )
+        return None
+
+
+def classes_of(claim: ResourceClaim) -> Iterator[tuple[str, str]]:
+    """Request, or `request/alternative`, and the class it names."""
+    for request in claim.spec.devices.requests:
+        if request.exactly is not None:
+            yield request.name, request.exactly.device_class_name
+        for alternative in request.first_available:
+            yield f"{request.name}/{alternative.name}", alternative.device_class_name

@@ -1,0 +1,97 @@
+"""From a decided plan to a written one: assume, write, confirm; or take back."""
+
+from collections.abc import Callable, Sequence
+
+from reconciler.api.objects.claims import ResourceClaim
+from reconciler.api.objects.plan import Plan
+from reconciler.cluster.writer import Writer
+from reconciler.control.decisions.decisions import Freed, Tell
+from reconciler.control.intake import Intake
+from reconciler.errors import Conflict, Gone, Rejected, Retry, Undecided
+
+
+class Settler:
+    """Writes plans. A plan is assumed from before its write until the server's answer is known."""
+
+    def __init__(self, intake: Intake, writer: Writer, tell: Tell) -> None:
+        self._intake = intake
+        self._writer = writer
+        self._tell = tell
+        self._busy: set[str] = set()
+
+    async def settle(
+        self, plans: Sequence[tuple[Plan, ResourceClaim]], announce: Callable[[Plan], None]
+    ) -> None:
+        """Write plans that are assumed already, in order, until one fails; announce each that is written.
+
+        Conflict, Retry: that one and the rest are free again; what was written stays, for the next
+        turn to go on from. Rejected, Gone: what was written is withdrawn as well. Undecided or
+        cancelled: the one that was on its way stays assumed.
+        """
+        uids = {plan.uid for plan, _ in plans}
+        self._busy |= uids
+        written: list[ResourceClaim] = []
+        try:
+            for plan, claim in plans:
+                written.append(await self._writer.write(plan, claim))
+                self._confirm(plan, written[-1])
+                announce(plan)
+        except Undecided:
+            self._forget(plans[len(written) + 1 :])
+            raise
+        except Retry as exc:
+            self._forget(plans[len(written) :])
+            if isinstance(exc, Conflict):
+                await self._refresh(plans[len(written)][1])
+            raise
+        except (Rejected, Gone):
+            self._forget(plans[len(written) :])
+            await self._withdraw(written)
+            raise
+        finally:
+            self._busy -= uids
+
+    async def resolve(self, claim: ResourceClaim) -> None:
+        """Find out whether a write without an answer was applied, by reading the claim.
+
+        Nothing is done while somebody else is at it. Raises what reading and writing raise; the
+        plan then stays assumed.
+        """
+        uid = claim.metadata.uid
+        plan = self._intake.store.assumed(uid)
+        if plan is None or uid in self._busy:
+            return
+        self._busy.add(uid)
+        try:
+            found = await self._writer.read_claim(claim.key)
+            if found is not None and found.metadata.uid == uid and found.allocation is None:
+                # The write may still be on its way, and would take devices given to others by then.
+                # Taking the finalizer back makes another version of the claim, which it cannot hit.
+                found = await self._writer.withdraw(found)
+        finally:
+            self._busy.discard(uid)
+        if found is not None:
+            self._intake.observe(found)
+        self._intake.forget(plan)
+
+    def _confirm(self, plan: Plan, written: ResourceClaim) -> None:
+        self._intake.observe(written)
+        # Still assumed: the watch was faster, and by its news the claim holds nothing any more.
+        self._intake.forget(plan)
+
+    def _forget(self, plans: Sequence[tuple[Plan, ResourceClaim]]) -> None:
+        for plan, _ in plans:
+            self._intake.forget(plan)
+
+    async def _refresh(self, claim: ResourceClaim) -> None:
+        found = await self._writer.read_claim(claim.key)
+        if found is not None:
+            self._intake.observe(found)
+
+    async def _withdraw(self, claims: Sequence[ResourceClaim]) -> None:
+        for claim in claims:
+            try:
+                self._intake.observe(await self._writer.withdraw(claim))
+            except (Conflict, Gone):
+                continue  # reserved or changed meanwhile: no longer ours to take back
+            self._tell(Freed(claim.key, "another claim of its pod cannot be written"))

@@ -1,0 +1,1 @@
+"""The logic of the embedded API server, and its socket."""

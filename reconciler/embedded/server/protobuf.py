@@ -1,0 +1,110 @@
+"""Decode protobuf bodies of two kinds: `kubectl create namespace` and `create configmap` always send them.
+
+All other bodies and all responses are JSON.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from reconciler.api.validation.kinds import Object
+from reconciler.api.validation.status import bad_request, unsupported_media_type
+
+MEDIA = "application/vnd.kubernetes.protobuf"
+_MAGIC = b"k8s\x00"
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+
+
+class _Member(NamedTuple):
+    """A field: its name and type."""
+
+    name: str
+    of: Any = "text"
+    """Text, flag, map, texts, or the members of a message."""
+
+
+_TYPE_META = {1: _Member("apiVersion"), 2: _Member("kind")}
+_METADATA = {
+    1: _Member("name"),
+    2: _Member("generateName"),
+    3: _Member("namespace"),
+    11: _Member("labels", "map"),
+    12: _Member("annotations", "map"),
+    14: _Member("finalizers", "texts"),
+}
+_KINDS: Mapping[tuple[str, str], Mapping[int, _Member]] = {
+    ("v1", "Namespace"): {
+        1: _Member("metadata", _METADATA),
+        2: _Member("spec", {1: _Member("finalizers", "texts")}),
+    },
+    ("v1", "ConfigMap"): {
+        1: _Member("metadata", _METADATA),
+        2: _Member("data", "map"),
+        4: _Member("immutable", "flag"),
+    },
+}
+
+
+def decode_protobuf(body: bytes) -> Object:
+    """The object in a protobuf envelope. Raises a 400, or a 415 for other kinds."""
+    if not body.startswith(_MAGIC):
+        raise bad_request("a protobuf body must start with the Kubernetes envelope")
+    try:
+        envelope = dict(_fields(body[len(_MAGIC) :]))
+        head = _message(envelope.get(1, b""), _TYPE_META)
+        members = _KINDS.get((head.get("apiVersion", ""), head.get("kind", "")))
+        if members is None:
+            raise unsupported_media_type()
+        return {**head, **_message(envelope.get(2, b""), members)}
+    except (ValueError, IndexError, TypeError) as exc:
+        raise bad_request(f"protobuf parse error: {exc}") from exc
+
+
+def _message(data: bytes, members: Mapping[int, _Member]) -> Object:
+    found: Object = {}
+    for number, value in _fields(data):
+        member = members.get(number)
+        if member is None:
+            continue
+        if member.of == "flag":
+            found[member.name] = bool(value)
+        elif member.of == "texts":
+            found.setdefault(member.name, []).append(value.decode())
+        elif member.of == "map":
+            entry = dict(_fields(value))
+            found.setdefault(member.name, {})[entry.get(1, b"").decode()] = entry.get(2, b"").decode()
+        else:
+            found[member.name] = value.decode() if member.of == "text" else _message(value, member.of)
+    return found
+
+
+def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
+    """Number and raw value of each field: an int for a varint, else bytes."""
+    at = 0
+    while at < len(data):
+        key, at = _varint(data, at)
+        kind = key & 7
+        if kind == _VARINT:
+            value, at = _varint(data, at)
+            yield key >> 3, value
+            continue
+        if kind == _BYTES:
+            size, at = _varint(data, at)
+        else:
+            size = {_FIXED64: 8, _FIXED32: 4}.get(kind, -1)
+        if size < 0 or at + size > len(data):
+            raise ValueError(f"a field of {size} bytes at {at} of {len(data)}")
+        yield key >> 3, data[at : at + size]
+        at += size
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            return value, at
+        if shift > 63:
+            raise ValueError("a number of more than 64 bits")

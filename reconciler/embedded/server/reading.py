@@ -1,0 +1,125 @@
+"""Get and list: parameters, pages, and the resourceVersion of a list."""
+
+import base64
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from reconciler.api.validation.encoding import encode
+from reconciler.api.validation.fields import Cause
+from reconciler.api.validation.status import bad_request, expired, invalid, not_found, version_too_large
+from reconciler.embedded.server.kind_store import Compacted, Record
+from reconciler.embedded.server.presenting import View
+from reconciler.embedded.server.routing import Target
+from reconciler.embedded.server.selectors import Predicate, everything
+from reconciler.embedded.server.selectors import parse as parse_selectors
+from reconciler.embedded.server.store import Store
+
+_TOKEN = "meta.k8s.io/v1"
+_MATCHES = ("Exact", "NotOlderThan")
+
+
+def selection(target: Target, query: Mapping[str, str]) -> Predicate:
+    """The predicate of a request's label and field selectors."""
+    return parse_selectors(
+        target.kind,
+        target.served,
+        labels=query.get("labelSelector", ""),
+        fields=query.get("fieldSelector", ""),
+    )
+
+
+def get(store: Store, target: Target) -> Record:
+    """One object. Raises a 404."""
+    record = store[target.kind].get(target.key)
+    if record is None:
+        raise not_found(target.kind.plural, target.served.group, target.name)
+    return record
+
+
+def version_of(query: Mapping[str, str]) -> int:
+    """The requested resourceVersion; 0 for any. Raises a 400."""
+    text = query.get("resourceVersion", "")
+    if not text:
+        return 0
+    if not text.isdecimal() or len(text) > 20:
+        raise bad_request(f"resourceVersion: Invalid value: {text!r}: not a whole number")
+    return int(text)
+
+
+def list_objects(store: Store, target: Target, query: Mapping[str, str], view: View) -> bytes:
+    """A list, or one page of it, at one version."""
+    kind_store, predicate = store[target.kind], selection(target, query)
+    limit = _limit(query)
+    if query.get("continue"):
+        version, after = _read_token(query["continue"])
+    else:
+        version, after = _version_to_list(store, query), ""
+    try:
+        found = (
+            kind_store.scan_at(target.prefix, version)
+            if version < store.version
+            else kind_store.scan(target.prefix)
+        )
+    except Compacted as exc:
+        raise expired(
+            "The provided continue parameter is too old to display a consistent list result."
+            if after
+            else f"too old resource version: {version}"
+        ) from exc
+    if after:
+        found = [record for record in found if record.key > after]
+    records = [record for record in found if predicate is everything or predicate(record.object)]
+    metadata: dict[str, Any] = {"resourceVersion": str(version)}
+    if limit and len(records) > limit:
+        metadata["continue"] = _token(version, records[limit - 1].key)
+        if predicate is everything:
+            metadata["remainingItemCount"] = len(records) - limit
+        records = records[:limit]
+    return view.listing(records, metadata)
+
+
+def _version_to_list(store: Store, query: Mapping[str, str]) -> int:
+    requested, match = version_of(query), query.get("resourceVersionMatch", "")
+    if match and (not query.get("resourceVersion") or match not in _MATCHES):
+        raise list_options_invalid(
+            "resourceVersionMatch", "requires a resourceVersion, and must be Exact or NotOlderThan"
+        )
+    if requested > store.version:
+        raise version_too_large(requested, store.version)
+    if match == "Exact":
+        if not requested:
+            raise list_options_invalid(
+                "resourceVersionMatch", "Exact requires a resourceVersion other than 0"
+            )
+        return requested
+    return store.version
+
+
+def list_options_invalid(field: str, why: str) -> Exception:
+    """422: parameters of a list or watch contradict each other."""
+    return invalid(
+        "ListOptions", "meta.k8s.io", "", [Cause("FieldValueForbidden", f"Forbidden: {why}", field)]
+    )
+
+
+def _limit(query: Mapping[str, str]) -> int:
+    text = query.get("limit", "") or "0"
+    if not text.isdecimal() or len(text) > 18:
+        raise bad_request(f"limit: {text!r} is not a whole number")
+    return int(text)
+
+
+def _token(version: int, key: str) -> str:
+    return base64.urlsafe_b64encode(encode({"v": _TOKEN, "rv": version, "start": key})).decode()
+
+
+def _read_token(text: str) -> tuple[int, str]:
+    try:
+        token = json.loads(base64.urlsafe_b64decode(text))
+        kind, version, after = token["v"], token["rv"], token["start"]
+    except (ValueError, TypeError, KeyError) as exc:
+        raise bad_request("continue key is not valid") from exc
+    if kind != _TOKEN or type(version) is not int or not isinstance(after, str):
+        raise bad_request("continue key is not valid")
+    return version, after

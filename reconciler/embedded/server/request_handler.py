@@ -1,0 +1,221 @@
+"""Handle requests: choose the operation by method and path, and encode its result."""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any
+
+from reconciler.api.validation.encoding import MAX_BODY, decode_json, decode_yaml, encode
+from reconciler.api.validation.fields import Cause
+from reconciler.api.validation.kinds import Object
+from reconciler.api.validation.served_kinds import POD
+from reconciler.api.validation.status import (
+    bad_request,
+    invalid,
+    method_not_allowed,
+    no_such_resource,
+    too_large,
+    unsupported_media_type,
+)
+from reconciler.embedded.access import Account, Guard, reviews
+from reconciler.embedded.server import discovery
+from reconciler.embedded.server.kind_store import Record
+from reconciler.embedded.server.messages import Request, Response, Stream
+from reconciler.embedded.server.patching import APPLY, bind, patcher
+from reconciler.embedded.server.presenting import View, choose_view
+from reconciler.embedded.server.protobuf import MEDIA as PROTOBUF
+from reconciler.embedded.server.protobuf import decode_protobuf
+from reconciler.embedded.server.reading import get, list_objects, selection
+from reconciler.embedded.server.routing import Routes, Target
+from reconciler.embedded.server.store import Store
+from reconciler.embedded.server.watching import start_watch
+from reconciler.embedded.server.writing import Writer
+
+_TRUE = ("1", "true")
+
+
+class RequestHandler:
+    """Turns requests into operations on a store."""
+
+    def __init__(
+        self,
+        store: Store,
+        writer: Writer,
+        routes: Routes,
+        now: Callable[[], datetime],
+        *,
+        guard: Guard | None,
+    ) -> None:
+        self._store = store
+        self._guard = guard
+        self._writer = writer
+        self._routes = routes
+        self._now = now
+
+    def answer(self, request: Request) -> Response | Stream:
+        """Handle one request. Raises Refusal, WrongType or NoSuchPath."""
+        if len(request.body) > MAX_BODY:
+            raise too_large(MAX_BODY)
+        sender = self._guard.account(request) if self._guard is not None else None
+        known = self._known(request, sender)
+        if known is not None:
+            return known
+        target = self._routes.resolve(request.path)
+        if self._guard is not None and sender is not None:
+            self._guard.check(sender, request, target)
+        accept, include = request.headers.get("Accept", ""), request.query.get("includeObject", "")
+        view = choose_view(target.kind, target.served, accept, include=include, now=self._now)
+        if not target.name:
+            return self._collection(request, target, view)
+        if target.subresource:
+            return self._subresource(request, target, view, sender)
+        return self._object(request, target, view)
+
+    def _known(self, request: Request, sender: Account | None) -> Response | None:
+        """The answer for paths that name no objects; None for other paths."""
+        guard = self._guard
+        if guard is not None and sender is not None:
+            review = reviews.answer(guard, sender, request)
+            if review is not None:
+                return review
+        known = discovery.answer(self._routes, request.path)
+        if known is None:
+            return None
+        if guard is not None and sender is not None:
+            guard.check_path(sender, request)
+        if request.method != "GET":
+            raise method_not_allowed()
+        return known
+
+    def _collection(self, request: Request, target: Target, view: View) -> Response | Stream:
+        is_whole = bool(target.namespace) or not target.kind.namespaced
+        match request.method:
+            case "GET" if request.query.get("watch", "").lower() in _TRUE:
+                return Stream(start_watch(self._store, target, request.query, view).chunks())
+            case "GET":
+                return Response(200, list_objects(self._store, target, request.query, view))
+            case "POST" if is_whole:
+                record = self._writer.create(target, _body(request), dry_run=_dry_run(request.query))
+                return Response(201, view.whole(record))
+            case "DELETE" if is_whole:
+                return self._delete_collection(request, target, view)
+        raise method_not_allowed()
+
+    def _object(self, request: Request, target: Target, view: View) -> Response | Stream:
+        match request.method:
+            case "GET" if request.query.get("watch", "").lower() in _TRUE:
+                query = {**request.query, "fieldSelector": f"metadata.name={target.name}"}
+                return Stream(start_watch(self._store, target, query, view).chunks())
+            case "GET":
+                return Response(200, view.whole(get(self._store, target)))
+            case "PUT":
+                return self._replace(request, target, view)
+            case "PATCH":
+                return self._patch(request, target, view)
+            case "DELETE":
+                return self._delete(request, target, view)
+        raise method_not_allowed()
+
+    def _subresource(self, request: Request, target: Target, view: View, sender: Account | None) -> Response:
+        if target.subresource == "binding" and target.kind is POD:
+            if request.method != "POST":
+                raise method_not_allowed()
+            self._writer.update(target, bind(_body(request)), dry_run=_dry_run(request.query))
+            return _success(201, {})
+        if target.subresource != "status" or not target.kind.has_status:
+            raise no_such_resource()
+        match request.method:
+            case "GET":
+                return Response(200, view.whole(get(self._store, target)))
+            case "PUT":
+                return self._replace(request, target, view, sender)
+            case "PATCH":
+                return self._patch(request, target, view, sender)
+        raise method_not_allowed()
+
+    def _replace(
+        self, request: Request, target: Target, view: View, sender: Account | None = None
+    ) -> Response:
+        body = _body(request)
+        change = self._allowed(request, target, sender, lambda _shown: body)
+        record = self._writer.update(target, change, dry_run=_dry_run(request.query))
+        return Response(200, view.whole(record))
+
+    def _allowed(
+        self, request: Request, target: Target, sender: Account | None, change: Callable[[Object], Any]
+    ) -> Callable[[Object], Any]:
+        if self._guard is None or sender is None:
+            return change
+        return self._guard.protect_allocation(sender, request, target, change)
+
+    def _patch(self, request: Request, target: Target, view: View, sender: Account | None = None) -> Response:
+        media, dry_run = _media(request), _dry_run(request.query)
+        if media != APPLY:
+            change = self._allowed(request, target, sender, patcher(target.kind, media, request.body))
+            return Response(200, view.whole(self._writer.update(target, change, dry_run=dry_run)))
+        wanted = decode_yaml(request.body)
+        if target.subresource or self._store[target.kind].get(target.key) is not None:
+            change = self._allowed(request, target, sender, patcher(target.kind, media, wanted))
+            return Response(200, view.whole(self._writer.update(target, change, dry_run=dry_run)))
+        record = self._writer.create(target, wanted, dry_run=dry_run)
+        return Response(201, view.whole(record))
+
+    def _delete(self, request: Request, target: Target, view: View) -> Response:
+        options = _delete_options(request)
+        record = self._writer.delete(target, options, dry_run=_dry_run(request.query, options))
+        if target.kind.returns_deleted or self._store[target.kind].get(target.key) is not None:
+            return Response(200, view.whole(record))
+        details = {"name": target.name, "kind": target.kind.plural, "uid": record.object["metadata"]["uid"]}
+        if target.served.group:
+            details["group"] = target.served.group
+        return _success(200, {"details": details})
+
+    def _delete_collection(self, request: Request, target: Target, view: View) -> Response:
+        options = _delete_options(request)
+        dry_run, selected = _dry_run(request.query, options), selection(target, request.query)
+        records = [
+            record for record in self._store[target.kind].scan(target.prefix) if selected(record.object)
+        ]
+        for record in records:
+            self._writer.delete(_target_of(target, record), options, dry_run=dry_run)
+        return Response(200, view.listing(records, {"resourceVersion": str(self._store.version)}))
+
+
+def _success(code: int, more: Object) -> Response:
+    status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+    return Response(code, encode({**status, **more, "code": code}))
+
+
+def _target_of(collection: Target, record: Record) -> Target:
+    metadata = record.object["metadata"]
+    return Target(collection.kind, collection.served, metadata.get("namespace", ""), metadata["name"])
+
+
+def _media(request: Request) -> str:
+    return request.headers.get("Content-Type", "").partition(";")[0].strip()
+
+
+def _body(request: Request) -> Any:
+    media = _media(request)
+    if media in ("application/yaml", "application/x-yaml"):
+        return decode_yaml(request.body)
+    if media == PROTOBUF:
+        return decode_protobuf(request.body)
+    # Tools that send bytes without a media type send JSON.
+    if media not in ("", "application/json", "*/*", "application/octet-stream"):
+        raise unsupported_media_type()
+    return decode_json(request.body)
+
+
+def _delete_options(request: Request) -> Object:
+    options = _body(request) if request.body else {}
+    if not isinstance(options, dict):
+        raise bad_request("the body of a DELETE request must be DeleteOptions")
+    return options
+
+
+def _dry_run(query: Mapping[str, str], options: Object | None = None) -> bool:
+    value = query.get("dryRun", "")
+    if value not in ("", "All"):
+        cause = Cause("FieldValueNotSupported", 'Unsupported value: supported values: "All"', "dryRun")
+        raise invalid("CreateOptions", "meta.k8s.io", "", [cause])
+    return value == "All" or bool(options and options.get("dryRun"))

@@ -1,5 +1,0 @@
-"""Why not: what stands between claims and the devices of a fleet. Computes only; no I/O, no clock."""
-
-from reconciler.explain.explaining import explain
-
-__all__ = ["explain"]

@@ -1,0 +1,68 @@
+"""Writes Events about claims and pods that are pending, with what they lack."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+
+from reconciler.allocation.reasons.explanation import Explanation
+from reconciler.allocation.reasons.reasons import remedy
+from reconciler.analysis.explain.briefly import explain_briefly
+from reconciler.api.objects.meta import ApiObject
+from reconciler.cluster.kinds import Served
+from reconciler.control.decisions.decisions import Waits
+from reconciler.control.explainer import Explainer, RefusalQueue
+from reconciler.control.planner import Step
+from reconciler.control.queueing.units import Unit
+from reconciler.operations.events.events import Events, Notice, Regarding
+from reconciler.state.store import Store
+
+
+class EventRecorder:
+    """Explains refusals and writes Events about them, beside the work."""
+
+    def __init__(
+        self,
+        refusals: RefusalQueue,
+        events: Events,
+        served: Served,
+        store: Store,
+        *,
+        step: Callable[[Unit], Step],
+        clock: Callable[[], float],
+    ) -> None:
+        """`step` says what a unit needs; `clock` counts seconds."""
+        self._events = events
+        self._served = served
+        self._store = store
+        self._explainer = Explainer(
+            store, refusals, step, explain=explain_briefly, clock=clock, explained=self._explained
+        )
+
+    async def run(self) -> None:
+        """Explain and write until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._explainer.run(), name="explain refusals")
+            group.create_task(self._events.run(), name="write events")
+
+    def _explained(self, waits: Waits, explanation: Explanation | None) -> None:
+        self._events.tell(self._notices(waits, note(waits, explanation)))
+
+    def _notices(self, waits: Waits, text: str) -> Iterator[Notice]:
+        concerned: list[tuple[str, ApiObject | None]] = [
+            ("ResourceClaim", self._store.claims.get(key)) for key in waits.claims
+        ]
+        if waits.pod is not None:
+            concerned.append(("Pod", self._store.pods.get(waits.pod)))
+        for kind, thing in concerned:
+            if thing is not None:
+                version = self._served[kind].api_version
+                regarding = Regarding(version, kind, thing.key, thing.metadata.uid)
+                yield Notice(regarding, waits.reason, text, waits.decision_id)
+
+
+def note(waits: Waits, explanation: Explanation | None) -> str:
+    """What an Event says: the nearest miss before the counts, since long notes are cut."""
+    parts = [waits.message]
+    if explanation is not None:
+        parts.append(explanation.short())
+    parts.append(remedy(waits.reason))
+    return ". ".join(part.rstrip(".") for part in parts if part) + "."

@@ -1,0 +1,232 @@
+"""Inputs and decisions as JSON, and back. One object a line; `t` says what it is."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from reconciler.api.koordinator.device import Device
+from reconciler.api.objects.changes import Change, Changed, Refused, Removed, Replaced
+from reconciler.api.objects.claims import Allocation
+from reconciler.api.objects.meta import ApiObject, DeviceID, ObjectKey
+from reconciler.api.objects.plan import Granted, Plan
+from reconciler.api.objects.semantics import Semantics
+from reconciler.api.versions.reading import MODELS
+from reconciler.control.decider import Refusal
+from reconciler.control.ownership import Ownership
+from reconciler.errors import Rejected
+from reconciler.ha.shards.shard import parse
+from reconciler.state.devices.occupancy.retained_draws import Drawn
+
+FORMAT = 1
+"""Raised when a release can no longer read what an earlier one wrote"""
+
+DECIDING = ("mode", "pause", "feature_gates", "koordinator", "koordinator_semantics")
+"""Settings that a header tells as they were given"""
+
+BEGUN = "begun"
+"""The entry after those that a file begins with: from here on things happened. `inputs`: how many had come"""
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """By which rules the decisions of a file were made."""
+
+    program: str
+    rules: Semantics
+    ours: Ownership
+    steps: int
+    run: str = ""
+    """Of which process; files of one run go on from each other"""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Others of the run, for who reads a journal: `DECIDING`"""
+
+    def to_json(self) -> Json:
+        """The first line of a file."""
+        return {
+            "t": "header",
+            "format": FORMAT,
+            "program": self.program,
+            "release": self.rules.release,
+            "gates": sorted(self.rules.gates),
+            "groupModes": sorted(map(list, self.rules.group_modes)),
+            "allClaims": self.ours.all_claims,
+            "drivers": sorted(self.ours.drivers),
+            "classes": sorted(self.ours.classes),
+            "alone": self.ours.alone,
+            "shard": str(self.ours.shard),
+            "steps": self.steps,
+            "run": self.run,
+            "settings": dict(self.settings),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """A question, and what was answered."""
+
+    id: str
+    unit: str
+    claims: tuple[ObjectKey, ...]
+    nodes: tuple[str, ...] | None
+    """None: all"""
+    behind: int
+    """Inputs that came between the picture that was decided from and this entry; -1: nobody knows"""
+    reason: str
+    """Of a refusal; empty where devices were given"""
+    node: str
+    devices: tuple[tuple[str, ...], ...]
+    """Of each claim, `request=DRIVER/POOL/DEVICE` in order"""
+
+
+def read_header(raw: Mapping[str, Any]) -> Header:
+    """Raises Rejected for a journal of another format."""
+    if raw.get("t") != "header" or raw.get("format") != FORMAT:
+        raise Rejected(f"no journal of format {FORMAT}: it begins with {str(raw)[:80]}")
+    modes = frozenset((driver, mode) for driver, mode in raw["groupModes"])
+    rules = Semantics(raw["release"], frozenset(raw["gates"]), modes)
+    ours = Ownership(
+        all_claims=raw["allClaims"],
+        drivers=frozenset(raw["drivers"]),
+        classes=frozenset(raw["classes"]),
+        alone=raw["alone"],
+        shard=parse(raw.get("shard", "")),
+    )
+    run, settings = raw.get("run", ""), raw.get("settings", {})
+    return Header(raw["program"], rules, ours, raw["steps"], run, settings)
+
+
+def write_change(change: Change) -> Json:
+    """A change of the picture."""
+    match change:
+        case Changed(kind=kind, object=thing):
+            return {"t": "changed", "kind": kind, "object": thing.to_json()}
+        case Removed(kind=kind, key=key):
+            return {"t": "removed", "kind": kind, "key": list(key)}
+        case Refused(kind=kind, key=key, reason=reason):
+            return {"t": "refused", "kind": kind, "key": list(key), "reason": reason}
+        case Replaced(kind=kind, objects=objects, refused=refused, afresh=afresh):
+            return {
+                "t": "replaced",
+                "kind": kind,
+                "objects": [thing.to_json() for thing in objects],
+                "refused": [[list(one.key), one.reason] for one in refused],
+                "afresh": afresh,
+            }
+
+
+def read_change(raw: Mapping[str, Any]) -> Change | None:
+    """The change, or None if the entry is none."""
+    kind = raw.get("kind", "")
+    match raw["t"]:
+        case "changed":
+            return Changed(kind, _object(kind, raw["object"]))
+        case "removed":
+            return Removed(kind, ObjectKey(*raw["key"]))
+        case "refused":
+            return Refused(kind, ObjectKey(*raw["key"]), raw["reason"])
+        case "replaced":
+            refused = tuple(Refused(kind, ObjectKey(*key), reason) for key, reason in raw["refused"])
+            objects = tuple(_object(kind, thing) for thing in raw["objects"])
+            return Replaced(kind, objects, refused, raw["afresh"])
+    return None
+
+
+def _object(kind: str, raw: Mapping[str, Any]) -> ApiObject:
+    return (Device if kind == "Device" else MODELS[kind]).model_validate(raw)
+
+
+def write_remembered(device: DeviceID, drawn: Drawn) -> Json:
+    """What a held device drew before its slices changed."""
+    return {
+        "t": "remembered",
+        "device": list(device),
+        "drawn": {name: dict(of) for name, of in drawn.items()},
+    }
+
+
+def read_remembered(raw: Mapping[str, Any]) -> tuple[DeviceID, Drawn]:
+    """The device of an entry, and what it drew."""
+    return DeviceID(*raw["device"]), raw["drawn"]
+
+
+def write_plan(kind: str, plan: Plan) -> Json:
+    """A plan that is `assumed` or `forgotten`."""
+    return {
+        "t": kind,
+        "claim": list(plan.claim),
+        "uid": plan.uid,
+        "version": plan.resource_version,
+        "node": plan.node,
+        "allocation": plan.allocation.to_json(),
+        "annotations": [list(pair) for pair in plan.annotations],
+    }
+
+
+def read_plan(raw: Mapping[str, Any]) -> Plan:
+    """The plan of an entry."""
+    return Plan(
+        claim=ObjectKey(*raw["claim"]),
+        uid=raw["uid"],
+        resource_version=raw["version"],
+        node=raw["node"],
+        allocation=Allocation.model_validate(raw["allocation"]),
+        annotations=tuple((name, value) for name, value in raw["annotations"]),
+    )
+
+
+def answered(
+    name: str,
+    unit: str,
+    claims: Iterable[ObjectKey],
+    nodes: Iterable[str] | None,
+    answer: Granted | Refusal,
+    *,
+    behind: int = 0,
+) -> Decided:
+    """An answer as it is written down and compared. Share ids are left out: they are drawn."""
+    granted = isinstance(answer, Granted)
+    return Decided(
+        id=name,
+        unit=unit,
+        claims=tuple(claims),
+        nodes=None if nodes is None else tuple(nodes),
+        behind=behind,
+        reason="" if isinstance(answer, Granted) else answer.reason,
+        node=answer.node if isinstance(answer, Granted) else "",
+        devices=tuple(_devices(plan) for plan in answer.plans) if granted else (),  # type: ignore[union-attr]
+    )
+
+
+def _devices(plan: Plan) -> tuple[str, ...]:
+    return tuple(f"{result.request}={result.id}" for result in plan.allocation.devices.results)
+
+
+def write_decided(decided: Decided) -> Json:
+    """A decision."""
+    return {
+        "t": "decided",
+        "id": decided.id,
+        "unit": decided.unit,
+        "claims": [list(key) for key in decided.claims],
+        "nodes": None if decided.nodes is None else list(decided.nodes),
+        "behind": decided.behind,
+        "reason": decided.reason,
+        "node": decided.node,
+        "devices": [list(one) for one in decided.devices],
+    }
+
+
+def read_decided(raw: Mapping[str, Any]) -> Decided:
+    """The decision of an entry."""
+    return Decided(
+        id=raw["id"],
+        unit=raw["unit"],
+        claims=tuple(ObjectKey(*key) for key in raw["claims"]),
+        nodes=None if raw["nodes"] is None else tuple(raw["nodes"]),
+        behind=raw["behind"],
+        reason=raw["reason"],
+        node=raw["node"],
+        devices=tuple(tuple(one) for one in raw["devices"]),
+    )

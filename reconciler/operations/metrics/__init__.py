@@ -1,0 +1,1 @@
+"""Metrics: their catalogue, what counts them, and how they are served."""

@@ -1,0 +1,74 @@
+"""The metrics that are counted where things happen, in a registry of their own."""
+
+from collections.abc import Callable, Sequence
+from operator import attrgetter
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, GCCollector, Histogram, ProcessCollector
+
+from reconciler.api.objects.plan import Reason
+from reconciler.control.decisions.decisions import DECISIONS, Decision
+from reconciler.control.decisions.declaration import Counted
+from reconciler.control.decisions.metric import MetricSpec
+from reconciler.operations.metrics import catalogue as of
+
+_Count = Callable[[Decision], None]
+
+
+class Meters:
+    """Counters and histograms. Registries are not shared, so that one process may hold several."""
+
+    def __init__(self, *, process: bool = True, kinds: Sequence[type[Decision]] = DECISIONS) -> None:
+        """`process` adds what Prometheus' client tells of the process, as `process_*` and `python_*`."""
+        self.registry = CollectorRegistry()
+        if process:
+            ProcessCollector(registry=self.registry)
+            GCCollector(registry=self.registry)
+        self.decision = self._histogram(of.DECISION)
+        decided = {spec: self._metric(spec) for spec in of.metrics_of(kinds)}
+        # Series are looked up here: that costs more than to count, and makes them begin at 0.
+        self._counts = {kind: [_counting(decided[one.metric], one) for one in kind.METRICS] for kind in kinds}
+        self.refusals = self._counter(of.REFUSALS)
+        self.requests = self._counter(of.REQUESTS)
+        self.request_seconds = self._histogram(of.REQUEST_SECONDS)
+        self.watch_restarts = self._counter(of.WATCH_RESTARTS)
+        self.listings = self._counter(of.LISTINGS)
+        self.loop_lag = self._histogram(of.LOOP_LAG)
+        self.build = Gauge(of.BUILD.full_name, of.BUILD.help, of.BUILD.label_names, registry=self.registry)
+        # A series that begins at 0 can be compared with before.
+        self._decided = {name: self.decision.labels(name) for name in ("granted", "refused", "gave_up")}
+        self._refused: dict[str, Counter] = {}
+
+    def answered(self, reason: str, seconds: float, decision_id: str) -> None:
+        """Count the answer of a search; see `reconciler.control.decisions.decisions.Answered`."""
+        result = "granted"
+        if reason:
+            result = "gave_up" if reason == Reason.GAVE_UP else "refused"
+            if reason not in self._refused:  # to look a series up costs more than to count
+                self._refused[reason] = self.refusals.labels(reason)
+            self._refused[reason].inc()
+        self._decided[result].observe(seconds, {"decision_id": decision_id})
+
+    def tell(self, decision: Decision) -> None:
+        """Count a decision in the metrics that its class declares."""
+        for count in self._counts[type(decision)]:
+            count(decision)
+
+    def _metric(self, spec: MetricSpec) -> Counter | Histogram:
+        return self._histogram(spec) if spec.kind == "histogram" else self._counter(spec)
+
+    def _counter(self, spec: MetricSpec) -> Counter:
+        return Counter(spec.full_name, spec.help, spec.label_names, registry=self.registry)
+
+    def _histogram(self, spec: MetricSpec) -> Histogram:
+        return Histogram(
+            spec.full_name, spec.help, spec.label_names, buckets=spec.buckets, registry=self.registry
+        )
+
+
+def _counting(metric: Counter | Histogram, counted: Counted) -> _Count:
+    """Counts one decision in a metric."""
+    series = metric.labels(*counted.labels) if counted.labels else metric
+    if isinstance(series, Counter):
+        return lambda _: series.inc()
+    observed = attrgetter(counted.observed)
+    return lambda decision: series.observe(observed(decision), {"decision_id": decision.decision_id})

@@ -1,0 +1,126 @@
+"""The metrics that are read off the reconciler's parts when somebody asks, and how all of them are served."""
+
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+import structlog
+from aiohttp import web
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
+
+from reconciler.control.decisions.metric import MetricSpec
+from reconciler.operations.metrics import catalogue as of
+from reconciler.operations.metrics.capacity import Capacity
+from reconciler.operations.metrics.fullness import Fullness
+from reconciler.operations.metrics.meters import Meters
+from reconciler.operations.serving.port import Route
+
+log = structlog.get_logger()
+
+Values = Iterable[tuple[tuple[str, ...], float]]
+"""Label values, and the value of that series"""
+
+
+Refresh = Callable[[], Awaitable[None]]
+"""Brings what is read up to date"""
+
+
+class Reading(NamedTuple):
+    """A metric, and where its series are read: cheap, and never waiting."""
+
+    spec: MetricSpec
+    source: Callable[[], Values]
+
+
+def single(spec: MetricSpec, source: Callable[[], float]) -> Reading:
+    """A metric without labels."""
+    return Reading(spec, lambda: [((), source())])
+
+
+def by(spec: MetricSpec, source: Callable[[], Mapping[str, float]]) -> Reading:
+    """A metric with one label."""
+    return Reading(spec, lambda: [((label,), value) for label, value in source().items()])
+
+
+def capacity_readings(capacity: Capacity) -> list[Reading]:
+    """What devices are held; `capacity` is to be refreshed before."""
+    return [
+        Reading(of.DEVICES, lambda: _devices(capacity)),
+        Reading(of.COUNTER_CAPACITY, lambda: _counters(capacity, 0)),
+        Reading(of.COUNTER_AVAILABLE, lambda: _counters(capacity, 1)),
+    ]
+
+
+def fullness_readings(fullness: Fullness) -> list[Reading]:
+    """What fits; `fullness` is to be refreshed before."""
+    return [
+        Reading(of.PROFILE_FITS, fullness.fits),
+        Reading(of.PROFILE_FRAGMENTATION, fullness.fragmentation),
+        Reading(of.STRANDED, fullness.stranded),
+    ]
+
+
+class Readings(Collector):
+    """Where to read what. Parts that are not there yet have no series."""
+
+    def __init__(self) -> None:
+        self._readings: dict[str, Reading] = {}
+        self._refresh: list[Refresh] = []
+
+    def add(self, readings: Iterable[Reading], refresh: Iterable[Refresh] = ()) -> None:
+        """Read these, too; the last reading of a metric counts. `refresh` is called before each scrape."""
+        self._readings |= {reading.spec.name: reading for reading in readings}
+        self._refresh += refresh
+
+    async def bring_up_to_date(self) -> None:
+        """Call what has to be called before a scrape."""
+        for refresh in self._refresh:
+            await refresh()
+
+    def describe(self) -> Iterator[Metric]:
+        """Nothing: the registry would otherwise collect once to find out names."""
+        return iter(())
+
+    def collect(self) -> Iterator[Metric]:
+        """One family a source."""
+        for spec, source in self._readings.values():
+            family = (
+                CounterMetricFamily(spec.full_name, spec.help, labels=spec.label_names)
+                if spec.kind == "counter"
+                else GaugeMetricFamily(spec.full_name, spec.help, labels=spec.label_names)
+            )
+            for labels, value in source():
+                family.add_metric(labels, value)
+            yield family
+
+
+def metrics_routes(meters: Meters, readings: Readings) -> list[Route]:
+    """`/metrics`, in OpenMetrics or in Prometheus' older text, as the scraper prefers."""
+
+    async def metrics(request: web.BaseRequest) -> web.StreamResponse:
+        try:
+            await readings.bring_up_to_date()
+        except Exception:  # what is broken is best seen by the metrics that are left
+            log.exception("devices could not be counted")
+        encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+        return web.Response(body=encode(meters.registry), headers={"Content-Type": content_type})
+
+    meters.registry.register(readings)
+    return [Route("/metrics", metrics)]
+
+
+def _devices(capacity: Capacity) -> Values:
+    return [
+        ((driver, state), number)
+        for driver, states in capacity.holdings.devices.items()
+        for state, number in states.items()
+    ]
+
+
+def _counters(capacity: Capacity, which: int) -> Values:
+    return [
+        ((driver, counter), both[which])
+        for driver, counters in capacity.holdings.counters.items()
+        for counter, both in counters.items()
+    ]

@@ -1,0 +1,123 @@
+"""OpenTelemetry traces, for who turns them on: a span a turn, in it one a decision and one a request.
+
+The SDK is an extra, `dra-reconciler[otel]`; where spans go is said by its own OTEL_* variables.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+from reconciler.cluster.transport import Lines, Request, Response, Transport, WatchRequest
+from reconciler.errors import Rejected
+from reconciler.operations.metrics.metered import names
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import TracerProvider
+
+SERVICE = "dra-reconciler"
+FLUSH_SECONDS = 5.0
+"""For what is left at the end."""
+
+
+def provider() -> "TracerProvider":
+    """Spans in batches to an OTLP collector. Raises Rejected where the SDK is not installed."""
+    try:
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415
+        from opentelemetry.sdk.resources import Resource  # noqa: PLC0415
+        from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
+    except ImportError as exc:
+        raise Rejected(f"setting traces: install dra-reconciler[otel] ({exc})") from exc
+    attributes = {"service.name": SERVICE, "service.version": version("dra-reconciler")}
+    made = TracerProvider(resource=Resource.create(attributes))
+    made.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    return made
+
+
+class NoTraces:
+    """Makes none."""
+
+    def turn(self, _unit: object) -> AbstractContextManager[None]:
+        """See `Traces.turn`."""
+        return nullcontext()
+
+    def answered(self, _reason: str, _seconds: float, _decision_id: str) -> None:
+        """See `Traces.answered`."""
+
+    def transport(self, behind: Transport) -> Transport:
+        """See `Traces.transport`."""
+        return behind
+
+    async def close(self) -> None:
+        """See `Traces.close`."""
+
+
+class Traces(NoTraces):
+    """Makes spans. Those of a turn hang together, since every turn is a task of its own."""
+
+    def __init__(self, source: "TracerProvider") -> None:
+        self._source = source
+        self._tracer = source.get_tracer(SERVICE)
+
+    @contextmanager
+    def turn(self, unit: object) -> Iterator[None]:
+        """The span of a turn: what it is about, and what it failed with."""
+        with self._tracer.start_as_current_span("turn", attributes={"dra.unit": str(unit)}):
+            yield
+
+    def answered(self, reason: str, seconds: float, decision_id: str) -> None:
+        """The span of a decision that was just made."""
+        end = int(datetime.now(UTC).timestamp() * 1e9)
+        attributes = {"dra.decision_id": decision_id, "dra.result": reason or "granted"}
+        span = self._tracer.start_span("decide", attributes=attributes, start_time=end - int(seconds * 1e9))
+        span.end(end)
+
+    def transport(self, behind: Transport) -> Transport:
+        """The transport, with a span a request."""
+        return _Traced(behind, self)
+
+    @contextmanager
+    def request(self, request: Request) -> Iterator[list[int]]:
+        """The span of a request; its status is put into the list."""
+        from opentelemetry.trace import SpanKind  # noqa: PLC0415
+
+        verb, resource = names(request.method, request.path)
+        attributes = {"http.request.method": request.method, "url.path": request.path}
+        status: list[int] = []
+        with self._tracer.start_as_current_span(
+            f"{verb} {resource}", kind=SpanKind.CLIENT, attributes=attributes
+        ) as span:
+            yield status
+            span.set_attribute("http.response.status_code", status[0])
+
+    async def close(self) -> None:
+        """Send what is left, beside the loop: the collector may be away."""
+        await asyncio.to_thread(self._source.force_flush, int(FLUSH_SECONDS * 1000))
+        await asyncio.to_thread(self._source.shutdown)
+
+
+def tracing(*, wanted: bool) -> NoTraces:
+    """What makes spans, if that is wanted. Raises Rejected where the SDK is not installed."""
+    return Traces(provider()) if wanted else NoTraces()
+
+
+class _Traced:
+    """Watches are no requests: they last as long as the process."""
+
+    def __init__(self, behind: Transport, traces: Traces) -> None:
+        self._behind = behind
+        self._traces = traces
+
+    async def send(self, request: Request) -> Response:
+        """See `Transport.send`."""
+        with self._traces.request(request) as status:
+            response = await self._behind.send(request)
+            status.append(response.status)
+            return response
+
+    def stream(self, request: WatchRequest) -> Lines:
+        """See `Transport.stream`."""
+        return self._behind.stream(request)

@@ -1,0 +1,269 @@
+"""A scene as shapes with places, in user units of an SVG: what the template writes down, and nothing more."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from reconciler.api.objects.meta import ObjectKey
+from reconciler.operations.page.colours import colour, letters
+from reconciler.operations.page.layout import Run, Slots, lanes, runs
+from reconciler.operations.page.names import shown
+from reconciler.operations.page.scene import Scene, Shown
+
+WIDTH = 420
+TRACK_AT, TRACK = 112, 240
+"""Where the slots begin, and how wide all of them are"""
+LABEL = 17
+"""Characters that fit before the slots"""
+TALL, LOW, GAP = 26, 16, 5
+CELL, CELLS_A_ROW = 26, 16
+MOST_LANES = 16
+MOST_COUNTERS = 16
+MOST_SPANS = 40
+"""Claims told apart on one row of amounts"""
+LETTER_WIDTH = 13
+"""A letter needs so much room"""
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A claim on this chart."""
+
+    claim: ObjectKey
+    letter: str
+    colour: int
+    devices: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A piece of a row."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    state: str
+    title: str
+    """For whoever points at it"""
+    text: str = ""
+    holder: Holder | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """Text in the drawing."""
+
+    x: float
+    y: float
+    text: str
+    anchor: str = "start"
+    title: str = ""
+
+
+@dataclass(slots=True)
+class Drawing:
+    """All shapes of one chart."""
+
+    holders: tuple[Holder, ...]
+    width: float = WIDTH
+    height: float = 0
+    labels: list[Label] = field(default_factory=list)
+    tracks: list[tuple[float, float, float]] = field(default_factory=list)
+    """y, height and width of the ground of a row"""
+    ticks: list[tuple[float, float, float]] = field(default_factory=list)
+    """x, and from which y to which"""
+    spans: list[Span] = field(default_factory=list)
+    note: str = ""
+    """What was left out"""
+
+
+def draw(scene: Scene) -> Drawing:
+    """The drawing of a scene: slots with who holds them, amounts, then every device by profile and place."""
+    made = Drawing(_holders(scene))
+    by_claim = {holder.claim: holder for holder in made.holders}
+    if scene.chart.set < 0:
+        made.width = CELL * min(len(scene.devices), CELLS_A_ROW)
+        _cells(scene, by_claim, made)
+        return made
+    left_out: list[str] = []
+    for group in scene.slots:
+        _slots(scene, group, by_claim, made)
+    in_groups = {column for group in scene.slots for column in group.columns}
+    amounts = [column for column in range(len(scene.counters)) if column not in in_groups]
+    for column in amounts[:MOST_COUNTERS]:
+        _amounts(scene, column, by_claim, made)
+    if len(amounts) > MOST_COUNTERS:
+        left_out.append(f"{len(amounts) - MOST_COUNTERS} more counters")
+    for group in scene.slots[:1]:
+        hidden = _lanes(scene, group, by_claim, made)
+        if hidden:
+            left_out.append(f"{hidden} more rows of devices")
+    if not scene.slots:
+        made.height += GAP
+        _cells(scene, by_claim, made)
+    made.note = f"Not drawn: {', '.join(left_out)}." if left_out else ""
+    return made
+
+
+def _holders(scene: Scene) -> tuple[Holder, ...]:
+    """Lettered in the order of their first slots, where there are slots."""
+    held: dict[ObjectKey, list[str]] = {}
+    order = list(range(len(scene.devices)))
+    if scene.slots:
+        begin = (scene.draws[:, list(scene.slots[0].columns)] > 0).argmax(axis=1).tolist()
+        order.sort(key=begin.__getitem__)
+    for device in [scene.devices[at] for at in order]:
+        for claim in device.claims:
+            held.setdefault(claim, []).append(device.name)
+    return tuple([
+        Holder(claim, letters(at), colour(claim), tuple(names))
+        for at, (claim, names) in enumerate(held.items())
+    ])  # fmt: skip
+
+
+def _slots(scene: Scene, group: Slots, by_claim: dict[ObjectKey, Holder], made: Drawing) -> None:
+    """A row in which each slot is free, or filled by who holds it."""
+    wide = TRACK / len(group.columns)
+    top = made.height
+    step = max(1, round(LETTER_WIDTH / wide + 0.4))
+    for at, label in enumerate(group.labels):
+        if at % step == 0:
+            made.labels.append(Label(TRACK_AT + (at + 0.5) * wide, top + 11, shown(label, 4), "middle"))
+    top += LOW
+    made.labels.append(_name(group.name, top + TALL / 2 + 4))
+    made.tracks.append((top, TALL, TRACK))
+    made.ticks += [(TRACK_AT + at * wide, top, top + TALL) for at in range(1, len(group.columns))]
+    for number, device in enumerate(scene.devices):
+        if device.claims:
+            for run in _runs(scene, number, group):
+                made.spans.append(_span(device, run, wide, top, TALL, by_claim, inside=True))
+    taken = sum(scene.totals[column] - scene.left[column] for column in group.columns)
+    _rest(f"{len(group.columns) - taken} of {len(group.columns)} left", top + TALL / 2 + 4, made)
+    made.height = top + TALL + GAP
+
+
+def _amounts(scene: Scene, column: int, by_claim: dict[ObjectKey, Holder], made: Drawing) -> None:
+    """A row filled as far as a counter is drawn, claim by claim."""
+    total, left, top = scene.totals[column], scene.left[column], made.height
+    name = scene.counters[column]
+    made.labels.append(_name(name, top + 12))
+    made.tracks.append((top, LOW, TRACK))
+    scale = TRACK / max(total, total - left, 1)
+    drawn = dict.fromkeys(by_claim, 0)
+    for number, device in enumerate(scene.devices):
+        if device.claims:
+            drawn[device.claims[0]] = drawn[device.claims[0]] + int(scene.draws[number, column])
+    at = float(TRACK_AT)
+    for claim, number in [(claim, number) for claim, number in drawn.items() if number > 0][:MOST_SPANS]:
+        holder, wide = by_claim[claim], number * scale
+        title = f"{shown(name)}: {shown(str(claim))} draws {scene.amount(column, number)}"
+        made.spans.append(Span(at, top, wide, LOW, "held", title, _fitting(holder.letter, wide), holder))
+        at += wide
+    if 1 < total <= 16 and left >= 0:
+        made.ticks += [(TRACK_AT + number * scale, top, top + LOW) for number in range(1, total)]
+    _rest(_left(scene, column), top + 12, made)
+    made.height = top + LOW + GAP
+
+
+def _left(scene: Scene, column: int) -> str:
+    return f"{scene.amount(column, scene.left[column])} left"
+
+
+def _lanes(scene: Scene, group: Slots, by_claim: dict[ObjectKey, Holder], made: Drawing) -> int:
+    """A row for each profile with all places where it could be. The number of rows that found no room."""
+    others = [column for column in range(len(scene.counters)) if column not in group.columns]
+    spans = [tuple(_runs(scene, number, group)) for number in range(len(scene.devices))]
+    width = scene.draws[:, list(group.columns)].sum(axis=1).tolist()
+    profiles = [
+        (device.profile, width[number], tuple(scene.draws[number, others].tolist()))
+        for number, device in enumerate(scene.devices)
+    ]
+    rows = lanes(profiles, spans)
+    wide = TRACK / len(group.columns)
+    made.height += GAP
+    for row in rows[:MOST_LANES]:
+        top = made.height
+        first = scene.devices[row[0]]
+        made.labels.append(_name(first.profile or first.name, top + 12))
+        made.tracks.append((top, LOW, TRACK))
+        for number in row:
+            for run in spans[number]:
+                made.spans.append(_span(scene.devices[number], run, wide, top, LOW, by_claim, inside=False))
+        free = sum(scene.devices[number].state == "allocatable" for number in row)
+        _rest(f"{free} free", top + 12, made)
+        made.height = top + LOW + GAP
+    return max(len(rows) - MOST_LANES, 0)
+
+
+def _cells(scene: Scene, by_claim: dict[ObjectKey, Holder], made: Drawing) -> None:
+    """A square for each device, for want of places."""
+    for number, device in enumerate(scene.devices):
+        row, column = divmod(number, CELLS_A_ROW)
+        x, y = column * CELL, made.height + row * CELL
+        holder = by_claim.get(device.claims[0]) if device.claims else None
+        text = _text(device, holder, CELL - 4)
+        made.spans.append(Span(x, y, CELL - 4, CELL - 4, device.state, about(device), text, holder))
+    made.height += -(-len(scene.devices) // CELLS_A_ROW) * CELL
+
+
+def _runs(scene: Scene, number: int, group: Slots) -> Iterator[Run]:
+    return iter(runs((scene.draws[number, list(group.columns)] > 0).tolist()))
+
+
+def _span(
+    device: Shown,
+    run: Run,
+    wide: float,
+    top: float,
+    height: float,
+    by_claim: dict[ObjectKey, Holder],
+    *,
+    inside: bool,
+) -> Span:
+    holder = by_claim.get(device.claims[0]) if device.claims else None
+    x, width = TRACK_AT + run.start * wide, (run.stop - run.start) * wide
+    text = _text(device, holder, width)
+    if inside and holder is not None and width > 8 * LETTER_WIDTH:
+        text = f"{text} {shown(holder.claim.name, int(width / 7) - 4)}"
+    return Span(x + 1, top + 1, width - 2, height - 2, device.state, about(device), text, holder)
+
+
+def _text(device: Shown, holder: Holder | None, width: float) -> str:
+    if holder is None:
+        return ""
+    more = "+" if len(device.claims) > 1 else ""
+    return _fitting(f"{holder.letter}{more}", width)
+
+
+def _fitting(text: str, width: float) -> str:
+    return text if width >= LETTER_WIDTH + 8 * (len(text) - 1) else ""
+
+
+def _name(name: str, y: float) -> Label:
+    return Label(0, y, shown(name, LABEL), title=shown(name) if len(name) > LABEL else "")
+
+
+def _rest(text: str, y: float, made: Drawing) -> None:
+    made.labels.append(Label(WIDTH, y, shown(text, 12), "end"))
+
+
+def place(number: float) -> str:
+    """A coordinate, no more exact than can be seen."""
+    return f"{number:.1f}".removesuffix(".0")
+
+
+def about(device: Shown) -> str:
+    """A device in a line."""
+    name = shown(device.name)
+    parts = [f"{name} ({shown(device.profile)})" if device.profile else name]
+    match device.state:
+        case "held" | "shared":
+            who = ", ".join(shown(str(claim)) for claim in device.claims[:4])
+            more = f" and {len(device.claims) - 4} more" if len(device.claims) > 4 else ""
+            parts.append(f"{'held' if device.state == 'held' else 'shared'} by {who}{more}")
+            parts += [f"{amount} {shown(key)} taken" for key, amount in device.consumed]
+        case "allocatable":
+            parts.append("can be allocated")
+        case _:
+            parts.append("cannot be allocated now: what it draws is taken, or its pool is not in order")
+    return ", ".join(parts)

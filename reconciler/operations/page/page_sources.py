@@ -1,0 +1,166 @@
+"""Where the status page gets what it shows."""
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from reconciler.allocation.koordinator.fleet import Fleet
+from reconciler.allocation.reasons.explanation import Explanation
+from reconciler.allocation.reasons.reasons import remedy
+from reconciler.analysis.explain.briefly import explain_briefly
+from reconciler.analysis.explain.koordinator_pods import explain_pod
+from reconciler.api.objects.meta import DeviceID, ObjectKey
+from reconciler.control.decisions.decisions import Decision, Waits
+from reconciler.control.intake import Intake
+from reconciler.control.koordinator.state import Picture
+from reconciler.control.loop import Reconciler
+from reconciler.control.planner import Decide, Step
+from reconciler.control.queueing.pending import Pending
+from reconciler.control.queueing.units import Kind, Unit
+from reconciler.operations.metrics.capacity import Capacity
+from reconciler.operations.page.sources import Fact, Question, Sources, Waiting
+
+SPARE = 1000
+"""Messages kept beyond twice those of who waits, before the others are dropped"""
+
+
+class RefusalMessages:
+    """The last message of every refusal, for as long as its unit is pending."""
+
+    def __init__(self, pending: Pending) -> None:
+        self._pending = pending
+        self._messages: dict[Unit, str] = {}
+
+    def on_decision(self, decision: Decision) -> None:
+        """Keep the message of a refusal; other decisions are of no interest."""
+        if not isinstance(decision, Waits) or not (decision.pod or decision.claims):
+            return
+        unit = _unit(decision)
+        self._messages.pop(unit, None)
+        self._messages[unit] = decision.message
+        if len(self._messages) > 2 * len(self._pending) + SPARE:
+            self._messages = {
+                unit: text for unit, text in self._messages.items() if self._pending.reason(unit)
+            }
+
+    def of(self, unit: Unit, default: str = "") -> str:
+        """The last message about a unit."""
+        return self._messages.get(unit, default)
+
+
+class PageSources:
+    """Where the page gets what it shows about a reconciler at work."""
+
+    def __init__(
+        self,
+        intake: Intake,
+        reconciler: Reconciler,
+        step: Callable[[Unit], Step],
+        machines: Picture | None,
+        pending: Pending,
+        messages: RefusalMessages,
+    ) -> None:
+        """`step` says what a unit needs; `machines` have Koordinator's devices, if they are served."""
+        self._intake = intake
+        self._reconciler = reconciler
+        self._step = step
+        self._machines = machines
+        self._pending = pending
+        self._messages = messages
+
+    def sources(
+        self,
+        capacity: Capacity,
+        facts: Sequence[Callable[[], Fact]],
+        *,
+        clock: Callable[[], float],
+        now: Callable[[], datetime],
+    ) -> Sources:
+        """`facts` are those about the process; those about the fleet come after them."""
+        intake = self._intake
+        return Sources(
+            ready=intake.listed.is_set,
+            now=now,
+            clock=clock,
+            facts=lambda: [*(fact() for fact in facts), *self._facts()],
+            picture=intake.store.snapshot,
+            capacity=capacity,
+            claims=lambda: intake.store.claims,
+            devices_of=self._devices_of,
+            waiting=self._waiting,
+            by_reason=self._pending.by_reason,
+            news=self._news,
+            fleet=self._fleet,
+            explain=self._explain,
+        )
+
+    def _facts(self) -> Iterator[Fact]:
+        intake, reconciler = self._intake, self._reconciler
+        if intake.pause.paused:
+            yield Fact("Writes", f"paused: {intake.pause.why}; {intake.pause.held} held back", grave=True)
+        else:
+            yield Fact("Writes", "go on")
+        if intake.listed.is_set():
+            twice = intake.held_twice
+            over = int((intake.store.snapshot().occupancy.left < 0).any(axis=1).sum())
+            yield Fact("Devices held twice", str(twice), grave=twice > 0)
+            yield Fact("Counter sets over-committed", str(over), grave=over > 0)
+        if refused := len(intake.store.refused):
+            yield Fact("Objects that cannot be read", str(refused), grave=True)
+        if reconciler.failures:
+            yield Fact("Turns that failed", str(reconciler.failures), grave=True)
+
+    def _news(self) -> Hashable:
+        fleet = self._fleet()
+        return self._pending.changes, fleet.changes if fleet is not None else 0
+
+    def _fleet(self) -> Fleet | None:
+        return self._machines.fleet if self._machines is not None else None
+
+    def _devices_of(self, claim: ObjectKey) -> Sequence[DeviceID]:
+        known = self._intake.store.claims.get(claim)
+        if known is None:
+            return ()
+        plan = self._intake.store.assumed(known.metadata.uid)
+        allocation = plan.allocation if plan is not None else known.allocation
+        if allocation is None:
+            return ()
+        return [DeviceID(one.driver, one.pool, one.device) for one in allocation.devices.results]
+
+    def _waiting(self) -> Iterator[Waiting]:
+        for unit, reason, named in self._pending:
+            said = self._messages.of(unit)
+            claims = named
+            if unit.kind is Kind.POD and unit.key not in self._intake.store.claims:
+                claims = tuple([key for key in named if key != unit.key])  # it is counted by its own name
+            yield Waiting(str(unit.kind), unit.key, claims, reason, said, remedy(reason))
+
+    def _explain(self, question: Question) -> Explanation | None:
+        unit = Unit(Kind(question.kind), question.key)
+        if not self._intake.listed.is_set():
+            return None
+        about_devices = self._explain_devices(unit)
+        if about_devices is not None:
+            return replace(about_devices, message=self._messages.of(unit, about_devices.message))
+        asked = self._step(unit)
+        if not isinstance(asked, Decide):
+            return None
+        found = explain_briefly(asked.claims, self._intake.store.snapshot(), asked.nodes)
+        reason = self._pending.reason(unit)
+        if reason and not found.allocatable:
+            found = replace(found, reason=reason, message=self._messages.of(unit, found.message))
+        return found
+
+    def _explain_devices(self, unit: Unit) -> Explanation | None:
+        """Why a pod waits for Koordinator's devices; None if it does not."""
+        if self._machines is None or unit.kind is not Kind.POD:
+            return None
+        pod, demand = self._machines.pod(unit.key), self._machines.demand(unit.key)
+        reason = self._pending.reason(unit)
+        if pod is None or demand is None or not reason:
+            return None
+        return explain_pod(pod, demand, self._machines.fleet, reason)
+
+
+def _unit(waits: Waits) -> Unit:
+    return Unit(Kind.POD, waits.pod) if waits.pod is not None else Unit(Kind.CLAIM, waits.claims[0])

@@ -1,0 +1,90 @@
+"""The one HTTP port for health, metrics and pages: who may ask what, and who answers.
+
+Whoever has something to show adds routes, at any time:
+
+    port.add(*metrics_routes(...), *page_routes(...))
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import structlog
+from aiohttp import web
+
+from reconciler.operations.serving.access import Access, Denied
+
+log = structlog.get_logger()
+
+Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+AT_ONCE = 32
+"""Requests answered at once; each may cost the loop a few milliseconds"""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One path and who answers there. A path that ends in `/` stands for all below it as well."""
+
+    path: str
+    handler: Handler
+    methods: tuple[str, ...] = ("GET", "HEAD")
+    open: bool = False
+    """Whether anybody may ask: only for what tells nothing but health"""
+
+
+class StatusPort:
+    """Finds the route of a request, after asking whether it may be answered."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+        self._routes: dict[str, Route] = {}
+        self._busy = 0
+
+    @property
+    def paths(self) -> list[str]:
+        """What is served, sorted."""
+        return sorted(self._routes)
+
+    def add(self, *routes: Route) -> None:
+        """Serve more. The last route of a path counts."""
+        self._routes |= {route.path: route for route in routes}
+
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Answer one request. Never raises for what a client sent, nor for what a handler got wrong."""
+        route = self._find(request.path)
+        if self._busy >= AT_ONCE and not (route and route.open):
+            return _text(429, "too many requests", {"Retry-After": "1"})
+        self._busy += 1
+        try:
+            if route is None or not route.open:
+                await self._access.check(request)
+            if route is None:
+                return _text(404, "404 page not found")
+            if request.method not in route.methods:
+                return _text(405, "method not allowed", {"Allow": ", ".join(route.methods)})
+            response = await route.handler(request)
+        except Denied as denied:
+            return _text(denied.status, str(denied), denied.headers)
+        except web.HTTPException as exc:  # a body that is too large, for one
+            return _text(exc.status, exc.reason)
+        except ConnectionError:
+            raise
+        except Exception:
+            log.exception("status request failed", path=request.path)
+            return _text(500, "internal error; the log says more")
+        finally:
+            self._busy -= 1
+        response.headers.setdefault("X-Content-Type-Options", "nosniff")
+        response.headers.setdefault("Cache-Control", "no-store")
+        return response
+
+    def _find(self, path: str) -> Route | None:
+        if path in self._routes:
+            return self._routes[path]
+        above = [at for at in self._routes if at.endswith("/") and at != "/" and path.startswith(at)]
+        return self._routes[max(above, key=len)] if above else None
+
+
+def _text(status: int, text: str, headers: dict[str, str] | None = None) -> web.Response:
+    return web.Response(
+        status=status, text=f"{text}\n", headers={"X-Content-Type-Options": "nosniff", **(headers or {})}
+    )

@@ -1,0 +1,105 @@
+"""The cluster decides who may ask, as Kubernetes' own components do it: TokenReview, then
+SubjectAccessReview for the path.
+"""
+
+import asyncio
+import hashlib
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+import structlog
+from aiohttp import web
+
+from reconciler.cluster.client import Client, Raw
+from reconciler.cluster.kinds import Resource
+from reconciler.errors import ReconcilerError
+from reconciler.operations.serving.access import Denied, bearer, unauthorized
+
+log = structlog.get_logger()
+
+TOKEN_REVIEW = Resource("TokenReview", "authentication.k8s.io", "v1", "tokenreviews", namespaced=False)
+ACCESS_REVIEW = Resource(
+    "SubjectAccessReview", "authorization.k8s.io", "v1", "subjectaccessreviews", namespaced=False
+)
+
+REMEMBERED_SECONDS = 10.0
+"""How long an answer counts, as in Kubernetes' own components"""
+REMEMBERED = 256
+"""Answers kept; the oldest goes first"""
+AT_ONCE = 4
+"""Reviews under way: strangers with made-up tokens must not become a load on the API server"""
+
+
+class Review:
+    """Whoever the cluster knows by the token and lets `get` the path as a non-resource URL."""
+
+    def __init__(self, client: Client, clock: Callable[[], float]) -> None:
+        """`clock` counts seconds."""
+        self._client = client
+        self._clock = clock
+        self._known: OrderedDict[tuple[bytes, str, str], tuple[float, int]] = OrderedDict()
+        self._asking = asyncio.Semaphore(AT_ONCE)
+
+    async def check(self, request: web.BaseRequest) -> None:
+        """See `Access.check`."""
+        token = bearer(request)
+        # Tokens are not kept, only what cannot be turned back into one.
+        key = (hashlib.sha256(token.encode()).digest(), request.method.lower(), request.path)
+        status = self._remembered(key)
+        if status is None:
+            if self._asking.locked():
+                raise Denied(429, "too many reviews under way", {"Retry-After": "1"})
+            async with self._asking:
+                status = await self._review(token, key[1], key[2])
+            self._known[key] = (self._clock() + REMEMBERED_SECONDS, status)
+            while len(self._known) > REMEMBERED:
+                self._known.popitem(last=False)
+        if status == 401:
+            raise unauthorized()
+        if status == 403:
+            raise Denied(403, f"forbidden: needs {key[1]} on the non-resource URL {request.path}")
+
+    def _remembered(self, key: tuple[bytes, str, str]) -> int | None:
+        until, status = self._known.get(key, (0.0, 0))
+        if until > self._clock():
+            return status
+        self._known.pop(key, None)
+        return None
+
+    async def _review(self, token: str, verb: str, path: str) -> int:
+        """200, 401 or 403. Raises Denied with 503 when the API server cannot tell."""
+        try:
+            user = await self._user(token)
+            if user is None:
+                return 401
+            return 200 if await self._allowed(user, verb, path) else 403
+        except ReconcilerError as exc:
+            log.warning("access to the status port could not be reviewed", error=str(exc))
+            raise Denied(503, "the API server could not review the token", {"Retry-After": "5"}) from exc
+
+    async def _user(self, token: str) -> Raw | None:
+        found = await self._client.create(TOKEN_REVIEW, _review_of(TOKEN_REVIEW, {"token": token}))
+        status = _status(found)
+        user = status.get("user")
+        return user if status.get("authenticated") is True and isinstance(user, dict) else None
+
+    async def _allowed(self, user: Raw, verb: str, path: str) -> bool:
+        spec = {
+            "user": user.get("username", ""),
+            "uid": user.get("uid", ""),
+            "groups": user.get("groups") or [],
+            "extra": user.get("extra") or {},
+            "nonResourceAttributes": {"path": path, "verb": verb},
+        }
+        found = await self._client.create(ACCESS_REVIEW, _review_of(ACCESS_REVIEW, spec))
+        return _status(found).get("allowed") is True
+
+
+def _review_of(resource: Resource, spec: dict[str, Any]) -> Raw:
+    return {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": {}, "spec": spec}
+
+
+def _status(found: Any) -> Raw:
+    status = found.get("status") if isinstance(found, dict) else None
+    return status if isinstance(status, dict) else {}

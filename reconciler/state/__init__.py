@@ -1,0 +1,1 @@
+"""The one mutable picture of the cluster; frozen snapshots out. No asyncio."""

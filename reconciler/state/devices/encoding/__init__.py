@@ -1,0 +1,1 @@
+"""ResourceSlices as columns of integer codes."""

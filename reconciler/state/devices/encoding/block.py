@@ -1,0 +1,190 @@
+"""One ResourceSlice as columns. Built once when the slice arrives; pools and fleets put blocks together."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import chain
+
+import numpy as np
+
+from kernels.types import Codes, Mask
+from reconciler.api.objects.slices import Device, ResourceSlice
+from reconciler.state.devices.encoding.parts import Coded, Encoder, Header, Names
+from reconciler.state.devices.encoding.vocabulary import Lexicon, Name
+
+COLUMNS = ("driver", "node", "selector", "taints", "shape", "binding", "operations")
+"""The coded columns every block has, besides attributes and capacity."""
+
+FLAGS = ("anywhere", "shared", "unreadable", "binds")
+"""anywhere: reachable from all nodes; shared: allows multiple allocations; unreadable: CEL cannot look at
+the device (CEL-6); binds: allocating it ties the claim to the node."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Columns of one slice; n is its number of devices, all codes are of one `Lexicon`."""
+
+    slice: ResourceSlice
+    named: Names
+    header: Header
+    """Blocks with the same columns have the same object"""
+    table: Codes
+    """(columns, n) `COLUMNS` and what the header says; -1 where a device has none"""
+    flags: Mask
+    """(FLAGS, n)"""
+    drawn: Codes
+    """(2, n, k) `sets` and `draws`"""
+    published: int
+    """The counter sets of the slice, coded; -1 for none"""
+    selector: int
+    """The selector of the slice itself, coded; -1 if it has none"""
+    waits: bool
+    """Whether a device has binding conditions (POOL-14)"""
+    exclusive: bool
+    """Whether a device says beside which others it can be held"""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.named.all
+
+    @property
+    def generation(self) -> int:
+        return self.slice.spec.pool.generation
+
+    @property
+    def anywhere(self) -> Mask:
+        """(n,) reachable from all nodes"""
+        return self.flags[0]
+
+    @property
+    def sets(self) -> Codes:
+        """(n, k) names of the counter sets that a device draws from, coded; -1 for none"""
+        return self.drawn[0]
+
+    @property
+    def draws(self) -> Codes:
+        """(n, k) what it draws there, coded"""
+        return self.drawn[1]
+
+    def column(self, name: str) -> Codes:
+        """(n,) one of `COLUMNS`."""
+        return self.table[COLUMNS.index(name)]
+
+
+def build(source: ResourceSlice, encoder: Encoder) -> Block:
+    """The columns of one slice. Reads every device once; adds new values to the lexicon."""
+    spec, words = source.spec, encoder.words
+    devices, driver = spec.devices, spec.driver
+    attributes = [encoder.attributes(device.attributes, driver) for device in devices]
+    capacity = [encoder.capacity(device.capacity, driver) for device in devices]
+    consumption = [encoder.consumption(device.consumes_counters) for device in devices]
+    described = [one.coded for one in attributes]
+    amounts = [one.coded for one in capacity]
+    header = encoder.header(Header(_names(described), _names(amounts)))
+    table = np.full(
+        (len(COLUMNS) + len(header.attributes) + len(header.capacity), len(devices)), -1, np.int32
+    )
+    table[0] = words.drivers.code(driver)
+    _place(source, words, table)
+    for row, device in enumerate(devices):
+        if device.taints:
+            table[3, row] = words.taints.code(device.taints)
+    table[4] = [one.shape for one in capacity]
+    table[5] = [encoder.binding(device) for device in devices]
+    if spec.skip_node_operations:
+        table[6] = words.operations.code(spec.skip_node_operations)
+    middle = len(COLUMNS) + len(header.attributes)
+    _fill(table[len(COLUMNS) : middle], header.attributes, described)
+    _fill(table[middle:], header.capacity, amounts)
+    flags = np.zeros((len(FLAGS), len(devices)), dtype=np.bool_)
+    flags[0] = _anywhere(source)
+    flags[1] = [device.allow_multiple_allocations is True for device in devices]
+    flags[2] = [not one.readable for one in attributes]
+    flags[3] = [device.binds_to_node is True for device in devices]
+    return Block(
+        slice=source,
+        named=encoder.names(tuple([device.name for device in devices])),
+        header=header,
+        table=table,
+        flags=flags,
+        drawn=_drawn([one.sets for one in consumption], [one.draws for one in consumption]),
+        published=encoder.published(spec.shared_counters),
+        selector=words.selectors.code(spec.node_selector) if spec.node_selector is not None else -1,
+        waits=any(device.binding_conditions for device in devices),
+        exclusive=any(one.grouped for one in consumption)
+        or any(device.compatible_only_with is not None for device in devices),
+    )
+
+
+def _names(coded: Sequence[Coded]) -> tuple[Name, ...]:
+    """All names in the order in which they were first seen."""
+    distinct = list({id(one.names): one.names for one in coded}.values())
+    return distinct[0] if len(distinct) == 1 else tuple(dict.fromkeys(chain.from_iterable(distinct)))
+
+
+def _fill(table: Codes, names: tuple[Name, ...], coded: Sequence[Coded]) -> None:
+    """Enter the codes of all devices, those with the same names at once.
+
+    table (names, n)  holds -1 everywhere
+    """
+    if not names:
+        return
+    groups: dict[int, list[int]] = {}
+    for row, one in enumerate(coded):
+        groups.setdefault(id(one.names), []).append(row)
+    for rows in groups.values():
+        own = coded[rows[0]].names
+        codes = np.fromiter(
+            chain.from_iterable([coded[row].codes for row in rows]), np.int32, len(rows) * len(own)
+        )
+        codes = codes.reshape(len(rows), len(own)).T
+        if own == names and len(rows) == len(coded):
+            table[:] = codes
+        else:
+            table[np.ix_([names.index(name) for name in own], rows)] = codes
+
+
+def _place(source: ResourceSlice, words: Lexicon, table: Codes) -> None:
+    """Enter on which node, or by which selector, each device can be reached."""
+    spec = source.spec
+    if spec.per_device_node_selection:
+        table[1] = [words.nodes.code(d.node_name) if d.node_name else -1 for d in spec.devices]
+        table[2] = [
+            words.selectors.code(d.node_selector) if d.node_selector and _selects(d) else -1
+            for d in spec.devices
+        ]
+    elif spec.node_name:
+        table[1] = words.nodes.code(spec.node_name)
+    elif not spec.all_nodes and spec.node_selector is not None:
+        table[2] = words.selectors.code(spec.node_selector)
+
+
+def _selects(device: Device) -> bool:
+    return not device.node_name and not device.all_nodes
+
+
+def _anywhere(source: ResourceSlice) -> bool | list[bool]:
+    spec = source.spec
+    if spec.per_device_node_selection:
+        return [d.all_nodes is True and not d.node_name for d in spec.devices]
+    return spec.all_nodes is True and not spec.node_name
+
+
+def _drawn(sets: Sequence[tuple[int, ...]], draws: Sequence[tuple[int, ...]]) -> Codes:
+    width = max(map(len, sets), default=0)
+    if not width:
+        return _nothing_drawn(len(sets))
+    return np.array([list(_padded(sets, width)), list(_padded(draws, width))], dtype=np.int32).reshape(
+        2, len(sets), width
+    )
+
+
+@lru_cache
+def _nothing_drawn(count: int) -> Codes:
+    nothing = np.zeros((2, count, 0), dtype=np.int32)
+    nothing.setflags(write=False)
+    return nothing
+
+
+def _padded(rows: Sequence[tuple[int, ...]], width: int) -> Iterator[tuple[int, ...]]:
+    return (row if len(row) == width else row + (-1,) * (width - len(row)) for row in rows)

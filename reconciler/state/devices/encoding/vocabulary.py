@@ -1,0 +1,129 @@
+"""Values become small integers. Codes are never reused, so equal codes mean equal values fleet-wide."""
+
+from collections.abc import Hashable
+from copy import copy
+from typing import Any, NamedTuple
+
+from reconciler.api.objects.node_selector import NodeSelector
+from reconciler.api.objects.quantity import Quantity
+from reconciler.api.objects.semver import Semver
+from reconciler.api.objects.slices import CapacityPolicy, DeviceAttribute, DeviceTaint
+from reconciler.state.devices.encoding.interner import Words
+from reconciler.state.devices.pools.selecting import SelectorIndex
+
+Scalar = int | bool | str | Semver
+Value = Scalar | tuple[Scalar, ...]
+
+Amounts = tuple[tuple[str, int], ...]
+"""Counter and billionths, sorted"""
+
+
+class Name(NamedTuple):
+    """An attribute or capacity key with its domain (V-6)."""
+
+    domain: str
+    id: str
+
+
+class CapacitySlot(NamedTuple):
+    """One capacity of a device: its key as the slice spells it, the amount and the policy for shares."""
+
+    key: str
+    value: Quantity
+    policy: CapacityPolicy | None
+
+
+class Binding(NamedTuple):
+    """What has to happen before a pod may use an allocated device."""
+
+    conditions: tuple[str, ...]
+    failures: tuple[str, ...]
+
+
+class Lexicon:
+    """All vocabularies of one fleet. Only grows; `Store` begins another when most of it is out of use."""
+
+    def __init__(self) -> None:
+        self.drivers: Words[str] = Words()
+        self.attributes: dict[Name, Words[Value]] = {}
+        self.capacity: dict[Name, Words[Quantity]] = {}
+        self.nodes: Words[str] = Words()
+        self.selectors: Words[NodeSelector] = Words()
+        self.selector_index = SelectorIndex(self.selectors)
+        self.taints: Words[tuple[DeviceTaint, ...]] = Words()
+        self.shapes: Words[tuple[CapacitySlot, ...]] = Words()
+        self.bindings: Words[Binding] = Words()
+        self.operations: Words[tuple[str, ...]] = Words()
+        self.sets: Words[str] = Words()
+        self.draws: Words[Amounts] = Words()
+        self.published: Words[tuple[tuple[str, Amounts], ...]] = Words()
+
+    @property
+    def size(self) -> int:
+        """Values of the vocabularies that `without_values` leaves behind."""
+        named: list[Words[Any]] = [*self.attributes.values(), *self.capacity.values()]
+        return len(self.nodes.values) + len(self.shapes.values) + sum(len(words.values) for words in named)
+
+    def without_values(self) -> "Lexicon":
+        """Another lexicon without attributes, capacity and names of nodes. All else is the same."""
+        other = copy(self)
+        other.attributes, other.capacity = {}, {}
+        other.nodes, other.shapes = Words(), Words()
+        return other
+
+    def of_column(self, column: str) -> Words[Any]:
+        """The vocabulary of one of `block.COLUMNS`."""
+        vocabularies: dict[str, Words[Any]] = {
+            "driver": self.drivers,
+            "node": self.nodes,
+            "selector": self.selectors,
+            "taints": self.taints,
+            "shape": self.shapes,
+            "binding": self.bindings,
+            "operations": self.operations,
+        }
+        return vocabularies[column]
+
+    def attribute(self, name: Name) -> Words[Value]:
+        """The values of one attribute; their keys are `(type, value)`."""
+        return self.attributes.setdefault(name, Words())
+
+    def amount(self, name: Name) -> Words[Quantity]:
+        """The values of one capacity."""
+        return self.capacity.setdefault(name, Words())
+
+
+def qualified(key: str, driver: str) -> Name:
+    """A key without a domain belongs to the driver (V-6)."""
+    domain, slash, name = key.partition("/")
+    return Name(domain, name) if slash else Name(driver, key)
+
+
+def value_of(attribute: DeviceAttribute) -> tuple[Hashable, Value, bool]:
+    """A key `(type, value)`, the value for CEL, and whether CEL can look at the device at all (CEL-6).
+
+    Where it cannot, the value is a placeholder: constraints compare the key.
+    """
+    if attribute.string is not None:
+        return ("string", attribute.string), attribute.string, True
+    if attribute.int_ is not None:
+        whole = -(2**63) <= attribute.int_ < 2**63
+        return ("int", attribute.int_), attribute.int_ if whole else "", whole
+    if attribute.bool_ is not None:
+        return ("bool", attribute.bool_), attribute.bool_, True
+    if attribute.version is not None:
+        return _versions(("version", attribute.version), (attribute.version,))
+    if attribute.versions is not None:
+        return _versions(("versions", attribute.versions), attribute.versions)
+    for tag, values in (("strings", attribute.strings), ("ints", attribute.ints), ("bools", attribute.bools)):
+        if values is not None:
+            return (tag, values), values, True
+    return ("unknown",), "", False
+
+
+def _versions(key: tuple[str, object], texts: tuple[str, ...]) -> tuple[Hashable, Value, bool]:
+    try:
+        parsed = tuple(Semver.parse(text) for text in texts)
+    except ValueError:
+        return key, "", False
+    return key, parsed[0] if key[0] == "version" else parsed, True

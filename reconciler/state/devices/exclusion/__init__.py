@@ -1,0 +1,1 @@
+"""Which devices exclude one another, and what is held of them."""

@@ -1,0 +1,112 @@
+"""What all devices of a fleet say about beside which others they can be held. Frozen.
+
+A scope is a counter set, or the devices of a pool that draw from none. Counter sets keep their numbers;
+the other scopes are numbered behind them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from kernels.exclusion import ALL
+from kernels.index import Inverse, invert
+from kernels.types import Bits, Codes, Mask, Rows
+from reconciler.state.devices.exclusion.rules import Problem, ScopeID
+from reconciler.state.devices.pools.pool import Pool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Exclusion:
+    """Columns of D devices in S scopes."""
+
+    size: int
+    """S"""
+    sets: int
+    """How many of the scopes are counter sets; they come first"""
+    scopes: Codes
+    """(D, K) -1 for none"""
+    names: Bits
+    """(D, K, W) of which one must be common to all that is held in the scope"""
+    marks: int
+    asks: Bits
+    """(D, K, V) marks that the others of the scope must meet"""
+    meets: Bits
+    """(D, K, V) marks that the device meets"""
+    bound: Mask
+    """(D,) in a scope in which a device says something, so that what is held there can stand against it"""
+    by_scope: Inverse
+    apart: tuple[ScopeID, ...]
+    """The scopes behind the counter sets"""
+    problems: tuple[Problem, ...]
+
+
+def gather(pools: Sequence[Pool], start: Rows, first_set: Rows, sets: Codes) -> Exclusion | None:
+    """The columns of a fleet whose devices draw from `sets` (D, K); None if no device says anything."""
+    stating = [(at, pool.exclusion) for at, pool in enumerate(pools) if pool.exclusion is not None]
+    if not stating:
+        return None
+    parts = [part for _, part in stating]
+    deep = max(part.scopes.shape[1] for part in parts)
+    shape = (len(sets), max(sets.shape[1], deep))
+    scopes = np.full(shape, -1, dtype=np.int32)
+    names = _wide(shape, [part.names for part in parts], ALL)
+    asks = _wide(shape, [part.asks for part in parts], np.uint64(0))
+    meets = _wide(shape, [part.meets for part in parts], ALL)
+    counter_sets = size = int(first_set[-1])
+    apart: list[ScopeID] = []
+    for at, part in stating:
+        rows = slice(int(start[at]), int(start[at + 1]))
+        own = len(pools[at].counters.sets)
+        local = part.scopes
+        place = np.where(local < own, local + first_set[at], local - own + size)
+        depth = local.shape[1]
+        scopes[rows, :depth] = np.where(local >= 0, place, -1)
+        names[rows, :depth] = _padded(part.names, names.shape[2], ALL)
+        asks[rows, :depth, : part.asks.shape[2]] = part.asks
+        meets[rows, :depth, : part.meets.shape[2]] = part.meets
+        apart += part.apart
+        size = counter_sets + len(apart)
+    for array in (scopes, names, asks, meets):
+        array.setflags(write=False)
+    return Exclusion(
+        size=size,
+        sets=counter_sets,
+        scopes=scopes,
+        names=names,
+        marks=max(part.marks for part in parts),
+        asks=asks,
+        meets=meets,
+        bound=_bound(size, scopes, names, asks),
+        by_scope=invert(scopes, size),
+        apart=tuple(apart),
+        problems=tuple(problem for part in parts for problem in part.problems),
+    )
+
+
+def _wide(shape: tuple[int, int], parts: Sequence[Bits], fill: np.uint64) -> Bits:
+    return np.full((*shape, max(part.shape[2] for part in parts)), fill, dtype=np.uint64)
+
+
+def _padded(bits: Bits, words: int, everything: np.uint64) -> Bits:
+    """(n, K, words) no names in the words added, except where every name is meant."""
+    whole = (bits == everything).all(axis=2, keepdims=True)
+    more = np.where(whole, everything, np.uint64(0))
+    return np.concatenate([bits, np.repeat(more, words - bits.shape[2], axis=2)], axis=2)
+
+
+def _bound(size: int, scopes: Codes, names: Bits, asks: Bits) -> Mask:
+    """(D,)"""
+    strict = np.zeros(size + 1, dtype=np.bool_)
+    says = (asks != 0).any(axis=2)
+    strict[scopes[says]] = True
+    used = scopes >= 0
+    flat, declared = scopes[used], names[used]
+    order = np.argsort(flat, kind="stable")
+    flat, declared = flat[order], declared[order]
+    differ = (declared[1:] != declared[:-1]).any(axis=1) & (flat[1:] == flat[:-1])
+    strict[flat[1:][differ]] = True
+    strict[flat[(declared == 0).all(axis=1)]] = True
+    strict[-1] = False  # where those without a scope are counted
+    bound: Mask = np.any(strict[scopes], axis=1)
+    return bound

@@ -1,0 +1,145 @@
+"""Who holds which device. Source: AS-1 to AS-6."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import NamedTuple
+
+from reconciler.api.objects.claims import Allocation
+from reconciler.api.objects.meta import DeviceID, ObjectKey, PoolID
+from reconciler.api.objects.semantics import CONSUMABLE_CAPACITY, Semantics
+
+
+class Holder(NamedTuple):
+    """A claim that holds devices; the uid tells a claim from a later one of the same name."""
+
+    uid: str
+    claim: ObjectKey
+
+
+class Share(NamedTuple):
+    """One of several holds on a device."""
+
+    holder: Holder
+    id: str
+
+
+class Hold(NamedTuple):
+    """One device held by one claim: alone, or as a share that consumes capacity."""
+
+    device: DeviceID
+    share: str | None
+    consumed: Mapping[str, int]
+    """Capacity key as the slice spells it -> billionths"""
+
+
+@dataclass(slots=True)
+class DeviceState:
+    """All holds on one device. A device wrongly given twice is free only after both let go (AS-6)."""
+
+    alone: dict[Holder, int] = field(default_factory=dict)
+    shares: dict[Share, Mapping[str, int]] = field(default_factory=dict)
+
+    @property
+    def holders(self) -> list[Holder]:
+        # Copied at one go: another thread may ask, for a message.
+        return list(dict.fromkeys([*self.alone, *(share.holder for share in [*self.shares])]))
+
+    @property
+    def consumed(self) -> dict[str, int]:
+        """Capacity key -> billionths consumed by all shares (AS-5)."""
+        return _sum(*self.shares.values())
+
+
+EMPTY = DeviceState()
+NOTHING: Mapping[str, int] = MappingProxyType({})
+
+
+def _sum(*amounts: Mapping[str, int]) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for consumed in amounts:
+        for key, nanos in consumed.items():
+            total[key] = total.get(key, 0) + nanos
+    return total
+
+
+class Ledger:
+    """Holds by claim and by device. Knows names only, so it outlives any change of the slices."""
+
+    def __init__(self, rules: Semantics) -> None:
+        self._sharing = rules.has(CONSUMABLE_CAPACITY)
+        self._of_claim: dict[str, tuple[Holder, tuple[Hold, ...]]] = {}
+        self._of_device: dict[DeviceID, DeviceState] = {}
+        self._of_pool: dict[tuple[str, str], dict[str, None]] = {}
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._of_claim
+
+    def state(self, device: DeviceID) -> DeviceState:
+        """The holds on a device. Not to be changed by the caller."""
+        return self._of_device.get(device, EMPTY)
+
+    def claims(self, device: DeviceID) -> tuple[ObjectKey, ...]:
+        """The claims that hold a device."""
+        return tuple(holder.claim for holder in self.state(device).holders)
+
+    def devices(self) -> Iterable[DeviceID]:
+        """Every device that is held."""
+        return self._of_device.keys()
+
+    def held_in(self, pool: PoolID) -> Iterable[str]:
+        """The devices of a pool that are held."""
+        return self._of_pool.get(pool, ())
+
+    def hold(self, holder: Holder, allocation: Allocation) -> set[DeviceID]:
+        """Make an allocation all that the claim holds; the devices whose state changed."""
+        holds = tuple(self._holds(allocation))
+        if self._of_claim.get(holder.uid) == (holder, holds):
+            return set()
+        changed = self.release(holder.uid)
+        self._of_claim[holder.uid] = (holder, holds)
+        for hold in holds:
+            device = hold.device
+            state = self._of_device.get(device)
+            if state is None:
+                state = self._of_device[device] = DeviceState()
+                self._of_pool.setdefault(device[:2], {})[device.device] = None
+            if hold.share is None:
+                state.alone[holder] = state.alone.get(holder, 0) + 1
+            else:
+                share = Share(holder, hold.share)
+                state.shares[share] = _sum(state.shares.get(share, {}), hold.consumed)
+            changed.add(device)
+        return changed
+
+    def release(self, uid: str) -> set[DeviceID]:
+        """Let go of all that a claim holds; the devices whose state changed."""
+        if uid not in self._of_claim:
+            return set()
+        holder, holds = self._of_claim.pop(uid)
+        for hold in holds:
+            state = self._of_device.get(hold.device)
+            if state is None:  # held twice by this claim; the first turn let go of it
+                continue
+            state.alone.pop(holder, None)
+            if hold.share is not None:
+                state.shares.pop(Share(holder, hold.share), None)
+            if not state.alone and not state.shares:
+                del self._of_device[hold.device]
+                of_pool = self._of_pool[hold.device.pool_id]
+                del of_pool[hold.device.device]
+                if not of_pool:
+                    del self._of_pool[hold.device.pool_id]
+        return {hold.device for hold in holds}
+
+    def _holds(self, allocation: Allocation) -> Iterable[Hold]:
+        """AS-1: administrative access holds nothing; a share id tells shared from dedicated (AS-2)."""
+        for result in allocation.devices.results:
+            if result.admin_access:
+                continue
+            device = DeviceID(result.driver, result.pool, result.device)
+            if self._sharing and result.share_id:
+                consumed = {key: amount.nanos for key, amount in result.consumed_capacity.items()}
+                yield Hold(device, result.share_id, consumed)
+            else:
+                yield Hold(device, None, NOTHING)

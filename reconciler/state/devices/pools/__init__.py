@@ -1,0 +1,1 @@
+"""Slices put together: pools, counter sets, the fleet, and what a node reaches of it."""

@@ -1,0 +1,258 @@
+"""Putting a fleet together from pools. What did not change is copied from the fleet before, in long runs."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import NamedTuple
+
+import numpy as np
+
+from kernels.index import Inverse, invert
+from kernels.types import Amounts, Codes, Rows
+from reconciler.api.objects.meta import PoolID
+from reconciler.api.objects.taint_rules import DeviceTaintRule
+from reconciler.state.devices.encoding.block import COLUMNS, FLAGS
+from reconciler.state.devices.encoding.tables import Table, cel_rows, join, table_of
+from reconciler.state.devices.encoding.vocabulary import Lexicon
+from reconciler.state.devices.exclusion.scopes import gather
+from reconciler.state.devices.pools.counters import CounterSetColumns, DrawTable
+from reconciler.state.devices.pools.fleet import Fleet
+from reconciler.state.devices.pools.pool import Pool
+from reconciler.state.devices.pools.tainting import taint
+
+
+class Run(NamedTuple):
+    """Neighbouring pools that stand unchanged, and as neighbours, in the fleet before; or one fresh pool."""
+
+    first: int
+    """Position of the first pool in the new fleet"""
+    pools: tuple[Pool, ...]
+    before: int
+    """Position of the first pool in the fleet before, -1 for a fresh pool"""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How the new fleet is made of runs."""
+
+    previous: Fleet | None
+    pools: tuple[Pool, ...]
+    runs: tuple[Run, ...]
+    start: Rows
+    """(pools + 1,)"""
+    first_set: Rows
+    """(pools + 1,)"""
+    index: Mapping[tuple[str, str], int]
+    """pool -> position in `pools`"""
+    same_counters: bool
+    """Whether every counter set, and what every device draws, is as in the fleet before, in the same place"""
+
+    def rows(self, run: Run) -> slice:
+        """The run's rows in the new fleet."""
+        return slice(int(self.start[run.first]), int(self.start[run.first + len(run.pools)]))
+
+    def old_rows(self, run: Run) -> slice:
+        """The run's rows in the fleet before."""
+        assert self.previous is not None
+        start = self.previous.start
+        return slice(int(start[run.before]), int(start[run.before + len(run.pools)]))
+
+    def sets(self, run: Run) -> slice:
+        """The run's counter sets in the new fleet."""
+        return slice(int(self.first_set[run.first]), int(self.first_set[run.first + len(run.pools)]))
+
+    def old_sets(self, run: Run) -> slice:
+        """The run's counter sets in the fleet before."""
+        assert self.previous is not None
+        first = self.previous.first_set
+        return slice(int(first[run.before]), int(first[run.before + len(run.pools)]))
+
+
+def lay_out(pools: Mapping[PoolID, Pool], fresh: Collection[PoolID], previous: Fleet | None) -> Layout:
+    """The pools in driver and pool order by bytes (POOL-14), and which of them can be copied.
+
+    `fresh` are pools that were built, or went, since the fleet before.
+    """
+    if previous is not None and all(pool in pools and pool in previous.index for pool in fresh):
+        return _exchanged(pools, sorted(previous.index[pool] for pool in fresh), previous)
+    ordered = tuple(pools[key] for key in sorted(pools, key=lambda p: (p.driver.encode(), p.pool.encode())))
+    return Layout(
+        previous=previous,
+        pools=ordered,
+        runs=tuple(_runs(ordered, previous)),
+        start=_ends([pool.size for pool in ordered]),
+        first_set=_ends([len(pool.counters.sets) for pool in ordered]),
+        index={pool.id: at for at, pool in enumerate(ordered)},
+        same_counters=False,
+    )
+
+
+def _exchanged(pools: Mapping[PoolID, Pool], places: Sequence[int], previous: Fleet) -> Layout:
+    """The layout of the fleet before, with other pools of the same names in some places."""
+    ordered = list(previous.pools)
+    runs: list[Run] = []
+    at = 0
+    for place in places:
+        if at < place:
+            runs.append(Run(at, previous.pools[at:place], at))
+        ordered[place] = pools[ordered[place].id]
+        runs.append(Run(place, (ordered[place],), -1))
+        at = place + 1
+    if at < len(ordered):
+        runs.append(Run(at, previous.pools[at:], at))
+    start, first_set = previous.start, previous.first_set
+    exchanged = [(previous.pools[place], ordered[place]) for place in places]
+    if any(old.size != new.size for old, new in exchanged):
+        start = _ends([pool.size for pool in ordered])
+    if any(len(old.counters.sets) != len(new.counters.sets) for old, new in exchanged):
+        first_set = _ends([len(pool.counters.sets) for pool in ordered])
+    same = all(old.counters is new.counters for old, new in exchanged)
+    return Layout(previous, tuple(ordered), tuple(runs), start, first_set, previous.index, same)
+
+
+def _ends(sizes: Sequence[int]) -> Rows:
+    return np.cumsum([0, *sizes], dtype=np.intp)
+
+
+def _runs(ordered: tuple[Pool, ...], previous: Fleet | None) -> Iterator[Run]:
+    at = 0
+    while at < len(ordered):
+        before = _position(ordered[at], previous)
+        stop = at + 1
+        if previous is not None and before >= 0:
+            while stop < len(ordered) and before + stop - at < len(previous.pools):
+                if ordered[stop] is not previous.pools[before + stop - at]:
+                    break
+                stop += 1
+        yield Run(at, ordered[at:stop], before)
+        at = stop
+
+
+def _position(pool: Pool, previous: Fleet | None) -> int:
+    """Where the very same pool stands in the fleet before; -1 if it does not."""
+    at = previous.index.get(pool.id, -1) if previous is not None else -1
+    return at if previous is not None and at >= 0 and previous.pools[at] is pool else -1
+
+
+def assemble(layout: Layout, rules: Sequence[DeviceTaintRule], words: Lexicon, table: DrawTable) -> Fleet:
+    """The columns of a layout. `rules` must be those of the fleet before, if there is one to copy from."""
+    devices = join(list(_tables(layout)))
+    counters = _counters(layout, table)
+    fleet = Fleet(
+        words=words,
+        pools=layout.pools,
+        start=layout.start,
+        first_set=layout.first_set,
+        pool_of=_pool_of(layout),
+        devices=devices,
+        codes=dict(zip(COLUMNS, devices.codes, strict=False)),
+        cel=cel_rows(devices, words),
+        anywhere=devices.flags[FLAGS.index("anywhere")],
+        shared=devices.flags[FLAGS.index("shared")],
+        binds=devices.flags[FLAGS.index("binds")],
+        sets=counters.sets,
+        draws=counters.draws,
+        table=counters.table,
+        totals=counters.totals,
+        by_set=counters.by_set,
+        set_group=counters.set_group,
+        set_columns=counters.set_columns,
+        exclusion=gather(layout.pools, layout.start, layout.first_set, counters.sets),
+        index=layout.index,
+    )
+    fresh = [layout.rows(run) for run in layout.runs if run.before < 0]
+    for rule in rules:
+        taint(fleet, rule, fresh)
+    columns = (*fleet.cel.attributes.values(), *fleet.cel.capacity.values())
+    views = [fleet.anywhere, fleet.shared, fleet.binds, fleet.cel.driver.codes, fleet.cel.shared]
+    views += [fleet.cel.unreadable, *(column.codes for column in columns), *fleet.codes.values()]
+    for array in (devices.codes, devices.flags, fleet.pool_of, counters.sets, counters.draws, *views):
+        array.setflags(write=False)
+    counters.totals.setflags(write=False)
+    return fleet
+
+
+def _tables(layout: Layout) -> Iterator[Table]:
+    """The devices in order: cut from the fleet before, or slice by slice of fresh pools."""
+    for run in layout.runs:
+        if run.before >= 0 and layout.previous is not None:
+            yield layout.previous.devices.cut(layout.old_rows(run))
+        else:
+            yield from (table_of(block) for pool in run.pools for block in pool.blocks)
+
+
+def _pool_of(layout: Layout) -> Codes:
+    if layout.previous is not None and layout.start is layout.previous.start:
+        return layout.previous.pool_of
+    return np.repeat(np.arange(len(layout.pools), dtype=np.int32), np.diff(layout.start))
+
+
+class _Counters(NamedTuple):
+    """What `Fleet` says of counters, by the same names."""
+
+    sets: Codes
+    draws: Codes
+    table: Amounts
+    totals: Amounts
+    by_set: Inverse
+    set_group: Codes
+    set_columns: tuple[CounterSetColumns, ...]
+
+
+def _counters(layout: Layout, table: DrawTable) -> _Counters:
+    before = layout.previous
+    columns = _set_columns(layout)
+    matrix = table.matrix(max((len(c.counters) for c in columns), default=0))
+    if before is not None and layout.same_counters and matrix is before.table:
+        totals, by_set, groups = before.totals, before.by_set, before.set_group
+        return _Counters(before.sets, before.draws, matrix, totals, by_set, groups, columns)
+    totals = np.zeros((len(columns), matrix.shape[1]), dtype=np.int64)
+    groups = np.empty(len(columns), dtype=np.int32)
+    for run in layout.runs:
+        sets = layout.sets(run)
+        if run.before >= 0 and before is not None:
+            old = layout.old_sets(run)
+            totals[sets, : before.totals.shape[1]] = before.totals[old]
+            groups[sets] = before.set_group[old] + (sets.start - old.start)
+            continue
+        first: dict[int, int] = {}
+        for row, published in enumerate(run.pools[0].counters.sets, start=sets.start):
+            totals[row, : len(published.totals)] = published.totals
+            groups[row] = first.setdefault(published.id.generation, row)
+    sets_of, draws = _draws(layout)
+    return _Counters(sets_of, draws, matrix, totals, invert(sets_of, len(columns)), groups, columns)
+
+
+def _set_columns(layout: Layout) -> tuple[CounterSetColumns, ...]:
+    before = layout.previous
+    if before is not None and layout.same_counters:
+        return before.set_columns
+    return tuple(
+        chain.from_iterable(
+            before.set_columns[layout.old_sets(run)]
+            if run.before >= 0 and before is not None
+            else run.pools[0].counters.sets
+            for run in layout.runs
+        )
+    )
+
+
+def _draws(layout: Layout) -> tuple[Codes, Codes]:
+    """(D, K) sets and draws, with sets numbered fleet-wide."""
+    width = max((pool.counters.of_device.shape[1] for pool in layout.pools), default=0)
+    size = int(layout.start[-1])
+    sets = np.full((size, width), -1, dtype=np.int32)
+    draws = np.full((size, width), -1, dtype=np.int32)
+    if not width:
+        return sets, draws
+    for run in layout.runs:
+        rows, first_set = layout.rows(run), layout.sets(run).start
+        if run.before >= 0 and layout.previous is not None:
+            local = layout.previous.sets[layout.old_rows(run)][:, :width]
+            shift = first_set - layout.old_sets(run).start
+            drawn = layout.previous.draws[layout.old_rows(run)][:, :width]
+        else:
+            local, drawn, shift = run.pools[0].counters.of_device, run.pools[0].counters.draws, first_set
+        sets[rows, : local.shape[1]] = np.where(local >= 0, local + shift, -1)
+        draws[rows, : drawn.shape[1]] = drawn
+    return sets, draws

@@ -1,0 +1,271 @@
+"""Counter sets of one pool as rows of integers, each counter in a unit that holds all its amounts exactly.
+
+Source: docs/rules/counters.md; POOL-11 for what makes a pool invalid.
+"""
+
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from math import gcd
+from types import MappingProxyType
+from typing import NamedTuple
+
+import numpy as np
+
+from kernels.types import Amounts, Codes
+from reconciler.api.objects.quantity import INT64_MAX
+from reconciler.state.devices.encoding.block import Block
+from reconciler.state.devices.encoding.vocabulary import Lexicon
+
+NOTHING: Mapping[str, Mapping[str, frozenset[int]]] = MappingProxyType({})
+
+MAX_COUNTERS = 128
+"""Counters of one set. The API allows 32; older shapes may need more, none may widen the matrix at will."""
+MAX_SETS_PER_DEVICE = 8
+"""Sets one device draws from. The API allows 2; nested partitions of older shapes need one a level."""
+
+
+class SetID(NamedTuple):
+    """A counter set, within its pool. Generations do not share counters."""
+
+    generation: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class CounterSetColumns:
+    """What one counter set publishes; counter i is `counters[i]` and counts in `units[i]` billionths."""
+
+    id: SetID
+    scale: "Scale"
+    totals: tuple[int, ...]
+
+    @property
+    def counters(self) -> tuple[str, ...]:
+        return self.scale.counters
+
+    @property
+    def units(self) -> tuple[int, ...]:
+        return self.scale.units
+
+
+@dataclass(frozen=True, slots=True)
+class PoolCounters:
+    """The counter sets of a pool and what its n devices draw from them."""
+
+    sets: tuple[CounterSetColumns, ...]
+    of_device: Codes
+    """(n, k) position in `sets`, -1 for none"""
+    draws: Codes
+    """(n, k) row of the table of draws, -1 for none"""
+    problems: dict[int, str]
+    """generation -> why its counters are invalid"""
+
+
+class Scale(NamedTuple):
+    """The counters of a set and the unit of each, in billionths."""
+
+    counters: tuple[str, ...]
+    units: tuple[int, ...]
+
+
+Finer = Mapping[str, Mapping[str, frozenset[int]]]
+"""Counter set -> counter -> billionths that have to be whole units as well"""
+
+
+class DrawTable:
+    """Distinct draws of the whole fleet: equal amounts share a row. Only grows."""
+
+    def __init__(self) -> None:
+        self._rows: dict[tuple[int, ...], int] = {}
+        self._known: dict[tuple[Scale, int], int] = {}
+        self._scales: dict[Hashable, Scale | str] = {}
+        self._matrix = np.zeros((0, 0), dtype=np.int64)
+
+    def row(self, scale: Scale, draw: int, words: Lexicon) -> int:
+        """The row that holds a draw, given by its code, in the units of a counter set."""
+        known = self._known.get((scale, draw))
+        if known is None:
+            wanted = dict(words.draws.values[draw])
+            amounts = tuple(
+                wanted.get(name, 0) // unit for name, unit in zip(scale.counters, scale.units, strict=True)
+            )
+            known = self._known[scale, draw] = self._rows.setdefault(amounts, len(self._rows))
+        return known
+
+    def scale(
+        self,
+        totals: Mapping[str, int],
+        drawn: Mapping[int, int],
+        words: Lexicon,
+        finer: Mapping[str, frozenset[int]],
+    ) -> Scale | str:
+        """Units for a counter set that publishes `totals`, or why there are none.
+
+        `drawn` is draw code -> devices. Sets of one make are all alike, so that most are known already.
+        """
+        if finer:
+            return _scale(totals, drawn, words, finer)
+        key = (tuple(sorted(totals.items())), tuple(sorted(drawn.items())))
+        known = self._scales.get(key)
+        if known is None:
+            known = self._scales[key] = _scale(totals, drawn, words, {})
+        return known
+
+    def matrix(self, width: int) -> Amounts:
+        """(P, C) all rows, padded with zeros to at least `width` counters. Read-only."""
+        width = max([width, self._matrix.shape[1], *map(len, self._rows)])
+        if self._matrix.shape != (len(self._rows), width):
+            matrix = np.zeros((len(self._rows), width), dtype=np.int64)
+            for amounts, row in self._rows.items():
+                matrix[row, : len(amounts)] = amounts
+            matrix.setflags(write=False)
+            self._matrix = matrix
+        return self._matrix
+
+
+def compile_counters(
+    blocks: tuple[Block, ...], words: Lexicon, table: DrawTable, finer: Finer = NOTHING
+) -> PoolCounters:
+    """The counter columns of a pool whose slices are `blocks`, in device order."""
+    problems: dict[int, str] = {}
+    published: dict[SetID, dict[str, int]] = {}
+    for block in blocks:
+        for counters in block.slice.spec.shared_counters:
+            key = SetID(block.generation, counters.name)
+            if key in published:
+                problems.setdefault(key.generation, f"two counter sets are named {counters.name}")
+            elif len(counters.counters) > MAX_COUNTERS:
+                problems.setdefault(
+                    key.generation, f"counter set {counters.name}: more than {MAX_COUNTERS} counters"
+                )
+            else:
+                published[key] = {name: c.value.nanos for name, c in counters.counters.items()}
+    drawn = _draws_by_set(blocks, words, published, problems)
+    sets = tuple(
+        _columns(key, published[key], drawn.get(key, {}), words, table, problems, finer)
+        for key in sorted(published)
+    )
+    return _encode(blocks, sets, words, table, problems)
+
+
+def _draws_by_set(
+    blocks: tuple[Block, ...],
+    words: Lexicon,
+    published: dict[SetID, dict[str, int]],
+    problems: dict[int, str],
+) -> dict[SetID, dict[int, int]]:
+    """Set -> draw code -> how many devices draw that. References to nothing become problems (POOL-11.3)."""
+    drawn: dict[SetID, dict[int, int]] = {}
+    for block in blocks:
+        if block.sets.shape[1] > MAX_SETS_PER_DEVICE:
+            problems.setdefault(
+                block.generation, f"a device draws from more than {MAX_SETS_PER_DEVICE} counter sets"
+            )
+            continue
+        pairs, first, counts = np.unique(
+            np.stack([block.sets.ravel(), block.draws.ravel()], axis=1),
+            axis=0,
+            return_index=True,
+            return_counts=True,
+        )
+        # In device order: codes depend on what was seen before, and the first problem is the one told.
+        for at in np.argsort(first).tolist():
+            (set_code, draw), count = pairs[at].tolist(), int(counts[at])
+            if set_code < 0:
+                continue
+            key = SetID(block.generation, words.sets.values[set_code])
+            problem = _dangling(key, words.draws.values[draw], published, block)
+            if problem:
+                problems.setdefault(key.generation, problem)
+                continue
+            of_set = drawn.setdefault(key, {})
+            of_set[draw] = of_set.get(draw, 0) + count
+    return drawn
+
+
+def _dangling(
+    key: SetID, draw: tuple[tuple[str, int], ...], published: dict[SetID, dict[str, int]], block: Block
+) -> str:
+    where = f"slice {block.slice.metadata.name}"
+    if key not in published:
+        return f"{where}: a device draws from counter set {key.name}, which the pool does not have"
+    for counter, nanos in draw:
+        if counter not in published[key]:
+            return f"{where}: a device draws counter {counter}, which counter set {key.name} does not have"
+        if nanos < 0:  # it would give others more the more of it is taken
+            return f"{where}: a device draws a negative amount of counter {counter} from set {key.name}"
+    return ""
+
+
+def _columns(
+    key: SetID,
+    totals: dict[str, int],
+    drawn: dict[int, int],
+    words: Lexicon,
+    table: DrawTable,
+    problems: dict[int, str],
+    finer: Finer,
+) -> CounterSetColumns:
+    scale = table.scale(totals, drawn, words, finer.get(key.name, {}))
+    if isinstance(scale, str):
+        problems.setdefault(key.generation, f"counter set {key.name}: {scale}")
+        return CounterSetColumns(key, Scale((), ()), ())
+    return CounterSetColumns(
+        key,
+        scale,
+        tuple(totals[name] // unit for name, unit in zip(scale.counters, scale.units, strict=True)),
+    )
+
+
+def _scale(
+    totals: Mapping[str, int],
+    drawn: Mapping[int, int],
+    words: Lexicon,
+    finer: Mapping[str, frozenset[int]],
+) -> Scale | str:
+    counters = tuple(sorted(totals))
+    amounts: dict[str, list[int]] = {name: [totals[name], *finer.get(name, ())] for name in counters}
+    at_most = {name: abs(totals[name]) for name in counters}
+    for draw, count in drawn.items():
+        for name, nanos in words.draws.values[draw]:
+            amounts[name].append(nanos)
+            at_most[name] += count * abs(nanos)
+    units = {name: gcd(*amounts[name]) or 1 for name in counters}
+    for name in counters:
+        if at_most[name] // units[name] > INT64_MAX:
+            return f"the amounts of counter {name} are too far apart to be added exactly"
+    return Scale(counters, tuple(units.values()))
+
+
+def _encode(
+    blocks: tuple[Block, ...],
+    sets: tuple[CounterSetColumns, ...],
+    words: Lexicon,
+    table: DrawTable,
+    problems: dict[int, str],
+) -> PoolCounters:
+    position = {columns.id: at for at, columns in enumerate(sets)}
+    size = sum(len(block.names) for block in blocks)
+    width = max(
+        (block.sets.shape[1] for block in blocks if block.sets.shape[1] <= MAX_SETS_PER_DEVICE), default=0
+    )
+    of_device = np.full((size, width), -1, dtype=np.int32)
+    draws = np.full((size, width), -1, dtype=np.int32)
+    rows: dict[tuple[int, int], int] = {}
+    start = 0
+    for block in blocks:
+        stop = start + len(block.names)
+        if block.generation not in problems:
+            for at, (k, set_code, draw) in _drawing(block):
+                place = position[SetID(block.generation, words.sets.values[set_code])]
+                if (place, draw) not in rows:
+                    rows[place, draw] = table.row(sets[place].scale, draw, words)
+                of_device[start + at, k] = place
+                draws[start + at, k] = rows[place, draw]
+        start = stop
+    return PoolCounters(sets=sets, of_device=of_device, draws=draws, problems=problems)
+
+
+def _drawing(block: Block) -> Iterable[tuple[int, tuple[int, int, int]]]:
+    for at, k in np.argwhere(block.sets >= 0).tolist():
+        yield at, (k, int(block.sets[at, k]), int(block.draws[at, k]))

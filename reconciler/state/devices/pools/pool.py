@@ -1,0 +1,202 @@
+"""A pool: its slices in order, and what of them a node can use. Source: docs/rules/pools.md."""
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from enum import Enum
+
+import numpy as np
+
+from kernels.index import row_range
+from kernels.types import Mask, Rows
+from reconciler.api.objects.meta import PoolID
+from reconciler.api.objects.semantics import PARTITIONABLE_DEVICES, Semantics
+from reconciler.api.objects.value import value
+from reconciler.state.devices.encoding.block import Block
+from reconciler.state.devices.encoding.parts import Encoder, Names
+from reconciler.state.devices.encoding.recent import Recent
+from reconciler.state.devices.exclusion.rules import PoolExclusion, compile_exclusion
+from reconciler.state.devices.occupancy.retained_draws import Drawn, finer_than
+from reconciler.state.devices.pools.counters import DrawTable, PoolCounters, compile_counters
+from reconciler.state.devices.pools.reach import Reach
+from reconciler.state.devices.pools.stepwise import Steps
+
+KEPT = 1 << 10
+"""Makes of machines that are remembered."""
+
+
+class Usable(Enum):
+    """What a node can make of a pool."""
+
+    YES = "usable"
+    INCOMPLETE = "incomplete"
+    INVALID = "invalid"
+
+
+@value()
+class PoolOnNode:
+    """A pool as one node sees it."""
+
+    pool: PoolID
+    usable: Usable
+    problem: str
+    """Why it is incomplete or invalid; empty if usable."""
+    rows: Rows
+    """(n,) devices of the slices that target the node, as positions in the pool; in the order of first fit"""
+    here: Mask
+    """(n,) whether the node reaches the device itself"""
+    waits: bool
+    """Whether a device has binding conditions, so that the pool is tried after others (POOL-14)."""
+
+
+class Pool:
+    """All slices of one (driver, pool name), sorted by slice name (POOL-9). Immutable once built."""
+
+    __slots__ = ("_named", "blocks", "counters", "exclusion", "id", "nodes", "offsets", "size")
+
+    def __init__(
+        self,
+        pool: PoolID,
+        blocks: tuple[Block, ...],
+        named: Names,
+        offsets: Rows,
+        counters: PoolCounters,
+        exclusion: PoolExclusion | None,
+    ) -> None:
+        self.id = pool
+        self.blocks = blocks
+        self.counters = counters
+        self.exclusion = exclusion
+        self.offsets = offsets
+        """(slices + 1,) first device of each slice"""
+        self.size = int(offsets[-1])
+        nodes = tuple(dict.fromkeys([block.slice.spec.node_name or "" for block in blocks]))
+        self.nodes = nodes if all(nodes) else None
+        """The nodes this pool can concern, or None if only selectors can tell"""
+        self._named = named
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of all devices."""
+        return self._named.all
+
+    def rows_of(self, device: str) -> tuple[int, ...]:
+        """Positions of the devices of that name: one, unless generations or mistakes overlap."""
+        return self._named.rows_of(device)
+
+    def on(self, node: Reach, rules: Semantics) -> PoolOnNode | None:
+        """What a node can make of the pool; None if it does not exist there (POOL-3 to POOL-7, POOL-11).
+
+        Raises Rejected if a node selector that has to be looked at cannot be read (NM-1).
+        """
+        relevant = [at for at, block in enumerate(self.blocks) if node.concerns(block, rules)]
+        if not relevant:
+            return None
+        generation = max(self.blocks[at].generation for at in relevant)
+        current = [at for at in relevant if self.blocks[at].generation == generation]
+        first = next((at for at in current if self.blocks[at].slice.spec.node_name), current[0])
+        wanted = self.blocks[first].slice.spec.pool.resource_slice_count
+        if len(current) != wanted:
+            if any(block.generation > generation for block in self.blocks):
+                return None
+            found = sum(block.generation == generation for block in self.blocks)
+            if found != wanted:
+                problem = f"{found} of {wanted} slices of generation {generation} are published"
+                return self._unusable(Usable.INCOMPLETE, problem)
+        problem = self._invalid(current, generation, rules)
+        if problem:
+            return self._unusable(Usable.INVALID, problem)
+        return self._usable(current, node)
+
+    def offered(self, rules: Semantics) -> Mask:
+        """(n,) devices of slices that some node could use, as far as slices alone can tell."""
+        mask = np.zeros(self.size, dtype=np.bool_)
+        newest = max(block.generation for block in self.blocks)
+        for at, block in enumerate(self.blocks):
+            spec = block.slice.spec
+            peers = [b for b in self.blocks if b.generation == block.generation]
+            beside = [b for b in peers if spec.node_name and b.slice.spec.node_name == spec.node_name]
+            wanted = spec.pool.resource_slice_count
+            whole = len(beside) == wanted or (block.generation == newest and len(peers) == wanted)
+            broken = rules.has(PARTITIONABLE_DEVICES) and block.generation in self.counters.problems
+            mask[self.offsets[at] : self.offsets[at + 1]] = whole and not broken
+        return mask
+
+    def flaw(self, rules: Semantics) -> str:
+        """What is wrong with the newest generation; empty if it is complete and valid."""
+        newest = max(block.generation for block in self.blocks)
+        peers = [block for block in self.blocks if block.generation == newest]
+        wanted = peers[0].slice.spec.pool.resource_slice_count
+        if len(peers) != wanted:
+            return f"{len(peers)} of {wanted} slices of generation {newest} are published"
+        return self._invalid(range(len(self.blocks)), newest, rules)
+
+    def _unusable(self, usable: Usable, problem: str) -> PoolOnNode:
+        return PoolOnNode(self.id, usable, problem, np.zeros(0, np.intp), np.zeros(0, np.bool_), waits=False)
+
+    def _invalid(self, current: Sequence[int], generation: int, rules: Semantics) -> str:
+        if self._named.has_twins:
+            seen: set[str] = set()
+            for at in current:
+                for name in self.blocks[at].names:
+                    if name in seen:
+                        return f"two devices are named {name}"
+                    seen.add(name)
+        if rules.has(PARTITIONABLE_DEVICES):
+            return self.counters.problems.get(generation, "")
+        return ""
+
+    def _usable(self, current: Sequence[int], node: Reach) -> PoolOnNode:
+        pieces = [row_range(int(self.offsets[at]), int(self.offsets[at + 1])) for at in current]
+        here = [node.devices(self.blocks[at]) for at in current]
+        return PoolOnNode(
+            pool=self.id,
+            usable=Usable.YES,
+            problem="",
+            rows=np.concatenate(pieces) if len(pieces) > 1 else pieces[0],
+            here=np.concatenate(here) if len(here) > 1 else here[0],
+            waits=any(self.blocks[at].waits for at in current),
+        )
+
+
+class PoolBuilder:
+    """Builds pools. What pools of like machines have in common is worked out once, and is one object."""
+
+    def __init__(self, encoder: Encoder, rules: Semantics) -> None:
+        self.table = DrawTable()
+        self._encoder = encoder
+        self._rules = rules
+        self._counters: Recent[Hashable, PoolCounters] = Recent(KEPT)
+        self._offsets: Recent[tuple[int, ...], Rows] = Recent(KEPT)
+
+    def adopt(self, encoder: Encoder) -> None:
+        """Use another encoder from now on: the values of most slices are gone from the one before."""
+        self._encoder = encoder
+
+    def build(self, pool: PoolID, members: Iterable[Block], memory: Mapping[str, Drawn]) -> Steps[Pool]:
+        """The pool of some slices, given in any order. `memory` is what is remembered of held devices."""
+        blocks = tuple(sorted(members, key=lambda block: block.slice.metadata.name.encode()))
+        named = blocks[0].named
+        if len(blocks) > 1:
+            named = self._encoder.names(tuple([name for block in blocks for name in block.names]))
+        counters = self._counters_of(blocks)
+        finer = finer_than(counters, memory)
+        if finer:
+            exact = compile_counters(blocks, self._encoder.words, self.table, finer)
+            if exact.problems == counters.problems:
+                counters = exact
+        exclusion = yield from compile_exclusion(pool, blocks, counters, self._encoder.words, self._rules)
+        sizes = tuple([len(block.names) for block in blocks])
+        offsets = self._offsets.get(sizes)
+        if offsets is None:
+            offsets = self._offsets.put(sizes, np.cumsum((0, *sizes), dtype=np.intp))
+        return Pool(pool, blocks, named, offsets, counters, exclusion)
+
+    def _counters_of(self, blocks: tuple[Block, ...]) -> PoolCounters:
+        alike = tuple([
+            (block.generation, block.published, block.drawn.shape, block.drawn.tobytes()) for block in blocks
+        ])  # fmt: skip
+        known = self._counters.get(alike)
+        if known is None:
+            known = compile_counters(blocks, self._encoder.words, self.table)
+            if not known.problems:  # they name slices
+                self._counters.put(alike, known)
+        return known

@@ -1,0 +1,82 @@
+"""Which slices and devices a node reaches. Source: rules NM-1, NM-2, POOL-3."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from kernels.index import constant_mask
+from kernels.types import Mask
+from reconciler.api.objects.semantics import PARTITIONABLE_DEVICES, Semantics
+from reconciler.errors import Rejected
+from reconciler.state.devices.encoding.block import Block
+from reconciler.state.devices.encoding.vocabulary import Lexicon
+
+
+class NodeInfo(NamedTuple):
+    """What of a node decides which devices it can use."""
+
+    name: str
+    labels: Mapping[str, str]
+    features: frozenset[str] = frozenset()
+
+
+class Reach:
+    """One node's answers. Selectors that cannot be read matter only where they are met (NM-1)."""
+
+    def __init__(self, node: NodeInfo, words: Lexicon) -> None:
+        self.node = node
+        self._words = words
+        self._index = words.selector_index
+        self._known: Mask | None = None
+
+    @property
+    def matching(self) -> Mask:
+        """(Q,) the selectors that match the node. Worked out when a slice asks: most name their node."""
+        if self._known is None:
+            self._known = self._index.matching(self.node.name, dict(self.node.labels))
+        return self._known
+
+    def _selected_by(self, code: int, block: Block) -> bool:
+        """Whether a selector of a slice, given by its code, matches the node.
+
+        Raises Rejected, naming the slice, if it cannot be read.
+        """
+        problem = self._index.unreadable.get(code)
+        if problem is not None:
+            raise Rejected(f"ResourceSlice {block.slice.metadata.name}: {problem}")
+        return bool(self.matching[code])
+
+    def devices(self, block: Block) -> Mask:
+        """(n,) the devices of a slice that the node reaches. Raises Rejected if a selector cannot be read."""
+        if not block.slice.spec.per_device_node_selection and block.slice.spec.node_name:
+            return constant_mask(len(block.names), yes=block.slice.spec.node_name == self.node.name)
+        code = self._words.nodes.find(self.node.name)
+        return (block.column("node") == code) | block.anywhere | self._selected(block)
+
+    def concerns(self, block: Block, rules: Semantics) -> bool:
+        """Whether a slice is relevant for the node (POOL-2, POOL-3)."""
+        spec = block.slice.spec
+        if not rules.has(PARTITIONABLE_DEVICES) and (
+            spec.per_device_node_selection is not None or spec.shared_counters
+        ):
+            return False
+        if rules.old and spec.shared_counters:
+            return True
+        if spec.node_name:
+            return spec.node_name == self.node.name
+        if spec.all_nodes:
+            return True
+        if spec.node_selector is not None:
+            return self._selected_by(block.selector, block)
+        return bool(spec.per_device_node_selection) and bool(self.devices(block).any())
+
+    def _selected(self, block: Block) -> Mask:
+        """(n,) devices whose selector matches the node. Raises Rejected if one cannot be read."""
+        codes = block.column("selector")
+        if self._index.unreadable:
+            for code in codes[codes >= 0].tolist():
+                self._selected_by(code, block)
+        if not len(self.matching):
+            return np.zeros(codes.shape, dtype=np.bool_)
+        return (codes >= 0) & self.matching[codes]

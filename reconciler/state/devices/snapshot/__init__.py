@@ -1,0 +1,1 @@
+"""Frozen pictures of the fleet, from which every decision is made."""

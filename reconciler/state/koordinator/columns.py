@@ -1,0 +1,222 @@
+"""The devices of all machines in shared matrices: one row for each device, one block for each machine."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernels.shares import unused
+from kernels.types import Amounts, Codes, Mask, Rows
+from reconciler.api.koordinator.amounts import LIMIT, Shares
+from reconciler.api.koordinator.annotations import NO_HINT
+from reconciler.api.koordinator.names import (
+    GPU_CORE,
+    GPU_MEMORY,
+    GPU_MEMORY_RATIO,
+    KOORD_FPGA,
+    KOORD_RDMA,
+    NPU_CORE,
+    NPU_CPU,
+    NPU_DVPP,
+    TYPES,
+)
+from reconciler.state.koordinator.exclusion import excluded_minors
+from reconciler.state.koordinator.holdings import Holdings
+from reconciler.state.koordinator.labels import LabelCodes
+from reconciler.state.koordinator.machine import Machine
+
+RESOURCES: Final = (
+    GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, NPU_CORE, NPU_CPU, NPU_DVPP, KOORD_RDMA, KOORD_FPGA,
+)  # fmt: skip
+WIDTH: Final = len(RESOURCES) + 1
+"""The last column is the sum of resources that pods cannot request: a device with some of them is usable."""
+NOBODY: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class MachineRows:
+    """The rows of one machine, as the only machine: its number is 0."""
+
+    owner: Rows
+    kind: Codes
+    free: Amounts
+    some: Mask
+    reported: Mask
+    health: Mask
+    label: Codes
+    pcie: Rows
+    switch: Rows
+    numa: Rows
+    vfs: Codes
+    held: Mask
+    closed: Mask
+    labels: LabelCodes
+
+
+class Columns:
+    """The rows. `owner` is -1 where a row is not in use."""
+
+    def __init__(self) -> None:
+        self.owner: Rows = np.full(0, NOBODY, dtype=np.intp)
+        self.kind: Codes = np.zeros(0, dtype=np.int32)
+        """Index in `TYPES`."""
+        self.minor: Codes = np.zeros(0, dtype=np.int32)
+        self.total: Amounts = np.zeros((0, WIDTH), dtype=np.int64)
+        """Zero for unhealthy devices."""
+        self.free: Amounts = np.zeros((0, WIDTH), dtype=np.int64)
+        self.some: Mask = np.zeros(0, dtype=np.bool_)
+        """Whether an amount of any resource is free."""
+        self.reported: Mask = np.zeros((0, WIDTH), dtype=np.bool_)
+        self.health: Mask = np.zeros(0, dtype=np.bool_)
+        self.label: Codes = np.zeros(0, dtype=np.int32)
+        self.pcie: Rows = np.full(0, NOBODY, dtype=np.intp)
+        """The first row of the same type on the same switch: identifies the group in all machines."""
+        self.switch: Rows = np.full(0, NOBODY, dtype=np.intp)
+        """The first row of any type on the same switch."""
+        self.numa: Rows = np.full(0, NOBODY, dtype=np.intp)
+        """The first row of any type on the same NUMA node; -1 is a node, too."""
+        self.vfs: Codes = np.zeros(0, dtype=np.int32)
+        """Free virtual functions."""
+        self.functions: Codes = np.zeros(0, dtype=np.int32)
+        """All virtual functions."""
+        self.held: Mask = np.zeros(0, dtype=np.bool_)
+        self.closed: Mask = np.zeros(0, dtype=np.bool_)
+        """Excluded because a holder requested exclusive use."""
+        self.labels = LabelCodes()
+        self._blocks: dict[int, slice] = {}
+        self._places: dict[int, dict[tuple[str, int], int]] = {}
+        """Machine -> type and minor -> index in the block"""
+        self._end = 0
+
+    def part(self, number: int) -> MachineRows:
+        """The rows of one machine, as views of the matrices."""
+        block = self._blocks[number]
+        pcie, switch, numa = (
+            np.where(column[block] >= 0, column[block] - block.start, NOBODY)
+            for column in (self.pcie, self.switch, self.numa)
+        )
+        return MachineRows(
+            owner=np.zeros(block.stop - block.start, dtype=np.intp),
+            kind=self.kind[block],
+            free=self.free[block],
+            some=self.some[block],
+            reported=self.reported[block],
+            health=self.health[block],
+            label=self.label[block],
+            pcie=pcie,
+            switch=switch,
+            numa=numa,
+            vfs=self.vfs[block],
+            held=self.held[block],
+            closed=self.closed[block],
+            labels=self.labels,
+        )
+
+    def describe(self, number: int, machine: Machine, holdings: Holdings) -> None:
+        """Write the rows of a machine; replaces its earlier rows."""
+        devices = [
+            (code, kind, info)
+            for code, kind in enumerate(TYPES)
+            for info in machine.devices.get(kind, {}).values()
+        ]
+        block = self._block(number, len(devices))
+        self._places[number] = {(kind, info.minor): place for place, (_, kind, info) in enumerate(devices)}
+        switches: dict[tuple[int, str], int] = {}
+        places: dict[str | int, int] = {}
+        for row, (code, kind, info) in enumerate(devices, block.start):
+            capacity = machine.capacity[kind][info.minor]
+            self.kind[row], self.minor[row], self.health[row] = code, info.minor, info.health
+            self.total[row] = amounts(capacity)
+            self.reported[row] = [name in capacity for name in RESOURCES] + [False]
+            self.label[row] = self.labels.code(info.labels)
+            self.functions[row] = sum(len(group.vfs) for group in info.vf_groups)
+            where = info.topology
+            self.pcie[row] = self.switch[row] = self.numa[row] = NOBODY
+            if where is not None:
+                self.pcie[row] = switches.setdefault((code, where.pcie_id), row)
+                self.switch[row] = places.setdefault(where.pcie_id, row)
+                self.numa[row] = places.setdefault(where.node_id, row)
+        self.occupy(number, machine, holdings)
+
+    def occupy(
+        self,
+        number: int,
+        machine: Machine,
+        holdings: Holdings,
+        changed: Iterable[tuple[str, int]] | None = None,
+    ) -> None:
+        """Update what pods hold of a described machine: of the devices `changed`, or of all."""
+        block, places = self._blocks[number], self._places[number]
+        found = places.items() if changed is None else [(k, places[k]) for k in changed if k in places]
+        rows = np.array([block.start + place for _, place in found], dtype=np.intp)
+        used = np.zeros((len(rows), WIDTH), dtype=np.int64)
+        for at, ((kind, minor), place) in enumerate(found):
+            if (taken := holdings.used.get(kind, {}).get(minor)) is not None:
+                used[at] = amounts(taken)
+            row = block.start + place
+            self.held[row] = holdings.is_held(kind, minor)
+            if groups := machine.devices[kind][minor].vf_groups:
+                self.vfs[row] = sum(
+                    not holdings.vf_taken(kind, minor, vf.bus_id) for group in groups for vf in group.vfs
+                )
+            elif changed is None:
+                self.vfs[row] = 0
+        free = unused(self.total[rows], used)
+        self.free[rows], self.some[rows] = free, (free > 0).any(axis=1)
+        if holdings.alone or changed is None or self.closed[block].any():
+            closed = {kind: excluded_minors(kind, NO_HINT, machine, holdings, ()) for kind in TYPES}
+            self.closed[block] = [minor in closed[kind] for kind, minor in places]
+
+    def forget(self, number: int) -> None:
+        """Free the rows of a machine."""
+        block = self._blocks.pop(number)
+        del self._places[number]
+        self.owner[block] = NOBODY
+
+    def _block(self, number: int, rows: int) -> slice:
+        block = self._blocks.get(number)
+        if block is None or block.stop - block.start != rows:
+            if block is not None:
+                self.forget(number)
+            if self._end + rows > len(self.owner):
+                self._make_room(rows)
+            block = slice(self._end, self._end + rows)
+            self._end += rows
+        self._blocks[number] = block
+        self.owner[block] = number
+        return block
+
+    def _make_room(self, rows: int) -> None:
+        """Move used rows together, and allocate twice the rows in use."""
+        kept = np.flatnonzero(self.owner[: self._end] != NOBODY)
+        size = 2 * (len(kept) + rows)
+        moved = np.full(self._end + 1, NOBODY, dtype=np.intp)
+        moved[kept] = np.arange(len(kept))
+        for name, array in vars(self).items():
+            if isinstance(array, np.ndarray):
+                setattr(self, name, _resized(array[kept], size, NOBODY if name == "owner" else 0))
+        for column in (self.pcie, self.switch, self.numa):
+            column[: len(kept)] = moved[column[: len(kept)]]
+        self._end = len(kept)
+        # A block stays together, so the new place of its first row is enough.
+        self._blocks = {
+            number: slice(int(start), int(start) + block.stop - block.start)
+            for number, block in self._blocks.items()
+            for start in [moved[block.start] if block.stop > block.start else 0]
+        }
+
+
+def amounts(shares: Shares) -> Amounts:
+    """(WIDTH,) amounts in the columns of the matrices, clipped to LIMIT."""
+    known = [min(shares.get(name, 0), LIMIT) for name in RESOURCES]
+    others = sum(amount for name, amount in shares.items() if name not in RESOURCES)
+    return np.array([*known, min(others, LIMIT)], dtype=np.int64)
+
+
+def _resized(array: NDArray[np.generic], size: int, blank: int) -> NDArray[np.generic]:
+    # Column-major: a pass over all rows reads few columns.
+    larger = np.full((size, *array.shape[1:]), blank, dtype=array.dtype, order="F")
+    larger[: len(array)] = array
+    return larger

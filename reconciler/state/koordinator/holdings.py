@@ -1,0 +1,152 @@
+"""The devices that the pods of one node hold (KOO-7). Mutable."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from reconciler.api.koordinator.amounts import Shares, plus, shares_of
+from reconciler.api.koordinator.annotations import DEVICE_LEVEL, PCIE_LEVEL, AllocatedDevice, Hint
+from reconciler.api.koordinator.device import VirtualFunction
+from reconciler.api.objects.meta import ObjectKey
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """A device, or a part of one, that is allocated to a pod."""
+
+    minor: int
+    shares: Shares
+    vfs: tuple[VirtualFunction, ...] = ()
+    template: str = ""
+
+
+Allocation = Mapping[str, tuple[Grant, ...]]
+"""Device type -> grants."""
+
+
+def recorded(
+    subject: str, annotation: Mapping[str, tuple[AllocatedDevice, ...]]
+) -> dict[str, tuple[Grant, ...]]:
+    """A result annotation as grants. Raises Malformed for amounts out of range."""
+    return {
+        kind: tuple(
+            Grant(
+                entry.minor,
+                shares_of(subject, entry.resources),
+                entry.extension.vfs if entry.extension else (),
+                entry.extension.gpu_shared_resource_template if entry.extension else "",
+            )
+            for entry in entries
+        )
+        for kind, entries in annotation.items()
+    }
+
+
+@dataclass(slots=True)
+class Holdings:
+    """Used shares and virtual functions by type and minor, and the allocation of each pod."""
+
+    alone: int = 0
+    """Number of pods with exclusive use of a device."""
+    used: dict[str, dict[int, dict[str, int]]] = field(default_factory=dict)
+    """Without unused minors."""
+    _pods: dict[ObjectKey, tuple[Allocation, Mapping[str, str]]] = field(default_factory=dict)
+    _holders: Counter[tuple[str, int]] = field(default_factory=Counter)
+    _vfs: Counter[tuple[str, int, str]] = field(default_factory=Counter)
+
+    def __contains__(self, pod: ObjectKey) -> bool:
+        return pod in self._pods
+
+    def __bool__(self) -> bool:
+        return bool(self._pods)
+
+    def hold(self, pod: ObjectKey, allocation: Allocation, hints: Mapping[str, Hint]) -> None:
+        """Record the allocation of a pod; replaces its earlier one."""
+        self.release(pod)
+        policies = {
+            kind: hint.exclusive_policy
+            for kind, hint in hints.items()
+            if hint.exclusive_policy in (DEVICE_LEVEL, PCIE_LEVEL)
+        }
+        self._pods[pod] = (allocation, policies)
+        self.alone += bool(policies)
+        for kind, grant in _grants(allocation):
+            by_minor = self.used.setdefault(kind, {})
+            by_minor[grant.minor] = plus(by_minor.get(grant.minor, {}), grant.shares)
+            self._tidy(kind, grant.minor)
+            self._holders[kind, grant.minor] += 1
+            self._vfs.update((kind, grant.minor, vf.bus_id) for vf in grant.vfs)
+
+    def release(self, pod: ObjectKey) -> None:
+        """Forget a pod; one that is not known is no error."""
+        if pod not in self._pods:
+            return
+        allocation, policies = self._pods.pop(pod)
+        self.alone -= bool(policies)
+        for kind, grant in _grants(allocation):
+            by_minor = self.used.setdefault(kind, {})
+            before = by_minor.get(grant.minor, {})
+            by_minor[grant.minor] = {name: n - grant.shares.get(name, 0) for name, n in before.items()}
+            self._tidy(kind, grant.minor)
+            self._holders[kind, grant.minor] -= 1
+            self._vfs.subtract((kind, grant.minor, vf.bus_id) for vf in grant.vfs)
+
+    def vf_taken(self, kind: str, minor: int, bus_id: str) -> bool:
+        return self._vfs[kind, minor, bus_id] > 0
+
+    def vf_shared(self, kind: str, minor: int, bus_id: str) -> bool:
+        """Whether more than one pod has a virtual function."""
+        return self._vfs[kind, minor, bus_id] > 1
+
+    def allocation(self, pod: ObjectKey) -> Allocation | None:
+        """The allocation of a pod on this node."""
+        return self._pods[pod][0] if pod in self._pods else None
+
+    def pods(self, kind: str, minor: int) -> tuple[ObjectKey, ...]:
+        """The pods that hold any part of a device, sorted by name."""
+        return tuple(
+            sorted(
+                pod
+                for pod, (allocation, _) in self._pods.items()
+                if any(grant.minor == minor for grant in allocation.get(kind, ()))
+            )
+        )
+
+    def grants(self) -> Iterator[tuple[ObjectKey, str, Grant]]:
+        """Pod, type and grant of all allocations on this node."""
+        return (
+            (pod, kind, grant)
+            for pod, (allocation, _) in self._pods.items()
+            for kind, grant in _grants(allocation)
+        )
+
+    def is_held(self, kind: str, minor: int) -> bool:
+        """Whether a pod holds any part of a device."""
+        return self._holders[kind, minor] > 0
+
+    def held(self, kind: str) -> frozenset[int]:
+        """Devices of which a pod holds any part, even only a virtual function."""
+        return frozenset(minor for (of, minor), n in self._holders.items() if of == kind and n > 0)
+
+    def exclusive(self, kind: str, policy: str) -> frozenset[int]:
+        """Devices that are held by pods with this exclusive policy."""
+        return frozenset(
+            grant.minor
+            for allocation, policies in self._pods.values()
+            if policies.get(kind) == policy
+            for grant in allocation.get(kind, ())
+        )
+
+    def minors(self) -> Iterator[tuple[str, int]]:
+        """Type and minor of every device held."""
+        return (key for key, n in self._holders.items() if n > 0)
+
+    def _tidy(self, kind: str, minor: int) -> None:
+        """Drop zeros: `used` must not depend on the order of changes."""
+        left = {name: amount for name, amount in self.used[kind].pop(minor).items() if amount}
+        if left:
+            self.used[kind][minor] = left
+
+
+def _grants(allocation: Allocation) -> Iterator[tuple[str, Grant]]:
+    return ((kind, grant) for kind, grants in allocation.items() for grant in grants)

@@ -1,0 +1,104 @@
+"""Labels of nodes as columns, and node selectors over them: a condition is judged once a distinct value."""
+
+from collections import OrderedDict
+from collections.abc import Mapping
+
+import numpy as np
+
+from kernels.types import Codes, Mask
+from reconciler.api.objects.node_selector import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
+from reconciler.state.nodes.growing import widened
+
+KEPT = 256
+"""Columns kept, one for each key that somebody asked about lately."""
+SPARE = 64
+"""Values beyond two a row that a column may remember before it is built afresh."""
+
+
+class _Column:
+    """The values of one key, as codes."""
+
+    def __init__(self) -> None:
+        self.codes: Codes = np.zeros(0, dtype=np.int32)
+        """(N or more,) 0 for none"""
+        self.values: dict[str, int] = {}
+        """From 1 on"""
+
+    def put(self, row: int, value: str | None) -> None:
+        self.codes = widened(self.codes, row + 1)
+        self.codes[row] = 0 if value is None else self.values.setdefault(value, len(self.values) + 1)
+
+
+class LabelColumns:
+    """The labels of rows that come and go; a row without a node has none."""
+
+    def __init__(self) -> None:
+        self._labels: list[Mapping[str, str]] = []
+        self._names: dict[str, int] = {}
+        self._columns: OrderedDict[str, _Column] = OrderedDict()
+
+    def put(self, row: int, name: str, labels: Mapping[str, str]) -> None:
+        """The node in a row, which may be the next one after the last."""
+        if row == len(self._labels):
+            self._labels.append(labels)
+        self._labels[row] = labels
+        self._names[name] = row
+        for key, column in list(self._columns.items()):
+            column.put(row, labels.get(key))
+            if len(column.values) > 2 * len(self._labels) + SPARE:  # most are of the past
+                del self._columns[key]
+
+    def drop(self, row: int, name: str) -> None:
+        """The node is gone; its row may be used again."""
+        self.put(row, name, {})
+        del self._names[name]
+
+    def have(self, wanted: Mapping[str, str]) -> Mask:
+        """(N,) rows that have all these labels."""
+        mask = np.ones(len(self._labels), dtype=np.bool_)
+        for key, value in wanted.items():
+            column = self._column(key)
+            mask &= column.codes[: len(mask)] == column.values.get(value, -1)
+        return mask
+
+    def match(self, selector: NodeSelector) -> Mask:
+        """(N,) rows that a selector means. Raises Rejected if it cannot be read."""
+        selector.check()
+        mask = np.zeros(len(self._labels), dtype=np.bool_)
+        for term in selector.node_selector_terms:
+            if term.match_expressions or term.match_fields:
+                mask |= self._term(term)
+        return mask
+
+    def _term(self, term: NodeSelectorTerm) -> Mask:
+        mask = np.ones(len(self._labels), dtype=np.bool_)
+        for requirement in term.match_fields:
+            mask &= self._named(requirement)
+        for requirement in term.match_expressions:
+            mask &= self._holds(requirement)
+        return mask
+
+    def _named(self, requirement: NodeSelectorRequirement) -> Mask:
+        found = np.zeros(len(self._labels), dtype=np.bool_)
+        for name in requirement.values:
+            if name in self._names:
+                found[self._names[name]] = True
+        return found if requirement.operator == "In" else ~found
+
+    def _holds(self, requirement: NodeSelectorRequirement) -> Mask:
+        column = self._column(requirement.key)
+        verdicts = [requirement.holds({requirement.key: value}) for value in column.values]
+        verdict = np.array([requirement.holds({}), *verdicts], dtype=np.bool_)
+        found: Mask = verdict[column.codes[: len(self._labels)]]
+        return found
+
+    def _column(self, key: str) -> _Column:
+        column = self._columns.get(key)
+        if column is None:
+            column = self._columns[key] = _Column()
+            for row, labels in enumerate(self._labels):
+                column.put(row, labels.get(key))
+            if len(self._columns) > KEPT:
+                self._columns.popitem(last=False)
+        self._columns.move_to_end(key)
+        return column

@@ -1,0 +1,163 @@
+"""What nodes have and what their pods take of it, as columns kept up to date pod by pod."""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from kernels.room import has_room, shortages
+from kernels.types import Amounts, Mask
+from reconciler.api.objects.meta import ObjectKey
+from reconciler.state.nodes.demand import MOST
+from reconciler.state.nodes.growing import widened
+
+Wanted = Mapping[str, int]
+
+
+class Charge(NamedTuple):
+    """What one pod takes, and where."""
+
+    node: str
+    amounts: Wanted
+
+
+class Room:
+    """R resources by N rows of nodes. Only what some node offers has a column.
+
+    Sums are kept by name and without bound, so pods may come before their node, and what is charged is
+    given back to the last bit; the columns hold them cut off at `MOST`.
+    """
+
+    def __init__(self) -> None:
+        self._resources: dict[str, int] = {}
+        self._total: Amounts = np.zeros((0, 0), dtype=np.int64)
+        self._used: Amounts = np.zeros((0, 0), dtype=np.int64)
+        self._unknown: Mask = np.zeros(0, dtype=np.bool_)
+        self._size = 0
+        self.serial = 0
+        """Changes so far of what nodes offer, or of what is taken"""
+        self._rows: dict[str, int] = {}
+        self._sums: dict[str, dict[str, int]] = {}
+        self._charges: dict[ObjectKey, Charge] = {}
+
+    def put(self, row: int, node: str, offered: Wanted) -> bool:
+        """What a node offers; nothing at all if it has not said yet, and is then not judged.
+
+        The row is a known one or the next after the last. Whether it offers something else than before.
+        """
+        if row == self._size:
+            self._size += 1
+            self._total, self._used = widened(self._total, self._size), widened(self._used, self._size)
+            self._unknown = widened(self._unknown, self._size)
+        fresh = self._rows.get(node) != row
+        self._rows[node] = row
+        for name in offered:
+            if name not in self._resources:
+                self._add(name)
+        now = np.array([offered.get(name, 0) for name in self._resources], dtype=np.int64)
+        same = bool((self._total[:, row] == now).all()) and bool(self._unknown[row]) == (not offered)
+        self._total[:, row] = now
+        self._unknown[row] = not offered
+        self._write(node, self._resources)
+        self.serial += 1
+        return fresh or not same
+
+    def drop(self, node: str) -> None:
+        """The node is gone; what its pods take is remembered, in case it comes back before they go."""
+        row = self._rows.pop(node)
+        self.serial += 1
+        self._total[:, row] = self._used[:, row] = 0
+        self._unknown[row] = False
+
+    def charge(self, pod: ObjectKey, charge: Charge | None) -> bool:
+        """Make this all that a pod takes. Whether a node has more room now than before."""
+        before = self._charges.get(pod)
+        if before == charge:
+            return False
+        self.serial += 1
+        if before is not None:
+            del self._charges[pod]
+            self._add_to(before, -1)
+        if charge is not None:
+            self._charges[pod] = charge
+            self._add_to(charge, 1)
+        return before is not None and (
+            charge is None
+            or charge.node != before.node
+            or any(charge.amounts.get(name, 0) < taken for name, taken in before.amounts.items())
+        )
+
+    def charged(self, pod: ObjectKey) -> Charge | None:
+        """What a pod takes, and where, as far as that is known."""
+        return self._charges.get(pod)
+
+    def fits(self, wanted: Wanted, waived: frozenset[str], *, but: ObjectKey) -> Mask:
+        """(N,) rows with room for a pod, leaving out of account what that pod itself takes already."""
+        amounts, absent = self._vector(wanted, waived)
+        unknown = self._unknown[: self._size]
+        if absent:
+            return unknown.copy()
+        total, used = self._columns(but)
+        return has_room(total, used, amounts, self._waive(waived)) | unknown
+
+    def short_of(self, wanted: Wanted, waived: frozenset[str], *, but: ObjectKey) -> dict[str, Mask]:
+        """Resource -> (N,) rows that have too little of it for a pod."""
+        amounts, absent = self._vector(wanted, waived)
+        judged = ~self._unknown[: self._size]
+        total, used = self._columns(but)
+        found = shortages(total, used, amounts, self._waive(waived))
+        short = {name: found[r] & judged for name, r in self._resources.items() if found[r].any()}
+        return short | dict.fromkeys(absent, judged)
+
+    def left(self, node: str, resource: str) -> int:
+        """What a node still has of a resource; negative where more is taken than there is."""
+        r, row = self._resources.get(resource), self._rows.get(node)
+        return 0 if r is None or row is None else int(self._total[r, row] - self._used[r, row])
+
+    def _vector(self, wanted: Wanted, waived: frozenset[str]) -> tuple[Amounts, list[str]]:
+        """(R,) amounts, and what is wanted that no node has."""
+        amounts = np.array([wanted.get(name, 0) for name in self._resources], dtype=np.int64)
+        return amounts, [name for name in wanted if name not in self._resources and name not in waived]
+
+    def _waive(self, waived: frozenset[str]) -> Mask:
+        return np.array([name in waived for name in self._resources], dtype=np.bool_)
+
+    def _columns(self, but: ObjectKey) -> tuple[Amounts, Amounts]:
+        """(R, N) what there is, and what is taken by others than one pod."""
+        total, used = self._total[:, : self._size], self._used[:, : self._size]
+        own = self._charges.get(but)
+        row = self._rows.get(own.node) if own is not None else None
+        if own is not None and row is not None:
+            used = used.copy()
+            sums = self._sums[own.node]
+            for name, r in self._resources.items():
+                used[r, row] = min(sums.get(name, 0) - own.amounts.get(name, 0), MOST)
+        return total, used
+
+    def _add(self, resource: str) -> None:
+        self._resources[resource] = len(self._resources)
+        column = np.zeros((1, len(self._unknown)), dtype=np.int64)  # as wide as the others, spare rows too
+        self._total = np.concatenate([self._total, column])
+        self._used = np.concatenate([self._used, column])
+        for node in self._sums:
+            self._write(node, [resource])
+
+    def _add_to(self, charge: Charge, sign: int) -> None:
+        sums = self._sums.setdefault(charge.node, {})
+        for name, taken in charge.amounts.items():
+            sums[name] = sums.get(name, 0) + sign * taken
+            if not sums[name]:
+                del sums[name]
+        self._write(charge.node, charge.amounts)
+        if not sums:
+            del self._sums[charge.node]
+
+    def _write(self, node: str, resources: Iterable[str]) -> None:
+        row = self._rows.get(node)
+        if row is None:
+            return
+        sums = self._sums.get(node, {})
+        for name in resources:
+            r = self._resources.get(name)
+            if r is not None:
+                self._used[r, row] = min(sums.get(name, 0), MOST)

@@ -1,0 +1,189 @@
+"""The nodes of the cluster as columns, and which of them suit a pod."""
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
+
+import numpy as np
+
+from kernels.types import Codes, Mask, Rows
+from reconciler.api.objects.changes import Change, Changed, Refused, Removed, Replaced
+from reconciler.api.objects.core import Node, Pod, Taint
+from reconciler.api.objects.node_selector import NodeSelector
+from reconciler.state.devices.snapshot.node_subset import Chosen
+from reconciler.state.devices.snapshot.snapshot import Topology
+from reconciler.state.nodes.demand import amounts
+from reconciler.state.nodes.growing import widened
+from reconciler.state.nodes.labels import LabelColumns
+from reconciler.state.nodes.room import Room
+from reconciler.state.nodes.taints import CLOSING, taints_of, tolerated
+
+KEPT = 512
+"""Different questions whose answers are kept for as long as no node changes."""
+
+
+class Nodes:
+    """One row a node; rows of nodes that went are used again. Masks are (N,) by row unless said otherwise."""
+
+    def __init__(self) -> None:
+        self.room = Room()
+        self._labels = LabelColumns()
+        self._row_of: dict[str, int] = {}
+        self._spare: list[int] = []
+        self._node: dict[str, Node] = {}
+        self._supposed: set[str] = set()
+        self._profiles: dict[tuple[Taint, ...], int] = {}
+        self._profile: Codes = np.zeros(0, dtype=np.int32)
+        self._size = 0
+        self._masks: OrderedDict[Hashable, Mask] = OrderedDict()
+        self._rows: tuple[tuple[str, ...], Rows] = ((), np.zeros(0, dtype=np.intp))
+        self._open: tuple[Topology | None, Chosen | None] = (None, None)
+
+    @property
+    def known(self) -> tuple[Node, ...]:
+        """All nodes, as they were last told."""
+        return tuple(self._node.values())
+
+    def note(self, change: Change) -> bool:
+        """Take in news of nodes. Whether a pod may find another answer now; heartbeats change none."""
+        match change:
+            case Changed(object=Node() as node):
+                return self._put(node)
+            case Removed(kind="Node", key=key) | Refused(kind="Node", key=key):
+                return self._drop(key.name)
+            case Replaced(kind="Node", objects=objects):
+                listed = {node.key.name: node for node in objects if isinstance(node, Node)}
+                gone = [self._drop(name) for name in list(self._node) if name not in listed]
+                return any([*gone, *[self._put(node) for node in listed.values()]])
+        return False
+
+    def suppose(self, node: Node) -> None:
+        """Add a node that only slices name, with the labels it is taken to have. A Node object wins."""
+        if node.key.name not in self._row_of:
+            self._put(node)
+            self._supposed.add(node.key.name)
+
+    @property
+    def supposed(self) -> frozenset[str]:
+        """Nodes without a Node object."""
+        return frozenset(self._supposed)
+
+    def described(self) -> Mask:
+        """Nodes of which there is a Node object."""
+        mask = np.ones(self._size, dtype=np.bool_)
+        mask[[self._row_of[name] for name in self._supposed]] = False
+        return mask
+
+    def open(self, world: Topology) -> Chosen | None:
+        """The nodes that are neither cordoned nor away; None if that is all. Kept while nothing changes.
+
+        Other taints do not count: a claim does not say what the pods tolerate that will use it.
+        """
+        if self._open[0] is not world:
+            mask = self._by_profile(lambda taints: all(taint.key not in CLOSING for taint in taints))
+            mask = self.in_order(mask, world.order)
+            self._open = world, (None if mask.all() else Chosen(world.order, mask))
+        return self._open[1]
+
+    def only(self, name: str, world: Topology) -> Chosen:
+        """One node, or none if there is no such node."""
+        mask = np.zeros(self._size, dtype=np.bool_)
+        if name in self._row_of:
+            mask[self._row_of[name]] = True
+        return Chosen(world.order, self.in_order(mask, world.order))
+
+    def in_order(self, mask: Mask, order: tuple[str, ...]) -> Mask:
+        """(nodes,) a mask over rows, in the order of these names."""
+        if self._rows[0] is not order:
+            rows = np.array([self._row_of[name] for name in order], dtype=np.intp)
+            self._rows = order, rows
+        found: Mask = mask[self._rows[1]]
+        return found
+
+    def labelled(self, pod: Pod) -> Mask:
+        """Nodes that the pod's node selector and required node affinity mean.
+
+        Raises Rejected for an affinity that cannot be read.
+        """
+        mask = np.ones(self._size, dtype=np.bool_)
+        if pod.spec.node_selector:
+            wanted = pod.spec.node_selector
+            mask &= self._kept(("labels", *sorted(wanted.items())), lambda: self._labels.have(wanted))
+        affinity = pod.spec.affinity and pod.spec.affinity.node_affinity
+        required = affinity and affinity.required_during_scheduling_ignored_during_execution
+        return mask & self.matching([required] if required else [])
+
+    def matching(self, selectors: Sequence[NodeSelector]) -> Mask:
+        """Nodes that all selectors mean. Raises Rejected for one that cannot be read."""
+        mask = np.ones(self._size, dtype=np.bool_)
+        for selector in selectors:
+            mask &= self._kept(selector, lambda selector=selector: self._labels.match(selector))  # type: ignore[misc]
+        return mask
+
+    def tolerated(self, pod: Pod) -> Mask:
+        """Nodes whose taints the pod puts up with."""
+        tolerations = pod.spec.tolerations
+        return self._kept(
+            ("taints", tolerations), lambda: self._by_profile(lambda taints: tolerated(taints, tolerations))
+        )
+
+    def _put(self, node: Node) -> bool:
+        name = node.key.name
+        self._supposed.discard(name)
+        before = self._node.get(name)
+        if before is not None and _read_of(before) == _read_of(node):  # most news of a node is its heartbeat
+            self._node[name] = node
+            return False
+        row = self._row_of.get(name)
+        if row is None:
+            row = self._row_of[name] = self._spare.pop() if self._spare else self._size
+            self._size = max(self._size, row + 1)
+            self._profile = widened(self._profile, self._size)
+        self._node[name] = node
+        self._labels.put(row, name, node.metadata.labels)
+        self._profile[row] = self._profiles.setdefault(taints_of(node), len(self._profiles))
+        self.room.put(row, name, amounts(node.status.allocatable))
+        self._forget()
+        return True
+
+    def _drop(self, name: str) -> bool:
+        row = self._row_of.pop(name, None)
+        if row is None:
+            return False
+        del self._node[name]
+        self._supposed.discard(name)
+        self._spare.append(row)
+        self._labels.drop(row, name)
+        self.room.drop(name)
+        self._forget()
+        return True
+
+    def _forget(self) -> None:
+        self._masks.clear()
+        self._open = (None, None)
+        if len(self._profiles) > 2 * self._size + KEPT:  # most are of the past
+            self._profiles.clear()
+            for name, row in self._row_of.items():
+                taints = taints_of(self._node[name])
+                self._profile[row] = self._profiles.setdefault(taints, len(self._profiles))
+
+    def _by_profile(self, verdict: Callable[[tuple[Taint, ...]], bool]) -> Mask:
+        """(N,) a verdict on each row's taints, found once for each distinct set of them."""
+        verdicts = np.array([verdict(taints) for taints in self._profiles], dtype=np.bool_)
+        if not len(verdicts):
+            return np.zeros(self._size, dtype=np.bool_)
+        found: Mask = verdicts[self._profile[: self._size]]
+        return found
+
+    def _kept(self, question: Hashable, answer: Callable[[], Mask]) -> Mask:
+        mask = self._masks.get(question)
+        if mask is None:
+            mask = self._masks[question] = answer()
+            mask.setflags(write=False)
+            if len(self._masks) > KEPT:
+                self._masks.popitem(last=False)
+        self._masks.move_to_end(question)
+        return mask
+
+
+def _read_of(node: Node) -> tuple[object, ...]:
+    return node.metadata.labels, taints_of(node), node.status.allocatable

@@ -1,0 +1,93 @@
+"""Everything one decision depends on, as JSON, and how to ask for it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+
+from reconciler.allocation.dra.allocate import allocate
+from reconciler.allocation.dra.node_attempt import Found, NotFound, attempt
+from reconciler.allocation.dra.refusal import Fatal
+from reconciler.allocation.dra.request_options import Asked, read_claims
+from reconciler.api.objects.claims import ResourceClaim
+from reconciler.api.objects.plan import Granted, Plan, Reason, Unsatisfied
+from reconciler.api.objects.semantics import GATES, Semantics
+from reconciler.state.devices.snapshot.snapshot import Snapshot
+from tests.tools.builders import Object, device_class, node, snapshot, typed
+
+STEPS = 100_000
+
+NEW = Semantics()
+OLD = Semantics("1.36")
+
+Picks = list[list[tuple[str, str]]]
+"""For every claim its results in order: (request, device)."""
+Answer = Picks | Reason | None
+"""None is a plain "does not fit"."""
+
+
+def without(*gates: str, release: Semantics = NEW) -> Semantics:
+    """The rules with some feature gates off."""
+    return replace(release, gates=frozenset(GATES) - set(gates))
+
+
+@dataclass(frozen=True)
+class World:
+    """Objects of one small cluster, and the claims that wait for a joint decision."""
+
+    slices: Sequence[Object]
+    claims: Sequence[Object]
+    held: Sequence[Object] = ()
+    classes: Sequence[Object] = field(default_factory=lambda: (device_class(),))
+    nodes: Sequence[Object] = field(default_factory=lambda: (node("n"),))
+    taint_rules: Sequence[Object] = ()
+    rules: Semantics = NEW
+
+    def snapshot(self) -> Snapshot:
+        return snapshot(
+            *self.nodes, *self.classes, *self.slices, *self.taint_rules, *self.held, rules=self.rules
+        )
+
+    def wanted(self) -> list[ResourceClaim]:
+        return [c for c in map(typed, self.claims) if isinstance(c, ResourceClaim)]
+
+    def asked(self, seen: Snapshot) -> Asked:
+        """Raises Fatal for what no node could meet."""
+        return read_claims(self.wanted(), seen.classes, self.rules)
+
+
+def on_node(world: World, name: str = "n", *, pruned: bool = True, steps: int = STEPS) -> Found | NotFound:
+    """The attempt on one node."""
+    seen = world.snapshot()
+    try:
+        asked = world.asked(seen)
+    except Fatal as fatal:
+        return NotFound(fatal.reason, str(fatal), 0)
+    return attempt(asked, name, seen, steps=steps, new_share=share_ids(), pruned=pruned)
+
+
+def decide(world: World, *, nodes: Sequence[str] | None = None, steps: int = STEPS) -> Granted | Unsatisfied:
+    """The decision over all nodes."""
+    return allocate(world.wanted(), world.snapshot(), nodes=nodes, steps=steps, new_share=share_ids())
+
+
+def share_ids():
+    """Share ids that can be told apart and foreseen."""
+    numbers = count(1)
+    return lambda: f"share-{next(numbers)}"
+
+
+def picks(plans: Sequence[Plan]) -> Picks:
+    return [[(r.request, str(r.id)) for r in plan.allocation.devices.results] for plan in plans]
+
+
+def answer(outcome: Found | NotFound) -> Answer:
+    """What matters of an outcome: devices, error class, or a plain no."""
+    return picks(outcome.plans) if isinstance(outcome, Found) else outcome.reason
+
+
+def spelled(outcome: Found | NotFound) -> list[str] | Reason | None:
+    """As `answer`, in short: one line a claim, `r=A r=B`, devices without their pool."""
+    found = answer(outcome)
+    if not isinstance(found, list):
+        return found
+    return [" ".join(f"{request}={device.rpartition('/')[2]}" for request, device in c) for c in found]

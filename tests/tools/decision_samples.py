@@ -1,0 +1,153 @@
+"""A decision of every kind, and the log line that it makes."""
+
+from typing import Any, NamedTuple
+
+from reconciler.api.objects.meta import DeviceID, ObjectKey, PoolID
+from reconciler.api.objects.plan import Gate, RequestCount
+from reconciler.control.decisions.decisions import (
+    Allocated,
+    AtOdds,
+    CommitmentMet,
+    Compared,
+    Decision,
+    Equipped,
+    Freed,
+    HeldBack,
+    HeldTwice,
+    Outcome,
+    OverCommitted,
+    Overdrawn,
+    TakenBack,
+    Uncharged,
+    Ungated,
+    Waits,
+    WritesPaused,
+    WritesResumed,
+)
+
+CLAIM, POD, DEVICE = ObjectKey("ns", "c"), ObjectKey("ns", "p"), DeviceID("d", "p", "x")
+POOL = PoolID("d", "p")
+COUNTS = (
+    RequestCount(CLAIM, "r", 2, (Gate("class", 3), Gate("free", 1))),
+    RequestCount(CLAIM, "q/big", None, ()),
+)
+
+
+class Sample(NamedTuple):
+    decision: Decision
+    level: str
+    event: str
+    fields: dict[str, Any]
+    """Without `decision_id`, in the order of the line"""
+
+
+SAMPLES = (
+    Sample(
+        Allocated(CLAIM, POD, (DEVICE,), "n", 0.25678, 3),
+        "info",
+        "claim allocated",
+        {
+            "claim": "ns/c",
+            "pod": "ns/p",
+            "devices": ["d/p/x"],
+            "node": "n",
+            "duration_ms": 256.8,
+            "steps": 3,
+        },
+    ),
+    Sample(
+        Allocated(CLAIM, None, (), "", 0.0, 0),
+        "info",
+        "claim allocated",
+        {"claim": "ns/c", "devices": [], "node": "", "duration_ms": 0.0, "steps": 0},
+    ),
+    Sample(
+        Waits((CLAIM,), POD, "DevicesInUse", "words", 2, 3, COUNTS),
+        "info",
+        "claim waits",
+        {
+            "claims": ["ns/c"],
+            "pod": "ns/p",
+            "reason": "DevicesInUse",
+            "message": "words",
+            "nodes": 2,
+            "steps": 3,
+            "counts": [
+                {"claim": "ns/c", "request": "r", "wanted": 2, "left": {"class": 3, "free": 1}},
+                {"claim": "ns/c", "request": "q/big", "wanted": "all", "left": {}},
+            ],
+        },
+    ),
+    Sample(Freed(CLAIM, "deleted"), "info", "claim freed", {"claim": "ns/c", "why": "deleted"}),
+    Sample(Ungated(POD), "info", "pod ungated", {"pod": "ns/p"}),
+    Sample(
+        Equipped(POD, (DEVICE,), "n", 0.25),
+        "info",
+        "pod given devices",
+        {"pod": "ns/p", "devices": ["d/p/x"], "node": "n", "duration_ms": 250.0},
+    ),
+    Sample(
+        HeldTwice(DEVICE, (CLAIM,)), "warning", "device held twice", {"device": "d/p/x", "claims": ["ns/c"]}
+    ),
+    Sample(Overdrawn(DEVICE, (POD,)), "warning", "device overdrawn", {"device": "d/p/x", "pods": ["ns/p"]}),
+    Sample(AtOdds("words"), "warning", "exclusive devices at odds", {"message": "words"}),
+    Sample(
+        OverCommitted(POOL, "set", (("memory", "3Gi"),), (CLAIM,)),
+        "warning",
+        "counters over-committed",
+        {"pool": "d/p", "counter_set": "set", "short": {"memory": "3Gi"}, "claims": ["ns/c"]},
+    ),
+    Sample(
+        CommitmentMet(POOL, "set"),
+        "info",
+        "counters no longer over-committed",
+        {"pool": "d/p", "counter_set": "set"},
+    ),
+    Sample(
+        Uncharged(DEVICE, "set", ("memory",), (CLAIM,)),
+        "warning",
+        "held counters unpublished",
+        {"device": "d/p/x", "counter_set": "set", "counters": ["memory"], "claims": ["ns/c"]},
+    ),
+    Sample(
+        TakenBack(CLAIM, POD, "n", (DEVICE,), "words"),
+        "warning",
+        "allocation taken back by kube-scheduler",
+        {"claim": "ns/c", "pod": "ns/p", "node": "n", "devices": ["d/p/x"], "message": "words"},
+    ),
+    Sample(
+        Compared(Outcome.AGREES, (CLAIM,), None, "n", (DEVICE,), "n", (DEVICE,)),
+        "info",
+        "shadow agrees",
+        {
+            "outcome": "agrees",
+            "claims": ["ns/c"],
+            "node": "n",
+            "devices": ["d/p/x"],
+            "their_node": "n",
+            "their_devices": ["d/p/x"],
+            "there": None,
+            "message": "",
+        },
+    ),
+    Sample(
+        Compared(Outcome.OTHER_NODE, (CLAIM,), POD, "n", (), "m", (DEVICE,), Outcome.AGREES, "words"),
+        "info",
+        "shadow differs",
+        {
+            "outcome": "other node",
+            "claims": ["ns/c"],
+            "pod": "ns/p",
+            "node": "n",
+            "devices": [],
+            "their_node": "m",
+            "their_devices": ["d/p/x"],
+            "there": "agrees",
+            "message": "words",
+        },
+    ),
+    Sample(WritesPaused("words"), "warning", "writes paused", {"reason": "words"}),
+    Sample(HeldBack(CLAIM, None), "info", "write held back", {"claim": "ns/c"}),
+    Sample(HeldBack(None, POD), "info", "write held back", {"pod": "ns/p"}),
+    Sample(WritesResumed(2), "info", "writes resumed", {"held": 2}),
+)

@@ -1,0 +1,104 @@
+"""The roles that `deploy` gives, and how the process runs there."""
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, NamedTuple
+
+import yaml
+
+from reconciler.embedded.access import Account, Roles
+from reconciler.embedded.access.accounts import service_account
+from reconciler.embedded.access.roles import AccessRequest
+from reconciler.settings import Settings
+from tests.tools.checkout import ROOT
+
+DEPLOY = ROOT / "deploy"
+NAMESPACE = NAME = "dra-reconciler"
+ACCOUNT = service_account(NAMESPACE, NAME)
+ACCOUNTS = {"allocate": ACCOUNT, "shadow": service_account(NAMESPACE, f"{NAME}-shadow")}
+"""By mode. The overlay for `shadow` adds its suffix to the name."""
+ROLE_KINDS = ("ClusterRole", "Role")
+
+
+class Right(NamedTuple):
+    """One verb on one resource, as a rule of a role gives it."""
+
+    verb: str
+    group: str
+    resource: str
+
+    def __str__(self) -> str:
+        return f"{self.verb} {self.resource}.{self.group}".rstrip(".")
+
+
+def documents(*folders: str) -> list[Any]:
+    """Every API object of folders below `deploy`; kustomizations are none."""
+    paths = [path for folder in folders for path in sorted((DEPLOY / folder).glob("*.yaml"))]
+    found = [one for path in paths for one in yaml.safe_load_all(path.read_text())]
+    return [one for one in found if one["kind"] not in ("Kustomization", "Component")]
+
+
+@cache
+def settings() -> Settings:
+    """What the environment of the deployed container says."""
+    (deployment,) = (one for one in documents("base") if one["kind"] == "Deployment")
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    prefix = "DRA_RECONCILER_"
+    named = {one["name"]: one["value"] for one in container["env"] if "value" in one}
+    fields: dict[str, Any] = {
+        name.removeprefix(prefix).lower(): value for name, value in named.items() if name.startswith(prefix)
+    }
+    flags = [argument for argument in container["args"] if argument.startswith("--")]
+    fields |= {flag.removeprefix("--").replace("-", "_"): True for flag in flags}
+    return Settings(**fields)
+
+
+def bound(mode: str) -> list[Any]:
+    """The objects of RBAC for a mode. The overlay for `shadow` replaces one role and drops others."""
+    base = [one for one in documents("base") if one["apiVersion"].startswith("rbac.")]
+    if mode != "shadow":
+        return base
+    replaced = {
+        one["metadata"]["name"]: one for one in documents("overlays/shadow") if one["kind"] == "ClusterRole"
+    }
+    kept = [one for one in base if one["kind"] not in ("Role", "RoleBinding")]
+    ours = {"kind": "ServiceAccount", "name": f"{NAME}-shadow", "namespace": NAMESPACE}
+    found = [
+        replaced.get(one["metadata"]["name"], one) if one["kind"] == "ClusterRole" else one for one in kept
+    ]
+    return [one | ({"subjects": [ours]} if "subjects" in one else {}) for one in found]
+
+
+class Granted:
+    """What our account may do in a mode, by roles as `deploy` has them."""
+
+    def __init__(self, objects: list[Any], account: Account = ACCOUNT) -> None:
+        self._roles = Roles.read(objects)
+        self._account = account
+        self.rights = frozenset(_rights(objects))
+
+    def allows(self, asked: AccessRequest) -> bool:
+        """As the API server would judge it; what serves to discover is for everybody."""
+        return _is_open(asked) or self._roles.allows(self._account, asked)
+
+
+def granted(mode: str) -> Granted:
+    """What `deploy` gives in a mode."""
+    return Granted(bound(mode), ACCOUNTS[mode])
+
+
+def right(asked: AccessRequest) -> Right:
+    """The right that a request takes."""
+    return Right(asked.verb, asked.group, asked.resource)
+
+
+def _rights(objects: list[Any]) -> Iterator[Right]:
+    for role in objects:
+        for rule in role.get("rules", ()) if role["kind"] in ROLE_KINDS else ():
+            for group in rule["apiGroups"]:
+                yield from (Right(verb, group, name) for name in rule["resources"] for verb in rule["verbs"])
+
+
+def _is_open(asked: AccessRequest) -> bool:
+    top = asked.path.strip("/").split("/")[0]
+    return asked.verb == "get" and top in ("api", "apis", "version")

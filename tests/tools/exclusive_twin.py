@@ -1,0 +1,86 @@
+"""Who may be held beside whom, word for word: every device against every other, group by group."""
+
+from collections.abc import Iterable, Iterator
+
+from reconciler.cel.program import CelError, CelRefused, compile_selector
+from tests.tools.allocation_world import World
+from tests.tools.builders import Object
+from tests.tools.naive_allocation import Device, Scene
+
+
+def admitted(scene: Scene, device: Device, chosen: Iterable[Device]) -> bool:
+    """Whether nothing that is held, or was chosen in this decision, stands against a device."""
+    others = {other.key: other for other in _held(scene, device)}
+    others |= {other.key: other for other in chosen if _siblings(device, other)}
+    if not all(_groups_go(scene.world, device, name, list(others.values())) for name in _sets(device)):
+        return False
+    return all(
+        _goes_with(scene, device, other) and _goes_with(scene, other, device)
+        for other in others.values()
+        if other.key != device.key and _same_scope(scene.world, device, other)
+    )
+
+
+def _held(scene: Scene, device: Device) -> Iterator[Device]:
+    """Held devices of the same pool and generation, wherever they are."""
+    for source in scene.world.slices:
+        for raw in source["spec"].get("devices", ()):
+            other = Device(raw, source, False, -1)
+            if _siblings(device, other) and other.key in scene.held:
+                yield other
+
+
+def _siblings(one: Device, other: Device) -> bool:
+    mine, theirs = one.slice["spec"]["pool"], other.slice["spec"]["pool"]
+    return one.key[:2] == other.key[:2] and mine["generation"] == theirs["generation"]
+
+
+def _sets(device: Device) -> list[str]:
+    return [entry["counterSet"] for entry in device.raw.get("consumesCounters", ())]
+
+
+def _groups(device: Device, name: str) -> set[str]:
+    entries = device.raw.get("consumesCounters", ())
+    return {
+        g for entry in entries if entry["counterSet"] == name for g in entry.get("compatibilityGroups", ())
+    }
+
+
+def _groups_go(world: World, device: Device, name: str, others: list[Device]) -> bool:
+    mine = _groups(device, name)
+    theirs = [_groups(other, name) for other in others if name in _sets(other)]
+    if not world.rules.has("DRADeviceCompatibilityGroups"):
+        return not mine and not any(theirs)  # GRP-7
+    if world.rules.group_mode(device.driver) == "pairwise":
+        return all(not mine or not groups or mine & groups for groups in theirs)
+    if not mine:
+        return not any(theirs)  # GRP-3
+    return (
+        all(theirs) and bool(mine.intersection(*theirs)) and (not theirs or bool(set.intersection(*theirs)))
+    )
+
+
+def _same_scope(world: World, one: Device, other: Device) -> bool:
+    if set(_sets(one)) & set(_sets(other)):
+        return True
+    if _sets(one) or _sets(other):
+        return False
+    local = all(s["spec"].get("nodeName") for s in _pool(world, one))
+    return not local or one.slice["spec"]["nodeName"] == other.slice["spec"]["nodeName"]
+
+
+def _pool(world: World, device: Device) -> list[Object]:
+    return [
+        s for s in world.slices if (s["spec"]["driver"], s["spec"]["pool"]["name"]) == tuple(device.key[:2])
+    ]
+
+
+def _goes_with(scene: Scene, one: Device, other: Device) -> bool:
+    """What one device says about another; what cannot be told counts as no."""
+    stated = one.raw.get("compatibleOnlyWith")
+    if stated is None:
+        return True
+    try:
+        return compile_selector(stated["expression"]).matches(scene.view(other))
+    except (CelRefused, CelError):
+        return False

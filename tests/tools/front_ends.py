@@ -1,0 +1,191 @@
+"""Every way to have manifests decided. Each tells, unit by unit, what became of it."""
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+from click.testing import CliRunner
+
+from reconciler.api.manifests.bundle import Bundle, bundle
+from reconciler.api.manifests.documents import of_text
+from reconciler.api.objects.changes import Changed
+from reconciler.api.objects.plan import Granted
+from reconciler.api.objects.semantics import Semantics
+from reconciler.api.validation.served_kinds import CLAIM, POD
+from reconciler.cli import main
+from reconciler.control.decisions.decisions import Allocated, Waits
+from reconciler.control.offline import Answer, decide
+from reconciler.operations.journal.entries import Decided
+from reconciler.operations.journal.replaying import Again, replay
+from reconciler.operations.serving.whatif import Options
+from reconciler.operations.serving.whatif_endpoint import WhatifEndpoint
+from reconciler.state.nodes.table import Nodes
+from reconciler.state.store import Store
+from tests.tools.placement_scenarios import Expected, Scenario
+from tests.tools.running_reconciler import Cluster, reconciling
+from tests.tools.shared_clusters import SLOW
+from tests.tools.small_fleet import Object
+from tests.tools.unit_pictures import typed
+
+SHELVES = {"Pod": POD, "ResourceClaim": CLAIM}
+
+
+def read(objects: Iterable[Object]) -> Bundle:
+    found = bundle(of_text("f.yaml", yaml.safe_dump_all(objects)))
+    assert not found.refused
+    return found
+
+
+def verdict(node: str, devices: Iterable[str]) -> str:
+    return f"{node}: {' '.join(devices)}"
+
+
+# -- the live loop, and the replay of its journal
+
+
+async def live(scenario: Scenario, folder: Path) -> Expected:
+    """A reconciler on the embedded server; decisions that were made, then units that are blocked."""
+    cluster = served(scenario.objects)
+    granted = [said for said in scenario.expected.values() if ": " in said]
+    async with reconciling(cluster, journal=str(folder), **SLOW) as seen:
+        await seen.heard(Allocated, len(granted))
+        await seen.heard(Waits, len(scenario.expected) - len(granted))
+        blocked = {_unit(one): one.reason for one in seen.of(Waits)}
+    found: list[Again] = []
+    replay(folder, seen=found.append)
+    return {**_told(again.then for again in found), **blocked}
+
+
+def again(folder: Path) -> tuple[Expected, int]:
+    """What the journal's decisions are when they are made again, and how many differ."""
+    found: list[Again] = []
+    tally = replay(folder, seen=found.append)
+    return _told(one.now for one in found if one.now is not None), len(tally.different) + tally.unknown
+
+
+def served(objects: Iterable[Object]) -> Cluster:
+    """A server with these objects, whose timestamps are as they are given: some have none."""
+    cluster = Cluster([])
+    for one in objects:
+        cluster.load(one)
+        if one["kind"] not in SHELVES:
+            continue
+        shelf, key = SHELVES[one["kind"]], f"default/{one['metadata']['name']}"
+        record = cluster.api.store[shelf].get(key)
+        assert record is not None
+        metadata = dict(record.object["metadata"])
+        metadata.pop("creationTimestamp")
+        metadata |= {name: said for name, said in one["metadata"].items() if name == "creationTimestamp"}
+        cluster.api.store.put(shelf, key, {**record.object, "metadata": metadata})
+    return cluster
+
+
+def _unit(waits: Waits) -> str:
+    return f"pod {waits.pod.name}" if waits.pod is not None else f"claim {waits.claims[0].name}"
+
+
+def _told(decisions: Iterable[Decided]) -> Expected:
+    """The first decision about each unit, in the order in which they were made."""
+    told: Expected = {}
+    for one in decisions:
+        devices = [text.rpartition("/")[2] for of_claim in one.devices for text in of_claim]
+        told.setdefault(one.unit.replace("default/", ""), one.reason or verdict(one.node, devices))
+    return told
+
+
+# -- manifests
+
+
+def allocated(scenario: Scenario) -> Expected:
+    """`allocate`."""
+    return dict(map(_answered, decide(read(scenario.objects), Semantics()).answers))
+
+
+def _answered(answer: Answer) -> tuple[str, str]:
+    unit = f"pod {answer.pod.name}" if answer.pod is not None else f"claim {answer.claims[0].name}"
+    if not isinstance(answer.outcome, Granted):
+        return unit, answer.reason
+    results = [one for plan in answer.outcome.plans for one in plan.allocation.devices.results]
+    return unit, verdict(answer.outcome.node, [one.device for one in results])
+
+
+def explained(scenario: Scenario) -> Expected:
+    """`explain -f`, unit by unit. It names the node, and no device."""
+    return {unit: _explained(unit, scenario.objects) for unit in scenario.of_files}
+
+
+def _explained(unit: str, objects: Iterable[Object]) -> str:
+    kind, _, name = unit.partition(" ")
+    told = run(["explain", name, *(["--pod"] if kind == "pod" else []), "-f", "-", "-o", "json"], objects)[0]
+    if told.get("node"):
+        return str(told["node"])
+    return str(told.get("reason") or told["message"].partition(":")[0])
+
+
+def supposed(scenario: Scenario, folder: Path) -> Expected:
+    """`whatif -f`: each unit is asked about together with those before it that got devices."""
+    rest = folder / "world.yaml"
+    told: Expected = {}
+    for unit, asked, world in _questions(scenario, scenario.of_files):
+        rest.write_text(yaml.safe_dump_all(world))
+        found = run(["whatif", "-f", "-", "-f", str(rest), "--count", "1", "-o", "json"], asked)
+        told |= dict([_placed(unit, found)])
+    return told
+
+
+async def asked_of_the_port(scenario: Scenario) -> Expected:
+    """`POST /whatif`, about the picture of a cluster."""
+    told: Expected = {}
+    for unit, asked, world in _questions(scenario, scenario.expected):
+        store, nodes = Store(Semantics()), Nodes()
+        for one in world:
+            change = Changed(one["kind"], typed(one))
+            store.apply(change)
+            nodes.note(change)
+        ask = WhatifEndpoint(store, nodes, whole=lambda: True).ask
+        found = await ask(yaml.safe_dump_all(asked), Options(1, frozenset(), frozenset()))
+        told |= dict([_placed(unit, found)])
+    return told
+
+
+def _questions(scenario: Scenario, expected: Expected) -> Iterator[tuple[str, list[Object], list[Object]]]:
+    """Each unit; the objects of all that are asked about, last names first; and all other objects."""
+    granted: list[str] = []
+    waiting = [one for unit in expected for one in _parts(unit, scenario.objects)]
+    world = [one for one in scenario.objects if one not in waiting]
+    for unit, said in expected.items():
+        if unit in scenario.apart:
+            continue
+        asked = [one for name in (*granted, unit) for one in _parts(name, scenario.objects)]
+        yield unit, sorted(asked, key=lambda one: str(one["metadata"]["name"]), reverse=True), world
+        granted += [unit] if ": " in said else []
+
+
+def _parts(unit: str, objects: Iterable[Object]) -> list[Object]:
+    """A pod with the claims it names, or a claim."""
+    kind, _, name = unit.partition(" ")
+    by_name = {(one["kind"], one["metadata"]["name"]): one for one in objects}
+    if kind == "claim":
+        return [by_name["ResourceClaim", name]]
+    found = by_name["Pod", name]
+    claims = [entry["resourceClaimName"] for entry in found["spec"]["resourceClaims"]]
+    there = [by_name["ResourceClaim", one] for one in claims if ("ResourceClaim", one) in by_name]
+    return [found, *there]
+
+
+def _placed(unit: str, found: dict[str, Any]) -> tuple[str, str]:
+    name = unit.replace(" ", " default/")
+    for one in found["placed"]:
+        if one["unit"] == name:
+            return unit, verdict(one["node"], [device["device"] for device in one["devices"]])
+    assert found["refused"]["unit"] == name
+    return unit, found["refused"]["reason"]
+
+
+def run(arguments: list[str], objects: Iterable[Object]) -> Any:
+    """What a command prints as JSON."""
+    result = CliRunner().invoke(main, arguments, input=yaml.safe_dump_all(objects))
+    assert result.exit_code in (0, 1), result.output
+    return json.loads(result.stdout)

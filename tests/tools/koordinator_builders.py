@@ -1,0 +1,119 @@
+"""Machines and pods for tests, and the shortest way from them to an answer."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from reconciler.allocation.koordinator.decision import allocate
+from reconciler.allocation.koordinator.demand import Demand, read_demand
+from reconciler.allocation.koordinator.failure import Failure
+from reconciler.api.koordinator import names
+from reconciler.api.koordinator.annotations import Hint
+from reconciler.api.koordinator.device import Device
+from reconciler.api.objects.core import Pod
+from reconciler.api.objects.meta import ObjectKey
+from reconciler.state.koordinator.holdings import Allocation, Grant, Holdings
+from reconciler.state.koordinator.machine import Machine, machine_of
+from reconciler.state.koordinator.rules import Rules, Semantics
+
+PROPOSAL, UPSTREAM = Semantics.PROPOSAL, Semantics.UPSTREAM
+
+Spot = tuple[int, str] | None
+"""NUMA node and switch."""
+
+
+def info(kind: str, minor: int, spot: Spot, resources: Mapping[str, str], **fields: Any) -> dict[str, Any]:
+    found = {"type": kind, "id": f"{kind}-{minor}", "minor": minor, "health": True, "resources": resources}
+    if spot is not None:
+        found["topology"] = {"socketID": -1, "nodeID": spot[0], "pcieID": spot[1]}
+    return found | fields
+
+
+def gpu(minor: int, spot: Spot = None, **fields: Any) -> dict[str, Any]:
+    resources = {names.GPU_CORE: "100", names.GPU_MEMORY_RATIO: "100", names.GPU_MEMORY: "80Gi"}
+    return info("gpu", minor, spot, resources, **fields)
+
+
+def nic(minor: int, spot: Spot = None, vfs: int = 0, **fields: Any) -> dict[str, Any]:
+    groups = [{"labels": {}, "vfs": [{"minor": n, "busID": f"{minor:02}:00.{n}"} for n in range(vfs)]}]
+    more = {"vfGroups": groups} if vfs else {}
+    return info("rdma", minor, spot, {names.KOORD_RDMA: "100"}, **more, **fields)
+
+
+def device(*devices: Mapping[str, Any], name: str = "n", **metadata: Any) -> Device:
+    return Device.model_validate({"metadata": {"name": name, **metadata}, "spec": {"devices": devices}})
+
+
+def machine(
+    *devices: Mapping[str, Any],
+    semantics: Semantics = PROPOSAL,
+    node_labels: Mapping[str, str] | None = None,
+    **metadata: Any,
+) -> Machine:
+    return machine_of(device(*devices, **metadata), node_labels or {}, semantics)
+
+
+def pod(
+    requests: Mapping[str, int | str],
+    *,
+    joint: Any = None,
+    hint: Any = None,
+    spec: Any = None,
+    name: str = "p",
+    **fields: Any,
+) -> Pod:
+    said = {names.JOINT_ALLOCATE: joint, names.ALLOCATE_HINT: hint, names.PARTITION_SPEC: spec}
+    annotations = {key: json.dumps(value) for key, value in said.items() if value is not None}
+    full = {key if "/" in key else f"koordinator.sh/{key}": str(n) for key, n in requests.items()}
+    return Pod.model_validate(
+        {
+            "metadata": {"namespace": "default", "name": name, "annotations": annotations},
+            "spec": {"containers": [{"resources": {"requests": full}}], **fields},
+        }
+    )
+
+
+def demand(wants: Pod, semantics: Semantics = PROPOSAL) -> Demand:
+    found = read_demand(wants, Rules(semantics))
+    assert isinstance(found, Demand), found
+    return found
+
+
+def decide(
+    wants: Pod, on: Machine, held: Holdings | None = None, semantics: Semantics = PROPOSAL, **options: Any
+) -> Allocation | Failure:
+    """All devices are equally good: the order of minors decides."""
+    rules = Rules(semantics, scoring=None)
+    return allocate(demand(wants, semantics), on, held or Holdings(), rules, **options)
+
+
+def minors(found: Allocation | Failure) -> dict[str, list[int]] | str:
+    """The minors given by type, in ascending order, or why none are given."""
+    if isinstance(found, Failure):
+        return found.reason
+    return {kind: sorted(grant.minor for grant in grants) for kind, grants in found.items()}
+
+
+def given(wants: Pod, on: Machine, held: Holdings | None = None, semantics: Semantics = PROPOSAL) -> Any:
+    return minors(decide(wants, on, held, semantics))
+
+
+def holding(
+    *,
+    gpus: Sequence[int] = (),
+    nics: Sequence[int] = (),
+    share: int = 100,
+    hints: Mapping[str, Any] | None = None,
+    by: str = "holder",
+    into: Holdings | None = None,
+) -> Holdings:
+    """One pod that holds so much of each of some devices."""
+    found = into if into is not None else Holdings()
+    each = {names.GPU_CORE: share, names.GPU_MEMORY_RATIO: share, names.GPU_MEMORY: share * 2**30 * 80 // 100}
+    allocation = {
+        "gpu": tuple(Grant(minor, each) for minor in gpus),
+        "rdma": tuple(Grant(minor, {names.KOORD_RDMA: share}) for minor in nics),
+    }
+    read = {kind: Hint.model_validate(hint) for kind, hint in (hints or {}).items()}
+    found.hold(ObjectKey("default", by), allocation, read)
+    return found

@@ -1,0 +1,485 @@
+"""The rules about one node's devices, read off JSON with plain loops. Slow on purpose (docs/rules).
+
+Shares nothing with the allocator but quantities, semantic versions and the evaluation of one CEL
+expression on one device.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+from reconciler.api.objects.plan import Reason
+from reconciler.api.objects.quantity import NANO, Quantity
+from reconciler.api.objects.semver import Semver
+from reconciler.cel.device import DeviceView
+from reconciler.cel.errors import CelError, CelRefused
+from reconciler.cel.program import compile_selector
+from tests.tools.allocation_world import World
+from tests.tools.builders import Object
+
+DeviceKey = tuple[str, str, str]
+Amounts = dict[str, Fraction]
+
+
+class Failure(Exception):
+    """An error, as opposed to a plain "does not fit"."""
+
+    def __init__(self, reason: Reason) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+def exact(quantity: str) -> Fraction:
+    return Fraction(Quantity.parse(quantity).nanos, NANO)
+
+
+@dataclass(eq=False)
+class Device:
+    """A device as its slice publishes it, on one node."""
+
+    raw: Object
+    slice: Object
+    here: bool
+    """Whether the node reaches the device itself"""
+    index: int
+    rules_taints: list[Object] = field(default_factory=list)
+
+    @property
+    def key(self) -> DeviceKey:
+        spec = self.slice["spec"]
+        return spec["driver"], spec["pool"]["name"], self.raw["name"]
+
+    @property
+    def driver(self) -> str:
+        return self.key[0]
+
+    @property
+    def place(self) -> Object:
+        """Whose node fields count: the device's or the slice's (RES-12)."""
+        spec = self.slice["spec"]
+        return self.raw if spec.get("perDeviceNodeSelection") else spec
+
+    @property
+    def draws(self) -> dict[tuple[str, str], Fraction]:
+        """(set, counter) -> amount."""
+        return {
+            (entry["counterSet"], name): exact(counter["value"])
+            for entry in self.raw.get("consumesCounters", ())
+            for name, counter in entry["counters"].items()
+        }
+
+    @property
+    def capacity(self) -> dict[str, Fraction]:
+        return {key: exact(entry["value"]) for key, entry in self.raw.get("capacity", {}).items()}
+
+    def attribute(self, name: str) -> Object | None:
+        """CON-4: the qualified key, else the bare one if the domain is the driver's."""
+        attributes = self.raw.get("attributes", {})
+        domain, _, bare = name.partition("/")
+        found = attributes.get(name)
+        return attributes.get(bare) if found is None and domain == self.driver else found
+
+
+@dataclass
+class Pool:
+    """A pool as the node sees it."""
+
+    driver: str
+    name: str
+    problem: Reason | None
+    """INCOMPLETE_POOL, INVALID_POOL, or None if usable"""
+    devices: list[Device]
+    foreign: list[Device]
+    totals: dict[tuple[str, str], Fraction]
+
+
+def selected(selector: Object, node: Object) -> bool:
+    """NM-2."""
+    return any(
+        bool(term.get("matchExpressions") or term.get("matchFields"))
+        and all(_holds(r, node["metadata"].get("labels", {})) for r in term.get("matchExpressions", ()))
+        and all(
+            (node["metadata"]["name"] in r["values"]) == (r["operator"] == "In")
+            for r in term.get("matchFields", ())
+        )
+        for term in selector["nodeSelectorTerms"]
+    )
+
+
+def _holds(requirement: Object, labels: Mapping[str, str]) -> bool:
+    value = labels.get(requirement["key"])
+    match requirement["operator"]:
+        case "In":
+            return value in requirement["values"]
+        case "NotIn":
+            return value not in requirement["values"]
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+    raise AssertionError(f"not used in these worlds: {requirement}")
+
+
+def reaches(place: Object, node: Object) -> bool:
+    """NM-1."""
+    if place.get("nodeName"):
+        return place["nodeName"] == node["metadata"]["name"]
+    if place.get("allNodes"):
+        return True
+    return "nodeSelector" in place and selected(place["nodeSelector"], node)
+
+
+@dataclass
+class Holdings:
+    """Who holds what before the decision (AS-1, AS-2)."""
+
+    dedicated: set[DeviceKey]
+    shares: dict[DeviceKey, Amounts]
+
+    def __contains__(self, key: DeviceKey) -> bool:
+        return key in self.dedicated or key in self.shares
+
+
+def holdings(world: World) -> Holdings:
+    found = Holdings(set(), {})
+    for claim in world.held:
+        for result in claim["status"]["allocation"]["devices"]["results"]:
+            key = (result["driver"], result["pool"], result["device"])
+            if result.get("adminAccess"):
+                continue
+            if result.get("shareID") and world.rules.has("DRAConsumableCapacity"):
+                consumed = found.shares.setdefault(key, {})
+                for name, value in result.get("consumedCapacity", {}).items():
+                    consumed[name] = consumed.get(name, Fraction(0)) + exact(value)
+            else:
+                found.dedicated.add(key)
+    return found
+
+
+class Scene:
+    """One node of a world."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self.world = world
+        self.node = next(n for n in world.nodes if n["metadata"]["name"] == name)
+        self.held = holdings(world)
+        self.classes = {c["metadata"]["name"]: c for c in world.classes}
+        self._seen: dict[tuple[int, tuple[str, ...]], bool | Reason] = {}
+
+    def has(self, gate: str) -> bool:
+        return self.world.rules.has(gate)
+
+    # -- POOL-1 to POOL-15
+
+    @cached_property
+    def pools(self) -> list[Pool]:
+        """In the order in which first fit visits them (POOL-14)."""
+        names = sorted({(s["spec"]["driver"], s["spec"]["pool"]["name"]) for s in self.world.slices})
+        seen = [pool for driver, name in names if (pool := self._pool(driver, name)) is not None]
+        waiting = [
+            pool.problem is None and any(d.raw.get("bindingConditions") for d in pool.devices)
+            for pool in seen
+        ]
+        pools = [p for p, waits in zip(seen, waiting, strict=True) if not waits]
+        pools += [p for p, waits in zip(seen, waiting, strict=True) if waits]
+        index = 0
+        for pool in pools:
+            for device in pool.devices:
+                device.index = index
+                index += 1
+        return pools
+
+    @cached_property
+    def devices(self) -> list[Device]:
+        """All that can be candidates, by position."""
+        return [device for pool in self.pools for device in pool.devices]
+
+    def pool_of(self, device: Device) -> Pool:
+        return next(pool for pool in self.pools if (pool.driver, pool.name) == device.key[:2])
+
+    def _relevant(self, source: Object) -> bool:
+        spec = source["spec"]
+        if not self.has("DRAPartitionableDevices") and (
+            "perDeviceNodeSelection" in spec or spec.get("sharedCounters")
+        ):
+            return False
+        if self.world.rules.release == "1.36" and spec.get("sharedCounters"):
+            return True
+        if spec.get("perDeviceNodeSelection"):
+            return any(reaches(d, self.node) for d in spec.get("devices", ()))
+        return reaches(spec, self.node)
+
+    def _pool(self, driver: str, name: str) -> Pool | None:
+        published = [
+            s for s in self.world.slices if (s["spec"]["driver"], s["spec"]["pool"]["name"]) == (driver, name)
+        ]
+        relevant = [s for s in published if self._relevant(s)]
+        if not relevant:
+            return None
+        generation = max(s["spec"]["pool"]["generation"] for s in relevant)
+        current = [s for s in relevant if s["spec"]["pool"]["generation"] == generation]
+        want = current[0]["spec"]["pool"]["resourceSliceCount"]
+        if len(current) != want:
+            if any(s["spec"]["pool"]["generation"] > generation for s in published):
+                return None
+            if sum(s["spec"]["pool"]["generation"] == generation for s in published) != want:
+                return Pool(driver, name, Reason.INCOMPLETE_POOL, [], [], {})
+        # Slices for other nodes are only looked for when these alone do not make the pool complete (POOL-10).
+        others = [
+            s
+            for s in published
+            if len(current) != want and s["spec"]["pool"]["generation"] == generation and s not in current
+        ]
+        return self._assembled(driver, name, current, others)
+
+    def _assembled(self, driver: str, name: str, current: list[Object], others: list[Object]) -> Pool:
+        partitionable = self.has("DRAPartitionableDevices")
+        in_order = sorted(current, key=lambda s: s["metadata"]["name"].encode())
+        here = list(self._devices(in_order))
+        foreign = list(self._devices(others))
+        sets: list[Object] = [
+            counters for s in [*current, *others] for counters in s["spec"].get("sharedCounters", ())
+        ]
+        totals = {
+            (counters["name"], counter): exact(entry["value"])
+            for counters in sets
+            for counter, entry in counters["counters"].items()
+        }
+        names = [device.raw["name"] for device in here]
+        invalid = len(set(names)) < len(names)
+        if partitionable:
+            invalid |= len({c["name"] for c in sets}) < len(sets)
+            invalid |= any(drawn not in totals for d in [*here, *foreign] for drawn in d.draws)
+            invalid |= any(
+                entry["counterSet"] not in {c["name"] for c in sets}
+                for d in [*here, *foreign]
+                for entry in d.raw.get("consumesCounters", ())
+            )
+        if invalid:
+            return Pool(driver, name, Reason.INVALID_POOL, [], [], {})
+        return Pool(driver, name, None, here, foreign, totals)
+
+    def _devices(self, slices: list[Object]) -> Iterator[Device]:
+        for source in slices:
+            spec = source["spec"]
+            for raw in spec.get("devices", ()):
+                place = raw if spec.get("perDeviceNodeSelection") else spec
+                device = Device(raw, source, reaches(place, self.node), -1)
+                device.rules_taints = [
+                    rule["spec"]["taint"] for rule in self.world.taint_rules if self.is_tainted(rule, device)
+                ]
+                yield device
+
+    def is_tainted(self, rule: Object, device: Device) -> bool:
+        selector = rule["spec"].get("deviceSelector")
+        if selector is None or not self.has("DRADeviceTaintRules"):
+            return False
+        names = zip(("driver", "pool", "device"), device.key, strict=True)
+        return all(field not in selector or selector[field] == name for field, name in names)
+
+    # -- SEL-1 to SEL-6
+
+    def expressions(self, wanted: Object) -> tuple[str, ...]:
+        of_class = self.classes[wanted["deviceClassName"]]["spec"].get("selectors", ())
+        return tuple(s["cel"]["expression"] for s in (*of_class, *wanted.get("selectors", ())))
+
+    def selectable(self, wanted: Object, device: Device) -> bool:
+        """Class, request, node. Raises Failure."""
+        key = id(device), self.expressions(wanted)
+        if key not in self._seen:
+            try:
+                self._seen[key] = self._selectable(key[1], device)
+            except Failure as failure:
+                self._seen[key] = failure.reason
+        seen = self._seen[key]
+        if isinstance(seen, Reason):
+            raise Failure(seen)
+        return seen
+
+    def _selectable(self, expressions: tuple[str, ...], device: Device) -> bool:
+        if device.raw.get("bindingConditions") and not self.world.rules.binding_conditions:
+            return False
+        for expression in expressions:
+            try:
+                if not compile_selector(expression).matches(self.view(device)):
+                    return False
+            except CelRefused:
+                raise Failure(Reason.CEL_COMPILE) from None
+            except CelError:
+                raise Failure(Reason.CEL_RUNTIME) from None
+        return device.here
+
+    def view(self, device: Device) -> DeviceView:
+        """The device as selectors see it."""
+        attributes: dict[str, dict[str, Any]] = {}
+        unreadable = ""
+        for key, typed in device.raw.get("attributes", {}).items():
+            domain, _, name = key.rpartition("/")
+            ((kind, value),) = typed.items()
+            if kind == "version":
+                value = Semver.parse(value)
+            elif kind == "versions":
+                value = tuple(map(Semver.parse, value))
+            elif kind.endswith("s"):
+                value = tuple(value)
+            if isinstance(value, tuple) and self.world.rules.old and not self.has("DRAListTypeAttributes"):
+                unreadable = "a list"
+            attributes.setdefault(domain or device.driver, {})[name] = value
+        capacity: dict[str, dict[str, Quantity]] = {}
+        for key, entry in device.raw.get("capacity", {}).items():
+            domain, _, name = key.rpartition("/")
+            capacity.setdefault(domain or device.driver, {})[name] = Quantity.parse(entry["value"])
+        return DeviceView(
+            driver=device.driver,
+            attributes=attributes,
+            capacity=capacity,
+            shared=bool(device.raw.get("allowMultipleAllocations")),
+            unreadable=unreadable,
+        )
+
+    # -- CAP-1 to CAP-14
+
+    def multi(self, device: Device) -> bool:
+        return bool(device.raw.get("allowMultipleAllocations")) and self.has("DRAConsumableCapacity")
+
+    def consumed(self, wanted: Object, device: Device) -> Amounts | None:
+        """What a selection takes of every capacity, None if the device cannot give that. Raises Failure."""
+        if not self.has("DRAConsumableCapacity"):
+            return {}
+        asked = {k: exact(v) for k, v in wanted.get("capacity", {}).get("requests", {}).items()}
+        offered = device.raw.get("capacity", {})
+        taken = {
+            key: resolved(entry, asked.get(key), fractional=self._fractional)
+            for key, entry in offered.items()
+        }
+        if any(value < 0 for value in taken.values()):
+            raise Failure(Reason.CAPACITY_INVALID)
+        if any(key not in offered for key in asked):
+            return None
+        if not all(permitted(entry, taken[key]) for key, entry in offered.items()):
+            return None
+        return taken
+
+    @property
+    def _fractional(self) -> bool:
+        return self.has("DRAFractionalCapacityRange")
+
+    # -- TNT-1 to TNT-8
+
+    def tolerated(self, wanted: Object, device: Device) -> bool:
+        if not self.has("DRADeviceTaints"):
+            return True
+        keeping = [
+            taint
+            for taint in [*device.raw.get("taints", ()), *device.rules_taints]
+            if taint["effect"] in ("NoSchedule", "NoExecute")
+        ]
+        return all(any(tolerates(t, taint) for t in wanted.get("tolerations", ())) for taint in keeping)
+
+    def may_operate(self, device: Device) -> bool:
+        """Step 4: devices that skip node operations need a node that knows of it."""
+        if not device.slice["spec"].get("skipNodeOperations"):
+            return True
+        features = self.node.get("status", {}).get("declaredFeatures", ())
+        return "DRAOptionalNodeOperations" in features
+
+
+def tolerates(toleration: Object, taint: Object) -> bool:
+    """TNT-2."""
+    if toleration.get("effect") and toleration["effect"] != taint["effect"]:
+        return False
+    if toleration.get("key") and toleration["key"] != taint["key"]:
+        return False
+    match toleration.get("operator", "Equal"):
+        case "Exists":
+            return True
+        case "" | "Equal":
+            return toleration.get("value", "") == taint.get("value", "")
+    return False
+
+
+def resolved(entry: Object, asked: Fraction | None, *, fractional: bool) -> Fraction:
+    """CAP-3 to CAP-6."""
+    policy = entry.get("requestPolicy") or {}
+    if asked is None:
+        return exact(policy["default"]) if "default" in policy else exact(entry["value"])
+    if "validRange" in policy:
+        return _in_range(policy["validRange"], asked, fractional=fractional)
+    larger = [exact(v) for v in policy.get("validValues", ()) if exact(v) >= asked]
+    return min(larger, default=asked)
+
+
+def _in_range(valid: Object, asked: Fraction, *, fractional: bool) -> Fraction:
+    least = exact(valid["min"])
+    if asked < least:
+        return least
+    if "step" not in valid:
+        return asked
+    step = exact(valid["step"])
+    bounds = [least, step, *([exact(valid["max"])] if "max" in valid else [])]
+    grain = Fraction(1)
+    if fractional and step >= Fraction(1, 1000) and all((b * 1000).denominator == 1 for b in bounds):
+        grain = Fraction(1, 1000)
+        if (asked * 1000).denominator != 1:
+            raise Failure(Reason.CAPACITY_INVALID)
+    asked, least, step = (-(-q // grain) * grain for q in (asked, least, step))
+    reached = least
+    while reached < asked:
+        reached += step
+    if reached / grain > 2**63 - 1:
+        raise Failure(Reason.CAPACITY_INVALID)
+    return reached
+
+
+def permitted(entry: Object, taken: Fraction) -> bool:
+    """CAP-7."""
+    policy = entry.get("requestPolicy") or {}
+    if "default" in policy and exact(policy["default"]) == taken:
+        return True
+    if "validRange" in policy:
+        valid = policy["validRange"]
+        if "max" in valid and taken > exact(valid["max"]):
+            return False
+        return "step" not in valid or (taken - exact(valid["min"])) % exact(valid["step"]) == 0
+    values = policy.get("validValues", ())
+    return not values or taken in [exact(v) for v in values]
+
+
+def values_of(attribute: Object | None, *, lists: bool) -> frozenset[tuple[str, Any]] | None:
+    """An attribute as a set of typed values; None if it is absent or a list that is not understood."""
+    if attribute is None:
+        return None
+    ((kind, value),) = attribute.items()
+    if not kind.endswith("s"):
+        return frozenset([(kind, value)])
+    return frozenset((kind[:-1], v) for v in value) if lists else None
+
+
+def fits(device: Device, consumed: Amounts, before: Amounts) -> bool:
+    """CAP-8."""
+    return all(before.get(k, Fraction(0)) + v <= device.capacity[k] for k, v in consumed.items())
+
+
+def applies(constraint: Object, request: str, sub: str) -> bool:
+    """CON-1."""
+    named = constraint.get("requests") or [request]
+    return request in named or bool(sub and f"{request}/{sub}" in named)
+
+
+def holds_together(constraint: Object, devices: list[Device], *, lists: bool) -> bool:
+    """CON-3, CON-5 to CON-8: whether devices may stand under one constraint."""
+    match = "matchAttribute" in constraint
+    published = [d.attribute(constraint["matchAttribute" if match else "distinctAttribute"]) for d in devices]
+    if None in published:
+        return False
+    values = [values_of(attribute, lists=lists) for attribute in published]
+    known = [v for v in values if v is not None]
+    if match:
+        if len(known) < len(values):
+            return len(values) == 1
+        return bool(frozenset.intersection(*known))
+    if len(known) < len(values):
+        return False
+    return all(not a & b for n, a in enumerate(known) for b in known[:n])

@@ -1,0 +1,223 @@
+"""Manifests, and what becomes of each pod and claim in them, whoever decides."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.tools.small_fleet import DRA, DRIVER, Object, claim, device_class, devices, held, node, pod
+
+OLD, YOUNG = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
+LABELLED: Object = {"nodeSelector": {"zone": "z"}}
+CORDONED: Object = {"unschedulable": True}
+TAINTED: Object = {"taints": [{"key": "dedicated", "value": "x", "effect": "NoSchedule"}]}
+TOLERATING: Object = {"tolerations": [{"key": "dedicated", "operator": "Exists"}]}
+
+Expected = dict[str, str]
+"""Unit -> `node: device device`, or the identifier of a reason; in the order in which they are decided"""
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A few objects, with the verdicts on those that wait."""
+
+    objects: list[Object]
+    expected: Expected
+    files: Expected | None = None
+    """What front ends that read manifests say, where they differ"""
+    apart: frozenset[str] = field(default=frozenset())
+    """Units that cannot be asked about with `whatif`: it takes claims and pods that are whole and wait"""
+
+    @property
+    def of_files(self) -> Expected:
+        return self.expected if self.files is None else self.files
+
+
+def machine(name: str, *, spec: Object | None = None, ready: str = "True", **labels: str) -> Object:
+    """A node as a kubelet reports it."""
+    status = {"conditions": [{"type": "Ready", "status": ready}]}
+    return {**node(name, **{"kubernetes.io/hostname": name, **labels}), "spec": spec or {}, "status": status}
+
+
+def sized(found: Object, **allocatable: str) -> Object:
+    """The same node, with that much room."""
+    status = {**found["status"], "allocatable": {"pods": "110", **allocatable}}
+    return {**found, "status": status}
+
+
+def made(found: Object, created: str) -> Object:
+    """The same object, created then."""
+    return {**found, "metadata": {**found["metadata"], "creationTimestamp": created}}
+
+
+def asking(name: str, *claims: str, cpu: str = "", **spec: Any) -> Object:
+    """A gated pod with these claims."""
+    container: Object = {"name": "main", "image": "example.com/main"}
+    if cpu:
+        container["resources"] = {"requests": {"cpu": cpu}}
+    return pod(name, *claims, **{"containers": [container], **spec})
+
+
+def running(name: str, on: str, cpu: str) -> Object:
+    """A pod without claims that is bound."""
+    return {**asking(name, cpu=cpu, nodeName=on, schedulingGates=[]), "status": {"phase": "Running"}}
+
+
+def fleet(*nodes: Object, count: int = 2) -> list[Object]:
+    """The nodes with so many devices each."""
+    slices = [devices(one["metadata"]["name"], *(f"d{n}" for n in range(count))) for one in nodes]
+    return [device_class(), *nodes, *slices]
+
+
+def counted(on: str, published: int) -> list[Object]:
+    """Two devices that each draw 4 of a counter."""
+    pool = {"name": on, "generation": 1, "resourceSliceCount": 2}
+    draws = [{"counterSet": "set", "counters": {"slots": {"value": "4"}}}]
+    counters = {
+        **devices(on),
+        "metadata": {"name": f"{on}-counters"},
+        "spec": {
+            "driver": DRIVER,
+            "nodeName": on,
+            "pool": pool,
+            "sharedCounters": [{"name": "set", "counters": {"slots": {"value": str(published)}}}],
+        },
+    }
+    drawing = {
+        "apiVersion": DRA,
+        "kind": "ResourceSlice",
+        "metadata": {"name": f"{on}-devices"},
+        "spec": {
+            "driver": DRIVER,
+            "nodeName": on,
+            "pool": pool,
+            "devices": [{"name": f"d{n}", "consumesCounters": draws} for n in range(2)],
+        },
+    }
+    return [counters, drawing]
+
+
+A, B = machine("a"), machine("b", zone="z")
+
+SCENARIOS = {
+    "a cordoned node takes no claim": Scenario(
+        [*fleet(machine("a", spec=CORDONED), B), claim("c")], {"claim c": "b: d0"}
+    ),
+    "a node that is not ready takes no claim": Scenario(
+        [*fleet(machine("a", ready="False"), B), claim("c")], {"claim c": "b: d0"}
+    ),
+    "a claim whose only nodes are cordoned gets none": Scenario(
+        [*fleet(machine("a", spec=CORDONED)), claim("c")], {"claim c": "NoSuitableNode"}
+    ),
+    "a cordoned node takes pods that tolerate the cordon": Scenario(
+        [
+            *fleet(machine("a", spec=CORDONED), B),
+            claim("x"),
+            claim("y"),
+            asking("p", "x", tolerations=[{"operator": "Exists"}]),
+            asking("q", "y"),
+        ],
+        {"pod p": "a: d0", "pod q": "b: d0"},
+    ),
+    "taints keep pods out that do not tolerate them, and no claim alone": Scenario(
+        [
+            *fleet(machine("a", spec=TAINTED), B),
+            *(claim(name) for name in "cxy"),
+            asking("p", "x"),
+            asking("q", "y", **TOLERATING),
+        ],
+        {"claim c": "a: d0", "pod p": "b: d0", "pod q": "a: d1"},
+    ),
+    "a full node takes no pod, and a claim alone asks for no room": Scenario(
+        [
+            *fleet(sized(A, cpu="2"), sized(B, cpu="4")),
+            running("busy", "a", "2"),
+            *(claim(name) for name in "cxyz"),
+            asking("p", "x", cpu="1"),
+            asking("q", "y", cpu="4"),
+            asking("r", "z", cpu="3"),
+        ],
+        {"claim c": "a: d0", "pod p": "b: d0", "pod q": "NoSuitableNode", "pod r": "b: d1"},
+    ),
+    "pods take room from the moment their devices are decided": Scenario(
+        [
+            *fleet(sized(A, cpu="2"), sized(B, cpu="2")),
+            *(claim(name) for name in "xyz"),
+            *(asking(name, of, cpu="2") for name, of in zip("pqr", "xyz", strict=True)),
+        ],
+        {"pod p": "a: d0", "pod q": "b: d0", "pod r": "NoSuitableNode"},
+    ),
+    "a pod goes where its labels are": Scenario(
+        [
+            *fleet(A, B),
+            claim("x"),
+            claim("y"),
+            asking("p", "x", **LABELLED),
+            asking("q", "y", nodeSelector={"zone": "other"}),
+        ],
+        {"pod p": "b: d0", "pod q": "NoSuitableNode"},
+    ),
+    "a node that only slices name is for manifests alone": Scenario(
+        [
+            *fleet(B),
+            devices("a", "d0", "d1"),
+            claim("c"),
+            claim("x"),
+            asking("p", "x"),
+        ],
+        {"claim c": "b: d0", "pod p": "b: d1"},
+        files={"claim c": "a: d0", "pod p": "a: d1"},
+    ),
+    "a node that only slices name has no labels but its name": Scenario(
+        [
+            *fleet(B),
+            devices("a", "d0"),
+            claim("x"),
+            claim("y"),
+            asking("p", "x", **LABELLED),
+            asking("q", "y", nodeSelector={"kubernetes.io/hostname": "a"}),
+        ],
+        {"pod p": "b: d0", "pod q": "NoSuitableNode"},
+        files={"pod p": "b: d0", "pod q": "a: d0"},
+    ),
+    "older claims come first, and those without a timestamp last": Scenario(
+        [*fleet(A, count=2), claim("a-new"), made(claim("b-young"), YOUNG), made(claim("c-old"), OLD)],
+        {"claim c-old": "a: d0", "claim b-young": "a: d1", "claim a-new": "DevicesInUse"},
+    ),
+    "of the same age, names decide": Scenario(
+        [*fleet(A, count=2), *(made(claim(name), OLD) for name in "cab")],
+        {"claim a": "a: d0", "claim b": "a: d1", "claim c": "DevicesInUse"},
+    ),
+    "pods of higher priority come first, whatever their age": Scenario(
+        [
+            *fleet(A, count=3),
+            *(claim(name) for name in "xyz"),
+            made(claim("alone"), YOUNG),
+            made(asking("low", "x", priority=-1), OLD),
+            made(asking("plain", "y"), OLD),
+            asking("urgent", "z", priority=7),
+        ],
+        {"pod urgent": "a: d0", "pod plain": "a: d1", "claim alone": "a: d2", "pod low": "DevicesInUse"},
+    ),
+    "a pod uses what it holds where it can": Scenario(
+        [
+            *fleet(A, B),
+            {**claim("x"), "status": held(DRIVER, "b", "d0", on="b")},
+            claim("y"),
+            asking("p", "x", "y"),
+        ],
+        {"pod p": "b: d1"},
+        apart=frozenset({"pod p"}),
+    ),
+    "a pod whose claim is not there waits for it": Scenario(
+        [*fleet(A), asking("p", "nowhere")],
+        {"pod p": "ClaimNotFound"},
+        apart=frozenset({"pod p"}),
+    ),
+    "counters are exhausted by the first that comes": Scenario(
+        [device_class(), A, *counted("a", 4), made(claim("x"), YOUNG), made(claim("y"), OLD)],
+        {"claim y": "a: d0", "claim x": "CountersExhausted"},
+    ),
+    "more than a node has is refused for what it is": Scenario(
+        [*fleet(A, B), claim("many", 3), claim("other", device_class="none")],
+        {"claim many": "NoSuitableNode", "claim other": "ClassNotFound"},
+    ),
+}

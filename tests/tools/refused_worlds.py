@@ -1,0 +1,89 @@
+"""A small world for every reason for which an allocation is refused."""
+
+from reconciler.api.objects.plan import Reason
+from tests.tools.allocation_world import World, without
+from tests.tools.builders import (
+    Object,
+    claim,
+    counter_slice,
+    device,
+    devices,
+    distinct,
+    first_of,
+    gpu_slice,
+    held,
+    hold,
+    labelled,
+    node,
+    node_selector,
+    request,
+    resource_slice,
+    selectors,
+    taint,
+    wants,
+)
+
+A = resource_slice("s", devices("A"), nodeName="n")
+AB = resource_slice("s", devices("A", "B"), nodeName="n")
+PLAIN = [claim("c", request())]
+ALL = [claim("c", request(count=None))]
+DRAWING = [
+    resource_slice("s", [device("A", draws={"g": {"m": 2}})], slices=2, nodeName="n"),
+    counter_slice("t", {"g": {"m": 1}}, slices=2, nodeName="n"),
+]
+TWO_TERMS = node_selector(labelled("zone", "a"), labelled("zone", "b"))
+
+
+def asks(expression: str) -> list[Object]:
+    return [claim("c", request(selectors=selectors(expression)))]
+
+
+CASES = {
+    Reason.NO_DEVICE: World([A], asks("false")),
+    Reason.POOL: World([resource_slice("s", devices("A"), slices=2, nodeName="n")], PLAIN),
+    Reason.IN_USE: World([A], PLAIN, [held("h", hold("A"))]),
+    Reason.TAINTED: World([resource_slice("s", devices("A", taints=[taint("k")]), nodeName="n")], PLAIN),
+    Reason.CAPACITY: World([A], [claim("c", request(capacity={"mem": "1"}))]),
+    Reason.EXCLUDED: World(
+        [
+            resource_slice(
+                "s", [device("A", compatibleOnlyWith={"expression": "false"}), device("B")], nodeName="n"
+            )
+        ],
+        PLAIN,
+        [held("h", hold("A"))],
+    ),
+    Reason.COUNTERS: World(DRAWING, PLAIN),
+    Reason.CONSTRAINT: World([AB], [claim("c", request(count=2), constraints=[distinct("d/kind")])]),
+    Reason.TOGETHER: World([AB], [claim("c", request("r", 2), request("q"))]),
+    Reason.NO_NODE: World(
+        [gpu_slice("n", 1), gpu_slice("m", 1)], [claim("c", request(count=2))], nodes=[node("n"), node("m")]
+    ),
+    Reason.CLASS_NOT_FOUND: World([A], [claim("c", request(device_class="x"))]),
+    Reason.MISSING_CLASS: World([A], [claim("c", request(device_class=""))]),
+    Reason.FEATURE_DISABLED: World(
+        [A], [claim("c", first_of("r", a=wants()))], rules=without("DRAPrioritizedList")
+    ),
+    Reason.UNSUPPORTED_MODE: World([A], [claim("c", request(allocationMode="Most"))]),
+    Reason.UNSUPPORTED_SELECTOR: World([A], [claim("c", request(selectors=[{}]))]),
+    Reason.UNSUPPORTED_CONSTRAINT: World([A], [claim("c", request(), constraints=[{}])]),
+    Reason.CEL_COMPILE: World([A], asks("device.nonsense")),
+    Reason.CEL_RUNTIME: World([A], asks('device.attributes["d"].nothing == 1')),
+    Reason.TOO_MANY_DEVICES: World([gpu_slice("n", 40)], [claim("c", request(count=33))]),
+    Reason.INCOMPLETE_POOL: World(
+        [resource_slice("s", devices("A"), slices=2, nodeName="n")], [claim("c", request(count=None))]
+    ),
+    Reason.INVALID_POOL: World(
+        [resource_slice("s", devices("A", "A"), nodeName="n")], [claim("c", request(count=None))]
+    ),
+    Reason.CONSTRAINT_VIOLATED: World([AB], [claim("c", request(count=None), constraints=[distinct("d/x")])]),
+    Reason.NODE_SELECTOR: World(
+        [resource_slice("s", [device("A", nodeSelector=TWO_TERMS)], perDeviceNodeSelection=True)],
+        PLAIN,
+        nodes=[node("n", zone="a")],
+    ),
+    Reason.CAPACITY_INVALID: World(
+        [resource_slice("s", [device("A", capacity={"mem": "1"})], nodeName="n")],
+        [claim("c", request(capacity={"mem": "-1"}))],
+    ),
+}

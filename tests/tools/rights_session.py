@@ -1,0 +1,135 @@
+"""A pytest plugin: what the process asks servers for in any test is what `deploy` grants, and nothing else.
+
+Each process of the session notes what `app.run` sends, and what servers with roles saw of our account, which
+includes children such as the doctor on its rounds. The process that leads the session compares: always that
+all of it is granted, and after the whole suite also that nothing is granted that no test needed.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import astuple
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reconciler import app
+from reconciler.cluster.transport import Transport
+from reconciler.embedded.access import Account, Guard
+from reconciler.embedded.access.roles import AccessRequest
+from reconciler.settings import Settings
+from tests.tools import deployed_rights
+from tests.tools.asked_rights import Noting, as_deployed
+
+KEY = "asked of API servers"
+SERVER_SIDE = frozenset({"tokenreviews", "subjectaccessreviews"})
+"""Granted by a role that every cluster has, not by one of ours"""
+
+Seen = dict[tuple[str, AccessRequest], str]
+"""Mode and request -> the test that made it first"""
+
+
+class Rights:
+    """Notes requests in every process of a session, and judges them in the one that leads it."""
+
+    def __init__(self, granted: Mapping[str, deployed_rights.Granted]) -> None:
+        """`granted` has what may be asked for, by mode."""
+        self._granted = granted
+        self.seen: Seen = {}
+        self.problems: list[str] = []
+
+    def note(self, mode: str, asked: AccessRequest) -> None:
+        """The process asked for that in the test that runs now."""
+        key = (mode, asked)
+        if key not in self.seen:
+            self.seen[key] = os.environ.get("PYTEST_CURRENT_TEST", "a test").rpartition(" (")[0]
+
+    def judge(self, *, whole: bool) -> list[str]:
+        """What is wrong, a line each. `whole`: all tests ran, so what nobody asked for is not needed."""
+        found = [
+            f"{test}: the role for {mode} does not grant {_told(asked)}"
+            for (mode, asked), test in self.seen.items()
+            if not self._granted[mode].allows(asked)
+        ]
+        if whole:
+            for mode, granted in self._granted.items():
+                used = {deployed_rights.right(asked) for seen_in, asked in self.seen if seen_in == mode}
+                unused = sorted(granted.rights - used)
+                found += [f"the role for {mode} grants {right}, which no test needs" for right in unused]
+        return found
+
+    def watch(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Note from now on what the process asks for."""
+        run = app.run
+
+        async def noted(settings: Settings, transport: Transport, **rest: Any) -> None:
+            def note(asked: AccessRequest) -> None:
+                self.note(settings.mode, as_deployed(asked, settings, deployed_rights.settings()))
+
+            await run(settings, Noting(transport, note), **rest)
+
+        monkeypatch.setattr(app, "run", noted)
+        self.watch_servers(monkeypatch)
+
+    def watch_servers(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Note what servers that enforce roles see of our account."""
+        allows = Guard.allows
+
+        def noting(guard: Guard, account: Account, asked: AccessRequest) -> bool:
+            for mode, ours in deployed_rights.ACCOUNTS.items():
+                if account == ours and asked.resource not in SERVER_SIDE:
+                    self.note(
+                        mode, as_deployed(asked, deployed_rights.settings(), deployed_rights.settings())
+                    )
+            return allows(guard, account, asked)
+
+        monkeypatch.setattr(Guard, "allows", noting)
+
+    def pytest_sessionstart(self) -> None:
+        self._patched = pytest.MonkeyPatch()
+        self.watch(self._patched)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        for mode, parts, test in getattr(node, "workeroutput", {}).get(KEY, ()):
+            self.seen.setdefault((mode, AccessRequest(*parts)), test)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        self._patched.undo()
+        output = getattr(session.config, "workeroutput", None)
+        if output is not None:
+            output[KEY] = [(mode, astuple(asked), test) for (mode, asked), test in self.seen.items()]
+            return
+        passed = exitstatus == pytest.ExitCode.OK
+        self.problems = self.judge(whole=passed and _is_whole(session.config))
+        if self.problems and passed:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if self.problems:
+            terminalreporter.section("requests and roles", red=True)
+            for line in self.problems:
+                terminalreporter.line(line)
+
+
+def _is_whole(config: pytest.Config) -> bool:
+    """Whether nothing of the suite was left out."""
+    options = config.option
+    chosen = options.keyword or options.markexpr or options.deselect or options.ignore or options.collectonly
+    narrowed = getattr(options, "lf", False) or options.maxfail or options.ignore_glob
+    root = config.rootpath
+    tests = {(root / path).resolve() for path in config.getini("testpaths")}
+    return not chosen and not narrowed and {Path(arg).resolve() for arg in config.args} == tests
+
+
+def _told(asked: AccessRequest) -> str:
+    if asked.path:
+        return f"{asked.verb} {asked.path}"
+    where = f" in {asked.namespace}" if asked.namespace else ""
+    return f"{deployed_rights.right(asked)}{f' {asked.name}' if asked.name else ''}{where}"
+
+
+def plugin() -> Rights:
+    """For the roles of this repository."""
+    return Rights({mode: deployed_rights.granted(mode) for mode in deployed_rights.ACCOUNTS})

@@ -1,0 +1,144 @@
+"""A reconciler against the embedded server, over real HTTP, and ways to wait for what it does."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from reconciler import app
+from reconciler.api.validation.served_kinds import CLAIM, EVENT_KIND, POD
+from reconciler.cluster.http import connect
+from reconciler.control.decisions.decisions import Decision, Waits
+from reconciler.embedded import ApiServer, serve
+from reconciler.embedded.controllers import run_controllers
+from reconciler.settings import Settings
+from tests.tools.faulty_transport import Faulty
+from tests.tools.patience import PATIENCE
+from tests.tools.small_fleet import Object
+
+D = TypeVar("D", bound=Decision)
+
+
+class Cluster:
+    """The embedded server as tests look at it."""
+
+    def __init__(self, objects: Iterable[Object]) -> None:
+        self.api = ApiServer()
+        self.api.load(objects)
+
+    def load(self, *objects: Object) -> None:
+        self.api.load(objects)
+
+    def claim(self, name: str) -> Any:
+        record = self.api.store[CLAIM].get(f"default/{name}")
+        return record.object if record else None
+
+    def claims(self) -> list[Any]:
+        return [record.object for record in self.api.store[CLAIM].scan("")]
+
+    def pod(self, name: str) -> Any:
+        record = self.api.store[POD].get(f"default/{name}")
+        return record.object if record else None
+
+    def events(self, name: str) -> list[Any]:
+        """The Events about an object, oldest first, as core/v1 spells them."""
+        found = [record.object for record in self.api.store[EVENT_KIND].scan("")]
+        about = [event for event in found if event["involvedObject"]["name"] == name]
+        return sorted(about, key=lambda event: event["eventTime"])
+
+    def devices(self, name: str) -> list[str]:
+        """The devices a claim holds, as `pool/device`."""
+        allocation = (self.claim(name) or {}).get("status", {}).get("allocation", {})
+        return [f"{r['pool']}/{r['device']}" for r in allocation.get("devices", {}).get("results", [])]
+
+    def gated(self, name: str) -> bool:
+        return bool(self.pod(name)["spec"].get("schedulingGates"))
+
+    def phase(self, name: str) -> str:
+        return self.pod(name).get("status", {}).get("phase", "")
+
+    def edit(self, name: str, *, status: bool = False, **parts: Any) -> None:
+        """Replace parts of a claim's metadata, or of its status; None removes one."""
+
+        def changed(shown: Object) -> Object:
+            part = "status" if status else "metadata"
+            merged = {**shown.get(part, {}), **parts}
+            return {**shown, part: {key: value for key, value in merged.items() if value is not None}}
+
+        self.api.update(CLAIM, "default", name, changed, subresource="status" if status else "")
+
+    def delete(self, name: str) -> None:
+        self.api.delete(CLAIM, "default", name)
+
+    async def until(self, true: Callable[[], object]) -> None:
+        """Wait until a condition on claims, pods and Events holds."""
+        shelves = [self.api.store[kind] for kind in (CLAIM, POD, EVENT_KIND)]
+        async with asyncio.timeout(PATIENCE):
+            while not true():
+                waits = [asyncio.ensure_future(shelf.wait(shelf.end)) for shelf in shelves]
+                try:
+                    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    for wait in waits:
+                        wait.cancel()
+
+
+@dataclass
+class Running:
+    """A reconciler at work."""
+
+    faulty: Faulty
+    stop: asyncio.Event
+    done: asyncio.Event = field(default_factory=asyncio.Event)
+    decisions: list[Decision] = field(default_factory=list)
+    _heard: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def tell(self, decision: Decision) -> None:
+        self.decisions.append(decision)
+        self._heard.set()
+
+    def of(self, kind: type[D]) -> list[D]:
+        return [decision for decision in self.decisions if isinstance(decision, kind)]
+
+    async def heard(self, kind: type[D], number: int = 1) -> list[D]:
+        """Wait for so many decisions of a kind."""
+        async with asyncio.timeout(PATIENCE):
+            while len(self.of(kind)) < number:
+                self._heard.clear()
+                await self._heard.wait()
+        return self.of(kind)
+
+    def waits(self, claim: str) -> list[str]:
+        """The reasons told for a claim, in order."""
+        return [w.reason for w in self.of(Waits) if any(key.name == claim for key in w.claims)]
+
+
+@asynccontextmanager
+async def reconciling(
+    cluster: Cluster,
+    *,
+    controllers: bool = False,
+    prepare: Callable[[Faulty], None] = lambda _: None,
+    **flags: Any,
+) -> AsyncIterator[Running]:
+    """Run a reconciler beside the block. Everything on the server is its own, unless flags say otherwise."""
+    settings = Settings(**{"embedded": True, **flags})
+    async with serve(cluster.api) as url, connect(server=url) as transport:
+        running = Running(Faulty(transport), asyncio.Event())
+        prepare(running.faulty)
+
+        async def run() -> None:
+            await app.run(settings, running.faulty, stop=running.stop, tell=running.tell)
+            running.done.set()
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(run())
+            try:
+                if controllers:
+                    async with run_controllers(cluster.api):
+                        yield running
+                else:
+                    yield running
+            finally:
+                running.stop.set()

@@ -1,0 +1,195 @@
+"""A loop over a handler that does what it is told, with a real queue and a virtual clock."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from reconciler.aio.queue import Queue
+from reconciler.api.objects.semantics import Semantics
+from reconciler.cluster.writer import Writer
+from reconciler.control.decisions.decisions import Decision, Waits
+from reconciler.control.fence import Fence
+from reconciler.control.handler import Act, Ask, Decided, Given, Handler, Idle, Later, Refused, Stuck
+from reconciler.control.intake import Intake
+from reconciler.control.loop import Reconciler
+from reconciler.control.ownership import Ownership
+from reconciler.control.queueing.pending import Pending
+from reconciler.control.queueing.units import Unit
+from reconciler.control.queueing.waiting import Wants
+from reconciler.state.store import Store
+from tests.tools.unit_pictures import key, put
+
+BASE, CAP = 10.0, 80.0
+"""Seconds of back-off"""
+
+Answer = Given[str] | Refused[str] | Later | None
+Need = Idle | Stuck | Act | Ask[str] | None
+
+
+def given(devices: str = "devices") -> Given[str]:
+    return Given(devices)
+
+
+def refused(reason: str = "DevicesInUse", *, room: bool = True, name: str = "a") -> Refused[str]:
+    """Waits for a device set free, and for news of the class `gpu`."""
+    return Refused("why", reason, Wants(frozenset({"gpu"}), room), (key(name),))
+
+
+def stuck(reason: str, name: str = "a") -> Stuck:
+    return Stuck(Waits((key(name),), None, reason, "the message"), (key(name),))
+
+
+@dataclass(frozen=True, slots=True)
+class Did:
+    """A call of the handler, when it came, and in whose turn."""
+
+    what: str
+    at: float
+    unit: Unit | None
+
+
+class Scripted(Handler[str, str, str]):
+    """Asks, answers and writes as it is told, for one worker; the last entry of a script repeats for ever.
+
+    A write is an exception to raise, or what happens while it is under way.
+    """
+
+    def __init__(
+        self,
+        *,
+        needs: Iterable[Need] = (Ask("devices?"),),
+        answers: Iterable[Answer | Exception] = (Given("devices"),),
+        writes: Iterable[Exception | Callable[[], object]] = (lambda: None,),
+        unresolved: Iterable[Exception] = (),
+        withdraws: Iterable[bool] = (False,),
+        knows: str | None = None,
+    ) -> None:
+        self.needs, self.answers, self.writes = deque(needs), deque(answers), deque(writes)
+        self.unresolved, self.withdraws = deque(unresolved), deque(withdraws)
+        self.knows = knows
+        self.calls: list[Did] = []
+        self._unit: Unit | None = None
+        self.recorded: list[tuple[str, Given[str] | Refused[str]]] = []
+        self.written: list[Decided] = []
+
+    def times(self, what: str, unit: Unit | None = None) -> list[float]:
+        """When something was done, for one unit or for any."""
+        return [call.at for call in self.calls if call.what == what and unit in (None, call.unit)]
+
+    @property
+    def done(self) -> list[str]:
+        return [call.what for call in self.calls]
+
+    def _did(self, what: str) -> None:
+        self.calls.append(Did(what, asyncio.get_running_loop().time(), self._unit))
+
+    async def warm_up(self) -> None:
+        self._did("warm up")
+
+    def close(self) -> None:
+        self._did("close")
+
+    async def resolve(self, unit: Unit) -> None:
+        self._unit = unit
+        self._did("resolve")
+        if self.unresolved:
+            raise self.unresolved.popleft()
+
+    def next(self, unit: Unit) -> Need:  # noqa: ARG002
+        self._did("next")
+        return _following(self.needs)
+
+    def expected(self, question: str) -> str | None:  # noqa: ARG002
+        return self.knows
+
+    async def decide(self, question: str) -> Answer:  # noqa: ARG002
+        self._did("decide")
+        answer = _following(self.answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def record(self, name: str, answer: Given[str] | Refused[str]) -> None:
+        self._did("record")
+        self.recorded.append((name, answer))
+
+    def assume(self, grant: str) -> None:  # noqa: ARG002
+        self._did("assume")
+
+    async def write(self, grant: str, decided: Decided) -> None:  # noqa: ARG002
+        self._did("write")
+        happens = _following(self.writes)
+        if isinstance(happens, Exception):
+            raise happens
+        await asyncio.sleep(0)
+        happens()
+        self.written.append(decided)
+
+    async def make_room(self, refusal: str, name: str) -> bool:  # noqa: ARG002
+        return _following(self.withdraws)
+
+    def waits(self, refusal: str, name: str) -> Waits:
+        return Waits((key("a"),), None, "DevicesInUse", refusal, decision_id=name)
+
+
+def _following(script: deque[Any]) -> Any:
+    return script.popleft() if len(script) > 1 else script[0]
+
+
+class NoWriter(Writer):
+    """Nothing is fenced off here."""
+
+    def __init__(self) -> None:
+        """Without a client."""
+
+
+class Stage:
+    """A loop with one worker, and what is heard of it."""
+
+    def __init__(self, *handlers: Scripted) -> None:
+        self.told: list[Decision] = []
+        self.answered: list[tuple[str, str]] = []
+        clock = asyncio.get_running_loop().time
+        queue: Queue[Unit] = Queue(base=BASE, cap=CAP, random=lambda: 1.0)
+        self.intake = Intake(Store(Semantics()), queue, [], self.told.append)
+        self.intake.listed.set()
+        fence = Fence(self.intake, NoWriter(), Ownership(alone=True), clock=clock, patience=1.0)
+        self.fence = fence
+        numbers = iter(range(1, 1000))
+        self.reconciler = Reconciler(
+            self.intake,
+            handlers,
+            clock=clock,
+            tell=self.told.append,
+            names=lambda: f"d-{next(numbers)}",
+            answered=lambda reason, _seconds, name: self.answered.append((name, reason)),
+            fence=fence,
+            pending=Pending(),
+        )
+
+    @property
+    def reasons(self) -> list[str]:
+        """Of all refusals that were reported."""
+        return [decision.reason for decision in self.told if isinstance(decision, Waits)]
+
+    def news(self, *raws: dict[str, Any]) -> None:
+        """The watch tells of these objects."""
+        put(self.intake, *raws)
+
+    @asynccontextmanager
+    async def at_work(self) -> AsyncIterator[None]:
+        """One worker beside the block; it is stopped at its end, and has to come home."""
+        await self.fence.raise_()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.reconciler.work())
+            yield
+            self.reconciler.stop()
+
+    async def run(self, seconds: float, *raws: dict[str, Any]) -> None:
+        """Take turns for so long, from when these objects are known."""
+        async with self.at_work():
+            self.news(*raws)
+            await asyncio.sleep(seconds)

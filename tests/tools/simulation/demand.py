@@ -1,0 +1,60 @@
+"""Claims, templates and pods as JSON."""
+
+from random import Random
+
+from reconciler.api.objects.core import GATE
+from reconciler.control.ownership import MANAGED
+from tests.tools.simulation.fleet import CLASSES, DRA, FOREIGN, NIC, Object
+
+
+def claim_spec(drivers: frozenset[str], random: Random) -> Object:
+    """One or two requests for devices that the fleet has, or nearly."""
+    names = sorted(name for name, (driver, _) in CLASSES.items() if driver in drivers - {FOREIGN})
+    if random.random() < 0.05:
+        names = ["foreign"]  # which we must not give
+    count = random.choice((1, 1, 1, 2))
+    return {"devices": {"requests": [_request(f"r{n}", names, random) for n in range(count)]}}
+
+
+def _request(name: str, classes: list[str], random: Random) -> Object:
+    if random.random() < 0.15:
+        ways = [_wish(classes, random) for _ in range(2)]
+        return {"name": name, "firstAvailable": [{"name": f"s{n}", **way} for n, way in enumerate(ways)]}
+    return {"name": name, "exactly": _wish(classes, random)}
+
+
+def _wish(classes: list[str], random: Random) -> Object:
+    name = random.choice(classes)
+    wish: Object = {"deviceClassName": name, "count": random.choice((1, 1, 1, 2, 3))}
+    if CLASSES[name][0] == NIC:
+        wish |= {"count": 1, "capacity": {"requests": {"bandwidth": f"{random.choice((1, 2, 4))}G"}}}
+    return wish
+
+
+def claim(name: str, spec: Object, *, managed: bool = True) -> Object:
+    labels = {MANAGED: "true"} if managed else {}
+    metadata = {"name": name, "namespace": "default", "labels": labels}
+    return {"apiVersion": DRA, "kind": "ResourceClaim", "metadata": metadata, "spec": spec}
+
+
+def template(name: str, spec: Object) -> Object:
+    metadata = {"name": name, "namespace": "default"}
+    return {"apiVersion": DRA, "kind": "ResourceClaimTemplate", "metadata": metadata, "spec": {"spec": spec}}
+
+
+def pod(name: str, claims: list[str], templates: list[str], *, zone: str | None, priority: int) -> Object:
+    """A pod with our gate."""
+    entries = [{"name": f"c{i}", "resourceClaimName": name} for i, name in enumerate(claims)]
+    entries += [{"name": f"t{i}", "resourceClaimTemplateName": name} for i, name in enumerate(templates)]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {
+            "containers": [{"name": "main", "image": "example.com/main"}],
+            "schedulingGates": [{"name": GATE}],
+            "resourceClaims": entries,
+            "priority": priority,
+            **({"nodeSelector": {"zone": zone}} if zone else {}),
+        },
+    }

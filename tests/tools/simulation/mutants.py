@@ -1,0 +1,218 @@
+"""Protections of the reconciler, each broken on purpose: a simulation that misses one of them is too mild."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import Any
+from unittest import mock
+
+from reconciler.api.objects.changes import Changed
+from reconciler.api.objects.claims import FINALIZER
+from reconciler.cluster import answers, client, cursor
+from reconciler.cluster.watch import Recall
+from reconciler.cluster.writer import Writer
+from reconciler.control.audit.reclaimed import Yielded
+from reconciler.control.fence import Fence
+from reconciler.control.intake import Intake
+from reconciler.control.loop import Reconciler
+from reconciler.control.ownership import Ownership
+from reconciler.control.planner import Planner
+from reconciler.control.queueing.waiting import Waiting
+from reconciler.control.settler import Settler
+from reconciler.errors import Retry, Undecided
+from reconciler.ha.elector import Elector
+from reconciler.state import store
+from reconciler.state.delta import NOTHING
+from reconciler.state.store import Store
+
+Mutant = Callable[[], AbstractContextManager[object]]
+
+
+def _swap(owner: object, name: str, instead: Any) -> Mutant:
+    assert hasattr(owner, name)
+    return lambda: mock.patch.object(owner, name, instead)
+
+
+def _swap_both(owner: object, *names: str) -> Mutant:
+    """All of these always hold."""
+
+    @contextmanager
+    def swapped() -> Iterator[None]:
+        with ExitStack() as stack:
+            for name in names:
+                stack.enter_context(mock.patch.object(owner, name, return_value=True))
+            yield
+
+    return swapped
+
+
+async def _forgotten(self: Any, claim: Any) -> None:
+    """An unanswered write is taken for one that was not applied."""
+    plan = self._intake.store.assumed(claim.metadata.uid)
+    if plan is not None and claim.metadata.uid not in self._busy:
+        self._intake.forget(plan)
+
+
+async def _read_only(self: Any, claim: Any) -> None:
+    """The claim is read, but the write that may still come is not fenced off."""
+    plan = self._intake.store.assumed(claim.metadata.uid)
+    if plan is not None and claim.metadata.uid not in self._busy:
+        found = await self._writer.read_claim(claim.key)
+        if found is not None:
+            self._intake.observe(found)
+        self._intake.forget(plan)
+
+
+_encoded = client._encoded
+
+
+def _unguarded(value: Any) -> bytes:
+    """A body without the version that it was decided from. Leases keep theirs."""
+    if isinstance(value, list):
+        value = [step for step in value if step["path"] != "/metadata/resourceVersion"]
+    elif "status" in value or "finalizers" in value.get("metadata", {}) or "schedulingGates" in str(value):
+        metadata = {k: v for k, v in value["metadata"].items() if k != "resourceVersion"}
+        value = {**value, "metadata": metadata}
+    return _encoded(value)
+
+
+_marking = Writer._marking
+
+
+def _without_finalizer(self: Any, key: Any, version: Any, finalizers: Any, annotations: Any) -> Any:
+    return _marking(self, key, version, [name for name in finalizers if name != FINALIZER], annotations)
+
+
+_replace = Store._replace
+
+
+def _keeps_what_is_gone(self: Any, listing: Any) -> Any:
+    touched = NOTHING
+    for thing in listing.objects:
+        touched |= self._put(thing)
+    return touched
+
+
+def _observes_anything(self: Any, claim: Any) -> None:
+    self.dispatch(self.store.apply(Changed("ResourceClaim", claim)))
+
+
+def _forgets_in_silence(self: Any, plan: Any) -> None:
+    self.store.forget(plan)
+
+
+_refusal = answers.refusal
+
+
+def _not_applied(method: str, path: str, response: Any) -> Any:
+    """A server that failed is believed not to have applied anything."""
+    found = _refusal(method, path, response)
+    return Retry(str(found)) if isinstance(found, Undecided) else found
+
+
+_deleted = Planner._deleted
+
+
+def _frees_what_is_used(self: Any, claim: Any) -> Any:
+    unused = claim.status.model_copy(update={"reserved_for": ()})
+    return _deleted(self, claim.model_copy(update={"status": unused}))
+
+
+_put_claim = Store._put_claim
+
+
+def _puts_by_name(self: Any, claim: Any) -> Any:
+    """A claim made anew is taken for the one that had its name."""
+    known = self._claims.get(claim.key)
+    if known is not None and known.metadata.uid != claim.metadata.uid:
+        return NOTHING
+    return _put_claim(self, claim)
+
+
+async def _no_fence(self: Any) -> None:
+    await self._intake.listed.wait()
+    self.up.set()
+
+
+def _old_wins(self: Any, unit: Any) -> None:
+    """Refusals count as failures of the write that follows them."""
+    self._intake.waiting.drop(unit)
+
+
+async def _at_once(_: Any) -> None:
+    """What a watch has shown by now is taken for all there is."""
+
+
+def _whoever_names_it(self: Any, claim: Any) -> Any:
+    """What was taken back is left to kube-scheduler even where it may not see the pod yet."""
+    return next((self._store.pods[key] for key in sorted(self._roster.users(claim))), None)
+
+
+MUTANTS: dict[str, Mutant] = {
+    "plans are not assumed": _swap(Store, "assume", lambda *_: None),
+    "unanswered writes are forgotten": _swap(Settler, "resolve", _forgotten),
+    "late writes are not fenced": _swap(Settler, "resolve", _read_only),
+    "writes without resourceVersion": _swap(client, "_encoded", _unguarded),
+    "allocation without finalizer": _swap(Writer, "_marking", _without_finalizer),
+    "a listing drops nothing": _swap(Store, "_replace", _keeps_what_is_gone),
+    "old versions count": _swap(store, "_older", lambda *_: False),
+    "rewound events count": _swap(cursor, "precedes", lambda *_: False),
+    "all news of claims is an echo": _swap(
+        Intake,
+        "_is_old_news",
+        lambda self, thing: thing.kind == "ResourceClaim" and thing.key in self.store.claims,
+    ),
+    "changes wake nobody": _swap(Waiting, "woken_by", lambda *_: ()),
+    "freed plans wake nobody": _swap(Intake, "forget", _forgets_in_silence),
+    "answers about claims long gone count": _swap(Intake, "observe", _observes_anything),
+    "500 means not applied": _swap(client, "refusal", _not_applied),
+    "all devices are ours": _swap(Ownership, "trespass", lambda *_: None),
+    "claims in use are freed": _swap(Planner, "_deleted", _frees_what_is_used),
+    "nothing is fenced off at the start": _swap(Fence, "raise_", _no_fence),
+    "refusals slow writes down": _swap(Reconciler, "_wait_no_more", _old_wins),
+    "a claim is its name": _swap(Store, "_put_claim", _puts_by_name),
+    "gated pods are left to kube-scheduler": _swap(Yielded, "_pod", _whoever_names_it),
+}
+
+PAIRED: dict[str, Mutant] = {
+    "writes outlast the lease": _swap(Elector, "may_write", lambda *_: True),
+    "everybody leads": _swap_both(Elector, "leads", "may_write"),
+    "standby pictures are believed": _swap(Recall, "listed_again", _at_once),
+}
+"""The same, of what keeps two replicas apart"""
+
+SEEDS = {
+    "writes without resourceVersion": 24,
+    "old versions count": 8,
+    "answers about claims long gone count": 24,
+    "claims in use are freed": 33,
+    "refusals slow writes down": 36,
+    "everybody leads": 5,
+}
+"""Schedules that have noticed a mutant, to be tried first: any of the others will do, but takes longer"""
+
+TESTS: dict[str, str] = {
+    "unanswered writes are forgotten": "tests/unit/control/test_settler.py::"
+    "test_a_write_without_an_answer_is_resolved_by_reading[applied: held]",
+    "late writes are not fenced": "tests/unit/control/test_settler.py::"
+    "test_a_write_without_an_answer_is_resolved_by_reading[not applied: made impossible, then free]",
+    "a listing drops nothing": "tests/unit/state/test_store.py::test_what_is_not_listed_is_gone",
+    "rewound events count": "tests/unit/cluster/test_cursor.py::"
+    "test_what_is_no_change_leaves_the_cursor_where_it_is[an earlier version]",
+    "500 means not applied": "tests/unit/cluster/test_client.py::"
+    "test_a_status_says_what_to_do_next[500-Retry-Undecided]",
+    "a claim is its name": "tests/unit/state/test_store.py::"
+    "test_a_claim_made_anew_under_its_name_does_not_inherit",
+    "writes outlast the lease": "tests/unit/ha/test_door.py::"
+    "test_a_write_starts_only_if_the_lease_outlasts_it[it may outlast the lease]",
+}
+"""Tests that notice what schedules meet in one of hundreds, if at all"""
+
+BY_HAND = frozenset(
+    {
+        "freed plans wake nobody",
+        "gated pods are left to kube-scheduler",
+        "nothing is fenced off at the start",
+        "standby pictures are believed",
+    }
+)
+"""The same, played step by step in `test_by_hand`"""

@@ -1,0 +1,344 @@
+"""One schedule: a seed decides the fleet, what happens when, which faults there are, and every death."""
+
+import asyncio
+import gc
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+from typing import Any
+from unittest import mock
+from warnings import catch_warnings, simplefilter
+
+import structlog
+
+from reconciler.api.validation.served_kinds import CLAIM, DEVICE_CLASS, NODE, POD, SLICE
+from reconciler.cluster.http import connect
+from reconciler.cluster.transport import Response, Transport
+from reconciler.embedded import run_controllers, serve
+from reconciler.settings import Settings
+from tests.tools.simulation import fleet
+from tests.tools.simulation.audit.auditor import Auditor
+from tests.tools.simulation.audit.history import STALE
+from tests.tools.simulation.audit.waiting import Undone
+from tests.tools.simulation.clock import SimulationLoop
+from tests.tools.simulation.faults import Cut, Faulty, Weather
+from tests.tools.simulation.memory import InMemory
+from tests.tools.simulation.replica import Replica, awaits, bounded_clock, drawn_clock, outside
+from tests.tools.simulation.sockets import Awaited
+from tests.tools.simulation.terms import Terms
+from tests.tools.simulation.world import World
+
+PATIENCE = 250.0
+"""Seconds of calm after which nothing may be left undone: silence on a watch, long waits and all. Less than a
+watch lasts: what was seen wrong must not be healed by a watch that begins anew"""
+PROMPT = 15.0
+"""Half of the seconds within which a change is answered when only a write now and then is in the way"""
+CALM = STALE + 5.0
+"""Seconds of calm after which no decision can rest on an outdated picture any more"""
+SETTINGS = Settings(
+    own_drivers=fleet.OURS, write_seconds=1.0, writers=8, backoff_cap_seconds=60.0, events=False
+)
+PAIR = SETTINGS.model_copy(
+    update={"leader_elect": True, "lease_seconds": 3.0, "renew_seconds": 2.0, "retry_seconds": 0.5}
+)
+"""Short terms, so that the lead changes often within a schedule. They bound what pairs meet: clocks differ
+by 1 % from true time; a write is given up after 1 s, and may arrive up to `faults.LATEST` later; two that
+believe they lead do so for as long as a replica is cut off, or its Lease requests alone are lost"""
+CUTS = 0.3
+"""Probability that, after something happened, a replica of a pair is cut off, or not any more"""
+PAIR_PROMPT = 60.0
+"""As `PROMPT`, where what is in the way may also be that a renewal fails"""
+
+IN_MEMORY = 300
+OVER_SOCKETS = 30
+PAIRS = 20
+"""Enough on each change: what takes more schedules to be noticed has a test of its own (`mutants.TESTS`,
+`test_by_hand`). `make soak` plays thousands"""
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a schedule."""
+
+    seed: int
+    findings: tuple[str, ...]
+    count: Counter[str]
+    seconds: float
+    """Of virtual time"""
+    points: Counter[str]
+    """Where the tasks of a replica that was killed were waiting: each place, how often"""
+
+
+def run(seed: int, *, sockets: bool = False, pair: bool = False, say: Say | None = None) -> Outcome:
+    """Play a schedule, with one replica or with a pair of them, of which one leads.
+
+    The same seed gives the same schedule; over sockets, nearly the same.
+    """
+    loop = SimulationLoop(sockets=sockets)
+    count: Counter[str] = Counter()
+    with tidy(), quiet(seed, count, say) as errors, asyncio.Runner(loop_factory=lambda: loop) as runner:
+        schedule = Schedule(seed, loop, count, say, pair=pair)
+        try:
+            runner.run(schedule.play(sockets=sockets))
+        except RuntimeError as exc:
+            schedule.find(f"the simulation ended: {exc!r}")
+    return Outcome(seed, (*schedule.auditor.findings, *errors), count, loop.true_time, schedule.points)
+
+
+class Schedule:
+    """A world, a reconciler in it, and an auditor over it."""
+
+    def __init__(
+        self, seed: int, loop: SimulationLoop, count: Counter[str], say: Say | None, *, pair: bool = False
+    ) -> None:
+        self.random = Random(seed)
+        self.loop = loop
+        self.count = count
+        self.say = say
+        self.auditor = Auditor(fleet.NODES, fleet.CLASSES, fleet.OURS, lambda: loop.true_time)
+        self.world = World(self.random, lambda: loop.true_time, count)
+        self.auditor.given_away, self.auditor.cleared = self.world.given_away, self.world.cleared
+        self.weather = Weather.drawn(seed, self.random, count)
+        self.pace = self.random.choice((0.02, 0.3, 1.0))
+        self.deaths = self.random.choice((0.0, 0.1, 0.2))
+        self._mortal = True
+        self._seen = dict.fromkeys((CLAIM, SLICE), 0)
+        self._behind: Transport = InMemory(self.world.api)
+        self._pair = pair
+        self._prompt = PAIR_PROMPT if pair else PROMPT
+        self._wrote = 0
+        self._terms = Terms(leases=pair)
+        self._replicas = [self._replica(number) for number in range(2 if pair else 1)]
+        self._outside = outside()
+        self._on_its_way: set[asyncio.Task[None]] = set()
+        self.points: Counter[str] = Counter()
+
+    # -- playing
+
+    async def play(self, *, sockets: bool) -> None:
+        """Turmoil, then calm, then order, then the end."""
+        async with AsyncExitStack() as stack:
+            if sockets:
+                url = await stack.enter_async_context(serve(self.world.api))
+                transport = await stack.enter_async_context(connect(server=url))
+                self._behind = Awaited(transport, self.loop)
+            if self.world.controllers:
+                await stack.enter_async_context(run_controllers(self.world.api))
+            for replica in self._replicas:
+                replica.start()
+            await self._turmoil()
+            await self._calm()
+            self.weather.clear_up(writes=0.3)
+            for _ in range(2):
+                await self._order()
+            self.weather.clear_up(writes=0.0)
+            await self._end()
+            for task in self._on_its_way:
+                task.cancel()
+            for replica in self._replicas:
+                await replica.stopped()
+
+    async def _turmoil(self) -> None:
+        for _ in range(self.random.choice((0, 6, 12))):
+            self._act(self.world.demand)
+        # Many short ones find more than few long ones; some are long all the same.
+        least, most = self.random.choice((*[(6, 24)] * 5, (24, 60)))
+        for _ in range(self.random.randint(least, most)):
+            self._act(self.world.act)
+            if self.random.random() < self.deaths:
+                victim = self.random.choice(self._replicas)
+                self.loop.kill_at(self.random.randint(1, 300), partial(self._kill, victim))
+            if self._pair and self.random.random() < CUTS:
+                self._cut(self.random.choice(self._replicas))
+                await asyncio.sleep(self.random.expovariate(1 / PAIR.lease_seconds))
+            if self.random.random() < 0.6:
+                await asyncio.sleep(self.random.expovariate(1 / self.pace))
+            await self._resurrect()
+
+    async def _resurrect(self) -> None:
+        for replica in self._replicas:
+            if replica.dies:
+                await replica.killed()
+                await asyncio.sleep(self.random.choice((0.0, 0.0, 0.01, 1.0)))
+                replica.start()
+
+    async def _calm(self) -> None:
+        self.weather.clear_up(writes=0.0)  # nobody is killed from here on
+        self._mortal = False
+        for replica in self._replicas:
+            replica.cut(Cut.NOTHING)
+        await self._resurrect()
+        self._act(self.world.mend)
+        await self._until_done(PATIENCE)
+        await asyncio.sleep(CALM)
+        await self._until_done(2 * self._prompt)
+
+    async def _order(self) -> None:
+        """A few things at a time, each of which has to be answered at once."""
+        for _ in range(self.random.randint(1, 4)):
+            self._act(self.world.act)
+        await self._until_done(2 * self._prompt)
+
+    async def _end(self) -> None:
+        self._act(self.world.let_go)
+        await self._until_done(PATIENCE)
+        self.look()
+        for key, claim in self.auditor.claims.items():
+            if (
+                self.world.controllers
+                or claim["metadata"].get("labels", {}).get("dra-reconciler.io/managed") == "true"
+            ):
+                self.find(f"claim {key} is left behind: {claim}")
+
+    async def _until_done(self, seconds: float) -> None:
+        """Wait until nothing is left undone, for so long at most."""
+        until, pause = self.loop.true_time + seconds, seconds / 16
+        undone = ["not looked yet"]
+        while undone and self.loop.true_time < until:
+            await asyncio.sleep(pause)
+            undone = list(self.undone())
+            pause *= 2
+        for what in undone:
+            self.find(f"after {seconds} s of calm: {what}")
+
+    # -- looking
+
+    def undone(self) -> Iterator[str]:
+        self.look()
+        classes = frozenset(one["metadata"]["name"] for one in self.world.all(DEVICE_CLASS))
+        return Undone(self.auditor, self.world.all(POD), self.world.all(NODE), classes, fleet.OURS).all()
+
+    def look(self) -> None:
+        """Let the auditor see every change since the last time."""
+        store = self.world.api.store
+        changes = [change for kind, at in self._seen.items() for change in store[kind].since(at, 10**6)]
+        for change in sorted(changes, key=lambda change: change.record.version):
+            record = change.record
+            self._seen[record.kind] += 1
+            content = None if change.deleted else record.object
+            if record.kind is SLICE:
+                self.auditor.slice_changed(record.key, content)
+            else:
+                self.auditor.claim_changed(record.key, content)
+
+    def find(self, what: str) -> None:
+        self.auditor.findings.append(f"t={self.loop.true_time:.3f}: {what}")
+
+    # -- for the world and the replica
+
+    def _act(self, act: Callable[[], None]) -> None:
+        self.look()  # before history may be forgotten
+        act()
+        self.look()
+
+    def _meddle(self, path: str) -> None:
+        self._act(lambda: self.world.meddle(path))
+
+    def _supplant(self, path: str) -> None:
+        self._act(lambda: self.world.supplant(path))
+
+    def _applied(self, write: str, answer: Response) -> None:
+        self.count["writes"] += 1
+        if self.say is not None:
+            self.say(f"{self.loop.true_time:.6f} {write}: {answer.status}")
+        self.look()
+        if answer.status not in (200, 201, 404, 409):
+            self.find(f"{write} was refused: {answer.body.decode()}")
+
+    def _replica(self, number: int) -> Replica:
+        clock = bounded_clock(self.random) if self._pair else drawn_clock(self.random)
+        settings = PAIR if self._pair else SETTINGS
+        return Replica(
+            settings, clock, partial(self._connect, number), self.find, self._started, self._alarmed
+        )
+
+    def _cut(self, replica: Replica) -> None:
+        """Let nothing through between a replica and the server, or nothing about Leases; or all again."""
+        off = Cut.NOTHING
+        if replica.severed is Cut.NOTHING:
+            off = self.random.choice((Cut.ALL, Cut.LEASES))
+            self.count["cut off" if off is Cut.ALL else "cut off from Leases"] += 1
+        replica.cut(off)
+
+    def _decides(self, number: int, life: int, write: str, answer: Response) -> None:
+        if "/leases" not in write and answer.status in (200, 201) and self._wrote != number:
+            self.count["lead changed"] += 1
+            self._wrote = number
+            self.auditor.life += 1  # what the one before remembered is gone
+        if self._terms.applied(life, write, answer):
+            self.find(f"{write} allocated, and its sender's successor had begun to allocate")
+        self._applied(write, answer)
+
+    def _kill(self, replica: Replica) -> None:
+        if self._mortal:
+            self.count["killed"] += 1
+            self.points.update(awaits(asyncio.all_tasks(self.loop)))
+            replica.kill()
+
+    def _started(self) -> None:
+        self.count["started"] += 1
+        self.auditor.life += 1
+
+    def _alarmed(self) -> None:
+        self.count["alarms of doubles"] += 1
+
+    def _connect(self, number: int) -> Faulty:
+        return Faulty(
+            behind=self._behind,
+            weather=self.weather,
+            meddle=self._meddle,
+            supplant=self._supplant,
+            die=lambda: self._kill(self._replicas[number]),
+            applied=partial(self._decides, number, self._terms.begun()),
+            world=self._outside,
+            on_its_way=self._on_its_way,
+        )
+
+
+@contextmanager
+def tidy() -> Iterator[None]:
+    """Circular garbage is collected once, at the end: to look for it all the time is a sixth of the work."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        with catch_warnings():
+            simplefilter("ignore", ResourceWarning)  # who was killed has closed nothing
+            gc.collect(0)  # what was made meanwhile
+        gc.enable()
+
+
+@contextmanager
+def quiet(seed: int, count: Counter[str], say: Say | None) -> Iterator[list[str]]:
+    """Log lines are counted, said if somebody listens, and kept if they tell of what nobody expected."""
+    errors: list[str] = []
+    chance = random.getstate()
+    random.seed(seed)  # the reconciler draws its pauses from here
+
+    def hear(_: object, level: str, line: Any) -> Any:
+        if say is not None:
+            say(f"{level}: {line}")
+        if level in ("error", "exception", "critical"):
+            count["errors logged"] += 1
+            errors.append(f"logged: {line}")
+        raise structlog.DropEvent
+
+    before = structlog.get_config()
+    level = 10 if say is not None else 40
+    structlog.configure(
+        processors=[structlog.processors.format_exc_info, hear],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+    )
+    try:
+        # What one of many schedules leaves must be collected.
+        with mock.patch("gc.freeze"), mock.patch("gc.collect"):
+            yield errors
+    finally:
+        structlog.configure(**before)
+        random.setstate(chance)

@@ -1,0 +1,95 @@
+"""A page over a picture that changes only when a test says so. No API server looks at the names here."""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from reconciler.allocation.alignment import decide
+from reconciler.allocation.koordinator.fleet import Fleet
+from reconciler.api.objects.changes import Changed
+from reconciler.api.objects.claims import ResourceClaim
+from reconciler.api.objects.meta import DeviceID, ObjectKey
+from reconciler.api.objects.plan import Granted, Plan
+from reconciler.operations.metrics.capacity import Capacity
+from reconciler.operations.page.routes import page_routes
+from reconciler.operations.page.sources import Fact, Sources, Waiting
+from reconciler.operations.serving.access import Local
+from reconciler.operations.serving.port import StatusPort
+from reconciler.operations.serving.server import serving
+from reconciler.settings import Settings
+from reconciler.state.store import Store
+from tests.tools.builders import Object, store, typed
+from tests.tools.watched_reconciler import utc_now
+
+NOON = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
+
+
+@dataclass
+class Still:
+    """Where the page is, and what it shows."""
+
+    store: Store
+    url: str = ""
+    facts: list[Fact] = field(default_factory=lambda: [Fact("State", "decides")])
+    waiting: list[Waiting] = field(default_factory=list)
+    plans: dict[ObjectKey, Plan] = field(default_factory=dict)
+    fleet: Fleet | None = None
+
+    def allocate(self, *raws: Object) -> list[tuple[DeviceID, ...]]:
+        """Give each of these claims what it asks for; the devices of each."""
+        given = []
+        for raw in raws:
+            claim = typed(raw)
+            assert isinstance(claim, ResourceClaim)
+            self.store.apply(Changed("ResourceClaim", claim))
+            answer = decide([claim], self.store.snapshot(), nodes=None, steps=10_000)
+            assert isinstance(answer, Granted), answer
+            for plan in answer.plans:
+                self.store.assume(plan)
+                self.plans[plan.claim] = plan
+            given.append(tuple(self.devices_of(claim.key)))
+        return given
+
+    def devices_of(self, claim: ObjectKey) -> list[DeviceID]:
+        plan = self.plans.get(claim)
+        results = plan.allocation.devices.results if plan is not None else ()
+        return [DeviceID(one.driver, one.pool, one.device) for one in results]
+
+    def sources(self) -> Sources:
+        picture = self.store.snapshot
+
+        def by_reason() -> dict[str, int]:
+            return Counter(one.reason for one in self.waiting)
+
+        return Sources(
+            ready=lambda: True,
+            now=lambda: NOON,
+            clock=time.monotonic,
+            facts=lambda: self.facts,
+            picture=picture,
+            capacity=Capacity(picture),
+            claims=lambda: self.store.claims,
+            devices_of=self.devices_of,
+            waiting=lambda: self.waiting,
+            by_reason=by_reason,
+            news=lambda: (len(self.waiting), self.fleet.changes if self.fleet else 0),
+            fleet=lambda: self.fleet,
+            explain=lambda _: None,
+        )
+
+
+@asynccontextmanager
+async def standing(objects: Iterable[Object], fleet: Fleet | None = None) -> AsyncIterator[Still]:
+    """Serve the page of these objects while the block runs."""
+    still, stop = Still(store(*objects), fleet=fleet), asyncio.Event()
+    port = StatusPort(Local())
+    port.add(*page_routes(still.sources(), stop))
+    async with serving(port, Settings(), now=utc_now) as still.url:
+        try:
+            yield still
+        finally:
+            stop.set()

@@ -1,0 +1,40 @@
+"""Beats come at a fixed interval and report how late they are. Time is virtual."""
+
+import asyncio
+
+from reconciler.aio.heartbeat import Heartbeat
+from tests.tools.virtual_time import VirtualLoop
+
+
+async def beats(seconds: float, work: float = 0.0) -> tuple[list[float], float | None]:
+    """Lateness of the beats within `seconds`, while the loop is blocked once."""
+    late: list[float] = []
+    heart = Heartbeat(late.append, every=0.5)
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+
+    def hold() -> None:
+        loop._now += work
+
+    task = asyncio.create_task(heart.run())
+    loop.call_later(0.75, hold)
+    await asyncio.sleep(seconds)
+    task.cancel()
+    return late, heart.last
+
+
+async def test_a_free_loop_beats_on_time():
+    late, last = await beats(2.25)
+    assert late == [0.0] * 4
+    assert last == 2.0
+
+
+async def test_a_blocked_loop_beats_late_once():
+    late, last = await beats(5.0, work=3.0)
+    assert max(late) == 2.75  # it was due a quarter of a second after the loop was blocked
+    assert sorted(late)[:-1] == [0.0] * (len(late) - 1)
+    assert last is not None
+
+
+async def test_nothing_has_beaten_before_the_first_beat():
+    assert (await beats(0.25))[1] is None

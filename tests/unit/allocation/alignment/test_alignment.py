@@ -1,0 +1,250 @@
+"""Devices near each other: the nearest tier that can be had, compared with trying everything."""
+
+from collections.abc import Iterator, Sequence
+from itertools import permutations, product
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.allocation.alignment import decide
+from reconciler.allocation.dra import allocate
+from reconciler.api.objects.claims import ResourceClaim
+from reconciler.api.objects.plan import Granted, Plan, Reason, Unsatisfied
+from tests.tools.alignment_outcomes import answer, given_by
+from tests.tools.alignment_world import PCIE, classes, machine, wishing
+from tests.tools.builders import first_of, held, hold, match, snapshot, typed, wants
+
+TIERS = "dra-reconciler.io/joint-allocation-tiers"
+EIGHT = machine("n", [(f"p{n}", n // 4) for n in range(8)], [(f"p{n}", n // 4) for n in range(8)])
+"""Eight PCIe roots with a GPU and a NIC each"""
+FOUR_AND_FOUR = machine("n", [(f"p{n}", n // 4) for n in range(8)], [("p1", 0), ("p6", 1)])
+"""Two NUMA nodes with four GPUs each, and a NIC on one PCIe root of each"""
+
+
+def tiers(outcome: Granted | Unsatisfied) -> list[str]:
+    assert isinstance(outcome, Granted), outcome
+    return dict(outcome.plans[0].annotations)[TIERS].split(",")
+
+
+def test_four_gpus_and_four_nics_come_in_pairs():
+    taken = held("h", hold("gpu-0", driver="gpu", pool="n"), hold("nic-2", driver="nic", pool="n"))
+    outcome = answer([*classes(), *EIGHT, taken], wishing("c", 4, 4, joint_allocation={"pairs": True}))
+    found = given_by(outcome)
+    assert found["gpu"] == ["gpu-1", "gpu-3", "gpu-4", "gpu-5"]
+    assert found["nic"] == ["nic-1", "nic-3", "nic-4", "nic-5"]
+    assert tiers(outcome) == [PCIE] * 4
+
+
+def test_four_gpus_of_one_numa_node_and_its_one_nic():
+    taken = held("h", hold("gpu-0", driver="gpu", pool="n"))
+    outcome = answer([*classes(), *FOUR_AND_FOUR, taken], wishing("c", 4, 1, joint_allocation={}))
+    assert given_by(outcome) == {"gpu": ["gpu-4", "gpu-5", "gpu-6", "gpu-7"], "nic": ["nic-1"]}
+    assert tiers(outcome) == ["numaNode"]
+
+
+def test_what_is_not_near_is_still_given_unless_it_is_required():
+    five = wishing("c", 5, 1, joint_allocation={})
+    assert tiers(answer([*classes(), *FOUR_AND_FOUR], five)) == ["node"]
+    near = wishing("c", 5, 1, joint_allocation={"required": "numaNode"})
+    outcome = answer([*classes(), *FOUR_AND_FOUR], near)
+    assert isinstance(outcome, Unsatisfied)
+    assert outcome.reason is Reason.ALIGNMENT
+    assert outcome.message == (
+        "no node has devices for default/c gpu, default/c nic that share numaNode, "
+        "which joint allocation requires"
+    )
+    left = {count.request: (count.gates[-2].left, count.gates[-1].left) for count in outcome.counts}
+    assert left == {"gpu": (8, 0), "nic": (2, 0)}
+
+
+def test_a_nearer_tier_on_a_later_node_comes_first():
+    early = machine("a", [("p0", 0)], [("p1", 0)])
+    late = machine("b", [("p0", 0)], [("p0", 0)])
+    outcome = answer([*classes(), *early, *late], wishing("c", 1, 1, joint_allocation={}))
+    assert isinstance(outcome, Granted)
+    assert (outcome.node, tiers(outcome)) == ("b", [PCIE])
+    limited = answer([*classes(), *early, *late], wishing("c", 1, 1, joint_allocation={}), nodes=["a"])
+    assert tiers(limited) == ["numaNode"]
+
+
+def test_a_list_on_one_side_matches_a_scalar_on_the_other():
+    world = machine("n", [("p0", 0), ("p3", 1)], [(["p3", "p4"], 1)])
+    outcome = answer([*classes(), *world], wishing("c", 1, 1, joint_allocation={}))
+    assert given_by(outcome) == {"gpu": ["gpu-1"], "nic": ["nic-0"]}
+    assert tiers(outcome) == [PCIE]
+
+
+def test_a_class_can_wish_for_all_its_claims():
+    config = {"apiVersion": "dra-reconciler.io/v1alpha1", "kind": "JointAllocation", "classes": ["nic"]}
+    world = machine("n", [("p0", 0), ("p1", 0)], [("p1", 0)])
+    outcome = answer([*classes(gpu=[config]), *world], wishing("c", 1, 1))
+    assert given_by(outcome) == {"gpu": ["gpu-1"], "nic": ["nic-0"]}
+    own = wishing("c", 1, 1, joint_allocation=[])
+    assert given_by(answer([*classes(gpu=[config]), *world], own))["gpu"] == ["gpu-0"]
+
+
+def test_alternatives_are_aligned_as_well():
+    claim = wishing("c", 0, 1, joint_allocation={})
+    alternatives = first_of("any", two=wants(2, device_class="gpu"), one=wants(1, device_class="gpu"))
+    claim["spec"]["devices"]["requests"].insert(0, alternatives)
+    outcome = answer([*classes(), *machine("n", [("p0", 0), ("p1", 0)], [("p1", 0)])], claim)
+    assert given_by(outcome) == {"any/one": ["gpu-1"], "nic": ["nic-0"]}
+
+
+def test_pairs_keep_the_constraints_and_the_configuration_of_the_claim():
+    claim = wishing("c", 2, 2, joint_allocation={"pairs": True})
+    claim["spec"]["devices"]["constraints"] = [match("gpu/numaNode", "gpu")]
+    parameters = {"driver": "gpu", "parameters": {"mode": "x"}}
+    claim["spec"]["devices"]["config"] = [{"requests": ["gpu"], "opaque": parameters}, {"opaque": parameters}]
+    world = machine("n", [("p0", 0), ("p4", 1), ("p5", 1)], [("p0", 0), ("p4", 1), ("p5", 1)])
+    outcome = answer([*classes(), *world], claim)
+    assert given_by(outcome) == {"gpu": ["gpu-1", "gpu-2"], "nic": ["nic-1", "nic-2"]}
+    assert isinstance(outcome, Granted)
+    written = outcome.plans[0].allocation.to_json()["devices"]["config"]
+    assert written == [
+        {"source": "FromClaim", "requests": ["gpu"], "opaque": parameters},
+        {"source": "FromClaim", "opaque": parameters},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("wish", "message"),
+    [
+        pytest.param({"requests": ["gpus"]}, "there is no request gpus", id="request"),
+        pytest.param({"required": "rack"}, "required is rack", id="required"),
+        pytest.param({"tier": []}, "tier", id="a slip"),
+        pytest.param({"pairs": True}, "same count", id="pairs"),
+        pytest.param([{}] * 9, "at most 8", id="too many"),
+        pytest.param("near", "joint-allocation", id="no object"),
+    ],
+)
+def test_a_wish_that_cannot_be_understood_refuses_the_claim(wish: Any, message: str):
+    outcome = answer([*classes(), *EIGHT], wishing("c", 2, 1, joint_allocation=wish))
+    assert isinstance(outcome, Unsatisfied)
+    assert outcome.reason is Reason.WISH_INVALID
+    assert message in outcome.message
+    assert "claim default/c" in outcome.message
+
+
+def test_json_with_a_comment_is_refused_with_its_place():
+    claim = wishing("c", 1, 1)
+    claim["metadata"]["annotations"]["dra-reconciler.io/joint-allocation"] = '{"tiers": [], // none\n}'
+    outcome = answer([*classes(), *EIGHT], claim)
+    assert isinstance(outcome, Unsatisfied)
+    assert "line 1 column" in outcome.message
+
+
+def test_a_class_with_a_wrong_configuration_is_named():
+    config = {"apiVersion": "dra-reconciler.io/v1alpha1", "kind": "JointAllocation", "tiers": "x"}
+    outcome = answer([*classes(gpu=[config]), *EIGHT], wishing("c", 1, 1))
+    assert isinstance(outcome, Unsatisfied)
+    assert "class gpu: spec.config[0].opaque.parameters: tiers" in outcome.message
+
+
+# -- against trying everything
+
+ROOTS = st.sampled_from(["p0", "p1", "p2"])
+PLACES = st.tuples(ROOTS, st.integers(0, 1))
+LISTS = st.tuples(st.one_of(ROOTS, st.lists(ROOTS, min_size=1, max_size=2, unique=True)), st.integers(0, 1))
+
+
+def shared(values: Sequence[Any]) -> bool:
+    as_sets = [set(value) if isinstance(value, list) else {value} for value in values]
+    return bool(set.intersection(*as_sets))
+
+
+def best_tiers(
+    gpus: list[tuple[str, int]], nics: list[tuple[Any, int]], wanted: tuple[int, int], wish: dict[str, Any]
+) -> tuple[int, ...] | None:
+    """The smallest tuple of tiers over all ways to choose devices; None if there is none."""
+    accepted = 3 if wish["required"] == "node" else 1 + [PCIE, "numaNode"].index(wish["required"])
+
+    def tier(together: list[tuple[Any, int]]) -> int:
+        if shared([root for root, _ in together]):
+            return 0
+        return 1 if len({numa for _, numa in together}) == 1 else 2
+
+    def levels(ways: tuple[Any, Any]) -> tuple[int, ...]:
+        mine = [gpus[n] for n in ways[0]], [nics[n] for n in ways[1]]
+        if wish["pairs"]:
+            return tuple(tier([gpu, nic]) for gpu, nic in zip(*mine, strict=True))
+        return (tier([*mine[0], *mine[1]]),)
+
+    ways: Iterator[tuple[Any, Any]] = product(
+        permutations(range(len(gpus)), wanted[0]), permutations(range(len(nics)), wanted[1])
+    )
+    return min((found for way in ways if max(found := levels(way)) < accepted), default=None)
+
+
+def near(root: str) -> int:
+    """The NUMA node of a PCIe root."""
+    return 1 if root == "p2" else 0
+
+
+@given(
+    gpus=st.lists(ROOTS, min_size=1, max_size=4),
+    nics=st.lists(ROOTS, min_size=1, max_size=3),
+    counts=st.tuples(st.integers(1, 3), st.integers(1, 2)),
+    pairs=st.booleans(),
+    required=st.sampled_from([PCIE, "numaNode", "node"]),
+)
+def test_the_tiers_are_the_best_there_are(
+    gpus: list[str], nics: list[str], counts: tuple[int, int], pairs: bool, required: str
+):
+    """On machines as they are built: a PCIe root is on one NUMA node."""
+    places = [(root, near(root)) for root in gpus], [(root, near(root)) for root in nics]
+    check(places[0], places[1], counts, pairs=pairs, required=required, exact=True)
+
+
+@given(
+    gpus=st.lists(PLACES, min_size=1, max_size=4),
+    nics=st.lists(LISTS, min_size=1, max_size=3),
+    counts=st.tuples(st.integers(1, 3), st.integers(1, 2)),
+    pairs=st.booleans(),
+    required=st.sampled_from([PCIE, "numaNode", "node"]),
+)
+def test_what_can_be_had_at_all_is_had_whatever_devices_say_of_their_places(
+    gpus: list[tuple[str, int]],
+    nics: list[tuple[Any, int]],
+    counts: tuple[int, int],
+    pairs: bool,
+    required: str,
+):
+    check(gpus, nics, counts, pairs=pairs, required=required, exact=False)
+
+
+def check(
+    gpus: list[tuple[str, int]],
+    nics: list[tuple[Any, int]],
+    counts: tuple[int, int],
+    *,
+    pairs: bool,
+    required: str,
+    exact: bool,
+) -> None:
+    if pairs:
+        counts = (counts[1], counts[1])
+    wish = {"pairs": pairs, "required": required}
+    claim = wishing("c", *counts, joint_allocation=wish)
+    outcome = answer([*classes(), *machine("n", gpus, nics)], claim)
+    expected = best_tiers(gpus, nics, counts, wish)
+    if expected is None:
+        assert isinstance(outcome, Unsatisfied)
+    else:
+        reached = [[PCIE, "numaNode", "node"].index(tier) for tier in tiers(outcome)]
+        assert tuple(reached) == expected if exact else tuple(reached) >= expected
+        found = given_by(outcome)
+        assert [len(found["gpu"]), len(found["nic"])] == list(counts)
+        assert len({*found["gpu"], *found["nic"]}) == sum(counts)
+
+
+def test_a_claim_without_wishes_is_decided_as_ever():
+    world = snapshot(*classes(), *EIGHT)
+    claim = typed(wishing("c", 2, 1))
+    assert isinstance(claim, ResourceClaim)
+    plain, jointly = allocate([claim], world), decide([claim], world)
+    assert isinstance(plain, Granted)
+    assert plain == jointly
+    assert isinstance(plain.plans[0], Plan)

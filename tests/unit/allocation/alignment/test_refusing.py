@@ -1,0 +1,68 @@
+"""What a refusal is put down to: it is asked again without that."""
+
+from hypothesis import given
+
+from reconciler.allocation.alignment import decide
+from reconciler.allocation.alignment.deciding import Wished
+from reconciler.api.objects.claims import ResourceClaim
+from reconciler.api.objects.plan import Granted, Reason, Unsatisfied
+from tests.tools.alignment_cases import Case, cases
+from tests.tools.alignment_outcomes import answer
+from tests.tools.alignment_world import PCIE, classes, machine, wishing
+from tests.tools.builders import held, hold, snapshot, typed
+from tests.tools.partition_tables import PAIRS, table
+
+
+def refused(outcome: Granted | Unsatisfied) -> Unsatisfied:
+    assert isinstance(outcome, Unsatisfied), outcome
+    return outcome
+
+
+def test_what_lacks_without_any_wish_is_told_in_the_names_of_the_claim():
+    world = [*classes(), *machine("n", [("p0", 0), ("p1", 0)], [("p0", 0)])]
+    outcome = refused(answer(world, wishing("c", 2, 2, joint_allocation={"pairs": True, "required": PCIE})))
+    assert outcome.reason is Reason.NO_DEVICE
+    assert outcome.message.startswith("claim default/c, request nic wants 2 devices: of 3 devices 1 match")
+
+
+def test_partitions_are_blamed_with_counts():
+    taken = held("h", *(hold(f"gpu-{n}", driver="gpu", pool="n") for n in (0, 2, 4, 6)))
+    world = [*classes(gpu=[table(*PAIRS)]), *machine("n", [("p0", 0)] * 8, []), taken]
+    outcome = refused(answer(world, wishing("c", 2, 0)))
+    assert (outcome.reason, outcome.nodes) == (Reason.PARTITION, 1)
+    (count,) = outcome.counts
+    assert [gate.left for gate in count.gates][-2:] == [4, 0]
+
+
+def test_a_wish_that_is_lifted_is_not_looked_at():
+    world = snapshot(*classes(gpu=[table(*PAIRS)]), *machine("n", [("p0", 0), ("p1", 1), ("p1", 1)], []))
+    claim = typed(wishing("c", 3, 0, joint_allocation={"required": "numaNode"}))
+    assert isinstance(claim, ResourceClaim)
+
+    def without(*wished: Wished) -> Reason | None:
+        outcome = decide([claim], world, without=wished)
+        return outcome.reason if isinstance(outcome, Unsatisfied) else None
+
+    assert without() is Reason.ALIGNMENT
+    assert without((0, 0)) is Reason.PARTITION
+    assert without((0, "gpu")) is Reason.ALIGNMENT
+    assert without((0, 0), (0, "gpu")) is None
+
+
+@given(cases())
+def test_without_what_is_blamed_the_claim_could_be_had(case: Case):
+    """Gates go from what any claim needs over alignment to partitions; the first that refuses is named."""
+    outcome = decide([case.claim], case.world)
+    if isinstance(outcome, Granted):
+        return
+    alignments: list[Wished] = [(0, 0), (0, 1)]
+    unpartitioned = decide([case.claim], case.world, without=[(0, "gpu")])
+    plain = decide([case.claim], case.world, without=[*alignments, (0, "gpu")])
+    match outcome.reason:
+        case Reason.PARTITION:
+            assert isinstance(unpartitioned, Granted)
+        case Reason.ALIGNMENT:
+            assert refused(unpartitioned).reason is Reason.ALIGNMENT
+            assert isinstance(plain, Granted)
+        case _:
+            assert refused(plain).reason is outcome.reason

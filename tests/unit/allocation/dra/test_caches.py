@@ -1,0 +1,207 @@
+"""What decisions derive from a snapshot stays with it: forks and threads do not share it, and it is freed."""
+
+import gc
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from weakref import ref
+
+from hypothesis import HealthCheck, given, settings
+
+from reconciler.allocation.dra import allocate
+from reconciler.allocation.dra.availability import Available, available
+from reconciler.allocation.dra.request_options import Ask, read_claims
+from reconciler.allocation.dra.selector_masks import look, look_at_all
+from reconciler.allocation.dra.static_match import whole_offer
+from reconciler.analysis.explain.explain import explain
+from reconciler.api.objects.changes import Changed, Removed
+from reconciler.api.objects.claims import ResourceClaim
+from reconciler.api.objects.plan import Granted, Unsatisfied
+from reconciler.state.devices.snapshot.fork import Forked
+from reconciler.state.devices.snapshot.snapshot import Snapshot
+from reconciler.state.store import Store
+from tests.tools.allocation_strategies import EVERYTHING, worlds
+from tests.tools.allocation_world import STEPS, World, picks, share_ids
+from tests.tools.builders import (
+    Object,
+    claim,
+    counter_slice,
+    device,
+    device_class,
+    devices,
+    held,
+    hold,
+    match,
+    node,
+    request,
+    resource_slice,
+    selectors,
+    store,
+    typed,
+)
+
+NODES = ("n1", "n2")
+
+
+def pools() -> list[Object]:
+    """Two nodes with two devices each."""
+    slices = [resource_slice(f"s-{n}", devices(f"{n}-A", f"{n}-B"), pool=n, nodeName=n) for n in NODES]
+    return [*map(node, NODES), device_class(), *slices]
+
+
+def asking(name: str, *requests: Object, constraints: list[Object] | None = None) -> ResourceClaim:
+    found = typed(claim(name, *(requests or (request(),)), constraints=constraints or []))
+    assert isinstance(found, ResourceClaim)
+    return found
+
+
+def ask_of(one: ResourceClaim, world: Snapshot) -> Ask:
+    return read_claims([one], world.classes, world.rules).slots[0].asks[0]
+
+
+def counts(world: Snapshot) -> Available:
+    """The counts for a plain request."""
+    return available(ask_of(asking("c"), world), world)
+
+
+def free(picture: Store) -> list[int]:
+    """On each node, the devices that are counted for a plain request."""
+    world = picture.snapshot()
+    counted = counts(world)
+    return [int(counted.per_node[world.fleet.words.nodes.find(name)]) for name in NODES]
+
+
+def answer(claims: list[ResourceClaim], world: Snapshot) -> object:
+    found = allocate(claims, world, steps=STEPS, new_share=share_ids())
+    return picks(found.plans) if isinstance(found, Granted) else (found.reason, found.nodes)
+
+
+def hold_in(picture: Store, *names: str) -> None:
+    for name in names:
+        taken = typed(held(f"held-{name}", hold(name, pool=name.split("-")[0])))
+        picture.apply(Changed("ResourceClaim", taken))
+
+
+def test_forks_that_change_differently_count_for_themselves():
+    picture = store(*pools())
+    assert free(picture) == [2, 2]  # counts that a fork must not go on with
+    one, other = Forked.off(picture).store(), Forked.off(picture).store()
+    hold_in(one, "n1-A", "n1-B")
+    hold_in(other, "n2-A")
+    for _ in range(2):  # by turns: none moves the counts of another
+        assert (free(picture), free(one), free(other)) == ([2, 2], [0, 2], [2, 1])
+    assert answer([asking("c")], picture.snapshot()) == [[("r", "d/n1/n1-A")]]
+    assert answer([asking("c")], one.snapshot()) == [[("r", "d/n2/n2-A")]]
+    hold_in(picture, "n1-A")
+    one.apply(Removed("ResourceClaim", typed(held("held-n1-B")).key))
+    assert (free(picture), free(one), free(other)) == ([1, 2], [1, 2], [2, 1])
+
+
+def test_a_fork_of_the_same_holds_has_counts_and_views_of_its_own():
+    """Another thread follows what is held in its own time."""
+    world = store(*pools()).snapshot()
+    counted, view = counts(world), world.topology.view("n1")
+    fork = world.fork()
+    assert counts(fork) is not counted
+    assert fork.topology.view("n1") is not view
+    assert (view.fleet is world.fleet, fork.topology.view("n1").fleet is fork.fleet) == (True, True)
+    assert (counts(world) is counted, world.topology.view("n1") is view) == (True, True)
+
+
+def test_a_fork_starts_with_what_is_known_of_the_devices_and_keeps_to_itself_what_it_adds():
+    picture = store(*pools())
+    world = picture.snapshot()
+    known = ask_of(asking("c"), world)
+    seen, offered = look(known, world.fleet), whole_offer(known, world)
+    one, other = (Forked.off(picture).store().snapshot() for _ in range(2))
+    assert look(known, one.fleet) is look(known, other.fleet) is seen
+    assert whole_offer(known, one) is whole_offer(known, other) is offered
+
+    asked = asking("c", request("r", selectors=selectors("device.driver == 'd'")))
+    for derive in (lambda ask, seen: look(ask, seen.fleet), whole_offer):
+        new = [derive(ask_of(asked, seen), seen) for seen in (one, other, world)]
+        assert len({id(value) for value in new}) == 3
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(worlds(features=EVERYTHING))
+def test_forks_used_by_turns_answer_as_pictures_made_afresh(world: World):
+    supply = (*world.nodes, *world.classes, *world.slices, *world.taint_rules)
+    full, empty = store(*supply, *world.held, rules=world.rules), store(*supply, rules=world.rules)
+    answer(world.wanted(), full.snapshot())
+    one, other = Forked.off(full).store(), Forked.off(full).store()
+    for taken in world.held:
+        other.apply(Removed(taken["kind"], typed(taken).key))
+    for _ in range(2):
+        for fork, fresh in ((one, full), (other, empty)):
+            expected = answer(world.wanted(), store_again(fresh, world).snapshot())
+            assert answer(world.wanted(), fork.snapshot()) == expected
+
+
+def store_again(picture: Store, world: World) -> Store:
+    """The same objects in a store that has decided nothing."""
+    supply = (*world.nodes, *world.classes, *world.slices, *world.taint_rules)
+    return store(*supply, *(world.held if picture.claims else ()), rules=world.rules)
+
+
+@contextmanager
+def hurried() -> Iterator[None]:
+    """Threads take turns as often as the interpreter lets them."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
+
+
+def test_threads_on_forks_answer_as_if_they_were_alone():
+    """As the loop does while a long search runs: both derive from the same devices at the same time."""
+    picture = store(*pools())
+    claims = [
+        [asking("c", request("r", count, selectors=selectors(f"device.driver == 'd' || {number} == 0")))]
+        for number in range(1, 30)
+        for count in (1, 2, 3)
+    ]
+    expected = [answer(one, store(*pools()).snapshot()) for one in claims]
+
+    def decide(world: Snapshot) -> list[object]:
+        return [answer(one, world) for one in claims]
+
+    world = picture.snapshot()
+    with hurried(), ThreadPoolExecutor(3) as threads:
+        others = [threads.submit(decide, world.fork()) for _ in range(2)]
+        warmed = threads.submit(lambda: [look_at_all(one, world, lambda: True) for one in claims])
+        assert decide(world) == expected
+        assert [other.result(timeout=60) for other in others] == [expected, expected]
+        assert all(warmed.result(timeout=60))
+
+
+def test_an_old_fleet_and_what_was_derived_from_it_are_freed():
+    """Without a collector: a controller freezes what it has loaded, and no collector looks at that again."""
+    gpus = [device(name, {"d/numa": 1}, draws={"g": {"memory": 1}}) for name in ("A", "B")]
+    counters = counter_slice("t", {"g": {"memory": 2}}, slices=2, nodeName="n")
+    picture = store(node("n"), device_class(), counters, resource_slice("s", gpus, slices=2, nodeName="n"))
+    pair = asking("c", request("r", 2), constraints=[match("d/numa")])
+    gc.collect()
+    gc.disable()
+    try:
+        assert isinstance(allocate([pair], picture.snapshot()), Granted)
+        picture.apply(Changed("ResourceClaim", typed(held("h", hold("A")))))
+        world = picture.snapshot()
+        assert isinstance(allocate([pair], world), Unsatisfied)
+        assert not explain([pair], world).allocatable
+        fork = world.fork()
+        assert isinstance(allocate([asking("one")], fork), Granted)
+        old = [ref(owner) for seen in (world, fork) for owner in (seen.fleet, seen.topology)]
+        mask = ref(whole_offer(ask_of(pair, world), world).matching)
+        del world, fork
+        assert [one() is None for one in old] == [False, False, True, True]
+        assert mask() is not None
+        picture.apply(Removed("ResourceSlice", typed(counters).key))
+        picture.snapshot()
+        assert [one() for one in old] == [None] * 4
+        assert mask() is None
+    finally:
+        gc.enable()

@@ -1,0 +1,162 @@
+"""Capacity that shares consume (docs/rules/capacity.md), one case a rule."""
+
+from typing import Any
+
+import pytest
+
+from reconciler.allocation.dra.node_attempt import Found
+from reconciler.api.objects.plan import Reason
+from tests.tools.allocation_cases import Case, local, taken
+from tests.tools.allocation_world import NEW, OLD, World, on_node, spelled, without
+from tests.tools.builders import (
+    Object,
+    amount,
+    claim,
+    device,
+    held,
+    hold,
+    match,
+    request,
+)
+
+CAPACITY_TABLE = [
+    # policy, request, consumed, how many identical shares fit
+    pytest.param({}, None, "10Gi", 1, id="no policy, no request: everything"),
+    pytest.param({}, "3Gi", "3Gi", 3, id="no policy: what is asked for"),
+    pytest.param({"default": "1Gi"}, None, "1Gi", 10, id="no request: the default"),
+    pytest.param(
+        {"default": "1Gi", "validRange": {"min": "1Gi", "step": "2Gi"}}, "2Gi", "3Gi", 3, id="a step up"
+    ),
+    pytest.param(
+        {"default": "1Gi", "validRange": {"min": "1Gi", "max": "5Gi"}}, "6Gi", None, 0, id="above the maximum"
+    ),
+    pytest.param({"default": "2Gi", "validRange": {"min": "2Gi"}}, "1Gi", "2Gi", 5, id="below the minimum"),
+    pytest.param({"default": "2Gi", "validValues": ["2Gi", "4Gi"]}, "3Gi", "4Gi", 2, id="the next value"),
+    pytest.param({"default": "2Gi", "validValues": ["2Gi", "4Gi"]}, "5Gi", None, 0, id="above all values"),
+    pytest.param({"default": "1Gi"}, "4Gi", "4Gi", 2, id="only a default: what is asked for"),
+    pytest.param({}, "11Gi", None, 0, id="more than there is"),
+    pytest.param(
+        {"default": "1m", "validRange": {"min": "1m", "step": "500m"}}, "4Gi", "4294967296001m", 2, id="milli"
+    ),
+]
+
+
+@pytest.mark.parametrize("rules", [NEW, OLD], ids=["1.37", "1.36"])
+@pytest.mark.parametrize(("policy", "wanted", "consumed", "shares"), CAPACITY_TABLE)
+def test_a_share_consumes_what_the_policy_says(policy, wanted, consumed, shares, rules):
+    """CAP-3 to CAP-8."""
+    fields: Any = {"capacity": {"mem": wanted}} if wanted else {}
+    shared = device("A", capacity={"mem": amount("10Gi", **policy)}, allowMultipleAllocations=True)
+    requests = [request(f"r{number}", **fields) for number in range(min(shares, 10) or 1)]
+    outcome = on_node(World([local(shared)], [claim("c", *requests)], rules=rules))
+    if consumed is None:
+        assert spelled(outcome) is None
+        return
+    assert isinstance(outcome, Found)
+    results = outcome.plans[0].allocation.to_json()["devices"]["results"]
+    assert [r["consumedCapacity"] for r in results] == [{"mem": consumed}] * len(requests)
+    assert len({r["shareID"] for r in results}) == len(requests)
+    if shares < 10:
+        one_more = claim("c", *requests, request("more", **fields))
+        assert spelled(on_node(World([local(shared)], [one_more], rules=rules))) is None
+
+
+MEM = device("A", capacity={"mem": "4"}, allowMultipleAllocations=True)
+RANGED = device(
+    "A",
+    capacity={"mem": amount("4", default="1", validRange={"min": "1", "step": "500m"})},
+    allowMultipleAllocations=True,
+)
+
+
+def share(device: str = "A", **consumed: str) -> Object:
+    return held("h", hold(device, shareID="before", consumedCapacity=consumed))
+
+
+CAPACITY = {
+    "CAP-1 a key the device lacks": Case(None, local(MEM), (claim("c", request(capacity={"cores": "1"})),)),
+    "CAP-2 keys are compared as spelled": Case(
+        None, local(MEM), (claim("c", request(capacity={"d/mem": "1"})),)
+    ),
+    "CAP-4 unrequested and without default: exclusive": Case(
+        None, local(MEM), (claim("c", request("r1"), request("r2")),)
+    ),
+    "CAP-6 finer than a thousandth": Case(
+        Reason.CAPACITY_INVALID, local(RANGED), (claim("c", request(capacity={"mem": "1500100u"})),)
+    ),
+    "CAP-6 without fractions the step is rounded up": Case(
+        ["r=A"],
+        local(RANGED),
+        (claim("c", request(capacity={"mem": "1500100u"})),),
+        {"rules": without("DRAFractionalCapacityRange")},
+    ),
+    "CAP-8 beside what is consumed": Case(
+        None, local(MEM), (claim("c", request(capacity={"mem": "2"})),), {"held": [share(mem="3")]}
+    ),
+    "CAP-8 exactly what is left": Case(
+        ["r=A"], local(MEM), (claim("c", request(capacity={"mem": "1"})),), {"held": [share(mem="3")]}
+    ),
+    "CAP-9 a dedicated device is a size filter": Case(
+        ["r=B"],
+        local(device("A", capacity={"mem": "1"}), device("B", capacity={"mem": "4"})),
+        (claim("c", request(capacity={"mem": "2"})),),
+    ),
+    "CAP-10 without capacities shared without limit": Case(
+        [" ".join(f"r{number}=A" for number in range(9))],
+        local(device("A", allowMultipleAllocations=True)),
+        (claim("c", *(request(f"r{number}") for number in range(9))),),
+    ),
+    "CAP-11 dedicated once, shared now": Case(
+        None,
+        local(device("A", allowMultipleAllocations=True)),
+        (claim("c", request()),),
+        taken("A"),
+    ),
+    "CAP-11 shared once, dedicated now, room left": Case(
+        ["r=A"],
+        local(device("A", capacity={"mem": "4"})),
+        (claim("c", request(capacity={"mem": "2"})),),
+        {"held": [share(mem="2")]},
+    ),
+    "CAP-11 shared once, dedicated now, no room": Case(
+        None,
+        local(device("A", capacity={"mem": "4"})),
+        (claim("c", request()),),
+        {"held": [share(mem="2")]},
+    ),
+    "CAP-12 a negative amount": Case(
+        Reason.CAPACITY_INVALID, local(MEM), (claim("c", request(capacity={"mem": "-1"})),)
+    ),
+    "CAP-12 comes before a key that is lacking": Case(
+        Reason.CAPACITY_INVALID, local(MEM), (claim("c", request(capacity={"cores": "1", "mem": "-1"})),)
+    ),
+    "PREP-8 all of the large enough": Case(
+        ["r=B"],
+        local(device("A", capacity={"mem": "1"}), device("B", capacity={"mem": "4"})),
+        (claim("c", request(count=None, capacity={"mem": "2"})),),
+    ),
+    "PREP-8 by 1.37 what is used up is wanted, and missing": Case(
+        None,
+        local(MEM, device("B")),
+        (claim("c", request(count=None)),),
+        {"held": [share(mem="4")]},
+    ),
+    "PREP-8 by 1.36 what is used up is left out": Case(
+        ["r=B"],
+        local(MEM, device("B")),
+        (claim("c", request(count=None)),),
+        {"held": [share(mem="4")], "rules": OLD},
+    ),
+    "SEL-6 a broken constraint comes before used up capacity": Case(
+        Reason.CONSTRAINT_VIOLATED,
+        local(device("0", {"m": 1}), {**MEM, **device("A", {"m": 2}, {"mem": "4"})}),
+        (claim("c", request(count=None), constraints=[match("d/m")]),),
+        {"held": [share(mem="4")]},
+    ),
+}
+
+
+@pytest.mark.parametrize("pruned", [True, False], ids=["pruned", "plain"])
+@pytest.mark.parametrize("case", CAPACITY.values(), ids=CAPACITY)
+def test_capacity_decides(case: Case, pruned: bool):
+    assert case.answer(pruned=pruned) == case.expected

@@ -1,0 +1,440 @@
+"""Devices that exclude one another: the proposal's examples, where the modes differ, and what is said."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from reconciler.api.objects.plan import Granted, Reason, Unsatisfied
+from reconciler.api.objects.semantics import COMPATIBILITY_GROUPS, Semantics, with_group_modes
+from reconciler.state.devices.exclusion.modes import conflicts, modes, problems
+from tests.tools.allocation_world import NEW, World, decide, picks, without
+from tests.tools.builders import (
+    Object,
+    claim,
+    counter_slice,
+    device,
+    devices,
+    held,
+    hold,
+    node,
+    only,
+    request,
+    resource_slice,
+    selectors,
+    store,
+)
+
+PAIRWISE = Semantics(group_modes=with_group_modes(["*=pairwise"]))
+
+
+def part(name: str, amount: int, *groups: str, **fields: Any) -> Object:
+    """A device that draws from the physical device `cs`."""
+    made = device(name, {"id": name}, draws={"cs": {"m": amount}}, **fields)
+    if groups:
+        made["consumesCounters"][0]["compatibilityGroups"] = list(groups)
+    return made
+
+
+def gpu(*parts: Object, total: int = 152, pool: str = "p", on: str = "n") -> Object:
+    """Counters and devices in one slice, as the proposals write it."""
+    made = resource_slice(f"s-{pool}", parts, pool=pool, nodeName=on)
+    made["spec"]["sharedCounters"] = [{"name": "cs", "counters": {"m": {"value": str(total)}}}]
+    return made
+
+
+def stating(name: str, expression: str, **attributes: object) -> Object:
+    return device(name, {"id": name, **attributes}, compatibleOnlyWith={"expression": expression})
+
+
+def outcome(world: World) -> str | Reason:
+    """The device of the only claim, or why it has none."""
+    found = decide(world)
+    if isinstance(found, Unsatisfied):
+        return found.reason
+    ((chosen,),) = picks(found.plans)
+    return chosen[1].rpartition("/")[2]
+
+
+def wanting(name: str, *others: str, rules: Semantics, slices: list[Object]) -> World:
+    """A claim for one device where others are held."""
+    return World(
+        slices,
+        [claim("c", request(selectors=only(name)))],
+        [held(f"h-{other}", hold(other)) for other in others],
+        rules=rules,
+    )
+
+
+# -- the example of the first proposal
+
+PROPOSAL = [
+    gpu(
+        part("gpu-1", 152),
+        part("gpu-1-mig1", 2, "mig"),
+        part("gpu-1-foo-part", 17, "foo", "bar"),
+        part("gpu-1-bar-part", 2, "bar"),
+    )
+]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "other", "expected"),
+    [
+        ("gpu-1-mig1", "gpu-1", Reason.COUNTERS),
+        ("gpu-1-mig1", "gpu-1-foo-part", Reason.EXCLUDED),
+        ("gpu-1-foo-part", "gpu-1", Reason.COUNTERS),
+        ("gpu-1-foo-part", "gpu-1-mig1", Reason.EXCLUDED),
+        ("gpu-1-foo-part", "gpu-1-bar-part", "gpu-1-foo-part"),
+        ("gpu-1-bar-part", "gpu-1", Reason.COUNTERS),
+        ("gpu-1-bar-part", "gpu-1-mig1", Reason.EXCLUDED),
+        ("gpu-1-bar-part", "gpu-1-foo-part", "gpu-1-bar-part"),
+    ],
+)
+def test_the_proposal_comes_out_as_its_comments_say(wanted: str, other: str, expected: str | Reason):
+    assert outcome(wanting(wanted, other, rules=PAIRWISE, slices=PROPOSAL)) == expected
+
+
+# -- where the modes differ
+
+A, B, C = ("a", "b"), ("b", "c"), ("a", "c")
+
+
+@pytest.mark.parametrize(
+    ("before", "candidate", "kep", "pairwise"),
+    [
+        pytest.param([], ("a",), True, True, id="nothing is held"),
+        pytest.param([("a",)], ("a",), True, True, id="the same group"),
+        pytest.param([("a",)], ("b",), False, False, id="another group"),
+        pytest.param([A], B, True, True, id="ab bc"),
+        pytest.param([A, B], C, False, True, id="ab bc ac: each pair shares one, all three share none"),
+        pytest.param([("a",)], (), False, True, id="without groups beside a group"),
+        pytest.param([()], ("a",), False, True, id="a group beside one without groups"),
+        pytest.param([()], (), True, True, id="without groups both"),
+        pytest.param([("a",), ("b",)], ("a",), False, False, id="held at odds: a and b"),
+        pytest.param([("a",), ("b",)], A, False, True, id="held at odds, but it goes with each"),
+        pytest.param([("a",), ("b",)], (), False, True, id="held at odds, and none"),
+        pytest.param([("a",), ()], ("a",), False, True, id="held at odds: a group and none"),
+    ],
+)
+def test_modes_of_groups(
+    before: list[tuple[str, ...]], candidate: tuple[str, ...], kep: bool, pairwise: bool
+):
+    parts = [part(f"h{at}", 1, *groups) for at, groups in enumerate(before)]
+    slices = [gpu(*parts, part("x", 1, *candidate))]
+    names = [f"h{at}" for at in range(len(before))]
+    for rules, expected in ((NEW, kep), (PAIRWISE, pairwise)):
+        found = outcome(wanting("x", *names, rules=rules, slices=slices))
+        assert found == ("x" if expected else Reason.EXCLUDED)
+
+
+def test_a_mode_is_chosen_per_driver():
+    slices = [gpu(part("a", 1, "g"), part("x", 1))]
+    for modes_, expected in ((["d=pairwise"], "x"), (["e=pairwise"], Reason.EXCLUDED)):
+        rules = Semantics(group_modes=with_group_modes([*modes_]))
+        assert outcome(wanting("x", "a", rules=rules, slices=slices)) == expected
+    both = Semantics(group_modes=with_group_modes(["*=pairwise", "d=kep-5963"]))
+    assert outcome(wanting("x", "a", rules=both, slices=slices)) == Reason.EXCLUDED
+
+
+@pytest.mark.parametrize("rules", [NEW, PAIRWISE])
+def test_more_than_64_groups_are_told_apart(rules: Semantics):
+    slices = [gpu(*(part(f"d{at}", 1, f"g{at}") for at in range(130)), part("x", 1, "g129", "more"))]
+    assert outcome(wanting("x", "d129", rules=rules, slices=slices)) == "x"
+    assert outcome(wanting("x", "d128", rules=rules, slices=slices)) == Reason.EXCLUDED
+
+
+def test_a_device_must_be_let_in_by_each_set_it_draws_from():
+    both = device("x", {"id": "x"}, draws={"g": {"m": 1}, "h": {"m": 1}})
+    both["consumesCounters"][1]["compatibilityGroups"] = ["a"]
+    other = device("y", draws={"h": {"m": 1}})
+    other["consumesCounters"][0]["compatibilityGroups"] = ["b"]
+    slices = [
+        resource_slice("s", [both, other], slices=2, nodeName="n"),
+        counter_slice("t", {"g": {"m": 9}, "h": {"m": 9}}, slices=2, nodeName="n"),
+    ]
+    assert outcome(wanting("x", "y", rules=NEW, slices=slices)) == Reason.EXCLUDED
+    assert outcome(wanting("x", rules=NEW, slices=slices)) == "x"
+
+
+def test_without_the_gate_grouped_devices_and_what_is_beside_them_are_left_out():
+    slices = [gpu(part("a", 1, "g"), part("x", 1)), gpu(part("y", 1), pool="q")]
+    rules = without(COMPATIBILITY_GROUPS)
+    assert outcome(wanting("a", rules=rules, slices=slices)) == Reason.EXCLUDED
+    assert outcome(wanting("x", rules=rules, slices=slices)) == "x"
+    assert outcome(wanting("x", "a", rules=rules, slices=slices)) == Reason.EXCLUDED
+    assert outcome(wanting("y", "a", rules=rules, slices=slices)) == "y"
+
+
+# -- expressions
+
+FULL = stating("full", 'device.attributes["d"].physicalDevice != "dev-0"', physicalDevice="dev-0")
+OTHER = device("other", {"id": "other", "physicalDevice": "dev-1"})
+PARTITION = stating("part", 'device.attributes["d"].mode == "hw"', physicalDevice="dev-0", mode="hw")
+TWIN = stating("twin", 'device.attributes["d"].mode == "hw"', physicalDevice="dev-0", mode="hw")
+SOFT = device("soft", {"id": "soft", "physicalDevice": "dev-0", "mode": "sw"})
+MODELESS = device("modeless", {"id": "modeless", "physicalDevice": "dev-0"})
+PATTERNS = [resource_slice("s", [FULL, OTHER, PARTITION, TWIN, SOFT, MODELESS], nodeName="n")]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "together"),
+    [
+        pytest.param("full", "other", True, id="another physical device"),
+        pytest.param("full", "soft", False, id="the whole excludes every part of it"),
+        pytest.param("part", "twin", True, id="the same mode"),
+        pytest.param("part", "soft", False, id="another mode"),
+        pytest.param("part", "modeless", False, id="an expression that fails"),
+        pytest.param("soft", "modeless", True, id="no expressions"),
+    ],
+)
+@pytest.mark.parametrize("rules", [NEW, PAIRWISE, without(COMPATIBILITY_GROUPS)])
+def test_patterns_of_the_second_proposal(one: str, other: str, together: bool, rules: Semantics):
+    """Both ways, whoever came first."""
+    for wanted, before in ((one, other), (other, one)):
+        found = outcome(wanting(wanted, before, rules=rules, slices=PATTERNS))
+        assert found == (wanted if together else Reason.EXCLUDED)
+
+
+@pytest.mark.parametrize(
+    ("slices", "held_at", "expected"),
+    [
+        pytest.param(
+            [gpu(part("x", 1), part("a", 1, compatibleOnlyWith={"expression": "false"}))],
+            ("a", "p"),
+            Reason.EXCLUDED,
+            id="a common counter set",
+        ),
+        pytest.param(
+            [gpu(part("x", 1)), gpu(part("a", 1, compatibleOnlyWith={"expression": "false"}), pool="q")],
+            ("a", "q"),
+            "x",
+            id="counter sets of two pools",
+        ),
+        pytest.param(
+            [resource_slice("s", [device("x", {"id": "x"}), stating("a", "false")], nodeName="n")],
+            ("a", "p"),
+            Reason.EXCLUDED,
+            id="no counters: the pool",
+        ),
+        pytest.param(
+            [
+                resource_slice("s", [device("x", {"id": "x"})], nodeName="n"),
+                resource_slice("t", [stating("a", "false")], pool="q", nodeName="n"),
+            ],
+            ("a", "q"),
+            "x",
+            id="no counters: two pools",
+        ),
+        pytest.param(
+            [gpu(part("x", 1), stating("a", "false"))], ("a", "p"), "x", id="one draws, one does not"
+        ),
+        pytest.param(
+            [
+                resource_slice("s", [device("x", {"id": "x"})], slices=2, nodeName="n"),
+                resource_slice("t", [stating("a", "false")], slices=2, nodeName="m"),
+            ],
+            ("a", "p"),
+            "x",
+            id="a pool of nodes: two nodes",
+        ),
+        pytest.param(
+            [resource_slice("s", [device("x", {"id": "x"}), stating("a", "false")], allNodes=True)],
+            ("a", "p"),
+            Reason.EXCLUDED,
+            id="a pool of the network",
+        ),
+    ],
+)
+def test_how_far_an_expression_reaches(
+    slices: list[Object], held_at: tuple[str, str], expected: str | Reason
+):
+    world = World(
+        slices,
+        [
+            claim(
+                "c",
+                request(
+                    selectors=selectors('"id" in device.attributes["d"] && device.attributes["d"].id == "x"')
+                ),
+            )
+        ],
+        [held("h", hold(held_at[0], pool=held_at[1]))],
+        nodes=[node("n"), node("m")],
+    )
+    assert outcome(world) == expected
+
+
+def test_an_expression_that_cannot_be_read_excludes_everything_else_and_is_reported():
+    slices = [resource_slice("s", [stating("a", "no CEL"), device("x", {"id": "x"})], nodeName="n")]
+    assert outcome(wanting("a", rules=NEW, slices=slices)) == "a"
+    assert outcome(wanting("x", "a", rules=NEW, slices=slices)) == Reason.EXCLUDED
+    (problem,) = problems(World(slices, []).snapshot())
+    assert problem.startswith("d/p/a: compatibleOnlyWith: ")
+
+
+def test_an_expression_that_fails_is_reported_with_the_device_and_why():
+    (problem,) = problems(World(PATTERNS, []).snapshot())
+    assert problem == "d/p/part: compatibleOnlyWith fails on full, and on 2 more: no such key: mode"
+
+
+def test_no_expression_is_judged_against_its_own_device():
+    """Not as a candidate, and not when administrative access asks for what is held."""
+    alone = [resource_slice("s", [stating("a", 'device.attributes["d"].id != "a"')], nodeName="n")]
+    assert outcome(wanting("a", rules=NEW, slices=alone)) == "a"
+    looking = World(alone, [claim("c", request(adminAccess=True))], [held("h", hold("a"))])
+    assert outcome(looking) == "a"
+
+
+# -- one claim, several claims, shares, administrative access
+
+
+@pytest.mark.parametrize("rules", [NEW, PAIRWISE])
+def test_devices_of_one_decision_exclude_each_other(rules: Semantics):
+    """The first in order is tried first, and left again where the others do not go with it."""
+    slices = [gpu(part("a", 1, "mig"), part("b", 1, "foo"), part("c", 1, "foo"))]
+    found = decide(World(slices, [claim("c", request(count=2))], rules=rules))
+    assert isinstance(found, Granted)
+    assert picks(found.plans) == [[("r", "d/p/b"), ("r", "d/p/c")]]
+    several = [claim("one", request()), claim("two", request())]
+    found = decide(World(slices, several, rules=rules))
+    assert isinstance(found, Granted)
+    assert picks(found.plans) == [[("r", "d/p/b")], [("r", "d/p/c")]]
+    three = decide(World(slices, [claim("c", request(count=3))], rules=rules))
+    assert isinstance(three, Unsatisfied)
+    assert "exclude" in three.message
+
+
+def test_devices_without_counters_exclude_each_other_within_one_request():
+    """The plain ending of a search, which reads devices off the masks, must not be used for them."""
+    slices = [resource_slice("s", [stating("a", "false"), *devices("b", "c")], nodeName="n")]
+    found = decide(World(slices, [claim("c", request(count=2))]))
+    assert isinstance(found, Granted)
+    assert picks(found.plans) == [[("r", "d/p/b"), ("r", "d/p/c")]]
+    three = decide(World(slices, [claim("c", request(count=3))]))
+    assert isinstance(three, Unsatisfied)
+
+
+def test_a_search_turns_back_over_exclusion():
+    """A search that prunes equal devices must not take these for equal."""
+    slices = [gpu(part("a", 1, "x"), part("b", 1, "x", "y"), part("c", 1, "y"), part("d", 1, "y"))]
+    found = decide(World(slices, [claim("c", request("r", 2), request("q", selectors=only("d")))]))
+    assert isinstance(found, Granted)
+    assert picks(found.plans) == [[("r", "d/p/b"), ("r", "d/p/c"), ("q", "d/p/d")]]
+
+
+def test_administrative_access_holds_nothing():
+    slices = [gpu(part("a", 1, "mig"), part("x", 1, "foo"))]
+    looking = held("h", hold("a", adminAccess=True))
+    world = World(slices, [claim("c", request(selectors=only("x")))], [looking])
+    assert outcome(world) == "x"
+
+
+def test_a_share_is_judged_once():
+    """What joined before the slice was edited keeps giving out shares; a first share is judged."""
+    shared = [part(name, 1, group, allowMultipleAllocations=True) for name, group in (("a", "x"), ("b", "y"))]
+    world = World(
+        [gpu(*shared)],
+        [claim("c", request(selectors=only("b")))],
+        [held("h", hold("a", shareID="1")), held("i", hold("b", shareID="2"))],
+    )
+    assert outcome(world) == "b"
+    assert outcome(replace(world, held=world.held[:1])) == Reason.EXCLUDED
+
+
+def test_claims_of_other_namespaces_count():
+    other = held("h", hold("a"))
+    other["metadata"]["namespace"] = "elsewhere"
+    slices = [gpu(part("a", 1, "mig"), part("x", 1, "foo"))]
+    found = decide(World(slices, [claim("c", request(selectors=only("x")))], [other]))
+    assert isinstance(found, Unsatisfied)
+    assert found.message.endswith("excluded: 1 device on 1 node: a holds group mig for elsewhere/h")
+
+
+# -- what is said
+
+
+def test_a_refusal_names_the_device_its_mode_and_the_claim():
+    slices = [gpu(part("gpu-1", 1, "mig"), *(part(f"x{n}", 1, "foo") for n in range(12)))]
+    slices += [gpu(part("y", 1, "foo", "z"), pool="q", on="m")]
+    world = World(
+        slices,
+        [claim("c", request(selectors=selectors('device.attributes["d"].id.startsWith("x")')))],
+        [held("train-7", hold("gpu-1"))],
+        nodes=[node("n"), node("m")],
+    )
+    found = decide(world)
+    assert isinstance(found, Unsatisfied)
+    assert found.reason is Reason.EXCLUDED
+    assert "12 devices on 1 node: gpu-1 holds group mig for default/train-7" in found.message
+
+
+@pytest.mark.parametrize(
+    ("devices", "before", "wanted", "text"),
+    [
+        pytest.param(
+            [part("a", 1), part("x", 1, "g")],
+            ["a"],
+            "x",
+            "a is held without group for default/h-a",
+            id="no groups",
+        ),
+        pytest.param(
+            [part("a", 1, "p", "q"), part("b", 1, "q", "r"), part("x", 1, "p", "r")],
+            ["a", "b"],
+            "x",
+            "no group is common to it and all that is held (a holds groups p, q for default/h-a; "
+            "b holds groups q, r for default/h-b)",
+            id="only together",
+        ),
+        pytest.param(
+            [stating("a", "false"), device("x", {"id": "x"})],
+            ["a"],
+            "x",
+            "a, held for default/h-a, goes only with false",
+            id="an expression of what is held",
+        ),
+        pytest.param(
+            [device("a", {"id": "a"}), stating("x", "false")],
+            ["a"],
+            "x",
+            "x goes only with false, and a is held for default/h-a",
+            id="an expression of its own",
+        ),
+    ],
+)
+def test_what_stands_against_a_device(devices: list[Object], before: list[str], wanted: str, text: str):
+    found = decide(wanting(wanted, *before, rules=NEW, slices=[gpu(*devices)]))
+    assert isinstance(found, Unsatisfied)
+    assert text in found.message
+
+
+def test_modes_tell_what_is_held_and_locked_out():
+    slices = [gpu(part("a", 1, "mig"), part("b", 1, "mig"), part("x", 1, "foo")), gpu(part("z", 1), pool="q")]
+    world = World(slices, [], [held("h", hold("a"))])
+    (mode,) = modes(world.snapshot())
+    assert (str(mode.pool), mode.scope, mode.node) == ("d/p", "cs", "n")
+    assert [str(one) for one in mode.held] == ["a holds group mig for default/h"]
+    assert mode.locked_out == ("x",)
+    assert mode.conflicts == ()
+
+
+def test_a_slice_edited_under_what_is_held_takes_nothing_away_and_is_reported():
+    before = gpu(part("a", 1, "mig"), part("b", 1, "mig"), part("x", 1, "mig"))
+    after = gpu(part("a", 1, "mig"), part("b", 1, "foo"), part("x", 1, "mig"))
+    holders = [held("h", hold("a")), held("i", hold("b"))]
+    wanted = [claim("c", request(selectors=only("x")))]
+    assert outcome(World([before], wanted, holders)) == "x"
+    edited = World([after], wanted, holders)
+    assert outcome(edited) == Reason.EXCLUDED
+    assert conflicts(edited.snapshot()) == [
+        "d/p cs: a holds group mig for default/h, but b holds group foo for default/i"
+    ]
+    picture = store(node("n"), before, *holders)
+    assert conflicts(picture.snapshot()) == []
+
+
+def test_a_fleet_without_groups_and_expressions_keeps_no_columns_for_them():
+    seen = World([gpu(part("a", 1), part("b", 1))], []).snapshot()
+    assert seen.fleet.exclusion is None
+    assert seen.occupancy.open is None

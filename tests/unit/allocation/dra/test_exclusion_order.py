@@ -1,0 +1,147 @@
+"""Whatever is allocated, in whatever order and however often the picture is rebuilt, goes together."""
+
+from itertools import combinations
+
+from hypothesis import event, given
+from hypothesis import strategies as st
+
+from reconciler.allocation.dra import allocate
+from reconciler.api.objects.changes import Changed
+from reconciler.api.objects.claims import ResourceClaim
+from reconciler.api.objects.meta import DeviceID
+from reconciler.api.objects.plan import Granted
+from reconciler.api.objects.semantics import Semantics, with_group_modes
+from reconciler.cel.program import CelError, CelRefused, compile_selector
+from reconciler.state.devices.exclusion.modes import conflicts
+from reconciler.state.loading import store_of
+from reconciler.state.store import Store
+from tests.tools.allocation_world import World, share_ids
+from tests.tools.builders import Object, claim, device, device_class, node, request, resource_slice, typed
+from tests.tools.examples import examples
+from tests.tools.naive_allocation import Device, Scene
+
+MODES = [with_group_modes([]), with_group_modes(["*=pairwise"])]
+EXPRESSIONS = (
+    'device.attributes["d"].mode == "m"',
+    'device.attributes["d"].mode != "m"',
+    'device.attributes["d"].size > 1',
+    "true",
+    "device.nonsense",
+)
+
+
+@st.composite
+def fleets(draw: st.DrawFn) -> list[Object]:
+    """One or two pools of parts of up to two physical devices, and some that draw from none."""
+    made = []
+    for number in range(draw(st.integers(1, 2))):
+        parts = []
+        for at in range(draw(st.integers(2, 7))):
+            attributes: Object = draw(st.sampled_from([{"mode": "m"}, {"mode": "n", "size": 2}, {"size": 1}]))
+            fields: Object = {}
+            if draw(st.integers(0, 3)) == 0:
+                fields["compatibleOnlyWith"] = {"expression": draw(st.sampled_from(EXPRESSIONS))}
+            if draw(st.integers(0, 4)) == 0:
+                fields["allowMultipleAllocations"] = True
+            sets = draw(st.sampled_from([(), ("g",), ("g",), ("h",), ("g", "h")]))
+            part = device(f"d{at}", attributes, draws={name: {"m": 1} for name in sets}, **fields)
+            for entry in part.get("consumesCounters", ()):
+                groups = draw(st.lists(st.sampled_from("abc"), max_size=2, unique=True))
+                entry["compatibilityGroups"] = groups
+            parts.append(part)
+        pool = resource_slice(f"s{number}", parts, pool=f"p{number}", nodeName="n")
+        pool["spec"]["sharedCounters"] = [
+            {"name": name, "counters": {"m": {"value": "9"}}} for name in ("g", "h")
+        ]
+        made.append(pool)
+    return made
+
+
+def goes(scene: Scene, one: Device, other: Device) -> bool:
+    """What one device's expression says of another."""
+    stated = one.raw.get("compatibleOnlyWith")
+    try:
+        return stated is None or compile_selector(stated["expression"]).matches(scene.view(other))
+    except (CelRefused, CelError):
+        return False
+
+
+def at_odds(slices: list[Object], held: set[DeviceID], rules: Semantics) -> list[str]:
+    """Everything that is held and must not be, from the definition: pairs, and whole counter sets."""
+    scene = Scene(World(slices, [], rules=rules), "n")
+    taken = [
+        Device(raw, s, True, 0)
+        for s in slices
+        for raw in s["spec"]["devices"]
+        if DeviceID("d", s["spec"]["pool"]["name"], raw["name"]) in held
+    ]
+    found = []
+    for one, other in combinations(taken, 2):
+        mine, theirs = (
+            {e["counterSet"]: set(e["compatibilityGroups"]) for e in d.raw.get("consumesCounters", ())}
+            for d in (one, other)
+        )
+        common = mine.keys() & theirs.keys()
+        if one.key[1] != other.key[1] or not (common or not (mine or theirs)):
+            continue
+        if not (goes(scene, one, other) and goes(scene, other, one)):
+            found.append(f"{one.key} {other.key}")
+        for name in common:
+            both = mine[name] and theirs[name]
+            if both and not mine[name] & theirs[name]:
+                found.append(f"groups of {one.key} {other.key} in {name}")
+            if rules.group_mode("d") == "kep-5963" and bool(mine[name]) != bool(theirs[name]):
+                found.append(f"{one.key} {other.key}: only one has groups in {name}")
+    if rules.group_mode("d") == "kep-5963":
+        found += _nothing_in_common(taken)
+    return found
+
+
+def _nothing_in_common(taken: list[Device]) -> list[str]:
+    by_set: dict[tuple[str, str], list[set[str]]] = {}
+    for one in taken:
+        for entry in one.raw.get("consumesCounters", ()):
+            by_set.setdefault((one.key[1], entry["counterSet"]), []).append(set(entry["compatibilityGroups"]))
+    return [str(key) for key, sets in by_set.items() if any(sets) and not set.intersection(*sets)]
+
+
+@examples(50)
+@given(
+    fleets(),
+    st.sampled_from(MODES),
+    st.lists(st.tuples(st.integers(1, 3), st.booleans(), st.booleans()), min_size=1, max_size=8),
+)
+def test_what_is_held_together_goes_together(slices, modes, turns):
+    """Claims come and go; now and then the picture is built afresh, as by a restart."""
+    rules = Semantics(group_modes=modes)
+    basis = [node("n"), device_class(), *slices]
+    held: dict[str, Object] = {}
+
+    def fresh() -> Store:
+        return store_of(map(typed, (*basis, *held.values())), rules)
+
+    store = fresh()
+    for number, (count, restart, free) in enumerate(turns):
+        if restart:
+            store = fresh()
+        if free and held:
+            name = min(held)
+            gone = {**held.pop(name), "status": {}}
+            store.apply(Changed("ResourceClaim", typed(gone)))
+        raw = claim(f"c{number}", request(count=count))
+        wanted = typed(raw)
+        assert isinstance(wanted, ResourceClaim)
+        outcome = allocate([wanted], store.snapshot(), new_share=share_ids())
+        event("granted" if isinstance(outcome, Granted) else "refused")
+        if isinstance(outcome, Granted):
+            (plan,) = outcome.plans
+            held[raw["metadata"]["name"]] = raw | {"status": {"allocation": plan.allocation.to_json()}}
+            store.apply(Changed("ResourceClaim", typed(held[raw["metadata"]["name"]])))
+        devices = {
+            DeviceID(r["driver"], r["pool"], r["device"])
+            for one in held.values()
+            for r in one["status"]["allocation"]["devices"]["results"]
+        }
+        assert at_odds(slices, devices, rules) == []
+        assert conflicts(store.snapshot()) == []
+        assert conflicts(fresh().snapshot()) == []

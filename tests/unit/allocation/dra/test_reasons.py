@@ -1,0 +1,145 @@
+"""Why not: every reason has a case that ends in it, and the counts say what counting by hand says."""
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from reconciler.api.objects.plan import Granted, Reason, Unsatisfied
+from tests.tools.allocation_strategies import CONTESTED, contests, worlds
+from tests.tools.allocation_world import World, decide
+from tests.tools.builders import (
+    Object,
+    claim,
+    device,
+    devices,
+    distinct,
+    held,
+    hold,
+    only,
+    request,
+    resource_slice,
+    taint,
+)
+from tests.tools.examples import examples
+from tests.tools.naive_allocation import Device, Failure, Scene
+from tests.tools.one_test_each import fits_counters, goes, has_capacity, published
+from tests.tools.refused_worlds import CASES
+
+
+def test_every_reason_has_a_case():
+    """The budget of steps has a test of its own, and so have wishes, which the allocator knows nothing of."""
+    assert set(Reason) - set(CASES) == {
+        Reason.GAVE_UP,
+        Reason.ALIGNMENT,
+        Reason.PARTITION,
+        Reason.WISH_INVALID,
+    }
+
+
+@pytest.mark.parametrize("reason", CASES, ids=str)
+def test_a_refusal_gives_its_reason_and_names_the_claim_or_the_request(reason: Reason):
+    outcome = decide(CASES[reason])
+    assert isinstance(outcome, Unsatisfied)
+    assert outcome.reason is reason
+    assert (
+        "default/c" in outcome.message
+        or "r wants" in outcome.message
+        or reason is Reason.NODE_SELECTOR
+        or reason is Reason.CAPACITY_INVALID
+    )
+
+
+def test_the_message_of_a_plain_refusal_says_which_test_left_how_many():
+    slices = [
+        resource_slice("s", [*devices("A", "B"), *devices("C", "D", taints=[taint("k")])], nodeName="n")
+    ]
+    world = World(
+        slices, [claim("c", request("gpu", 2, selectors=only("A", "B", "C")))], [held("h", hold("A"))]
+    )
+    outcome = decide(world)
+    assert isinstance(outcome, Unsatisfied)
+    assert outcome.reason is Reason.TAINTED
+    assert outcome.message == (
+        "claim default/c, request gpu wants 2 devices: of 4 devices 3 match class and selectors, "
+        "2 are not in use, 2 have the capacity, 2 fit what is left of their counters, "
+        "1 have only tolerated taints"
+    )
+
+
+def test_an_error_is_told_with_its_node():
+    outcome = decide(CASES[Reason.CEL_RUNTIME])
+    assert isinstance(outcome, Unsatisfied)
+    assert [name for name, _ in outcome.nodes_refused] == ["n"]
+    assert outcome.message.startswith("node n: claim default/c, request r: selector #0: device d/p/A: ")
+
+
+def test_a_search_that_gave_up_says_after_how_many_steps():
+    values = [device(f"d{n}", {"v": n % 2, "w": n % 3, "n": n}) for n in range(12)]
+    wanted = claim("c", request("r", 7), constraints=[distinct("d/v"), distinct("d/w")])
+    outcome = decide(World([resource_slice("s", values, nodeName="n")], [wanted]), steps=2)
+    assert isinstance(outcome, Unsatisfied)
+    assert outcome.reason is Reason.GAVE_UP
+    assert outcome.message.startswith("gave up after 2 steps")
+
+
+# -- the counts
+
+
+def _naive(scene: Scene, everything: list[Device], wanted: Object) -> dict[str, int]:
+    """What each test leaves, of all devices that are published for the nodes or for no single one."""
+    names = [n["metadata"]["name"] for n in scene.world.nodes]
+    left = [d for d in everything if d.place.get("nodeName", names[0]) in names]
+    counts = {"devices": len(left)}
+    tests: dict[str, Callable[[Device], bool]] = {
+        "match class and selectors": lambda d: _matches(scene, wanted, d),
+        "are not in use": lambda d: bool(wanted.get("adminAccess")) or d.key not in scene.held.dedicated,
+        "have the capacity": lambda d: has_capacity(scene, wanted, d),
+        "are not excluded by what is held": lambda d: goes(scene, d),
+        "fit what is left of their counters": lambda d: fits_counters(scene, everything, d),
+        "have only tolerated taints": lambda d: scene.tolerated(wanted, d),
+    }
+    for name, test in tests.items():
+        left = [d for d in left if test(d)]
+        counts[name] = len(left)
+    return counts
+
+
+def _matches(scene: Scene, wanted: Object, device: Device) -> bool:
+    try:
+        return scene.selectable(wanted, device)
+    except Failure:
+        return False
+
+
+SOUND = tuple(feature for feature in CONTESTED if feature != "all")
+
+
+@examples(60)
+@given(st.one_of(contests(), worlds(features=SOUND)))
+def test_the_counts_of_a_refusal_are_true(world: World):
+    """Of pools without faults. Each test can only take away."""
+    assume(world.rules.has("DRAPartitionableDevices") and world.rules.binding_conditions)
+    outcome = decide(world)
+    if isinstance(outcome, Granted):
+        return
+    scene = Scene(world, world.nodes[0]["metadata"]["name"])
+    everything = published(scene)
+    ways = [
+        wanted
+        for raw in world.claims
+        for r in raw["spec"]["devices"]["requests"]
+        for wanted in ([r["exactly"]] if "exactly" in r else r["firstAvailable"])
+    ]
+    for count, wanted in zip(outcome.counts, ways, strict=True):
+        left = [gate.left for gate in count.gates]
+        assert left == sorted(left, reverse=True)
+        try:
+            expected = _naive(scene, everything, wanted)
+        except Failure:  # an amount that cannot be given: the test is left out
+            assert "have the capacity" not in [gate.name for gate in count.gates]
+            continue
+        told = {gate.name: gate.left for gate in count.gates}
+        # Whether pools are ready is a test too, which all of them pass here.
+        assert told == {name: expected.get(name, told[name]) for name in told}

@@ -1,0 +1,174 @@
+"""The nodes of a pod, against kube-scheduler's rules written out with loops; in any order of events."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.allocation.placement import Placement
+from reconciler.api.objects.changes import Change, Changed, Removed, Replaced
+from reconciler.api.objects.core import Pod
+from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.objects.semantics import Semantics
+from reconciler.api.versions.reading import read
+from reconciler.state.nodes.demand import demand
+from reconciler.state.nodes.room import Charge
+from reconciler.state.nodes.table import Nodes
+from reconciler.state.store import Store
+from tests.tools import node_twin
+from tests.tools.examples import examples
+from tests.tools.node_strategies import Object, nodes, pods
+
+NAMES = ("n0", "n1", "n2")
+
+
+class Picture:
+    """Nodes and pods as they change, beside the objects as they are at the end."""
+
+    def __init__(self) -> None:
+        self.store, self.table = Store(Semantics()), Nodes()
+        self.placement = Placement(self.table, supposed=False)
+        self.nodes: dict[str, Object] = {}
+        self.pods: dict[str, tuple[Object, str]] = {}
+
+    def tell(self, change: Change) -> None:
+        self.store.apply(change)
+        self.table.note(change)
+
+    def put(self, node: Object) -> None:
+        self.nodes[node["metadata"]["name"]] = node
+        self.tell(Changed("Node", read(node)))
+
+    def drop(self, name: str) -> None:
+        if self.nodes.pop(name, None) is not None:
+            self.tell(Removed("Node", ObjectKey("", name)))
+
+    def relist(self) -> None:
+        self.tell(Replaced("Node", tuple(read(node) for node in self.nodes.values()), ()))
+
+    def run(self, pod: Object, on: str | None) -> None:
+        """The pod is on a node now, or gone."""
+        typed = as_pod(pod)
+        self.pods.pop(pod["metadata"]["name"], None)
+        if on is not None:
+            self.pods[pod["metadata"]["name"]] = pod, on
+        self.table.room.charge(typed.key, Charge(on, demand(typed)) if on is not None else None)
+
+    def found(self, pod: Object) -> list[str]:
+        world = self.store.snapshot()
+        there = self.placement.for_pod(as_pod(pod), [], world)
+        return list(world.topology.order if there.nodes is None else there.nodes)
+
+    def expected(self, pod: Object) -> list[str]:
+        return [
+            name
+            for name, node in sorted(self.nodes.items())
+            if node_twin.fits(pod, node, [other for other, on in self.pods.values() if on == name])
+        ]
+
+
+def as_pod(raw: Mapping[str, Any]) -> Pod:
+    found = read(raw)
+    assert isinstance(found, Pod)
+    return found
+
+
+@st.composite
+def steps(draw: st.DrawFn) -> Any:
+    kind = draw(st.sampled_from(["put", "put", "run", "run", "drop", "gone", "list"]))
+    name = draw(st.sampled_from(NAMES))
+    number = draw(st.integers(0, 3))
+    return kind, draw(nodes(name)), draw(pods(f"p{number}")), name
+
+
+@examples(60)
+@given(st.lists(steps(), max_size=10), pods("asked"))
+def test_places_are_those_of_the_rules_after_any_events(events: list[Any], asked: Object):
+    picture = Picture()
+    for kind, node, pod, name in events:
+        match kind:
+            case "put":
+                picture.put(node)
+            case "drop":
+                picture.drop(name)
+            case "list":
+                picture.relist()
+            case "run":
+                picture.run(pod, name)
+            case "gone":
+                picture.run(pod, None)
+        picture.found(asked)  # what is kept between questions must follow
+    expected = picture.expected(asked)
+    assert picture.found(asked) == expected
+    world = picture.store.snapshot()
+    for name in picture.nodes:
+        reasons = picture.placement.against(as_pod(asked), name, world)
+        assert (reasons == []) == (name in expected)
+    text = picture.placement.left_out(as_pod(asked), [], world)
+    assert (text == "") == (len(expected) == len(picture.nodes))
+    assert not text or text.startswith(f"{len(expected)} of {len(picture.nodes)} nodes suit the pod: ")
+
+
+@examples(60)
+@given(pods("p"))
+def test_what_a_pod_takes_is_what_the_rule_says(raw: Object):
+    taken = demand(as_pod(raw))
+    assert taken.pop("pods") == 1
+    expected = {name: node_twin.effective(raw, name) for name in node_twin.names(raw)}
+    assert taken == {name: amount for name, amount in expected.items() if amount}
+
+
+def test_a_pod_that_is_charged_already_does_not_stand_in_its_own_way():
+    picture = Picture()
+    picture.put({**as_node("n0"), "status": {"allocatable": {"pods": "1", "cpu": "2"}}})
+    pod = asking("p", cpu="2")
+    picture.run(pod, "n0")
+    assert picture.found(pod) == ["n0"]
+    assert picture.found(asking("q", cpu="1")) == []
+
+
+def test_pods_may_be_known_before_their_node():
+    """Kinds are listed side by side; and a node may come back while its pods are still there."""
+    picture = Picture()
+    picture.put({**as_node("n0"), "status": {"allocatable": {"pods": "9", "cpu": "2"}}})
+    picture.run(asking("p", cpu="2"), "n1")
+    picture.put({**as_node("n1"), "status": {"allocatable": {"pods": "9", "cpu": "2"}}})
+    assert picture.found(asking("q", cpu="1")) == ["n0"]
+    picture.drop("n1")
+    picture.put({**as_node("n1"), "status": {"allocatable": {"pods": "9", "cpu": "2"}}})
+    assert picture.found(asking("q", cpu="1")) == ["n0"]
+
+
+def test_amounts_beyond_64_bits_neither_overflow_nor_spoil_what_comes_after():
+    picture = Picture()
+    picture.put({**as_node("n0"), "status": {"allocatable": {"pods": "9", "memory": "1Gi"}}})
+    for number in range(4):
+        picture.run(asking(f"p{number}", memory="7Ei"), "n0")
+    assert picture.found(asking("q", memory="1Mi")) == []
+    for number in range(4):
+        picture.run(asking(f"p{number}", memory="7Ei"), None)
+    assert picture.found(asking("q", memory="1Gi")) == ["n0"]
+
+
+def test_a_resource_that_a_class_backs_is_had_elsewhere_where_the_node_has_none():
+    picture = Picture()
+    picture.put({**as_node("n0"), "status": {"allocatable": {"pods": "9", "example.com/gpu": "1"}}})
+    picture.put({**as_node("n1"), "status": {"allocatable": {"pods": "9", "cpu": "1"}}})
+    pod = as_pod(asking("p", **{"example.com/gpu": "2"}))
+    there = picture.placement.for_pod(
+        pod, [], picture.store.snapshot(), offered=frozenset({"example.com/gpu"})
+    )
+    assert there.nodes is not None
+    assert list(there.nodes) == ["n1"]
+    assert there.crowded
+
+
+def as_node(name: str) -> Object:
+    return {"kind": "Node", "apiVersion": "v1", "metadata": {"name": name}}
+
+
+def asking(name: str, **requests: str) -> Object:
+    container = {"name": "c", "resources": {"requests": requests}}
+    metadata = {"name": name, "namespace": "default"}
+    return {"kind": "Pod", "apiVersion": "v1", "metadata": metadata, "spec": {"containers": [container]}}

@@ -1,0 +1,231 @@
+"""What explanations say in cases that can be checked by eye."""
+
+from hypothesis import given
+
+from reconciler.allocation.reasons.explanation import Explanation
+from reconciler.allocation.reasons.kinds import Kind
+from reconciler.analysis.explain.explain import explain
+from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.objects.plan import Granted
+from tests.tools.allocation_strategies import contests
+from tests.tools.allocation_world import World, decide
+from tests.tools.builders import (
+    Object,
+    claim,
+    counter_slice,
+    device,
+    devices,
+    distinct,
+    first_of,
+    held,
+    hold,
+    labelled,
+    match,
+    node,
+    node_selector,
+    request,
+    resource_slice,
+    selectors,
+    taint,
+    wants,
+)
+from tests.tools.examples import examples
+
+
+def told(world: World, nodes: list[str] | None = None) -> Explanation:
+    return explain(world.wanted(), world.snapshot(), nodes=nodes)
+
+
+def mig(on: str, left: int, *, taken: int) -> tuple[list[Object], Object]:
+    """A GPU of 98 multiprocessors in partitions of 14 and one of 42; a claim holds `taken` small ones."""
+    small = [device(f"{on}-s{n}", {"size": 14}, draws={"gpu-2": {"multiprocessors": 14}}) for n in range(7)]
+    large = device(f"{on}-large", {"size": 42}, draws={"gpu-2": {"multiprocessors": 42}})
+    slices = [
+        resource_slice(f"{on}-d", [*small, large], slices=2, pool=on, nodeName=on),
+        counter_slice(f"{on}-c", {"gpu-2": {"multiprocessors": left}}, slices=2, pool=on, nodeName=on),
+    ]
+    return slices, held(f"train-{on}", *(hold(f"{on}-s{n}", pool=on) for n in range(taken)))
+
+
+def test_the_nearest_miss_names_counter_set_amount_and_holder():
+    far, holds_far = mig("far", 98, taken=7)
+    near, holds_near = mig("near", 98, taken=5)
+    asked = claim("c", request("r", selectors=selectors('device.attributes["d"].size == 42')))
+    world = World([*far, *near], [asked], [holds_far, holds_near], nodes=[node("far"), node("near")])
+    explanation = told(world)
+    (asked_for,) = explanation.requests
+    (short,) = asked_for.shortages
+    assert (str(short.short), short.counter, short.set, short.devices) == (
+        "14",
+        "multiprocessors",
+        "gpu-2",
+        2,
+    )
+    assert short.holders == (ObjectKey("default", "train-near"),)
+    assert asked_for.smallest == (("selector #0", "counters"),)
+    assert explanation.reason == "CountersExhausted"
+    by_node = {miss.node: str(miss) for miss in explanation.nearest}
+    assert by_node["near"] == (
+        "near: 0 of 1 for request r; short 14 multiprocessors on gpu-2, held by default/train-near"
+    )
+
+
+def test_the_best_case_of_a_counter_is_told_in_its_own_unit():
+    sets: dict[str, dict[str, str | int]] = {"g": {"memory": "40Gi", "slots": 1}}
+    world = World(
+        [
+            resource_slice(
+                "s", [device("A", draws={"g": {"memory": "60Gi", "slots": 1}})], slices=2, nodeName="n"
+            ),
+            counter_slice("t", sets, slices=2, nodeName="n"),
+        ],
+        [claim("c", request())],
+    )
+    (short,) = told(world).requests[0].shortages
+    assert (str(short.short), str(short.left), str(short.wanted)) == ("20Gi", "40Gi", "60Gi")
+
+
+def test_enough_one_by_one_but_not_at_once_says_how_many_fit():
+    slices, _ = mig("n", 42, taken=0)
+    world = World(
+        slices, [claim("c", request("r", 4, selectors=selectors('device.attributes["d"].size == 14')))]
+    )
+    explanation = told(world)
+    assert explanation.reason == "RequestsCompete"
+    assert explanation.conflict == ((ObjectKey("default", "c"), "r"),)
+    assert str(explanation.nearest[0]) == "n: 3 of 4 for request r fit at once"
+
+
+def test_a_constraint_is_blamed_by_its_attribute_and_only_if_it_alone_stands_in_the_way():
+    content = [device("A", {"x": 1, "y": 1}), device("B", {"x": 1, "y": 2})]
+    world = World(
+        [resource_slice("s", content, nodeName="n")],
+        [claim("c", request("r", 2), constraints=[match("d/x"), match("d/y")])],
+    )
+    explanation = told(world)
+    assert explanation.constraints == ("d/y",)
+    counts = {step.about: step.left for step in explanation.requests[0].funnel}
+    assert (counts["constraint on d/x"], counts["constraint on d/y"]) == (2, 0)
+
+
+def test_devices_without_the_attribute_do_not_pass_a_constraint():
+    content = [device("A", {"x": 1}), device("B")]
+    world = World(
+        [resource_slice("s", content, nodeName="n")],
+        [claim("c", request("r", 2), constraints=[distinct("d/x")])],
+    )
+    counts = {step.about: step.left for step in told(world).requests[0].funnel}
+    assert counts["constraint on d/x"] == 1
+
+
+def test_requests_that_want_the_same_devices_are_named_and_no_others():
+    content = [device("A", {"kind": "x"}), device("B", {"kind": "x"}), device("C", {"kind": "y"})]
+    of_x, of_y = (selectors(f'device.attributes["d"].kind == "{kind}"') for kind in "xy")
+    requests = [request("p", 2, selectors=of_x), request("q", selectors=of_y), request("r", selectors=of_x)]
+    explanation = told(World([resource_slice("s", content, nodeName="n")], [claim("c", *requests)]))
+    assert [name for _, name in explanation.conflict] == ["p", "r"]
+
+
+def test_an_error_is_told_with_its_expression_and_a_device():
+    content = [device("A", {"x": 1}), device("B"), device("C")]
+    text = 'device.attributes["d"].x == 2'
+    world = World(
+        [resource_slice("s", content, nodeName="n")], [claim("c", request(selectors=selectors(text)))]
+    )
+    (failing,) = told(world).requests[0].failing
+    assert (failing.expression, str(failing.device), failing.devices) == (text, "d/p/B", 2)
+    assert "no such key" in failing.problem
+
+
+def test_a_taint_is_spelled_and_a_tolerated_one_is_not():
+    taints = [taint("k"), taint("maintenance", "NoExecute", "today")]
+    world = World(
+        [resource_slice("s", [device("A", taints=taints)], nodeName="n")],
+        [claim("c", request(tolerations=[{"key": "k", "operator": "Exists"}]))],
+    )
+    assert told(world).nearest[0].lacks[0].why == ("A has the taint maintenance=today:NoExecute",)
+
+
+def test_two_gates_that_share_the_work_are_told_together():
+    content = [*devices("A"), *devices("B", taints=[taint("k")])]
+    world = World(
+        [resource_slice("s", content, nodeName="n")], [claim("c", request())], [held("h", hold("A"))]
+    )
+    assert told(world).requests[0].smallest == (("tolerated taints", "not held by others"),)
+
+
+def test_nodes_that_are_not_considered_are_a_gate():
+    slices = [resource_slice("s", devices("A"), nodeName="n")]
+    world = World(slices, [claim("c", request())], nodes=[node("n"), node("m")])
+    explanation = told(world, ["m"])
+    assert explanation.requests[0].smallest == ((),), "no node considered has any device"
+    counts = {step.kind: step.left for step in explanation.requests[0].funnel}
+    assert (counts[Kind.COUNTERS], counts[Kind.NODES]) == (1, 0)
+    assert explanation.nodes == 1
+
+
+def test_devices_that_a_selector_gives_to_nodes_count_on_each_of_them():
+    zone = node_selector(labelled("zone", "a"))
+    slices = [resource_slice("s", devices("A", "B"), nodeSelector=zone)]
+    nodes = [node("n", zone="a"), node("m", zone="a"), node("o", zone="b")]
+    world = World(slices, [claim("c", request("r", 3))], nodes=nodes)
+    assert [(miss.node, miss.lacks[0].have) for miss in told(world).nearest] == [("m", 2), ("n", 2), ("o", 0)]
+
+
+def test_the_alternatives_of_a_request_are_explained_one_by_one():
+    world = World(
+        [resource_slice("s", devices("A"), nodeName="n")],
+        [claim("c", first_of("r", a=wants(3), b=wants(2)))],
+    )
+    explanation = told(world)
+    assert [(r.request, r.wanted) for r in explanation.requests] == [("r/a", 3), ("r/b", 2)]
+    assert explanation.nearest[0].lacks[0].request == "r/b"
+
+
+def test_all_devices_of_a_node_lack_those_that_are_held():
+    world = World(
+        [resource_slice("s", devices("A", "B"), nodeName="n")],
+        [claim("c", request(count=None))],
+        [held("h", hold("B"))],
+    )
+    explanation = told(world)
+    (lack,) = explanation.nearest[0].lacks
+    assert (lack.have, lack.wanted, lack.why) == (1, 2, ("B is held by default/h",))
+    assert explanation.requests[0].smallest == (("not held by others",),)
+
+
+def test_what_can_be_allocated_says_where_and_counts_all_the_same():
+    explanation = told(World([resource_slice("s", devices("A"), nodeName="n")], [claim("c", request())]))
+    assert (explanation.allocatable, explanation.node, explanation.reason) == (True, "n", "")
+    assert explanation.requests[0].funnel[-1].kind is Kind.TOGETHER
+    assert explanation.requests[0].left == 1
+
+
+def test_claims_of_one_pod_are_explained_together():
+    world = World(
+        [resource_slice("s", devices("A"), nodeName="n")], [claim("c", request()), claim("d", request())]
+    )
+    explanation = told(world)
+    assert [str(key) for key, _ in explanation.conflict] == ["default/c", "default/d"]
+
+
+@examples(40)
+@given(contests())
+def test_a_conflict_is_one_and_is_minimal(world: World):
+    explanation = told(world)
+    names = [(str(key), name) for key, name in explanation.conflict]
+
+    def only(kept: list[tuple[str, str]]) -> World:
+        claims = []
+        for raw in world.claims:
+            key = f"default/{raw['metadata']['name']}"
+            wanted = raw["spec"]["devices"]
+            requests = [r for r in wanted["requests"] if (key, r["name"]) in kept]
+            if requests:
+                claims.append({**raw, "spec": {"devices": {**wanted, "requests": requests}}})
+        return World(**{**world.__dict__, "claims": claims})
+
+    if names:
+        assert not isinstance(decide(only(names)), Granted)
+        for one in names:
+            assert isinstance(decide(only([n for n in names if n != one])), Granted) or len(names) == 1

@@ -1,0 +1,222 @@
+"""The counts of a funnel against plain loops over JSON, and the smallest sets against trying all subsets."""
+
+from collections.abc import Callable, Iterator
+from itertools import combinations
+
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from reconciler.allocation.dra.refusal import Fatal
+from reconciler.allocation.dra.request_options import Ask
+from reconciler.allocation.reasons.explanation import Request
+from reconciler.allocation.reasons.kinds import Kind
+from reconciler.analysis.explain.explain import explain
+from reconciler.analysis.explain.funnel import sift
+from reconciler.analysis.explain.gates import SELECTION, Gate, gates_of
+from reconciler.analysis.explain.minimal_sets import smallest_sets
+from reconciler.analysis.explain.places import Places
+from reconciler.api.objects.plan import Reason
+from reconciler.cel.program import CelError, CelRefused, compile_selector
+from reconciler.state.devices.snapshot.snapshot import Snapshot
+from tests.tools.allocation_strategies import CONTESTED, EVERYTHING, contests, worlds
+from tests.tools.allocation_world import World
+from tests.tools.builders import Object, claim, devices, request, resource_slice, selectors
+from tests.tools.examples import examples
+from tests.tools.naive_allocation import Device, Failure, Scene, reaches
+from tests.tools.one_test_each import fits_counters, goes, has_capacity, in_order
+
+SOUND = (*(feature for feature in CONTESTED if feature != "all"), "places", "bindings")
+"""What the loops understand; pools without faults, of which the gate has tests of its own"""
+Predicate = Callable[[Device], bool | None]
+"""None is an error."""
+
+
+def asks(world: World, seen: Snapshot) -> list[Ask]:
+    try:
+        return [ask for slot in world.asked(seen).slots for ask in slot.asks]
+    except Fatal:
+        assume(False)
+        raise
+
+
+def ways(world: World) -> Iterator[Object]:
+    """The same asks as JSON."""
+    for raw in world.claims:
+        for one in raw["spec"]["devices"]["requests"]:
+            yield from [one["exactly"]] if "exactly" in one else one["firstAvailable"]
+
+
+def expression(scene: Scene, text: str) -> Predicate:
+    def test(device: Device) -> bool | None:
+        try:
+            return compile_selector(text).matches(scene.view(device))
+        except (CelError, CelRefused):
+            return None
+
+    return test
+
+
+def of_class(scene: Scene, name: str) -> Predicate:
+    texts = [s["cel"]["expression"] for s in scene.classes[name]["spec"].get("selectors", ())]
+
+    def test(device: Device) -> bool | None:
+        for text in texts:
+            if not (answer := expression(scene, text)(device)):
+                return answer
+        return True
+
+    return test
+
+
+def predicates(scene: Scene, everything: list[Device], wanted: Object) -> dict[Kind, list[Predicate]]:
+    def capacity(device: Device) -> bool | None:
+        try:
+            return has_capacity(scene, wanted, device)
+        except Failure:
+            return None
+
+    def free(device: Device) -> bool:
+        return bool(wanted.get("adminAccess")) or device.key not in scene.held.dedicated
+
+    def anywhere(device: Device) -> bool:
+        return any(reaches(device.place, node) for node in scene.world.nodes)
+
+    return {
+        Kind.CLASS: [of_class(scene, wanted["deviceClassName"])],
+        Kind.SELECTOR: [expression(scene, s["cel"]["expression"]) for s in wanted.get("selectors", ())],
+        Kind.FEATURE: [lambda d: scene.world.rules.binding_conditions or not d.raw.get("bindingConditions")],
+        Kind.TAINTS: [lambda d: scene.tolerated(wanted, d)],
+        Kind.HELD: [free],
+        Kind.CAPACITY: [capacity],
+        Kind.COUNTERS: [lambda d: fits_counters(scene, everything, d)],
+        Kind.GROUPS: [lambda d: goes(scene, d)],
+        Kind.NODES: [anywhere],
+    }
+
+
+@examples(60)
+@given(st.one_of(contests(), worlds(features=SOUND)))
+def test_every_gate_is_what_a_loop_over_devices_says(world: World):
+    assume(world.rules.has("DRAPartitionableDevices"))
+    seen = world.snapshot()
+    scene = Scene(world, world.nodes[0]["metadata"]["name"])
+    everything = in_order(scene)
+    places = Places(seen, None)
+    for ask, wanted in zip(asks(world, seen), ways(world), strict=True):
+        expected = predicates(scene, everything, wanted)
+        for gate in gates_of(ask, seen, places):
+            if gate.kind is Kind.POOL:
+                continue
+            test = expected[gate.kind].pop(0)
+            answers = [test(device) for device in everything]
+            if gate.kind is Kind.COUNTERS:  # of shares, who drew first drew for all; of groups, not here
+                assert [bool(a) for a in answers] == gate.passed.tolist()
+                continue
+            assert [a is True for a in answers] == gate.passed.tolist(), gate.about
+            failed = [a is None for a in answers]
+            assert failed == (gate.error.tolist() if gate.error is not None else [False] * len(failed))
+        left = [test for kind, tests in expected.items() for test in tests if tests]
+        assert all(test(device) for test in left for device in everything), "gates left out stop nobody"
+
+
+@examples(40)
+@given(worlds())
+def test_the_funnel_counts_what_passes_gate_after_gate(world: World):
+    seen = world.snapshot()
+    places = Places(seen, None)
+    told = {(r.claim.name, r.request): r for r in explain(world.wanted(), seen).requests}
+    for ask in asks(world, seen):
+        request = told[world.wanted()[ask.claim].key.name, ask.name]
+        alive = [True] * seen.fleet.size
+        for gate, step in zip(gates_of(ask, seen, places), request.funnel, strict=False):
+            errors = gate.error.tolist() if gate.error is not None else [False] * len(alive)
+            assert step.errors == sum(a and e for a, e in zip(alive, errors, strict=True))
+            alive = [a and p for a, p in zip(alive, gate.passed.tolist(), strict=True)]
+            assert (step.kind, step.left) == (gate.kind, sum(alive))
+        left = [step.left for step in request.funnel]
+        assert left == sorted(left, reverse=True)
+        assert request.left == left[-1]
+
+
+def reach(places: Places) -> list[list[int]]:
+    """Rows by node."""
+    return [places.at(n).nonzero()[0].tolist() for n in range(len(places.names))]
+
+
+def _excludes(gates: list[Gate], chosen: tuple[int, ...], ask: Ask, places: Places) -> bool:
+    """Whether some gates alone leave every node short, by loops."""
+
+    def passes(row: int, numbers: list[int]) -> bool:
+        return all(gates[n].passed[row] for n in numbers)
+
+    picks = [n for n in range(len(gates)) if gates[n].kind in SELECTION]
+    for rows in reach(places):
+        if not ask.all:
+            if sum(passes(row, list(chosen)) for row in rows) >= ask.source.wanted:
+                return False
+            continue
+        meant = [row for row in rows if passes(row, picks)]
+        some = [row for row in rows if passes(row, [n for n in chosen if n in picks])]
+        if some and all(passes(row, [n for n in chosen if n not in picks]) for row in meant):
+            return False
+    return True
+
+
+@examples(40)
+@given(worlds(features=EVERYTHING))
+def test_the_smallest_sets_are_those_that_trying_every_subset_finds(world: World):
+    seen = world.snapshot()
+    places = Places(seen, None)
+    for ask in asks(world, seen):
+        gates = gates_of(ask, seen, places)
+        wanted = None if ask.all else ask.source.wanted
+        found = smallest_sets(gates, wanted, places)
+        stopping = [n for n, gate in enumerate(gates) if not gate.passed.all()]
+        by_size = [
+            [chosen for chosen in combinations(stopping, size) if _excludes(gates, chosen, ask, places)]
+            for size in range(len(stopping) + 1)
+        ]
+        first = next((sets for sets in by_size if sets), [])
+        names = [tuple(gates[n].about for n in chosen) for chosen in first]
+        assert list(found) == names[: len(found)]
+        assert bool(found) == bool(names)
+
+
+def test_many_selectors_count_as_one_gate_so_that_all_subsets_can_be_tried():
+    texts = [f'device.driver == "no{n}"' for n in range(20)]
+    world = World(
+        [resource_slice("s", devices("A"), nodeName="n")],
+        [claim("c", request(selectors=selectors(*texts)))],
+    )
+    (told,) = explain(world.wanted(), world.snapshot()).requests
+    assert told.smallest == (("the 20 selectors",),)
+
+
+@examples(60)
+@given(st.one_of(worlds(), contests()))
+def test_gates_that_exclude_everything_mean_a_refusal_and_a_refusal_has_an_explanation(world: World):
+    seen = world.snapshot()
+    told = explain(world.wanted(), seen)
+    by_request: dict[tuple[str, str], list[Request]] = {}
+    for way in told.requests:
+        by_request.setdefault((way.claim.name, way.request.partition("/")[0]), []).append(way)
+    stopped = any(all(way.smallest for way in ways) for ways in by_request.values())
+    if stopped:
+        assert not told.allocatable
+    if told.allocatable:
+        assert told.node
+        assert all(any(way.possible for way in ways) for ways in by_request.values())
+        return
+    assert told.remedy
+    if not Reason(told.reason).is_error and told.reason != Reason.GAVE_UP:
+        assert stopped or told.conflict
+
+
+def test_an_ask_sifts_a_fleet_without_devices():
+    world = World([], [claim("c", request())])
+    seen = world.snapshot()
+    (ask,) = asks(world, seen)
+    sieve = sift(ask, seen, Places(seen, None))
+    assert sieve.left.shape == (0,)
+    (told,) = explain(world.wanted(), seen).requests
+    assert (told.devices, told.smallest) == (0, ((),))

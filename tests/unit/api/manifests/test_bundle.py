@@ -1,0 +1,116 @@
+"""A run's objects by kind; refusals and other kinds beside them."""
+
+import io
+from pathlib import Path
+
+import pytest
+
+from reconciler.api.manifests.bundle import Bundle, read_bundle
+from reconciler.api.objects.claims import DeviceClass, ResourceClaim
+from reconciler.api.objects.core import Node, Pod
+from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.objects.slices import ResourceSlice
+from tests.tools.checkout import SHARED
+
+SAMPLES = SHARED / "samples"
+CLAIM = "{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: %s}, spec: {}}"
+
+
+def bundle_of(tmp_path: Path, **files: str) -> Bundle:
+    for name, text in files.items():
+        (tmp_path / f"{name}.yaml").write_text(text)
+    return read_bundle([str(tmp_path)], io.BytesIO())
+
+
+def refusals(bundle: Bundle, tmp_path: Path) -> list[str]:
+    return [str(refusal.problem).replace(f"{tmp_path}/", "") for refusal in bundle.refused]
+
+
+def test_objects_are_sorted_by_kind_in_the_order_of_the_input(tmp_path: Path):
+    text = f"{CLAIM % 'b'}\n---\n{{apiVersion: v1, kind: Node, metadata: {{name: n}}}}\n---\n{CLAIM % 'a'}\n"
+    bundle = bundle_of(tmp_path, f=text)
+    assert [claim.key.name for claim in bundle.of(ResourceClaim)] == ["b", "a"]
+    assert [node.key for node in bundle.of(Node)] == [ObjectKey("", "n")]
+    assert bundle.of(DeviceClass) == ()
+    assert bundle.size == 3
+
+
+@pytest.mark.parametrize("given", ["", ", namespace: ''", ", namespace: ~"])
+def test_a_claim_without_a_namespace_is_in_default(tmp_path: Path, given: str):
+    bundle = bundle_of(tmp_path, f=CLAIM % f"c{given}")
+    assert [claim.key for claim in bundle.of(ResourceClaim)] == [ObjectKey("default", "c")]
+
+
+def test_a_namespace_that_is_given_stays(tmp_path: Path):
+    bundle = bundle_of(tmp_path, f=CLAIM % "c, namespace: ns")
+    assert [claim.key for claim in bundle.of(ResourceClaim)] == [ObjectKey("ns", "c")]
+
+
+def test_a_kind_of_the_cluster_has_no_namespace(tmp_path: Path):
+    bundle = bundle_of(tmp_path, f="{apiVersion: v1, kind: Node, metadata: {name: n, namespace: x}}")
+    assert [node.key for node in bundle.of(Node)] == [ObjectKey("", "n")]
+
+
+def test_other_kinds_are_counted_and_left_alone(tmp_path: Path):
+    other = "{apiVersion: apps/v1, kind: Deployment, spec: 5}"
+    foreign = "{apiVersion: other.example.com/v1, kind: Pod}"
+    bundle = bundle_of(tmp_path, f=f"{other}\n---\n{other}\n---\n{foreign}")
+    assert bundle.ignored == {"Deployment": 2, "Pod of other.example.com/v1": 1}
+    assert bundle.refused == ()
+
+
+def test_an_object_that_occurs_twice_is_refused_naming_both_places(tmp_path: Path):
+    bundle = bundle_of(tmp_path, a=CLAIM % "c", b=f"# note\n{CLAIM % 'c'}", c=CLAIM % "c, namespace: other")
+    assert refusals(bundle, tmp_path) == [
+        "b.yaml:2: ResourceClaim default/c: is also in a.yaml:1, which is used"
+    ]
+    assert len(bundle.of(ResourceClaim)) == 2
+
+
+def test_a_refused_object_does_not_stop_the_others(tmp_path: Path):
+    bad = "{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: bad}}"
+    bundle = bundle_of(tmp_path, a=f"{CLAIM % 'x'}\n---\n{bad}\n---\na: [\n---\n{CLAIM % 'y'}\n", b="a: b: c")
+    assert [claim.key.name for claim in bundle.of(ResourceClaim)] == ["x", "y"]
+    first, second, third = refusals(bundle, tmp_path)
+    assert first == "a.yaml:3: ResourceClaim default/bad: spec: is missing"
+    assert second.startswith("a.yaml:6:1: while parsing a flow node")
+    assert third.startswith("b.yaml:1:5: mapping values are not allowed")
+
+
+def test_an_entry_keeps_what_we_do_not_read_in_the_spelling_of_v1(tmp_path: Path):
+    text = f"{CLAIM % 'c, x: 1'}".replace("v1", "v1beta1").replace("spec: {}", "spec: {}, y: 2")
+    (entry,) = bundle_of(tmp_path, f=text).entries["ResourceClaim"].values()
+    assert entry.raw == {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": "c", "namespace": "default", "x": 1},
+        "spec": {},
+        "y": 2,
+    }
+
+
+@pytest.mark.skipif(not SAMPLES.is_dir(), reason="the collection of published manifests is not here")
+class TestPublishedManifests:
+    """Whatever people published is read, or refused with a true reason."""
+
+    def test_every_published_file_is_read_or_refused_in_one_line(self):
+        bundle = read_bundle([str(SAMPLES)], io.BytesIO())
+        assert len(bundle.of(ResourceClaim)) > 100
+        assert len(bundle.of(ResourceSlice)) > 40
+        assert len(bundle.of(Pod)) > 200
+        for refusal in bundle.refused:
+            assert "\n" not in str(refusal.problem)
+            assert str(refusal.problem).startswith(str(SAMPLES))
+
+    def test_versions_that_no_server_serves_any_more_are_read(self):
+        old = sorted(SAMPLES.glob("*/history/v1alpha3"))
+        bundle = read_bundle([str(path) for path in old], io.BytesIO())
+        reasons = [str(refusal.problem) for refusal in bundle.refused]
+        alike = (".source: was removed in 1.31", "is also in", "spec: is missing")
+        assert len(bundle.of(ResourceClaim)) > 10
+        assert [reason for reason in reasons if not any(word in reason for word in alike)] == []
+
+    def test_a_published_page_with_a_broken_document_is_refused_at_its_line(self):
+        (path,) = (SAMPLES / "kubernetes_website" / "malformed").rglob("*.yaml")
+        bundle = read_bundle([str(path)], io.BytesIO())
+        assert any("could not find expected ':'" in str(refusal.problem) for refusal in bundle.refused)

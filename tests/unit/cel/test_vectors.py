@@ -1,0 +1,325 @@
+"""The rules of CEL, one table each: expression and answer on one device."""
+
+import pytest
+
+from reconciler.api.objects.quantity import Quantity
+from reconciler.api.objects.semver import Semver
+from reconciler.cel.device import DeviceView
+from reconciler.cel.program import CelRefused, compile_selector
+from tests.tools.cel_rows import masked, plain, rows_of
+
+DEVICE = DeviceView(
+    driver="d.io",
+    attributes={
+        "d.io": {
+            "model": "a",
+            "ver": Semver.parse("1.2.3+b1"),
+            "list": ("x", "y"),
+            "versions": (Semver.parse("1.0.0"),),
+            "yes": True,
+            "one": 1,
+        },
+        "other.io": {"n": 5},
+    },
+    capacity={"d.io": {"mem": Quantity.parse("40Gi"), "half": Quantity.parse("0.5")}},
+)
+D = 'device.attributes["d.io"]'
+Table = list[tuple[str, bool | str]]
+ERROR, REFUSED = "error", "refused"
+
+SPECIFICATION: Table = [
+    (f'{D}.model == "a"', True),
+    (f'{D}.nope == "a"', ERROR),
+    ('device.attributes["x.io"].nope == "a"', ERROR),
+    ('has(device.attributes["x.io"].nope)', False),
+    ('"x.io" in device.attributes', False),
+    ('device.attributes["other.io"].n == 5.0', True),
+    (f"{D}.model == 5", False),
+    (f'{D}.ver == "1.2.3"', ERROR),
+    (f'"1.2.3" == {D}.ver', False),
+    (f'{D}.ver == semver("1.2.3")', True),
+    (f'{D}.ver != "1.2.3"', True),
+    (f'{D}.ver.isGreaterThan(semver("v1.2", true))', True),
+    ('device.capacity["d.io"].mem.compareTo(quantity("40Gi")) == 0', True),
+    ('device.capacity["d.io"].mem > quantity("1Gi")', REFUSED),
+    (f'{D}.nope == "a" || true', True),
+    (f'{D}.?nope.orValue("a") == "a"', True),
+    (f"{D}.model", ERROR),
+]
+UNKNOWN_DOMAINS: Table = [
+    ('size(device.attributes["x.io"]) == 0', True),
+    ("device.attributes.size() == 2", True),
+    ('device.attributes.all(d, d != "x.io")', True),
+    ('device.attributes[?"x.io"].hasValue()', True),
+    ("device.attributes.?unknown.hasValue()", True),
+    ('device.attributes["x.io"].?nope.hasValue()', False),
+    ('"nope" in device.attributes["x.io"]', False),
+    ('"d.io" in device.capacity && !("x.io" in device.capacity)', True),
+    ('has(device.capacity["x.io"].mem)', False),
+]
+ABSORPTION: Table = [
+    (f"true || {D}.nope", True),
+    (f"{D}.nope && false", False),
+    (f"false && {D}.nope", False),
+    (f"{D}.nope && true", ERROR),
+    (f"false || {D}.nope", ERROR),
+    (f"!{D}.nope", ERROR),
+    (f"{D}.nope ? true : true", ERROR),
+    (f"true ? true : {D}.nope", True),
+    (f"{D}.model || true", True),
+    (f"{D}.model && true", ERROR),
+    ("[1, 0].exists(x, 1 / x == 1)", True),
+    ("[0, 1].exists(x, 1 / x == 1)", True),
+    ("[0, 2].exists(x, 1 / x == 1)", ERROR),
+    ("[0, 2].all(x, 1 / x == 1)", False),
+    ("[0, 1].all(x, 1 / x == 1)", ERROR),
+    ("[0, 1].exists_one(x, 1 / x == 1)", ERROR),
+    ("[0, 1].filter(x, 1 / x == 1).size() == 1", ERROR),
+    ("[0, 1].map(x, 1 / x).size() == 2", ERROR),
+    ("cel.bind(x, 1 / 0, true)", True),
+    ("cel.bind(x, 1 / 0, x == 1 || true)", True),
+    ("cel.bind(x, 1 / 0, x == 1)", ERROR),
+]
+EQUALITY: Table = [
+    ("dyn(1) == 1u", True),
+    ("dyn(1) == 1.0", True),
+    ("dyn(1u) == 1", True),
+    (f"{D}.yes == 1", False),
+    (f"{D}.one == true", False),
+    (f"{D}.yes in [dyn(1)]", False),
+    (f"{D}.one in [1, 2]", True),
+    (f"{D}.one in [dyn(1.0)]", True),
+    (f'{D}.ver in ["1.2.3"]', ERROR),
+    (f'{D}.ver in [semver("1.2.3")]', True),
+    ('device.capacity["d.io"].mem in [quantity("40960Mi")]', True),
+    (f'{D}.list in ["x"]', False),
+    (f"{D}.nope in []", False),
+    (f'{D}.list == ["x", "y"]', True),
+    (f'{D}.list == ["x"]', False),
+    (f"{D}.list == [1, 2]", False),
+    (f"{D}.model == null", False),
+    (f"{D}.ver == null", False),
+    ("null == null", True),
+    ('semver("1.0.0+a") == semver("1.0.0+b")', True),
+    ('semver("1.0.0-rc.1") == semver("1.0.0")', False),
+    ('{"a": 1} == {"a": 1}', True),
+    ('{"a": 1} == {"a": 2}', False),
+    ("1 == 1.0", REFUSED),
+    ('1 == "1"', REFUSED),
+    ("1 < 2.5", True),
+    ("2u > 1", True),
+    ('1 < "2"', REFUSED),
+    ("device == device", True),
+]
+ARITHMETIC: Table = [
+    ("9223372036854775807 + 1 == 0", ERROR),
+    ("-9223372036854775808 < 0", True),
+    ("-(-9223372036854775808) == 0", ERROR),
+    ("9223372036854775808 == 0", REFUSED),
+    ("18446744073709551615u > 0u", True),
+    ("1u - 2u == 0u", ERROR),
+    ("-7 / 2 == -3 && -7 % 2 == -1 && 7 / -2 == -3", True),
+    ("1 / 0 == 1", ERROR),
+    ("1 % 0 == 1", ERROR),
+    ("1.0 / 0.0 > 1.0", True),
+    ("2 + 3 * 4 - 6 / 2 == 11", True),
+    ("1 + 1.0 == 2.0", REFUSED),
+    ('int("12") + int(2.9) + int(3u) == 17', True),
+    ('int("x") == 1', ERROR),
+    ("int(1e19) == 1", ERROR),
+    ("uint(-1) == 1u", ERROR),
+    ('string(1.0) == "1" && string(0.1) == "0.1" && string(1e7) == "1e+07"', True),
+    ('bool("true") && !bool("false")', True),
+    ('double("1.5") == 1.5', True),
+    (r'b"\xff".size() == 1 && bytes("é").size() == 2', True),
+    (r'string(b"\xff") == ""', ERROR),
+]
+OPTIONALS: Table = [
+    ("optional.none().hasValue()", False),
+    ("optional.of(1).or(optional.of(1 / 0)).value() == 1", True),
+    ("optional.none().or(optional.of(2)).value() == 2", True),
+    ("optional.none().orValue(3) == 3", True),
+    ("optional.none().value() == 1", ERROR),
+    ("optional.of(2).optMap(x, x + 1).value() == 3", True),
+    ("optional.of(2).optFlatMap(x, optional.of(x * 2)).value() == 4", True),
+    ("optional.ofNonZeroValue(0).hasValue()", False),
+    ("[1, ?optional.none(), 2].size() == 2", True),
+    ('{?"a": optional.of(1), ?"b": optional.none()}.size() == 1', True),
+    ('{"a": {"b": 1}}.?a.b.value() == 1', True),
+    ('{"a": {"b": 1}}.?x.b.hasValue()', False),
+    ("[1, 2][?5].hasValue()", False),
+    ('has({"a": {"b": 1}}.?a.b)', True),
+    ("optional.of(1) == optional.of(1) && optional.none() != optional.of(1)", True),
+    ("[?1]", REFUSED),
+]
+COMPREHENSIONS: Table = [
+    ("[1, 2, 3].exists(i, v, i == 2 && v == 3)", True),
+    ("[1, 2, 3].all(i, v, v == i + 1)", True),
+    ("[1, 2, 3].existsOne(i, v, v > 2)", True),
+    ("[1, 2].transformList(i, v, i * v) == [0, 2]", True),
+    ("[1, 2].transformList(i, v, v > 1, i) == [1]", True),
+    ('{"a": 1}.transformMap(k, v, v + 1) == {"a": 2}', True),
+    ('{"a": "b"}.transformMapEntry(k, v, {v: k}) == {"b": "a"}', True),
+    ("[1, 1].transformMapEntry(i, v, {v: i}) == {1: 0}", ERROR),
+    ("[1, 2, 3].map(x, x > 1, x * 2) == [4, 6]", True),
+    ('["bb", "a"].sortBy(x, x.size()) == ["a", "bb"]', True),
+    (f"{D}.model.exists(x, x == 1)", ERROR),
+    ('"abc".exists(x, true)', REFUSED),
+    ("[1].exists(1, true)", REFUSED),
+    ("[1].exists(x, x, true)", REFUSED),
+    ("[1].map(x, x).map(x, x + 1).exists(x, x == 2)", True),
+    ("[1].exists(device, device == 1)", True),
+    ("cel.bind(device, 1, device == 1)", True),
+    ('cel.bind(a, device.attributes["d.io"], [a].exists(a, a.model == "a"))', True),
+]
+LISTS: Table = [
+    ("[1, 2, 3].slice(1, 2) == [2]", True),
+    ("[1].slice(0, 2) == []", ERROR),
+    ("[[1], [2, 3]].flatten() == [1, 2, 3]", True),
+    ("[3, 1, 2].sort() == [1, 2, 3]", True),
+    ("[1, 1, 2].distinct() == [1, 2]", True),
+    ("[1, 2].reverse() == [2, 1]", True),
+    ("lists.range(3) == [0, 1, 2]", True),
+    ("[1, 3].max() == 3 && [1, 3].min() == 1", True),
+    ("[2, 1].isSorted()", False),
+    ("[1.5, 2.0].sum() == 3.5", True),
+    ("sets.intersects([1, 2], [2, 3])", True),
+    ("sets.contains([1], [1, 2])", False),
+    (f'{D}.list.includes("y") && {D}.model.includes("a") && !{D}.ver.includes("1.2.3")', True),
+    (f'{D}.versions.includes(semver("1.0.0"))', True),
+    (f"{D}.versions.includes(1)", False),
+    ("lists.range(49).includes(47) && !lists.range(48).includes(48)", True),
+    ("lists.range(49).includes(48)", ERROR),
+    ('["a", 1]', REFUSED),
+    ('["a", dyn(1)].size() == 2', True),
+]
+STRINGS: Table = [
+    ('"tacocat".indexOf("ac") == 1 && "tacocat".lastIndexOf("ac") == 4 || true', True),
+    ('"hello".indexOf("l", 3) == 3 && "hello".lastIndexOf("l", 2) == 2', True),
+    ('"hello".indexOf("h", 9) == -1 && "hello".lastIndexOf("h", 9) == -1', True),
+    ('"hello".indexOf("h", -1) == 0', ERROR),
+    ('"".indexOf("h") == -1 && "".indexOf("") == 0', True),
+    ('"%s %s".format([1234567.0, 0.5]) == "1234567 0.5" && string(1234567.0) == "1.234567e+06"', True),
+    ('"hello".replace("l", "L", 1) == "heLlo"', True),
+    ('"a,b,c".split(",", 2) == ["a", "b,c"] && "abc".split("") == ["a", "b", "c"]', True),
+    ('["a", "b"].join("-") == "a-b"', True),
+    (r'strings.quote("a\"b") == "\"a\\\"b\""', True),
+    (r'"\u00e9A".upperAscii() == "\u00e9A" && "Aé".lowerAscii() == "aé"', True),
+    (
+        '"%d %s %.2f %x %b %o%%".format([dyn(1), [1, 2], 1.5, 255, 5, 8]) == "1 [1, 2] 1.50 ff 101 10%"',
+        True,
+    ),
+    ('"%s".format([{"b": dyn(1), "a": true}]) == "{a: true, b: 1}"', True),
+    ('"%d".format(["a"]) == ""', ERROR),
+    ('"%q".format([1]) == ""', ERROR),
+    ('"%s".format([]) == ""', ERROR),
+    ('"reversed".reverse() == ""', REFUSED),
+    (r'"\q" == ""', REFUSED),
+    ('"abc".matches("^a.c$") && matches("abc", "b")', True),
+    (f'{D}.model.matches("(")', REFUSED),
+    ('"a1b2".findAll("[0-9]", 1) == ["1"]', True),
+]
+AMOUNTS: Table = [
+    ('quantity("1500m").isInteger()', False),
+    ('quantity("1.5Gi").isInteger() && quantity("1.5Gi").asInteger() == 1610612736', True),
+    ('quantity("2").add(quantity("3")).sub(1) == quantity("4")', True),
+    ('sign(quantity("-1")) == -1', True),
+    ('device.capacity["d.io"].half.asApproximateFloat() == 0.5', True),
+    ('quantity("x") == quantity("1")', ERROR),
+    ('quantity("1") < quantity("2")', REFUSED),
+    ('semver("v01.2", true).major() == 1', True),
+    ('semver("1.2") == semver("1.2.0")', ERROR),
+    ('semver("1.0.0-rc.2").isGreaterThan(semver("1.0.0-rc.10"))', False),
+    ('semver("1.0.0").isLessThan(quantity("1"))', REFUSED),
+]
+NETWORK: Table = [
+    (
+        'ip("::1").isLoopback() && ip("fe80::1").isLinkLocalUnicast() && ip("10.0.0.1").isGlobalUnicast()',
+        True,
+    ),
+    ('ip("ff02::1").isLinkLocalMulticast() && ip("0.0.0.0").isUnspecified()', True),
+    ('["10.0.0.1"].all(ip, ip.size() == 8) && [cidr("::/0")].all(format, format.ip() == ip("::"))', True),
+    ('ip.isCanonical("2001:DB8::1")', False),
+    ('isIP("010.0.0.1") || isIP("fe80::1%eth0") || isIP("::ffff:1.2.3.4")', False),
+    ('cidr("10.1.0.0/8").masked() == cidr("10.0.0.0/8") && cidr("10.1.0.0/8").ip() == ip("10.1.0.0")', True),
+    ('cidr("10.0.0.0/8").containsCIDR("10.1.0.0/16") && cidr("10.0.0.0/8").prefixLength() == 8', True),
+    ('isCIDR("10.0.0.0/255.0.0.0") || isCIDR("10.0.0.0/33") || isCIDR("10.0.0.0")', False),
+    ('string(ip("10.0.0.1")) == "10.0.0.1"', True),
+    ('url("https://u@h.io:80/a b").getHost() == ""', ERROR),
+    ('url("https://u@h.io:80/a?x=1&x=2").getHost() == "h.io:80"', True),
+    ('url("https://[::1]:80/a").getHostname() == "::1" && url("https://h/a").getPort() == ""', True),
+    ('url("/p?x=1&x=2").getQuery() == {"x": ["1", "2"]}', True),
+    ('isURL("relative/path")', False),
+    ('format.named("dns1123Subdomain").value().validate("a.b").hasValue()', False),
+    ('format.named("nope").hasValue()', False),
+    ('format.uuid().validate("x").value().size() == 1', True),
+]
+TIMES: Table = [
+    ('duration("1h30m").getMinutes() == 90', True),
+    ('duration("-1.5s") == duration("-1500ms")', True),
+    ('duration("x") == duration("1s")', REFUSED),
+    ('timestamp("2024-01-31T12:00:00Z").getMonth() == 0', True),
+    ('timestamp("2024-01-31T23:00:00Z").getDate("+02:00") == 1', True),
+    ('timestamp("2024-01-02T00:00:00Z") - timestamp("2024-01-01T00:00:00Z") == duration("24h")', True),
+    ('timestamp("nope") == timestamp(0)', REFUSED),
+    ('string(timestamp(0)) == "1970-01-01T00:00:00Z" && string(duration("90s")) == "90s"', True),
+    ('timestamp("9999-12-31T23:59:59Z") + duration("1h") > timestamp(0)', ERROR),
+]
+REFUSALS: Table = [
+    ("", REFUSED),
+    ("nope == 1", REFUSED),
+    ("nope(1)", REFUSED),
+    ("sets.nope([1], [1])", REFUSED),
+    ('["a", device.attributes["d.io"].one].size() == 2', True),
+    ('[device.attributes["d.io"].one, "a"].size() == 2', True),
+    ("authorizer.group('').resource('pods').check('get').allowed()", REFUSED),
+    ("device.nope", REFUSED),
+    ("device.driver.nope == 1", REFUSED),
+    ("device.driver == 1", REFUSED),
+    ("device.driver", REFUSED),
+    ("device.attributes", REFUSED),
+    ("device.attributes[1].x", REFUSED),
+    ("true && 1", REFUSED),
+    ("true ? 1 : false", REFUSED),
+    ("!1", REFUSED),
+    ("{1.0: 1}.size() == 1", REFUSED),
+    ('{"a": 1, "b": "x"}.size() == 2', REFUSED),
+    ('{"a": 1, "a": 2}.size() == 2', ERROR),
+    ("device{driver: 1}", REFUSED),
+    ("for == 1", REFUSED),
+    ("has(device)", REFUSED),
+    ("device.driver == 'a' // and why", False),
+    ("dyn(1)", ERROR),
+    ("int == type(1)", True),
+]
+TABLES: dict[str, Table] = {
+    "specification": SPECIFICATION,
+    "unknown domains": UNKNOWN_DOMAINS,
+    "absorption": ABSORPTION,
+    "equality": EQUALITY,
+    "arithmetic": ARITHMETIC,
+    "optionals": OPTIONALS,
+    "comprehensions": COMPREHENSIONS,
+    "lists": LISTS,
+    "strings": STRINGS,
+    "amounts": AMOUNTS,
+    "network": NETWORK,
+    "times": TIMES,
+    "refusals": REFUSALS,
+}
+CASES = [
+    pytest.param(expression, answer, id=f"{name}: {expression}")
+    for name, table in TABLES.items()
+    for expression, answer in table
+]
+
+
+@pytest.mark.parametrize(("expression", "answer"), CASES)
+def test_the_language_answers_by_its_rules(expression: str, answer: bool | str):
+    if answer == REFUSED:
+        with pytest.raises(CelRefused):
+            compile_selector(expression)
+        return
+    selector = compile_selector(expression)
+    assert plain(selector, DEVICE) == answer
+    assert masked(selector, rows_of([DEVICE, DEVICE])) == [answer, answer]

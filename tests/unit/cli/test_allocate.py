@@ -1,0 +1,242 @@
+"""`dra-reconciler allocate`: what it prints, where, and how it ends."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from reconciler.cli import main
+from tests.tools.allocate_command import ALL, BAD_INPUT, SOME, USAGE, allocate
+from tests.tools.patience import PATIENCE
+from tests.tools.short_manifests import CLASS, claim, gpus, pod, template, together
+
+
+def test_the_table_names_claim_request_devices_and_node(tmp_path: Path):
+    result = allocate(tmp_path, f=together(CLASS, gpus("n1"), claim("a", 2)))
+    assert result.exit_code == ALL
+    assert [line.split() for line in result.stdout.splitlines()] == [
+        ["CLAIM", "REQUEST", "DEVICE", "NODE"],
+        ["default/a", "gpu", "gpu.example.com/n1/gpu-0", "n1"],
+        ["gpu.example.com/n1/gpu-1"],
+        ["nodes", "known", "only", "by", "name:", "n1"],
+        ["1", "claim", "allocated"],
+    ]
+    assert result.stderr == ""
+
+
+def test_a_claim_that_is_not_allocated_has_a_line_with_counts(tmp_path: Path):
+    result = allocate(tmp_path, f=together(CLASS, gpus("n1", 2), claim("a"), claim("b", 2)))
+    assert result.exit_code == SOME
+    (line,) = (line for line in result.stdout.splitlines() if line.startswith("not allocated"))
+    assert line.startswith(
+        "not allocated: claim default/b: request gpu wants 2 devices: of 2 devices 2 match"
+    )
+    assert "1 are not in use" in line
+    assert result.stdout.splitlines()[-1] == "1 claim allocated, 1 not"
+
+
+def test_the_claims_of_a_pod_are_named_with_it(tmp_path: Path):
+    result = allocate(tmp_path, f=together(CLASS, template("t"), pod("p", "x:t", "y:t"), pod("q", "z=gone")))
+    assert "not allocated: claims default/p-x, default/p-y of pod default/p: " in result.stdout
+    assert "not allocated: pod default/q: claim default/gone is not among the objects read" in result.stdout
+    assert result.exit_code == SOME
+
+
+def test_names_are_never_cut_where_there_is_no_terminal(tmp_path: Path):
+    name = "n" * 200
+    result = allocate(tmp_path, f=together(CLASS, gpus("n1"), claim(name)))
+    assert name in result.stdout
+
+
+def test_text_from_manifests_is_not_taken_for_markup(tmp_path: Path):
+    result = allocate(tmp_path, f=together(CLASS, gpus("n1"), claim("'[red]a[/red] :smile:'")))
+    assert "default/[red]a[/red] :smile:" in result.stdout
+
+
+@pytest.mark.parametrize("output", ["table", "yaml", "json"])
+def test_control_characters_in_manifests_are_shown_and_not_obeyed(tmp_path: Path, output: str):
+    names = ('"a\\e[31mb"', '"c\\rd"', '"e\\x9bf"')
+    documents = (claim(name, metadata="labels: {}") for name in names)
+    broken = '{"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": "\\ud800"}}'
+    result = allocate(tmp_path, "-o", output, f=together(CLASS, gpus("n1"), *documents), g=broken)
+    assert "ResourceClaim default/\\ud800: metadata.name: must be valid UTF-8 text" in result.stderr
+    for text in (result.stdout, result.stderr):
+        assert not set(text) & {"\x1b", "\r", "\x9b", "\ud800"}
+
+
+def test_the_yaml_is_the_claims_and_nothing_else(tmp_path: Path):
+    result = allocate(
+        tmp_path, "-o", "yaml", f=together(CLASS, gpus("n1"), claim("a"), claim("b", 2), claim("c"))
+    )
+    assert result.exit_code == SOME
+    written = list(yaml.safe_load_all(result.stdout))
+    assert [one["metadata"]["name"] for one in written] == ["a", "c"]
+    assert written[0]["metadata"]["finalizers"] == ["resource.kubernetes.io/delete-protection"]
+    assert written[0]["status"]["allocation"]["allocationTimestamp"].endswith("Z")
+    assert "&id" not in result.stdout
+    assert "not allocated: claim default/b" in result.stderr
+    assert "nodes known only by name" in result.stderr
+
+
+def test_the_json_is_one_list(tmp_path: Path):
+    result = allocate(tmp_path, "-o", "json", f=together(CLASS, gpus("n1"), claim("a")))
+    written = json.loads(result.stdout)
+    assert (written["apiVersion"], written["kind"]) == ("v1", "List")
+    assert [one["metadata"]["name"] for one in written["items"]] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("output", "stdout"), [("yaml", ""), ("json", '{"apiVersion":"v1","kind":"List","items":[]}')]
+)
+def test_nothing_allocated_is_still_well_formed(tmp_path: Path, output: str, stdout: str):
+    result = allocate(tmp_path, "-o", output, f=CLASS)
+    assert "".join(result.stdout.split()) == stdout
+    assert result.exit_code == ALL
+
+
+def test_its_own_output_can_be_read_from_standard_input(tmp_path: Path):
+    first = allocate(tmp_path, "-o", "yaml", f=together(CLASS, gpus("n1", 1), claim("a")))
+    (tmp_path / "f.yaml").unlink()
+    again = allocate(tmp_path, "-f", "-", stdin=first.stdout, g=together(CLASS, gpus("n1", 1), claim("b")))
+    assert again.stdout.splitlines()[-1] == "0 claims allocated, 1 not, 1 held before"
+
+
+def test_files_can_also_follow_without_a_flag(tmp_path: Path):
+    """So that a shell pattern works."""
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "a.yaml").write_text(together(CLASS, gpus("n1")))
+    (tmp_path / "b.yaml").write_text(claim("a"))
+    result = allocate(tmp_path, str(tmp_path / "b.yaml"), str(tmp_path / "sub"))
+    assert (result.exit_code, result.stdout.splitlines()[-1]) == (ALL, "1 claim allocated")
+
+
+BAD = {
+    "malformed YAML": ("a: b: c", "bad.yaml:1:5: mapping values are not allowed"),
+    "a quantity that is none": (
+        gpus("n9").replace("{name: gpu-0}", "{name: gpu-0, capacity: {memory: {value: 10Gib}}}"),
+        "ResourceSlice n9-gpus: spec.devices[0].capacity.memory.value: '10Gib' is not a quantity",
+    ),
+    "an object twice": (claim("a"), "bad.yaml:1: ResourceClaim default/a: is also in "),
+    "an unknown version": (
+        claim("x").replace("/v1", "/v1alpha2"),
+        "bad.yaml:1: ResourceClaim default/x: apiVersion: resource.k8s.io/v1alpha2 is not supported",
+    ),
+    "a document that is no object": ("- 1", "bad.yaml:1: document: is a list, not an object"),
+    "a document without a kind": ("a: 1", "bad.yaml:1: document: kind: is missing"),
+    "a key twice": ("kind: A\nkind: B", "bad.yaml:2:1: the key 'kind' occurs twice in one mapping"),
+    "a claim without a spec": (
+        "{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: x}}",
+        "ResourceClaim default/x: spec: is missing",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "line"), BAD.values(), ids=BAD.keys())
+@pytest.mark.parametrize("output", ["table", "yaml"])
+def test_bad_input_is_refused_and_the_rest_done(tmp_path: Path, text: str, line: str, output: str):
+    result = allocate(tmp_path, "-o", output, good=together(CLASS, gpus("n1"), claim("a")), bad=text)
+    assert result.exit_code == BAD_INPUT
+    (refusal,) = (one for one in result.stderr.splitlines() if one.startswith("refused: "))
+    assert line in refusal
+    assert "gpu-0" in result.stdout
+
+
+def test_bad_input_outweighs_claims_that_wait(tmp_path: Path):
+    assert allocate(tmp_path, f=together(claim("a"), "- 1\n")).exit_code == BAD_INPUT
+
+
+def test_a_missing_class_is_named(tmp_path: Path):
+    result = allocate(tmp_path, f=together(gpus("n1"), claim("a", device_class="nope")))
+    assert result.exit_code == SOME
+    assert "not allocated: claim default/a: request gpu: there is no DeviceClass nope" in result.stdout
+
+
+def test_slices_of_different_generations_that_leave_a_pool_incomplete_are_told(tmp_path: Path):
+    slices = gpus("n1", generation=1, slices=2, name="one"), gpus("n1", generation=2, slices=2, name="two")
+    result = allocate(tmp_path, f=together(CLASS, *slices, claim("a")))
+    assert result.exit_code == SOME
+    assert (
+        "pool gpu.example.com/n1 is not usable: 1 of 2 slices of generation 2 are published" in result.stdout
+    )
+
+
+def test_empty_files_are_no_error(tmp_path: Path):
+    result = allocate(tmp_path, a="", b="---\n# nothing\n")
+    assert (result.exit_code, result.stdout.splitlines()[-1]) == (ALL, "0 claims allocated")
+
+
+def test_other_kinds_are_counted(tmp_path: Path):
+    result = allocate(tmp_path, f="{apiVersion: apps/v1, kind: Deployment}\n")
+    assert result.stderr == "ignored: 1 Deployment\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["-f", "does/not/exist.yaml"],
+        ["-o", "xml", "-f", "-"],
+        ["--semantics", "1.35", "-f", "-"],
+        ["--feature-gates", "Nope=true", "-f", "-"],
+        ["--steps", "0", "-f", "-"],
+        ["--nope"],
+    ],
+    ids=" ".join,
+)
+def test_wrong_usage_is_told_apart_from_bad_input(arguments: list[str]):
+    result = CliRunner().invoke(main, ["allocate", *arguments], input="")
+    assert result.exit_code == USAGE
+    assert "Error: " in result.stderr
+
+
+def test_gates_and_releases_reach_the_decision(tmp_path: Path):
+    tainted = gpus("n1", 1).replace("{name: gpu-0}", "{name: gpu-0, taints: [{key: k, effect: NoSchedule}]}")
+    text = together(CLASS, tainted, claim("a"))
+    assert allocate(tmp_path, f=text).exit_code == SOME
+    assert allocate(tmp_path, "--feature-gates", "DRADeviceTaints=false", f=text).exit_code == ALL
+    counters = """\
+apiVersion: resource.k8s.io/v1
+kind: ResourceSlice
+metadata: {name: elsewhere}
+spec:
+  driver: other.example.com
+  nodeName: n2
+  pool: {name: n2, generation: 1, resourceSliceCount: 2}
+  sharedCounters: [{name: c, counters: {m: {value: 1}}}]
+"""
+    every = claim("a").replace("count: 1", "allocationMode: All")
+    spread = together(CLASS, gpus("n1"), counters, every)
+    assert allocate(tmp_path, "--semantics", "1.37", f=spread).exit_code == ALL
+    assert allocate(tmp_path, "--semantics", "1.36", f=spread).exit_code == SOME  # POOL-7
+
+
+def test_steps_bound_the_search(tmp_path: Path):
+    result = allocate(tmp_path, "--steps", "1", f=together(CLASS, gpus("n1", 4), claim("a", 3)))
+    assert result.exit_code == SOME
+
+
+def run(*arguments: str, **options: Any) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "reconciler", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE, **options)
+
+
+def test_the_program_runs_as_a_process(tmp_path: Path):
+    (tmp_path / "f.yaml").write_text(together(CLASS, gpus("n1"), claim("a")))
+    done = run("allocate", "-f", str(tmp_path))
+    assert (done.returncode, done.stderr) == (ALL, "")
+    assert "default/a" in done.stdout
+
+
+def test_a_reader_that_goes_away_is_no_error_to_print(tmp_path: Path):
+    (tmp_path / "f.yaml").write_text(
+        together(CLASS, gpus("n1", 1), *(claim(f"claim-{n}") for n in range(2000)))
+    )
+    command = f"{sys.executable} -m reconciler allocate -f {tmp_path} | head -n 1"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False, timeout=PATIENCE)
+    assert done.stderr == ""
+    assert done.stdout.startswith("CLAIM")

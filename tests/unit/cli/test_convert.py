@@ -1,0 +1,133 @@
+"""`dra-reconciler convert`, and what the published schemas of 1.36 say about what it writes."""
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from reconciler.api.manifests.bundle import bundle, read_bundle
+from reconciler.api.manifests.documents import of_text
+from reconciler.api.objects.semantics import Semantics
+from reconciler.cli import main
+from reconciler.control.offline import decide
+from tests.tools.builders import device, device_class, devices, resource_slice
+from tests.tools.checkout import SHARED
+from tests.tools.conversion_worlds import conversion, pool_of
+from tests.tools.first_revision import ABSENT, TEXT, four_partitions, two_gpus
+from tests.tools.short_manifests import CLASS, claim, gpus, pod, together
+
+SAMPLES = SHARED / "samples"
+MIG = 'device.driver == "gpu.nvidia.com" && device.attributes["gpu.nvidia.com"].type == "mig"'
+
+
+def run(tmp_path: Path, *texts: str, options: tuple[str, ...] = ()) -> Result:
+    for number, text in enumerate(texts):
+        (tmp_path / f"{number}.yaml").write_text(text, encoding="utf-8")
+    return CliRunner().invoke(main, ["convert", "-f", str(tmp_path), *options])
+
+
+def written(result: Result) -> list[dict[str, Any]]:
+    return [made for made in yaml.safe_load_all(result.stdout) if made]
+
+
+def check(made: dict[str, Any]) -> None:
+    """Raises unless the schema of 1.36 has every field, with a value of its type."""
+    kubernetes_validate.validate(made, "1.36", strict=True)
+
+
+def dumped(*objects: dict[str, Any]) -> str:
+    return yaml.safe_dump_all(objects)
+
+
+@pytest.mark.skipif(not TEXT.exists(), reason=ABSENT)
+class TestTwoGpus:
+    def test_the_first_revision_becomes_valid_objects_that_mean_the_same(self, tmp_path: Path):
+        result = run(tmp_path, dumped(two_gpus(), four_partitions(), device_class("mig.nvidia.com", MIG)))
+        assert result.exit_code == 0
+        for made in written(result):
+            check(made)
+        report = decide(bundle(of_text("f.yaml", result.stdout)), Semantics("1.36"))
+        (granted,) = report.granted
+        assert [one.device for one in granted.plans[0].allocation.devices.results] == [
+            "gpu-0-mig-1g-5gb-0",
+            "gpu-0-mig-1g-5gb-1",
+            "gpu-0-mig-2g-10gb-2-3",
+            "gpu-0-mig-3g-20gb-4-7",
+        ]
+
+    def test_what_was_put_right_and_renamed_is_said(self, tmp_path: Path):
+        result = run(tmp_path, dumped(two_gpus(), four_partitions()))
+        lines = result.stderr.splitlines()
+        assert any("spec.spec: belongs in a ResourceClaimTemplate" in line for line in lines)
+        assert "note: slice s is split into s-counters, s" in lines
+        assert "renamed: capacity copy-engines of gpu.nvidia.com is now copy_engines" in lines
+        name = "gpu-0-mig-1g.5gb-0"
+        assert f"renamed: device {name} of gpu.nvidia.com/n is now {name.replace('.', '-')}" in lines
+
+    def test_the_map_of_names_can_be_had_as_a_file(self, tmp_path: Path):
+        path = tmp_path / "map.txt"
+        result = run(tmp_path, dumped(two_gpus()), options=("--rename-map", str(path)))
+        assert "renamed:" not in result.stderr
+        found = yaml.safe_load(path.read_text())
+        assert {
+            "kind": "capacity",
+            "where": "gpu.nvidia.com",
+            "before": "copy-engines",
+            "after": "copy_engines",
+        } in found
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_schemas_of_1_36_know_all_that_is_written(seed: int):
+    for made in conversion(*pool_of(seed)).objects:
+        check(made)
+
+
+@pytest.mark.skipif(not SAMPLES.is_dir(), reason=f"{SAMPLES} is not there")
+def test_what_was_published_in_older_versions_is_valid_after_conversion(tmp_path: Path):
+    count = 0
+    for path in sorted(SAMPLES.glob("*/history/**/*.yaml")):
+        found = read_bundle([str(path)], io.BytesIO())
+        kinds = ("ResourceSlice", "DeviceClass", "ResourceClaim", "ResourceClaimTemplate")
+        if any(found.entries.get(kind) for kind in kinds):
+            result = CliRunner().invoke(main, ["convert", "-f", str(path)], catch_exceptions=False)
+            for made in written(result):
+                if made["apiVersion"] == "resource.k8s.io/v1":
+                    check(made)
+                    count += 1
+    assert count > 100
+
+
+def test_what_is_written_converts_to_itself(tmp_path: Path):
+    once = run(tmp_path, together(CLASS, gpus("n1"), claim("a"), pod("p", "gpu=a")))
+    assert once.exit_code == 0
+    again = run(tmp_path, once.stdout)
+    assert again.stdout == once.stdout
+    assert again.stderr == ""
+
+
+def test_json_is_one_list(tmp_path: Path):
+    result = run(tmp_path, together(CLASS, gpus("n1")), options=("-o", "json"))
+    found = json.loads(result.stdout)
+    assert [made["kind"] for made in found["items"]] == ["DeviceClass", "ResourceSlice"]
+
+
+def test_what_cannot_be_expressed_is_named_and_the_rest_written(tmp_path: Path):
+    crowded = resource_slice("s", [device("a", {f"a{n}": n for n in range(33)})], nodeName="n")
+    result = run(tmp_path, dumped(crowded, resource_slice("t", devices("b"), pool="q", nodeName="n")))
+    assert result.exit_code == 1
+    assert [made["metadata"]["name"] for made in written(result)] == ["t"]
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("error: pool d/p cannot be converted: ResourceSlice s: spec.devices[0]: ")
+
+
+def test_a_claim_that_a_server_would_refuse_is_named(tmp_path: Path):
+    bad = claim("a").replace("count: 1", "count: -1")
+    result = run(tmp_path, together(CLASS, claim("b"), bad))
+    assert result.exit_code == 1
+    assert [made["metadata"]["name"] for made in written(result)] == ["gpu", "b"]

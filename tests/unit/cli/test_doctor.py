@@ -1,0 +1,136 @@
+"""`dra-reconciler doctor`: what it prints, how it ends, and its documentation."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from reconciler.analysis.doctor.rules import RULES
+from reconciler.cli import main
+from reconciler.embedded import ApiServer, serve
+from tests.tools.checkout import DOCS
+from tests.tools.doctor_cases import GPU, ONE, SOUND, Object, claim, device_class, part, yaml_of
+
+PAGE = DOCS / "doctor.md"
+WARNED = yaml_of(GPU, claim("c", wants="gppu"))
+NOTED = yaml_of({**GPU, "apiVersion": "resource.k8s.io/v1beta2"})
+WRONG = yaml_of(part("s", {"name": "a"}, count=2))
+
+
+def doctor(tmp_path: Path, text: str, *options: str) -> Result:
+    path = tmp_path / "a.yaml"
+    path.write_text(text)
+    return CliRunner().invoke(main, ["doctor", "-f", str(path), *options])
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "code"),
+    [
+        pytest.param(SOUND, [], 0, id="nothing"),
+        pytest.param(NOTED, ["--strict"], 0, id="notes"),
+        pytest.param(WARNED, [], 0, id="warnings"),
+        pytest.param(WARNED, ["--strict"], 3, id="warnings, and strict"),
+        pytest.param(WRONG, [], 1, id="errors"),
+        pytest.param(WRONG + WARNED, ["--strict"], 1, id="errors and warnings"),
+        pytest.param(SOUND, ["--server", "http://127.0.0.1:1"], 2, id="files and a server"),
+        pytest.param(SOUND, ["--cluster"], 2, id="files and a cluster"),
+    ],
+)
+def test_the_worst_finding_decides_how_it_ends(tmp_path: Path, text: str, options: list[str], code: int):
+    assert doctor(tmp_path, text, *options).exit_code == code
+
+
+def test_the_table_names_what_is_wrong_and_where_and_the_remedy(tmp_path: Path):
+    result = doctor(tmp_path, WRONG)
+    line = next(line for line in result.stdout.splitlines() if "pool-incomplete" in line)
+    assert line.startswith("error")
+    for part_of_it in ("ResourceSlice s", "spec.pool.resourceSliceCount", "1 of 2 slices", "a.yaml:2"):
+        assert part_of_it in line
+    assert "Publish the missing slices" in line
+    assert result.stdout.splitlines()[-1] == "1 error, 0 warning, 0 info"
+
+
+def test_json_has_every_finding(tmp_path: Path):
+    found = json.loads(doctor(tmp_path, WRONG + WARNED, "-o", "json").stdout)
+    assert found["summary"] == {"error": 1, "warning": 1, "info": 0}
+    assert [one["check"] for one in found["findings"]] == ["pool-incomplete", "missing-class"]
+    assert found["findings"][0]["line"] == 2
+
+
+def test_sarif_has_a_rule_and_a_place_for_every_result(tmp_path: Path):
+    log: dict[str, Any] = json.loads(doctor(tmp_path, WRONG + WARNED, "-o", "sarif").stdout)
+    assert log["version"] == "2.1.0"
+    (run,) = log["runs"]
+    rules = run["tool"]["driver"]["rules"]
+    assert [rules[one["ruleIndex"]]["id"] for one in run["results"]] == [
+        one["ruleId"] for one in run["results"]
+    ]
+    assert [one["level"] for one in run["results"]] == ["error", "warning"]
+    place = run["results"][0]["locations"][0]["physicalLocation"]
+    assert place["artifactLocation"]["uri"] == (tmp_path / "a.yaml").as_uri()
+    assert place["region"]["startLine"] == 2
+
+
+def test_every_rule_is_documented():
+    page = PAGE.read_text()
+    assert [rule.id for rule in RULES if f"| `{rule.id}` | {rule.severity.value} |" not in page] == []
+    assert [rule.id for rule in RULES if rule.remedy not in page or rule.summary not in page] == []
+
+
+@pytest.mark.loopback
+async def test_a_server_is_asked_for_what_it_has():
+    server = ApiServer()
+    server.load([ONE, device_class("false")])
+    found = await _asked(server)
+    assert [(one["check"], one["file"]) for one in found] == [("matches-nothing", "DeviceClass/gpu")]
+
+
+@pytest.mark.loopback
+async def test_a_server_is_asked_for_templates_and_pods_too():
+    server = ApiServer()
+    metadata = {"name": "t", "namespace": "default"}
+    spec = {"spec": claim("c", wants="gppu")["spec"]}
+    template = {**GPU, "kind": "ResourceClaimTemplate", "metadata": metadata, "spec": spec}
+    server.load([ONE, GPU, template])
+    found = await _asked(server)
+    assert [(one["check"], one["object"]) for one in found] == [
+        ("missing-class", "ResourceClaimTemplate default/t")
+    ]
+
+
+@pytest.mark.loopback
+async def test_a_cluster_is_that_of_the_kubeconfig_unless_another_is_named(tmp_path: Path):
+    server = ApiServer()
+    server.load([ONE, device_class("false")])
+    async with serve(server) as url:
+        path = tmp_path / "config"
+        path.write_text(json.dumps(_kubeconfig(url)))
+        command = (sys.executable, "-m", "reconciler", "doctor", "--cluster", "-o", "json")
+        environment = {**os.environ, "KUBECONFIG": str(path)}
+        asked = await asyncio.create_subprocess_exec(*command, env=environment, stdout=subprocess.PIPE)
+        out, _ = await asked.communicate()
+    assert [one["check"] for one in json.loads(out)["findings"]] == ["matches-nothing"]
+
+
+def _kubeconfig(url: str) -> Object:
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "c", "cluster": {"server": url}}],
+        "users": [{"name": "u", "user": {}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "c",
+    }
+
+
+async def _asked(server: ApiServer) -> list[Object]:
+    async with serve(server) as url:
+        arguments = ["doctor", "--server", url, "-o", "json"]
+        result = await asyncio.to_thread(CliRunner().invoke, main, arguments)
+    return list(json.loads(result.stdout)["findings"])

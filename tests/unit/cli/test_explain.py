@@ -1,0 +1,223 @@
+"""`dra-reconciler explain`: what it says, where it looks, how it exits."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from reconciler.cli import main
+from reconciler.cli.common.plain_text import plain
+from reconciler.embedded import ApiServer, serve
+from tests.tools.loaded_modules import loaded_by
+from tests.tools.short_manifests import CLASS, claim, gpus, node, pod, template, together
+
+FLEET = together(CLASS, gpus("n1", 2), gpus("n2", 1))
+
+
+def explain(*arguments: str, manifests: str = "") -> Result:
+    files = ["-f", "-"] if manifests else []
+    return CliRunner().invoke(main, ["explain", *arguments, *files], input=manifests)
+
+
+def test_a_claim_that_cannot_be_allocated_is_told_with_funnel_nearest_miss_and_remedy():
+    result = explain("default/big", manifests=together(FLEET, claim("big", 3)))
+    assert result.exit_code == 1
+    lines = result.stdout.splitlines()
+    assert lines[0].startswith("claim default/big: NoSuitableNode: request gpu wants 3 devices: of 3 devices")
+    assert "request gpu of claim default/big wants 3 devices" in lines
+    bars = {words: bar for left, bar, words in (line.split(maxsplit=2) for line in lines[3:] if "█" in line)}
+    assert len(bars["class gpu"]) == 24
+    assert any(line.split() == ["0", "3", "of", "them", "on", "one", "node"] for line in lines)
+    assert "nearest miss: n1: 2 of 3 for request gpu; the node has no other device" in lines
+    assert lines[-1].startswith("what to do: Ask for fewer devices")
+
+
+def test_claims_that_come_first_hold_their_devices_as_they_do_for_allocate():
+    wanted = [
+        claim(name, metadata=f"creationTimestamp: '2026-01-0{n}T00:00:00Z'")
+        for n, name in enumerate("abcd", 1)
+    ]
+    result = explain("d", manifests=together(FLEET, *wanted))
+    assert result.exit_code == 1
+    assert "gpu-0 is held by default/a; gpu-1 is held by default/b" not in result.stdout  # one is wanted
+    assert "nearest miss: n1: 0 of 1 for request gpu; gpu-0 is held by default/a" in result.stdout
+    assert explain("c", manifests=together(FLEET, *wanted)).exit_code == 0
+
+
+def test_a_claim_that_can_be_allocated_says_where():
+    result = explain("one", manifests=together(FLEET, claim("one")))
+    assert result.exit_code == 0
+    assert result.stdout.startswith("claim default/one: can be allocated on node n1\n")
+    assert "what to do" not in result.stdout
+
+
+def test_a_claim_that_is_allocated_shows_its_devices():
+    held = yaml.safe_load(claim("one"))
+    device = {"request": "gpu", "driver": "gpu.example.com", "pool": "n1", "device": "gpu-1"}
+    held["status"] = {"allocation": {"devices": {"results": [device]}}}
+    result = explain("one", manifests=together(FLEET, yaml.safe_dump(held)))
+    assert (result.exit_code, result.stdout) == (
+        0,
+        "default/one: allocated: gpu.example.com/n1/gpu-1 for request gpu\n",
+    )
+
+
+def test_all_claims_of_a_pod_are_explained_together():
+    objects = together(FLEET, template("t", 1), claim("two", 2), pod("p", "a=two", "b:t"))
+    by_pod, by_claim = explain("--pod", "p", manifests=objects), explain("two", manifests=objects)
+    assert by_pod.stdout == by_claim.stdout
+    assert by_pod.exit_code == 1
+    assert by_pod.stdout.startswith("claims default/two, default/p-b: RequestsCompete: ")
+    assert "these requests cannot be met together: default/two gpu, default/p-b gpu" in by_pod.stdout
+
+
+@pytest.mark.parametrize("output", ["json", "yaml"])
+def test_programs_get_all_of_it(output: str):
+    result = explain("big", "-o", output, manifests=together(FLEET, claim("big", 3)))
+    (told,) = json.loads(result.stdout) if output == "json" else yaml.safe_load(result.stdout)
+    assert (told["claims"], told["allocatable"], told["reason"]) == (["default/big"], False, "NoSuitableNode")
+    (request,) = told["requests"]
+    assert [step["gate"] for step in request["funnel"]] == [
+        "class", "taints", "held", "capacity", "counters", "nodes", "enough", "together",
+    ]  # fmt: skip
+    assert (request["wanted"], request["devices"], request["left"]) == (3, 3, 0)
+    assert request["smallestSets"] == [[]]
+    assert told["nearest"][0] == {
+        "node": "n1",
+        "lacks": [
+            {
+                "claim": "default/big",
+                "request": "gpu",
+                "have": 2,
+                "wanted": 3,
+                "why": ["the node has no other device"],
+            }
+        ],
+        "together": "",
+    }
+
+
+def test_a_pod_whose_claim_is_missing_cannot_be_allocated():
+    result = explain("--pod", "p", manifests=together(FLEET, pod("p", "a=nowhere")))
+    assert (result.exit_code, result.stdout) == (
+        1,
+        "default/p: ClaimNotFound: claim default/nowhere is not among the objects read\n",
+    )
+
+
+def test_a_pod_without_claims_waits_for_nothing():
+    result = explain("--pod", "p", "-o", "json", manifests=together(FLEET, pod("p")))
+    assert result.exit_code == 0
+    assert json.loads(result.stdout)[0]["allocatable"] is True
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["missing"], "there is no claim default/missing"),
+        (["missing", "-n", "other"], "there is no claim other/missing"),
+        (["--pod", "missing"], "there is no pod default/missing"),
+        (["p"], "there is no claim default/p; there is a pod of that name, say --pod to explain it"),
+    ],
+)
+def test_what_is_not_there_is_an_error_of_its_own(arguments: list[str], message: str):
+    result = explain(*arguments, manifests=together(FLEET, pod("p")))
+    assert (result.exit_code, result.stderr) == (2, f"Error: {message}\n")
+
+
+def test_files_and_a_cluster_are_not_looked_at_together():
+    result = explain("c", "--server", "http://127.0.0.1:1", manifests=FLEET)
+    assert result.exit_code == 2
+    assert "not both" in result.stderr
+
+
+def test_a_server_that_does_not_answer_is_no_answer():
+    result = explain("c", "--server", "http://127.0.0.1:1")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("Error: ")
+
+
+def test_a_name_that_would_command_the_terminal_is_escaped():
+    text = together(
+        FLEET,
+        claim("c").replace("gpu}]", "gpu}]").replace("deviceClassName: gpu", 'deviceClassName: "\\e[31m"'),
+    )
+    result = explain("c", manifests=text)
+    assert "\x1b" not in result.stdout
+    assert plain("\x1b[31m") in result.stdout
+
+
+def test_explaining_files_does_not_import_the_cluster_client(tmp_path: Path):
+    (tmp_path / "m.yaml").write_text(together(FLEET, claim("one"), pod("p")))
+    loaded = loaded_by(f"explain --pod p -f {tmp_path}")
+    assert not loaded & {"kubernetes_asyncio", "aiohttp"}
+
+
+# -- a cluster
+
+
+def served(*manifests: str) -> ApiServer:
+    api = ApiServer()
+    for raw in yaml.safe_load_all(together(*manifests)):
+        namespaced = raw["kind"] in ("ResourceClaim", "Pod")
+        metadata = {"namespace": "default", **raw["metadata"]} if namespaced else raw["metadata"]
+        api.load([{**raw, "metadata": metadata}])
+    return api
+
+
+async def ask(api: ApiServer, *arguments: str) -> Result:
+    async with serve(api) as url:
+        return await asyncio.to_thread(explain, *arguments, "--server", url)
+
+
+@pytest.mark.loopback
+async def test_a_cluster_is_looked_at_as_it_is_now():
+    """Nobody comes first there: what is allocated is, and what waits does not stand in the way."""
+    api = served(FLEET, node("n1"), node("n2"), claim("first", 2), claim("late", 2), claim("big", 3))
+    fine, waits = await ask(api, "late"), await ask(api, "big", "-o", "json")
+    assert (fine.exit_code, waits.exit_code) == (0, 1)
+    assert "can be allocated on node n1" in fine.stdout
+    assert json.loads(waits.stdout)[0]["reason"] == "NoSuitableNode"
+
+
+@pytest.mark.loopback
+async def test_nodes_are_left_out_on_a_cluster_as_the_reconciler_leaves_them_out():
+    cordoned = "{apiVersion: v1, kind: Node, metadata: {name: n1}, spec: {unschedulable: true}}\n"
+    api = served(FLEET, cordoned, node("n2"), claim("two", 2))
+    result = await ask(api, "two", "-o", "json")
+    assert result.exit_code == 1
+    (told,) = json.loads(result.stdout)
+    assert (told["nodesConsidered"], [miss["node"] for miss in told["nearest"]]) == (1, ["n2"])
+
+
+@pytest.mark.loopback
+async def test_the_pod_of_a_claim_says_where_on_a_cluster():
+    bound = pod("p", "a=one", spec="nodeSelector: {zone: b}, containers: [{name: main, image: main}]")
+    api = served(FLEET, node("n1", zone="a"), node("n2", zone="b"), claim("one", 2), bound)
+    by_claim, by_pod = await ask(api, "one"), await ask(api, "p", "--pod")
+    assert by_claim.stdout == by_pod.stdout
+    assert "nearest miss: n2: 1 of 2" in by_claim.stdout
+    assert "n1" not in by_claim.stdout
+
+
+@pytest.mark.loopback
+async def test_a_claim_that_nobody_gave_us_is_explained_with_a_note():
+    labelled = claim("ours", metadata='labels: {dra-reconciler.io/managed: "true"}')
+    api = served(FLEET, node("n1"), node("n2"), claim("theirs"), labelled)
+    theirs, ours = await ask(api, "theirs"), await ask(api, "ours")
+    assert theirs.stderr.startswith("note: default/theirs: neither labelled dra-reconciler.io/managed=true")
+    assert (theirs.exit_code, ours.exit_code, ours.stderr) == (0, 0, "")
+
+
+@pytest.mark.loopback
+async def test_what_blocks_a_pod_on_a_cluster_is_told_by_its_reason():
+    waiting = pod("p", "a=nowhere", spec="containers: [{name: main, image: main}]")
+    gated = waiting.replace("spec: {", "spec: {schedulingGates: [{name: dra-reconciler.io/allocation}], ")
+    result = await ask(served(FLEET, node("n1"), gated), "p", "--pod")
+    assert (result.exit_code, result.stdout) == (
+        1,
+        "default/p: ClaimNotFound: claim default/nowhere does not exist\n",
+    )

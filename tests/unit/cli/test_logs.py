@@ -1,0 +1,167 @@
+"""`dra-reconciler logs`, on lines as `run` writes them."""
+
+import json
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.cli import main
+from reconciler.cli.common.clock import Clock
+from reconciler.operations.logs.reading import Reader
+from reconciler.operations.logs.summary import latencies
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+"""When the command is called"""
+
+
+def line(event: str, *, ago: float = 0.0, level: str = "info", **fields: Any) -> str:
+    stamp = (NOW - timedelta(seconds=ago)).isoformat().replace("+00:00", "Z")
+    return json.dumps({"timestamp": stamp, "level": level, "logger": "x", "event": event, **fields})
+
+
+def allocated(claim: str, milliseconds: float, **more: Any) -> str:
+    fields = {"devices": ["d/p/x"], "node": "n", "duration_ms": milliseconds, "steps": 1, **more}
+    return line("claim allocated", claim=claim, decision_id=f"id-{claim}", **fields)
+
+
+def waits(*claims: str, reason: str = "DevicesInUse", **more: Any) -> str:
+    return line("claim waits", claims=list(claims), reason=reason, message="m", decision_id="id-w", **more)
+
+
+LINES = [
+    line("reconciling", kinds=["Pod"], ago=7200),
+    waits("default/a", ago=3600),
+    waits("default/b", reason="CountersExhausted"),
+    allocated("default/a", 4.0),
+    allocated("other/c", 80.5),
+    line("turn to be repeated", unit="claim default/a", cause="conflict", error="409", pause=0.1),
+    line("turn to be repeated", unit="pod default/p", cause="retry", error="503", pause=0.1),
+    line(
+        "device held twice", device="d/p/x", claims=["default/a", "other/c"], decision_id="z", level="warning"
+    ),
+    "plain text of somebody else",
+    '{"event": "claim allocated"}',
+]
+
+
+def run(*arguments: str, lines: list[str] = LINES) -> Result:
+    text = "\n".join(lines) + "\n"
+    return CliRunner().invoke(main, ["logs", "-", *arguments], input=text, obj=Clock(lambda: NOW))
+
+
+def test_the_summary_counts_reasons_latencies_repetitions_and_problems():
+    result = run("-o", "json")
+    found = json.loads(result.stdout)
+    assert found["refusals"] == {"DevicesInUse": 1, "CountersExhausted": 1}
+    assert found["waiting"] == {"CountersExhausted": 1}
+    assert found["latency_ms"] == {"p50": 4.0, "p90": 80.5, "p99": 80.5, "max": 80.5}
+    assert [one["claim"] for one in found["slowest"]] == ["other/c", "default/a"]
+    assert found["repeated"] == {"conflict": 1, "retry": 1}
+    assert found["problems"] == {"device held twice": 1}
+    assert "2 lines are none of ours" in result.stderr
+
+
+def test_the_table_says_the_same():
+    text = run().stdout
+    for part in (
+        "2 claims allocated, 0 freed, 1 wait still",
+        "p50 4 ms",
+        "turns repeated: 1 conflict, 1 retry",
+        "CountersExhausted  1         1",
+        "80.5 ms",
+        "device held twice",
+    ):
+        assert part in text
+
+
+@pytest.mark.parametrize("name", ["a", "default/a"])
+def test_a_claim_has_a_timeline(name: str):
+    found = [json.loads(text)["event"] for text in run("--claim", name, "-o", "json").stdout.splitlines()]
+    assert found == ["claim waits", "claim allocated", "turn to be repeated", "device held twice"]
+    rows = run("--claim", name).stdout.splitlines()
+    assert [row.split("  ")[1] for row in rows[1:]] == found
+
+
+def test_lines_are_chosen_by_reason_time_and_duration():
+    def events(*options: str) -> list[str]:
+        return [json.loads(text)["event"] for text in run(*options, "-o", "json").stdout.splitlines()]
+
+    assert events("--reason", "DevicesInUse") == ["claim waits"]
+    assert events("--slow", "50ms") == ["claim allocated"]
+    assert events("--claim", "a", "--since", "10m")[0] == "claim allocated"
+    assert events("--claim", "a", "--since", "1h")[0] == "claim waits"
+    assert events("--claim", "a", "--since", "59m")[0] == "claim allocated"
+
+
+def test_lines_are_as_old_as_the_machine_says_unless_another_clock_is_passed():
+    stamp = (datetime.now(UTC) - timedelta(days=1)).isoformat()
+    text = json.dumps({"timestamp": stamp, "level": "info", "event": "stopped"})
+
+    def code(since: str) -> int:
+        return CliRunner().invoke(main, ["logs", "-", "--since", since], input=text).exit_code
+
+    assert [code("23h"), code("2d")] == [1, 0]
+
+
+def test_words_of_strangers_cannot_move_the_cursor():
+    assert "\x1b" not in run("--claim", "a", lines=[waits("default/a", pod="\x1b[2J")]).stdout
+
+
+@pytest.mark.parametrize("text", ["10", "ten", "5 m", "-3s", ""])
+def test_what_is_no_duration_is_refused(text: str):
+    result = run("--since", text)
+    assert result.exit_code == 2
+    assert "is no duration" in result.stderr
+
+
+def test_a_log_without_lines_of_ours_is_said():
+    result = run(lines=["hello"])
+    assert result.exit_code == 1
+    assert "run --log-format json" in result.stderr
+
+
+def test_lines_with_a_prefix_are_read():
+    (found,) = Reader().read([f"[pod/x] {allocated('default/a', 1.0)}"])
+    assert found.claims == ("default/a",)
+
+
+def test_lines_are_followed_as_they_are_written(tmp_path: Path):
+    path = tmp_path / "log"
+    path.write_text(allocated("default/a", 1.0) + "\n")
+    command = [sys.executable, "-u", "-m", "reconciler", "logs", str(path), "--follow", "-o", "json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            assert "default/a" in process.stdout.readline()
+            with path.open("a") as file:
+                file.write(allocated("default/b", 1.0)[:30])
+                file.flush()
+                file.write(allocated("default/b", 1.0)[30:] + "\n")
+            assert "default/b" in process.stdout.readline()
+            path.write_text(allocated("default/n", 1.0) + "\n")
+            assert "default/n" in process.stdout.readline()
+        finally:
+            process.terminate()
+
+
+@given(st.lists(st.floats(0, 1e6), min_size=1))
+def test_a_percentile_is_the_least_value_that_so_many_do_not_exceed(durations: list[float]):
+    for name, found in latencies(durations).items():
+        share = 1.0 if name == "max" else int(name[1:]) / 100
+        assert sum(value <= found for value in durations) >= share * len(durations)
+        assert found in durations
+        smaller = [value for value in durations if value < found]
+        assert len(smaller) < share * len(durations)
+
+
+@given(st.lists(st.text() | st.binary().map(repr) | st.sampled_from(LINES)))
+def test_whatever_is_in_a_log_it_is_read(texts: list[str]):
+    reader = Reader()
+    assert len(list(reader.read(texts))) + reader.foreign <= len(texts)

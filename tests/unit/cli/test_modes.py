@@ -1,0 +1,168 @@
+"""`dra-reconciler modes`, the example of the documentation, and the proposal's manifests end to end."""
+
+import asyncio
+import json
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from reconciler.api.manifests.served import as_served
+from reconciler.cli import main
+from reconciler.embedded import ApiServer, serve
+from tests.tools.checkout import DOCS
+from tests.tools.short_manifests import CLASS, gpus, together
+
+GUIDE = DOCS / "exclusive-devices.md"
+
+PROPOSAL = """\
+apiVersion: resource.k8s.io/v1
+kind: ResourceSlice
+metadata: {name: gpu-1}
+spec:
+  driver: gpu.example.com
+  nodeName: n1
+  pool: {name: n1, generation: 1, resourceSliceCount: 1}
+  sharedCounters:
+  - {name: gpu-1-cs, counters: {multiprocessors: {value: "152"}}}
+  devices:
+  - name: gpu-1
+    attributes: {type: gpu}
+    consumesCounters: [{counterSet: gpu-1-cs, counters: {multiprocessors: {value: "152"}}}]
+  - name: gpu-1-mig1
+    attributes: {type: mig}
+    consumesCounters:
+    - {counterSet: gpu-1-cs, compatibilityGroups: [mig], counters: {multiprocessors: {value: "2"}}}
+  - name: gpu-1-foo-part
+    attributes: {type: {string: foo}}
+    consumesCounters:
+    - {counterSet: gpu-1-cs, compatibilityGroups: [foo, bar], counters: {multiprocessors: {value: "17"}}}
+  - name: gpu-1-bar-part
+    attributes: {type: {string: bar}}
+    compatibleOnlyWith: {expression: 'device.attributes["gpu.example.com"].type != "mig"'}
+    consumesCounters:
+    - {counterSet: gpu-1-cs, compatibilityGroups: [bar], counters: {multiprocessors: {value: "2"}}}
+"""
+
+
+def claim(name: str, kind: str) -> str:
+    wanted = {"cel": {"expression": f'device.attributes["gpu.example.com"].type == "{kind}"'}}
+    exactly = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1, "selectors": [wanted]}
+    made = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}]}},
+    }
+    return str(yaml.safe_dump(made))
+
+
+def holding(name: str, device: str) -> str:
+    made = yaml.safe_load(claim(name, "any"))
+    result = {"request": "r", "driver": "gpu.example.com", "pool": "n1", "device": device}
+    made["status"] = {"allocation": {"devices": {"results": [result]}}}
+    return str(yaml.safe_dump(made))
+
+
+def run(*arguments: str) -> Result:
+    result = CliRunner().invoke(main, arguments)
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result
+
+
+def write(tmp_path: Path, *documents: str) -> str:
+    path = tmp_path / "manifests.yaml"
+    path.write_text(together(*documents))
+    return str(path)
+
+
+def test_the_table_has_a_line_for_each_physical_device(tmp_path: Path):
+    result = run("modes", "-f", write(tmp_path, PROPOSAL, holding("train-7", "gpu-1-foo-part")))
+    assert result.exit_code == 0
+    assert [re.split(r" {2,}", line.strip()) for line in result.stdout.splitlines()] == [
+        ["POOL", "COUNTER SET", "HELD", "GROUPS", "CLAIM", "LOCKED OUT"],
+        [
+            "gpu.example.com/n1",
+            "gpu-1-cs",
+            "gpu-1-foo-part",
+            "foo, bar",
+            "default/train-7",
+            "gpu-1, gpu-1-mig1",
+        ],
+    ]
+
+
+def test_json_says_the_same_and_what_is_at_odds(tmp_path: Path):
+    held = [holding("a", "gpu-1-mig1"), holding("b", "gpu-1-bar-part")]
+    result = run("modes", "-o", "json", "-f", write(tmp_path, PROPOSAL, *held))
+    (mode,) = json.loads(result.stdout)["modes"]
+    assert (mode["driver"], mode["pool"], mode["counterSet"], mode["node"]) == (
+        "gpu.example.com",
+        "n1",
+        "gpu-1-cs",
+        "n1",
+    )
+    assert [(one["device"], one["groups"], one["claims"]) for one in mode["held"]] == [
+        ("gpu-1-mig1", ["mig"], ["default/a"]),
+        ("gpu-1-bar-part", ["bar"], ["default/b"]),
+    ]
+    assert mode["lockedOut"] == ["gpu-1", "gpu-1-foo-part"]
+    assert mode["conflicts"] == [
+        "gpu-1-mig1 holds group mig for default/a, but gpu-1-bar-part holds group bar for default/b"
+    ]
+
+
+def test_a_fleet_in_which_nothing_excludes_anything_says_so(tmp_path: Path):
+    assert run("modes", "-f", write(tmp_path, gpus("n1"))).stdout == "no device excludes another\n"
+
+
+@pytest.mark.parametrize(
+    "arguments", [(), ("--server", "http://x", "-f", "-"), ("-f", "-", "--group-mode", "d=none")]
+)
+def test_wrong_usage_is_refused(arguments: tuple[str, ...]):
+    assert run("modes", *arguments).exit_code == 2
+
+
+def test_what_cannot_be_read_is_reported_beside_the_rest(tmp_path: Path):
+    broken = PROPOSAL.replace("metadata: {name: gpu-1}", "metadata: {name: x}").replace("driver:", "drive:")
+    result = run("modes", "-f", write(tmp_path, PROPOSAL, broken))
+    assert result.exit_code == 1
+    assert "gpu-1-cs" in result.stdout
+    assert "refused" in result.stderr
+
+
+def test_the_proposal_is_allocated_from_a_file_as_written(tmp_path: Path):
+    """Counters and devices in one slice, attributes without a type."""
+    path = write(tmp_path, CLASS, PROPOSAL, claim("a", "foo"), claim("b", "bar"), claim("c", "mig"))
+    result = run("allocate", "-f", path, "--group-mode", "*=pairwise")
+    assert "default/a  r        gpu.example.com/n1/gpu-1-foo-part" in result.stdout
+    assert "default/b  r        gpu.example.com/n1/gpu-1-bar-part" in result.stdout
+    assert "not allocated: claim default/c" in result.stdout
+    assert "gpu-1-foo-part holds groups foo, bar for default/a" in result.stdout
+    assert "read as a typed value" in result.stderr
+
+
+@pytest.mark.loopback
+async def test_the_embedded_server_keeps_what_the_proposal_says():
+    api = ApiServer()
+    told: list[str] = []
+    raws = [yaml.safe_load(text) for text in (PROPOSAL, holding("train-7", "gpu-1-mig1"))]
+    api.load(as_served(raws, told.append))
+    async with serve(api) as url:
+        result = await asyncio.to_thread(run, "modes", "-o", "json", "--server", url)
+    (mode,) = json.loads(result.stdout)["modes"]
+    assert mode["held"][0]["claims"] == ["default/train-7"]
+    assert mode["lockedOut"] == ["gpu-1", "gpu-1-foo-part", "gpu-1-bar-part"]
+    assert any("split into two" in line for line in told)
+
+
+def test_the_example_of_the_guide_does_what_the_guide_says(tmp_path: Path):
+    text = GUIDE.read_text()
+    found = re.search(r"```yaml\n(.*?)```", text, re.DOTALL)
+    assert found is not None
+    result = run("allocate", "-f", write(tmp_path, found[1]))
+    assert "default/train-7  gpu      gpu.example.com/node-1/gpu-1-mig1" in result.stdout
+    (refusal,) = (line for line in result.stdout.splitlines() if line.startswith("not allocated"))
+    assert refusal in text

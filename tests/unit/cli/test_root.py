@@ -1,0 +1,45 @@
+"""The root of the command line."""
+
+import pytest
+from click.testing import CliRunner
+
+from reconciler.cli import COMMANDS, main
+from tests.tools.loaded_modules import loaded_by
+
+
+@pytest.mark.parametrize("flag", ["-h", "--help"])
+def test_help_lists_every_command(flag: str):
+    result = CliRunner().invoke(main, [flag])
+    assert result.exit_code == 0
+    for name, (_, line) in COMMANDS.items():
+        assert f"{name} " in result.stdout
+        assert line in " ".join(result.stdout.split())
+
+
+def test_the_version_is_told():
+    result = CliRunner().invoke(main, ["--version"])
+    assert result.stdout.startswith("dra-reconciler, version ")
+
+
+def test_an_unknown_command_is_wrong_usage():
+    result = CliRunner().invoke(main, ["frobnicate"])
+    assert result.exit_code == 2
+    assert "No such command 'frobnicate'" in result.stderr
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_every_command_can_be_asked_for_help(name: str):
+    result = CliRunner().invoke(main, [name, "--help"])
+    assert result.exit_code == 0
+    assert result.stdout.startswith(f"Usage: main {name}")
+
+
+def test_help_imports_no_command():
+    """It should answer at once; the cluster client alone takes longer to import than all the rest."""
+    modules = loaded_by("--help")
+    assert not modules & {"kubernetes_asyncio", "aiohttp", "numpy", "pydantic", "lark"}
+
+
+def test_allocating_files_does_not_import_the_cluster_client(tmp_path):
+    (tmp_path / "empty.yaml").write_text("")
+    assert not loaded_by(f"allocate -f {tmp_path}") & {"kubernetes_asyncio", "aiohttp"}

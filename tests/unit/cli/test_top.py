@@ -1,0 +1,199 @@
+"""`dra-reconciler top`: what it says of manifests and of a cluster, once and again and again."""
+
+import asyncio
+import json
+import os
+import pty
+import signal
+import sys
+from asyncio.subprocess import create_subprocess_exec
+from collections.abc import Callable
+from io import StringIO
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+from rich.console import Console
+
+from reconciler.analysis.capacity import Fits, Left, Line
+from reconciler.api.objects.semantics import Semantics
+from reconciler.cli import main
+from reconciler.cli.common.connection import Reach
+from reconciler.cli.top import Gauge, follow_fullness
+from reconciler.cli.views.capacity import tables
+from reconciler.embedded import ApiServer, serve
+from reconciler.state.devices.snapshot.snapshot import Snapshot
+from tests.tools.builders import Object
+from tests.tools.command_servers import Overheard
+from tests.tools.loaded_modules import loaded_by
+from tests.tools.partitioned_node import partitioned
+from tests.tools.patience import PATIENCE
+from tests.tools.short_manifests import gpus, together
+from tests.tools.small_fleet import claim, held
+
+
+def taken(*names: str, driver: str = "d", pool: str = "n1") -> Object:
+    return {**claim("holder"), "status": held(driver, pool, *names)}
+
+
+def top(*arguments: str, manifests: str = "") -> Result:
+    return CliRunner().invoke(main, ["top", *arguments, *(["-f", "-"] if manifests else [])], input=manifests)
+
+
+def text(objects: list[Object]) -> str:
+    return yaml.safe_dump_all(objects)
+
+
+def rows(result: Result) -> list[list[str]]:
+    return [line.split() for line in result.stdout.splitlines()]
+
+
+def test_partitions_are_counted_by_what_fits_at_once():
+    result = top(manifests=text(partitioned()))
+    assert result.exit_code == 0
+    assert rows(result) == [
+        ["DRIVER", "DEVICES", "HELD", "SHARED", "ALLOCATABLE", "BLOCKED", "TAINTED", "LARGEST", "FIT"],
+        ["d", "4", "0", "0", "4", "0", "0", "whole"],
+        [],
+        ["DRIVER", "PROFILE", "DEVICES", "HELD", "FITS", "FRAGMENTED"],
+        ["d", "whole", "1", "0", "1", "0%"],
+        ["d", "half", "3", "0", "2", "0%"],
+        [],
+        ["DRIVER", "COUNTER", "TOTAL", "LEFT", "STRANDED"],
+        ["d", "mem", "10", "10", "0"],
+        ["d", "slice-*", "2", "2", "0"],
+    ]
+
+
+def test_what_is_left_of_a_set_that_a_partition_is_held_of():
+    (found,) = json.loads(top("-o", "json", manifests=text([*partitioned(), taken("left")])).stdout)["items"]
+    assert (found["devices"], found["held"], found["allocatable"], found["blocked"]) == (4, 1, 2, 1)
+    assert found["largestFit"] == "half"
+    fits = {
+        one["profile"]: (one["fits"], one["fitsAtMost"], one["fragmentation"]) for one in found["profiles"]
+    }
+    assert fits == {"whole": (0, 0, 1.0), "half": (1, 1, 0.0)}
+    stranded = {one["counter"]: (one["left"], one["stranded"]) for one in found["counters"]}
+    assert stranded == {"mem": ("6", "2"), "slice-*": ("1", "0")}  # a half needs 4 of the 6
+
+
+def test_lines_are_drivers_pools_or_nodes():
+    both = [*partitioned("n1"), *partitioned("n2"), taken("left")]
+    pools = json.loads(top("--by", "pool", "-o", "json", manifests=text(both)).stdout)
+    assert pools["by"] == "pool"
+    assert [(one["pool"], one["held"]) for one in pools["items"]] == [("n1", 1), ("n2", 0)]
+    nodes = yaml.safe_load(top("--by", "node", "-o", "yaml", manifests=text(both)).stdout)
+    assert [(one["node"], one["largestFit"]) for one in nodes["items"]] == [("n1", "half"), ("n2", "whole")]
+    (_, line) = rows(top("--node", "n1", manifests=text(both)))
+    assert line == ["n1", "d", "4", "1", "0", "2", "1", "0", "half:", "1", "mem:", "2"]
+    ordered = json.loads(top("--by", "node", "--sort", "held", "-o", "json", manifests=text(both)).stdout)
+    assert [one["node"] for one in ordered["items"]] == ["n1", "n2"]
+    roomy = json.loads(top("--by", "node", "--sort", "fits", "-o", "json", manifests=text(both)).stdout)
+    assert [one["node"] for one in roomy["items"]] == ["n2", "n1"]
+
+
+def test_a_driver_can_be_asked_for():
+    mixed = together(text(partitioned()), gpus("n2", 3))
+    (found,) = json.loads(top("--driver", "gpu.example.com", "-o", "json", manifests=mixed).stdout)["items"]
+    assert (found["driver"], found["devices"], found["largestFit"]) == ("gpu.example.com", 3, "device")
+    assert top("--driver", "no.example.com", manifests=mixed).stdout == "no devices are published\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["-f", "-", "--server", "http://127.0.0.1:1"], "not both"),
+        (["-f", "-", "--by", "driver", "--node", "n"], "--node goes with"),
+    ],
+)
+def test_wrong_usage_is_told(arguments: list[str], message: str):
+    result = top(*arguments)
+    assert (result.exit_code, message in result.stderr) == (2, True)
+
+
+def test_a_server_that_does_not_answer_is_an_error():
+    assert top("--server", "http://127.0.0.1:1").exit_code == 1
+
+
+def test_looking_at_files_does_not_import_the_cluster_client(tmp_path):
+    (tmp_path / "m.yaml").write_text(gpus("n1"))
+    assert not loaded_by(f"top -f {tmp_path}") & {"kubernetes_asyncio", "aiohttp"}
+
+
+# -- a cluster
+
+
+@pytest.mark.loopback
+async def test_a_cluster_is_shown_once_where_there_is_no_terminal():
+    api = Overheard()
+    api.load([*partitioned(), taken("left")])
+    async with serve(api) as url:
+        result = await asyncio.to_thread(top, "--server", url, "-o", "json")
+    (found,) = json.loads(result.stdout)["items"]
+    assert (found["held"], found["largestFit"]) == (1, "half")
+    assert set(api.methods) == {"GET"}
+
+
+@pytest.mark.loopback
+async def test_a_cluster_is_followed():
+    api = Overheard()
+    api.load(partitioned())
+    pictures: asyncio.Queue[list[str]] = asyncio.Queue()
+    gauge = Gauge()
+
+    def show(world: Snapshot) -> None:
+        pictures.put_nowait([line.largest for line in gauge.lines(world, "driver")])
+
+    async with serve(api) as url, asyncio.timeout(PATIENCE):
+        reach = Reach(named=True, server=url, kubeconfig=None, context=None, insecure=False)
+        task = asyncio.create_task(follow_fullness(reach, Semantics(), show, 0.001))
+        try:
+            assert await pictures.get() == ["whole"]
+            api.load([taken("left")])
+            while await pictures.get() != ["half"]:
+                pass
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+    assert set(api.methods) == {"GET"}
+
+
+@pytest.mark.loopback
+async def test_a_terminal_shows_it_until_it_is_interrupted():
+    api = ApiServer()
+    api.load(partitioned())
+    seen = bytearray()
+    async with serve(api) as url, asyncio.timeout(PATIENCE):
+        ours, theirs = pty.openpty()
+        command = (sys.executable, "-m", "reconciler", "top", "--server", url)
+        process = await create_subprocess_exec(
+            *command, stdout=theirs, env={**os.environ, "TERM": "xterm", "COLUMNS": "120", "NO_COLOR": "1"}
+        )
+        os.close(theirs)
+        try:
+            await _until(ours, seen, lambda: b"whole" in seen and b"FRAGMENTED" in seen)
+            process.send_signal(signal.SIGINT)
+            await _until(ours, seen, lambda: b"\x1b[?1049l" in seen)  # the screen as it was before
+            assert await process.wait() == 0
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+            os.close(ours)
+    assert b"\x1b[3" not in seen  # no colours
+
+
+async def _until(terminal: int, seen: bytearray, true: Callable[[], bool]) -> None:
+    while not true():
+        seen += await asyncio.to_thread(os.read, terminal, 65536)
+
+
+def test_a_search_that_gave_up_is_shown_as_a_range():
+    fits = Fits("p", devices=9, held=0, fits=2, at_most=4, size=0.5, fragmentation=None)
+    left = Left("mem", 10**10, 10**10, 3 * 10**9, exact=False)
+    line = Line("d", "", "", 9, 0, 0, 9, 0, 0, (fits,), (left,))
+    out = StringIO()
+    console = Console(file=out, width=200)
+    console.print(tables([line], "driver", console))
+    assert "2-4" in out.getvalue()
+    assert "3 or more" in out.getvalue()

@@ -1,0 +1,123 @@
+"""`dra-reconciler top --koordinator`, on manifests and on a cluster."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from reconciler.allocation.koordinator.fleet import Fleet
+from reconciler.analysis.capacity.machine_totals import by_type
+from reconciler.cli import main
+from reconciler.cli.common.connection import Reach
+from reconciler.cli.views.koordinator_machines import follow_machines
+from reconciler.control.decisions.decisions import Equipped
+from reconciler.embedded import serve
+from reconciler.state.koordinator.rules import Semantics
+from tests.tools.koordinator_builders import gpu, nic
+from tests.tools.koordinator_cluster import KoordinatorCluster, Plain, machine, node, wants
+from tests.tools.patience import PATIENCE
+from tests.tools.watched_reconciler import watched
+
+HALF = {"gpu-core": 50, "gpu-memory-ratio": 50}
+
+
+def holding(name: str, on: str, minor: int, share: int) -> Any:
+    """A pod that is bound and holds a part of a GPU."""
+    resources = {"koordinator.sh/gpu-core": str(share), "koordinator.sh/gpu-memory-ratio": str(share)}
+    text = json.dumps({"gpu": [{"minor": minor, "resources": resources}]})
+    said = {"scheduling.koordinator.sh/device-allocated": text}
+    return wants(name, HALF, gates=(), annotations=said, nodeName=on)
+
+
+def fleet() -> list[Any]:
+    machines = [machine("b", gpu(0), gpu(1), nic(0, vfs=4)), machine("a", gpu(0), gpu(1, health=False))]
+    return [node("a"), node("b"), *machines, holding("p", "b", 0, 100), holding("q", "b", 1, 30)]
+
+
+def run(path: Path, *flags: str) -> Result:
+    path.write_text(yaml.safe_dump_all(fleet()))
+    return CliRunner().invoke(main, ["top", "--koordinator", "-f", str(path), *flags])
+
+
+def test_manifests_are_shown_by_type(tmp_path: Path):
+    result = run(tmp_path / "m.yaml")
+    assert result.exit_code == 0, result.output
+    head, cards, nics = [line.rstrip().split(None, 6) for line in result.output.splitlines()]
+    assert head[:6] == ["TYPE", "DEVICES", "HELD", "SHARED", "ALLOCATABLE", "BLOCKED"]
+    assert cards[:6] == ["gpu", "4", "0", "2", "1", "1"]
+    assert cards[6].startswith("gpu-core 170 of 300, gpu-memory 240Gi of 240Gi")
+    assert nics == ["rdma", "1", "0", "0", "1", "0", "rdma 100 of 100, virtual functions 4 of 4"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        (("--by", "node"), [("a", "gpu"), ("b", "gpu"), ("b", "rdma")]),
+        (("--node", "b"), [("b", "gpu"), ("b", "rdma")]),
+        (("--by", "node", "--driver", "rdma"), [("b", "rdma")]),
+        (("--by", "node", "--sort", "devices"), [("a", "gpu"), ("b", "gpu"), ("b", "rdma")]),
+        (("--driver", "fpga"), []),
+    ],
+)
+def test_lines_are_chosen_and_told_to_programs(tmp_path: Path, flags: tuple[str, ...], expected: Any):
+    result = run(tmp_path / "m.yaml", "-o", "json", *flags)
+    assert [(item["node"], item["type"]) for item in json.loads(result.stdout)["items"]] == expected
+    told = yaml.safe_load(run(tmp_path / "m.yaml", "-o", "yaml", *flags).stdout)
+    assert told == json.loads(result.stdout)
+
+
+@pytest.mark.parametrize("flags", [("--by", "pool"), ("--sort", "fits")])
+def test_what_such_devices_do_not_have_is_wrong_usage(tmp_path: Path, flags: tuple[str, ...]):
+    assert run(tmp_path / "m.yaml", *flags).exit_code == 2
+
+
+def test_nothing_is_said_to_be_nothing(tmp_path: Path):
+    (tmp_path / "m.yaml").write_text(yaml.safe_dump(node("a")))
+    result = CliRunner().invoke(main, ["top", "--koordinator", "-f", str(tmp_path / "m.yaml")])
+    assert result.output == "no devices are published\n"
+
+
+@pytest.mark.loopback
+async def test_a_cluster_without_claims_is_followed():
+    cluster = Plain(fleet())
+    seen: list[int] = []
+    changed = asyncio.Event()
+
+    def show(found: Fleet) -> None:
+        seen.append(by_type(found)[0].states[1])
+        if seen[-1] == 1:
+            changed.set()
+        elif len(seen) == 1:
+            cluster.remove("q")
+
+    async with serve(cluster.api) as url:
+        reach = Reach(named=True, server=url, kubeconfig=None, context=None, insecure=False)
+        following = asyncio.create_task(follow_machines(reach, Semantics.PROPOSAL, show, 0.01))
+        async with asyncio.timeout(PATIENCE):
+            await changed.wait()
+        following.cancel()
+        await asyncio.wait([following])
+        once: list[int] = []
+        await follow_machines(reach, Semantics.PROPOSAL, lambda found: once.append(len(found.machines)), None)
+    assert seen[0] == 2
+    assert once == [2]
+
+
+@pytest.mark.loopback
+async def test_the_same_numbers_are_metrics():
+    cluster = KoordinatorCluster([node("a"), machine("a", gpu(0), gpu(1), nic(0, vfs=4))])
+    cluster.load(wants("p", {"nvidia.com/gpu": 1}))
+    async with watched(cluster, koordinator=True) as running:
+        await running.heard(Equipped)
+        of = {"driver": "koordinator.sh/gpu"}
+        assert await running.value("dra_reconciler_devices", state="held", **of) == 1
+        assert await running.value("dra_reconciler_devices", state="allocatable", **of) == 1
+        core = {**of, "counter": "koordinator.sh/gpu-core"}
+        assert await running.value("dra_reconciler_counter_capacity", **core) == 200
+        assert await running.value("dra_reconciler_counter_available", **core) == 100
+        functions = {"driver": "koordinator.sh/rdma", "counter": "virtual-functions"}
+        assert await running.value("dra_reconciler_counter_available", **functions) == 4

@@ -1,0 +1,194 @@
+"""`dra-reconciler whatif`: what it says of manifests and of a cluster, and that it writes nothing."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from reconciler.cli import main
+from reconciler.embedded import serve
+from tests.tools import small_fleet
+from tests.tools.command_servers import Overheard
+from tests.tools.loaded_modules import loaded_by
+from tests.tools.short_manifests import CLASS, claim, gpus, node, pod, template, together
+
+FLEET = together(CLASS, gpus("n1", 2), gpus("n2", 1))
+
+
+def holding(name: str, on: str, *devices: str) -> str:
+    made = small_fleet.claim(name)
+    return yaml.safe_dump({**made, "status": small_fleet.held("gpu.example.com", on, *devices, on=on)})
+
+
+@pytest.fixture
+def say(tmp_path: Path) -> Callable[..., Result]:
+    """Runs the command on manifests, each text a file."""
+
+    def run(asked: str, *arguments: str, world: str = FLEET, **files: str) -> Result:
+        named = {"asked": asked, "world": world, **files}
+        for name, text in named.items():
+            (tmp_path / f"{name}.yaml").write_text(text)
+        texts = [f"{tmp_path / arg[1:]}.yaml" if arg[:1] == "@" else arg for arg in arguments]
+        first = ["-f", str(tmp_path / "asked.yaml")] if asked else []
+        rest = ["-f", str(tmp_path / "world.yaml")] if world else []
+        return CliRunner().invoke(main, ["whatif", *first, *rest, *texts])
+
+    return run
+
+
+def test_without_a_count_as_many_are_placed_as_fit(say):
+    result = say(claim("c"))
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
+    assert lines[0] == "fits 3 times: claim default/c"
+    assert lines[1].startswith("stopped by copy 4, claim default/c: DevicesInUse: ")
+    assert [line.split() for line in lines[3:]] == [
+        ["COPY", "CLAIM", "REQUEST", "DEVICE", "NODE"],
+        ["1", "default/c", "gpu", "gpu.example.com/n1/gpu-0", "n1"],
+        ["2", "default/c", "gpu", "gpu.example.com/n1/gpu-1", "n1"],
+        ["3", "default/c", "gpu", "gpu.example.com/n2/gpu-0", "n2"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("count", "code", "line"),
+    [
+        ("1", 0, "fits: claim default/c"),
+        ("3", 0, "fits 3 times: claim default/c"),
+        ("4", 1, "does not fit: 3 of 4 times: claim default/c"),
+    ],
+)
+def test_copies_are_counted(say, count: str, code: int, line: str):
+    result = say(claim("c"), "--count", count)
+    assert (result.exit_code, result.stdout.splitlines()[0]) == (code, line)
+
+
+def test_what_does_not_fit_says_why(say):
+    result = say(claim("c", 3))
+    assert result.exit_code == 1
+    assert result.stdout.splitlines()[0] == "does not fit: claim default/c"
+    assert "wants 3 devices" in result.stdout
+
+
+def test_devices_can_be_added(say):
+    assert say(claim("c", 3), "--add", "@more", more=gpus("n3", 3)).exit_code == 0
+    assert "n3" in say(claim("c", 3), "--add", "@more", more=gpus("n3", 3)).stdout
+
+
+def test_claims_can_be_counted_as_freed(say):
+    world = together(FLEET, holding("old", "n1", "gpu-0"))
+    assert say(claim("c", 2), world=world).exit_code == 1
+    result = say(claim("c", 2), "--without", "old", world=world)
+    assert (result.exit_code, result.stdout.splitlines()[-1]) == (0, "counted as freed: default/old")
+    other = say(claim("c"), "--without", "old", "-n", "other", world=world)
+    assert (other.exit_code, other.stderr) == (
+        2, "Error: there is no claim other/old; name it as NAMESPACE/NAME\n",
+    )  # fmt: skip
+
+
+def test_what_a_drained_node_takes_with_it_is_told(say):
+    world = together(FLEET, holding("one", "n1", "gpu-0"), holding("two", "n1", "gpu-1"))
+    result = say("", "--drain", "n1", world=world)
+    assert result.exit_code == 1
+    assert result.stdout.splitlines()[0] == "lost: 2 claims, 1 of which find no other place"
+    assert "gpu.example.com/n2/gpu-0 on n2" in result.stdout
+    assert "nowhere: DevicesInUse" in result.stdout
+    assert say("", "--drain", "n2", world=world).stdout == "lost: 0 claims, 0 of which find no other place\n"
+
+
+@pytest.mark.parametrize("output", ["json", "yaml"])
+def test_programs_get_all_of_it(say, output: str):
+    world = together(FLEET, holding("old", "n1", "gpu-0"))
+    result = say(claim("c"), "--drain", "n1", "-o", output, world=world)
+    told = json.loads(result.stdout) if output == "json" else yaml.safe_load(result.stdout)
+    assert result.exit_code == 1
+    assert {key: told[key] for key in ("fits", "copies", "copiesAsked", "limit", "freed")} == {
+        "fits": False,
+        "copies": 0,
+        "copiesAsked": None,
+        "limit": "full",
+        "freed": [],
+    }
+    (lost,) = told["lost"]
+    assert (lost["claims"], lost["pod"], lost["refused"]) == (["default/old"], None, None)
+    assert lost["elsewhere"]["devices"] == [
+        {
+            "claim": "default/old",
+            "request": "r",
+            "driver": "gpu.example.com",
+            "pool": "n2",
+            "device": "gpu-0",
+        }
+    ]
+    assert told["refused"]["reason"] == "DevicesInUse"
+
+
+def test_pods_and_templates_are_asked_about_too(say):
+    asked = together(template("t", 2), pod("p", "a:t"))
+    result = say(asked)
+    assert (result.exit_code, result.stdout.splitlines()[0]) == (0, "fits once: pod default/p")
+
+
+def test_waiting_claims_of_the_world_do_not_take_part(say):
+    assert say(claim("c"), world=together(FLEET, claim("waits", 2))).stdout.startswith("fits 3 times")
+
+
+@pytest.mark.parametrize(
+    ("asked", "world", "arguments", "message"),
+    [
+        ("", "", [], "Say what is asked about"),
+        (claim("c"), "", [], "No ResourceSlice was read"),
+        (node("x"), FLEET, [], "holds no claim that waits"),
+        ("", FLEET, ["--drain", "nowhere"], "there is no node nowhere"),
+        (pod("p", "a=c"), FLEET, [], "is not beside it"),
+        (claim("c"), FLEET, ["--count", "0"], "0 is not in the range"),
+        (together(claim("c"), claim("d", -1)), FLEET, [], "was refused in part"),
+    ],
+)
+def test_wrong_usage_has_a_code_of_its_own(say, asked: str, world: str, arguments: list[str], message: str):
+    result = say(asked, *arguments, world=world)
+    assert (result.exit_code, message in result.stderr) == (2, True)
+
+
+def test_a_server_that_does_not_answer_is_no_answer(say):
+    assert say(claim("c"), "--server", "http://127.0.0.1:1", world="").exit_code == 2
+
+
+def test_asking_about_files_does_not_import_the_cluster_client(tmp_path: Path):
+    (tmp_path / "m.yaml").write_text(together(FLEET, claim("c")))
+    assert not loaded_by(f"whatif -f {tmp_path}") & {"kubernetes_asyncio", "aiohttp"}
+
+
+# -- a cluster
+
+
+@pytest.mark.loopback
+async def test_a_cluster_is_asked_about_and_nothing_is_written(say):
+    api = Overheard()
+    api.load([*yaml.safe_load_all(together(FLEET, node("n1"), node("n2"), holding("old", "n1", "gpu-0")))])
+    async with serve(api) as url:
+
+        async def ask(*arguments: str, **files: str) -> Result:
+            return await asyncio.to_thread(
+                lambda: say(claim("c"), *arguments, "--server", url, world="", **files)
+            )
+
+        plain = await ask()
+        freed = await ask("--without", "default/old")
+        drained = await ask("--drain", "n1")
+        added = await ask("--add", "@more", more=gpus("n3", 4))
+        alone = await asyncio.to_thread(say, "", "--drain", "n1", "--server", url, world="")
+    verdicts = [one.stdout.splitlines()[0] for one in (plain, freed, drained, added, alone)]
+    assert verdicts == [
+        "fits 2 times: claim default/c",
+        "fits 3 times: claim default/c",
+        "does not fit: claim default/c",
+        "fits 6 times: claim default/c",
+        "lost: 1 claim, 0 of which find no other place",
+    ]
+    assert [one.exit_code for one in (plain, freed, drained, added, alone)] == [0, 0, 1, 0, 0]
+    assert set(api.methods) == {"GET"}

@@ -1,0 +1,126 @@
+"""Answers become values or errors that say what to do next."""
+
+from typing import Any
+
+import pytest
+
+from reconciler.api.objects.meta import ObjectKey
+from reconciler.cluster.client import Client
+from reconciler.cluster.kinds import POD
+from reconciler.cluster.transport import Response
+from reconciler.errors import Conflict, Gone, Rejected, Relist, Retry, Undecided
+from tests.tools.cluster_objects import CLAIMS, NODES, listing, node
+from tests.tools.scripted_transport import Scripted, ok, status
+
+KEY = ObjectKey("default", "p")
+
+STATUSES = [
+    (400, Rejected, Rejected),
+    (401, Retry, Retry),
+    (403, Rejected, Rejected),
+    (404, Gone, Gone),
+    (405, Rejected, Rejected),
+    (408, Retry, Retry),
+    (409, Conflict, Conflict),
+    (410, Relist, Relist),
+    (413, Rejected, Rejected),
+    (415, Rejected, Rejected),
+    (422, Rejected, Rejected),
+    (429, Retry, Retry),
+    (500, Retry, Undecided),
+    (502, Retry, Undecided),
+    (503, Retry, Retry),
+    (504, Retry, Undecided),
+    (302, Rejected, Rejected),
+]
+
+
+@pytest.mark.parametrize(("code", "of_a_read", "of_a_write"), STATUSES)
+async def test_a_status_says_what_to_do_next(code, of_a_read, of_a_write):
+    client = Client(Scripted(status(code, "because"), status(code, "because")))
+    with pytest.raises(of_a_read, match=f"GET .*/pods/p: {code} because") as read:
+        await client.get(POD, KEY)
+    with pytest.raises(of_a_write, match=f"PATCH .*/pods/p: {code} because") as write:
+        await client.patch(POD, KEY, {})
+    assert (type(read.value), type(write.value)) == (of_a_read, of_a_write)
+
+
+async def test_creating_what_exists_is_a_conflict():
+    """Two candidates create one Lease: the loser reads it and decides afresh."""
+    client = Client(Scripted(status(409, "exists", reason="AlreadyExists")))
+    with pytest.raises(Conflict):
+        await client.create(POD, {"metadata": {"name": "p", "namespace": "default"}})
+
+
+DETAILS: dict[str, Any] = {"details": {"retryAfterSeconds": 3}}
+WAITS = [
+    pytest.param(status(429, headers={"Retry-After": "17"}, **DETAILS), 17, id="the header"),
+    pytest.param(status(429, **DETAILS), 3, id="the details"),
+    pytest.param(status(504, **DETAILS), 3, id="a timeout"),
+    pytest.param(status(429), 0, id="neither"),
+    pytest.param(status(503, headers={"Retry-After": "Wed, 21 Oct 2026 07:28:00 GMT"}), 0, id="a date"),
+    pytest.param(status(429, headers={"Retry-After": "-5"}), 0, id="a negative number"),
+    pytest.param(status(429, headers={"Retry-After": "99999999999"}), 300, id="three thousand years"),
+    pytest.param(Response(503, {}, b'{"details": null}'), 0, id="null details"),
+]
+
+
+@pytest.mark.parametrize(("answer", "seconds"), WAITS)
+async def test_how_long_to_stay_away_is_passed_on(answer, seconds):
+    with pytest.raises(Retry) as caught:
+        await Client(Scripted(answer)).get(POD, KEY)
+    assert caught.value.after == seconds
+
+
+@pytest.mark.parametrize("body", [b"404 page not found\n", b"", b"\xff\xfe", b"[]", b'"text"'])
+async def test_an_error_without_a_status_object_is_still_an_error(body):
+    with pytest.raises(Gone):
+        await Client(Scripted(Response(404, {}, body))).fetch("/apis/nope")
+
+
+async def test_an_answer_that_is_no_json_leaves_a_write_undecided():
+    answer = Response(200, {}, b"<html>")
+    client = Client(Scripted(answer, answer))
+    with pytest.raises(Retry):
+        await client.get(POD, KEY)
+    with pytest.raises(Undecided):
+        await client.patch(POD, KEY, {})
+
+
+async def test_a_listing_from_something_else_is_tried_again():
+    """A proxy's login page, for instance, with status 200."""
+    with pytest.raises(Retry, match="no listing"):
+        [page async for page in Client(Scripted(ok("welcome"))).list_pages(NODES, limit=5)]
+
+
+async def test_pages_follow_each_other_until_no_token_is_left():
+    client = Client(Scripted(ok(listing(node("a"), token="t")), ok(listing(node("b"), version="12"))))
+    pages = [page async for page in client.list_pages(NODES, limit=1)]
+    assert [(len(page.items), page.version) for page in pages] == [(1, "10"), (1, "12")]
+
+
+async def test_a_listing_whose_items_are_null_is_empty():
+    answer = {**listing(), "items": None}
+    assert [page.items async for page in Client(Scripted(ok(answer))).list_pages(NODES, limit=5)] == [[]]
+
+
+async def test_every_verb_goes_to_its_path():
+    body = {"metadata": {"name": "c", "namespace": "ns"}}
+    transport = Scripted(*[ok(body)] * 6)
+    client = Client(transport)
+    key = ObjectKey("ns", "c")
+    await client.get(CLAIMS, key)
+    await client.create(CLAIMS, body)
+    await client.update(CLAIMS, body)
+    await client.patch(CLAIMS, key, {}, subresource="status")
+    await client.delete(CLAIMS, key)
+    await client.get(NODES, ObjectKey("", "n"))
+    path = "/apis/resource.k8s.io/v1/namespaces/ns/resourceclaims"
+    assert [(asked.method, asked.path) for asked in transport.requests] == [
+        ("GET", f"{path}/c"),
+        ("POST", path),
+        ("PUT", f"{path}/c"),
+        ("PATCH", f"{path}/c/status"),
+        ("DELETE", f"{path}/c"),
+        ("GET", "/api/v1/nodes/n"),
+    ]

@@ -1,0 +1,65 @@
+"""The newest version that we read is used; what a server lacks is said at start."""
+
+from typing import Any
+
+import pytest
+
+from reconciler.cluster.client import Client
+from reconciler.cluster.discovery import discover
+from reconciler.errors import Rejected
+from tests.tools.scripted_transport import Scripted, ok, status
+
+CLAIMS = {
+    "deviceclasses": "DeviceClass",
+    "resourceclaims": "ResourceClaim",
+    "resourceslices": "ResourceSlice",
+}
+RULES = {"devicetaintrules": "DeviceTaintRule"}
+
+
+def group(*versions: str) -> Any:
+    entries = [{"groupVersion": f"resource.k8s.io/{version}", "version": version} for version in versions]
+    return ok({"kind": "APIGroup", "name": "resource.k8s.io", "versions": entries})
+
+
+def resources(kinds: dict[str, str]) -> Any:
+    found = []
+    for plural, kind in kinds.items():
+        common = {"kind": kind, "namespaced": kind == "ResourceClaim"}
+        found.append({**common, "name": plural, "verbs": ["create", "list", "watch"]})
+        found.append({**common, "name": f"{plural}/status", "verbs": ["get", "patch"]})
+    return ok({"kind": "APIResourceList", "resources": found})
+
+
+SERVERS = [
+    pytest.param([("v1", CLAIMS), ("v1beta2", CLAIMS), ("v1beta1", CLAIMS)], "v1", None, id="1.35"),
+    pytest.param([("v1", CLAIMS), ("v1beta2", CLAIMS | RULES)], "v1", "v1beta2", id="1.36"),
+    pytest.param([("v1", CLAIMS | RULES), ("v1beta2", CLAIMS | RULES)], "v1", "v1", id="1.37"),
+    pytest.param(
+        [("v1beta1", CLAIMS), ("v1beta2", CLAIMS), ("v1alpha3", RULES)], "v1beta2", "v1alpha3", id="1.33"
+    ),
+    pytest.param([("v1beta1", CLAIMS), ("v1alpha3", CLAIMS)], "v1beta1", None, id="1.32"),
+]
+
+
+@pytest.mark.parametrize(("versions", "claims", "rules"), SERVERS)
+async def test_each_kind_is_used_in_the_best_version_served(versions, claims, rules):
+    answers = [group(*(version for version, _ in versions)), *(resources(kinds) for _, kinds in versions)]
+    served = await discover(Client(Scripted(*answers)))
+    assert served["ResourceClaim"].version == claims
+    assert served["ResourceSlice"].everywhere == f"/apis/resource.k8s.io/{claims}/resourceslices"
+    assert (served["DeviceTaintRule"].version if "DeviceTaintRule" in served else None) == rules
+    assert served["Node"].everywhere == "/api/v1/nodes"
+    assert served["ResourceSlice"].page < served["ResourceClaim"].page
+
+
+@pytest.mark.parametrize(
+    ("answers", "said"),
+    [
+        pytest.param([status(404)], "it offers no version at all", id="feature off"),
+        pytest.param([group("v1alpha3"), resources(CLAIMS)], "it offers v1alpha3", id="1.31"),
+    ],
+)
+async def test_a_server_without_claims_we_can_read_is_refused_at_start(answers, said):
+    with pytest.raises(Rejected, match=said):
+        await discover(Client(Scripted(*answers)))

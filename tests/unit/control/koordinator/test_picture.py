@@ -1,0 +1,151 @@
+"""News of pods and machines: what counts, what is old, and what an assumption outlasts."""
+
+from typing import Any
+
+from reconciler.allocation.koordinator.demand import Demand
+from reconciler.allocation.koordinator.fleet import Fleet, Placed
+from reconciler.api.koordinator import names
+from reconciler.api.objects.changes import Changed, Refused, Removed, Replaced
+from reconciler.api.objects.core import Node, Pod
+from reconciler.api.objects.meta import ObjectKey
+from reconciler.control.decisions.decisions import Decision
+from reconciler.control.koordinator.state import Grant, Picture
+from reconciler.state.koordinator.holder import Holder
+from reconciler.state.koordinator.rules import Rules
+from tests.tools.koordinator_builders import device, gpu
+from tests.tools.koordinator_cluster import wants
+
+KEY = ObjectKey("default", "p")
+GPU = {"nvidia.com/gpu": 1}
+
+
+def picture() -> tuple[Picture, list[Decision]]:
+    """One machine with one GPU."""
+    told: list[Decision] = []
+    found = Picture(Fleet(Rules()), told.append)
+    found.apply(Changed("Device", device(gpu(0), name="n")))
+    return found, told
+
+
+def pod(version: int, *, uid: str = "u", held: bool = False, **fields: Any) -> Pod:
+    raw = wants("p", GPU, gates=() if held else ("dra-reconciler.io/allocation",), **fields)
+    raw["metadata"] |= {"resourceVersion": str(version), "uid": uid}
+    if held:
+        text = '{"gpu":[{"minor":0,"resources":{"koordinator.sh/gpu-core":"100"}}]}'
+        raw["metadata"]["annotations"] = {names.ALLOCATED: text}
+        raw["spec"]["nodeName"] = "n"
+    return Pod.model_validate(raw)
+
+
+def free(found: Picture) -> bool:
+    asked = found.demand(KEY)
+    if not isinstance(asked, Demand):
+        probe = Picture(found.fleet, lambda _: None)
+        probe.apply(Changed("Pod", pod(1)))
+        asked = probe.demand(KEY)
+    assert isinstance(asked, Demand)
+    return isinstance(found.fleet.first(asked, lambda _: True), Placed)
+
+
+def assumed(found: Picture) -> Grant:
+    asked, wanting = found.demand(KEY), found.pod(KEY)
+    assert isinstance(asked, Demand)
+    assert wanting is not None
+    placed = found.fleet.first(asked, lambda _: True)
+    assert isinstance(placed, Placed)
+    grant = Grant(wanting, asked, Holder("n", placed.allocation, {}), "text")
+    found.assume(grant)
+    return grant
+
+
+def test_an_older_version_of_a_pod_is_no_news():
+    """The answer to a write may come before the watch tells of what was there before it."""
+    found, _ = picture()
+    found.apply(Changed("Pod", pod(2)))
+    found.observe(pod(5, held=True))
+    assert not free(found)
+    found.apply(Changed("Pod", pod(3)))
+    assert not free(found)
+    assert found.demand(KEY) is None
+
+
+def test_an_answer_about_a_pod_that_went_is_not_believed():
+    found, _ = picture()
+    found.apply(Changed("Pod", pod(2)))
+    found.apply(Removed("Pod", KEY))
+    found.observe(pod(5, held=True))
+    assert free(found)
+    found.apply(Changed("Pod", pod(6, uid="another")))
+    found.observe(pod(5, held=True))
+    assert free(found)
+
+
+def test_an_assumption_outlasts_news_without_the_annotation_and_ends_with_the_pod():
+    found, _ = picture()
+    found.apply(Changed("Pod", pod(2)))
+    assumed(found)
+    found.apply(Changed("Pod", pod(3)))
+    assert not free(found)
+    found.apply(Changed("Pod", pod(4, uid="another")))
+    assert found.assumed(KEY) is None
+    assert free(found)
+
+
+def test_a_grant_that_was_overtaken_cannot_be_taken_back():
+    found, _ = picture()
+    found.apply(Changed("Pod", pod(2)))
+    grant = assumed(found)
+    found.apply(Changed("Pod", pod(3, held=True)))
+    found.forget(grant)
+    assert not free(found)
+
+
+def test_a_listing_frees_what_is_not_in_it():
+    found, _ = picture()
+    found.apply(Changed("Pod", pod(2, held=True)))
+    found.apply(Replaced("Pod", (), ()))
+    assert free(found)
+
+
+def test_a_server_that_was_set_back_is_believed():
+    found, _ = picture()
+    found.apply(Changed("Pod", pod(9)))
+    assumed(found)
+    found.apply(Replaced("Pod", (pod(3),), (), afresh=True))
+    assert found.assumed(KEY) is None
+    assert free(found)
+
+
+def test_what_a_pod_holds_stays_held_when_it_cannot_be_read():
+    found, _ = picture()
+    found.apply(Changed("Pod", pod(2, held=True)))
+    found.apply(Refused("Pod", KEY, "odd"))
+    found.apply(Replaced("Pod", (), (Refused("Pod", KEY, "odd"),)))
+    assert not free(found)
+    unreadable = pod(3, held=True)
+    text = {names.ALLOCATED: "{"}
+    metadata = unreadable.metadata.model_copy(update={"annotations": text})
+    found.apply(Changed("Pod", unreadable.model_copy(update={"metadata": metadata})))
+    assert not free(found)
+
+
+def test_only_what_may_help_counts_as_room():
+    found, _ = picture()
+    before = found.room
+    found.apply(Changed("Pod", pod(2, held=True)))
+    found.apply(Changed("Device", device(gpu(0), name="n")))
+    assert found.room == before
+    found.apply(Changed("Pod", pod(3, held=True, nodeSelector={"a": "b"})))
+    assert found.room == before
+    found.apply(Changed("Node", Node.model_validate({"metadata": {"name": "n", "labels": {"a": "b"}}})))
+    assert found.room > before
+
+
+def test_labels_of_a_node_reach_its_machine():
+    """The model decides which GPUs may be given together, and may be known before or after the devices."""
+    labels = {"node.koordinator.sh/gpu-model": "H100"}
+    found, _ = picture()
+    found.apply(Changed("Node", Node.model_validate({"metadata": {"name": "n", "labels": labels}})))
+    assert found.fleet.machines["n"].partitions is not None
+    found.apply(Removed("Node", ObjectKey("", "n")))
+    assert found.fleet.machines["n"].partitions is None

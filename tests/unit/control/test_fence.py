@@ -1,0 +1,100 @@
+"""Nothing is decided while an allocation that a predecessor sent may still arrive."""
+
+import asyncio
+from typing import Any
+
+from reconciler.api.objects.claims import ALLOCATED_AT, FINALIZER, ResourceClaim
+from reconciler.cluster.writer import Writer
+from reconciler.control.fence import Fence
+from reconciler.control.intake import Intake
+from reconciler.control.ownership import Ownership
+from reconciler.errors import Conflict, Gone, Rejected, Retry
+from tests.tools.small_fleet import DRIVER, claim, held
+from tests.tools.unit_pictures import intake, key, typed
+
+PATIENCE = 10.0
+
+
+class FakeWriter(Writer):
+    """Holds one claim, and meets each attempt to take the mark back with what it is told."""
+
+    def __init__(self, server: ResourceClaim | None, *answers: Exception | ResourceClaim) -> None:
+        self.server = server
+        self.answers = list(answers)
+        self.refused = asyncio.Event()
+
+    async def read_claim(self, _key: Any) -> ResourceClaim | None:
+        return self.server
+
+    async def withdraw(self, _claim: ResourceClaim) -> ResourceClaim:
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            self.refused.set()
+            raise answer
+        self.server = answer
+        return answer
+
+
+def marked(**status: Any) -> dict[str, Any]:
+    made = claim("a")
+    made["metadata"] |= {"finalizers": [FINALIZER], "annotations": {ALLOCATED_AT: "2026-01-01T00:00:00Z"}}
+    return {**made, "status": status} if status else made
+
+
+def picture(raw: dict[str, Any]) -> Intake:
+    found = intake(raw)
+    found.listed.set()
+    return found
+
+
+async def up_after(found: Intake, writer: FakeWriter) -> float:
+    """Seconds until the fence is up."""
+    clock = asyncio.get_running_loop().time
+    fence = Fence(found, writer, Ownership(alone=True), clock=clock, patience=PATIENCE)
+    began = clock()
+    await fence.raise_()
+    assert fence.up.is_set()
+    return clock() - began
+
+
+async def test_a_mark_without_an_allocation_is_taken_back_first():
+    found = picture(marked())
+    writer = FakeWriter(found.store.claims[key("a")], typed(claim("a")))
+    assert await up_after(found, writer) == 0
+    assert writer.answers == []
+    assert found.store.claims[key("a")].metadata.finalizers == ()
+
+
+async def test_a_write_that_was_faster_is_seen():
+    """The claim is read again after the conflict, so that its devices count as held from the start."""
+    found = picture(marked())
+    writer = FakeWriter(found.store.claims[key("a")], Conflict("somebody wrote"))
+    attempt = asyncio.create_task(up_after(found, writer))
+    await writer.refused.wait()
+    writer.server = typed(marked(**held(DRIVER, "n", "d0")))
+    await attempt
+    assert found.store.claims[key("a")].allocation is not None
+
+
+async def test_it_is_tried_until_the_server_answers():
+    found = picture(marked())
+    answers = [*[Retry("away")] * 3, typed(claim("a"))]
+    assert 0.7 <= await up_after(found, FakeWriter(found.store.claims[key("a")], *answers)) < 1
+
+
+async def test_a_claim_that_is_gone_needs_no_fence():
+    found = picture(marked())
+    assert await up_after(found, FakeWriter(None)) == 0
+    assert await up_after(found, FakeWriter(found.store.claims[key("a")], Gone("gone"))) == 0
+
+
+async def test_what_cannot_be_fenced_off_is_waited_out():
+    found = picture(marked())
+    writer = FakeWriter(found.store.claims[key("a")], Rejected("a webhook forbids it"))
+    assert await up_after(found, writer) == PATIENCE
+
+
+async def test_claims_that_nobody_marked_are_left_alone():
+    made = claim("a")
+    made["metadata"]["finalizers"] = [FINALIZER]
+    assert await up_after(picture(made), FakeWriter(None)) == 0

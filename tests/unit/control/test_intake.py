@@ -1,0 +1,139 @@
+"""Which units a change puts in the queue, and in which order they leave it."""
+
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from reconciler.aio.queue import Queue
+from reconciler.api.objects.changes import Changed, Refused, Replaced
+from reconciler.api.objects.semantics import Semantics
+from reconciler.control.decisions.decisions import Decision
+from reconciler.control.intake import Intake
+from reconciler.control.queueing.waiting import Wants
+from reconciler.state.store import Store
+from tests.tools.small_fleet import DRIVER, claim, device_class, devices, held, node, pod
+from tests.tools.unit_pictures import claim_unit, intake, key, pod_unit, put, remove, taken, typed
+
+
+def created(raw: dict[str, Any], moment: str) -> dict[str, Any]:
+    return {**raw, "metadata": {**raw["metadata"], "creationTimestamp": moment}}
+
+
+async def test_a_new_claim_gets_a_turn_and_so_do_the_pods_that_name_it():
+    picture = intake(pod("p", "a"))
+    assert await taken(picture) == [pod_unit("p")]
+    picture = intake(pod("p", "a"), claim("a"))
+    assert set(await taken(picture)) == {pod_unit("p"), claim_unit("a")}
+
+
+async def test_the_order_is_priority_then_age_then_name():
+    picture = intake(
+        created(claim("young"), "2026-01-03T00:00:00Z"),
+        created(claim("b-old"), "2026-01-01T00:00:00Z"),
+        created(claim("a-old"), "2026-01-01T00:00:00Z"),
+        created(pod("urgent", priority=10), "2026-01-04T00:00:00Z"),
+        created(pod("least", priority=-10), "2025-01-01T00:00:00Z"),
+    )
+    assert await taken(picture) == [
+        pod_unit("urgent"),
+        claim_unit("a-old"),
+        claim_unit("b-old"),
+        claim_unit("young"),
+        pod_unit("least"),
+    ]
+
+
+async def test_news_in_which_nothing_that_matters_changed_gives_nobody_a_turn():
+    """Above all the echo of the finalizer that we write before each allocation."""
+    picture = intake(claim("a"))
+    async with picture.queue.take():
+        changed = claim("a")
+        changed["metadata"]["finalizers"] = ["resource.kubernetes.io/delete-protection"]
+        put(picture, changed)
+    assert await taken(picture) == []
+
+
+async def test_an_allocated_claim_needs_no_turn_of_its_own():
+    assert await taken(intake({**claim("a"), "status": held(DRIVER, "n", "d0")})) == []
+
+
+async def test_a_claim_whose_last_pod_goes_gets_a_turn():
+    picture = intake(claim("a"), pod("p", "a"))
+    for _ in range(2):
+        async with picture.queue.take():
+            pass
+    remove(picture, "Pod", "p")
+    assert claim_unit("a") in await taken(picture)
+
+
+def waiting(picture: Intake, *, room: bool = True) -> None:
+    picture.waiting.add(claim_unit("w"), Wants(frozenset({"gpu"}), room))
+    picture.queue.put(claim_unit("w"), priority=(0, "", "", ""), after=600.0)
+
+
+@pytest.mark.parametrize(
+    ("raws", "room", "woken"),
+    [
+        pytest.param([device_class("gpu")], True, True, id="its class"),
+        pytest.param([device_class("other")], True, False, id="another class"),
+        pytest.param([devices("n", "d1")], True, True, id="devices"),
+        pytest.param([node("m")], True, True, id="a node"),
+        pytest.param([node("m")], False, True, id="a node, although room would not help"),
+        pytest.param([pod("p")], True, False, id="a pod"),
+    ],
+)
+async def test_what_wakes_a_waiting_unit(raws: list[dict[str, Any]], room: bool, woken: bool):
+    picture = intake()
+    waiting(picture, room=room)
+    put(picture, *raws)
+    assert (claim_unit("w") in await taken(picture)) is woken
+
+
+async def test_a_node_that_takes_pods_again_wakes_who_waits():
+    picture = intake({**node("n"), "spec": {"unschedulable": True}})
+    waiting(picture)
+    put(picture, node("n"))
+    assert claim_unit("w") in await taken(picture)
+
+
+@pytest.mark.parametrize(("room", "woken"), [(True, True), (False, False)])
+async def test_a_device_set_free_wakes_those_for_whom_room_may_be_enough(room: bool, woken: bool):
+    picture = intake(devices("n", "d0"), {**claim("a"), "status": held(DRIVER, "n", "d0")})
+    waiting(picture, room=room)
+    remove(picture, "ResourceClaim", "a")
+    assert (claim_unit("w") in await taken(picture)) is woken
+
+
+async def test_nothing_is_ready_before_every_kind_was_listed():
+    def tell(_: Decision) -> None:
+        raise AssertionError
+
+    picture = Intake(
+        Store(Semantics()), Queue(base=1, cap=1, random=lambda: 0.0), ["Node", "ResourceClaim"], tell
+    )
+    picture.take(Replaced("Node", (), ()))
+    picture.take(Changed("Node", typed(node("n"))))
+    assert not picture.listed.is_set()
+    picture.take(Replaced("ResourceClaim", (), ()))
+    assert picture.listed.is_set()
+
+
+async def test_an_unreadable_object_is_reported_once_for_each_reason():
+    picture = intake()
+    with capture_logs() as lines:
+        for reason in ("odd", "odd", "odder"):
+            picture.take(Refused("ResourceSlice", key("s"), reason))
+    assert [(line["event"], line["kind"], line["reason"]) for line in lines] == [
+        ("object refused", "ResourceSlice", "odd"),
+        ("object refused", "ResourceSlice", "odder"),
+    ]
+
+
+async def test_a_claim_from_an_answer_is_not_brought_back_to_life():
+    """It was deleted while the answer was on its way; its devices would be held for ever."""
+    picture = intake(claim("a"))
+    answer = typed({**claim("a"), "status": held(DRIVER, "n", "d0")})
+    remove(picture, "ResourceClaim", "a")
+    picture.observe(answer)
+    assert key("a") not in picture.store.claims

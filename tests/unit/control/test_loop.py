@@ -1,0 +1,217 @@
+"""What the loop makes of each need and each answer, whatever kind of unit it serves."""
+
+import asyncio
+from collections import deque
+
+import pytest
+
+from reconciler.control.handler import Act, Ask, Idle, Later
+from tests.tools.scripted_loop import BASE, CAP, Scripted, Stage, given, refused, stuck
+from tests.tools.small_fleet import DRIVER, claim, device_class, devices, held, node, pod
+from tests.tools.unit_pictures import claim_unit, pod_unit, remove
+
+FREE = {**claim("other"), "status": held(DRIVER, "n", "d0")}
+
+
+async def test_a_turn_resolves_asks_decides_records_assumes_and_writes_in_that_order():
+    handler = Scripted()
+    stage = Stage(handler)
+    await stage.run(1.0, claim("a"))
+    assert handler.done == [
+        "warm up", "resolve", "next", "decide", "record", "assume", "write", "close",
+    ]  # fmt: skip
+    assert stage.reconciler.turns == 1
+
+
+async def test_one_name_ties_answer_journal_and_write_together():
+    handler = Scripted(answers=[refused(), given()])
+    stage = Stage(handler)
+    await stage.run(BASE + 1, claim("a"))
+    assert stage.answered == [("d-1", "DevicesInUse"), ("d-2", "")]
+    assert [name for name, _ in handler.recorded] == ["d-1", "d-2"]
+    assert handler.written == [("d-2", BASE)]
+    assert [decision.decision_id for decision in stage.told] == ["d-1"]
+
+
+@pytest.mark.parametrize("need", [Idle(), Act(lambda: asyncio.sleep(0))], ids=["idle", "act"])
+async def test_a_unit_that_needs_no_devices_is_no_longer_pending(need: Idle | Act):
+    stage = Stage(Scripted(needs=[stuck("ClaimNotFound"), need]))
+    await stage.run(1.0, claim("a"))
+    assert stage.reconciler.pending.by_reason() == {"ClaimNotFound": 1}
+    stage = Stage(Scripted(needs=[stuck("ClaimNotFound"), need]))
+    async with stage.at_work():
+        stage.news(claim("a"))
+        await asyncio.sleep(1)
+        stage.intake.put(claim_unit("a"))
+        await asyncio.sleep(1)
+    assert stage.reconciler.pending.by_reason() == {"ClaimNotFound": 0}
+
+
+async def test_what_is_stuck_is_reported_once_for_each_reason_and_not_asked_again_by_itself():
+    stage = Stage(Scripted(needs=[stuck("ClaimNotFound"), stuck("ClaimNotFound"), stuck("ClaimDeleting")]))
+    async with stage.at_work():
+        for _ in range(4):
+            stage.intake.put(claim_unit("a"))
+            await asyncio.sleep(1000)
+    assert stage.reasons == ["ClaimNotFound", "ClaimDeleting"]
+    assert stage.reconciler.turns == 4
+
+
+async def test_the_first_handler_that_serves_a_unit_has_its_turn():
+    passing, serving, other = Scripted(needs=[None]), Scripted(), Scripted()
+    await Stage(passing, serving, other).run(1.0, claim("a"))
+    assert passing.done == ["warm up", "resolve", "next", "close"]
+    assert "write" in serving.done
+    assert other.done == ["warm up", "close"]
+
+
+async def test_a_refusal_is_asked_again_after_a_back_off_that_doubles_up_to_its_cap():
+    handler = Scripted(answers=[refused()])
+    stage = Stage(handler)
+    await stage.run(400, claim("a"))
+    assert handler.times("decide") == [0, BASE, 30, 70, 70 + CAP, 70 + 2 * CAP, 70 + 3 * CAP, 70 + 4 * CAP]
+    assert stage.reasons == ["DevicesInUse"]
+    assert stage.reconciler.pending.by_reason() == {"DevicesInUse": 1}
+
+
+@pytest.mark.parametrize(
+    ("room", "freed"), [(True, BASE / 2), (False, BASE)], ids=["room helps", "room does not"]
+)
+async def test_a_device_set_free_wakes_a_refusal_that_room_may_answer(room: bool, freed: float):
+    handler = Scripted(answers=[refused(room=room), given()])
+    stage = Stage(handler)
+    stage.news(node("n"), devices("n", "d0"), FREE)
+    async with stage.at_work():
+        stage.news(claim("a"))
+        await asyncio.sleep(BASE / 2)
+        remove(stage.intake, "ResourceClaim", "other")
+        await asyncio.sleep(BASE)
+    assert handler.times("write", claim_unit("a")) == [freed]
+
+
+async def test_news_of_a_class_wakes_those_who_want_it_alone():
+    handler = Scripted(answers=[refused(room=False), refused(room=False), given()])
+    stage = Stage(handler)
+    async with stage.at_work():
+        stage.news(claim("a"))
+        await asyncio.sleep(1)
+        stage.news(device_class("other"))
+        await asyncio.sleep(1)
+        stage.news(device_class("gpu"))
+        await asyncio.sleep(1)
+    assert handler.times("decide") == [0, 2]
+
+
+async def test_what_would_be_refused_for_the_same_reason_is_not_decided_again():
+    handler = Scripted(answers=[refused()], knows="DevicesInUse")
+    stage = Stage(handler)
+    await stage.run(100, claim("a"))
+    assert handler.times("decide") == [0]
+    assert handler.times("next") == [0, BASE, 30, 70]
+
+
+async def test_what_would_be_refused_for_another_reason_is_decided():
+    handler = Scripted(answers=[refused()], knows="NoSuitableNode")
+    await Stage(handler).run(BASE + 1, claim("a"))
+    assert handler.times("decide") == [0, BASE]
+
+
+async def test_refusals_do_not_slow_down_the_write_that_follows_them():
+    """The third answer is a grant whose write fails: its back-off begins from the start."""
+    handler = Scripted(answers=[refused(), refused(), given()], writes=[ZeroDivisionError(), lambda: None])
+    await Stage(handler).run(100, claim("a"))
+    assert handler.times("write") == [30, 30 + BASE]
+
+
+async def test_room_that_is_made_takes_the_place_of_waiting():
+    handler = Scripted(answers=[refused()], withdraws=[True])
+    stage = Stage(handler)
+    await stage.run(1000, claim("a"))
+    assert handler.times("decide") == [0]
+    assert stage.reasons == []
+    assert len(stage.reconciler.pending) == 0
+
+
+async def test_later_is_then_and_nothing_is_told():
+    handler = Scripted(answers=[Later(), Later(7.0), given()])
+    stage = Stage(handler)
+    await stage.run(10, claim("a"))
+    assert handler.times("decide") == [0, 0, 7]
+    assert stage.answered == [("d-1", "")]
+
+
+async def test_no_answer_leaves_it_to_the_handler_when_the_unit_comes_back():
+    handler = Scripted(answers=[None])
+    stage = Stage(handler)
+    await stage.run(1000, claim("a"))
+    assert handler.times("decide") == [0]
+    assert stage.answered == []
+
+
+async def test_nothing_is_assumed_after_writes_were_paused():
+    """It was answered meanwhile, so the answer counts; the unit gets its turn when writes are enabled."""
+    handler = Scripted()
+    stage = Stage(handler)
+    stage.intake.pause.set("setting", "maintenance")
+    async with stage.at_work():
+        stage.news(claim("a"))
+        await asyncio.sleep(50)
+        assert handler.times("record") == [0]
+        assert "assume" not in handler.done
+        assert stage.intake.pause.held == 1
+        stage.intake.pause.set("setting", "")
+        await asyncio.sleep(1)
+    assert handler.times("write") == [50]
+
+
+async def test_no_turn_begins_while_the_fence_is_down():
+    handler = Scripted()
+    stage = Stage(handler)
+    async with stage.at_work():
+        await asyncio.sleep(1)
+        stage.fence.lower()
+        stage.news(claim("a"))
+        await asyncio.sleep(5)
+        assert "next" not in handler.done
+        await stage.fence.raise_()
+        await asyncio.sleep(1)
+    assert handler.times("next") == [6]
+
+
+async def test_a_turn_under_way_ends_and_no_other_begins_once_it_was_stopped():
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def write() -> None:
+        begun.set()
+        await go_on.wait()
+
+    handler = Scripted(needs=[Act(write)])
+    stage = Stage(handler)
+    async with stage.at_work():
+        stage.news(claim("a"), claim("b"))
+        await begun.wait()
+        stage.reconciler.stop()
+        go_on.set()
+    assert handler.done.count("next") == 1
+    assert stage.reconciler.turns == 1
+
+
+async def test_who_still_waits_for_the_fence_goes_home_when_stopped():
+    stage = Stage(Scripted())
+    worker = asyncio.create_task(stage.reconciler.work())
+    await asyncio.sleep(1)
+    stage.reconciler.stop()
+    await worker
+    assert stage.reconciler.turns == 0
+
+
+async def test_claims_of_a_pod_that_went_during_its_turn_get_turns_of_their_own():
+    """They left the rest to the write that was under way when the pod went."""
+    handler = Scripted(needs=[Ask("devices?"), Idle()])
+    stage = Stage(handler)
+    handler.writes = deque([lambda: remove(stage.intake, "Pod", "p")])
+    allocated = {**claim("a"), "status": held(DRIVER, "n", "d0")}
+    await stage.run(1.0, allocated, pod("p", "a"))
+    assert handler.times("next", pod_unit("p"))
+    assert handler.times("next", claim_unit("a"))
+    assert handler.calls[1].unit == pod_unit("p")

@@ -1,0 +1,334 @@
+"""Validation of claims, their status, and pods, at creation and update (CLM-*, ST-*)."""
+
+import pytest
+
+from reconciler.embedded import ApiServer
+from tests.tools.driving import (
+    CLAIMS,
+    MERGE,
+    PODS,
+    STRATEGIC,
+    allocation,
+    causes,
+    claim,
+    ok,
+    pod,
+    refused,
+)  # fmt: skip
+
+R = "spec.devices.requests[0]"
+SHARE = "0b9cd83f-05c9-44e2-8959-92f3d84b219e"
+
+
+def devices(requests, **fields):
+    return {"metadata": {"name": "c"}, "spec": {"devices": {"requests": requests, **fields}}}
+
+
+def exactly(**fields):
+    return devices([{"name": "r", "exactly": {"deviceClassName": "gpu", **fields}}])
+
+
+def test_defaults_are_set():
+    wanted = devices(
+        [
+            {"name": "a", "exactly": {"deviceClassName": "gpu", "tolerations": [{"key": "k"}]}},
+            {"name": "b", "exactly": {"deviceClassName": "gpu", "allocationMode": "All"}},
+            {"name": "c", "firstAvailable": [{"name": "x", "deviceClassName": "gpu"}]},
+        ]
+    )
+    first, second, third = ok(ApiServer(), "POST", CLAIMS, wanted)["spec"]["devices"]["requests"]
+    assert first["exactly"] == {
+        "deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1,
+        "tolerations": [{"key": "k", "operator": "Equal"}],
+    }  # fmt: skip
+    assert second["exactly"] == {"deviceClassName": "gpu", "allocationMode": "All"}
+    assert third["firstAvailable"][0]["count"] == 1
+
+
+def test_a_claim_may_ask_for_nothing():
+    assert ok(ApiServer(), "POST", CLAIMS, devices([]))["status"] == {}
+
+
+REFUSED = {
+    "33 requests": (
+        devices([{"name": f"r{i}", "exactly": {"deviceClassName": "gpu"}} for i in range(33)]),
+        ("spec.devices.requests", "TooMany"),
+    ),
+    "neither exact nor alternatives": (devices([{"name": "r"}]), (R, "Required")),
+    "both": (
+        devices(
+            [
+                {
+                    "name": "r",
+                    "exactly": {"deviceClassName": "gpu"},
+                    "firstAvailable": [{"name": "a", "deviceClassName": "gpu"}],
+                }
+            ]
+        ),
+        (R, "Required"),
+    ),
+    "a name twice": (
+        devices([{"name": "r", "exactly": {"deviceClassName": "gpu"}}] * 2),
+        ("spec.devices.requests[1].name", "Duplicate"),
+    ),
+    "9 alternatives": (
+        devices(
+            [{"name": "r", "firstAvailable": [{"name": f"a{i}", "deviceClassName": "g"} for i in range(9)]}]
+        ),
+        (f"{R}.firstAvailable", "TooMany"),
+    ),
+    "a negative count": (exactly(count=-1), (f"{R}.exactly.count", "Invalid")),
+    "a count of all": (exactly(count=1, allocationMode="All"), (f"{R}.exactly.count", "Invalid")),
+    "a strange mode": (exactly(allocationMode="Some"), (f"{R}.exactly.allocationMode", "NotSupported")),
+    "admin access without leave": (exactly(adminAccess=True), (f"{R}.exactly.adminAccess", "Forbidden")),
+    "a toleration of any value": (
+        exactly(tolerations=[{"operator": "Exists", "value": "v"}]),
+        (f"{R}.exactly.tolerations[0].value", "Invalid"),
+    ),
+    "a constraint without attribute": (
+        devices([], constraints=[{}]),
+        ("spec.devices.constraints[0].matchAttribute", "Required"),
+    ),
+    "an attribute without domain": (
+        devices([], constraints=[{"matchAttribute": "model"}]),
+        ("spec.devices.constraints[0].matchAttribute", "Invalid"),
+    ),
+    "a constraint on an unknown request": (
+        devices([], constraints=[{"requests": ["nope"], "matchAttribute": "d.example/model"}]),
+        ("spec.devices.constraints[0].requests[0]", "Invalid"),
+    ),
+    "33 configs": (
+        devices([], config=[{"opaque": {"driver": "d", "parameters": {}}}] * 33),
+        ("spec.devices.config", "TooMany"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("body", "cause"), REFUSED.values(), ids=REFUSED.keys())
+def test_claims_that_are_refused_and_why(body, cause):
+    field, reason = cause
+    assert causes(ApiServer(), "POST", CLAIMS, body) == [(field, f"FieldValue{reason}")]
+
+
+def test_admin_access_depends_on_the_label_of_the_namespace():
+    api = ApiServer()
+    label = {"metadata": {"labels": {"resource.kubernetes.io/admin-access": "true"}}}
+    ok(api, "PATCH", "/api/v1/namespaces/default", label, media=MERGE)
+    ok(api, "POST", CLAIMS, exactly(adminAccess=True))
+    result = {"request": "r", "driver": "d", "pool": "p", "device": "x", "adminAccess": True}
+    status = {"status": {"allocation": {"devices": {"results": [result]}}}}
+    ok(api, "PATCH", "/api/v1/namespaces/default", {"metadata": {"labels": None}}, media=MERGE)
+    assert causes(api, "PATCH", f"{CLAIMS}/c/status", status, media=MERGE) == [
+        ("status.allocation.devices.results[0].adminAccess", "FieldValueForbidden")
+    ]
+
+
+def consumers(*uids):
+    return [{"resource": "pods", "name": "p", "uid": uid} for uid in uids]
+
+
+def result(**fields):
+    return allocation(devices={"results": [{**allocation()["devices"]["results"][0], **fields}]})
+
+
+A = "status.allocation.devices"
+STATUS_REFUSED = {
+    "257 consumers": (
+        {"allocation": allocation(), "reservedFor": consumers(*map(str, range(257)))},
+        ("status.reservedFor", "TooMany"),
+    ),
+    "a consumer twice": (
+        {"allocation": allocation(), "reservedFor": consumers("u", "u")},
+        ("status.reservedFor[1].uid", "Duplicate"),
+    ),
+    "a consumer without uid": (
+        {"allocation": allocation(), "reservedFor": [{"resource": "pods", "name": "p"}]},
+        ("status.reservedFor[0].uid", "Required"),
+    ),
+    "a consumer without an allocation": (
+        {"reservedFor": consumers("u")},
+        ("status.reservedFor", "Forbidden"),
+    ),
+    "33 results": (
+        {"allocation": allocation(devices={"results": allocation()["devices"]["results"] * 33})},
+        (f"{A}.results", "TooMany"),
+    ),
+    "no driver": ({"allocation": result(driver="")}, (f"{A}.results[0].driver", "Required")),
+    "a request that the claim does not have": (
+        {"allocation": result(request="nope")},
+        (f"{A}.results[0].request", "Invalid"),
+    ),
+    "a share that is no UUID": ({"allocation": result(shareID="X")}, (f"{A}.results[0].shareID", "Invalid")),
+    "a config from nowhere": (
+        {
+            "allocation": allocation(
+                devices={"config": [{"source": "Sky", "opaque": {"driver": "d", "parameters": {}}}]}
+            )
+        },
+        (f"{A}.config[0].source", "NotSupported"),
+    ),
+    "a selector without terms": (
+        {"allocation": allocation(nodeSelector={})},
+        ("status.allocation.nodeSelector.nodeSelectorTerms", "Required"),
+    ),
+    "the status of a foreign device": (
+        {"allocation": allocation(), "devices": [{"driver": "d", "pool": "p", "device": "x"}]},
+        ("status.devices[0]", "Invalid"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("status", "cause"), STATUS_REFUSED.values(), ids=STATUS_REFUSED.keys())
+def test_statuses_that_are_refused_and_why(status, cause):
+    api = ApiServer()
+    ok(api, "POST", CLAIMS, claim())
+    field, reason = cause
+    found = causes(api, "PATCH", f"{CLAIMS}/c/status", {"status": status}, media=MERGE)
+    assert found == [(field, f"FieldValue{reason}")]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"allocationTimestamp": "2026-02-02T00:00:00Z"},
+        {"nodeSelector": None},
+        {"devices": {"results": []}},
+    ],
+)
+def test_an_allocation_does_not_change_to_its_last_field(change):
+    """ST-3."""
+    api = ApiServer()
+    ok(api, "POST", CLAIMS, claim())
+    ok(api, "PATCH", f"{CLAIMS}/c/status", {"status": {"allocation": allocation()}}, media=MERGE)
+    found = causes(api, "PATCH", f"{CLAIMS}/c/status", {"status": {"allocation": change}}, media=MERGE)
+    assert found == [("status.allocation", "FieldValueInvalid")]
+
+
+def test_a_timestamp_cannot_be_added_later():
+    """Why a claim allocated without one can never be reserved by the real scheduler."""
+    api = ApiServer()
+    ok(api, "POST", CLAIMS, claim())
+    bare = allocation()
+    stamp = bare.pop("allocationTimestamp")
+    ok(api, "PATCH", f"{CLAIMS}/c/status", {"status": {"allocation": bare}}, media=MERGE)
+    later = {"status": {"allocation": {"allocationTimestamp": stamp}}}
+    assert causes(api, "PATCH", f"{CLAIMS}/c/status", later, media=MERGE)[0][0] == "status.allocation"
+
+
+def test_an_equivalent_allocation_is_no_change():
+    """Nil and empty are equal, quantities compare by value."""
+    api = ApiServer()
+    ok(api, "POST", CLAIMS, claim())
+    first = result(shareID=SHARE, consumedCapacity={"m": "1Gi"})
+    made = ok(api, "PATCH", f"{CLAIMS}/c/status", {"status": {"allocation": first}}, media=MERGE)
+    again = result(shareID=SHARE, consumedCapacity={"m": "1024Mi"}, tolerations=[])
+    again["devices"]["config"] = []
+    made["status"]["allocation"] = again
+    ok(api, "PUT", f"{CLAIMS}/c/status", made)
+
+
+def test_clearing_an_allocation_removes_device_statuses_and_it_can_be_set_again():
+    api = ApiServer()
+    ok(api, "POST", CLAIMS, claim())
+    entry = {"driver": "gpu.example.com", "pool": "p", "device": "d", "conditions": []}
+    full = {"status": {"allocation": allocation(), "devices": [entry]}}
+    assert ok(api, "PATCH", f"{CLAIMS}/c/status", full, media=MERGE)["status"]["devices"]
+    assert (
+        ok(api, "PATCH", f"{CLAIMS}/c/status", {"status": {"allocation": None}}, media=MERGE)["status"] == {}
+    )
+    ok(api, "PATCH", f"{CLAIMS}/c/status", {"status": {"allocation": allocation("other")}}, media=MERGE)
+
+
+def test_a_claim_being_deleted_loses_consumers_but_gains_none():
+    """ST-2."""
+    api = ApiServer()
+    ok(api, "POST", CLAIMS, claim(finalizers=["x.example/1"]))
+    taken = {"status": {"allocation": allocation(), "reservedFor": consumers("a", "b")}}
+    ok(api, "PATCH", f"{CLAIMS}/c/status", taken, media=MERGE)
+    ok(api, "DELETE", f"{CLAIMS}/c")
+    more = {"status": {"reservedFor": consumers("a", "b", "c")}}
+    assert causes(api, "PATCH", f"{CLAIMS}/c/status", more, media=MERGE) == [
+        ("status.reservedFor[2]", "FieldValueForbidden")
+    ]
+    ok(api, "PATCH", f"{CLAIMS}/c/status", {"status": {"reservedFor": consumers("b")}}, media=MERGE)
+
+
+GATES = [{"name": "a.example/x"}, {"name": "a.example/y"}]
+POD_CHANGES = {
+    "a gate goes": ({"schedulingGates": GATES[:1]}, True),
+    "a gate comes": ({"schedulingGates": [*GATES, {"name": "a.example/z"}]}, False),
+    "a toleration comes": ({"tolerations": [{"key": "a"}, {"key": "b"}]}, True),
+    "a toleration goes": ({"tolerations": []}, False),
+    "another image": ({"containers": [{"name": "main", "image": "other", "resources": {}}]}, True),
+    "another container": ({"containers": [{"name": "other", "image": "x", "resources": {}}]}, False),
+    "a narrower node selector": ({"nodeSelector": {"a": "1", "b": "2"}}, True),
+    "another node selector": ({"nodeSelector": {"a": "2"}}, False),
+    "affinity where there was none": (
+        {
+            "affinity": {
+                "nodeAffinity": {
+                    "requiredDuringSchedulingIgnoredDuringExecution": {
+                        "nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name"}]}]
+                    }
+                }
+            }
+        },
+        True,
+    ),
+    "another priority": ({"priority": 7}, False),
+    "a node of its own": ({"nodeName": "n"}, False),
+    "other claims": ({"resourceClaims": [{"name": "g", "resourceClaimName": "c"}]}, False),
+}
+
+
+@pytest.mark.parametrize(("change", "allowed"), POD_CHANGES.values(), ids=POD_CHANGES.keys())
+def test_what_may_change_in_a_gated_pod(change, allowed):
+    api = ApiServer()
+    body = pod(schedulingGates=GATES, tolerations=[{"key": "a"}], nodeSelector={"a": "1"})
+    ok(api, "POST", PODS, body)
+    if allowed:
+        ok(api, "PATCH", f"{PODS}/p", {"spec": change}, media=MERGE)
+    else:
+        assert refused(api, "PATCH", f"{PODS}/p", {"spec": change}, media=MERGE) == (422, "Invalid")
+
+
+def test_the_choice_of_nodes_is_fixed_once_the_gates_are_gone():
+    api = ApiServer()
+    ok(api, "POST", PODS, pod(nodeSelector={"a": "1"}))
+    more = {"spec": {"nodeSelector": {"b": "2"}}}
+    assert refused(api, "PATCH", f"{PODS}/p", more, media=STRATEGIC) == (422, "Invalid")
+
+
+def test_a_pod_is_bound_once_and_not_while_gated():
+    api = ApiServer()
+    binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "p"}, "target": {"name": "n"}}
+    ok(api, "POST", PODS, pod(schedulingGates=GATES[:1]))
+    assert refused(api, "POST", f"{PODS}/p/binding", binding) == (409, "Conflict")
+    ok(api, "PATCH", f"{PODS}/p", {"spec": {"schedulingGates": None}}, media=MERGE)
+    ok(api, "POST", f"{PODS}/p/binding", binding)
+    assert ok(api, "GET", f"{PODS}/p")["spec"]["nodeName"] == "n"
+    assert refused(api, "POST", f"{PODS}/p/binding", binding) == (409, "Conflict")
+    assert refused(api, "POST", f"{PODS}/q/binding", binding) == (404, "NotFound")
+    assert refused(api, "POST", f"{PODS}/p/binding", {"target": {}}) == (400, "BadRequest")
+
+
+POD_REFUSED = {
+    "no containers": (pod(containers=[]), ("spec.containers", "Required")),
+    "no image": (pod(containers=[{"name": "m"}]), ("spec.containers[0].image", "Required")),
+    "a claim from two sources": (
+        pod(resourceClaims=[{"name": "g", "resourceClaimName": "a", "resourceClaimTemplateName": "b"}]),
+        ("spec.resourceClaims[0]", "Invalid"),
+    ),
+    "a claim that is not the pod's": (
+        pod(containers=[{"name": "m", "image": "i", "resources": {"claims": [{"name": "g"}]}}]),
+        ("spec.containers[0].resources.claims[0].name", "NotFound"),
+    ),
+    "a node while gated": (pod(nodeName="n", schedulingGates=GATES), ("spec.nodeName", "Forbidden")),
+    "a gate twice": (pod(schedulingGates=GATES[:1] * 2), ("spec.schedulingGates[1].name", "Duplicate")),
+}
+
+
+@pytest.mark.parametrize(("body", "cause"), POD_REFUSED.values(), ids=POD_REFUSED.keys())
+def test_pods_that_are_refused_and_why(body, cause):
+    field, reason = cause
+    assert causes(ApiServer(), "POST", PODS, body) == [(field, f"FieldValue{reason}")]

@@ -1,0 +1,295 @@
+"""Validation of slices, classes and taint rules (SL-*, DEV-*, CLS-*)."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from reconciler.embedded import ApiServer
+from tests.tools.driving import MERGE, SLICES, call, causes, device_slice, ok, refused
+
+CLASSES = "/apis/resource.k8s.io/v1/deviceclasses"
+RULES = "/apis/resource.k8s.io/v1/devicetaintrules"
+TERM = {"matchExpressions": [{"key": "a", "operator": "Exists"}]}
+
+
+def sets(count, counters=1):
+    return [
+        {"name": f"s{i}", "counters": {f"c{j}": {"value": "1"} for j in range(counters)}}
+        for i in range(count)
+    ]
+
+
+def draws(count, counters=1):
+    return [{"counterSet": entry.pop("name"), **entry} for entry in sets(count, counters)]
+
+
+def device(**fields):
+    return device_slice(devices=[{"name": "d", **fields}])
+
+
+def many(count, **fields):
+    return device_slice(devices=[{"name": f"d{i}", **fields} for i in range(count)])
+
+
+def shared(policy, value="10"):
+    return device(allowMultipleAllocations=True, capacity={"m": {"value": value, "requestPolicy": policy}})
+
+
+ACCEPTED = {
+    "128 plain devices": many(128),
+    "64 devices with taints": many(64, taints=[{"key": "k", "effect": "None"}]),
+    "counters without devices": device_slice(devices=None, sharedCounters=sets(8, 32)),
+    "nothing at all": device_slice(devices=None),
+    "all nodes": device_slice(nodeName=None, allNodes=True),
+    "a selector of one term": device_slice(nodeName=None, nodeSelector={"nodeSelectorTerms": [TERM]}),
+    "devices that name their nodes": device_slice(
+        nodeName=None,
+        perDeviceNodeSelection=True,
+        devices=[
+            {"name": "a", "allNodes": True},
+            {"name": "b", "nodeName": "n"},
+            {"name": "c", "nodeSelector": {"nodeSelectorTerms": [TERM, TERM]}},
+        ],
+    ),
+    "a driver in upper case": device_slice(driver="GPU.Example.com"),
+    "a pool of several parts": device_slice(pool={"name": "a.b/c", "generation": 0, "resourceSliceCount": 1}),
+    "32 attributes and capacities": device(
+        attributes={f"a{i}": {"int": i} for i in range(16)},
+        capacity={f"c{i}": {"value": "1"} for i in range(16)},
+    ),
+    "every kind of attribute": device(
+        attributes={
+            "a": {"int": -1},
+            "d.example/b": {"bool": False},
+            "c": {"string": "x" * 64},
+            "d": {"version": "1.2.3-rc.1+b"},
+            "e": {"ints": [1, 2]},
+        }
+    ),
+    "two counter sets": device(consumesCounters=draws(2, 32)),
+    "binding conditions": device(bindingConditions=["a"], bindingFailureConditions=["b"], bindsToNode=True),
+    "a list of valid values": shared({"default": "2", "validValues": ["1", "2", "10"]}),
+    "a valid range": shared({"default": "4", "validRange": {"min": "2", "max": "10", "step": "2"}}),
+    "fields nobody here knows": device(compatibleOnlyWith=["x"]),
+}
+
+
+@pytest.mark.parametrize("body", ACCEPTED.values(), ids=ACCEPTED.keys())
+def test_slices_that_are_accepted(body):
+    """The clock stands still: a taint written without its time starts anew with every write."""
+    api = ApiServer(now=lambda: datetime(2026, 1, 1, tzinfo=UTC))
+    assert ok(api, "POST", SLICES, body)["metadata"]["generation"] == 1
+    assert ok(api, "PUT", f"{SLICES}/s", body)["metadata"]["generation"] == 1, (
+        "what it accepts it accepts again"
+    )
+
+
+D = "spec.devices[0]"
+REFUSED = {
+    "no driver": (device_slice(driver=None), ("spec.driver", "Required")),
+    "a long driver": (device_slice(driver="x" * 64), ("spec.driver", "TooLong")),
+    "a bad driver": (device_slice(driver="a_b"), ("spec.driver", "Invalid")),
+    "no pool": (
+        device_slice(pool={"generation": 1, "resourceSliceCount": 1}),
+        ("spec.pool.name", "Required"),
+    ),
+    "an empty part of a pool": (
+        device_slice(pool={"name": "a//b", "resourceSliceCount": 1}),
+        ("spec.pool.name", "Invalid"),
+    ),
+    "a negative generation": (
+        device_slice(pool={"name": "p", "generation": -1, "resourceSliceCount": 1}),
+        ("spec.pool.generation", "Invalid"),
+    ),
+    "no slice count": (device_slice(pool={"name": "p"}), ("spec.pool.resourceSliceCount", "Invalid")),
+    "two targets": (device_slice(allNodes=True), ("spec", "Invalid")),
+    "an empty node name": (device_slice(nodeName=""), ("spec.nodeName", "Required")),
+    "all nodes false": (device_slice(nodeName=None, allNodes=False), ("spec.allNodes", "Invalid")),
+    "two terms": (
+        device_slice(nodeName=None, nodeSelector={"nodeSelectorTerms": [TERM, TERM]}),
+        ("spec.nodeSelector.nodeSelectorTerms", "Invalid"),
+    ),
+    "no term": (
+        device_slice(nodeName=None, nodeSelector={"nodeSelectorTerms": []}),
+        ("spec.nodeSelector.nodeSelectorTerms", "Required"),
+    ),
+    "a strange operator": (
+        device_slice(
+            nodeName=None,
+            nodeSelector={"nodeSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "Near"}]}]},
+        ),
+        ("spec.nodeSelector.nodeSelectorTerms[0].matchExpressions[0].operator", "NotSupported"),
+    ),
+    "129 devices": (many(129), ("spec.devices", "TooMany")),
+    "65 devices with lists": (many(65, attributes={"a": {"ints": [1]}}), ("spec.devices", "TooMany")),
+    "a name twice": (
+        device_slice(devices=[{"name": "d"}, {"name": "d"}]),
+        ("spec.devices[1].name", "Duplicate"),
+    ),
+    "a name in upper case": (device_slice(devices=[{"name": "D"}]), (f"{D}.name", "Invalid")),
+    "counters beside devices": (device_slice(sharedCounters=sets(1)), ("spec", "Invalid")),
+    "9 counter sets": (
+        device_slice(devices=None, sharedCounters=sets(9)),
+        ("spec.sharedCounters", "TooMany"),
+    ),
+    "33 counters": (
+        device_slice(devices=None, sharedCounters=sets(1, 33)),
+        ("spec.sharedCounters[0].counters", "TooMany"),
+    ),
+    "no counters": (
+        device_slice(devices=None, sharedCounters=[{"name": "s", "counters": {}}]),
+        ("spec.sharedCounters[0].counters", "Required"),
+    ),
+    "33 attributes": (device(attributes={f"a{i}": {"int": 1} for i in range(33)}), (D, "Invalid")),
+    "49 values": (device(attributes={"a": {"ints": list(range(49))}}), (f"{D}.attributes", "Invalid")),
+    "an attribute without a value": (device(attributes={"a": {}}), (f"{D}.attributes[a]", "Invalid")),
+    "an attribute with two": (
+        device(attributes={"a": {"int": 1, "bool": True}}),
+        (f"{D}.attributes[a]", "Invalid"),
+    ),
+    "an int beyond 64 bits": (
+        device(attributes={"a": {"int": 2**63}}),
+        (f"{D}.attributes[a].int", "Invalid"),
+    ),
+    "a long string": (
+        device(attributes={"a": {"string": "x" * 65}}),
+        (f"{D}.attributes[a].string", "TooLong"),
+    ),
+    "a short version": (
+        device(attributes={"a": {"version": "1.2"}}),
+        (f"{D}.attributes[a].version", "Invalid"),
+    ),
+    "a bad key": (device(attributes={"1a": {"int": 1}}), (f"{D}.attributes[1a]", "Invalid")),
+    "a long key": (device(attributes={"a" * 33: {"int": 1}}), (f"{D}.attributes[{'a' * 33}]", "TooLong")),
+    "3 draws": (device(consumesCounters=draws(3)), (f"{D}.consumesCounters", "TooMany")),
+    "17 taints": (
+        device(taints=[{"key": f"k{i}", "effect": "None"} for i in range(17)]),
+        (f"{D}.taints", "TooMany"),
+    ),
+    "a strange effect": (
+        device(taints=[{"key": "k", "effect": "Explode"}]),
+        (f"{D}.taints[0].effect", "NotSupported"),
+    ),
+    "a lone binding condition": (
+        device(bindingConditions=["a"]),
+        (f"{D}.bindingFailureConditions", "Required"),
+    ),
+    "a condition on both sides": (
+        device(bindingConditions=["a"], bindingFailureConditions=["a"]),
+        (f"{D}.bindingFailureConditions[0]", "Duplicate"),
+    ),
+    "a node of its own without leave": (device(nodeName="n"), (f"{D}.nodeName", "Forbidden")),
+    "no node of its own": (device_slice(nodeName=None, perDeviceNodeSelection=True), (D, "Required")),
+    "a policy on a dedicated device": (
+        device(capacity={"m": {"value": "1", "requestPolicy": {"default": "1"}}}),
+        (f"{D}.capacity[m].requestPolicy", "Forbidden"),
+    ),
+    "values and range": (
+        shared({"default": "1", "validValues": ["1"], "validRange": {"min": "1"}}),
+        (f"{D}.capacity[m].requestPolicy", "Invalid"),
+    ),
+    "values out of order": (
+        shared({"default": "1", "validValues": ["2", "1"]}),
+        (f"{D}.capacity[m].requestPolicy.validValues", "Invalid"),
+    ),
+    "a default that is no member": (
+        shared({"default": "3", "validValues": ["1", "2"]}),
+        (f"{D}.capacity[m].requestPolicy.default", "Invalid"),
+    ),
+    "no default": (
+        shared({"validRange": {"min": "1"}}),
+        (f"{D}.capacity[m].requestPolicy.default", "Required"),
+    ),
+    "a range without a start": (
+        shared({"default": "1", "validRange": {"max": "2"}}),
+        (f"{D}.capacity[m].requestPolicy.validRange.min", "Required"),
+    ),
+    "a range beyond the capacity": (
+        shared({"default": "1", "validRange": {"min": "1", "max": "11"}}),
+        (f"{D}.capacity[m].requestPolicy.validRange.max", "Invalid"),
+    ),
+    "a default between two steps": (
+        shared({"default": "3", "validRange": {"min": "2", "step": "2"}}),
+        (f"{D}.capacity[m].requestPolicy.default", "Invalid"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("body", "cause"), REFUSED.values(), ids=REFUSED.keys())
+def test_slices_that_are_refused_and_why(body, cause):
+    field, reason = cause
+    assert causes(ApiServer(), "POST", SLICES, body) == [(field, f"FieldValue{reason}")]
+
+
+@pytest.mark.parametrize(
+    "patch", [{"driver": "x.example"}, {"nodeName": "node-2"}, {"pool": {"name": "other"}}]
+)
+def test_driver_pool_and_node_of_a_slice_never_change(patch):
+    api = ApiServer()
+    ok(api, "POST", SLICES, device_slice())
+    assert [reason for _, reason in causes(api, "PATCH", f"{SLICES}/s", {"spec": patch}, media=MERGE)] == [
+        "FieldValueInvalid"
+    ]
+
+
+def test_amounts_come_back_in_canonical_form():
+    api = ApiServer()
+    made = ok(
+        api,
+        "POST",
+        SLICES,
+        device(capacity={"m": {"value": "1.5Gi"}, "n": {"value": 0.5}, "o": {"value": 2}}),
+    )
+    assert made["spec"]["devices"][0]["capacity"] == {
+        "m": {"value": "1536Mi"}, "n": {"value": "500m"}, "o": {"value": "2"},
+    }  # fmt: skip
+
+
+def test_an_amount_that_cannot_be_read_is_a_bad_request():
+    assert refused(ApiServer(), "POST", SLICES, device(capacity={"m": {"value": "lots"}})) == (
+        400,
+        "BadRequest",
+    )
+
+
+CLASS_REFUSED = {
+    "33 selectors": ({"selectors": [{"cel": {"expression": "true"}}] * 33}, ("spec.selectors", "TooMany")),
+    "a selector of another language": ({"selectors": [{}]}, ("spec.selectors[0].cel", "Required")),
+    "a long expression": (
+        {"selectors": [{"cel": {"expression": "x" * 10_241}}]},
+        ("spec.selectors[0].cel.expression", "TooLong"),
+    ),
+    "a config for nobody": ({"config": [{}]}, ("spec.config[0].opaque", "Required")),
+    "parameters that are no object": (
+        {"config": [{"opaque": {"driver": "d", "parameters": "x"}}]},
+        ("spec.config[0].opaque.parameters", "Invalid"),
+    ),
+    "large parameters": (
+        {"config": [{"opaque": {"driver": "d", "parameters": {"x": "y" * 10_240}}}]},
+        ("spec.config[0].opaque.parameters", "TooLong"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("spec", "cause"), CLASS_REFUSED.values(), ids=CLASS_REFUSED.keys())
+def test_classes_that_are_refused_and_why(spec, cause):
+    field, reason = cause
+    body = {"metadata": {"name": "c"}, "spec": spec}
+    assert causes(ApiServer(), "POST", CLASSES, body) == [(field, f"FieldValue{reason}")]
+
+
+def test_nulls_inside_parameters_are_kept():
+    """They belong to the driver; everywhere else null means absent."""
+    body = {
+        "metadata": {"name": "c"},
+        "spec": {"config": [{"opaque": {"driver": "d", "parameters": {"x": None}}}]},
+    }
+    made = ok(ApiServer(), "POST", CLASSES, body)
+    assert made["spec"]["config"][0]["opaque"]["parameters"] == {"x": None}
+
+
+def test_a_taint_rule_needs_a_taint():
+    assert causes(ApiServer(), "POST", RULES, {"metadata": {"name": "r"}, "spec": {}}) == [
+        ("spec.taint", "FieldValueRequired")
+    ]
+    assert call(ApiServer(), "POST", RULES, {"metadata": {"name": "r"}})[0] == 422

@@ -1,0 +1,193 @@
+"""How Events are written: once per object and reason, in turn, in bounds, and never twice at once."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from reconciler.api.objects.meta import ObjectKey
+from reconciler.errors import Gone, ReconcilerError, Rejected, Retry
+from reconciler.operations.events.events import (
+    A_SECOND,
+    BACKOFF_SECONDS,
+    BURST,
+    MOST_BYTES,
+    MOST_DUE,
+    SERIES_SECONDS,
+    Events,
+    Notice,
+    Regarding,
+    cut,
+)
+
+
+@dataclass
+class Server:
+    """Keeps what it is sent, and fails when told to."""
+
+    created: list[dict[str, Any]] = field(default_factory=list)
+    repeated: list[tuple[str, int]] = field(default_factory=list)
+    failures: list[ReconcilerError] = field(default_factory=list)
+    times: list[float] = field(default_factory=list)
+
+    async def create(self, event: dict[str, Any]) -> None:
+        self._fail()
+        self.created.append(event)
+
+    async def repeat(self, key: ObjectKey, series: dict[str, Any]) -> None:
+        self._fail()
+        self.repeated.append((key.name, series["count"]))
+
+    def _fail(self) -> None:
+        self.times.append(asyncio.get_running_loop().time())
+        if self.failures:
+            raise self.failures.pop(0)
+
+
+def notice(name: str = "c", reason: str = "DevicesInUse", note: str = "because") -> Notice:
+    key = ObjectKey("default", name)
+    regarding = Regarding("resource.k8s.io/v1", "ResourceClaim", key, f"uid-{name}")
+    return Notice(regarding, reason, note, "q7xkd-1")
+
+
+@asynccontextmanager
+async def writing(server: Server) -> AsyncIterator[Events]:
+    loop = asyncio.get_running_loop()
+
+    def now() -> datetime:
+        return datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=loop.time())
+
+    events = Events(server, instance="pod-0", clock=loop.time, now=now)
+    task = asyncio.create_task(events.run())
+    try:
+        yield events
+    finally:
+        task.cancel()
+
+
+async def test_an_event_has_the_fields_that_the_api_wants():
+    server = Server()
+    async with writing(server) as events:
+        events.tell([notice()])
+        await asyncio.sleep(1)
+    (event,) = server.created
+    assert event["metadata"].pop("name").startswith("c.")
+    assert event == {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {
+            "namespace": "default",
+            "annotations": {"dra-reconciler.io/decision-id": "q7xkd-1"},
+        },
+        "eventTime": "2026-01-01T00:00:00.000000Z",
+        "reportingController": "dra-reconciler.io/reconciler",
+        "reportingInstance": "pod-0",
+        "action": "Allocating",
+        "reason": "DevicesInUse",
+        "type": "Warning",
+        "note": "because",
+        "regarding": {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceClaim",
+            "namespace": "default",
+            "name": "c",
+            "uid": "uid-c",
+        },
+    }
+
+
+async def test_the_same_again_is_a_series_until_it_is_too_long_ago():
+    server = Server()
+    async with writing(server) as events:
+        for pause in (1.0, SERIES_SECONDS - 1, SERIES_SECONDS - 1, SERIES_SECONDS + 1):
+            events.tell([notice()])
+            await asyncio.sleep(pause)
+        events.tell([notice()])
+        await asyncio.sleep(1)
+    assert [count for _, count in server.repeated] == [2, 3, 4]
+    assert len(server.created) == 2
+    assert {name for name, _ in server.repeated} == {server.created[0]["metadata"]["name"]}
+
+
+async def test_another_reason_or_another_object_is_another_event():
+    server = Server()
+    async with writing(server) as events:
+        events.tell([notice("a"), notice("b"), notice("a", "CountersExhausted")])
+        await asyncio.sleep(1)
+    assert [(e["regarding"]["name"], e["reason"]) for e in server.created] == [
+        ("a", "DevicesInUse"),
+        ("b", "DevicesInUse"),
+        ("a", "CountersExhausted"),
+    ]
+
+
+async def test_an_event_that_the_server_forgot_is_written_anew():
+    server = Server()
+    async with writing(server) as events:
+        events.tell([notice()])
+        await asyncio.sleep(1)
+        server.failures.append(Gone("it expired"))
+        events.tell([notice()])
+        await asyncio.sleep(1)
+    assert (len(server.created), server.repeated) == (2, [])
+
+
+async def test_after_a_burst_they_are_written_in_turn():
+    server = Server()
+    async with writing(server) as events:
+        events.tell(notice(str(number)) for number in range(BURST + 20))
+        await asyncio.sleep(60)
+    assert [time for time in server.times[:BURST] if time > 0] == []
+    assert server.times[-1] == pytest.approx(20 / A_SECOND)
+
+
+async def test_beyond_what_can_wait_they_are_dropped_and_counted():
+    server = Server()
+    async with writing(server) as events:
+        events.tell(notice(str(number)) for number in range(MOST_DUE + 5))
+        assert events.dropped == 5
+        await asyncio.sleep(120)
+    assert (len(server.created), events.written) == (MOST_DUE, MOST_DUE)
+
+
+async def test_one_that_fails_is_dropped_and_the_next_is_written():
+    server = Server(failures=[Retry("busy")])
+    async with writing(server) as events:
+        events.tell([notice("a"), notice("b")])
+        await asyncio.sleep(1)
+    assert [event["regarding"]["name"] for event in server.created] == ["b"]
+    assert (events.written, events.dropped) == (1, 1)
+
+
+async def test_after_one_that_is_refused_the_server_is_left_alone_for_a_while():
+    server = Server(failures=[Rejected("403")])
+    async with writing(server) as events:
+        events.tell([notice("a"), notice("b")])
+        await asyncio.sleep(BACKOFF_SECONDS + 1)
+        events.tell([notice("c")])
+        await asyncio.sleep(1)
+    assert len(server.times) == 2
+    assert [event["regarding"]["name"] for event in server.created] == ["c"]
+
+
+@pytest.mark.parametrize("letter", ["a", "ü", "語", "🛠"])
+def test_a_note_is_cut_between_characters(letter: str):
+    long = letter * 2000
+    note = cut(long)
+    assert len(note.encode()) <= MOST_BYTES
+    assert note.endswith(" ...")
+    assert long.startswith(note.removesuffix(" ..."))
+    assert cut("short") == "short"
+
+
+def test_a_name_that_is_as_long_as_names_can_be_still_makes_a_name():
+    loop_time = [0.0]
+    events = Events(
+        Server(), instance="i", clock=lambda: loop_time[0], now=lambda: datetime(2026, 1, 1, tzinfo=UTC)
+    )
+    event = events._event(notice("n" * 253))
+    assert len(event["metadata"]["name"]) == 253

@@ -1,0 +1,229 @@
+"""Koordinator's devices in a journal: a run, and histories of all that can happen, decided again."""
+
+import gzip
+import json
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.allocation.koordinator.demand import Demand
+from reconciler.allocation.koordinator.fleet import Fleet, Placed, Unserved
+from reconciler.api.koordinator import names
+from reconciler.api.objects.changes import Changed, Refused, Removed, Replaced
+from reconciler.api.objects.core import Node, Pod
+from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.objects.semantics import Semantics
+from reconciler.cli import main
+from reconciler.control.decisions.decisions import Equipped, Waits
+from reconciler.control.koordinator.refusing import refusal
+from reconciler.control.koordinator.state import Grant
+from reconciler.control.ownership import Ownership
+from reconciler.operations.journal.entries import Header
+from reconciler.operations.journal.files import entries, paths
+from reconciler.operations.journal.machines import RecordedPicture
+from reconciler.operations.journal.recording import Recorder
+from reconciler.operations.journal.replaying import replay
+from reconciler.state.koordinator.holder import Holder
+from reconciler.state.koordinator.rules import Rules
+from tests.tools.koordinator_builders import device, gpu, nic
+from tests.tools.koordinator_cluster import KoordinatorCluster, machine, node, running, wants
+
+HEADER = Header("test", Semantics(), Ownership(alone=True), 1000)
+GPU = {"nvidia.com/gpu": 1}
+HOPPER = {names.GPU_MODEL: "H100", names.PARTITION_POLICY: "Honor"}
+ASKS = ({"nvidia.com/gpu": 2}, GPU, {"gpu-core": 30, "gpu-memory-ratio": 30}, {"rdma": 5})
+ALONE = {names.ALLOCATE_HINT: {"rdma": {"exclusivePolicy": "DeviceLevel"}}}
+
+
+@pytest.mark.loopback
+async def test_a_run_is_decided_again_in_the_same_way(tmp_path: Path):
+    both = [machine(name, gpu(0, (0, "x")), nic(0, (0, "x"), vfs=2)) for name in ("a", "b")]
+    cluster = KoordinatorCluster([node("a"), node("b"), *both])
+    joint = {names.JOINT_ALLOCATE: {"deviceTypes": ["gpu", "rdma"], "requiredScope": "SamePCIe"}}
+    cluster.load(wants("first", {**GPU, "rdma": 1}, annotations=joint), wants("other", {}, gates=()))
+    async with running(cluster, journal=str(tmp_path)) as run:
+        await run.heard(Equipped)
+        cluster.load(wants("second", GPU, nodeSelector={"nowhere": "x"}))
+        await run.heard(Waits)
+        cluster.load(wants("third", GPU))
+        await run.heard(Equipped, 2)
+        cluster.load(wants("fourth", GPU))
+        await run.heard(Waits, 2)
+        cluster.remove("first")
+        await run.heard(Equipped, 3)
+    tally = replay(tmp_path)
+    assert tally.different == []
+    assert tally.unknown == 0
+    told = {one.decision_id for one in (*run.of(Equipped), *run.of(Waits))}
+    entries_ = [
+        raw["entry"] for path in paths(tmp_path) for raw in entries(path) if raw["t"] == "koordinator"
+    ]
+    written = {raw["id"] for raw in entries_ if raw["t"] == "decided"}
+    assert told <= written
+    assert tally.same == len(written)
+    assert "other" not in json.dumps(entries_)
+    (refused,) = [one.decision_id for one in run.of(Waits) if one.pod == ObjectKey("default", "fourth")]
+    result = CliRunner().invoke(main, ["replay", str(tmp_path), "--explain", "--until", refused])
+    assert result.exit_code == 0, result.output
+    assert "InsufficientDevices" in result.output
+    assert "free amounts" in result.output
+
+
+class History:
+    """Something happens to machines and pods, again and again; now and then devices are given."""
+
+    def __init__(self, folder: Path, seed: int, *, full: int) -> None:
+        self.random = Random(seed)
+        self.recorder = Recorder(folder, HEADER, full=full, files=1_000_000)
+        self.picture: RecordedPicture = self.recorder.machines(Fleet(Rules()), lambda _: None)
+        self.version = 0
+        self.made = 0
+
+    def play(self, steps: int) -> None:
+        acts = (self.describe, self.describe, self.label, self.arrive, self.arrive, self.decide, self.decide)
+        rare = (self.vanish, self.leave, self.spoil, self.relist, self.settle, self.settle)
+        for _ in range(steps):
+            self.random.choice((*acts, *rare))()
+        self.recorder.close()
+
+    def describe(self) -> None:
+        name, count = self.random.choice("abc"), self.random.randint(1, 4)
+        cards = [gpu(n, (0, f"x{n // 2}"), health=self.random.random() < 0.9) for n in range(count)]
+        nics = [nic(n, (0, f"x{n}"), vfs=self.random.randint(0, 2)) for n in range(self.random.randint(0, 2))]
+        said = {names.PARTITION_POLICY: "Honor"} if self.random.random() < 0.2 else {}
+        self.picture.apply(Changed("Device", device(*cards, *nics, name=name, labels=said)))
+
+    def vanish(self) -> None:
+        key = ObjectKey("", self.random.choice("abc"))
+        gone = Removed("Device", key) if self.random.random() < 0.5 else Refused("Device", key, "why")
+        self.picture.apply(gone)
+
+    def label(self) -> None:
+        labels = HOPPER if self.random.random() < 0.3 else {}
+        metadata = {"name": self.random.choice("abc"), "labels": labels}
+        self.picture.apply(Changed("Node", Node.model_validate({"metadata": metadata})))
+
+    def pod(self, name: str) -> Pod:
+        requests: Any = self.random.choice(ASKS)
+        raw = wants(name, requests, annotations=self.random.choice(({}, ALONE)))
+        self.version += 1
+        raw["metadata"] |= {
+            "uid": f"{name}-{self.random.randint(0, 1)}",
+            "resourceVersion": str(self.version),
+        }
+        return Pod.model_validate(raw)
+
+    def arrive(self) -> None:
+        self.picture.apply(Changed("Pod", self.pod(f"p{self.random.randint(0, 5)}")))
+
+    def known(self) -> list[Pod]:
+        keys = [ObjectKey("default", f"p{n}") for n in range(6)]
+        return [pod for key in keys if (pod := self.picture.pod(key)) is not None]
+
+    def leave(self) -> None:
+        self.picture.apply(Removed("Pod", ObjectKey("default", f"p{self.random.randint(0, 5)}")))
+
+    def decide(self) -> None:
+        waiting = [pod for pod in self.known() if isinstance(self.picture.demand(pod.key), Demand)]
+        waiting = [pod for pod in waiting if self.picture.assumed(pod.key) is None]
+        if not waiting:
+            return
+        pod = self.random.choice(waiting)
+        demand = self.picture.demand(pod.key)
+        assert isinstance(demand, Demand)
+        barred = self.random.choice(["", "a", "b"])
+
+        def suits(name: str) -> bool:
+            return name != barred
+
+        found = self.picture.fleet.first(demand, suits)
+        self.made += 1
+        if isinstance(found, Unserved):
+            self.recorder.equipped(f"id-{self.made}", pod, suits, refusal(found, "", crowded=False))
+            return
+        assert isinstance(found, Placed)
+        text = self.picture.fleet.text(found.node, found.allocation)
+        grant = Grant(pod, demand, Holder(found.node, found.allocation, demand.hints), text)
+        self.recorder.equipped(f"id-{self.made}", pod, suits, grant)
+        self.picture.assume(grant)
+
+    def settle(self) -> None:
+        """An assumed pod is written, and seen with its annotation; or it is not, and forgotten."""
+        for pod in self.known():
+            grant = self.picture.assumed(pod.key)
+            if grant is None:
+                continue
+            if self.random.random() < 0.7:
+                self.picture.observe(self.written(pod, grant.held.node, grant.text))
+            self.picture.forget(grant)
+            return
+
+    def written(self, pod: Pod, on: str, text: str) -> Pod:
+        raw = pod.to_json()
+        self.version += 1
+        raw["metadata"]["resourceVersion"] = str(self.version)
+        raw["metadata"].setdefault("annotations", {})[names.ALLOCATED] = text
+        raw["spec"] |= {"nodeName": on, "schedulingGates": []}
+        return Pod.model_validate(raw)
+
+    def spoil(self) -> None:
+        """Somebody makes the annotation of a pod unreadable; it goes on holding what it held."""
+        holders = [pod for pod in self.known() if names.ALLOCATED in pod.metadata.annotations]
+        if holders:
+            pod = self.random.choice(holders)
+            self.picture.apply(Changed("Pod", self.written(pod, pod.spec.node_name, "{")))
+
+    def relist(self) -> None:
+        kept = tuple(pod for pod in self.known() if self.random.random() < 0.8)
+        self.picture.apply(Replaced("Pod", kept, (), afresh=self.random.random() < 0.3))
+
+
+@given(seed=st.integers(0, 10_000), full=st.sampled_from([1, 2_000, 10_000_000]))
+def test_every_history_is_decided_again_in_the_same_way(
+    tmp_path_factory: pytest.TempPathFactory, seed: int, full: int
+):
+    folder = tmp_path_factory.mktemp("journal")
+    history = History(folder, seed, full=full)
+    history.play(60)
+    if not history.made:
+        return
+    tally = replay(folder)
+    assert tally.different == []
+    assert (tally.same, tally.unknown) == (history.made, 0)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_each_file_alone_is_decided_again_in_the_same_way(seed: int, tmp_path: Path):
+    """A file that begins in the middle says all that decisions were made from by then."""
+    history = History(tmp_path, seed, full=3_000)
+    history.play(150)
+    assert history.made > 10
+    files = paths(tmp_path)
+    assert len(files) > 3
+    for path in files[1:]:
+        tally = replay(path)
+        assert tally.different == []
+        assert tally.unknown == 0
+
+
+def test_another_answer_is_seen(tmp_path: Path):
+    history = History(tmp_path, 1, full=10_000_000)
+    history.play(150)
+    (path,) = paths(tmp_path)
+    changed = [
+        {**raw, "entry": {**raw["entry"], "node": "elsewhere"}}
+        if raw["t"] == "koordinator" and raw["entry"].get("devices")
+        else raw
+        for raw in entries(path)
+    ]
+    with gzip.open(path, "wt") as file:
+        file.writelines(json.dumps(raw) + "\n" for raw in changed)
+    assert replay(tmp_path).different
+    result = CliRunner().invoke(main, ["replay", str(tmp_path)])
+    assert result.exit_code == 1
+    assert "about pod default/p" in result.stdout

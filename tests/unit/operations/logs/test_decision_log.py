@@ -1,0 +1,106 @@
+"""A decision is logged, documented and counted as its class declares."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Annotated, ClassVar
+
+import pytest
+import structlog
+from structlog.testing import capture_logs
+
+from reconciler.api.objects.meta import ObjectKey
+from reconciler.control.decisions.decisions import DECISIONS, Decision
+from reconciler.control.decisions.declaration import Counted, Level, Line, Logged
+from reconciler.control.decisions.fields import ClaimKey, Seconds
+from reconciler.control.decisions.metric import MetricSpec
+from reconciler.operations.logs.catalogue import EVENTS, Event, events_of
+from reconciler.operations.logs.decision_log import log_decision
+from reconciler.operations.logs.fields import FIELDS, described
+from reconciler.operations.metrics.meters import Meters
+from tests.tools.decision_samples import SAMPLES, Sample
+
+STRANGE = MetricSpec("strange_total", "counter", "Help.", (("what", "what it was"),))
+LASTED = MetricSpec("lasted_seconds", "histogram", "Help.", buckets=(1.0,))
+
+
+@dataclass(frozen=True, slots=True)
+class Strange(Decision):
+    """Something strange
+    happened.
+
+    For maintainers only.
+    """
+
+    LINES: ClassVar = (Line("strange", Level.ERROR),)
+    METRICS: ClassVar = (Counted(STRANGE, ("odd",)), Counted(LASTED, observed="seconds"))
+
+    claim: ClaimKey
+    pod: Annotated[ObjectKey | None, Logged("a pod", write=str, optional=True)]
+    oddity: Annotated[int, Logged("how odd", int)]
+    seconds: Seconds
+
+
+@pytest.fixture(autouse=True)
+def every_level() -> Iterator[None]:
+    """Without the level that a command of another test has set."""
+    before = structlog.get_config()
+    structlog.reset_defaults()
+    yield
+    structlog.configure(**before)
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: f"{sample.event}")
+def test_the_line_of_a_decision_has_the_documented_fields_in_order(sample: Sample):
+    with capture_logs() as lines:
+        log_decision(replace(sample.decision, decision_id="id"))
+    expected = {**sample.fields, "decision_id": "id", "event": sample.event, "log_level": sample.level}
+    assert [list(line.items()) for line in lines] == [list(expected.items())]
+    event = EVENTS[sample.event]
+    assert sample.level == event.level
+    assert set(event.fields) <= {*sample.fields, "decision_id"} <= {*event.fields, *event.maybe}
+    for name, value in sample.fields.items():
+        assert isinstance(value, FIELDS[name][0]), name
+
+
+def test_there_is_a_sample_of_every_kind():
+    assert {type(sample.decision) for sample in SAMPLES} == set(DECISIONS)
+    assert {sample.event for sample in SAMPLES} == {line.event for kind in DECISIONS for line in kind.LINES}
+
+
+def test_one_class_is_enough_for_a_line_its_description_and_its_metrics():
+    decision = Strange(ObjectKey("ns", "c"), None, 7, 0.5, decision_id="id")
+    with capture_logs() as lines:
+        log_decision(decision)
+    assert lines == [
+        {
+            "event": "strange",
+            "log_level": "error",
+            "claim": "ns/c",
+            "oddity": 7,
+            "duration_ms": 500.0,
+            "decision_id": "id",
+        }
+    ]
+    fields = ("claim", "oddity", "duration_ms", "decision_id")
+    assert list(events_of(Strange)) == [
+        Event("strange", Level.ERROR, "Something strange happened.", fields, ("pod",))
+    ]
+    assert described([Strange])["oddity"] == ((int,), "how odd")
+    meters = Meters(process=False, kinds=[Strange])
+    value = meters.registry.get_sample_value
+    assert value("dra_reconciler_strange_total", {"what": "odd"}) == 0
+    meters.tell(decision)
+    assert value("dra_reconciler_strange_total", {"what": "odd"}) == 1
+    assert value("dra_reconciler_lasted_seconds_sum") == 0.5
+
+
+def test_every_decision_counts_in_the_metrics_that_it_declares():
+    meters = Meters(process=False)
+    for sample in SAMPLES:
+        for counted in type(sample.decision).METRICS:
+            labels = dict(zip(counted.metric.label_names, counted.labels, strict=True))
+            series = counted.metric.full_name + ("_count" if counted.observed else "")
+            before = meters.registry.get_sample_value(series, labels)
+            assert before is not None
+            meters.tell(sample.decision)
+            assert meters.registry.get_sample_value(series, labels) == before + 1

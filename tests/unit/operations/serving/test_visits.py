@@ -1,0 +1,156 @@
+"""Who comes to the status port and asks nothing, slowly, or too much, keeps nobody else out."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from yarl import URL
+
+from reconciler.operations.serving.access import Local
+from reconciler.operations.serving.port import Route, StatusPort
+from reconciler.operations.serving.server import LIMITS, serving
+from reconciler.operations.serving.visits import MAX_HEADERS, Limits
+from reconciler.settings import Settings
+from tests.tools.patience import PATIENCE
+from tests.tools.watched_reconciler import ask, utc_now
+
+pytestmark = pytest.mark.loopback
+
+ASKS = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n"
+
+
+class Door:
+    """An answer that waits until it may be given."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Semaphore(0)
+        self.go = asyncio.Event()
+
+    async def answer(self, _: web.BaseRequest) -> web.StreamResponse:
+        self.asked.release()
+        await self.go.wait()
+        return web.Response(text="at last")
+
+
+async def hello(_: web.BaseRequest) -> web.StreamResponse:
+    return web.Response(text="hello")
+
+
+@asynccontextmanager
+async def served(door: Door | None = None, limits: Limits = LIMITS, **flags: Any) -> AsyncIterator[URL]:
+    port = StatusPort(Local())
+    port.add(Route("/livez", hello, open=True), Route("/slow", (door or Door()).answer, open=True))
+    async with serving(port, Settings(**flags), now=utc_now, limits=limits) as url:
+        yield URL(url)
+
+
+class Visitor:
+    """A connection by hand."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self.writer = writer
+
+    def send(self, text: bytes) -> None:
+        self.writer.write(text)
+
+    async def end(self) -> bytes:
+        """All that is said until the connection ends."""
+        said = b""
+        async with asyncio.timeout(PATIENCE):
+            with suppress(ConnectionError):
+                while part := await self._reader.read(1024):
+                    said += part
+        return said
+
+
+@asynccontextmanager
+async def visitor(url: URL) -> AsyncIterator[Visitor]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", url.port)
+    try:
+        yield Visitor(reader, writer)
+    finally:
+        writer.close()
+
+
+@pytest.mark.parametrize("said", [b"", ASKS], ids=["nothing", "half a request"])
+async def test_who_does_not_ask_in_time_is_shown_out(said: bytes):
+    async with served(limits=Limits(seconds=0.05)) as url, visitor(url) as one:
+        one.send(said)
+        assert await one.end() == b""
+
+
+async def test_who_sends_a_header_now_and_then_is_shown_out_all_the_same():
+    async with served(limits=Limits(seconds=0.05)) as url, visitor(url) as one:
+        one.send(ASKS)
+
+        async def dribble() -> None:
+            with suppress(ConnectionError):
+                for number in range(100_000):
+                    one.send(b"x" if number % 8 else b"\r\na:")
+                    await asyncio.wait([ending], timeout=0.005)
+                    if ending.done():
+                        return
+
+        ending = asyncio.ensure_future(one.end())
+        await dribble()
+        assert b"200 OK" not in await ending
+
+
+async def test_who_asked_and_waits_for_the_answer_is_not_shown_out():
+    """However long that takes; only asking is timed."""
+    door = Door()
+    async with served(door, Limits(seconds=2.0)) as url, visitor(url) as one, visitor(url) as idle:
+        one.send(b"GET /slow HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        await door.asked.acquire()
+        assert await idle.end() == b""  # the time is over
+        door.go.set()
+        assert (await one.end()).endswith(b"at last")
+
+
+async def test_who_does_not_begin_with_tls_is_shown_out(tmp_path: Path):
+    token = tmp_path / "token"
+    token.write_text("t")
+    flags: dict[str, Any] = {"status_address": "0.0.0.0", "status_token_file": token}
+    async with served(limits=Limits(seconds=0.05), **flags) as url, visitor(url) as one:
+        assert await one.end() == b""
+
+
+async def test_who_waits_longest_without_asking_makes_room():
+    async with served(limits=Limits(connections=3)) as url, AsyncExitStack() as stack:
+        idle = [await stack.enter_async_context(visitor(url)) for _ in range(3)]
+        for one in idle:
+            one.send(ASKS)
+        for _ in range(4):
+            assert (await ask(f"{url}/livez")).text == "hello"
+        assert await idle[0].end() == b""
+
+
+async def test_who_is_being_answered_keeps_the_place():
+    door = Door()
+    async with served(door, Limits(connections=2)) as url, AsyncExitStack() as stack:
+        two = [await stack.enter_async_context(visitor(url)) for _ in range(2)]
+        for one in two:
+            one.send(b"GET /slow HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            await door.asked.acquire()
+        for _ in range(5):
+            async with visitor(url) as late:
+                assert await late.end() == b""
+        door.go.set()
+        for one in two:
+            assert (await one.end()).endswith(b"at last")
+
+
+@pytest.mark.parametrize(
+    "header",
+    [b"A: " + b"x" * 10_000, b"A" * 10_000 + b": x", b"\r\n".join([b"A: x"] * (MAX_HEADERS + 1))],
+    ids=["a long value", "a long name", "many"],
+)
+async def test_headers_beyond_measure_are_refused(header: bytes):
+    async with served() as url, visitor(url) as one:
+        one.send(ASKS + header + b"\r\n\r\n")
+        assert (await one.end()).startswith((b"HTTP/1.1 400", b"HTTP/1.0 400"))

@@ -1,0 +1,42 @@
+"""Telemetry before and after the parts of a process registered their signals."""
+
+import asyncio
+from datetime import UTC, datetime
+
+from reconciler.operations.metrics import catalogue as of
+from reconciler.operations.metrics.scraping import single
+from reconciler.operations.telemetry.signals import Signals
+from reconciler.operations.telemetry.telemetry import Telemetry
+from reconciler.settings import Settings
+
+
+def telemetry(stop: asyncio.Event) -> Telemetry:
+    now = datetime(2026, 3, 1, tzinfo=UTC)
+    return Telemetry(Settings(), stop=stop, now=lambda: now, candidate=True)
+
+
+def test_before_anything_registers_the_process_lives_and_is_not_ready():
+    seen = telemetry(asyncio.Event())
+    assert seen.live.problems() == {}
+    assert seen.ready.problems() == {"discovery": "the server was not asked yet what it serves"}
+
+
+def test_a_process_that_ends_is_not_ready():
+    stop = asyncio.Event()
+    seen = telemetry(stop)
+    seen.register(Signals(ready={"discovery": lambda: ""}))
+    assert seen.ready.problems() == {}
+    stop.set()
+    assert seen.ready.problems() == {"shutdown": "the process is ending"}
+
+
+def test_the_last_signal_of_a_name_counts():
+    seen = telemetry(asyncio.Event())
+    seen.register(
+        Signals(live={"tasks": lambda: "ended: a"}, readings=[single(of.LEADER, lambda: 1.0)]),
+        Signals(live={"tasks": lambda: "ended: b"}, readings=[single(of.LEADER, lambda: 2.0)]),
+    )
+    assert seen.live.problems() == {"tasks": "ended: b"}
+    values = [sample.value for family in seen.readings.collect() for sample in family.samples]
+    assert values.count(2.0) == 1
+    assert 1.0 not in values

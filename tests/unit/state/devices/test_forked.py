@@ -1,0 +1,93 @@
+"""A picture that goes its own way: it begins as what it comes from, and neither hears of the other again."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from reconciler.allocation.dra import allocate
+from reconciler.api.objects.changes import Changed, Removed
+from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.objects.plan import Granted
+from reconciler.api.objects.semantics import Semantics
+from reconciler.errors import Inconsistent
+from reconciler.state.devices.snapshot.fork import Forked
+from reconciler.state.loading import store_of
+from reconciler.state.store import Store
+from tests.tools.allocation_strategies import EVERYTHING, worlds
+from tests.tools.allocation_world import STEPS, World, picks
+from tests.tools.builders import (
+    Object,
+    claim,
+    counter_slice,
+    device,
+    device_class,
+    devices,
+    held,
+    hold,
+    node,
+    request,
+    resource_slice,
+    typed,
+)
+from tests.tools.examples import examples
+
+
+def filled(*raw: Object, rules: Semantics | None = None) -> Store:
+    return store_of(map(typed, raw), rules or Semantics())
+
+
+@examples(40)
+@given(worlds(features=EVERYTHING))
+def test_a_fork_decides_as_what_it_comes_from(world: World):
+    store = filled(
+        *world.nodes, *world.classes, *world.slices, *world.taint_rules, *world.held, rules=world.rules
+    )
+    fork = Forked.off(store).store()
+    ours, theirs = store.snapshot(), fork.snapshot()
+    for column in ("held", "sharing", "left", "fits", "free"):
+        assert np.array_equal(getattr(ours.occupancy, column), getattr(theirs.occupancy, column)), column
+    assert ours.occupancy.consumed == theirs.occupancy.consumed
+    answers = [allocate(world.wanted(), seen, steps=STEPS) for seen in (ours, theirs)]
+    assert type(answers[0]) is type(answers[1])
+    if isinstance(answers[0], Granted) and isinstance(answers[1], Granted):
+        assert picks(answers[0].plans) == picks(answers[1].plans)
+
+
+def test_what_is_held_assumed_or_gone_on_one_side_is_not_on_the_other():
+    slices = resource_slice("s", devices("A", "B", "C"), nodeName="n")
+    store = filled(node("n"), device_class(), slices, held("h", hold("A")), claim("c", request()))
+    asked = store.claims[ObjectKey("default", "c")]
+    answer = allocate([asked], store.snapshot())
+    assert isinstance(answer, Granted)
+    store.assume(answer.plans[0])
+    fork = Forked.off(store).store()
+    assert fork.snapshot().occupancy.held.tolist() == [True, True, False]
+    fork.apply(Removed("ResourceClaim", ObjectKey("default", "c")))
+    fork.apply(Removed("Node", ObjectKey("", "n")))
+    store.apply(Removed("ResourceClaim", ObjectKey("default", "h")))
+    assert fork.snapshot().occupancy.held.tolist() == [True, False, False]
+    assert store.snapshot().occupancy.held.tolist() == [False, True, False]
+    assert (list(store.snapshot().topology.nodes), list(fork.snapshot().topology.nodes)) == (["n"], [])
+
+
+def test_what_held_devices_drew_before_their_slices_changed_goes_along():
+    def gpu(drawn: int) -> list[Object]:
+        content = [device("A", draws={"g": {"memory": drawn}})]
+        return [
+            resource_slice("s", content, slices=2, nodeName="n"),
+            counter_slice("t", {"g": {"memory": 10}}, slices=2, nodeName="n"),
+        ]
+
+    store = filled(node("n"), device_class(), *gpu(5), held("h", hold("A")), *gpu(1))
+    fork = Forked.off(store).store()
+    left = store.snapshot().occupancy.left
+    assert np.array_equal(fork.snapshot().occupancy.left, left)
+    fork.apply(Removed("ResourceClaim", ObjectKey("default", "h")))
+    assert not np.array_equal(fork.snapshot().occupancy.left, left)
+    assert np.array_equal(store.snapshot().occupancy.left, left)
+
+
+def test_devices_do_not_change_there():
+    fork = Forked.off(filled(node("n"))).store()
+    with pytest.raises(Inconsistent):
+        fork.apply(Changed("ResourceSlice", typed(resource_slice("s", devices("A"), nodeName="n"))))

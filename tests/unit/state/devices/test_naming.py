@@ -1,0 +1,137 @@
+"""However many names a driver makes up, the columns of the fleet are bounded, and others lose nothing."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.api.objects.changes import Change, Changed, Refused, Removed, Replaced
+from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.objects.slices import ResourceSlice
+from reconciler.api.versions.reading import read
+from reconciler.state.devices.pools import naming
+from reconciler.state.devices.pools.naming import MAX_OF_DRIVER, MAX_OF_FLEET, Naming
+
+KIND = "ResourceSlice"
+
+
+def source(name: str, driver: str, *devices: Mapping[str, Any]) -> ResourceSlice:
+    found = read({
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": KIND,
+        "metadata": {"name": name},
+        "spec": {
+            "driver": driver,
+            "pool": {"name": name, "generation": 1, "resourceSliceCount": 1},
+            "allNodes": True,
+            "devices": [{"name": f"d{n}", **device} for n, device in enumerate(devices)],
+        },
+    })  # fmt: skip
+    assert isinstance(found, ResourceSlice)
+    return found
+
+
+def of_names(name: str, driver: str, names: range) -> ResourceSlice:
+    """Half of them attributes, half of them capacities."""
+    return source(
+        name,
+        driver,
+        {"attributes": {f"n{n}": {"int": 1} for n in names if n % 2}},
+        {"capacity": {f"n{n}": {"value": "1"} for n in names if not n % 2}},
+    )
+
+
+def refusal(change: Change) -> str:
+    """Why a slice is refused; empty if it is let in."""
+    return change.reason if isinstance(change, Refused) else ""
+
+
+def test_a_driver_that_makes_up_ever_new_names_is_refused_by_the_slice_and_others_are_not():
+    held = Naming()
+    for number in range(MAX_OF_DRIVER // 512):
+        names = range(number * 512, number * 512 + 512)
+        assert not refusal(held.within(Changed(KIND, of_names(f"s{number}", "evil", names))))
+    again = held.within(Changed(KIND, of_names("again", "evil", range(100))))
+    more = held.within(Changed(KIND, of_names("more", "evil", range(5000, 5001))))
+    good = held.within(Changed(KIND, of_names("good", "good", range(9000, 9100))))
+    assert not refusal(again)
+    assert not refusal(good)
+    assert isinstance(more, Refused)
+    assert more.key == ObjectKey("", "more")
+    assert more.reason == (
+        "its driver evil would have 1025 different attributes and capacities in all slices, at most 1024 are "
+        "read: have the driver publish fewer; the slice is read again when it changes"
+    )
+
+
+def test_many_drivers_together_are_bounded_as_well():
+    held = Naming()
+    for number in range(MAX_OF_FLEET // 512):
+        assert not refusal(held.within(Changed(KIND, of_names(f"s{number}", f"d{number}", range(512)))))
+    assert "of the fleet would have 4097" in refusal(
+        held.within(Changed(KIND, of_names("last", "other", range(1))))
+    )
+    held.within(Removed(KIND, ObjectKey("", "s0")))
+    assert not refusal(held.within(Changed(KIND, of_names("last", "other", range(1)))))
+
+
+def test_those_of_a_listing_that_were_let_in_before_stay():
+    held = Naming()
+    old = [of_names(f"z{n}", "evil", range(n * 512, n * 512 + 512)) for n in range(2)]
+    for one in old:
+        held.within(Changed(KIND, one))
+    new = of_names("a", "evil", range(5000, 5100))
+    found = held.within(Replaced(KIND, (new, *old), ()))
+    assert isinstance(found, Replaced)
+    assert found.objects == tuple(old)
+    assert [one.key.name for one in found.refused] == ["a"]
+
+
+few = st.frozensets(st.sampled_from("abcdef"), max_size=4)
+slices = st.tuples(st.sampled_from("123"), st.sampled_from("xy"), few, few)
+
+
+@given(st.lists(st.one_of(slices, st.sampled_from("123"), st.lists(slices, unique_by=lambda one: one[0]))))
+def test_what_is_let_in_is_what_a_count_of_everything_says(changes: list[Any]):
+    """Beside a twin that counts all names of all slices anew each time."""
+    with pytest.MonkeyPatch.context() as limits:
+        limits.setattr(naming, "MAX_OF_DRIVER", 4)
+        limits.setattr(naming, "MAX_OF_FLEET", 6)
+        held = Naming()
+        there: dict[str, tuple[str, frozenset[str]]] = {}
+
+        def admit(one: Any) -> bool:
+            name, driver, first, second = one
+            there.pop(name, None)
+            wanted = {**there, name: (driver, first | second)}
+            pairs = {(by, each) for by, names in wanted.values() for each in names}
+            known = {(by, each) for by, names in there.values() for each in names}
+            own = [by for by, _ in pairs].count(driver)
+            if pairs != known and (own > 4 or len(pairs) > 6):
+                return False
+            there[name] = wanted[name]
+            return True
+
+        for change in changes:
+            if isinstance(change, str):
+                held.within(Removed(KIND, ObjectKey("", change)))
+                there.pop(change, None)
+            elif isinstance(change, tuple):
+                assert bool(refusal(held.within(Changed(KIND, made(*change))))) is not admit(change)
+            else:
+                found = held.within(Replaced(KIND, tuple(made(*one) for one in change), ()))
+                assert isinstance(found, Replaced)
+                for gone in set(there) - {one[0] for one in change}:
+                    del there[gone]
+                known = set(there)
+                kept = {one[0] for one in sorted(change, key=lambda one: one[0] not in known) if admit(one)}
+                assert {one.key.name for one in found.objects} == kept
+                assert {one.key.name for one in found.refused} == {one[0] for one in change} - kept
+
+
+def made(name: str, driver: str, first: frozenset[str], second: frozenset[str]) -> ResourceSlice:
+    return source(
+        name, driver, *({"attributes": {n: {"int": 1} for n in names}} for names in (first, second))
+    )

@@ -1,0 +1,190 @@
+"""What is held, as columns: CTR-1 to CTR-6, shares, and devices that are not where they were."""
+
+from itertools import islice
+
+import pytest
+
+from reconciler.api.objects.changes import Changed, Removed
+from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.objects.quantity import NANO
+from reconciler.api.objects.semantics import Semantics
+from reconciler.state.devices.occupancy import occupancy
+from reconciler.state.devices.snapshot.snapshot import Snapshot
+from reconciler.state.store import Store
+from tests.tools.builders import (
+    Object,
+    claim,
+    counter_slice,
+    device,
+    held,
+    hold,
+    node,
+    resource_slice,
+    snapshot,
+    store,
+)
+from tests.tools.builders import typed as typed_object
+from tests.tools.pool_fitting import ON_N, TWO, fitting, left
+from tests.tools.store_picture import picture
+
+SHARED: Object = {"allowMultipleAllocations": True}
+
+
+def mig(*, name: str = "p", driver: str = "d", second: bool = False) -> list[Object]:
+    """One set of 40: full takes 40, a and b 20, c 30; z draws nothing, x draws from another set."""
+    common = {"pool": name, "driver": driver, **TWO, **ON_N}
+    sets = {"g": {"m": 40}, "h": {"k": 1}}
+    content = [
+        device("full", draws={"g": {"m": 40}}),
+        device("a", draws={"g": {"m": 20}}),
+        device("b", draws={"g": {"m": 20}}),
+        device("c", draws={"g": {"m": 30}}),
+        device("x", draws={"h": {"k": 1}}),
+        device("z"),
+        device("zero", draws={"g": {"m": 0}}),
+    ]
+    suffix = "-2" if second else ""
+    return [
+        counter_slice(f"{driver}-{name}-t{suffix}", sets, **common),
+        resource_slice(f"{driver}-{name}-s{suffix}", content, **common),
+    ]
+
+
+def state(seen: Snapshot, name: str) -> tuple[bool, bool, dict[str, int]]:
+    """Held, shared, and what the shares consume, in whole units."""
+    (found,) = (d for place, d in picture(seen)["devices"].items() if place.device == name)
+    return found["held"], found["sharing"], {key: nanos // NANO for key, nanos in found["consumed"].items()}
+
+
+@pytest.mark.parametrize(
+    ("taken", "fits"),
+    [
+        pytest.param([], "full a b c x z zero", id="nothing"),
+        pytest.param(["a"], "a b x z zero", id="a: 20 left"),
+        pytest.param(["c"], "x z zero", id="c: 10 left"),
+        pytest.param(["full"], "x z zero", id="full: nothing left"),
+        pytest.param(["a", "b"], "x z zero", id="a and b: nothing left"),
+        pytest.param(["x"], "full a b c z zero", id="x: of another set"),
+        pytest.param(["z"], "full a b c x z zero", id="z: draws nothing"),
+        pytest.param(["a", "c"], "z", id="too much: all who draw are blocked (CTR-6)"),
+    ],
+)
+def test_what_still_fits_beside_what_is_taken(taken: list[str], fits: str):
+    """CTR-5 for each device on its own; whether it is held itself is another question."""
+    seen = snapshot(node("n"), *mig(), held("c", *map(hold, taken)))
+    assert fitting(seen) == fits
+
+
+def test_over_commitment_blocks_its_own_pool_only():
+    """CTR-1: two drivers may use one name for a pool."""
+    seen = snapshot(node("n"), *mig(), *mig(driver="e"), *mig(name="q"), held("c", hold("a"), hold("c")))
+    assert fitting(seen) == "z"
+    assert fitting(seen, ("e", "p")) == fitting(seen, ("d", "q")) == "full a b c x z zero"
+    assert left(seen)["d/p/m"] == -10
+
+
+def test_devices_of_slices_for_other_nodes_are_charged():
+    """CTR-2: foreign slices of the pool."""
+    common: Object = {"slices": 3}
+    seen = snapshot(
+        node("n"),
+        counter_slice("t", {"g": {"m": 40}}, allNodes=True, **common),
+        resource_slice("s", [device("A", draws={"g": {"m": 30}})], **ON_N, **common),
+        resource_slice("u", [device("B", draws={"g": {"m": 30}})], nodeName="m", **common),
+        held("c", hold("B")),
+    )
+    assert left(seen) == {"d/p/m": 10}
+    assert fitting(seen) == ""
+
+
+def test_administrative_access_draws_nothing():
+    """CTR-4."""
+    seen = snapshot(node("n"), *mig(), held("c", hold("full", adminAccess=True)))
+    assert left(seen)["d/p/m"] == 40
+
+
+def test_shares_are_charged_once_and_consume_each():
+    """CTR-2, CTR-9: however many there are."""
+    common = {**TWO, **ON_N}
+    published = [
+        counter_slice("t", {"g": {"m": 40}}, **common),
+        resource_slice("s", [device("A", {}, {"mem": "10"}, {"g": {"m": 30}}, **SHARED)], **common),
+    ]
+    picture_of = store(node("n"), *published)
+    for number in (1, 2, 3):
+        share = hold("A", shareID=f"share-{number}", consumedCapacity={"mem": "2"})
+        picture_of.apply(Changed("ResourceClaim", typed_object(held(f"c{number}", share))))
+        assert state(picture_of.snapshot(), "A") == (False, True, {"mem": 2 * number})
+        assert left(picture_of.snapshot()) == {"d/p/m": 10}
+    for number in (3, 1):
+        picture_of.apply(Removed("ResourceClaim", ObjectKey("default", f"c{number}")))
+    assert left(picture_of.snapshot()) == {"d/p/m": 10}
+    picture_of.apply(Removed("ResourceClaim", ObjectKey("default", "c2")))
+    assert state(picture_of.snapshot(), "A") == (False, False, {})
+    assert left(picture_of.snapshot()) == {"d/p/m": 40}
+
+
+def test_a_device_held_alone_and_in_shares_is_charged_once():
+    seen = snapshot(
+        node("n"), *mig(), held("c1", hold("a")), held("c2", hold("a", shareID="s")), held("c3", hold("a"))
+    )
+    assert left(seen)["d/p/m"] == 20
+    assert state(seen, "a") == (True, True, {})
+
+
+def test_a_name_in_two_generations_is_held_in_both():
+    """Until the old slices are gone nobody knows which of the two was given."""
+    new = resource_slice("new", [device("A")], generation=2, **ON_N)
+    seen = snapshot(node("n"), resource_slice("old", [device("A")], **ON_N), new, held("c", hold("A")))
+    assert [d["held"] for d in picture(seen)["devices"].values()] == [True, True]
+
+
+def test_a_long_series_of_changes_ends_where_it_began(monkeypatch: pytest.MonkeyPatch):
+    """Also beyond what is remembered of the changes."""
+    monkeypatch.setattr(occupancy, "LONGEST_TRAIL", 3)
+    picture_of, before = store(node("n"), *mig()), None
+    for turn in range(12):
+        seen = picture_of.snapshot()
+        assert fitting(seen) == ("a b x z zero" if turn % 2 else "full a b c x z zero")
+        if before is not None:
+            assert fitting(before) == ("full a b c x z zero" if turn % 2 else "a b x z zero")
+        before = seen
+        change = claim("c") if turn % 2 else held("c", hold("a"))
+        picture_of.apply(Changed("ResourceClaim", typed_object(change)))
+
+
+def test_arrays_that_are_handed_out_cannot_be_written_to():
+    seen = snapshot(node("n"), *mig())
+    fleet, now = seen.fleet, seen.occupancy
+    arrays = [
+        now.held,
+        now.sharing,
+        now.left,
+        now.fits,
+        now.free,
+        fleet.sets,
+        fleet.draws,
+        fleet.table,
+        fleet.totals,
+    ]
+    arrays += [fleet.anywhere, fleet.shared, fleet.binds, fleet.pool_of, *fleet.codes.values()]
+    arrays += [column.codes for column in fleet.cel.attributes.values()]
+    assert [array.flags.writeable for array in arrays] == [False] * len(arrays)
+
+
+def test_a_snapshot_is_the_same_until_something_changes():
+    picture_of = store(node("n"), *mig(), claim("c"))
+    seen = picture_of.snapshot()
+    assert picture_of.snapshot() is seen
+    picture_of.apply(Changed("ResourceClaim", typed_object(claim("c"))))
+    picture_of.apply(Changed("ResourceSlice", typed_object(mig()[1])))
+    picture_of.apply(Changed("Node", typed_object(node("n"))))
+    assert picture_of.snapshot() is seen
+    picture_of.apply(Changed("ResourceClaim", typed_object(held("c", hold("a")))))
+    assert picture_of.snapshot().version > seen.version
+
+
+def test_an_empty_fleet_has_nothing_and_a_node_sees_it():
+    seen = Store(Semantics()).snapshot()
+    assert (seen.fleet.size, picture(seen)["nodes"]) == (0, {})
+    assert list(islice(snapshot(node("n")).topology.view("n").rows, 1)) == []

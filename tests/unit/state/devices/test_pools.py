@@ -1,0 +1,382 @@
+"""What a node makes of the slices of a pool, rule by rule."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given, settings
+
+from reconciler.api.objects.semantics import GATES, PARTITIONABLE_DEVICES, Semantics
+from reconciler.errors import Rejected
+from reconciler.state.devices.pools.reach import Reach
+from reconciler.state.devices.snapshot.snapshot import View
+from tests.tools.allocation_strategies import worlds
+from tests.tools.allocation_world import World
+from tests.tools.builders import (
+    Object,
+    counter_slice,
+    device,
+    devices,
+    labelled,
+    node,
+    node_selector,
+    resource_slice,
+    snapshot,
+)
+from tests.tools.store_picture import places
+
+NEW = Semantics()
+OLD = Semantics("1.36")
+WITHOUT_COUNTERS = Semantics(gates=frozenset(GATES) - {PARTITIONABLE_DEVICES})
+
+ON_N: Object = {"nodeName": "n"}
+ON_M: Object = {"nodeName": "m"}
+EVERYWHERE: Object = {"allNodes": True}
+ZONE_A: Object = {"nodeSelector": node_selector(labelled("zone", "a"))}
+ZONE_B: Object = {"nodeSelector": node_selector(labelled("zone", "b"))}
+EACH: Object = {"perDeviceNodeSelection": True}
+UNREADABLE: Object = {
+    "nodeSelector": node_selector({"matchExpressions": [{"key": "zone", "operator": "Near"}]})
+}
+TWO: Object = {"slices": 2}
+SECOND: Object = {"generation": 2}
+COUNTERS = {"g": {"m": 40}}
+
+
+def see(slices: Sequence[Object], *, on: str = "n", rules: Semantics = NEW) -> tuple[View, str]:
+    """A node's view, and in short: `p usable A B`; a device the node itself does not reach in brackets."""
+    seen = snapshot(node("n", zone="a"), node("m", zone="b"), *slices, rules=rules)
+    view, at = seen.topology.view(on), places(seen.fleet)
+    told, start = [], 0
+    for pool in view.pools:
+        stop = start + len(pool.rows)
+        names = [
+            at[row].device if here else f"({at[row].device})"
+            for row, here in zip(view.rows[start:stop].tolist(), view.here[start:stop].tolist(), strict=True)
+        ]
+        told.append(" ".join([pool.pool.pool, pool.usable.value, *names]))
+        start = stop
+    assert start == len(view.rows)
+    return view, "; ".join(told)
+
+
+@dataclass(frozen=True)
+class Case:
+    """Some slices, and what a node sees of them; of several pools, with their state and devices."""
+
+    name: str
+    slices: Sequence[Object]
+    sees: str
+    on: str = "n"
+    rules: Semantics = NEW
+
+
+A, B, AB = devices("A"), devices("B"), devices("A", "B")
+
+CASES = [
+    # POOL-1, POOL-3: which slices concern a node
+    Case("POOL-3: a slice of the node", [resource_slice("s", AB, **ON_N)], "p usable A B"),
+    Case("POOL-7: a slice of another node is no pool here", [resource_slice("s", AB, **ON_M)], ""),
+    Case("POOL-3: a slice for all nodes", [resource_slice("s", A, **EVERYWHERE)], "p usable A"),
+    Case("POOL-3: a selector that matches", [resource_slice("s", A, **ZONE_A)], "p usable A"),
+    Case("POOL-3: a selector that does not", [resource_slice("s", A, **ZONE_B)], ""),
+    Case("POOL-3: none of the four fields is ignored", [resource_slice("s", A)], ""),
+    Case("NM-1: the name comes first", [resource_slice("s", A, nodeName="m", allNodes=True)], ""),
+    Case(
+        "VER-4: fields that say nothing", [resource_slice("s", A, nodeName="", allNodes=True)], "p usable A"
+    ),
+    Case(
+        "POOL-3: devices each for themselves, one of them here",
+        [resource_slice("s", [device("A", **ON_N), device("B", **ON_M), device("C", **ZONE_A)], **EACH)],
+        "p usable A (B) C",
+    ),
+    Case(
+        "POOL-3: devices each for themselves, none of them here",
+        [resource_slice("s", [device("A", **ON_M), device("B", **ZONE_B)], **EACH)],
+        "",
+    ),
+    Case("POOL-3: no devices, each for themselves", [resource_slice("s", [], **EACH)], ""),
+    Case("an empty slice counts towards the pool", [resource_slice("s", [], **ON_N)], "p usable"),
+    Case(
+        "POOL-1: the first slice with the node's name says how many there are",
+        [resource_slice("a", A, **EVERYWHERE), resource_slice("b", B, slices=2, **ON_N)],
+        "p usable A B",
+    ),
+    # POOL-2: without partitionable devices
+    Case(
+        "POOL-2: slices of the feature are left out, and still counted",
+        [
+            resource_slice("s", A, slices=3, **ON_N),
+            counter_slice("t", COUNTERS, slices=3, **ON_N),
+            resource_slice("u", [device("B", **ON_N)], slices=3, **EACH),
+        ],
+        "p usable A",
+        rules=WITHOUT_COUNTERS,
+    ),
+    Case(
+        "POOL-2: a pool of nothing else is no pool",
+        [resource_slice("u", [device("B", **ON_N)], **EACH)],
+        "",
+        rules=WITHOUT_COUNTERS,
+    ),
+    Case(
+        "POOL-2: saying no counts as using it",
+        [resource_slice("u", A, perDeviceNodeSelection=False, **ON_N)],
+        "",
+        rules=WITHOUT_COUNTERS,
+    ),
+    # POOL-4 to POOL-6: generations
+    Case(
+        "POOL-4: the highest generation that concerns the node",
+        [resource_slice("s", A, **ON_N), resource_slice("t", B, **ON_N, **SECOND)],
+        "p usable B",
+    ),
+    Case(
+        "T10, POOL-5: older slices that are complete are used, though newer ones are elsewhere",
+        [resource_slice("s", A, **ON_N), resource_slice("t", B, **ON_M, **SECOND)],
+        "p usable A",
+    ),
+    Case(
+        "T10: and the newer ones are used there",
+        [resource_slice("s", A, **ON_N), resource_slice("t", B, **ON_M, **SECOND)],
+        "p usable B",
+        on="m",
+    ),
+    Case(
+        "T11, POOL-6: older slices that are not complete are obsolete, not incomplete",
+        [resource_slice("s", A, **ON_N, **TWO), resource_slice("t", B, **ON_M, **SECOND)],
+        "",
+    ),
+    Case(
+        "POOL-6: slices elsewhere complete a pool",
+        [resource_slice("s", A, **ON_N, **TWO), resource_slice("t", B, **ON_M, **TWO)],
+        "p usable A",
+    ),
+    Case("POOL-6: too few slices", [resource_slice("s", A, **ON_N, **TWO)], "p incomplete"),
+    Case(
+        "T12, POOL-6: too many slices",
+        [resource_slice("s", A, **ON_N), resource_slice("t", B, **ON_N)],
+        "p incomplete",
+    ),
+    Case(
+        "POOL-5: as many as wanted concern the node, more elsewhere do not matter",
+        [resource_slice("s", A, **ON_N), resource_slice("t", B, **ON_M)],
+        "p usable A",
+    ),
+    Case(
+        "POOL-6: older slices do not complete newer ones",
+        [resource_slice("s", A, **ON_N, **TWO), resource_slice("t", B, **ON_N, **TWO, **SECOND)],
+        "p incomplete",
+    ),
+    Case(
+        "POOL-7: incomplete elsewhere is nothing here",
+        [resource_slice("s", A, **ON_M, **TWO)],
+        "",
+    ),
+    # POOL-7 of 1.36, POOL-10: counters
+    Case(
+        "POOL-7: half a pool of counters on another node is nothing here",
+        [counter_slice("t", COUNTERS, **ON_M, **TWO)],
+        "",
+    ),
+    Case(
+        "POOL-7, 1.36: half a pool of counters exists on every node",
+        [counter_slice("t", COUNTERS, **ON_M, **TWO)],
+        "p incomplete",
+        rules=OLD,
+    ),
+    Case(
+        "POOL-7, 1.36: and so does a whole one, empty",
+        [
+            counter_slice("t", COUNTERS, **ON_M, **TWO),
+            resource_slice("s", [device("A", draws={"g": {"m": 1}})], **ON_M, **TWO),
+        ],
+        "p usable",
+        rules=OLD,
+    ),
+    Case(
+        "POOL-10: counters published for another node count here",
+        [
+            counter_slice("t", COUNTERS, **ON_M, **TWO),
+            resource_slice("s", [device("A", draws={"g": {"m": 1}})], **ON_N, **TWO),
+        ],
+        "p usable A",
+    ),
+    # POOL-9, POOL-14: order
+    Case(
+        "T14, POOL-9: slices by name, byte by byte",
+        [resource_slice("s-9", B, **ON_N, **TWO), resource_slice("s-10", A, **ON_N, **TWO)],
+        "p usable A B",
+    ),
+    Case(
+        "POOL-9: capitals stand before small letters, and those before what is not ASCII",
+        [
+            resource_slice("ä", devices("C"), **ON_N, slices=3),
+            resource_slice("a", B, **ON_N, slices=3),
+            resource_slice("Z", A, **ON_N, slices=3),
+        ],
+        "p usable A B C",
+    ),
+    Case(
+        "POOL-9: devices as the slice lists them",
+        [resource_slice("s", devices("B", "C", "A"), **ON_N)],
+        "p usable B C A",
+    ),
+    Case(
+        "POOL-14, POOL-15: pools by driver, then by name",
+        [
+            resource_slice("1", A, driver="e", pool="a", **ON_N),
+            resource_slice("2", A, driver="d", pool="c", **ON_N),
+            resource_slice("3", A, driver="d", pool="b", **EVERYWHERE),
+        ],
+        "b usable A; c usable A; a usable A",
+    ),
+    Case(
+        "T13, POOL-14: a pool that makes pods wait comes last",
+        [
+            resource_slice("1", [device("A", bindingConditions=["ready"])], pool="a", **ON_N),
+            resource_slice("2", B, pool="b", **ON_N),
+            resource_slice("3", devices("C"), pool="c", **ON_N),
+        ],
+        "b usable B; c usable C; a usable A",
+    ),
+    Case(
+        "POOL-14: an unusable pool keeps its place, whatever its devices",
+        [
+            resource_slice("1", [device("A", bindingConditions=["ready"])], pool="a", **ON_N, **TWO),
+            resource_slice("2", B, pool="b", **ON_N),
+        ],
+        "a incomplete; b usable B",
+    ),
+    Case(
+        "POOL-14: devices that wait on another node do not move the pool here",
+        [
+            resource_slice("1", A, pool="a", **ON_N, **TWO),
+            resource_slice("2", [device("X", bindingConditions=["ready"])], pool="a", **ON_M, **TWO),
+            resource_slice("3", B, pool="b", **ON_N),
+        ],
+        "a usable A; b usable B",
+    ),
+    # POOL-8, POOL-11, POOL-12, POOL-13: unusable pools stay in view
+    Case(
+        "T8, POOL-8: an incomplete pool gives nothing and stays in view",
+        [
+            resource_slice("s", A, **ON_N),
+            resource_slice("t", B, driver="e", pool="q", **ON_N, **TWO),
+        ],
+        "p usable A; q incomplete",
+    ),
+    Case(
+        "T9, POOL-13: so does an invalid one",
+        [
+            resource_slice("s", A, **ON_N),
+            resource_slice("t", devices("B", "B"), driver="e", pool="q", **ON_N),
+        ],
+        "p usable A; q invalid",
+    ),
+    Case(
+        "T39, POOL-11: two devices of one name",
+        [resource_slice("s", A, **ON_N, **TWO), resource_slice("t", A, **ON_N, **TWO)],
+        "p invalid",
+    ),
+    Case(
+        "T40, POOL-12: not noticed where only one of them is for the node",
+        [resource_slice("s", A, **ON_N, **TWO), resource_slice("t", A, **ON_M, **TWO)],
+        "p usable A",
+    ),
+    Case(
+        "POOL-11: generations may share names",
+        [resource_slice("s", A, **ON_N), resource_slice("t", A, **ON_N, **SECOND)],
+        "p usable A",
+    ),
+    Case(
+        "POOL-12: slices that disagree about their number; the first one counts",
+        [resource_slice("s", A, **ON_N, **TWO), resource_slice("t", B, **ON_N, slices=3)],
+        "p usable A B",
+    ),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_a_node_sees(case: Case):
+    assert see(case.slices, on=case.on, rules=case.rules)[1] == case.sees
+
+
+def test_equal_names_of_pools_are_told_apart_by_driver():
+    view, told = see([resource_slice(d, A, driver=d, **ON_N) for d in ("e", "d")])
+    assert told == "p usable A; p usable A"
+    assert [str(pool.pool) for pool in view.pools] == ["d/p", "e/p"]
+
+
+def test_an_unusable_pool_says_why():
+    view, _ = see(
+        [
+            resource_slice("1", A, pool="a", slices=3, generation=7, **ON_N),
+            resource_slice("2", devices("B", "B"), pool="b", **ON_N),
+        ]
+    )
+    assert [pool.problem for pool in view.pools] == [
+        "1 of 3 slices of generation 7 are published",
+        "two devices are named B",
+    ]
+    assert view.invalid is view.pools[1]
+
+
+@pytest.mark.parametrize(
+    "slices",
+    [
+        pytest.param([resource_slice("s", A, **UNREADABLE)], id="of a slice"),
+        pytest.param([resource_slice("s", [device("A", **UNREADABLE)], **EACH)], id="of a device"),
+        pytest.param(
+            [resource_slice("s", A, **ON_N, **SECOND), resource_slice("t", B, **UNREADABLE)],
+            id="of an older generation",
+        ),
+    ],
+)
+def test_a_selector_that_cannot_be_read_is_an_error_when_it_is_looked_at(slices: list[Object]):
+    """NM-1: of any slice that may concern the node."""
+    with pytest.raises(Rejected, match="zone Near: unknown operator"):
+        see(slices)
+
+
+@pytest.mark.parametrize(
+    "slices",
+    [
+        pytest.param([resource_slice("s", A, nodeName="m", **UNREADABLE)], id="the slice has a name"),
+        pytest.param([resource_slice("s", A, allNodes=True, **UNREADABLE)], id="the slice is for all nodes"),
+        pytest.param(
+            [resource_slice("s", [device("A", nodeName="m", **UNREADABLE)], **EACH)],
+            id="the device has one",
+        ),
+        pytest.param([resource_slice("s", [device("A", **UNREADABLE)], **ON_N)], id="it is not asked"),
+    ],
+)
+def test_a_selector_that_is_not_looked_at_does_no_harm(slices: list[Object]):
+    assert "usable" in see(slices)[1] or see(slices)[1] == ""
+
+
+def test_views_of_nodes_that_nobody_looked_at_cost_no_error():
+    seen = snapshot(node("n", zone="a"), node("m"), resource_slice("s", A, **UNREADABLE))
+    assert set(seen.topology.nodes) == {"n", "m"}
+    for name in ("n", "m", "n"):
+        with pytest.raises(Rejected):
+            seen.topology.view(name)
+
+
+@settings(deadline=None)
+@given(worlds())
+def test_a_node_sees_what_asking_every_pool_would_tell(world: World):
+    """Only pools that name the node, or a selector that matches it, are asked."""
+    topology = world.snapshot().topology
+    for name, node_info in topology.nodes.items():
+        reach = Reach(node_info, topology.fleet.words)
+        try:
+            asked = [pool.on(reach, topology.rules) for pool in topology.fleet.pools]
+        except Rejected as rejected:
+            with pytest.raises(Rejected, match=re.escape(str(rejected))):
+                topology.view(name)
+            continue
+        there = [pool for pool in asked if pool is not None]
+        expected = [pool.pool for pool in sorted(there, key=lambda pool: pool.waits)]
+        assert [pool.pool for pool in topology.view(name).pools] == expected

@@ -1,0 +1,159 @@
+"""The first machine that serves: what is remembered between questions never changes an answer."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.allocation.koordinator.demand import Demand
+from reconciler.allocation.koordinator.failure import Failure
+from reconciler.allocation.koordinator.fleet import Fleet, Placed, Unserved
+from reconciler.allocation.koordinator.machine_filter import KEPT, ChangeLog, MachineFilters
+from reconciler.api.objects.meta import ObjectKey
+from reconciler.state.koordinator.rules import Rules, Semantics
+from tests.tools.examples import examples
+from tests.tools.koordinator_builders import demand, device, gpu, nic, pod
+from tests.tools.koordinator_strategies import PODS, devices, read
+
+NAMES = ["a", "b", "c", "d", "e", "f", "g"]
+SAME = {"deviceTypes": ["gpu", "rdma"], "requiredScope": "SamePCIe"}
+
+
+def anywhere(_: str) -> bool:
+    return True
+
+
+def asked_one_by_one(fleet: Fleet, asked: Demand, names: list[str]) -> Placed | None:
+    """The slow twin: every machine, by name, by the exact choice alone."""
+    for name in sorted(names):
+        answer = fleet.decide(asked, name)
+        if not isinstance(answer, Failure):
+            return Placed(name, answer)
+    return None
+
+
+@pytest.mark.parametrize("semantics", Semantics)
+@examples(50)
+@given(data=st.data())
+def test_memory_never_changes_an_answer(semantics: Semantics, data: st.DataObject):
+    """Machines come, change and go, pods come and end; the same few kinds of pods ask all the while."""
+    rules = Rules(semantics)
+    fleet = Fleet(rules)
+    kinds = data.draw(st.lists(PODS, min_size=1, max_size=3))
+    known: set[str] = set()
+    for step in range(data.draw(st.integers(1, 12))):
+        name = data.draw(st.sampled_from(NAMES))
+        match data.draw(st.sampled_from(["put", "put", "remove", "release", "ask", "ask"])):
+            case "put":
+                fleet.put(data.draw(devices(name)), {})
+                known.add(name)
+            case "remove":
+                fleet.remove(name)
+            case "release":
+                fleet.release(ObjectKey("default", str(data.draw(st.integers(0, 11)))))
+            case "ask":
+                asked = read(data.draw(st.sampled_from(kinds)), rules)
+                allowed = [other for other in known if other != name]
+                found = fleet.first(asked, allowed.__contains__)
+                expected = asked_one_by_one(fleet, asked, allowed)
+                if expected is None:
+                    assert isinstance(found, Unserved)
+                else:
+                    assert found == expected
+                    fleet.hold(ObjectKey("default", str(step)), found.node, found.allocation, asked.hints)
+
+
+PAIR = {"gpu": {"requiredTopologyScope": "PCIe"}}
+
+
+def odd_fleet(count: int) -> Fleet:
+    """Machines on which two GPUs say one switch and two NUMA nodes: only the exact choice can tell."""
+    fleet = Fleet(Rules())
+    for number in range(count):
+        fleet.put(device(gpu(0, (0, "a")), gpu(1, (1, "a")), name=f"n{number}"), {})
+    return fleet
+
+
+def test_a_machine_that_refused_is_asked_again_only_when_it_changed(monkeypatch: pytest.MonkeyPatch):
+    fleet = odd_fleet(3)
+    pair = demand(pod({"nvidia.com/gpu": 2}, hint=PAIR))
+    assert isinstance(fleet.first(pair, anywhere, tries=3 + 1), Unserved)
+    decided: list[str] = []
+    exact = fleet.decide
+
+    def counting(asked: Demand, node: str) -> Any:
+        decided.append(node)
+        return exact(asked, node)
+
+    monkeypatch.setattr(fleet, "decide", counting)
+    refused = fleet.first(pair, anywhere)
+    assert isinstance(refused, Unserved)
+    assert decided == []
+    assert sum(refused.refused.values()) == 3
+    fleet.put(device(gpu(0, (0, "a")), gpu(1, (0, "a")), name="n1"), {})
+    found = fleet.first(pair, anywhere)
+    assert isinstance(found, Placed)
+    assert (found.node, decided) == ("n1", ["n1"])
+
+
+def test_a_long_search_is_given_back_and_goes_on_where_it_was():
+    fleet = odd_fleet(5)
+    pair = demand(pod({"nvidia.com/gpu": 2}, hint=PAIR))
+    assert fleet.first(pair, anywhere, tries=2) is None
+    assert fleet.first(pair, anywhere, tries=2) is None
+    assert isinstance(fleet.first(pair, anywhere, tries=2), Unserved)
+
+
+def test_machines_without_a_whole_switch_are_told_apart_without_being_asked(monkeypatch: pytest.MonkeyPatch):
+    """A GPU and a NIC are left on each, never on one switch; the pod cannot run on one of them."""
+    fleet = Fleet(Rules())
+    for number in range(3):
+        fleet.put(device(gpu(0, (0, "a")), nic(0, (0, "b")), name=f"n{number}"), {})
+    joint = demand(pod({"nvidia.com/gpu": 1, "rdma": 1}, joint=SAME))
+    monkeypatch.setattr(fleet, "decide", lambda *_: pytest.fail("asked"))
+    found = fleet.first(joint, lambda name: name != "n2")
+    assert isinstance(found, Unserved)
+    assert (found.machines, found.unsuited) == (3, 1)
+    assert [(why.reason, n) for why, n in found.refused.items()] == [("joint-scope-violation", 2)]
+    scoped = demand(pod({"nvidia.com/gpu": 1, "rdma": 1}, hint=PAIR))
+    assert fleet.candidates(scoped) == ["n0", "n1", "n2"]
+
+
+def test_where_a_pod_cannot_run_is_counted_apart():
+    fleet = Fleet(Rules())
+    for name in ("a", "b"):
+        fleet.put(device(gpu(0), name=name), {})
+    found = fleet.first(demand(pod({"nvidia.com/gpu": 1})), lambda name: name == "c")
+    assert isinstance(found, Unserved)
+    assert (found.machines, found.unsuited) == (2, 2)
+
+
+def test_counts_say_what_each_test_leaves():
+    fleet = Fleet(Rules())
+    sick, other = gpu(1, health=False, labels={"t": "x"}), gpu(2)
+    fleet.put(device(gpu(0, labels={"t": "x"}), sick, other, name="n"), {})
+    selecting = pod({"nvidia.com/gpu": 2}, hint={"gpu": {"selector": {"matchLabels": {"t": "x"}}}})
+    (count,) = fleet.counts(demand(selecting))
+    assert (count.kind, count.wanted) == ("gpu", 2)
+    assert [left for _, left in count.gates] == [3, 2, 1, 1, 1]
+
+
+def test_changes_long_past_are_forgotten_and_known_to_be():
+    log = ChangeLog()
+    for number in range(5 * KEPT):
+        log.note(number)
+    assert log.since(0) is None
+    assert log.since(log.end) == set()
+    assert log.since(log.end - 2) == {5 * KEPT - 2, 5 * KEPT - 1}
+
+
+def test_only_so_many_kinds_of_demand_are_remembered():
+    questions = MachineFilters()
+    first = questions.of("first")
+    for number in range(KEPT - 1):
+        questions.of(number)
+        assert questions.of("first") is first
+    for number in range(KEPT):
+        questions.of(("other", number))
+    assert questions.of("first") is not first

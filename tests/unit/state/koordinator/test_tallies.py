@@ -1,0 +1,97 @@
+"""Devices counted by columns are those that are there one by one."""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.allocation.koordinator.fleet import Fleet, Placed
+from reconciler.analysis.capacity.machine_state import STATES, MachineState, standing
+from reconciler.analysis.capacity.machine_totals import by_node, by_type
+from reconciler.api.koordinator.annotations import Hint
+from reconciler.api.objects.meta import ObjectKey
+from reconciler.state.koordinator.rules import Rules, Semantics
+from tests.tools.koordinator_builders import demand, device, gpu, nic, pod
+
+ASKS = (
+    {"nvidia.com/gpu": 1},
+    {"nvidia.com/gpu": 2, "rdma": 1},
+    {"gpu-core": 40, "gpu-memory-ratio": 40},
+    {"rdma": 30},
+)
+HINTS: tuple[Any, ...] = (None, {"rdma": {"vfSelector": {}}}, {"rdma": {"exclusivePolicy": "PCIeLevel"}})
+
+
+def walked(machines: list[MachineState]) -> dict[tuple[str, str], tuple[tuple[int, ...], int, int]]:
+    """The twin: machine and type -> devices in each state, functions and those that are free."""
+    found = {}
+    for machine in machines:
+        for kind in dict.fromkeys(one.kind for one in machine.devices):
+            mine = [one for one in machine.devices if one.kind == kind]
+            counts = tuple(sum(one.state == state for one in mine) for state in STATES)
+            found[machine.name, kind] = (
+                counts,
+                sum(one.vfs for one in mine),
+                sum(one.vfs_free for one in mine),
+            )
+    return found
+
+
+@given(
+    seeds=st.lists(st.tuples(st.sampled_from(ASKS), st.sampled_from(HINTS), st.booleans()), max_size=14),
+    sick=st.sets(st.tuples(st.integers(0, 2), st.integers(0, 3))),
+    semantics=st.sampled_from(Semantics),
+)
+def test_tallies_are_what_walking_the_machines_finds(seeds, sick, semantics):
+    fleet = Fleet(Rules(semantics))
+    for at in range(3):
+        gpus = [gpu(n, (0, f"p{n // 2}"), health=(at, n) not in sick) for n in range(4)]
+        nics = [nic(n, (0, f"p{n}"), vfs=2) for n in range(2)]
+        fleet.put(device(*gpus, *nics, name=f"m{2 - at}"), {})
+    held: list[ObjectKey] = []
+    for number, (requests, hint, leaves) in enumerate(seeds):
+        if leaves and held:
+            fleet.release(held.pop(0))
+            continue
+        asked = demand(pod(requests, hint=hint, name=f"p{number}"), semantics)
+        answer = fleet.first(asked, lambda _: True)
+        if isinstance(answer, Placed):
+            fleet.hold(asked.pod, answer.node, answer.allocation, asked.hints)
+            held.append(asked.pod)
+    machines = [standing(fleet, name) for name in sorted(fleet.machines)]
+    expected = walked(machines)
+    tallies = by_node(fleet)
+    assert [(one.node, one.kind) for one in tallies] == sorted(expected)
+    found = {(one.node, one.kind): (one.states, one.functions, one.functions_free) for one in tallies}
+    assert found == expected
+    for tally in by_type(fleet):
+        mine = [one for machine in machines for one in machine.devices if one.kind == tally.kind]
+        assert tally.states == tuple(Counter(one.state for one in mine)[state] for state in STATES)
+        for name, total, free in tally.amounts:
+            assert total == sum(one.total.get(name, 0) for one in mine)
+            assert free == sum(one.free.get(name, 0) for one in mine)
+
+
+def test_who_holds_what_is_told_of_each_device():
+    fleet = Fleet(Rules())
+    fleet.put(device(gpu(0, (0, "x")), nic(0, (0, "x"), vfs=2), name="n"), {})
+    alone = pod({"nvidia.com/gpu": 1, "rdma": 1}, hint={"rdma": {"vfSelector": {}}})
+    asked = demand(alone)
+    answer = fleet.first(asked, lambda _: True)
+    assert isinstance(answer, Placed)
+    fleet.hold(
+        asked.pod, "n", answer.allocation, {"rdma": Hint.model_validate({"exclusivePolicy": "DeviceLevel"})}
+    )
+    card, rdma = standing(fleet, "n").devices
+    assert (card.state, card.holders[0].pod) == ("held", asked.pod)
+    # Something of it is left, but its holder wants to be alone.
+    assert (rdma.state, rdma.vfs_free, rdma.holders[0].vfs) == ("held", 1, ("00:00.0",))
+    fleet.remove("n")
+    assert [one.healthy for one in standing(fleet, "n").devices] == [False, False]
+
+
+@pytest.mark.parametrize("kind", [by_type, by_node])
+def test_nothing_is_counted_where_nothing_is(kind):
+    assert kind(Fleet(Rules())) == []

@@ -1,0 +1,145 @@
+"""The rule of imports: which room may import which, and which may touch the world. Nobody is exempt."""
+
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from tests.tools.structure import imports, modules
+
+LEVELS = (
+    {"kernels", "aio", "errors"},
+    {"api"},
+    {"cel"},
+    {"state"},
+    {"allocation"},
+    {"analysis", "control"},
+    {"operations"},
+    {"app"},
+    {"cli"},
+)
+"""A room may import the rooms of all levels before its own."""
+
+BESIDE = {
+    "settings": {"errors"},
+    "cluster": {"api", "aio", "errors", "settings"},
+    "ha": {"api", "aio", "errors", "settings", "cel", "cluster"},
+    "embedded": {"api", "errors"},
+}
+"""Rooms beside the levels, and what they may import."""
+
+LOOKS_OUT = ("control", "operations", "app", "cli")
+"""Rooms that may import settings, cluster and ha as well; only cli may import embedded."""
+
+LIBRARIES = {
+    "kernels": {"numpy"},
+    "aio": {"asyncio", "threading"},
+    "errors": set(),
+    "settings": {"pydantic", "pydantic_settings", "yaml"},
+    "api": {"datetime", "msgspec", "pydantic", "pydantic_core", "semver", "yaml"},
+    "cel": {"datetime", "lark", "numpy", "re2", "threading"},
+    "state": {"numpy", "pydantic", "threading"},
+    "allocation": {"numpy", "pydantic"},
+    "analysis": {"datetime", "numpy"},
+    "control": {"asyncio", "datetime", "structlog"},
+    "cluster": {
+        "aiohappyeyeballs", "aiohttp", "asyncio", "datetime", "httptools", "kubernetes_asyncio", "msgspec",
+        "multidict", "pydantic_core", "socket", "structlog", "yaml",
+    },
+    "ha": {"asyncio", "datetime", "structlog"},
+    "embedded": {"aiohttp", "asyncio", "datetime", "random"},
+    "operations": {
+        "aiohttp", "asyncio", "cryptography", "datetime", "jinja2", "logging", "markupsafe", "msgspec",
+        "numpy", "opentelemetry", "os", "prometheus_client", "socket", "structlog", "threading",
+    },
+    "app": {"asyncio", "datetime", "random", "socket", "structlog"},
+    "cli": {
+        "annotated_types", "asyncio", "click", "datetime", "os", "pydantic", "random", "rich", "signal",
+        "structlog", "threading", "time", "yaml",
+    },
+}  # fmt: skip
+"""Room -> libraries, and parts of the standard library by which a clock, chance or the world come in."""
+
+EFFECTS = {
+    "asyncio", "datetime", "logging", "multiprocessing", "os", "random", "signal", "socket", "subprocess",
+    "threading", "time",
+}  # fmt: skip
+
+NEVER = {
+    "reconciler.cluster.transport": {"aiohttp", "kubernetes_asyncio"},
+    "reconciler.control": {"reconciler.cluster.http"},
+    "reconciler.operations": {"reconciler.cluster.http"},
+    "reconciler.allocation": {"reconciler.state.store"},
+}
+"""What a room could import by the rules above and must not: the client library stays behind its seam, and
+decisions are made from frozen snapshots."""
+
+
+def room(module: str) -> str:
+    """`kernels`, a room of `reconciler`, or empty for the program itself."""
+    parts = module.split(".")
+    return parts[0] if parts[0] == "kernels" else parts[1] if len(parts) > 1 else ""
+
+
+def allowed(name: str) -> set[str]:
+    """The rooms that a room may import, itself among them."""
+    if name in BESIDE:
+        return BESIDE[name] | {name}
+    at = next(number for number, rooms in enumerate(LEVELS) if name in rooms)
+    below = {name}.union(*LEVELS[:at])
+    if name in LOOKS_OUT:
+        below |= {"settings", "cluster", "ha"}
+    return below | {"embedded"} if name == "cli" else below
+
+
+def violations(module: str, found: Iterator[str]) -> Iterator[str]:
+    here = room(module)
+    if here in ("", "__main__"):
+        return
+    for name in found:
+        top = name.partition(".")[0]
+        if top in ("kernels", "reconciler"):
+            fine = room(name) in allowed(here)
+        else:
+            harmless = top in sys.stdlib_module_names and top not in EFFECTS
+            fine = harmless or top in LIBRARIES[here]
+        never = any(
+            f"{module}.".startswith(f"{who}.") and f"{name}.".startswith(f"{what}.")
+            for who, whats in NEVER.items()
+            for what in whats
+        )
+        if not fine or never:
+            yield f"{module} may not import {name}"
+
+
+def test_every_import_follows_the_rule():
+    broken = [line for module, path in modules().items() for line in violations(module, imports(path))]
+    assert broken == []
+
+
+def test_nothing_lies_beside_the_rooms():
+    loose = {path.name for path in modules().values() if path.parent.name == "reconciler"}
+    assert loose == {"__init__.py", "__main__.py", "errors.py", "settings.py"}
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        ("kernels.fit", "time"),
+        ("kernels.fit", "reconciler.api.objects.meta"),
+        ("reconciler.api.objects.plan", "numpy"),
+        ("reconciler.allocation.dra.search", "asyncio"),
+        ("reconciler.allocation.dra.search", "structlog"),
+        ("reconciler.allocation.dra.allocate", "reconciler.cluster.client"),
+        ("reconciler.allocation.dra.allocate", "reconciler.state.store"),
+        ("reconciler.analysis.explain.explain", "reconciler.control.loop"),
+        ("reconciler.control.loop", "reconciler.analysis.explain"),
+        ("reconciler.control.loop", "reconciler.cluster.http"),
+        ("reconciler.cluster.watch", "reconciler.state.store"),
+        ("reconciler.cluster.watch", "numpy"),
+        ("reconciler.aio.queue", "reconciler.api.objects.meta"),
+        ("reconciler.app.build", "reconciler.embedded"),
+    ],
+)
+def test_the_rule_forbids_what_it_is_there_for(module: str, name: str):
+    assert list(violations(module, iter([name]))) == [f"{module} may not import {name}"]

@@ -1,0 +1,61 @@
+"""`dra-reconciler apiserver` in a process of its own, over a real socket."""
+
+import json
+import signal
+import socket
+import urllib.request
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from reconciler.cli import main
+from tests.tools.command_servers import serving
+from tests.tools.patience import PATIENCE
+from tests.tools.short_manifests import CLASS, claim, together
+
+pytestmark = pytest.mark.loopback
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("options", [[], ["--with-controllers"]])
+def test_it_serves_what_it_was_given_until_it_is_told_to_end(
+    tmp_path: Path, number: signal.Signals, options: list[str]
+):
+    (tmp_path / "f.yaml").write_text(together(CLASS, claim("a")))
+    with serving(*options, "-f", str(tmp_path)) as (process, url, lines):
+        assert lines[0] == "loaded: 1 DeviceClass, 1 ResourceClaim"
+        assert lines[-1].startswith(f"kubectl --server={url} get ")
+        path = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/a"
+        with urllib.request.urlopen(url + path, timeout=PATIENCE) as answer:
+            assert json.load(answer)["metadata"]["name"] == "a"
+        process.send_signal(number)
+        assert process.wait(timeout=PATIENCE) == 0
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
+
+
+def test_input_that_cannot_be_read_stops_it_before_it_serves(tmp_path: Path):
+    (tmp_path / "f.yaml").write_text("a: b: c")
+    result = CliRunner().invoke(main, ["apiserver", "--port", "0", "-f", str(tmp_path)])
+    assert result.exit_code == 1
+    assert "f.yaml:1:5" in result.stderr
+    assert "serving" not in result.stdout
+
+
+def test_an_object_that_the_server_refuses_stops_it(tmp_path: Path):
+    (tmp_path / "f.yaml").write_text(claim("a").replace("count: 1", "count: -1"))
+    result = CliRunner().invoke(main, ["apiserver", "--port", "0", "-f", str(tmp_path)])
+    assert result.exit_code == 1
+    assert result.stderr.startswith("error: ResourceClaim a: ")
+
+
+@pytest.mark.parametrize("options", [[], ["--with-controllers"]])
+def test_a_port_that_is_taken_is_told_in_one_line(options: list[str]):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        result = CliRunner().invoke(main, ["apiserver", "--port", str(taken.getsockname()[1]), *options])
+    assert result.exit_code == 1
+    assert "address already in use" in result.stderr
+    assert len(result.stderr.splitlines()) == 1

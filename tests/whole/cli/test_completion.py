@@ -1,0 +1,168 @@
+"""Completion in real shells and by the real kubectl, where they are, and the plugin itself."""
+
+import os
+import pty
+import select
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from reconciler.cli import main
+from tests.tools.patience import PATIENCE
+
+BIN = Path(sys.executable).parent
+BASH, KUBECTL = shutil.which("bash") or "", shutil.which("kubectl") or ""
+ZSH, FISH = shutil.which("zsh") or "", shutil.which("fish") or ""
+ASKED = {
+    "bash": (
+        [BASH, "--norc", "--noprofile", "-i"],
+        "bind 'set enable-bracketed-paste off'; source <(dra-reconciler completion bash)",
+    ),
+    "zsh": (
+        [ZSH, "-f", "-i"],
+        "unset zle_bracketed_paste; mkdir -p of; dra-reconciler completion zsh > of/_dra-reconciler; "
+        "fpath=($PWD/of $fpath); autoload -Uz compinit; compinit -u -D",
+    ),
+}
+"""Shell -> how it is started, and how it is told of our completion as the command's help says"""
+installed = pytest.mark.skipif(
+    not (BIN / "kubectl-dra_reconciler").exists(), reason="the console scripts are not installed; run make"
+)
+needs_kubectl = pytest.mark.skipif(not KUBECTL, reason="kubectl is not installed")
+ENVIRONMENT = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", "TERM": "dumb", "KUBECONFIG": "/dev/null"}
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_script_names_the_program_however_it_was_called(shell: str):
+    result = CliRunner().invoke(main, ["completion", shell], prog_name="kubectl dra_reconciler")
+    assert result.exit_code == 0
+    assert "_DRA_RECONCILER_COMPLETE=" in result.stdout
+    assert "kubectl" not in result.stdout
+
+
+def heard(terminal: int, before: bytes) -> bytes:
+    assert select.select([terminal], [], [], PATIENCE)[0], f"nothing more comes after {before!r}"
+    return os.read(terminal, 4096)
+
+
+def typed(of: str, keys: str, wanted: str, folder: Path) -> str:
+    """What an interactive shell shows after these keys, up to the text that is waited for."""
+    ours, theirs = pty.openpty()
+    start, prepare = ASKED[of]
+    shell = subprocess.Popen(
+        start,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env={**ENVIRONMENT, "PS1": "", "COLUMNS": "200"},
+        cwd=folder,
+        start_new_session=True,
+    )
+    os.close(theirs)
+    shown = b""
+    try:
+        os.write(ours, f"{prepare}; echo rea'dy'\n".encode())
+        while b"ready\r\n" not in shown:
+            shown += heard(ours, shown)
+        shown = b""
+        os.write(ours, keys.encode())
+        while wanted.encode() not in shown:
+            shown += heard(ours, shown)
+        return shown.decode()
+    finally:
+        shell.kill()
+        shell.wait()
+        os.close(ours)
+
+
+TYPED = pytest.mark.parametrize(
+    ("keys", "word"),
+    [
+        ("dra-reconciler expl", "explain"),
+        ("dra-reconciler top --sort allo", "allocatable"),
+        ("dra-reconciler allocate -f slic", "slices.yaml"),
+    ],
+    ids=["a command", "a value", "a file"],
+)
+
+
+@installed
+@TYPED
+@pytest.mark.parametrize(
+    "shell",
+    [
+        pytest.param("bash", marks=pytest.mark.skipif(not BASH, reason="bash is not installed")),
+        pytest.param("zsh", marks=pytest.mark.skipif(not ZSH, reason="zsh is not installed")),
+    ],
+)
+def test_a_real_shell_completes(tmp_path: Path, shell: str, keys: str, word: str):
+    """What is shown may begin with the word, or be the rest of it after the keys."""
+    (tmp_path / "slices.yaml").touch()
+    rest = word.removeprefix(keys.rpartition(" ")[2])
+    assert f"{rest} " in typed(shell, f"{keys}\t", f"{rest} ", tmp_path)
+
+
+@installed
+@TYPED
+@pytest.mark.skipif(not FISH, reason="fish is not installed")
+def test_a_real_fish_completes(tmp_path: Path, keys: str, word: str):
+    (tmp_path / "slices.yaml").touch()
+    asked = f"dra-reconciler completion fish | source; complete -C '{keys}'"
+    found = subprocess.run(
+        [FISH, "--no-config", "-c", asked],
+        env={**ENVIRONMENT, "HOME": str(tmp_path)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=PATIENCE,
+    )
+    assert word in [line.partition("\t")[0] for line in found.stdout.splitlines()]
+
+
+def kubectl(*arguments: str) -> str:
+    done = subprocess.run(
+        [KUBECTL, *arguments], env=ENVIRONMENT, capture_output=True, text=True, check=True, timeout=PATIENCE
+    )
+    return done.stdout
+
+
+@installed
+@needs_kubectl
+def test_kubectl_runs_us_as_a_plugin_that_knows_its_name(tmp_path: Path):
+    for name in ("dra_reconciler", "dra-reconciler"):
+        assert kubectl(name, "explain", "--help").startswith(
+            "Usage: kubectl dra_reconciler explain [OPTIONS]"
+        )
+    (tmp_path / "none.yaml").touch()
+    assert "0 claims allocated" in kubectl("dra_reconciler", "allocate", "-f", str(tmp_path))
+
+
+@installed
+@needs_kubectl
+def test_kubectl_completes_our_commands_values_and_leaves_files_to_the_shell():
+    offered = kubectl("__complete", "dra-reconciler", "ex").splitlines()
+    assert [line.partition("\t")[0] for line in offered] == ["explain", ":4"]
+    assert kubectl("__complete", "dra-reconciler", "allocate", "-o", "").splitlines() == [
+        "table",
+        "yaml",
+        "json",
+        ":4",
+    ]
+    assert kubectl("__complete", "dra-reconciler", "allocate", "-f", "").splitlines() == [":0"]
+
+
+def test_completing_a_name_imports_no_command():
+    code = (
+        "import sys; sys.argv[1:] = ['']; from reconciler.cli import kubectl_complete; kubectl_complete()\n"
+        "print('|'.join(sys.modules), file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=PATIENCE
+    )
+    assert "explain\t" in done.stdout
+    assert not set(done.stderr.strip().split("|")) & {"kubernetes_asyncio", "aiohttp", "numpy", "pydantic"}

@@ -1,0 +1,142 @@
+"""Every exit code in the table happens, by the means that a user has."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import reconciler.cli.demo.play
+from reconciler.cli import COMMANDS, main
+from reconciler.cli.common.exits import EXITS
+from tests.tools.patience import PATIENCE
+from tests.tools.short_manifests import CLASS, claim, gpus, together
+
+pytestmark = pytest.mark.loopback
+NO_SERVER = ("--server", "http://127.0.0.1:1")
+GOOD = together(CLASS, gpus("n1", 1), claim("a"))
+SHORT = together(GOOD, claim("b"))
+DRAWS = gpus("n1", 1).replace(
+    "{name: gpu-0}", "{name: gpu-0, consumesCounters: [{counterSet: x, counters: {m: {value: 1}}}]}"
+)
+ELSEWHERE = CLASS.replace("device.driver ==", "device.driver !=")
+LINE = (
+    '{"timestamp": "2026-01-01T00:00:00Z", "level": "info", '
+    '"logger": "reconciler.operations.logs.decision_log", "event": "pod ungated", '
+    '"pod": "default/p", "decision_id": "x"}\n'
+)
+FILES = {
+    "good.yaml": GOOD,
+    "short.yaml": SHORT,
+    "bad.yaml": "- 1\n",
+    "wrong.yaml": claim("x").replace("count: 1", "count: -1"),
+    "warned.yaml": together(ELSEWHERE, gpus("n1", 1)),
+    "broken.yaml": DRAWS,
+    "more.yaml": gpus("n2", 1),
+    "run.log": LINE,
+    "empty.log": "nothing\n",
+}
+
+CASES: dict[tuple[str, int], tuple[str, ...]] = {
+    ("allocate", 0): ("-f", "good.yaml"),
+    ("allocate", 1): ("-f", "good.yaml", "-f", "bad.yaml"),
+    ("allocate", 3): ("-f", "short.yaml"),
+    ("apiserver", 1): ("--port", "0", "-f", "wrong.yaml"),
+    ("completion", 0): ("zsh",),
+    ("convert", 0): ("-f", "good.yaml"),
+    ("convert", 1): ("-f", "bad.yaml"),
+    ("demo", 0): (),
+    ("demo", 1): (),
+    ("doctor", 0): ("-f", "good.yaml"),
+    ("doctor", 1): ("-f", "broken.yaml"),
+    ("doctor", 3): ("--strict", "-f", "warned.yaml"),
+    ("explain", 0): ("a", "-f", "good.yaml"),
+    ("explain", 1): ("b", "-f", "short.yaml"),
+    ("logs", 0): ("run.log",),
+    ("logs", 1): ("empty.log",),
+    ("modes", 0): ("-f", "good.yaml"),
+    ("modes", 1): NO_SERVER,
+    ("run", 1): ("--own-driver", "gpu.example.com", *NO_SERVER),
+    ("top", 0): ("-f", "good.yaml"),
+    ("top", 1): ("--once", *NO_SERVER),
+    ("whatif", 0): ("-f", "short.yaml", "--count", "1", "--add", "more.yaml"),
+    ("whatif", 1): ("-f", "short.yaml", "--count", "1"),
+}
+"""Those that one command line brings about; `demo` is told to be impatient for its 1"""
+SIGNALLED = ("apiserver", "run")
+OF_JOURNALS = ("replay",)
+"""Needs a journal that was recorded: tests/journal has its 0 and 1"""
+
+
+def test_every_command_has_codes_and_every_code_a_case():
+    assert EXITS.keys() == COMMANDS.keys()
+    tried = {*CASES, *((name, 0) for name in SIGNALLED), *((name, 2) for name in EXITS)}
+    tried |= {(name, code) for name in OF_JOURNALS for code in (0, 1)}
+    assert tried == {(name, code) for name, codes in EXITS.items() for code in codes}
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
+    monkeypatch.chdir(tmp_path)
+    for name in [name for name in os.environ if name.startswith("DRA_RECONCILER_")]:
+        monkeypatch.delenv(name)
+    return tmp_path
+
+
+@pytest.mark.parametrize(("command", "code"), CASES, ids=str)
+def test_a_command_ends_with(here: Path, monkeypatch: pytest.MonkeyPatch, command: str, code: int):
+    if (command, code) == ("demo", 1):
+        monkeypatch.setattr(reconciler.cli.demo.play, "LONGEST_SECONDS", 0.0)
+    result = CliRunner().invoke(main, [command, *CASES[command, code]])
+    assert result.exit_code == code, result.output
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_flag_that_there_is_not_is_wrong_usage(command: str):
+    result = CliRunner().invoke(main, [command, "--no-such-flag"])
+    assert result.exit_code == 2
+    assert "No such option" in result.stderr
+
+
+@pytest.mark.parametrize("command", EXITS)
+def test_help_ends_with_the_codes(command: str):
+    said = CliRunner().invoke(main, [command, "--help"], terminal_width=200).stdout
+    table = [line.split(None, 1) for line in said.partition("Exits with\n")[2].splitlines()]
+    assert table == [[str(code), meaning] for code, meaning in EXITS[command].items()]
+    assert "Exits with" not in said.partition("Exits with")[2], "it is in the docstring, too"
+
+
+@contextmanager
+def process(*arguments: str) -> Iterator["subprocess.Popen[str]"]:
+    command = [sys.executable, "-u", "-m", "reconciler", *arguments]
+    found = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    try:
+        yield found
+    finally:
+        found.kill()
+        found.communicate()
+
+
+@pytest.mark.parametrize("arguments", [("apiserver", "--port", "0"), ("run", "--embedded")], ids=SIGNALLED)
+def test_what_runs_until_it_is_told_to_end_ends_with_success(here: Path, arguments: tuple[str, ...]):
+    with process(*arguments) as running:
+        assert running.stdout is not None
+        assert any(line.startswith("kubectl ") for line in running.stdout)
+        running.send_signal(signal.SIGTERM)
+        assert running.wait(timeout=PATIENCE) == 0
+
+
+def test_an_address_that_cannot_be_listened_on(here: Path):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        result = CliRunner().invoke(main, ["apiserver", "--port", str(taken.getsockname()[1])])
+    assert result.exit_code == 1

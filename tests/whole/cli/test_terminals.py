@@ -1,0 +1,64 @@
+"""Colours, progress and frames are for terminals, and NO_COLOR takes the colours away."""
+
+import os
+import pty
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.tools.patience import PATIENCE
+from tests.tools.short_manifests import CLASS, claim, gpus, together
+
+COLOUR = re.compile(rb"\x1b\[(?:[0-9;]*;)?[34][0-9]")
+
+
+def on_a_terminal(*arguments: str, **environment: str) -> bytes:
+    """What a command writes to a terminal, both streams."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "reconciler", *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=theirs,
+        stderr=theirs,
+        env={**os.environ, "TERM": "xterm-256color", **environment},
+    )
+    os.close(theirs)
+    shown = b""
+    try:
+        while piece := os.read(ours, 4096):
+            shown += piece
+    except OSError:  # how Linux says that the other end is closed
+        pass
+    finally:
+        os.close(ours)
+    assert process.wait(timeout=PATIENCE) in (0, 3)
+    return shown
+
+
+@pytest.fixture
+def manifest(tmp_path: Path) -> str:
+    (tmp_path / "all.yaml").write_text(together(CLASS, gpus("n1", 1), claim("a"), claim("b")))
+    return str(tmp_path / "all.yaml")
+
+
+@pytest.mark.parametrize("command", ["allocate", "top"])
+def test_no_color_is_respected_on_a_terminal(manifest: str, command: str):
+    options = ("--once",) if command == "top" else ()
+    shown = on_a_terminal(command, "-f", manifest, *options, NO_COLOR="1")
+    assert shown
+    assert not COLOUR.search(shown)
+
+
+def test_a_pipe_gets_neither_escapes_nor_frames(manifest: str):
+    done = subprocess.run(
+        [sys.executable, "-m", "reconciler", "allocate", "-f", manifest],
+        capture_output=True,
+        check=False,
+        timeout=PATIENCE,
+    )
+    assert b"gpu-0" in done.stdout
+    assert b"\x1b" not in done.stdout + done.stderr
+    assert "─".encode() not in done.stdout

@@ -1,0 +1,96 @@
+"""Admission policies and roles on a real API server of Kubernetes 1.36 or newer, by who may install them.
+
+Skipped unless a cluster is named. It must not have a namespace dra-reconciler; what is installed is removed.
+"""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from reconciler.api.objects.claims import FINALIZER
+from reconciler.api.objects.core import GATE
+from tests.tools.deployed_rights import ACCOUNT, DEPLOY, documents
+from tests.tools.real_cluster import Kubectl, lent
+from tests.tools.small_fleet import claim, device_class, pod
+
+NAMESPACE = "dra-reconciler-test"
+AS = ("--as", ACCOUNT.name, "--as-group", "system:serviceaccounts", "--as-group", "system:authenticated")
+
+
+def placed(made: Any) -> Any:
+    return {**made, "metadata": {**made["metadata"], "namespace": NAMESPACE}}
+
+
+@pytest.fixture(scope="module")
+def kubectl() -> Iterator[Kubectl]:
+    """The cluster, with our account, its roles, the policies, and a namespace whose pods get the gate."""
+    run = lent()
+    if run.run("get", "namespace", "dra-reconciler").returncode == 0:
+        pytest.fail("the cluster has a namespace dra-reconciler: it is in use, or was left from another run")
+    rights = [one for one in documents("base") if one["kind"] not in ("Deployment", "NetworkPolicy")]
+    items = {"apiVersion": "v1", "kind": "List", "items": [*rights, *documents("admission")]}
+    labels = {"dra-reconciler.io/gate-pods": "true"}
+    space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": labels}}
+    try:
+        run("apply", "-f", "-", given=items)
+        run("apply", "-f", "-", given=space)
+        run("create", "-f", "-", given=device_class("dra-reconciler-test"))
+        yield run
+    finally:
+        run.run("delete", "namespace", NAMESPACE, "--wait=false")
+        run.run("delete", "deviceclass", "dra-reconciler-test")
+        run.run("delete", "--wait=false", "-f", "-", given=items)
+
+
+def patched(name: str, kind: str, patch: Any) -> tuple[str, ...]:
+    """A merge patch by our account."""
+    return ("patch", kind, name, "-n", NAMESPACE, "--type=merge", "-p", json.dumps(patch), *AS)
+
+
+@pytest.mark.parametrize("folder", ["base", "overlays/shadow"])
+def test_the_server_takes_what_kustomize_builds(kubectl: Kubectl, folder: str):
+    kubectl("apply", "--dry-run=server", "-k", str(DEPLOY / folder))
+
+
+@pytest.mark.parametrize("name", ["dra-reconciler-claims", "dra-reconciler-pods"])
+def test_the_server_finds_nothing_wrong_with_the_types_of_expressions(kubectl: Kubectl, name: str):
+    kind = "validatingadmissionpolicy"
+    kubectl("wait", kind, name, "--for=jsonpath={.status.observedGeneration}=1", "--timeout=60s")
+    status = json.loads(kubectl("get", kind, name, "-o", "json"))["status"]
+    assert status.get("typeChecking", {}).get("expressionWarnings", []) == []
+
+
+def test_claims_that_are_ours_are_marked_and_nothing_else_is_done_to_them(kubectl: Kubectl):
+    kubectl("create", "-f", "-", given=placed(claim("ours", device_class="dra-reconciler-test")))
+
+    def labelled(attempt: int) -> tuple[str, ...]:
+        return patched("ours", "resourceclaim", {"metadata": {"labels": {"a": f"b{attempt}"}}})
+
+    assert "labels or owners" in kubectl.until_refused(labelled)
+    kubectl(*patched("ours", "resourceclaim", {"metadata": {"finalizers": [FINALIZER]}}))
+    kubectl(*patched("ours", "resourceclaim", {"metadata": {"finalizers": None}}))
+
+
+def test_pods_get_the_gate_and_lose_it_and_keep_their_image(kubectl: Kubectl):
+    bare = placed(pod("p", "ours", gates=()))
+    made = json.loads(kubectl("create", "-f", "-", "-o", "json", given=bare))
+    assert [gate["name"] for gate in made["spec"]["schedulingGates"]] == [GATE]
+
+    def other_image(attempt: int) -> tuple[str, ...]:
+        containers = [{"name": "main", "image": f"example.com/evil:{attempt}"}]
+        return patched("p", "pod", {"spec": {"containers": containers}})
+
+    assert "dra-reconciler-pods" in kubectl.until_refused(other_image)
+    kubectl(*patched("p", "pod", {"spec": {"schedulingGates": None}}))
+
+
+@pytest.mark.parametrize(
+    ("verb", "resource"),
+    [("delete", "pods"), ("create", "pods"), ("delete", "resourceclaims"), ("get", "secrets"),
+     ("list", "configmaps"), ("patch", "nodes"), ("update", "resourceslices")],
+)  # fmt: skip
+def test_what_is_not_granted_is_not_allowed(kubectl: Kubectl, verb: str, resource: str):
+    answer = kubectl.run("auth", "can-i", verb, resource, "-n", NAMESPACE, *AS)
+    assert answer.stdout.strip() == "no"

@@ -1,0 +1,88 @@
+"""The image's recipe: it can be read, takes nothing that is not locked, and can say what it holds.
+
+It is not built here, for want of an engine; the commands that need none are run.
+"""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import dockerfile
+
+from tests.tools.checkout import ROOT
+
+RECIPE = dockerfile.parse_file(str(ROOT / "deploy" / "Containerfile"))
+_PINNED = re.compile(r"^([a-z0-9][a-z0-9._-]*)==([^ ;]+)(.*?)(?=^[a-z0-9]|\Z)", re.MULTILINE | re.DOTALL)
+
+
+def locked(path: Path) -> dict[tuple[str, str], frozenset[str]]:
+    """Name and version -> hashes, of a lock. A name has several versions where that depends on Python's."""
+    found = _PINNED.finditer(path.read_text())
+    return {(one[1], one[2]): frozenset(re.findall(r"--hash=(sha256:[0-9a-f]{64})", one[3])) for one in found}
+
+
+IMAGE, ALL = locked(ROOT / "deploy" / "requirements.lock"), locked(ROOT / "requirements.lock")
+
+
+def runs() -> list[tuple[str, ...]]:
+    return [step.value for step in RECIPE if step.cmd.lower() == "run"]
+
+
+def command(program: str) -> tuple[str, ...]:
+    """The one step that runs a program."""
+    (found,) = (words for words in runs() if Path(words[0]).name == program)
+    return found
+
+
+def test_the_base_is_an_argument_that_a_digest_can_be_given_in():
+    arguments = [step for step in RECIPE if step.cmd.lower() == "arg"]
+    assert [step.value[0].partition("=")[0] for step in arguments] == ["BASE"]
+    assert {step.value[0] for step in RECIPE if step.cmd.lower() == "from"} == {"${BASE}"}
+
+
+def test_what_is_installed_is_locked_by_hash():
+    for words in runs():
+        if "install" in words:
+            assert "--require-hashes" in words or "--no-index" in words, words
+    assert all((*IMAGE.values(), *ALL.values()))
+
+
+def test_the_image_holds_what_was_tested_and_no_tools():
+    assert IMAGE.items() <= ALL.items()
+    names = {name for name, _ in IMAGE}
+    assert not {"pytest", "mypy", "hatchling", "cyclonedx-bom", "selenium", "hypothesis"} & names
+    assert {"aiohttp", "numpy", "kubernetes-asyncio"} <= names
+
+
+def test_everything_that_is_copied_exists():
+    for step in RECIPE:
+        if step.cmd.lower() == "copy" and not step.flags:
+            assert all((ROOT / source).exists() for source in step.value[:-1]), step.original
+
+
+def test_it_runs_as_nobody_and_starts_the_command():
+    last = max(number for number, step in enumerate(RECIPE) if step.cmd.lower() == "from")
+    steps = {step.cmd.lower(): step.value for step in RECIPE[last:]}
+    assert steps["user"] == ("65532:65532",)
+    assert (steps["entrypoint"], steps["cmd"]) == (("/venv/bin/dra-reconciler",), ("run",))
+
+
+def test_the_step_that_lists_what_is_inside_works(tmp_path: Path):
+    here = {
+        "/tools/bin/cyclonedx-py": str(Path(sys.executable).with_name("cyclonedx-py")),
+        "/venv/bin/python": sys.executable,
+        "/venv/sbom.cdx.json": str(tmp_path / "sbom.json"),
+    }
+    words = [here.get(word, word) for word in command("cyclonedx-py")]
+    words.insert(2, "--no-validate")  # it checks itself against its schema, which takes ten seconds
+    subprocess.run(words, cwd=ROOT, check=True, capture_output=True)
+    made: Any = json.loads((tmp_path / "sbom.json").read_text())
+    assert made["bomFormat"] == "CycloneDX"
+    assert made["metadata"]["component"]["name"] == "dra-reconciler"
+    listed = {(part["name"].lower().replace("_", "-"), part["version"]) for part in made["components"]}
+    for name in ("aiohttp", "numpy", "pydantic"):
+        assert any(one[0] == name for one in listed & IMAGE.keys())
+    assert all(part["purl"].startswith("pkg:pypi/") for part in made["components"] if "purl" in part)

@@ -1,0 +1,79 @@
+"""What kustomize makes of bases, overlays and components."""
+
+import os
+from pathlib import Path
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from reconciler.embedded.access import Roles
+from reconciler.embedded.access.accounts import service_account
+from reconciler.embedded.access.roles import AccessRequest
+from tests.tools.deployed_rights import DEPLOY, NAMESPACE, bound
+from tests.tools.kustomize import VERSIONS, built, of_kind
+
+BUILT = ("base", "overlays/shadow", "admission", "observability")
+OPERATORS = {"PrometheusRule", "ServiceMonitor"}
+"""Kinds of the Prometheus operator, for which there are no published schemas here"""
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("folder", BUILT)
+def test_what_is_built_fits_the_published_schemas(folder: str, version: str):
+    for document in built(folder):
+        if document["kind"] not in OPERATORS:
+            kubernetes_validate.validate(document, version, strict=True)
+
+
+@pytest.mark.parametrize("folder", ["base", "overlays/shadow"])
+def test_all_select_the_pods_and_none_those_of_the_other(folder: str):
+    objects = built(folder)
+    deployment = of_kind(objects, "Deployment")["spec"]
+    labels = deployment["template"]["metadata"]["labels"]
+    selectors = [
+        deployment["selector"]["matchLabels"],
+        of_kind(objects, "PodDisruptionBudget")["spec"]["selector"]["matchLabels"],
+        of_kind(objects, "NetworkPolicy")["spec"]["podSelector"]["matchLabels"],
+    ]
+    spread = deployment["template"]["spec"].get("topologySpreadConstraints", [])
+    selectors += [one["labelSelector"]["matchLabels"] for one in spread]
+    assert all(selector.items() <= labels.items() for selector in selectors)
+    assert labels["app.kubernetes.io/name"] == "dra-reconciler" + ("-shadow" if "shadow" in folder else "")
+
+
+def test_shadow_looks_on_with_rights_to_read_alone():
+    objects = built("overlays/shadow")
+    account = of_kind(objects, "ServiceAccount")["metadata"]
+    pod = of_kind(objects, "Deployment")["spec"]["template"]["spec"]
+    assert pod["serviceAccountName"] == account["name"]
+    (container,) = pod["containers"]
+    assert container["args"] == ["run", "--mode", "shadow"]
+    assert not {"PAUSE", "LEADER", "LEASE"} & {one["name"].split("_")[2] for one in container["env"]}
+    role = of_kind(objects, "ClusterRole")
+    assert {verb for rule in role["rules"] for verb in rule["verbs"]} <= {"get", "list", "watch"}
+    assert {one["kind"] for one in objects}.isdisjoint({"Role", "RoleBinding"})
+    (ours,) = [one for one in bound("shadow") if one["kind"] == "ClusterRole"]
+    assert role["rules"] == ours["rules"]
+
+
+def test_roles_are_bound_to_the_account_that_the_pod_runs_under():
+    for folder in ("base", "overlays/shadow"):
+        objects = built(folder)
+        account = of_kind(objects, "Deployment")["spec"]["template"]["spec"]["serviceAccountName"]
+        sender = service_account(NAMESPACE, account)
+        roles = Roles.read(objects)
+        assert roles.allows(sender, AccessRequest("list", "resource.k8s.io", "resourceclaims"))
+        assert roles.allows(sender, AccessRequest("patch", "", "pods")) is (folder == "base")
+
+
+def test_the_component_gives_the_pod_its_priority(tmp_path: Path):
+    made = {
+        "kind": "Kustomization",
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "resources": [os.path.relpath(DEPLOY / "base", tmp_path)],
+        "components": [os.path.relpath(DEPLOY / "components" / "priority", tmp_path)],
+    }
+    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(made))
+    pod = of_kind(built(str(tmp_path)), "Deployment")["spec"]["template"]["spec"]
+    assert pod["priorityClassName"] == "system-cluster-critical"

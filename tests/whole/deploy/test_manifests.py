@@ -1,0 +1,58 @@
+"""What is deployed is valid, and may do what the reconciler was seen to do, no more."""
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from reconciler.settings import Settings
+from tests.tools.deployed_base import BASE, KUBERNETES, documents, of_kind
+
+
+def environment() -> dict[str, str]:
+    """What the container is told."""
+    container = of_kind("Deployment")["spec"]["template"]["spec"]["containers"][0]
+    return {entry["name"]: entry["value"] for entry in container["env"] if "value" in entry}
+
+
+@pytest.mark.parametrize("version", [KUBERNETES, "1.37"])
+@pytest.mark.parametrize("document", documents(), ids=lambda d: f"{d['kind']} {d['metadata']['name']}")
+def test_every_manifest_fits_the_published_schema(document, version):
+    kubernetes_validate.validate(document, version, strict=True)
+
+
+def test_the_base_names_every_file_beside_it():
+    listed = yaml.safe_load((BASE / "kustomization.yaml").read_text())["resources"]
+    assert sorted(listed) == sorted(p.name for p in BASE.glob("*.yaml") if p.name != "kustomization.yaml")
+
+
+def test_the_pod_is_restricted_and_outlives_its_drain():
+    pod = of_kind("Deployment")["spec"]["template"]["spec"]
+    container = pod["containers"][0]["securityContext"]
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert container == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert pod["containers"][0]["resources"]["requests"].keys() == {"cpu", "memory"}
+    (namespace,) = (one for one in documents() if one["kind"] == "Namespace")
+    assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
+    drain = Settings.model_fields["drain_seconds"].default
+    assert pod["terminationGracePeriodSeconds"] > drain
+
+
+def test_the_one_config_map_that_may_be_read_is_the_one_that_pauses():
+    roles = [found for found in documents() if found["kind"] == "Role"]
+    (role,) = [found for found in roles if found["rules"][0]["resources"] == ["configmaps"]]
+    (name,) = role["rules"][0]["resourceNames"]
+    assert environment()["DRA_RECONCILER_PAUSE_CONFIG_MAP"] == f"{role['metadata']['namespace']}/{name}"
+
+
+def test_the_network_lets_in_what_asks_the_status_port_and_out_to_names_and_the_server():
+    policy = of_kind("NetworkPolicy")["spec"]
+    listening = of_kind("Deployment")["spec"]["template"]["spec"]["containers"][0]["ports"]
+    (into,) = policy["ingress"]
+    assert [one["port"] for one in into["ports"]] == [one["name"] for one in listening]
+    assert {one["port"] for rule in policy["egress"] for one in rule["ports"]} == {53, 443, 6443}
+    assert set(policy["policyTypes"]) == {"Ingress", "Egress"}

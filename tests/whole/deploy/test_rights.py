@@ -1,0 +1,219 @@
+"""The process under the rights that `deploy` gives it, by a real token: they are enough, and no more."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from reconciler import app
+from reconciler.api.koordinator.names import ALLOCATED
+from reconciler.api.validation.served_kinds import CONFIG_MAP, DEVICE_CLASS
+from reconciler.cluster.client import Client
+from reconciler.cluster.http import connect
+from reconciler.cluster.transport import Response, Transport
+from reconciler.control.decisions.decisions import Allocated, Freed, Ungated, WritesPaused
+from reconciler.embedded import serve
+from reconciler.errors import Undecided
+from reconciler.operations import doctor_schedule
+from reconciler.operations.doctor_schedule import DoctorSchedule
+from reconciler.operations.serving.port import StatusPort
+from reconciler.operations.serving.server import access_for, serving
+from reconciler.settings import Settings
+from tests.tools import deployed_rights
+from tests.tools.asked_rights import Noting, as_deployed, asked
+from tests.tools.enforced_rights import PROMETHEUS, cluster, kubeconfig
+from tests.tools.faulty_transport import Faulty, Send
+from tests.tools.koordinator_builders import gpu
+from tests.tools.koordinator_cluster import machine, wants
+from tests.tools.patience import PATIENCE
+from tests.tools.rights_session import Rights
+from tests.tools.running_reconciler import Cluster, Running
+from tests.tools.small_fleet import claim, device_class, devices, node, pod
+
+pytestmark = pytest.mark.loopback
+
+
+async def lost_request(_: Send) -> Response:
+    """It never reached the server, but who sent it cannot know."""
+    raise Undecided("the request got lost")
+
+
+class Deployed:
+    """What runs as `deploy` says, and its status port."""
+
+    def __init__(self, running: Running, url: str) -> None:
+        self.running = running
+        self._url = url
+
+    async def status(self, path: str, token: str) -> tuple[int, str]:
+        headers = {"Authorization": f"Bearer {token}"}
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"{self._url}{path}", headers=headers, ssl=False) as response,
+        ):
+            return response.status, await response.text()
+
+
+@asynccontextmanager
+async def running(
+    found: Cluster, folder: Path, rights: Rights, *faults: str, **flags: Any
+) -> AsyncIterator[Deployed]:
+    """Run with the settings of `deploy`, the token of its account and whatever the flags add."""
+    set_there = deployed_rights.settings().model_dump(exclude_unset=True)
+    here = {"status_address": "127.0.0.1", "status_port": 0, "doctor_seconds": 0.01, "koordinator": True}
+    here |= {"lease_seconds": 1.5, "renew_seconds": 1.0, "retry_seconds": 0.05, "write_seconds": 0.5}
+    loop, stop = asyncio.get_running_loop(), asyncio.Event()
+    async with serve(found.api) as server:
+        config = kubeconfig(folder, server)
+        fields = {**set_there, **here, "backoff_base_seconds": 0.01, "kubeconfig": str(config), **flags}
+        settings = Settings(**fields)
+
+        def note(request: Any) -> None:
+            rights.note(settings.mode, as_deployed(request, settings, deployed_rights.settings()))
+
+        async with connect(kubeconfig=str(config)) as transport:
+            faulty = Faulty(transport)
+            for end in faults:
+                faulty.on("PATCH", end, lost_request)
+            noting: Transport = Noting(faulty, note)
+            port = StatusPort(access_for(settings, Client(transport), loop.time))
+            run = Running(faulty, stop)
+            async with (
+                serving(port, settings, now=lambda: datetime.now(UTC)) as url,
+                asyncio.TaskGroup() as group,
+            ):
+                group.create_task(app.run(settings, noting, stop=stop, tell=run.tell, port=port))
+                try:
+                    yield Deployed(run, url)
+                finally:
+                    stop.set()
+
+
+def switch(**data: str) -> Any:
+    namespace, _, name = (deployed_rights.settings().pause_config_map or "").partition("/")
+    metadata = {"name": name, "namespace": namespace}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
+
+
+@pytest.fixture
+def rights(monkeypatch: pytest.MonkeyPatch) -> Rights:
+    """Notes what this test asks for, besides what the session notes."""
+    made = Rights({"allocate": deployed_rights.granted("allocate")})
+    made.watch_servers(monkeypatch)
+    return made
+
+
+@pytest.fixture
+def round_made(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """Set when the doctor looked at the cluster, in a process of its own, and came back with findings."""
+    made, take = asyncio.Event(), DoctorSchedule._take
+
+    def taken(made_by: DoctorSchedule, findings: Any) -> None:
+        take(made_by, findings)
+        made.set()
+
+    monkeypatch.setattr(DoctorSchedule, "_take", taken)
+    monkeypatch.setattr(doctor_schedule, "NICENESS", 0)  # beside other tests it would hardly get a turn
+    return made
+
+
+async def test_the_deployed_rights_are_enough_for_everything_and_for_nothing_else(
+    tmp_path: Path, rights: Rights, round_made: asyncio.Event
+):
+    found, api = cluster()
+    found.load(device_class(), node("a"), devices("a", "d0", "d1"), switch(pause="true"))
+    found.load(claim("alone", 1), claim("shared", 1), pod("p", "shared"))
+    found.load(machine("a", gpu(0)), wants("equipped", {"nvidia.com/gpu": 1}))
+    async with running(found, tmp_path, rights, "/status", "/equipped") as there:
+        run = there.running
+        await run.heard(WritesPaused, 2)  # before the ConfigMap was read, and because of it
+        paused = switch()["metadata"]
+        found.api.delete(CONFIG_MAP, paused["namespace"], paused["name"])
+        await run.heard(Ungated, 2)
+        await found.until(lambda: found.devices("alone") and found.devices("shared"))
+        found.delete("alone")
+        await run.heard(Freed)
+        found.load(claim("waits", 1, device_class="none"))
+        await found.until(lambda: found.events("waits"))
+        found.load(device_class("none", "nobody.example.com"))
+        await found.until(lambda: len(found.events("waits")) > 1)
+        found.api.delete(DEVICE_CLASS, "", "none")
+        await found.until(lambda: any("series" in event for event in found.events("waits")))
+        assert (await there.status("/metrics", PROMETHEUS))[0] == 200
+        assert (await there.status("/statusz", PROMETHEUS))[0] == 403
+        assert (await there.status("/metrics", "nobody's"))[0] == 401
+        await asyncio.wait_for(round_made.wait(), PATIENCE)
+    assert api.refused == []
+    assert ALLOCATED in found.pod("equipped")["metadata"]["annotations"]
+    assert {(one.resource, one.subresource) for one in api.judged} >= {
+        ("pods", ""), ("resourceclaims", ""), ("resourceclaims", "status"),
+    }  # fmt: skip
+    assert run.of(Allocated)
+    assert rights.judge(whole=True) == []
+
+
+async def test_the_rights_of_shadow_mode_are_enough_and_change_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, round_made: asyncio.Event
+):
+    granted = deployed_rights.granted("shadow")
+    assert {right.verb for right in granted.rights} <= {"get", "list", "watch"}
+    rights = Rights({"shadow": granted})
+    rights.watch_servers(monkeypatch)
+    found, api = cluster("shadow")
+    found.load(device_class(), node("a"), devices("a", "d0"), claim("c", 1), machine("a", gpu(0)))
+    flags: dict[str, Any] = {"mode": "shadow", "pause_config_map": None}
+    async with running(found, tmp_path, rights, **flags):
+        await asyncio.wait_for(round_made.wait(), PATIENCE)
+    assert api.refused == []
+    assert api.judged == []
+    assert rights.judge(whole=True) == []
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "query", "wanted"),
+    [
+        ("GET", "/api/v1/pods", (), ("list", "", "pods", "", "")),
+        ("GET", "/api/v1/pods", (("watch", "true"),), ("watch", "", "pods", "", "")),
+        ("GET", "/api/v1/namespaces/n/pods/p", (), ("get", "", "pods", "n", "p")),
+        ("PATCH", "/apis/resource.k8s.io/v1/namespaces/n/resourceclaims/c/status", (),
+         ("patch", "resource.k8s.io", "resourceclaims/status", "n", "c")),
+        ("POST", "/apis/events.k8s.io/v1/namespaces/n/events", (),
+         ("create", "events.k8s.io", "events", "n", "")),
+        ("GET", "/api/v1/namespaces/n/configmaps", (("fieldSelector", "metadata.name=s"),),
+         ("list", "", "configmaps", "n", "s")),
+        ("DELETE", "/api/v1/nodes/a", (), ("delete", "", "nodes", "", "a")),
+    ],
+)  # fmt: skip
+def test_a_request_is_known_by_its_verb_and_resource(method: str, path: str, query: Any, wanted: Any):
+    found = asked(method, path, query)
+    assert (found.verb, found.group, found.resource, found.namespace, found.name) == wanted
+
+
+def test_names_that_settings_choose_are_taken_for_those_of_deploy():
+    there = deployed_rights.settings()
+    settings = Settings(pause_config_map="ops/switch", lease_namespace="ops")
+    listing = (("fieldSelector", "metadata.name=switch"),)
+    same = as_deployed(asked("GET", "/api/v1/namespaces/ops/configmaps", listing), settings, there)
+    assert f"{same.namespace}/{same.name}" == there.pause_config_map
+    other = asked("GET", "/api/v1/namespaces/ops/configmaps/other")
+    assert as_deployed(other, settings, there) == other
+
+
+def test_what_is_not_granted_and_what_is_not_needed_are_both_told(monkeypatch: pytest.MonkeyPatch):
+    rights = Rights({"allocate": deployed_rights.granted("allocate")})
+    monkeypatch.setenv("PYTEST_CURRENT_TEST", "tests/x.py::test_y (call)")
+    rights.note("allocate", asked("DELETE", "/api/v1/nodes/a"))
+    rights.note("allocate", asked("GET", "/api/v1/nodes"))
+    rights.note("allocate", asked("GET", "/api/v1/namespaces/n/configmaps/other"))
+    rights.note("allocate", asked("GET", "/apis/resource.k8s.io/v1"))
+    nodes, maps = rights.judge(whole=False)
+    assert nodes == "tests/x.py::test_y: the role for allocate does not grant delete nodes a"
+    assert maps.endswith("does not grant get configmaps other in n")
+    unused = rights.judge(whole=True)[2:]
+    assert "the role for allocate grants patch pods, which no test needs" in unused
+    assert "the role for allocate grants list nodes, which no test needs" not in unused

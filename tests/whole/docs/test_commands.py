@@ -1,0 +1,246 @@
+"""Every command of every page is typed here, or is on the list of those that are not, with a reason."""
+
+import io
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from reconciler.cli import COMMANDS, main
+from reconciler.cli.common.exits import EXITS
+from tests.tools.checkout import ROOT
+from tests.tools.command_servers import serving
+from tests.tools.command_stand_ins import NOT_RUN, STAND_INS
+from tests.tools.documented_commands import Command, everything
+from tests.tools.patience import PATIENCE
+from tests.tools.short_manifests import CLASS, gpus, together
+
+pytestmark = pytest.mark.loopback
+KUBECTL = shutil.which("kubectl") or ""
+MANIFESTS = ROOT / "reconciler" / "cli" / "demo" / "manifests"
+ANSWERS = {"allocate": {0, 3}, "explain": {0, 1}, "whatif": {0, 1}, "doctor": {0, 1, 3}}
+"""Exit codes that are an answer, where 0 is not the only one"""
+ALL = everything()
+MENTION = re.compile(r"dra-reconciler [a-z]+$|make [a-z]+$")
+"""A command by its name alone, in a sentence"""
+
+
+def without_run(text: str) -> str | None:
+    """Why a command is not typed, None if it is."""
+    return next((why for start, why in NOT_RUN.items() if text.startswith(start)), None)
+
+
+def typed(text: str) -> str:
+    for written, meant in STAND_INS.items():
+        text = text.replace(written, meant)
+    return text
+
+
+def kind(text: str) -> str:
+    if without_run(text) is not None:
+        return "not run"
+    if MENTION.match(text):
+        return "mention"
+    if text.startswith(("dra-reconciler run ", "dra-reconciler apiserver")):
+        return "lasting"
+    if text.startswith(("logs ", "replay "), len("dra-reconciler ")):
+        return "of a run"
+    if text.startswith(("kubectl ", "source ", "python ")) or re.search(
+        r"[|<>]", text.replace("FILE|DIR", "")
+    ):
+        return "shell"
+    return "ours"
+
+
+def those(wanted: str) -> list[Command]:
+    return [one for one in ALL if kind(one.text) == wanted]
+
+
+def test_there_is_something_of_each_kind_and_no_reason_is_left_over():
+    assert {kind(one.text) for one in ALL} == {"not run", "mention", "lasting", "of a run", "shell", "ours"}
+    for start in NOT_RUN:
+        assert any(one.text.startswith(start) for one in ALL), start
+
+
+@pytest.mark.parametrize("one", [one for one in ALL if "dra-reconciler" in one.text], ids=str)
+def test_commands_and_flags_are_there(one: Command):
+    """In sentences, too; whether what follows a flag makes sense is for those that are typed."""
+    for found in re.finditer(r"(?:^|\| )(?:kubectl dra_reconciler|dra-reconciler) ([^|>]*)", typed(one.text)):
+        name, *words = shlex.split(found[1])
+        assert name in COMMANDS
+        command = main.get_command(click.Context(main), name)
+        assert command is not None
+        known = {opt for param in command.params for opt in param.opts} | {"--help", "-h"}
+        assert {word.partition("=")[0] for word in words if re.match(r"--?[a-z]", word)} <= known
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder with everything that pages name; ~/.kube/config names a server with the demonstration."""
+    here = tmp_path_factory.mktemp("typed")
+    (here / "docs").symlink_to(ROOT / "docs")
+    (here / "reconciler").symlink_to(ROOT / "reconciler")
+    for name in ("manifests", "claims", "deploy", "examples", "old"):
+        (here / name).mkdir()
+    for source in MANIFESTS.iterdir():
+        (here / "manifests" / source.name).write_text(source.read_text())
+    (here / "claims" / "all.yaml").write_text((MANIFESTS / "20-claims.yaml").read_text())
+    page = (ROOT / "docs" / "exclusive-devices.md").read_text()
+    (exclusive,) = re.findall(r"^Save this as `exclusive.yaml`.*?^```yaml\n(.*?)^```", page, re.M | re.S)
+    (here / "exclusive.yaml").write_text(exclusive)
+    (here / "slices.yaml").write_text(
+        "---\n".join(part for part in exclusive.split("---\n") if "ResourceClaim" not in part)
+    )
+    (here / "deploy" / "class.yaml").write_text(CLASS)
+    (here / "examples" / "slices.yaml").write_text(gpus("n1"))
+    (here / "old" / "all.yaml").write_text(together(CLASS, gpus("n1")).replace("k8s.io/v1", "k8s.io/v1beta2"))
+    devices, pods = (ROOT / "docs" / "examples" / "koordinator.yaml").read_text().rsplit("---\n", 1)
+    (here / "devices.yaml").write_text(devices)
+    (here / "pods.yaml").write_text(pods)
+    one = (MANIFESTS / "20-claims.yaml").read_text().split("---\n")[0]
+    (here / "claim.yaml").write_text(one.replace("name: mig-mix", "name: another"))
+    (here / "server").mkdir()
+    names = ("dra-reconciler", "training", "team-a")
+    spaces = [f"{{apiVersion: v1, kind: Namespace, metadata: {{name: {name}}}}}\n" for name in names]
+    (here / "server" / "namespaces.yaml").write_text(together(*spaces))
+    written = CliRunner().invoke(main, ["allocate", "-f", str(here / "manifests"), "-o", "yaml"]).stdout
+    (held,) = (part for part in written.split("---\n") if "name: pair\n" in part)
+    held = held.replace("name: pair\n", "name: old\n").replace("namespace: training", "namespace: team-a")
+    (here / "server" / "held.yaml").write_text(held)
+    options = ("--with-controllers", "-f", str(here / "manifests"), "-f", str(here / "server"))
+    with serving(*options) as (_, url, _lines), pytest.MonkeyPatch.context() as patch:
+        cluster = f"clusters: [{{name: c, cluster: {{server: '{url}'}}}}]\n"
+        context = "contexts: [{name: c, context: {cluster: c, user: u}}]\ncurrent-context: c\n"
+        users = "users: [{name: u, user: {}}]\n"
+        (here / "kubeconfig").write_text(f"apiVersion: v1\nkind: Config\n{cluster}{context}{users}")
+        patch.chdir(here)
+        (here / ".kube").mkdir()
+        shutil.copy(here / "kubeconfig", here / ".kube" / "config")
+        patch.delenv("KUBECONFIG", raising=False)
+        patch.setenv("HOME", str(here))
+        patch.setenv(
+            "DRA_RECONCILER_DRAIN_SECONDS", "1"
+        )  # shadow mode uses it up if it is told to end at once
+        patch.setenv("SERVER", url)
+        patch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+        patch.setenv("PYTHONPATH", str(ROOT))
+        yield here
+
+
+def reaching(text: str) -> list[str]:
+    """The words of a command. The client library has read where a kubeconfig is when it was imported, so that
+    a command in this process is told.
+    """
+    words = shlex.split(typed(text).replace("SERVER", os.environ["SERVER"]))
+    elsewhere = {
+        "--server",
+        "--embedded",
+        "--kubeconfig",
+        "--help",
+        *(() if "--cluster" in words else ("-f",)),
+    }
+    command = main.get_command(click.Context(main), words[1])
+    assert command is not None
+    takes = any("--kubeconfig" in param.opts for param in command.params)
+    return [*words, "--kubeconfig", "kubeconfig"] if takes and not elsewhere & {*words} else words
+
+
+def invoke(text: str) -> str:
+    words = reaching(text)
+    result = CliRunner().invoke(main, words[1:])
+    assert result.exit_code in ANSWERS.get(words[1], {0}), f"{text}: {result.exit_code}\n{result.output}"
+    assert result.exit_code in EXITS[words[1]]
+    assert result.exception is None or isinstance(result.exception, SystemExit), text
+    return result.stdout
+
+
+def in_a_shell(one: Command) -> None:
+    script = "set -o pipefail\n" + typed(one.text).replace("SERVER", os.environ["SERVER"])
+    done = subprocess.run(
+        ["bash", "-c", script], capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
+    assert done.returncode in (0, 1, 3), f"{one}: {done.stderr}"
+    assert done.returncode == 0 or re.search(r"dra.reconciler (allocate|explain)", one.text), done.stderr
+    assert "Traceback" not in done.stderr, f"{one}: {done.stderr}"
+
+
+def test_on_files_and_on_a_cluster(workspace: Path):
+    """In the order of the pages: some read what an earlier one has written."""
+    for one in ALL:
+        if kind(one.text) == "ours":
+            assert invoke(one.text), one
+        elif kind(one.text) == "shell" and (KUBECTL or "kubectl" not in one.text):
+            in_a_shell(one)
+
+
+@pytest.mark.skipif(not KUBECTL, reason="kubectl is not installed: commands with it were not run")
+def test_kubectl_was_there():
+    assert KUBECTL
+
+
+class Listening(io.StringIO):
+    """Standard error. Once something was said there often enough, a real signal tells the process to end."""
+
+    def __init__(self, words: str, times: int) -> None:
+        super().__init__()
+        self._words, self._times = words, times
+
+    def write(self, text: str) -> int:
+        before = self._times
+        self._times -= text.count(self._words)
+        if before > 0 >= self._times:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return super().write(text)
+
+
+def run_until(text: str, words: str, times: int = 1) -> str:
+    """Type a command that lasts; end it when its log has said so; the log."""
+    log = Listening(words, times)
+    patience = threading.Timer(PATIENCE, os.kill, (os.getpid(), signal.SIGTERM))
+    patience.start()
+    arguments = reaching(text)[1:]
+    with redirect_stderr(log), redirect_stdout(io.StringIO()):
+        try:
+            main([*arguments, "--log-format", "json"], standalone_mode=False)
+        finally:
+            patience.cancel()
+    return log.getvalue()
+
+
+def test_what_runs_until_it_is_told_to_end(workspace: Path):
+    for one in those("lasting"):
+        assert '"event":"reconciling"' in run_until(one.text, '"event":"reconciling"'), one
+
+
+def test_about_a_run_that_is_over(workspace: Path):
+    run = "dra-reconciler run --embedded -f manifests --journal recorded"
+    log = run_until(run, '"event":"claim allocated"', 8)
+    (workspace / "run.log").write_text(log)
+    (decision,) = re.findall(r'"claims":\["inference/vision"\].*?"decision_id":"([^"]+)"', log)[:1]
+    for one in those("of a run"):
+        text = typed(one.text).replace("DECISION", decision)
+        assert invoke(re.sub(r"\bjournal\b", "recorded", text)), one
+
+
+def outputs() -> Iterator[tuple[str, str]]:
+    """Commands whose output a page shows, with each line of that."""
+    for page in (ROOT / "docs").glob("troubleshooting.md"):
+        for block in re.findall(r"^```\n(\$ .*?)^```", page.read_text(), re.MULTILINE | re.DOTALL):
+            first, *lines = block.splitlines()
+            yield from ((first.removeprefix("$ "), line) for line in lines if line != "...")
+
+
+@pytest.mark.parametrize(("text", "line"), list(outputs()))
+def test_what_a_page_shows_is_what_is_printed(workspace: Path, text: str, line: str):
+    assert line in invoke(text).splitlines()

@@ -1,0 +1,57 @@
+"""The demonstration: it settles, and shows what its manifests promise."""
+
+import re
+import sys
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from reconciler.cli.demo.play import manifests, play
+
+pytestmark = pytest.mark.loopback
+
+
+def console(*, terminal: bool) -> Console:
+    return Console(
+        file=StringIO(), force_terminal=terminal, width=120, height=100, highlight=False, markup=False
+    )
+
+
+async def shown(*, terminal: bool) -> str:
+    out = console(terminal=terminal)
+    await play(manifests(sys.stdin.buffer), out)
+    assert isinstance(out.file, StringIO)
+    return re.sub(r"-[a-z0-9]{5}\b(?=:|  )", "", out.file.getvalue())
+
+
+async def test_it_tells_line_by_line_what_happens_and_why_the_rest_waits():
+    # Which of equal devices a claim gets depends on when the pods' claims are there, so they are not named.
+    text = re.sub(r"(gpu|rdma)-[0-3]\b", r"\1-N", await shown(terminal=False))
+    for line in (
+        "allocated inference/mig-mix: gpu-N-mig-1g-5gb-0, gpu-N-mig-1g-5gb-1, gpu-N-mig-2g-10gb-2-3, "
+        "gpu-N-mig-3g-20gb-4-7 on a100-0",
+        "allocated inference/notebook-gpu: gpu-N-mig-1g-5gb-0 on a100-0",
+        "allocated inference/chat-gpu: gpu-N on h100-0",
+        "allocated research/whole-a100: gpu-N on a100-0",
+        "allocated science/torus: slice-4x4 on tpu-0",
+        "allocated training/pair: gpu-N, gpu-N on h100-0",
+        "allocated training/replica-nic: rdma-N on h100-0",
+        "allocated training/trainer-gpu: gpu-N on h100-0",
+        "allocated training/trainer-nic: rdma-N on h100-0",
+        "inference/vision: ",
+        "research/typo: ClassNotFound: ",
+        "science/torus-half: CountersExhausted: ",
+        "science/torus-of-64: NoMatchingDevice: ",
+        "training/mirror-nic: DevicesInUse: ",
+        "training/quartet: DevicesInUse: ",
+        "9 claims allocated, 8 of them still held; 6 wait. Pods: 7 running, 1 ended, 1 behind the gate.",
+    ):
+        assert line in text
+
+
+async def test_on_a_terminal_it_is_one_table_that_grows():
+    text = await shown(terminal=True)
+    last = text[text.rindex("CLAIM") :]
+    assert "worker-0, worker-1, worker-2, worker-3" in last
+    assert "CountersExhausted" in last

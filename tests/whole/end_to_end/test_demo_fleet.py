@@ -1,0 +1,105 @@
+"""The demo's A100 against the arithmetic of MIG: profiles, places and what each of them draws."""
+
+import sys
+from itertools import combinations
+from typing import Any, NamedTuple
+
+import pytest
+
+from reconciler.cli.demo.play import manifests
+
+
+class Profile(NamedTuple):
+    memory: str
+    slices: int
+    multiprocessors: int
+    engines: tuple[int, int, int, int]
+    """Copy engines, decoders, JPEG engines, OFA engines"""
+    starts: tuple[int, ...]
+    """First memory slice of each place"""
+
+
+MIG = {
+    "7g.40gb": Profile("40192Mi", 8, 98, (7, 5, 1, 1), (0,)),
+    "4g.20gb": Profile("19968Mi", 4, 56, (4, 2, 0, 0), (0,)),
+    "3g.20gb": Profile("19968Mi", 4, 42, (3, 2, 0, 0), (0, 4)),
+    "2g.10gb": Profile("9856Mi", 2, 28, (2, 1, 0, 0), (0, 2, 4)),
+    "1g.10gb": Profile("9856Mi", 2, 14, (1, 1, 0, 0), (0, 2, 4, 6)),
+    "1g.5gb+me": Profile("4864Mi", 1, 14, (1, 1, 1, 1), tuple(range(7))),
+    "1g.5gb": Profile("4864Mi", 1, 14, (1, 0, 0, 0), tuple(range(7))),
+}
+ENGINES = ("copy-engines", "decoders", "jpeg-engines", "ofa-engines")
+
+
+def expected(profile: Profile, start: int) -> dict[str, str]:
+    draw = {"memory": profile.memory, "multiprocessors": str(profile.multiprocessors)}
+    draw |= {name: str(count) for name, count in zip(ENGINES, profile.engines, strict=True) if count}
+    return draw | {f"memory-slice-{n}": "1" for n in range(start, start + profile.slices)}
+
+
+def slices(pool: str) -> list[dict[str, Any]]:
+    return [
+        raw["spec"]
+        for raw in manifests(sys.stdin.buffer)
+        if raw["kind"] == "ResourceSlice" and raw["spec"]["pool"]["name"] == pool
+    ]
+
+
+def values(counters: dict[str, dict[str, str]]) -> dict[str, str]:
+    return {name: counter["value"] for name, counter in counters.items()}
+
+
+COUNTERS, DEVICES = sorted(slices("a100-0"), key=lambda spec: "devices" in spec)
+
+
+@pytest.mark.parametrize("gpu", [0, 1])
+@pytest.mark.parametrize("name", MIG)
+def test_every_place_of_a_profile_is_published_and_draws_what_the_profile_needs(name: str, gpu: int):
+    found = [
+        device["consumesCounters"]
+        for device in DEVICES["devices"]
+        if device["attributes"].get("profile") == {"string": name}
+        and device["attributes"]["parentIndex"] == {"int": gpu}
+    ]
+    assert [[(draw["counterSet"], values(draw["counters"])) for draw in draws] for draws in found] == [
+        [(f"gpu-{gpu}-counter-set", expected(MIG[name], start))] for start in MIG[name].starts
+    ]
+
+
+def test_the_whole_gpu_draws_all_there_is():
+    totals = {pool["name"]: values(pool["counters"]) for pool in COUNTERS["sharedCounters"]}
+    whole = {
+        device["consumesCounters"][0]["counterSet"]: values(device["consumesCounters"][0]["counters"])
+        for device in DEVICES["devices"]
+        if device["attributes"]["type"] == {"string": "gpu"}
+    }
+    assert whole == totals
+
+
+def test_there_are_26_devices_a_gpu_with_names_of_their_own():
+    names = [device["name"] for device in DEVICES["devices"]]
+    assert len(names) == len(set(names)) == 2 * 26
+
+
+@pytest.mark.parametrize("pool", ["a100-0", "h100-0", "tpu-4x4"])
+def test_pools_say_of_how_many_slices_they_consist(pool: str):
+    by_driver: dict[str, list[dict[str, Any]]] = {}
+    for spec in slices(pool):
+        by_driver.setdefault(spec["driver"], []).append(spec)
+    for specs in by_driver.values():
+        assert [spec["pool"]["resourceSliceCount"] for spec in specs] == [len(specs)] * len(specs)
+
+
+def test_parts_of_the_torus_overlap_where_they_share_a_node():
+    chips: dict[str, dict[str, str]] = {}
+    for spec in slices("tpu-4x4"):
+        for device in spec.get("devices", ()):
+            chips[device["name"]] = values(device["consumesCounters"][0]["counters"])
+    assert len(chips) == 1 + 2 + 4
+    apart = {
+        frozenset(pair)
+        for pair in combinations(chips, 2)
+        if not chips[pair[0]].keys() & chips[pair[1]].keys()
+    }
+    assert frozenset({"slice-2x4-0", "slice-2x4-1"}) in apart
+    assert not any("slice-4x4" in pair for pair in apart)

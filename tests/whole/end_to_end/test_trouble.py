@@ -1,0 +1,222 @@
+"""Conflicts, refusals and silence: nothing is lost, nothing is given twice."""
+
+import json
+from collections import Counter
+from random import Random
+
+import pytest
+from structlog.testing import capture_logs
+
+from reconciler.api.validation.served_kinds import DEVICE_CLASS
+from reconciler.cluster.transport import Response
+from reconciler.control.decisions.decisions import Allocated, Waits
+from reconciler.errors import Inconsistent
+from tests.tools.faulty_transport import Fault, Faulty, Late, Send, after, answer, lost_answer, lost_request
+from tests.tools.running_reconciler import Cluster, reconciling
+from tests.tools.small_fleet import DRIVER, claim, device_class, devices, held, node, pod
+
+pytestmark = pytest.mark.loopback
+
+
+def fleet(*names: str) -> Cluster:
+    return Cluster([node("n"), device_class(), devices("n", *names)])
+
+
+async def test_a_claim_edited_between_decision_and_write_is_decided_afresh():
+    cluster = fleet("d0")
+    cluster.load(claim("a"))
+
+    def edit() -> None:
+        cluster.edit("a", annotations={"somebody": "was here"})
+
+    async with reconciling(cluster, prepare=lambda f: f.on("PATCH", "/a", after(edit))) as running:
+        await running.heard(Allocated)
+    assert cluster.devices("a") == ["n/d0"]
+    assert cluster.claim("a")["metadata"]["annotations"]["somebody"] == "was here"
+
+
+async def test_a_claim_deleted_between_decision_and_write_gives_its_device_to_the_next():
+    cluster = fleet("d0")
+    cluster.load(claim("a"))
+    async with reconciling(
+        cluster, prepare=lambda f: f.on("PATCH", "/a", after(lambda: cluster.delete("a")))
+    ) as running:
+        await cluster.until(lambda: cluster.claim("a") is None)
+        cluster.load(claim("b"))
+        await running.heard(Allocated)
+    assert cluster.devices("b") == ["n/d0"]
+
+
+async def test_a_claim_that_somebody_else_allocates_first_is_theirs():
+    cluster = fleet("d0", "d1")
+    cluster.load(claim("a"))
+
+    def first() -> None:
+        cluster.edit("a", status=True, **held(DRIVER, "n", "d1"))
+
+    async with reconciling(cluster, prepare=lambda f: f.on("PATCH", "/a/status", after(first))) as running:
+        await cluster.until(lambda: cluster.devices("a"))
+        cluster.load(claim("b"))
+        await running.heard(Allocated)
+    assert (cluster.devices("a"), cluster.devices("b")) == (["n/d1"], ["n/d0"])
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(answer(500), id="the server fails"),
+        pytest.param(answer(503), id="the server is away"),
+        pytest.param(answer(429), id="the server is too busy"),
+        pytest.param(answer(409), id="a conflict without a cause"),
+        pytest.param(lost_request, id="the request gets lost"),
+        pytest.param(lost_answer, id="the answer gets lost"),
+    ],
+)
+@pytest.mark.parametrize("path", ["/a", "/a/status"])
+async def test_a_failed_write_is_made_good(path: str, fault: Fault):
+    cluster = fleet("d0")
+    cluster.load(claim("a"))
+    async with reconciling(cluster, prepare=lambda f: f.on("PATCH", path, fault, fault)):
+        await cluster.until(lambda: cluster.devices("a"))
+        cluster.load(claim("b"))
+    assert cluster.devices("a") == ["n/d0"]
+
+
+async def test_a_write_without_an_answer_keeps_its_device_until_it_is_settled():
+    """The server took it, so nobody else may have the device; reading the claim shows it."""
+    cluster = fleet("d0")
+    cluster.load(claim("a"), claim("b"))
+    async with reconciling(cluster, prepare=lambda f: f.on("PATCH", "/a/status", lost_answer)) as running:
+        await cluster.until(lambda: cluster.devices("a"))
+        await running.heard(Waits)
+        assert cluster.devices("b") == []
+
+
+async def test_a_write_that_arrives_after_it_was_given_up_takes_nothing():
+    """By then its device may be another claim's; so giving up makes a version that it cannot hit."""
+    cluster = fleet("d0")
+    late = Late(lambda: cluster.api.delete(DEVICE_CLASS, "", "gpu"))
+    cluster.load(claim("a"), device_class("also-gpu"))
+    async with reconciling(cluster, prepare=lambda f: f.on("PATCH", "/a/status", late)) as running:
+        await running.heard(Waits)
+        cluster.load(claim("b", device_class="also-gpu"))
+        await running.heard(Allocated)
+        assert (await late.arrive()).status == 409
+    assert cluster.devices("a") == []
+    assert cluster.devices("b") == ["n/d0"]
+
+
+async def test_a_server_that_refuses_for_good_is_asked_again_later_only():
+    cluster = fleet("d0", "d1")
+    cluster.load(claim("a"), claim("b"))
+    async with reconciling(
+        cluster,
+        prepare=lambda f: f.on("PATCH", "/a/status", answer(422)),
+        backoff_base_seconds=600.0,
+        backoff_cap_seconds=600.0,
+    ) as running:
+        await running.heard(Allocated)
+        cluster.load(claim("c"))
+        await running.heard(Allocated, 2)
+    assert cluster.devices("a") == []
+    assert sorted([*cluster.devices("b"), *cluster.devices("c")]) == ["n/d0", "n/d1"]
+
+
+async def test_the_first_claim_of_a_pod_is_taken_back_when_the_second_is_refused():
+    """There are no transactions; holding half a decision would only block others."""
+    cluster = fleet("d0", "d1")
+    cluster.load(claim("one"), claim("two"), pod("p", "one", "two"))
+    async with reconciling(
+        cluster,
+        prepare=lambda f: f.on("PATCH", "/two/status", answer(422)),
+        backoff_base_seconds=600.0,
+        backoff_cap_seconds=600.0,
+    ):
+        await cluster.until(lambda: cluster.devices("one"))
+        await cluster.until(lambda: not cluster.devices("one"))
+    assert cluster.gated("p")
+    assert "finalizers" not in cluster.claim("one")["metadata"]
+
+
+async def test_a_server_that_refuses_for_good_is_not_flooded():
+    """Taking the first claim back changes it; that must not be a reason to try again at once."""
+    cluster = fleet("d0", "d1", "d2")
+    cluster.load(claim("one"), claim("two"), pod("p", "one", "two"))
+    async with reconciling(
+        cluster,
+        prepare=lambda f: f.on("PATCH", "/two/status", *[answer(422)] * 100),
+        backoff_base_seconds=600.0,
+        backoff_cap_seconds=600.0,
+    ) as running:
+        await cluster.until(lambda: cluster.devices("one"))
+        await cluster.until(lambda: not cluster.devices("one"))
+        for number in range(3):  # by now any echo would have had its turn
+            cluster.load(claim(f"other{number}"))
+            await running.heard(Allocated, number + 1)
+        assert len(running.faulty.faults) == 99
+
+
+async def test_an_error_nobody_expected_stops_one_turn_and_not_the_others():
+    async def bug(_: Send) -> Response:
+        raise ZeroDivisionError
+
+    cluster = fleet("d0", "d1")
+    cluster.load(claim("a"), claim("b"))
+    with capture_logs() as lines:
+        async with reconciling(cluster, prepare=lambda f: f.on("PATCH", "/a", bug)):
+            await cluster.until(lambda: cluster.devices("a") and cluster.devices("b"))
+    (line,) = [line for line in lines if line["event"] == "turn failed"]
+    assert (line["log_level"], line["unit"], line["exc_info"]) == ("error", "claim default/a", True)
+
+
+async def test_a_broken_promise_of_our_own_ends_the_run():
+    """A server that answers with a pod where a claim was written: nothing that follows could be trusted."""
+
+    async def nonsense(_: Send) -> Response:
+        body = {"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "a", "namespace": "default"}}
+        return Response(200, {}, json.dumps(body).encode())
+
+    cluster = fleet("d0")
+    cluster.load(claim("a"))
+    with pytest.raises(ExceptionGroup) as raised:
+        async with reconciling(cluster, prepare=lambda f: f.on("PATCH", "/a", nonsense)) as running:
+            await running.done.wait()
+    assert raised.group_contains(Inconsistent)
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_whatever_goes_wrong_every_claim_ends_with_a_device_of_its_own(seed: int):
+    """As many claims as devices, and a server that fails at random, as long as the seed says."""
+    random = Random(seed)
+    names = [f"c{number:02}" for number in range(12)]
+    cluster = fleet(*(f"d{number}" for number in range(len(names))))
+    cluster.load(*map(claim, names))
+    faults = [answer(500), answer(503), answer(429), answer(409), lost_request, lost_answer]
+
+    def prepare(faulty: Faulty) -> None:
+        for name in names:
+            for _ in range(random.randrange(4)):
+                faulty.on("PATCH", f"/{name}{random.choice(['', '/status'])}", random.choice(faults))
+
+    async with reconciling(cluster, prepare=prepare, backoff_base_seconds=0.01):
+        await cluster.until(lambda: all(map(cluster.devices, names)))
+    given = Counter(device for name in names for device in cluster.devices(name))
+    assert set(given.values()) == {1}
+
+
+async def test_having_waited_long_does_not_make_a_failed_write_wait_long():
+    """Else a claim that was told no all night would lie idle for a minute after one busy answer."""
+    cluster = fleet("d0")
+    cluster.load(claim("holds"))
+    async with reconciling(cluster, backoff_base_seconds=0.01) as running:
+        await running.heard(Allocated)
+        cluster.load(claim("waits"))
+        await running.heard(Waits)
+        for told in range(2, 18, 2):
+            cluster.api.delete(DEVICE_CLASS, "", "gpu")
+            await running.heard(Waits, told)
+            cluster.load(device_class())
+            await running.heard(Waits, told + 1)
+        running.faulty.on("PATCH", "/waits", answer(503))
+        cluster.delete("holds")
+        await running.heard(Allocated, 2)

@@ -1,0 +1,55 @@
+"""Whatever the text, a parser reads it or refuses it in the way it says."""
+
+import json
+import string
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.tools.examples import examples
+from tests.tools.fuzzed_parsers import CORPUS, PARSERS, survives
+
+WORDS = st.sampled_from(
+    [
+        *"\"'{}[]:,()\\\n.-",
+        *("- ", "&a", "*a", "<<", "---\n", "null", "true", "NaN", "1e", "Ki", "9" * 30, "\ud800", "\0"),
+        *("\u0301", "\u2028", "metadata", "name", "spec", "kind", "List", "items", "driver", "value"),
+        *("apiVersion: resource.k8s.io/v1\n", "device.attributes", "==", "&&", "has(", ".all(x, ", "v1.2.3"),
+    ]
+)
+KEYS = st.sampled_from(
+    [
+        *("driver", "pool", "name", "devices", "basic", "attributes", "capacity", "consumesCounters", "d"),
+        *("counterSet", "counters", "sharedCounters", "includes", "mixins", "deviceMixins", "composite"),
+        *("compatibleOnlyWith", "compatibilityGroups", "expression", "requests", "exactly", "selectors"),
+        *("firstAvailable", "constraints", "tiers", "partitions", "minor", "consumesCapacityFrom", "value"),
+    ]
+)
+TEXT = st.lists(WORDS, max_size=30).map("".join) | st.text(string.printable, max_size=60)
+ATOMS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5) | KEYS
+JSON = st.recursive(
+    ATOMS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=6),
+    max_leaves=15,
+)
+
+
+@pytest.mark.parametrize("name", PARSERS)
+def test_texts_that_hurt_once(name: str):
+    for text in CORPUS:
+        survives(name, text)
+
+
+@pytest.mark.parametrize("name", PARSERS)
+@examples(20)
+@given(text=TEXT)
+def test_any_text(name: str, text: str):
+    survives(name, text)
+
+
+@pytest.mark.parametrize("name", PARSERS)
+@examples(20)
+@given(value=JSON)
+def test_any_json(name: str, value: object):
+    survives(name, json.dumps(value))

@@ -1,0 +1,144 @@
+"""The real kubectl, if installed, works with the embedded server."""
+
+import asyncio
+import json
+import os
+import shutil
+
+import pytest
+
+from reconciler.embedded import ApiServer, run_controllers, serve
+from tests.tools.driving import CLAIMS, MERGE, allocation, ok
+from tests.tools.patience import PATIENCE
+
+KUBECTL = shutil.which("kubectl") or ""
+pytestmark = [
+    pytest.mark.loopback,
+    pytest.mark.skipif(not KUBECTL, reason="kubectl is not installed"),
+]
+
+MANIFESTS = """
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata: {name: c}
+spec: {devices: {requests: [{name: r, exactly: {deviceClassName: gpu.example.com}}]}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: p}
+spec:
+  schedulingGates: [{name: dra-reconciler.io/allocation}]
+  resourceClaims: [{name: gpu, resourceClaimName: c}]
+  containers: [{name: main, image: IMAGE, resources: {claims: [{name: gpu}]}}]
+"""
+
+
+@pytest.fixture
+async def kubectl(tmp_path):
+    """A function that runs kubectl against a server of its own, and that server's logic."""
+    api = ApiServer()
+    environment = {**os.environ, "HOME": str(tmp_path), "KUBECONFIG": "/dev/null"}
+    async with run_controllers(api), serve(api) as url:
+
+        async def run(*arguments: str, stdin: str = "") -> str:
+            process = await asyncio.create_subprocess_exec(
+                KUBECTL,
+                f"--server={url}",
+                *arguments,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                env=environment,
+            )
+            async with asyncio.timeout(PATIENCE):
+                out, err = await process.communicate(stdin.encode())
+            assert process.returncode == 0, err.decode()
+            return out.decode()
+
+        yield run, api
+
+
+async def test_apply_creates_configures_and_leaves_alone(kubectl):
+    run, _ = kubectl
+    first = MANIFESTS.replace("IMAGE", "one")
+    assert (
+        await run("apply", "-f", "-", stdin=first)
+        == "resourceclaim.resource.k8s.io/c created\npod/p created\n"
+    )
+    assert "pod/p unchanged" in await run("apply", "-f", "-", stdin=first)
+    assert "pod/p configured" in await run("apply", "-f", "-", stdin=MANIFESTS.replace("IMAGE", "two"))
+    assert await run("get", "pod", "p", "-o", "jsonpath={.spec.containers[0].image}") == "two"
+    assert "serverside-applied" in await run("apply", "--server-side", "-f", "-", stdin=first)
+    await run("delete", "-f", "-", stdin=first)
+    assert await run("get", "pods,resourceclaims", "-o", "name") == ""
+
+
+async def test_koordinator_devices(kubectl):
+    run, _ = kubectl
+    version = "scheduling.koordinator.sh/v1alpha1"
+    device = {"apiVersion": version, "kind": "Device", "metadata": {"name": "n"}, "spec": {"devices": []}}
+    assert (
+        await run("apply", "-f", "-", stdin=json.dumps(device))
+        == "device.scheduling.koordinator.sh/n created\n"
+    )
+    assert (await run("get", "devices")).split()[:3] == ["NAME", "AGE", "n"]
+    await run("label", "device", "n", "x=y")
+    await run("delete", "devices.scheduling.koordinator.sh", "n")
+
+
+async def test_imperative_commands(kubectl):
+    run, _ = kubectl
+    await run("create", "namespace", "team")
+    await run("create", "configmap", "m", "--from-literal=a=b", "-n", "team")
+    assert await run("get", "configmap", "m", "-n", "team", "-o", "jsonpath={.data.a}") == "b"
+    await run("create", "-f", "-", stdin=MANIFESTS.replace("IMAGE", "one"))
+    await run("label", "resourceclaim", "c", "x=y")
+    await run("annotate", "resourceclaim", "c", "x=y")
+    await run("patch", "resourceclaim", "c", "--type=merge", "-p", '{"metadata":{"labels":{"z":"1"}}}')
+    await run(
+        "patch", "resourceclaim", "c", "--type=json", "-p", '[{"op":"remove","path":"/metadata/labels/x"}]'
+    )
+    await run("patch", "pod", "p", "-p", '{"metadata":{"finalizers":["a.example/b"]}}')
+    assert (
+        await run("get", "resourceclaims", "-l", "z=1", "-o", "name") == "resourceclaim.resource.k8s.io/c\n"
+    )
+    await run("delete", "pod", "p", "--wait=false")
+    await run("patch", "pod", "p", "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
+    await run("wait", "--for=delete", "pod/p", "--timeout=5m")
+    await run("delete", "namespace", "team")
+
+
+async def test_tables_watches_and_descriptions(kubectl):
+    run, api = kubectl
+    await run("create", "-f", "-", stdin=MANIFESTS.replace("IMAGE", "one"))
+    status = {"status": {"allocation": allocation()}}
+    found = ok(api, "PATCH", f"{CLAIMS}/c/status", status, media=MERGE)
+    table = await run("get", "resourceclaims", "--no-headers")
+    assert table.split()[:2] == ["c", "allocated"]
+    watching = asyncio.create_task(
+        run("get", "resourceclaims", "-w", "--no-headers", "--request-timeout=2s", "--output-watch-events")
+    )
+    event = {
+        "metadata": {"name": "e"},
+        "eventTime": "2026-01-01T00:00:00.000000Z",
+        "reportingController": "dra-reconciler.io/allocator",
+        "reportingInstance": "x",
+        "action": "Allocating",
+        "reason": "Allocated",
+        "type": "Normal",
+        "note": "one device of pool p",
+        "regarding": {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceClaim",
+            "name": "c",
+            "namespace": "default",
+            "uid": found["metadata"]["uid"],
+        },
+    }
+    ok(api, "POST", "/apis/events.k8s.io/v1/namespaces/default/events", event)
+    described = await run("describe", "resourceclaim", "c")
+    assert "one device of pool p" in described
+    assert "Name:         c" in described
+    assert "ADDED" in await watching
+    version = json.loads(await run("version", "-o", "json"))["serverVersion"]
+    assert (version["major"], version["minor"]) == ("1", "36")

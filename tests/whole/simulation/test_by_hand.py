@@ -1,0 +1,107 @@
+"""What schedules seldom meet, since several things have to coincide: played by hand, step by step.
+
+A successor must not believe what it saw, nor let arrive what was sent before it; and nobody waits in vain.
+Each is played as it is, and with its protection broken.
+"""
+
+import asyncio
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+
+import pytest
+
+from reconciler.api.validation.served_kinds import CLAIM, POD
+from reconciler.cluster.transport import Response
+from reconciler.settings import Settings
+from tests.tools.simulation import demand, fleet
+from tests.tools.simulation.mutants import MUTANTS, PAIRED
+from tests.tools.simulation.schedule import PAIR, SETTINGS
+from tests.tools.simulation.stage import LONG, Stage, staged, wanted
+
+
+def broken(name: str | None) -> AbstractContextManager[object]:
+    return nullcontext() if name is None else (MUTANTS | PAIRED)[name]()
+
+
+async def deaf(stage: Stage) -> list[str]:
+    """A standby hears nothing of a claim that is allocated; then it leads, and is asked for the device."""
+    stage.api.load([fleet.device_class("gpu"), demand.claim("late", wanted("late"))])
+    _, leader = stage.start(PAIR)
+    await asyncio.sleep(LONG)
+    wire, _ = stage.start(PAIR)
+    await asyncio.sleep(LONG)
+    wire.deaf = True
+    stage.api.load([demand.claim("early", wanted("gpu"))])
+    await stage.until(lambda: stage.held() == ["early"])
+    leader.cancel()
+    stage.api.load([{**fleet.device_class("gpu"), "metadata": {"name": "late"}}])
+    await asyncio.sleep(LONG)
+    return stage.held()
+
+
+async def late(stage: Stage, settings: Settings) -> list[str]:
+    """A process dies with an allocation on its way. Nobody wants it any more, and it arrives in the end."""
+    pod = demand.pod("pod", ["early"], [], zone=None, priority=0)
+    stage.api.load([fleet.device_class("gpu"), demand.claim("early", wanted("gpu"), managed=False), pod])
+    wire, first = stage.start(settings)
+    wire.loses = "/status"
+    await stage.until(lambda: wire.lost)
+    first.cancel()
+    stage.api.load([demand.claim("late", wanted("gpu"))])
+    stage.api.delete(POD, "default", "pod")
+    stage.start(settings)
+    await stage.until(lambda: stage.held() == ["late"])
+    await wire.lost[0]()
+    return stage.held()
+
+
+@pytest.mark.parametrize("name", [None, "standby pictures are believed"])
+def test_the_picture_of_a_standby_is_not_believed(name: str | None):
+    with broken(name):
+        assert staged(deaf) == (["early"] if name is None else ["early", "late"])
+
+
+@pytest.mark.parametrize("settings", [SETTINGS, PAIR], ids=["alone", "by a Lease"])
+@pytest.mark.parametrize("name", [None, "nothing is fenced off at the start"])
+def test_what_a_predecessor_sent_hits_a_version_that_is_gone(name: str | None, settings: Settings):
+    with broken(name):
+        assert staged(partial(late, settings=settings)) == (["late"] if name is None else ["early", "late"])
+
+
+async def freed(stage: Stage) -> list[str]:
+    """A claim that waited long for a device whose allocation was refused. Who holds it a second later."""
+    stage.api.load([fleet.device_class("gpu"), demand.claim("first", wanted("gpu"))])
+    wire, _ = stage.start(SETTINGS)
+    wire.loses = "/first/status"
+    await stage.until(lambda: wire.lost)
+    stage.api.load([demand.claim("second", wanted("gpu"))])
+    await asyncio.sleep(LONG)  # it is tried again ever more seldom
+    wire.answer.set_result(Response(503, {"Retry-After": "60"}, b"{}"))
+    await asyncio.sleep(1.0)
+    return stage.held()
+
+
+@pytest.mark.parametrize("name", [None, "freed plans wake nobody"])
+def test_who_waits_gets_what_a_refused_write_was_about_at_once(name: str | None):
+    with broken(name):
+        assert staged(freed) == (["second"] if name is None else [])
+
+
+async def cleared(stage: Stage) -> list[str]:
+    """Somebody takes back the allocation of a pod that has its gate: kube-scheduler does not see the pod."""
+    pod = demand.pod("pod", ["early"], [], zone=None, priority=0)
+    stage.api.load([fleet.device_class("gpu"), demand.claim("early", wanted("gpu")), pod])
+    wire, _ = stage.start(SETTINGS)
+    wire.loses = "/pods/pod"
+    await stage.until(lambda: wire.lost)  # the gate stays
+    wire.loses = ""
+    stage.api.update(CLAIM, "default", "early", lambda shown: {**shown, "status": {}}, subresource="status")
+    wire.answer.set_result(Response(503, {}, b"{}"))
+    await asyncio.sleep(LONG)
+    return stage.held()
+
+
+@pytest.mark.parametrize("name", [None, "gated pods are left to kube-scheduler"])
+def test_what_is_taken_from_a_pod_with_a_gate_is_allocated_again(name: str | None):
+    with broken(name):
+        assert staged(cleared) == (["early"] if name is None else [])

@@ -1,0 +1,39 @@
+"""The simulation is worth something only if it notices what is broken."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from tests.tools.checkout import ROOT
+from tests.tools.simulation.mutants import BY_HAND, MUTANTS, PAIRED, SEEDS, TESTS
+from tests.tools.simulation.schedule import IN_MEMORY, PAIRS, run
+
+OTHERWISE = {*TESTS, *BY_HAND}
+"""Noticed by a test of their own"""
+
+
+@pytest.mark.parametrize("name", sorted(MUTANTS.keys() - OTHERWISE))
+def test_a_broken_protection_is_noticed_by_the_schedules_of_each_change(name: str):
+    with MUTANTS[name]():
+        assert any(run(seed).findings for seed in (SEEDS.get(name, 0), *range(IN_MEMORY)))
+
+
+@pytest.mark.parametrize("name", sorted(PAIRED.keys() - OTHERWISE))
+def test_so_it_is_where_there_are_two_replicas(name: str):
+    with PAIRED[name]():
+        assert any(run(seed, pair=True).findings for seed in (SEEDS.get(name, 0), *range(PAIRS)))
+
+
+def test_what_has_a_test_of_its_own_is_a_mutant():
+    assert MUTANTS.keys() | PAIRED.keys() >= OTHERWISE | SEEDS.keys()
+
+
+def test_what_schedules_seldom_meet_is_noticed_by_tests():
+    """All of them fail once what they stand for is broken."""
+    plugins = ("-p", "tests.tools.simulation.breaking", "-p", "no:xdist", "-p", "no:cacheprovider")
+    command = [sys.executable, "-m", "pytest", "-q", "--tb=no", "-rf", *plugins, *TESTS.values()]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    failed = re.findall(r"^FAILED (.*?)(?: - .*)?$", done.stdout, re.MULTILINE)
+    assert sorted(failed) == sorted(TESTS.values()), done.stdout + done.stderr

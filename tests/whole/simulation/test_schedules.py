@@ -1,0 +1,38 @@
+"""Whatever happens, in whatever order: no device twice, no decision lost."""
+
+from collections.abc import Callable, Mapping
+
+import pytest
+
+from tests.tools.simulation.schedule import IN_MEMORY, OVER_SOCKETS, PAIRS, run
+
+Report = Callable[[Mapping[str, int]], None]
+
+
+@pytest.mark.parametrize("seed", range(IN_MEMORY))
+def test_in_memory(seed: int, report: Report):
+    outcome = run(seed)
+    report(outcome.count)
+    assert outcome.findings == (), f"replay with: python -m tests.tools.simulation --seed {seed} -v"
+
+
+@pytest.mark.parametrize("seed", range(OVER_SOCKETS))
+def test_over_sockets(seed: int, report: Report):
+    """By way of HTTP, whose connections break and whose answers come in pieces."""
+    outcome = run(seed, sockets=True)
+    report(outcome.count)
+    assert outcome.findings == (), f"replay with: python -m tests.tools.simulation --sockets --seed {seed} -v"
+
+
+@pytest.mark.parametrize("seed", range(PAIRS))
+def test_with_two_replicas_that_both_would_like_to_lead(seed: int, report: Report):
+    """Clocks and delays are within the bounds that are stated; one or both are cut off now and then."""
+    outcome = run(seed, pair=True)
+    report(outcome.count)
+    assert outcome.findings == (), f"replay with: python -m tests.tools.simulation --pair --seed {seed} -v"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_seed_gives_the_same_schedule_again(seed: int):
+    first, second = run(seed), run(seed)
+    assert (first.count, first.seconds) == (second.count, second.seconds)

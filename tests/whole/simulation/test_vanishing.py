@@ -1,0 +1,60 @@
+"""A pod goes while its claims are written: what becomes of them is not forgotten."""
+
+import asyncio
+
+import pytest
+
+from reconciler.api.validation.served_kinds import POD
+from reconciler.cluster.transport import Response
+from reconciler.errors import Retry, Undecided
+from tests.tools.simulation import demand, fleet
+from tests.tools.simulation.schedule import SETTINGS
+from tests.tools.simulation.stage import LONG, Stage, staged, wanted
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(Undecided("no answer"), id="no answer"),
+        pytest.param(Retry("connection refused"), id="not sent"),
+        pytest.param(Response(503, {}, b"{}"), id="too busy"),
+        pytest.param(Response(403, {}, b"{}"), id="refused"),
+    ],
+)
+def test_a_claim_whose_pod_goes_while_it_is_written_is_decided_on_its_own(answer: Response | Exception):
+    async def play(stage: Stage) -> list[str]:
+        pod = demand.pod("pod", ["c"], [], zone=None, priority=0)
+        stage.api.load([fleet.device_class("gpu"), demand.claim("c", wanted("gpu")), pod])
+        wire, _ = stage.start(SETTINGS)
+        wire.loses = "/status"
+        await stage.until(lambda: wire.lost)
+        wire.loses = ""
+        stage.api.delete(POD, "default", "pod")
+        await asyncio.sleep(0.1)
+        wire.answer.set_result(answer)
+        await asyncio.sleep(LONG)
+        return stage.held()
+
+    assert staged(play) == ["c"]
+
+
+def test_so_it_is_where_the_pod_was_finding_out_about_an_earlier_write():
+    async def play(stage: Stage) -> list[str]:
+        stage.api.load([fleet.device_class("gpu"), demand.claim("c", wanted("gpu"))])
+        wire, _ = stage.start(SETTINGS)
+        wire.loses = "/c/status"
+        await stage.until(lambda: wire.lost)
+        stage.api.load([demand.pod("pod", ["c"], [], zone=None, priority=1000)])
+        wire.loses = "/c"
+        await asyncio.sleep(0.1)
+        wire.answer.set_result(Undecided("no answer"))
+        wire.answer = asyncio.get_running_loop().create_future()
+        await stage.until(lambda: len(wire.lost) == 2)  # the mark is being taken back
+        wire.loses = ""
+        stage.api.delete(POD, "default", "pod")
+        await asyncio.sleep(0.1)
+        wire.answer.set_result(Undecided("no answer"))
+        await asyncio.sleep(LONG)
+        return stage.held()
+
+    assert staged(play) == ["c"]

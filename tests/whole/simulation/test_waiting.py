@@ -1,0 +1,81 @@
+"""What the auditor calls undone, where somebody took our allocation from a claim."""
+
+from typing import Any
+
+import pytest
+
+from tests.tools.simulation import demand, fleet
+from tests.tools.simulation.audit.auditor import Auditor
+from tests.tools.simulation.audit.waiting import Undone
+
+GPU = {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu"}}]}}
+RESULT = {"request": "r", "driver": fleet.GPU, "pool": "n1", "device": "d0"}
+
+
+@pytest.fixture
+def auditor() -> Auditor:
+    """Over a cluster with one device, and a claim from which an allocation was taken."""
+    auditor = Auditor(fleet.NODES, fleet.CLASSES, fleet.OURS, lambda: 1000.0)
+    slice_: Any = {
+        "spec": {
+            "driver": fleet.GPU,
+            "nodeName": "n1",
+            "pool": {"name": "n1", "generation": 1, "resourceSliceCount": 1},
+            "devices": [{"name": "d0"}],
+        }
+    }
+    auditor.slice_changed("s", slice_)
+    auditor.claim_changed("default/c", _claim("c1"))
+    auditor.cleared["c1"] = frozenset(["p1"])
+    return auditor
+
+
+def _claim(uid: str, *, allocated: bool = False) -> Any:
+    claim = demand.claim("c", GPU)
+    claim["metadata"] |= {"uid": uid, "finalizers": ["resource.kubernetes.io/delete-protection"]}
+    if allocated:
+        allocation = {"devices": {"results": [RESULT]}, "allocationTimestamp": "2026-01-01T00:00:00Z"}
+        claim["status"] = {"allocation": allocation}
+    return claim
+
+
+def _pod(uid: str, *, gated: bool) -> Any:
+    pod = demand.pod(uid, ["c"], [], zone=None, priority=0)
+    pod["metadata"]["uid"] = uid
+    if not gated:
+        del pod["spec"]["schedulingGates"]
+    return pod
+
+
+def _undone(auditor: Auditor, *pods: Any) -> list[str]:
+    nodes = [fleet.node(name) for name in fleet.NODES]
+    return list(Undone(auditor, list(pods), nodes, frozenset(fleet.CLASSES), fleet.OURS).all())
+
+
+def test_what_was_taken_from_a_pod_out_of_our_hands_is_left(auditor: Auditor):
+    assert _undone(auditor, _pod("p1", gated=False)) == []
+
+
+def test_so_it_is_for_other_pods_that_share_the_claim(auditor: Auditor):
+    assert _undone(auditor, _pod("p1", gated=False), _pod("p2", gated=True)) == []
+
+
+def test_what_was_taken_from_a_gated_pod_is_ours_to_give_again(auditor: Auditor):
+    assert _undone(auditor, _pod("p1", gated=True))
+
+
+def test_once_the_pod_is_gone_the_claim_is_ours_again(auditor: Auditor):
+    assert _undone(auditor)
+    assert _undone(auditor, _pod("p2", gated=True))
+
+
+def test_a_claim_made_anew_under_the_same_name_is_another(auditor: Auditor):
+    auditor.claim_changed("default/c", None)
+    auditor.claim_changed("default/c", _claim("c2"))
+    assert _undone(auditor, _pod("p1", gated=False))
+
+
+def test_a_claim_that_was_allocated_again_is_left_no_more(auditor: Auditor):
+    auditor.claim_changed("default/c", _claim("c1", allocated=True))
+    auditor.claim_changed("default/c", _claim("c1"))
+    assert _undone(auditor, _pod("p1", gated=False))

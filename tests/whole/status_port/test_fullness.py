@@ -1,0 +1,41 @@
+"""What a scrape says of what still fits."""
+
+import pytest
+
+from tests.tools.builders import device, resource_slice
+from tests.tools.partitioned_node import partitioned
+from tests.tools.running_reconciler import Cluster
+from tests.tools.small_fleet import claim, held, node
+from tests.tools.watched_reconciler import Watched, watched
+
+pytestmark = pytest.mark.loopback
+
+
+async def test_what_fits_follows_what_is_held():
+    whole = resource_slice("e", [device("e0"), device("e1")], driver="e", nodeName="n1")
+    cluster = Cluster([node("n1"), *partitioned(), whole])
+
+    async def fits(seen: Watched, driver: str, profile: str) -> float | None:
+        return await seen.value("dra_reconciler_profile_fits", driver=driver, profile=profile)
+
+    async with watched(cluster) as seen:
+
+        async def counted() -> bool:
+            return await fits(seen, "d", "half") == 2
+
+        await seen.until(counted)
+        assert await fits(seen, "d", "whole") == 1
+        assert await fits(seen, "e", "device") == 2
+        assert await seen.value("dra_reconciler_counter_stranded_ratio", driver="d") == 0
+        assert await seen.value("dra_reconciler_counter_stranded_ratio", driver="e") is None
+        cluster.load({**claim("old"), "status": held("d", "n1", "left")})
+
+        async def taken() -> bool:
+            return await fits(seen, "d", "half") == 1
+
+        await seen.until(taken)
+        assert await fits(seen, "d", "whole") == 0
+        for profile, part in (("whole", 1.0), ("half", 0.0)):
+            labels = {"driver": "d", "profile": profile}
+            assert await seen.value("dra_reconciler_profile_fragmentation_ratio", **labels) == part
+        assert await seen.value("dra_reconciler_counter_stranded_ratio", driver="d") == pytest.approx(2 / 6)

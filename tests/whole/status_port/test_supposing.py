@@ -1,0 +1,148 @@
+"""`POST /whatif` over HTTP: what it answers and refuses, and that it writes nothing."""
+
+import asyncio
+import json
+import threading
+from io import BytesIO
+from typing import Any
+
+import aiohttp
+import pytest
+import yaml
+
+from reconciler.api.objects.semantics import Semantics
+from reconciler.control.decisions.decisions import Allocated
+from reconciler.operations.serving.access import Local
+from reconciler.operations.serving.port import StatusPort
+from reconciler.operations.serving.server import serving
+from reconciler.operations.serving.whatif import MAX_BYTES, Busy, Options, supposing_routes
+from reconciler.operations.serving.whatif_endpoint import WhatifEndpoint
+from reconciler.settings import Settings
+from reconciler.state.nodes.table import Nodes
+from reconciler.state.store import Store
+from tests.tools.patience import PATIENCE
+from tests.tools.running_reconciler import Cluster
+from tests.tools.small_fleet import claim, device_class, devices, node, pod, template
+from tests.tools.watched_reconciler import Answer, utc_now, watched
+
+pytestmark = pytest.mark.loopback
+NOTHING = Options(None, frozenset(), frozenset())
+
+
+def fleet(**counts: int) -> Cluster:
+    slices = [devices(name, *(f"d{n}" for n in range(count))) for name, count in counts.items()]
+    return Cluster([device_class(), *map(node, counts), *slices])
+
+
+async def post(url: str, body: bytes | str, kind: str = "application/yaml", **headers: str) -> Answer:
+    named = {"Content-Type": kind, **headers}
+    data = BytesIO(body.encode() if isinstance(body, str) else body)
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(url, data=data, headers=named) as response,
+    ):
+        return Answer(response.status, await response.text(), dict(response.headers))
+
+
+def text(*objects: Any) -> str:
+    return yaml.safe_dump_all(objects)
+
+
+async def test_what_is_asked_beside_a_reconciler_at_work_is_answered_and_changes_nothing():
+    cluster = fleet(a=2, b=1)
+    async with watched(cluster, status_what_if=True) as seen:
+        cluster.load(claim("held"))
+        await seen.heard(Allocated)
+        before, claims = len(seen.faulty.sent), cluster.claims()
+        asked = text(claim("new"))
+
+        async def told(query: str, body: str = asked) -> Any:
+            answer = await post(f"{seen.url}/whatif{query}", body)
+            assert (answer.status, answer.headers["Content-Type"]) == (200, "application/json; charset=utf-8")
+            return json.loads(answer.text)
+
+        plain = await told("")
+        assert (plain["fits"], plain["copies"], plain["limit"]) == (True, 2, "full")
+        assert [one["node"] for one in plain["placed"]] == ["a", "b"]
+        assert (await told("?without=held"))["copies"] == 3
+        drained = await told("?drain=a&count=1")
+        assert (drained["fits"], drained["lost"][0]["claims"]) == (False, ["default/held"])
+        more = text(claim("new", 4), devices("c", *"wxyz"), node("c"))
+        assert (await told("", more))["placed"][0]["node"] == "c"
+        assert (await told("", text(template("t", 2))))["fits"] is False
+        assert (len(seen.faulty.sent), cluster.claims()) == (before, claims)
+        assert await seen.value("dra_reconciler_devices", driver="gpu.example.com", state="held") == 1
+
+
+async def test_it_is_off_unless_it_is_turned_on():
+    async with watched(fleet(a=1)) as seen:
+        assert (await post(f"{seen.url}/whatif", text(claim("c")))).status == 404
+
+
+async def test_it_is_behind_the_access_of_the_port(tmp_path):
+    (tmp_path / "token").write_text("secret")
+    flags = {"status_what_if": True, "status_token_file": tmp_path / "token"}
+    async with watched(fleet(a=1), **flags) as seen:
+        url, asked = f"{seen.url}/whatif", text(claim("c"))
+        assert (await post(url, asked)).status == 401
+
+        async def ready() -> bool:
+            return (await post(url, asked, Authorization="Bearer secret")).status == 200
+
+        await seen.until(ready)
+
+
+@pytest.mark.parametrize(
+    ("query", "body", "kind", "status", "said"),
+    [
+        ("", text(claim("c")), "text/plain", 415, "send what is asked about as application/json"),
+        ("", text(claim("c")), "application/x-www-form-urlencoded", 415, "send what"),
+        ("?count=0", text(claim("c")), "application/yaml", 400, "count is a number from 1"),
+        ("?count=1e3", text(claim("c")), "application/yaml", 400, "count is a number from 1"),
+        ("?how=now", text(claim("c")), "application/yaml", 400, "there is no option how"),
+        ("?" + "without=x&" * 101, text(claim("c")), "application/yaml", 400, "at most 100"),
+        ("?without=x", text(claim("c")), "application/yaml", 400, "there is no claim default/x"),
+        ("?drain=x", "", "application/yaml", 400, "there is no node x"),
+        ("", "", "application/yaml", 400, "holds no claim that waits"),
+        ("", "{", "application/json", 400, "body:2:1"),
+        ("", b"\xff", "application/yaml", 400, "not UTF-8"),
+        ("", text(claim("c", -1)), "application/yaml", 400, "count"),
+        ("", text(pod("p", "c")), "application/yaml", 400, "is not beside it"),
+        ("", "x" * (MAX_BYTES + 1), "application/yaml", 413, "Too Large"),
+    ],
+)
+async def test_what_cannot_be_asked_is_refused(
+    query: str, body: bytes | str, kind: str, status: int, said: str
+):
+    port = StatusPort(Local())
+    port.add(*supposing_routes(WhatifEndpoint(Store(Semantics()), Nodes(), whole=lambda: True).ask))
+    async with serving(port, Settings(), now=utc_now) as url:
+        answer = await post(f"{url}/whatif{query}", body, kind)
+        assert (answer.status, said in answer.text) == (status, True), answer.text
+        assert (await post(f"{url}/whatif", text(claim("c")))).status == 200
+
+
+async def test_one_question_is_answered_at_a_time():
+    supposing = WhatifEndpoint(Store(Semantics()), Nodes(), whole=lambda: True)
+    go_on = threading.Event()
+    first = asyncio.create_task(supposing._lane.run(lambda _: go_on.wait(PATIENCE)))
+    await asyncio.sleep(0)
+    with pytest.raises(Busy, match="another question"):
+        await supposing.ask(text(claim("c")), NOTHING)
+    go_on.set()
+    assert await first
+    assert (await supposing.ask(text(claim("c")), NOTHING))["fits"] is False
+
+
+async def test_nothing_is_answered_before_everything_was_listed():
+    with pytest.raises(Busy, match="not everything was listed"):
+        await WhatifEndpoint(Store(Semantics()), Nodes(), whole=lambda: False).ask("", NOTHING)
+
+
+async def test_an_answer_that_takes_too_long_is_given_up():
+    port = StatusPort(Local())
+    ask = WhatifEndpoint(Store(Semantics()), Nodes(), whole=lambda: True).ask
+    port.add(*supposing_routes(ask, seconds=0.0))
+    async with serving(port, Settings(), now=utc_now) as url:
+        answer = await post(f"{url}/whatif", text(claim("c")))
+    assert (answer.status, answer.headers["Retry-After"]) == (503, "60")
