@@ -10,7 +10,7 @@ import pytest
 from tests.tools.deployed_rights import DEPLOY
 
 CONFTEST = """
-from tests.rights import deployed
+from tests.tools import deployed_rights as deployed
 from tests.tools.rights_session import Rights
 
 def pytest_configure(config):
