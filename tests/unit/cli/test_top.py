@@ -8,6 +8,7 @@ import signal
 import sys
 from asyncio.subprocess import create_subprocess_exec
 from collections.abc import Callable
+from functools import partial
 from io import StringIO
 
 import pytest
@@ -167,7 +168,11 @@ async def test_a_terminal_shows_it_until_it_is_interrupted():
         ours, theirs = pty.openpty()
         command = (sys.executable, "-m", "reconciler", "top", "--server", url)
         process = await create_subprocess_exec(
-            *command, stdout=theirs, env={**os.environ, "TERM": "xterm", "COLUMNS": "120", "NO_COLOR": "1"}
+            *command,
+            stdout=theirs,
+            env={**os.environ, "TERM": "xterm", "COLUMNS": "120", "NO_COLOR": "1"},
+            # A shell starts what runs in the background with SIGINT ignored, which is inherited.
+            preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
         )
         os.close(theirs)
         try:
