@@ -7,7 +7,7 @@ from reconciler.api.objects.value import value
 
 
 @value()
-class Touched:
+class Delta:
     """The objects concerned, so that only what depends on them is decided again."""
 
     claims: frozenset[ObjectKey] = frozenset()
@@ -20,8 +20,8 @@ class Touched:
     devices: frozenset[DeviceID] = frozenset()
     """Devices that are held by others than before"""
 
-    def __or__(self, other: "Touched") -> "Touched":
-        return Touched(
+    def __or__(self, other: "Delta") -> "Delta":
+        return Delta(
             claims=self.claims | other.claims,
             pods=self.pods | other.pods,
             freed=self.freed | other.freed,
@@ -31,9 +31,9 @@ class Touched:
         )
 
     @staticmethod
-    def of(parts: Sequence["Touched"]) -> "Touched":
+    def of(parts: Sequence["Delta"]) -> "Delta":
         """All that any of them touched. One by one, with `|`, would take the square of their number."""
-        return Touched(
+        return Delta(
             claims=frozenset().union(*[part.claims for part in parts]),
             pods=frozenset().union(*[part.pods for part in parts]),
             freed=frozenset().union(*[part.freed for part in parts]),
@@ -43,4 +43,4 @@ class Touched:
         )
 
 
-NOTHING = Touched()
+NOTHING = Delta()

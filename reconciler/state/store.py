@@ -16,7 +16,7 @@ from reconciler.api.objects.plan import Plan
 from reconciler.api.objects.semantics import TAINT_RULES, TAINTS, Semantics
 from reconciler.api.objects.slices import ResourceSlice
 from reconciler.api.objects.taint_rules import DeviceTaintRule
-from reconciler.state.delta import NOTHING, Touched
+from reconciler.state.delta import NOTHING, Delta
 from reconciler.state.devices.encoding.block import Block, build
 from reconciler.state.devices.encoding.parts import Encoder
 from reconciler.state.devices.encoding.shedding import shed
@@ -132,12 +132,12 @@ class Store:
 
     # -- changing
 
-    def apply(self, change: Change) -> Touched:
+    def apply(self, change: Change) -> Delta:
         """Make a change seen on the server part of the picture. Old news is ignored."""
         self._looked_back.clear()
         return self._apply(change)
 
-    def _apply(self, change: Change) -> Touched:
+    def _apply(self, change: Change) -> Delta:
         match change:
             case Changed(object=thing):
                 self.refused.pop((change.kind, thing.key), None)
@@ -157,17 +157,17 @@ class Store:
         self._assumed[plan.uid] = plan
         self._note(self._ledger.hold(Holder(plan.uid, plan.claim), plan.allocation))
 
-    def forget(self, plan: Plan) -> Touched:
+    def forget(self, plan: Plan) -> Delta:
         """Take back an assumed plan that was not and will not be written."""
         if self._assumed.get(plan.uid) != plan:
             return NOTHING
         del self._assumed[plan.uid]
         return self._note(self._ledger.release(plan.uid))
 
-    def _replace(self, listing: Replaced) -> Touched:
+    def _replace(self, listing: Replaced) -> Delta:
         listed = {thing.key for thing in listing.objects} | {refused.key for refused in listing.refused}
         gone = [key for key in self._keys(listing.kind) if key not in listed]
-        touched = [self._drop(listing.kind, key) for key in gone]
+        deltas = [self._drop(listing.kind, key) for key in gone]
         for kind, key in list(self.refused):
             if kind == listing.kind and key not in listed:
                 del self.refused[kind, key]
@@ -175,11 +175,11 @@ class Store:
             # Also what we assume was decided for a past that did not happen.
             unreadable = {refused.key for refused in listing.refused}
             before = [key for key in self._claims if key not in unreadable]
-            touched += [self._drop_claim(key) for key in before]
+            deltas += [self._drop_claim(key) for key in before]
         news = listing.objects if listing.afresh else [one for one in listing.objects if not self._has(one)]
-        touched += [self._apply(Changed(listing.kind, thing)) for thing in news]
-        touched += [self._apply(refused) for refused in listing.refused]
-        return Touched.of(touched)
+        deltas += [self._apply(Changed(listing.kind, thing)) for thing in news]
+        deltas += [self._apply(refused) for refused in listing.refused]
+        return Delta.of(deltas)
 
     def _has(self, thing: ApiObject) -> bool:
         """Whether a claim is known in the very version listed, as most are of many thousands."""
@@ -208,13 +208,13 @@ class Store:
                 return [ObjectKey("", name) for name in self._taint_rules]
         return []
 
-    def _put(self, thing: ApiObject) -> Touched:
+    def _put(self, thing: ApiObject) -> Delta:
         match thing:
             case ResourceClaim():
                 return self._put_claim(thing)
             case Pod():
                 self._pods[thing.key] = thing
-                return Touched(pods=frozenset([thing.key]))
+                return Delta(pods=frozenset([thing.key]))
             case ResourceSlice():
                 return self._put_slice(thing)
             case DeviceClass():
@@ -222,7 +222,7 @@ class Store:
                     return NOTHING
                 self._classes[thing.key.name] = thing
                 self._class_view = self._snapshot = None
-                return Touched(classes=frozenset([thing.key.name]))
+                return Delta(classes=frozenset([thing.key.name]))
             case Node():
                 return self._put_node(thing)
             case DeviceTaintRule():
@@ -232,12 +232,12 @@ class Store:
                 return self._supply_changed()
         return NOTHING
 
-    def _drop(self, kind: str, key: ObjectKey) -> Touched:
+    def _drop(self, kind: str, key: ObjectKey) -> Delta:
         match kind:
             case "ResourceClaim" if key in self._claims:
                 return self._drop_claim(key)
             case "Pod" if self._pods.pop(key, None) is not None:
-                return Touched(pods=frozenset([key]))
+                return Delta(pods=frozenset([key]))
             case "ResourceSlice" if key.name in self._blocks:
                 pool = self._blocks[key.name].slice.pool_id
                 self._look_back(pool)
@@ -247,35 +247,35 @@ class Store:
                 return self._supply_changed()
             case "DeviceClass" if self._classes.pop(key.name, None) is not None:
                 self._class_view = self._snapshot = None
-                return Touched(classes=frozenset([key.name]))
+                return Delta(classes=frozenset([key.name]))
             case "Node" if self._nodes.pop(key.name, None) is not None:
                 return self._supply_changed()
             case "DeviceTaintRule" if self._taint_rules.pop(key.name, None) is not None:
                 return self._supply_changed()
         return NOTHING
 
-    def _put_claim(self, claim: ResourceClaim) -> Touched:
+    def _put_claim(self, claim: ResourceClaim) -> Delta:
         known = self._claims.get(claim.key)
-        touched = Touched(claims=frozenset([claim.key]))
+        delta = Delta(claims=frozenset([claim.key]))
         if known is not None and known.metadata.uid != claim.metadata.uid:
-            touched |= self._drop_claim(claim.key)
+            delta |= self._drop_claim(claim.key)
         elif known is not None and _older(claim, known):
             return NOTHING
         self._claims[claim.key] = claim
         uid = claim.metadata.uid
         if claim.allocation is not None:
             self._assumed.pop(uid, None)
-            return touched | self._note(self._ledger.hold(Holder(uid, claim.key), claim.allocation))
+            return delta | self._note(self._ledger.hold(Holder(uid, claim.key), claim.allocation))
         if uid in self._assumed:  # the write may be under way; the assumption outlives older news
-            return touched
-        return touched | self._note(self._ledger.release(uid))
+            return delta
+        return delta | self._note(self._ledger.release(uid))
 
-    def _drop_claim(self, key: ObjectKey) -> Touched:
+    def _drop_claim(self, key: ObjectKey) -> Delta:
         uid = self._claims.pop(key).metadata.uid
         self._assumed.pop(uid, None)
-        return Touched(claims=frozenset([key])) | self._note(self._ledger.release(uid))
+        return Delta(claims=frozenset([key])) | self._note(self._ledger.release(uid))
 
-    def _put_slice(self, source: ResourceSlice) -> Touched:
+    def _put_slice(self, source: ResourceSlice) -> Delta:
         known = self._blocks.get(source.key.name)
         if known is not None and known.slice.spec == source.spec:
             return NOTHING
@@ -297,14 +297,14 @@ class Store:
             self._memory.look(pool, members.values(), held, self._encoder.words)
         self._looked_back.add(pool)
 
-    def _put_node(self, node: Node) -> Touched:
+    def _put_node(self, node: Node) -> Delta:
         info = NodeInfo(node.key.name, node.metadata.labels, frozenset(node.status.declared_features))
         if self._nodes.get(info.name) == info:  # most news of a node is its heartbeat
             return NOTHING
         self._nodes[info.name] = info
         return self._supply_changed()
 
-    def _note(self, devices: set[DeviceID]) -> Touched:
+    def _note(self, devices: set[DeviceID]) -> Delta:
         """Devices whose state changed. Reported as freed when nobody holds them alone any more."""
         if devices:
             self._changed_devices |= devices
@@ -312,11 +312,11 @@ class Store:
             if self._memory:
                 self._memory.let_go(device for device in devices if not self._ledger.state(device).holders)
         freed = frozenset(d.pool_id for d in devices if not self._ledger.state(d).alone)
-        return Touched(freed=freed, devices=frozenset(devices))
+        return Delta(freed=freed, devices=frozenset(devices))
 
-    def _supply_changed(self) -> Touched:
+    def _supply_changed(self) -> Delta:
         self._topology = self._snapshot = None
-        return Touched(supply=True)
+        return Delta(supply=True)
 
     def _put_together(self) -> tuple[Fleet, Layout | None]:
         """The fleet, and its layout if it is a new one. Only pools whose slices changed are built anew."""

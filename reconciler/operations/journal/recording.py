@@ -32,7 +32,7 @@ from reconciler.operations.journal.entries import (
 )
 from reconciler.operations.journal.files import FILES, FULL_BYTES, Files
 from reconciler.operations.journal.machines import RecordedPicture, write_decision
-from reconciler.state.delta import NOTHING, Touched
+from reconciler.state.delta import NOTHING, Delta
 from reconciler.state.devices.pools.reach import NodeInfo
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 from reconciler.state.store import Store
@@ -117,21 +117,21 @@ class RecordedStore(Store):
         """That came so far"""
         self._taken: OrderedDict[int, int] = OrderedDict()
 
-    def apply(self, change: Change) -> Touched:
-        touched = super().apply(change)
-        heartbeat = isinstance(change, Changed) and change.kind == "Node" and touched == NOTHING
+    def apply(self, change: Change) -> Delta:
+        delta = super().apply(change)
+        heartbeat = isinstance(change, Changed) and change.kind == "Node" and delta == NOTHING
         if not heartbeat:
             self._write_down(write_change(change))
-        return touched
+        return delta
 
     def assume(self, plan: Plan) -> None:
         super().assume(plan)
         self._write_down(write_plan("assumed", plan))
 
-    def forget(self, plan: Plan) -> Touched:
-        touched = super().forget(plan)
+    def forget(self, plan: Plan) -> Delta:
+        delta = super().forget(plan)
         self._write_down(write_plan("forgotten", plan))
-        return touched
+        return delta
 
     def snapshot(self) -> Snapshot:
         found = super().snapshot()

@@ -86,10 +86,10 @@ _replace = Store._replace
 
 
 def _keeps_what_is_gone(self: Any, listing: Any) -> Any:
-    touched = NOTHING
+    delta = NOTHING
     for thing in listing.objects:
-        touched |= self._put(thing)
-    return touched
+        delta |= self._put(thing)
+    return delta
 
 
 def _observes_anything(self: Any, claim: Any) -> None:

@@ -7,7 +7,7 @@ from reconciler.api.objects.claims import Allocation, ResourceClaim
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import DeviceID, ObjectKey, PoolID
 from reconciler.api.objects.plan import Plan
-from reconciler.state.delta import NOTHING, Touched
+from reconciler.state.delta import NOTHING, Delta
 from reconciler.state.devices.occupancy.ledger import Holder
 from reconciler.state.store import Store
 from tests.tools.builders import (
@@ -50,17 +50,17 @@ def holders(picture: Store, device: DeviceID = A) -> list[str]:
     return [holder.uid for holder in picture.holders(device)]
 
 
-def claims(*names: str) -> Touched:
-    return Touched(claims=frozenset(ObjectKey("default", name) for name in names))
+def claims(*names: str) -> Delta:
+    return Delta(claims=frozenset(ObjectKey("default", name) for name in names))
 
 
-def freed(*pools: PoolID) -> Touched:
-    return Touched(freed=frozenset(pools))
+def freed(*pools: PoolID) -> Delta:
+    return Delta(freed=frozenset(pools))
 
 
-def regarding(*devices: str) -> Touched:
+def regarding(*devices: str) -> Delta:
     """Devices that are held by others than before."""
-    return Touched(devices=frozenset(DeviceID(*P, device) for device in devices))
+    return Delta(devices=frozenset(DeviceID(*P, device) for device in devices))
 
 
 # -- claims
@@ -228,9 +228,9 @@ def test_a_server_that_was_set_back_is_believed_although_its_versions_are_older(
 def test_a_slice_that_cannot_be_read_is_not_there():
     picture = fleet()
     key = ObjectKey("", "s")
-    assert picture.apply(Refused("ResourceSlice", key, "why")) == Touched(supply=True)
+    assert picture.apply(Refused("ResourceSlice", key, "why")) == Delta(supply=True)
     assert picture.snapshot().fleet.size == 0
-    assert picture.apply(Changed("ResourceSlice", typed(SLICE))) == Touched(supply=True)
+    assert picture.apply(Changed("ResourceSlice", typed(SLICE))) == Delta(supply=True)
     assert picture.refused == {}
     assert picture.snapshot().fleet.size == 2
 
@@ -297,7 +297,7 @@ def test_a_listing_of_nothing_empties_its_kind_only(kind: str):
 def test_a_relabelled_node_touches_the_supply_and_its_heartbeat_does_not():
     picture = fleet()
     assert picture.apply(Changed("Node", typed(node("n")))) == NOTHING
-    assert picture.apply(Changed("Node", typed(node("n", zone="a")))) == Touched(supply=True)
+    assert picture.apply(Changed("Node", typed(node("n", zone="a")))) == Delta(supply=True)
     assert picture.snapshot().topology.nodes["n"].labels == {"zone": "a"}
 
 
@@ -310,9 +310,9 @@ def test_a_slice_or_class_that_says_the_same_touches_nothing():
 
 def test_a_class_that_changes_touches_itself():
     picture = fleet()
-    touched = Touched(classes=frozenset(["any"]))
-    assert picture.apply(Changed("DeviceClass", typed(device_class("any", "true")))) == touched
-    assert picture.apply(Removed("DeviceClass", ObjectKey("", "any"))) == touched
+    delta = Delta(classes=frozenset(["any"]))
+    assert picture.apply(Changed("DeviceClass", typed(device_class("any", "true")))) == delta
+    assert picture.apply(Removed("DeviceClass", ObjectKey("", "any"))) == delta
     assert picture.apply(Removed("DeviceClass", ObjectKey("", "any"))) == NOTHING
 
 

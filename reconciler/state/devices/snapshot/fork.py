@@ -8,7 +8,7 @@ from reconciler.api.objects.core import Pod
 from reconciler.api.objects.plan import Plan
 from reconciler.api.objects.slices import ResourceSlice
 from reconciler.errors import Inconsistent
-from reconciler.state.delta import Touched
+from reconciler.state.delta import Delta
 from reconciler.state.devices.occupancy.retained_draws import Memory
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 from reconciler.state.loading import load
@@ -62,5 +62,5 @@ class Forked(Store):
         world, pods = store.snapshot().fork(), tuple(store.pods.values())
         return Fork(world, store._memory.fork(), tuple(decided), pods)
 
-    def _put_slice(self, source: ResourceSlice) -> Touched:
+    def _put_slice(self, source: ResourceSlice) -> Delta:
         raise Inconsistent(f"slice {source.key.name} for a picture whose devices do not change")
