@@ -14,7 +14,7 @@ from reconciler.allocation.placement.extended_resources import backed
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.node_selector import NodeSelector
-from reconciler.state.devices.snapshot.node_subset import Chosen
+from reconciler.state.devices.snapshot.node_subset import NodeSubset
 from reconciler.state.devices.snapshot.snapshot import Snapshot, Topology
 from reconciler.state.nodes.demand import demand
 from reconciler.state.nodes.table import Nodes
@@ -24,7 +24,7 @@ from reconciler.state.nodes.table import Nodes
 class NodeChoice:
     """The nodes to choose from, in the order in which they are tried: that of `Topology.order`."""
 
-    nodes: Chosen | None
+    nodes: NodeSubset | None
     """None for all nodes"""
     crowded: bool = False
     """Whether a node is left out only because it lacks room: what other pods take matters then"""
@@ -83,9 +83,9 @@ class Placement:
             suiting, fitting = suiting & nodes.described(), fitting & nodes.described()
         suiting, fitting = nodes.in_order(suiting, order), nodes.in_order(fitting, order)
         crowded = not np.array_equal(suiting, fitting)
-        return NodeChoice(None if fitting.all() else Chosen(order, fitting), crowded)
+        return NodeChoice(None if fitting.all() else NodeSubset(order, fitting), crowded)
 
-    def only(self, name: str, world: Snapshot) -> Chosen:
+    def only(self, name: str, world: Snapshot) -> NodeSubset:
         """One node, or none if there is no such node."""
         found = self._usable(self._nodes.only(name, world.topology), world.topology)
         assert found is not None
@@ -157,11 +157,11 @@ class Placement:
         """Whether there are nodes that may not be used, since only slices name them."""
         return not self._supposed and bool(self._nodes.supposed)
 
-    def _usable(self, chosen: Chosen | None, topology: Topology) -> Chosen | None:
+    def _usable(self, chosen: NodeSubset | None, topology: Topology) -> NodeSubset | None:
         if not self._hidden:
             return chosen
         described = self._nodes.in_order(self._nodes.described(), topology.order)
-        return Chosen(topology.order, described if chosen is None else chosen.mask & described)
+        return NodeSubset(topology.order, described if chosen is None else chosen.mask & described)
 
 
 def selectors_of(claims: Iterable[ResourceClaim]) -> list[NodeSelector]:
@@ -170,6 +170,6 @@ def selectors_of(claims: Iterable[ResourceClaim]) -> list[NodeSelector]:
     return [selector for selector in found if selector is not None]
 
 
-def among(names: Iterable[str], topology: Topology) -> Chosen:
+def among(names: Iterable[str], topology: Topology) -> NodeSubset:
     """Nodes by name, as a choice; names that are no nodes are left out."""
-    return Chosen(topology.order, np.isin(np.array(topology.order), list(names)))
+    return NodeSubset(topology.order, np.isin(np.array(topology.order), list(names)))

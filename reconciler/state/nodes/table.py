@@ -9,7 +9,7 @@ from kernels.types import Codes, Mask, Rows
 from reconciler.api.objects.changes import Change, Changed, Refused, Removed, Replaced
 from reconciler.api.objects.core import Node, Pod, Taint
 from reconciler.api.objects.node_selector import NodeSelector
-from reconciler.state.devices.snapshot.node_subset import Chosen
+from reconciler.state.devices.snapshot.node_subset import NodeSubset
 from reconciler.state.devices.snapshot.snapshot import Topology
 from reconciler.state.nodes.demand import amounts
 from reconciler.state.nodes.growing import widened
@@ -36,7 +36,7 @@ class Nodes:
         self._size = 0
         self._masks: OrderedDict[Hashable, Mask] = OrderedDict()
         self._rows: tuple[tuple[str, ...], Rows] = ((), np.zeros(0, dtype=np.intp))
-        self._open: tuple[Topology | None, Chosen | None] = (None, None)
+        self._open: tuple[Topology | None, NodeSubset | None] = (None, None)
 
     @property
     def known(self) -> tuple[Node, ...]:
@@ -73,7 +73,7 @@ class Nodes:
         mask[[self._row_of[name] for name in self._supposed]] = False
         return mask
 
-    def open(self, world: Topology) -> Chosen | None:
+    def open(self, world: Topology) -> NodeSubset | None:
         """The nodes that are neither cordoned nor away; None if that is all. Kept while nothing changes.
 
         Other taints do not count: a claim does not say what the pods tolerate that will use it.
@@ -81,15 +81,15 @@ class Nodes:
         if self._open[0] is not world:
             mask = self._by_profile(lambda taints: all(taint.key not in CLOSING for taint in taints))
             mask = self.in_order(mask, world.order)
-            self._open = world, (None if mask.all() else Chosen(world.order, mask))
+            self._open = world, (None if mask.all() else NodeSubset(world.order, mask))
         return self._open[1]
 
-    def only(self, name: str, world: Topology) -> Chosen:
+    def only(self, name: str, world: Topology) -> NodeSubset:
         """One node, or none if there is no such node."""
         mask = np.zeros(self._size, dtype=np.bool_)
         if name in self._row_of:
             mask[self._row_of[name]] = True
-        return Chosen(world.order, self.in_order(mask, world.order))
+        return NodeSubset(world.order, self.in_order(mask, world.order))
 
     def in_order(self, mask: Mask, order: tuple[str, ...]) -> Mask:
         """(nodes,) a mask over rows, in the order of these names."""

@@ -9,7 +9,7 @@ from kernels.types import Mask
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Chosen:
+class NodeSubset:
     """Nodes to choose from. Equal to a choice, or a sequence, of the same names in the same order."""
 
     order: tuple[str, ...]
@@ -32,6 +32,6 @@ class Chosen:
         return self._hash
 
     def __eq__(self, other: object) -> bool:
-        if isinstance(other, Chosen) and self.order is other.order:
+        if isinstance(other, NodeSubset) and self.order is other.order:
             return bool((self.mask == other.mask).all())
-        return isinstance(other, Chosen | Sequence) and tuple(self) == tuple(other)
+        return isinstance(other, NodeSubset | Sequence) and tuple(self) == tuple(other)
