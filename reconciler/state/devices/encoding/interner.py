@@ -6,7 +6,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class Words(Generic[T]):
+class Interner(Generic[T]):
     """Distinct values in the order in which they were first seen."""
 
     def __init__(self) -> None:

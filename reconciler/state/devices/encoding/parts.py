@@ -14,7 +14,7 @@ from reconciler.api.objects.slices import (
     DeviceAttribute,
     DeviceCapacity,
 )
-from reconciler.state.devices.encoding.interner import Words
+from reconciler.state.devices.encoding.interner import Interner
 from reconciler.state.devices.encoding.recent import OfObjects, Recent
 from reconciler.state.devices.encoding.vocabulary import (
     Binding,
@@ -105,7 +105,7 @@ class Encoder:
         self._lists_fail = rules.old and not rules.has(LIST_ATTRIBUTES)
         self._columns: dict[tuple[Name, ...], tuple[Name, ...]] = {}
         self._headers: dict[Header, Header] = {}
-        self._places: dict[tuple[str, str], tuple[Name, Words[Value]]] = {}
+        self._places: dict[tuple[str, str], tuple[Name, Interner[Value]]] = {}
         """Driver and attribute as it is spelled -> its name and values"""
         self._values: OfObjects[DeviceAttribute, tuple[Hashable, Value, bool]] = OfObjects(KEPT)
         self._names: Recent[tuple[str, ...], Names] = Recent(KEPT)
@@ -184,7 +184,7 @@ class Encoder:
             fine = False
         return self._values.put(attribute, (tag, value, fine))
 
-    def _place(self, driver: str, key: str) -> tuple[Name, Words[Value]]:
+    def _place(self, driver: str, key: str) -> tuple[Name, Interner[Value]]:
         name = qualified(key, driver)
         place = self._places[driver, key] = (name, self.words.attribute(name))
         return place

@@ -12,7 +12,7 @@ import numpy as np
 
 from reconciler.api.objects.semantics import Semantics
 from reconciler.state.devices.encoding.block import COLUMNS, Block
-from reconciler.state.devices.encoding.interner import Words
+from reconciler.state.devices.encoding.interner import Interner
 from reconciler.state.devices.encoding.parts import Encoder, Header
 from reconciler.state.devices.encoding.tables import join, places, table_of
 from reconciler.state.devices.encoding.vocabulary import Lexicon
@@ -39,7 +39,9 @@ def shed(blocks: Mapping[str, Block], words: Lexicon, rules: Semantics) -> tuple
     return encoder, made
 
 
-def _vocabularies(header: Header, words: Lexicon, fewer: Lexicon) -> Iterator[tuple[Words[Any], Words[Any]]]:
+def _vocabularies(
+    header: Header, words: Lexicon, fewer: Lexicon
+) -> Iterator[tuple[Interner[Any], Interner[Any]]]:
     """What each row of a table counts in, before and after."""
     for column in COLUMNS:
         yield words.of_column(column), fewer.of_column(column)
@@ -49,7 +51,7 @@ def _vocabularies(header: Header, words: Lexicon, fewer: Lexicon) -> Iterator[tu
         yield words.amount(name), fewer.amount(name)
 
 
-def _moved(codes: np.ndarray[Any, Any], old: Words[Any], new: Words[Any]) -> np.ndarray[Any, Any]:
+def _moved(codes: np.ndarray[Any, Any], old: Interner[Any], new: Interner[Any]) -> np.ndarray[Any, Any]:
     """(n,) the same values in the codes of a vocabulary that is filled with them."""
     used = np.zeros(len(old.values) + 1, dtype=np.bool_)
     used[codes] = True  # the last place is that of code -1

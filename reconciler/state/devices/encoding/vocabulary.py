@@ -8,7 +8,7 @@ from reconciler.api.objects.node_selector import NodeSelector
 from reconciler.api.objects.quantity import Quantity
 from reconciler.api.objects.semver import Semver
 from reconciler.api.objects.slices import CapacityPolicy, DeviceAttribute, DeviceTaint
-from reconciler.state.devices.encoding.interner import Words
+from reconciler.state.devices.encoding.interner import Interner
 from reconciler.state.devices.pools.selecting import SelectorIndex
 
 Scalar = int | bool | str | Semver
@@ -44,36 +44,36 @@ class Lexicon:
     """All vocabularies of one fleet. Only grows; `Store` begins another when most of it is out of use."""
 
     def __init__(self) -> None:
-        self.drivers: Words[str] = Words()
-        self.attributes: dict[Name, Words[Value]] = {}
-        self.capacity: dict[Name, Words[Quantity]] = {}
-        self.nodes: Words[str] = Words()
-        self.selectors: Words[NodeSelector] = Words()
+        self.drivers: Interner[str] = Interner()
+        self.attributes: dict[Name, Interner[Value]] = {}
+        self.capacity: dict[Name, Interner[Quantity]] = {}
+        self.nodes: Interner[str] = Interner()
+        self.selectors: Interner[NodeSelector] = Interner()
         self.selector_index = SelectorIndex(self.selectors)
-        self.taints: Words[tuple[DeviceTaint, ...]] = Words()
-        self.shapes: Words[tuple[CapacitySlot, ...]] = Words()
-        self.bindings: Words[Binding] = Words()
-        self.operations: Words[tuple[str, ...]] = Words()
-        self.sets: Words[str] = Words()
-        self.draws: Words[Amounts] = Words()
-        self.published: Words[tuple[tuple[str, Amounts], ...]] = Words()
+        self.taints: Interner[tuple[DeviceTaint, ...]] = Interner()
+        self.shapes: Interner[tuple[CapacitySlot, ...]] = Interner()
+        self.bindings: Interner[Binding] = Interner()
+        self.operations: Interner[tuple[str, ...]] = Interner()
+        self.sets: Interner[str] = Interner()
+        self.draws: Interner[Amounts] = Interner()
+        self.published: Interner[tuple[tuple[str, Amounts], ...]] = Interner()
 
     @property
     def size(self) -> int:
         """Values of the vocabularies that `without_values` leaves behind."""
-        named: list[Words[Any]] = [*self.attributes.values(), *self.capacity.values()]
+        named: list[Interner[Any]] = [*self.attributes.values(), *self.capacity.values()]
         return len(self.nodes.values) + len(self.shapes.values) + sum(len(words.values) for words in named)
 
     def without_values(self) -> "Lexicon":
         """Another lexicon without attributes, capacity and names of nodes. All else is the same."""
         other = copy(self)
         other.attributes, other.capacity = {}, {}
-        other.nodes, other.shapes = Words(), Words()
+        other.nodes, other.shapes = Interner(), Interner()
         return other
 
-    def of_column(self, column: str) -> Words[Any]:
+    def of_column(self, column: str) -> Interner[Any]:
         """The vocabulary of one of `block.COLUMNS`."""
-        vocabularies: dict[str, Words[Any]] = {
+        vocabularies: dict[str, Interner[Any]] = {
             "driver": self.drivers,
             "node": self.nodes,
             "selector": self.selectors,
@@ -84,13 +84,13 @@ class Lexicon:
         }
         return vocabularies[column]
 
-    def attribute(self, name: Name) -> Words[Value]:
+    def attribute(self, name: Name) -> Interner[Value]:
         """The values of one attribute; their keys are `(type, value)`."""
-        return self.attributes.setdefault(name, Words())
+        return self.attributes.setdefault(name, Interner())
 
-    def amount(self, name: Name) -> Words[Quantity]:
+    def amount(self, name: Name) -> Interner[Quantity]:
         """The values of one capacity."""
-        return self.capacity.setdefault(name, Words())
+        return self.capacity.setdefault(name, Interner())
 
 
 def qualified(key: str, driver: str) -> Name:

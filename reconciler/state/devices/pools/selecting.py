@@ -10,7 +10,7 @@ import numpy as np
 from kernels.types import Mask
 from reconciler.api.objects.node_selector import NodeSelector
 from reconciler.errors import Rejected
-from reconciler.state.devices.encoding.interner import Words
+from reconciler.state.devices.encoding.interner import Interner
 
 NAME = "metadata.name"
 
@@ -18,7 +18,7 @@ NAME = "metadata.name"
 class SelectorIndex:
     """An index over a vocabulary of selectors. Follows it as it grows. Threads may share it."""
 
-    def __init__(self, selectors: Words[NodeSelector]) -> None:
+    def __init__(self, selectors: Interner[NodeSelector]) -> None:
         self._selectors = selectors
         self._indexed = 0
         self._by_value: dict[tuple[str, str], list[int]] = {}

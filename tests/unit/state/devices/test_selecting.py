@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from reconciler.api.objects.node_selector import NodeSelector
 from reconciler.errors import Rejected
-from reconciler.state.devices.encoding.interner import Words
+from reconciler.state.devices.encoding.interner import Interner
 from reconciler.state.devices.pools.selecting import SelectorIndex
 
 KEYS = st.sampled_from(["zone", "kubernetes.io/hostname", "metadata.name"])
@@ -46,7 +46,7 @@ def plainly(selector: NodeSelector, name: str, labels: dict[str, str]) -> bool |
 @given(st.lists(SELECTORS, max_size=6), st.lists(SELECTORS, max_size=3), VALUES, LABELS)
 def test_the_index_matches_as_each_selector_does(first, later, name, labels):
     """Also for selectors that come in after it was asked for the first time."""
-    words: Words[NodeSelector] = Words()
+    words: Interner[NodeSelector] = Interner()
     index = SelectorIndex(words)
     for batch in (first, later):
         for selector in batch:
