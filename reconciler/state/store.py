@@ -20,7 +20,7 @@ from reconciler.state.delta import NOTHING, Delta
 from reconciler.state.devices.encoding.block import Block, build
 from reconciler.state.devices.encoding.parts import Encoder
 from reconciler.state.devices.encoding.shedding import shed
-from reconciler.state.devices.encoding.vocabulary import Lexicon
+from reconciler.state.devices.encoding.vocabulary import Vocabulary
 from reconciler.state.devices.occupancy.ledger import DeviceState, Holder, Ledger
 from reconciler.state.devices.occupancy.occupancy import Columns
 from reconciler.state.devices.occupancy.retained_draws import Memory
@@ -44,7 +44,7 @@ class Store:
         self.rules = rules
         self.refused: dict[tuple[str, ObjectKey], str] = {}
         """Objects on the server that we cannot read, and why"""
-        self._encoder = Encoder(Lexicon(), rules)
+        self._encoder = Encoder(Vocabulary(), rules)
         self._builder = PoolBuilder(self._encoder, rules)
         self._most_values = SPARE_VALUES
         self._blocks: dict[str, Block] = {}
@@ -294,7 +294,7 @@ class Store:
         """Remember what held devices of a pool draw, before the first of its slices changes."""
         members = self._members.get(pool)
         if members and pool not in self._looked_back and (held := self._ledger.held_in(pool)):
-            self._memory.look(pool, members.values(), held, self._encoder.words)
+            self._memory.look(pool, members.values(), held, self._encoder.vocabulary)
         self._looked_back.add(pool)
 
     def _put_node(self, node: Node) -> Delta:
@@ -323,7 +323,7 @@ class Store:
         rules = self._effective_rules()
         if self._fleet is not None and not self._stale_pools and rules == self._tainted_by:
             return self._fleet, None
-        if self._encoder.words.size > self._most_values:
+        if self._encoder.vocabulary.size > self._most_values:
             self._shed_values()
         for pool in self._stale_pools:
             if pool not in self._built_ahead or self._built_ahead[pool] != self._content(pool):
@@ -331,21 +331,21 @@ class Store:
         self._built_ahead.clear()
         layout = lay_out(self._pools, self._stale_pools, self._fleet if rules == self._tainted_by else None)
         self._stale_pools.clear()
-        self._fleet = assemble(layout, rules, self._encoder.words, self._builder.table)
+        self._fleet = assemble(layout, rules, self._encoder.vocabulary, self._builder.table)
         self._tainted_by = rules
         return self._fleet, layout
 
     def _shed_values(self) -> None:
         """Make vocabularies anew if most values are of slices that are gone."""
-        in_use = self._encoder.words.size if self._fleet is None else self._fleet.values_in_use
-        if self._encoder.words.size > SPARE_VALUES + (1 + SPARE_FACTOR) * in_use:
-            self._encoder, self._blocks = shed(self._blocks, self._encoder.words, self.rules)
+        in_use = self._encoder.vocabulary.size if self._fleet is None else self._fleet.values_in_use
+        if self._encoder.vocabulary.size > SPARE_VALUES + (1 + SPARE_FACTOR) * in_use:
+            self._encoder, self._blocks = shed(self._blocks, self._encoder.vocabulary, self.rules)
             for name, block in self._blocks.items():
                 self._members[block.slice.pool_id][name] = block
             self._builder.adopt(self._encoder)
             self._stale_pools.update(self._members)
             self._fleet = None
-            in_use = self._encoder.words.size
+            in_use = self._encoder.vocabulary.size
         self._most_values = SPARE_VALUES + (1 + SPARE_FACTOR) * in_use
 
     def _build(self, pool: PoolID) -> None:

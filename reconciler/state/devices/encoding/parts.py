@@ -19,9 +19,9 @@ from reconciler.state.devices.encoding.recent import OfObjects, Recent
 from reconciler.state.devices.encoding.vocabulary import (
     Binding,
     CapacitySlot,
-    Lexicon,
     Name,
     Value,
+    Vocabulary,
     qualified,
     value_of,
 )
@@ -98,10 +98,10 @@ class Names:
 
 
 class Encoder:
-    """Codes for what slices say, from one lexicon."""
+    """Codes for what slices say, from one vocabulary."""
 
-    def __init__(self, words: Lexicon, rules: Semantics) -> None:
-        self.words = words
+    def __init__(self, vocabulary: Vocabulary, rules: Semantics) -> None:
+        self.vocabulary = vocabulary
         self._lists_fail = rules.old and not rules.has(LIST_ATTRIBUTES)
         self._columns: dict[tuple[Name, ...], tuple[Name, ...]] = {}
         self._headers: dict[Header, Header] = {}
@@ -136,8 +136,10 @@ class Encoder:
             codes: dict[Name, int] = {}
             for key, amount in _unqualified_first(capacity):
                 name = qualified(key, driver)
-                codes[name] = self.words.amount(name).code(amount.value)
-            made = Capacity(self._coded(codes), self.words.shapes.code(_shape(capacity)) if capacity else -1)
+                codes[name] = self.vocabulary.amount(name).code(amount.value)
+            made = Capacity(
+                self._coded(codes), self.vocabulary.shapes.code(_shape(capacity)) if capacity else -1
+            )
             known = self._capacity.put(capacity, (driver, made))
         return known[1]
 
@@ -158,14 +160,16 @@ class Encoder:
                 )
                 for one in sets
             )
-            known = self._published.put(sets, self.words.published.code(said))
+            known = self._published.put(sets, self.vocabulary.published.code(said))
         return known
 
     def binding(self, device: Device) -> int:
         """What has to happen before the device may be used, coded; -1 for nothing."""
         if not (device.binding_conditions or device.binding_failure_conditions):
             return -1
-        return self.words.bindings.code(Binding(device.binding_conditions, device.binding_failure_conditions))
+        return self.vocabulary.bindings.code(
+            Binding(device.binding_conditions, device.binding_failure_conditions)
+        )
 
     def _describe(self, attributes: Mapping[str, DeviceAttribute], driver: str) -> Attributes:
         readable = True
@@ -173,8 +177,8 @@ class Encoder:
         for key, attribute in _unqualified_first(attributes):
             tag, value, fine = self._values.get(attribute) or self._value(attribute)
             readable &= fine
-            name, words = self._places.get((driver, key)) or self._place(driver, key)
-            codes[name] = words.code(value, tag)
+            name, interner = self._places.get((driver, key)) or self._place(driver, key)
+            codes[name] = interner.code(value, tag)
         return Attributes(self._coded(codes), readable)
 
     def _value(self, attribute: DeviceAttribute) -> tuple[Hashable, Value, bool]:
@@ -186,7 +190,7 @@ class Encoder:
 
     def _place(self, driver: str, key: str) -> tuple[Name, Interner[Value]]:
         name = qualified(key, driver)
-        place = self._places[driver, key] = (name, self.words.attribute(name))
+        place = self._places[driver, key] = (name, self.vocabulary.attribute(name))
         return place
 
     def _coded(self, codes: Mapping[Name, int]) -> Coded:
@@ -200,10 +204,10 @@ class Encoder:
             amounts = found.setdefault(one.counter_set, {})
             for name, counter in one.counters.items():
                 amounts[name] = amounts.get(name, 0) + counter.value.nanos
-        words = self.words
+        vocabulary = self.vocabulary
         return Consumption(
-            tuple([words.sets.code(name) for name in found]),
-            tuple([words.draws.code(tuple(sorted(amounts.items()))) for amounts in found.values()]),
+            tuple([vocabulary.sets.code(name) for name in found]),
+            tuple([vocabulary.draws.code(tuple(sorted(amounts.items()))) for amounts in found.values()]),
             any(one.compatibility_groups for one in consumed),
         )
 

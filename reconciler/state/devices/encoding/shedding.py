@@ -15,20 +15,22 @@ from reconciler.state.devices.encoding.block import COLUMNS, Block
 from reconciler.state.devices.encoding.interner import Interner
 from reconciler.state.devices.encoding.parts import Encoder, Header
 from reconciler.state.devices.encoding.tables import join, places, table_of
-from reconciler.state.devices.encoding.vocabulary import Lexicon
+from reconciler.state.devices.encoding.vocabulary import Vocabulary
 
 
-def shed(blocks: Mapping[str, Block], words: Lexicon, rules: Semantics) -> tuple[Encoder, dict[str, Block]]:
+def shed(
+    blocks: Mapping[str, Block], vocabulary: Vocabulary, rules: Semantics
+) -> tuple[Encoder, dict[str, Block]]:
     """An encoder that knows only the values in use, and the blocks in its codes.
 
-    Pictures that were made before keep their codes, and the lexicon that says what they mean.
+    Pictures that were made before keep their codes, and the vocabulary that says what they mean.
     """
     table = join([table_of(block) for block in blocks.values()])
-    fewer = words.without_values()
-    for row, (old, new) in enumerate(_vocabularies(table.header, words, fewer)):
+    kept = vocabulary.without_values()
+    for row, (old, new) in enumerate(_interners(table.header, vocabulary, kept)):
         if old is not new:
             table.codes[row] = _moved(table.codes[row], old, new)
-    encoder = Encoder(fewer, rules)
+    encoder = Encoder(kept, rules)
     made: dict[str, Block] = {}
     start = 0
     for name, block in blocks.items():
@@ -39,20 +41,20 @@ def shed(blocks: Mapping[str, Block], words: Lexicon, rules: Semantics) -> tuple
     return encoder, made
 
 
-def _vocabularies(
-    header: Header, words: Lexicon, fewer: Lexicon
+def _interners(
+    header: Header, vocabulary: Vocabulary, kept: Vocabulary
 ) -> Iterator[tuple[Interner[Any], Interner[Any]]]:
     """What each row of a table counts in, before and after."""
     for column in COLUMNS:
-        yield words.of_column(column), fewer.of_column(column)
+        yield vocabulary.of_column(column), kept.of_column(column)
     for name in header.attributes:
-        yield words.attribute(name), fewer.attribute(name)
+        yield vocabulary.attribute(name), kept.attribute(name)
     for name in header.capacity:
-        yield words.amount(name), fewer.amount(name)
+        yield vocabulary.amount(name), kept.amount(name)
 
 
 def _moved(codes: np.ndarray[Any, Any], old: Interner[Any], new: Interner[Any]) -> np.ndarray[Any, Any]:
-    """(n,) the same values in the codes of a vocabulary that is filled with them."""
+    """(n,) the same values in the codes of another interner, which is filled with them."""
     used = np.zeros(len(old.values) + 1, dtype=np.bool_)
     used[codes] = True  # the last place is that of code -1
     codes_of = np.full(used.shape, -1, dtype=np.int32)

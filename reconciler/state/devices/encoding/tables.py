@@ -11,7 +11,7 @@ from reconciler.cel.rows import Column
 from reconciler.cel.rows import Rows as CelRows
 from reconciler.state.devices.encoding.block import COLUMNS, FLAGS, Block
 from reconciler.state.devices.encoding.parts import Header
-from reconciler.state.devices.encoding.vocabulary import Lexicon
+from reconciler.state.devices.encoding.vocabulary import Vocabulary
 
 
 class Table(NamedTuple):
@@ -76,19 +76,19 @@ def places(own: Header, whole: Header) -> list[int]:
     ]
 
 
-def cel_rows(table: Table, words: Lexicon) -> CelRows:
+def cel_rows(table: Table, vocabulary: Vocabulary) -> CelRows:
     """The devices as selectors see them."""
     header, codes = table.header, table.codes
     middle = len(COLUMNS) + len(header.attributes)
     return CelRows(
         size=codes.shape[1],
-        driver=Column(codes[COLUMNS.index("driver")], words.drivers.values),
+        driver=Column(codes[COLUMNS.index("driver")], vocabulary.drivers.values),
         attributes={
-            name: Column(column, words.attribute(name).values)
+            name: Column(column, vocabulary.attribute(name).values)
             for name, column in zip(header.attributes, codes[len(COLUMNS) : middle], strict=True)
         },
         capacity={
-            name: Column(column, words.amount(name).values)
+            name: Column(column, vocabulary.amount(name).values)
             for name, column in zip(header.capacity, codes[middle:], strict=True)
         },
         shared=table.flags[FLAGS.index("shared")],

@@ -40,8 +40,8 @@ class Binding(NamedTuple):
     failures: tuple[str, ...]
 
 
-class Lexicon:
-    """All vocabularies of one fleet. Only grows; `Store` begins another when most of it is out of use."""
+class Vocabulary:
+    """All interners of one fleet. Only grows; `Store` begins another when most of it is out of use."""
 
     def __init__(self) -> None:
         self.drivers: Interner[str] = Interner()
@@ -60,20 +60,22 @@ class Lexicon:
 
     @property
     def size(self) -> int:
-        """Values of the vocabularies that `without_values` leaves behind."""
+        """Number of values that `without_values` drops."""
         named: list[Interner[Any]] = [*self.attributes.values(), *self.capacity.values()]
-        return len(self.nodes.values) + len(self.shapes.values) + sum(len(words.values) for words in named)
+        return (
+            len(self.nodes.values) + len(self.shapes.values) + sum(len(interner.values) for interner in named)
+        )
 
-    def without_values(self) -> "Lexicon":
-        """Another lexicon without attributes, capacity and names of nodes. All else is the same."""
+    def without_values(self) -> "Vocabulary":
+        """A vocabulary without attributes, capacity and node names. It shares all else with this one."""
         other = copy(self)
         other.attributes, other.capacity = {}, {}
         other.nodes, other.shapes = Interner(), Interner()
         return other
 
     def of_column(self, column: str) -> Interner[Any]:
-        """The vocabulary of one of `block.COLUMNS`."""
-        vocabularies: dict[str, Interner[Any]] = {
+        """The interner of one of `block.COLUMNS`."""
+        interners: dict[str, Interner[Any]] = {
             "driver": self.drivers,
             "node": self.nodes,
             "selector": self.selectors,
@@ -82,7 +84,7 @@ class Lexicon:
             "binding": self.bindings,
             "operations": self.operations,
         }
-        return vocabularies[column]
+        return interners[column]
 
     def attribute(self, name: Name) -> Interner[Value]:
         """The values of one attribute; their keys are `(type, value)`."""

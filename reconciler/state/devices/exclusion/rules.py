@@ -23,7 +23,7 @@ from reconciler.cel.program import CelRefused, Selector, compile_selector
 from reconciler.cel.rows import Rows as CelRows
 from reconciler.state.devices.encoding.block import Block
 from reconciler.state.devices.encoding.tables import cel_rows, join, table_of
-from reconciler.state.devices.encoding.vocabulary import Lexicon
+from reconciler.state.devices.encoding.vocabulary import Vocabulary
 from reconciler.state.devices.pools.counters import PoolCounters
 from reconciler.state.devices.pools.stepwise import Steps
 
@@ -66,7 +66,7 @@ class PoolExclusion:
 
 
 def compile_exclusion(
-    pool: PoolID, blocks: Sequence[Block], counters: PoolCounters, words: Lexicon, rules: Semantics
+    pool: PoolID, blocks: Sequence[Block], counters: PoolCounters, vocabulary: Vocabulary, rules: Semantics
 ) -> Steps[PoolExclusion | None]:
     """The columns of a pool whose slices are `blocks`; None if no device of it says anything.
 
@@ -78,7 +78,7 @@ def compile_exclusion(
     scopes, apart = _scopes(blocks, counters)
     groups = _groups(devices, scopes, counters)
     mode = rules.group_mode(pool.driver)
-    expressions, problems = yield from _expressions(pool, blocks, devices, scopes, words)
+    expressions, problems = yield from _expressions(pool, blocks, devices, scopes, vocabulary)
     pairwise = mode == "pairwise" and rules.has(COMPATIBILITY_GROUPS)
     marks = [*expressions, *_group_marks(groups, scopes)] if pairwise else expressions
     shape = (*scopes.shape, max(len(marks), 1))
@@ -201,7 +201,7 @@ def _group_marks(groups: Groups, scopes: Codes) -> Iterator[Mark]:
 
 
 def _expressions(
-    pool: PoolID, blocks: Sequence[Block], devices: Sequence[Device], scopes: Codes, words: Lexicon
+    pool: PoolID, blocks: Sequence[Block], devices: Sequence[Device], scopes: Codes, vocabulary: Vocabulary
 ) -> Steps[tuple[list[Mark], tuple[Problem, ...]]]:
     """A mark for each distinct expression: evaluated once, on all devices."""
     stating: dict[str, list[int]] = {}
@@ -210,7 +210,7 @@ def _expressions(
             stating.setdefault(device.compatible_only_with.expression, []).append(row)
     if not stating:
         return [], ()
-    rows = cel_rows(join([table_of(block) for block in blocks]), words)
+    rows = cel_rows(join([table_of(block) for block in blocks]), vocabulary)
     marks: list[Mark] = []
     problems: list[Problem] = []
     left = STATED_COST_LIMIT

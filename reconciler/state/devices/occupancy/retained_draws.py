@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from reconciler.api.objects.meta import DeviceID, PoolID
 from reconciler.state.devices.encoding.block import Block
-from reconciler.state.devices.encoding.vocabulary import Lexicon
+from reconciler.state.devices.encoding.vocabulary import Vocabulary
 from reconciler.state.devices.pools.counters import Finer, PoolCounters
 
 Drawn = Mapping[str, Mapping[str, int]]
@@ -46,7 +46,9 @@ class Memory:
         """Remember what another process saw."""
         self._of_pool.setdefault(device.pool_id, {})[device.device] = drawn
 
-    def look(self, pool: PoolID, members: Collection[Block], held: Iterable[str], words: Lexicon) -> None:
+    def look(
+        self, pool: PoolID, members: Collection[Block], held: Iterable[str], vocabulary: Vocabulary
+    ) -> None:
         """Remember what the held devices of a pool draw, before its slices change. What is known stays."""
         known = self._of_pool.get(pool, NOTHING)
         unknown = [name for name in held if name not in known]
@@ -59,7 +61,7 @@ class Memory:
                 for row in block.named.rows_of(name)[:1]:
                     key = (block.sets[row].tobytes(), block.draws[row].tobytes())
                     if key not in read:
-                        read[key] = _drawn(block, row, words)
+                        read[key] = _drawn(block, row, vocabulary)
                     if read[key]:
                         self._of_pool.setdefault(pool, {}).setdefault(name, read[key])
 
@@ -98,11 +100,11 @@ def newest_complete(members: Collection[Block]) -> list[Block]:
     return []
 
 
-def _drawn(block: Block, row: int, words: Lexicon) -> Drawn:
+def _drawn(block: Block, row: int, vocabulary: Vocabulary) -> Drawn:
     found: dict[str, dict[str, int]] = {}
     for set_, draw in zip(block.sets[row].tolist(), block.draws[row].tolist(), strict=True):
         if set_ >= 0:
-            amounts = found.setdefault(words.sets.values[set_], {})
-            for counter, nanos in words.draws.values[draw]:
+            amounts = found.setdefault(vocabulary.sets.values[set_], {})
+            for counter, nanos in vocabulary.draws.values[draw]:
                 amounts[counter] = amounts.get(counter, 0) + nanos
     return found

@@ -13,7 +13,7 @@ from reconciler.api.objects.meta import PoolID
 from reconciler.api.objects.taint_rules import DeviceTaintRule
 from reconciler.state.devices.encoding.block import COLUMNS, FLAGS
 from reconciler.state.devices.encoding.tables import Table, cel_rows, join, table_of
-from reconciler.state.devices.encoding.vocabulary import Lexicon
+from reconciler.state.devices.encoding.vocabulary import Vocabulary
 from reconciler.state.devices.exclusion.scopes import gather
 from reconciler.state.devices.pools.counters import CounterSetColumns, DrawTable
 from reconciler.state.devices.pools.fleet import Fleet
@@ -134,19 +134,21 @@ def _position(pool: Pool, previous: Fleet | None) -> int:
     return at if previous is not None and at >= 0 and previous.pools[at] is pool else -1
 
 
-def assemble(layout: Layout, rules: Sequence[DeviceTaintRule], words: Lexicon, table: DrawTable) -> Fleet:
+def assemble(
+    layout: Layout, rules: Sequence[DeviceTaintRule], vocabulary: Vocabulary, table: DrawTable
+) -> Fleet:
     """The columns of a layout. `rules` must be those of the fleet before, if there is one to copy from."""
     devices = join(list(_tables(layout)))
     counters = _counters(layout, table)
     fleet = Fleet(
-        words=words,
+        words=vocabulary,
         pools=layout.pools,
         start=layout.start,
         first_set=layout.first_set,
         pool_of=_pool_of(layout),
         devices=devices,
         codes=dict(zip(COLUMNS, devices.codes, strict=False)),
-        cel=cel_rows(devices, words),
+        cel=cel_rows(devices, vocabulary),
         anywhere=devices.flags[FLAGS.index("anywhere")],
         shared=devices.flags[FLAGS.index("shared")],
         binds=devices.flags[FLAGS.index("binds")],

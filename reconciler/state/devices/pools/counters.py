@@ -14,7 +14,7 @@ import numpy as np
 from kernels.types import Amounts, Codes
 from reconciler.api.objects.quantity import INT64_MAX
 from reconciler.state.devices.encoding.block import Block
-from reconciler.state.devices.encoding.vocabulary import Lexicon
+from reconciler.state.devices.encoding.vocabulary import Vocabulary
 
 NOTHING: Mapping[str, Mapping[str, frozenset[int]]] = MappingProxyType({})
 
@@ -81,11 +81,11 @@ class DrawTable:
         self._scales: dict[Hashable, Scale | str] = {}
         self._matrix = np.zeros((0, 0), dtype=np.int64)
 
-    def row(self, scale: Scale, draw: int, words: Lexicon) -> int:
+    def row(self, scale: Scale, draw: int, vocabulary: Vocabulary) -> int:
         """The row that holds a draw, given by its code, in the units of a counter set."""
         known = self._known.get((scale, draw))
         if known is None:
-            wanted = dict(words.draws.values[draw])
+            wanted = dict(vocabulary.draws.values[draw])
             amounts = tuple(
                 wanted.get(name, 0) // unit for name, unit in zip(scale.counters, scale.units, strict=True)
             )
@@ -96,7 +96,7 @@ class DrawTable:
         self,
         totals: Mapping[str, int],
         drawn: Mapping[int, int],
-        words: Lexicon,
+        vocabulary: Vocabulary,
         finer: Mapping[str, frozenset[int]],
     ) -> Scale | str:
         """Units for a counter set that publishes `totals`, or why there are none.
@@ -104,11 +104,11 @@ class DrawTable:
         `drawn` is draw code -> devices. Sets of one make are all alike, so that most are known already.
         """
         if finer:
-            return _scale(totals, drawn, words, finer)
+            return _scale(totals, drawn, vocabulary, finer)
         key = (tuple(sorted(totals.items())), tuple(sorted(drawn.items())))
         known = self._scales.get(key)
         if known is None:
-            known = self._scales[key] = _scale(totals, drawn, words, {})
+            known = self._scales[key] = _scale(totals, drawn, vocabulary, {})
         return known
 
     def matrix(self, width: int) -> Amounts:
@@ -124,7 +124,7 @@ class DrawTable:
 
 
 def compile_counters(
-    blocks: tuple[Block, ...], words: Lexicon, table: DrawTable, finer: Finer = NOTHING
+    blocks: tuple[Block, ...], vocabulary: Vocabulary, table: DrawTable, finer: Finer = NOTHING
 ) -> PoolCounters:
     """The counter columns of a pool whose slices are `blocks`, in device order."""
     problems: dict[int, str] = {}
@@ -140,17 +140,17 @@ def compile_counters(
                 )
             else:
                 published[key] = {name: c.value.nanos for name, c in counters.counters.items()}
-    drawn = _draws_by_set(blocks, words, published, problems)
+    drawn = _draws_by_set(blocks, vocabulary, published, problems)
     sets = tuple(
-        _columns(key, published[key], drawn.get(key, {}), words, table, problems, finer)
+        _columns(key, published[key], drawn.get(key, {}), vocabulary, table, problems, finer)
         for key in sorted(published)
     )
-    return _encode(blocks, sets, words, table, problems)
+    return _encode(blocks, sets, vocabulary, table, problems)
 
 
 def _draws_by_set(
     blocks: tuple[Block, ...],
-    words: Lexicon,
+    vocabulary: Vocabulary,
     published: dict[SetID, dict[str, int]],
     problems: dict[int, str],
 ) -> dict[SetID, dict[int, int]]:
@@ -173,8 +173,8 @@ def _draws_by_set(
             (set_code, draw), count = pairs[at].tolist(), int(counts[at])
             if set_code < 0:
                 continue
-            key = SetID(block.generation, words.sets.values[set_code])
-            problem = _dangling(key, words.draws.values[draw], published, block)
+            key = SetID(block.generation, vocabulary.sets.values[set_code])
+            problem = _dangling(key, vocabulary.draws.values[draw], published, block)
             if problem:
                 problems.setdefault(key.generation, problem)
                 continue
@@ -201,12 +201,12 @@ def _columns(
     key: SetID,
     totals: dict[str, int],
     drawn: dict[int, int],
-    words: Lexicon,
+    vocabulary: Vocabulary,
     table: DrawTable,
     problems: dict[int, str],
     finer: Finer,
 ) -> CounterSetColumns:
-    scale = table.scale(totals, drawn, words, finer.get(key.name, {}))
+    scale = table.scale(totals, drawn, vocabulary, finer.get(key.name, {}))
     if isinstance(scale, str):
         problems.setdefault(key.generation, f"counter set {key.name}: {scale}")
         return CounterSetColumns(key, Scale((), ()), ())
@@ -220,14 +220,14 @@ def _columns(
 def _scale(
     totals: Mapping[str, int],
     drawn: Mapping[int, int],
-    words: Lexicon,
+    vocabulary: Vocabulary,
     finer: Mapping[str, frozenset[int]],
 ) -> Scale | str:
     counters = tuple(sorted(totals))
     amounts: dict[str, list[int]] = {name: [totals[name], *finer.get(name, ())] for name in counters}
     at_most = {name: abs(totals[name]) for name in counters}
     for draw, count in drawn.items():
-        for name, nanos in words.draws.values[draw]:
+        for name, nanos in vocabulary.draws.values[draw]:
             amounts[name].append(nanos)
             at_most[name] += count * abs(nanos)
     units = {name: gcd(*amounts[name]) or 1 for name in counters}
@@ -240,7 +240,7 @@ def _scale(
 def _encode(
     blocks: tuple[Block, ...],
     sets: tuple[CounterSetColumns, ...],
-    words: Lexicon,
+    vocabulary: Vocabulary,
     table: DrawTable,
     problems: dict[int, str],
 ) -> PoolCounters:
@@ -257,9 +257,9 @@ def _encode(
         stop = start + len(block.names)
         if block.generation not in problems:
             for at, (k, set_code, draw) in _drawing(block):
-                place = position[SetID(block.generation, words.sets.values[set_code])]
+                place = position[SetID(block.generation, vocabulary.sets.values[set_code])]
                 if (place, draw) not in rows:
-                    rows[place, draw] = table.row(sets[place].scale, draw, words)
+                    rows[place, draw] = table.row(sets[place].scale, draw, vocabulary)
                 of_device[start + at, k] = place
                 draws[start + at, k] = rows[place, draw]
         start = stop

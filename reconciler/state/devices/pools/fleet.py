@@ -15,7 +15,7 @@ from reconciler.api.objects.meta import DeviceID
 from reconciler.cel.rows import Rows as CelRows
 from reconciler.state.caches import Caches
 from reconciler.state.devices.encoding.tables import Table
-from reconciler.state.devices.encoding.vocabulary import Lexicon
+from reconciler.state.devices.encoding.vocabulary import Vocabulary
 from reconciler.state.devices.exclusion.scopes import Exclusion
 from reconciler.state.devices.pools.counters import CounterSetColumns
 from reconciler.state.devices.pools.pool import Pool
@@ -25,7 +25,7 @@ from reconciler.state.devices.pools.pool import Pool
 class Fleet:
     """Columns of D devices; all arrays are read-only. Two fleets are equal only if they are the same."""
 
-    words: Lexicon
+    words: Vocabulary
     pools: tuple[Pool, ...]
     start: Rows
     """(pools + 1,) first row of each pool"""
@@ -75,7 +75,7 @@ class Fleet:
 
     @property
     def values_in_use(self) -> int:
-        """How many values of the lexicon its columns hold, absence counted as one."""
+        """How many values of the vocabulary its columns hold, absence counted as one."""
         return sum(len(np.unique(column)) for column in self.devices.codes)
 
     def rows_of(self, device: DeviceID) -> tuple[int, ...]:

@@ -180,10 +180,12 @@ class PoolBuilder:
         counters = self._counters_of(blocks)
         finer = finer_than(counters, memory)
         if finer:
-            exact = compile_counters(blocks, self._encoder.words, self.table, finer)
+            exact = compile_counters(blocks, self._encoder.vocabulary, self.table, finer)
             if exact.problems == counters.problems:
                 counters = exact
-        exclusion = yield from compile_exclusion(pool, blocks, counters, self._encoder.words, self._rules)
+        exclusion = yield from compile_exclusion(
+            pool, blocks, counters, self._encoder.vocabulary, self._rules
+        )
         sizes = tuple([len(block.names) for block in blocks])
         offsets = self._offsets.get(sizes)
         if offsets is None:
@@ -196,7 +198,7 @@ class PoolBuilder:
         ])  # fmt: skip
         known = self._counters.get(alike)
         if known is None:
-            known = compile_counters(blocks, self._encoder.words, self.table)
+            known = compile_counters(blocks, self._encoder.vocabulary, self.table)
             if not known.problems:  # they name slices
                 self._counters.put(alike, known)
         return known

@@ -10,7 +10,7 @@ from kernels.types import Mask
 from reconciler.api.objects.semantics import PARTITIONABLE_DEVICES, Semantics
 from reconciler.errors import Rejected
 from reconciler.state.devices.encoding.block import Block
-from reconciler.state.devices.encoding.vocabulary import Lexicon
+from reconciler.state.devices.encoding.vocabulary import Vocabulary
 
 
 class NodeInfo(NamedTuple):
@@ -24,10 +24,10 @@ class NodeInfo(NamedTuple):
 class Reach:
     """One node's answers. Selectors that cannot be read matter only where they are met (NM-1)."""
 
-    def __init__(self, node: NodeInfo, words: Lexicon) -> None:
+    def __init__(self, node: NodeInfo, vocabulary: Vocabulary) -> None:
         self.node = node
-        self._words = words
-        self._index = words.selector_index
+        self._vocabulary = vocabulary
+        self._index = vocabulary.selector_index
         self._known: Mask | None = None
 
     @property
@@ -51,7 +51,7 @@ class Reach:
         """(n,) the devices of a slice that the node reaches. Raises Rejected if a selector cannot be read."""
         if not block.slice.spec.per_device_node_selection and block.slice.spec.node_name:
             return constant_mask(len(block.names), yes=block.slice.spec.node_name == self.node.name)
-        code = self._words.nodes.find(self.node.name)
+        code = self._vocabulary.nodes.find(self.node.name)
         return (block.column("node") == code) | block.anywhere | self._selected(block)
 
     def concerns(self, block: Block, rules: Semantics) -> bool:

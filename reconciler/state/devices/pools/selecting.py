@@ -16,7 +16,7 @@ NAME = "metadata.name"
 
 
 class SelectorIndex:
-    """An index over a vocabulary of selectors. Follows it as it grows. Threads may share it."""
+    """An index over an interner of selectors. Follows it as it grows. Threads may share it."""
 
     def __init__(self, selectors: Interner[NodeSelector]) -> None:
         self._selectors = selectors

@@ -90,7 +90,7 @@ class Topology:
 
     def _enter(self, at: int, pool: Pool) -> None:
         """Note which nodes a pool may concern, by name or by selector, so that others need not ask it."""
-        words = self.fleet.words
+        vocabulary = self.fleet.words
         for block in pool.blocks:
             spec = block.slice.spec
             names: Iterable[int] = ()
@@ -110,9 +110,9 @@ class Topology:
                 selectors = np.unique(block.column("selector")).tolist()
             for code in names:
                 if code >= 0:
-                    self._local.setdefault(words.nodes.values[code], []).append(at)
+                    self._local.setdefault(vocabulary.nodes.values[code], []).append(at)
             for code in selectors:
-                if code in words.selector_index.unreadable:  # whoever looks has to meet that
+                if code in vocabulary.selector_index.unreadable:  # whoever looks has to meet that
                     self._spanning.append(at)
                 elif code >= 0:
                     self._selecting.setdefault(code, []).append(at)

@@ -46,11 +46,11 @@ def plainly(selector: NodeSelector, name: str, labels: dict[str, str]) -> bool |
 @given(st.lists(SELECTORS, max_size=6), st.lists(SELECTORS, max_size=3), VALUES, LABELS)
 def test_the_index_matches_as_each_selector_does(first, later, name, labels):
     """Also for selectors that come in after it was asked for the first time."""
-    words: Interner[NodeSelector] = Interner()
-    index = SelectorIndex(words)
+    interner: Interner[NodeSelector] = Interner()
+    index = SelectorIndex(interner)
     for batch in (first, later):
         for selector in batch:
-            words.code(selector)
-        expected = [plainly(selector, name, labels) for selector in words.values]
+            interner.code(selector)
+        expected = [plainly(selector, name, labels) for selector in interner.values]
         assert index.matching(name, labels).tolist() == [answer is True for answer in expected]
         assert sorted(index.unreadable) == [code for code, answer in enumerate(expected) if answer is None]

@@ -98,10 +98,10 @@ def test_values_in_use_are_not_taken_for_old_ones():
     store = Store(Semantics())
     many = [device(f"d{number}", {"id": number}) for number in range(4 * SPARE)]
     store.apply(Changed("ResourceSlice", typed(resource_slice("s", many, nodeName="n"))))
-    words = store._encoder.words
-    assert store.snapshot().fleet.words is words
+    vocabulary = store._encoder.vocabulary
+    assert store.snapshot().fleet.words is vocabulary
     store.apply(Changed("ResourceSlice", typed(resource_slice("s", many[1:], nodeName="n"))))
-    assert store.snapshot().fleet.words is words
+    assert store.snapshot().fleet.words is vocabulary
 
 
 @given(st.sampled_from(RULES), st.lists(EVENTS, max_size=20))
