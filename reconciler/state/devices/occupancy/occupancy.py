@@ -12,7 +12,7 @@ from reconciler.api.objects.meta import DeviceID, ObjectKey, PoolID
 from reconciler.api.objects.value import value
 from reconciler.state.devices.exclusion.occupancy import NO_ROWS, HeldScopes
 from reconciler.state.devices.occupancy.ledger import Ledger
-from reconciler.state.devices.occupancy.overcharge import Excess, excess_of, without
+from reconciler.state.devices.occupancy.overcharge import Overcharge, overcharge_of, without
 from reconciler.state.devices.occupancy.retained_draws import Memory
 from reconciler.state.devices.pools.assembly import Layout
 from reconciler.state.devices.pools.fleet import Fleet
@@ -61,7 +61,7 @@ class Occupancy:
     """(scopes, W) names common to all that is held in a scope"""
     consumed: Mapping[int, Mapping[str, int]]
     """row of a shared device -> capacity key -> billionths consumed"""
-    excess: Mapping[PoolID, Excess]
+    overcharges: Mapping[PoolID, Overcharge]
     """What held devices are charged beyond what the slices say now; part of `left`. Few pools have any"""
     claims_of: Callable[[DeviceID], tuple[ObjectKey, ...]]
     """Who holds a device now, which may be later than this picture: for messages, not for decisions"""
@@ -112,7 +112,7 @@ class Columns:
                 self._read(row, fleet.id_of(row))
         taken = fresh[self._held[fresh] | self._sharing[fresh]]
         self._left -= total_draw(len(fleet.totals), fleet.table, fleet.sets[taken], fleet.draws[taken])
-        self._excess = self._charged_beyond(layout, previous)
+        self._overcharges = self._charged_beyond(layout, previous)
         self._over: Mask = np.any(self._left < 0, axis=1)
         self._some_over = bool(self._over.any())
         self._floors: dict[int, Amounts | None] = {}
@@ -148,24 +148,24 @@ class Columns:
                 self._consumed[row + int(shift[row])] = consumed
         return np.concatenate(fresh)
 
-    def _charged_beyond(self, layout: Layout | None, previous: "Columns | None") -> dict[PoolID, Excess]:
+    def _charged_beyond(self, layout: Layout | None, previous: "Columns | None") -> dict[PoolID, Overcharge]:
         """Charge what is remembered to fresh pools; of the others it is charged already."""
-        found: dict[PoolID, Excess] = {}
+        found: dict[PoolID, Overcharge] = {}
         fresh: Collection[PoolID] = self._memory.pools()
         if layout is not None and previous is not None:
             fresh = {pool.id for run in layout.runs if run.before < 0 for pool in run.pools}
             found = {
-                pool: excess
-                for pool, excess in previous._excess.items()
+                pool: overcharge
+                for pool, overcharge in previous._overcharges.items()
                 if pool not in fresh and pool in self.fleet.index
             }
         for pool in self._memory.pools():
             if pool in fresh and pool in self.fleet.index:
                 at = self.fleet.index[pool]
-                excess = excess_of(self.fleet.pools[at], self._memory.of(pool), self.fleet.table)
-                if excess:
-                    found[pool] = excess
-                for place, units in excess.charged.items():
+                overcharge = overcharge_of(self.fleet.pools[at], self._memory.of(pool), self.fleet.table)
+                if overcharge:
+                    found[pool] = overcharge
+                for place, units in overcharge.charged.items():
                     self._left[int(self.fleet.first_set[at]) + place.set, place.counter] -= units
         return found
 
@@ -178,7 +178,7 @@ class Columns:
                 open=self._scopes.open if self._scopes is not None else None,
                 common=self._scopes.names if self._scopes is not None else None,
                 consumed=self._consumed,
-                excess=self._excess,
+                overcharges=self._overcharges,
                 claims_of=self._ledger.claims,
                 trail=self._trail,
                 serial=len(self._trail),
@@ -194,7 +194,7 @@ class Columns:
         turned: list[int] = []
         eased: set[int] = set()
         for device in changed:
-            if self._excess:
+            if self._overcharges:
                 eased |= self._ease(device)
             for row in self.fleet.rows_of(device):
                 rows.append(row)
@@ -214,21 +214,21 @@ class Columns:
 
     def _ease(self, device: DeviceID) -> set[int]:
         """Charge no more what is remembered of a device, once nobody holds it; the counter sets concerned."""
-        excess = self._excess.get(device.pool_id)
-        if excess is None or device.device in self._memory.of(device.pool_id):
+        overcharge = self._overcharges.get(device.pool_id)
+        if overcharge is None or device.device in self._memory.of(device.pool_id):
             return set()
         at = self.fleet.index[device.pool_id]
-        less = without(self.fleet.pools[at], excess, device.device, self.fleet.table)
-        if less.of_device == excess.of_device and less.lost == excess.lost:
+        less = without(self.fleet.pools[at], overcharge, device.device, self.fleet.table)
+        if less.of_device == overcharge.of_device and less.lost == overcharge.lost:
             return set()
         first = int(self.fleet.first_set[at])
-        eased = {first + place.set for place in excess.of_device.get(device.device, ())}
-        for place, units in excess.charged.items():
+        eased = {first + place.set for place in overcharge.of_device.get(device.device, ())}
+        for place, units in overcharge.charged.items():
             self._left[first + place.set, place.counter] += units - less.charged.get(place, 0)
         if less:
-            self._excess[device.pool_id] = less
+            self._overcharges[device.pool_id] = less
         else:
-            del self._excess[device.pool_id]
+            del self._overcharges[device.pool_id]
         if not eased or any(not len(self.fleet.by_set.of(number)) for number in eased):
             self._trail = Trail()  # no row tells of it
         return eased
@@ -242,7 +242,7 @@ class Columns:
         self._held, self._sharing = self._held.copy(), self._sharing.copy()
         self._left, self._fits, self._free = self._left.copy(), self._fits.copy(), self._free.copy()
         self._consumed = dict(self._consumed)
-        self._excess = dict(self._excess)
+        self._overcharges = dict(self._overcharges)
         self._seen = self._read_only()
 
     def _read_only(self) -> _Seen:

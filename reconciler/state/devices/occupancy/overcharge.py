@@ -32,7 +32,7 @@ class Lost(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Excess:
+class Overcharge:
     """Of one pool; never changed."""
 
     of_device: Mapping[str, Mapping[Place, int]]
@@ -47,17 +47,17 @@ class Excess:
         return bool(self.of_device or self.lost)
 
 
-def excess_of(pool: Pool, memory: Mapping[str, Drawn], table: Amounts) -> Excess:
+def overcharge_of(pool: Pool, memory: Mapping[str, Drawn], table: Amounts) -> Overcharge:
     """What is to be charged for the remembered devices of a pool. `table` is that of the fleet's draws."""
     found = {name: more for name, drawn in memory.items() if (more := _of_device(pool, name, drawn, table))}
     lost = tuple(gone for name, drawn in memory.items() for gone in _lost(pool, name, drawn))
     return _summed(pool, found, lost, table)
 
 
-def without(pool: Pool, excess: Excess, name: str, table: Amounts) -> Excess:
+def without(pool: Pool, overcharge: Overcharge, name: str, table: Amounts) -> Overcharge:
     """The same once nobody holds a device any more."""
-    found = {device: more for device, more in excess.of_device.items() if device != name}
-    return _summed(pool, found, tuple(gone for gone in excess.lost if gone.device != name), table)
+    found = {device: more for device, more in overcharge.of_device.items() if device != name}
+    return _summed(pool, found, tuple(gone for gone in overcharge.lost if gone.device != name), table)
 
 
 def _of_device(pool: Pool, name: str, drawn: Drawn, table: Amounts) -> dict[Place, int]:
@@ -107,13 +107,13 @@ def _lost(pool: Pool, name: str, drawn: Drawn) -> list[Lost]:
 
 def _summed(
     pool: Pool, found: Mapping[str, Mapping[Place, int]], lost: tuple[Lost, ...], table: Amounts
-) -> Excess:
+) -> Overcharge:
     total: dict[Place, int] = {}
     for more in found.values():
         for place, nanos in more.items():
             total[place] = total.get(place, 0) + nanos
     charged = {place: _units(pool, place, nanos, table) for place, nanos in total.items()}
-    return Excess(found, total, charged, lost)
+    return Overcharge(found, total, charged, lost)
 
 
 def _units(pool: Pool, place: Place, nanos: int, table: Amounts) -> int:

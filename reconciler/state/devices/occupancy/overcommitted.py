@@ -87,9 +87,9 @@ def _remembered(world: Snapshot, number: int) -> Iterator[DeviceID]:
     """Devices that are charged to a set for what they drew, published or not."""
     at = _pool_at(world, number)
     pool = world.fleet.pools[at].id
-    excess = world.occupancy.excess.get(pool)
+    overcharge = world.occupancy.overcharges.get(pool)
     local = number - int(world.fleet.first_set[at])
-    for name, places in excess.of_device.items() if excess else ():
+    for name, places in overcharge.of_device.items() if overcharge else ():
         if any(place.set == local for place in places):
             yield DeviceID(*pool, name)
 

@@ -96,11 +96,11 @@ def test_what_has_no_set_any_more_is_told():
         node("n"), *published({"a": {"g": {"m": 20}, "h": {"k": 1}}}, {"g": {"m": 40}, "h": {"k": 1}})
     )
     change(picture_of, held("c", hold("a")), *published({}, {"g": {"m": 40}}))
-    (excess,) = [picture_of.snapshot().occupancy.excess[PoolID("d", "p")]]
-    assert excess.lost == (Lost("a", "h", ("k",)),)
+    (overcharge,) = [picture_of.snapshot().occupancy.overcharges[PoolID("d", "p")]]
+    assert overcharge.lost == (Lost("a", "h", ("k",)),)
     assert left(picture_of.snapshot()) == {"d/p/m": 20}
     change(picture_of, claim("c"))
-    assert picture_of.snapshot().occupancy.excess == {}
+    assert picture_of.snapshot().occupancy.overcharges == {}
 
 
 def test_the_next_claim_on_a_device_begins_anew():
