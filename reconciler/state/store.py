@@ -23,7 +23,7 @@ from reconciler.state.devices.encoding.shedding import shed
 from reconciler.state.devices.encoding.vocabulary import Vocabulary
 from reconciler.state.devices.occupancy.ledger import DeviceState, Holder, Ledger
 from reconciler.state.devices.occupancy.occupancy import Columns
-from reconciler.state.devices.occupancy.retained_draws import Memory
+from reconciler.state.devices.occupancy.retained_draws import RetainedDraws
 from reconciler.state.devices.pools.assembly import Layout, assemble, lay_out
 from reconciler.state.devices.pools.fleet import Fleet
 from reconciler.state.devices.pools.pool import Pool, PoolBuilder
@@ -60,7 +60,7 @@ class Store:
         self._pods: dict[ObjectKey, Pod] = {}
         self._assumed: dict[str, Plan] = {}
         self._ledger = Ledger(rules)
-        self._memory = Memory()
+        self._retained = RetainedDraws()
         self._looked_back: set[PoolID] = set()
         """Pools that were looked at before the change that is being made"""
         self._changed_devices: set[DeviceID] = set()
@@ -294,7 +294,7 @@ class Store:
         """Remember what held devices of a pool draw, before the first of its slices changes."""
         members = self._members.get(pool)
         if members and pool not in self._looked_back and (held := self._ledger.held_in(pool)):
-            self._memory.look(pool, members.values(), held, self._encoder.vocabulary)
+            self._retained.retain(pool, members.values(), held, self._encoder.vocabulary)
         self._looked_back.add(pool)
 
     def _put_node(self, node: Node) -> Delta:
@@ -309,8 +309,8 @@ class Store:
         if devices:
             self._changed_devices |= devices
             self._snapshot = None
-            if self._memory:
-                self._memory.let_go(device for device in devices if not self._ledger.state(device).holders)
+            if self._retained:
+                self._retained.release(device for device in devices if not self._ledger.state(device).holders)
         freed = frozenset(d.pool_id for d in devices if not self._ledger.state(d).alone)
         return Delta(freed=freed, devices=frozenset(devices))
 
@@ -361,7 +361,7 @@ class Store:
         content = self._content(pool)
         if self._half_built is None or self._half_built[:2] != (pool, content):
             members = tuple(self._members[pool].values())
-            self._half_built = pool, content, self._builder.build(pool, members, self._memory.of(pool))
+            self._half_built = pool, content, self._builder.build(pool, members, self._retained.of(pool))
         half_built, self._half_built = self._half_built, None
         try:
             next(half_built[2])
@@ -379,7 +379,7 @@ class Store:
         """The columns of the fleet, carried over from those of the fleet before as far as they stand."""
         if self._columns is None or layout is not None:
             carried = self._columns if layout is not None and layout.previous is not None else None
-            self._columns = Columns(fleet, self._ledger, self._memory, layout, carried)
+            self._columns = Columns(fleet, self._ledger, self._retained, layout, carried)
         return self._columns
 
     def _effective_rules(self) -> list[DeviceTaintRule]:

@@ -28,7 +28,7 @@ from reconciler.operations.journal.entries import (
     write_change,
     write_decided,
     write_plan,
-    write_remembered,
+    write_retained_draw,
 )
 from reconciler.operations.journal.files import FILES, FULL_BYTES, Files
 from reconciler.operations.journal.machines import RecordedPicture, write_decision
@@ -148,9 +148,9 @@ class RecordedStore(Store):
 
     def whole(self) -> Iterator[Json]:
         """Entries that make the picture from nothing. What is remembered first: slices are read with it."""
-        for pool in self._memory.pools():
-            for name, drawn in self._memory.of(pool).items():
-                yield write_remembered(DeviceID(*pool, name), drawn)
+        for pool in self._retained.pools():
+            for name, drawn in self._retained.of(pool).items():
+                yield write_retained_draw(DeviceID(*pool, name), drawn)
         kinds: dict[str, Iterable[ApiObject]] = {
             "Node": map(_node, self._nodes.values()),
             "DeviceClass": self._classes.values(),

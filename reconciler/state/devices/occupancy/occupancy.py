@@ -13,7 +13,7 @@ from reconciler.api.objects.value import value
 from reconciler.state.devices.exclusion.occupancy import NO_ROWS, HeldScopes
 from reconciler.state.devices.occupancy.ledger import Ledger
 from reconciler.state.devices.occupancy.overcharge import Overcharge, overcharge_of, without
-from reconciler.state.devices.occupancy.retained_draws import Memory
+from reconciler.state.devices.occupancy.retained_draws import RetainedDraws
 from reconciler.state.devices.pools.assembly import Layout
 from reconciler.state.devices.pools.fleet import Fleet
 
@@ -87,14 +87,14 @@ class Columns:
         self,
         fleet: Fleet,
         ledger: Ledger,
-        memory: Memory,
+        retained: RetainedDraws,
         layout: Layout | None = None,
         previous: "Columns | None" = None,
     ) -> None:
         """Worked out from the ledger; beside the columns of the fleet before, only for fresh pools."""
         self.fleet = fleet
         self._ledger = ledger
-        self._memory = memory
+        self._retained = retained
         self._held = np.zeros(fleet.size, dtype=np.bool_)
         self._sharing = np.zeros(fleet.size, dtype=np.bool_)
         self._fits = np.zeros(fleet.size, dtype=np.bool_)
@@ -151,7 +151,7 @@ class Columns:
     def _charged_beyond(self, layout: Layout | None, previous: "Columns | None") -> dict[PoolID, Overcharge]:
         """Charge what is remembered to fresh pools; of the others it is charged already."""
         found: dict[PoolID, Overcharge] = {}
-        fresh: Collection[PoolID] = self._memory.pools()
+        fresh: Collection[PoolID] = self._retained.pools()
         if layout is not None and previous is not None:
             fresh = {pool.id for run in layout.runs if run.before < 0 for pool in run.pools}
             found = {
@@ -159,10 +159,10 @@ class Columns:
                 for pool, overcharge in previous._overcharges.items()
                 if pool not in fresh and pool in self.fleet.index
             }
-        for pool in self._memory.pools():
+        for pool in self._retained.pools():
             if pool in fresh and pool in self.fleet.index:
                 at = self.fleet.index[pool]
-                overcharge = overcharge_of(self.fleet.pools[at], self._memory.of(pool), self.fleet.table)
+                overcharge = overcharge_of(self.fleet.pools[at], self._retained.of(pool), self.fleet.table)
                 if overcharge:
                     found[pool] = overcharge
                 for place, units in overcharge.charged.items():
@@ -215,7 +215,7 @@ class Columns:
     def _ease(self, device: DeviceID) -> set[int]:
         """Charge no more what is remembered of a device, once nobody holds it; the counter sets concerned."""
         overcharge = self._overcharges.get(device.pool_id)
-        if overcharge is None or device.device in self._memory.of(device.pool_id):
+        if overcharge is None or device.device in self._retained.of(device.pool_id):
             return set()
         at = self.fleet.index[device.pool_id]
         less = without(self.fleet.pools[at], overcharge, device.device, self.fleet.table)

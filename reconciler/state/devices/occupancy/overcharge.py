@@ -47,10 +47,10 @@ class Overcharge:
         return bool(self.of_device or self.lost)
 
 
-def overcharge_of(pool: Pool, memory: Mapping[str, Drawn], table: Amounts) -> Overcharge:
+def overcharge_of(pool: Pool, retained: Mapping[str, Drawn], table: Amounts) -> Overcharge:
     """What is to be charged for the remembered devices of a pool. `table` is that of the fleet's draws."""
-    found = {name: more for name, drawn in memory.items() if (more := _of_device(pool, name, drawn, table))}
-    lost = tuple(gone for name, drawn in memory.items() for gone in _lost(pool, name, drawn))
+    found = {name: more for name, drawn in retained.items() if (more := _of_device(pool, name, drawn, table))}
+    lost = tuple(gone for name, drawn in retained.items() for gone in _lost(pool, name, drawn))
     return _summed(pool, found, lost, table)
 
 

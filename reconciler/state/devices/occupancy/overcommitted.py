@@ -78,12 +78,12 @@ def _found(world: Snapshot, over: Rows) -> Iterator[Overcommitted]:
         )
         rows = fleet.by_set.of(number)
         taken = rows[occupancy.held[rows] | occupancy.sharing[rows]]
-        devices = {fleet.id_of(row) for row in taken.tolist()} | set(_remembered(world, number))
+        devices = {fleet.id_of(row) for row in taken.tolist()} | set(_retained(world, number))
         claims = {claim for device in devices for claim in occupancy.claims_of(device)}
         yield Overcommitted(_key(world, number), short, tuple(sorted(claims)))
 
 
-def _remembered(world: Snapshot, number: int) -> Iterator[DeviceID]:
+def _retained(world: Snapshot, number: int) -> Iterator[DeviceID]:
     """Devices that are charged to a set for what they drew, published or not."""
     at = _pool_at(world, number)
     pool = world.fleet.pools[at].id

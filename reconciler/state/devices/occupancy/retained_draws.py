@@ -19,7 +19,7 @@ Drawn = Mapping[str, Mapping[str, int]]
 NOTHING: Mapping[str, Drawn] = MappingProxyType({})
 
 
-class Memory:
+class RetainedDraws:
     """Held device -> what it drew. Of this process only: no server tells what is no longer there."""
 
     def __init__(self) -> None:
@@ -36,9 +36,9 @@ class Memory:
         """Those of which anything is remembered."""
         return self._of_pool.keys()
 
-    def fork(self) -> "Memory":
+    def fork(self) -> "RetainedDraws":
         """The same, to be changed by somebody else."""
-        other = Memory()
+        other = RetainedDraws()
         other._of_pool = {pool: dict(drawn) for pool, drawn in self._of_pool.items()}
         return other
 
@@ -46,7 +46,7 @@ class Memory:
         """Remember what another process saw."""
         self._of_pool.setdefault(device.pool_id, {})[device.device] = drawn
 
-    def look(
+    def retain(
         self, pool: PoolID, members: Collection[Block], held: Iterable[str], vocabulary: Vocabulary
     ) -> None:
         """Remember what the held devices of a pool draw, before its slices change. What is known stays."""
@@ -65,7 +65,7 @@ class Memory:
                     if read[key]:
                         self._of_pool.setdefault(pool, {}).setdefault(name, read[key])
 
-    def let_go(self, devices: Iterable[DeviceID]) -> None:
+    def release(self, devices: Iterable[DeviceID]) -> None:
         """Forget devices that nobody holds any more."""
         for device in devices:
             of_pool = self._of_pool.get(device.pool_id)
@@ -73,10 +73,10 @@ class Memory:
                 del self._of_pool[device.pool_id]
 
 
-def finer_than(counters: PoolCounters, memory: Mapping[str, Drawn]) -> Finer:
+def finer_than(counters: PoolCounters, retained: Mapping[str, Drawn]) -> Finer:
     """What is remembered of a pool, where it is no whole units of its counters."""
     found: dict[str, dict[str, set[int]]] = {}
-    for drawn in {id(drawn): drawn for drawn in memory.values()}.values():
+    for drawn in {id(drawn): drawn for drawn in retained.values()}.values():
         for columns in counters.sets:
             amounts = drawn.get(columns.id.name, {})
             for name, unit in zip(columns.counters, columns.units, strict=True):

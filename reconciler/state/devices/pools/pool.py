@@ -171,14 +171,14 @@ class PoolBuilder:
         """Use another encoder from now on: the values of most slices are gone from the one before."""
         self._encoder = encoder
 
-    def build(self, pool: PoolID, members: Iterable[Block], memory: Mapping[str, Drawn]) -> Steps[Pool]:
-        """The pool of some slices, given in any order. `memory` is what is remembered of held devices."""
+    def build(self, pool: PoolID, members: Iterable[Block], retained: Mapping[str, Drawn]) -> Steps[Pool]:
+        """The pool of some slices, given in any order. `retained` is what is remembered of held devices."""
         blocks = tuple(sorted(members, key=lambda block: block.slice.metadata.name.encode()))
         named = blocks[0].named
         if len(blocks) > 1:
             named = self._encoder.names(tuple([name for block in blocks for name in block.names]))
         counters = self._counters_of(blocks)
-        finer = finer_than(counters, memory)
+        finer = finer_than(counters, retained)
         if finer:
             exact = compile_counters(blocks, self._encoder.vocabulary, self.table, finer)
             if exact.problems == counters.problems:

@@ -9,7 +9,7 @@ from reconciler.api.objects.plan import Plan
 from reconciler.api.objects.slices import ResourceSlice
 from reconciler.errors import Inconsistent
 from reconciler.state.delta import Delta
-from reconciler.state.devices.occupancy.retained_draws import Memory
+from reconciler.state.devices.occupancy.retained_draws import RetainedDraws
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 from reconciler.state.loading import load
 from reconciler.state.store import Store
@@ -20,7 +20,7 @@ class Fork:
     """All that a store is at one moment. Taken where it changes, turned into another one anywhere."""
 
     world: Snapshot
-    memory: Memory
+    retained: RetainedDraws
     decided: tuple[tuple[ResourceClaim, Plan | None], ...]
     """Claims, with the plan of those that have one that is not written yet"""
     pods: tuple[Pod, ...]
@@ -48,7 +48,7 @@ class Forked(Store):
         self._fleet = fork.world.fleet  # with what taint rules do to it
         self._nodes = dict(fork.world.topology.nodes)
         self._classes = dict(fork.world.classes)
-        self._memory = fork.memory
+        self._retained = fork.retained
         load(self, (*fork.pods, *fork.claims()))
         self._changed_devices.clear()  # the columns are worked out from the ledger, and so with these
 
@@ -60,7 +60,7 @@ class Forked(Store):
             for claim in store.claims.values()
         )
         world, pods = store.snapshot().fork(), tuple(store.pods.values())
-        return Fork(world, store._memory.fork(), tuple(decided), pods)
+        return Fork(world, store._retained.fork(), tuple(decided), pods)
 
     def _put_slice(self, source: ResourceSlice) -> Delta:
         raise Inconsistent(f"slice {source.key.name} for a picture whose devices do not change")
