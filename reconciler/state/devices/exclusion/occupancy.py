@@ -11,7 +11,7 @@ from reconciler.state.devices.exclusion.scopes import Exclusion
 NO_ROWS: Rows = np.zeros(0, dtype=np.intp)
 
 
-class HeldScopes:
+class ScopeOccupancy:
     """Live, like the columns it belongs to; `names` and `open` are replaced, never written to."""
 
     def __init__(self, exclusion: Exclusion, taken: Mask) -> None:

@@ -10,7 +10,7 @@ from kernels.fit import fits, fits_required, required, total_draw
 from kernels.types import Amounts, Bits, Mask, Rows
 from reconciler.api.objects.meta import DeviceID, ObjectKey, PoolID
 from reconciler.api.objects.value import value
-from reconciler.state.devices.exclusion.occupancy import NO_ROWS, HeldScopes
+from reconciler.state.devices.exclusion.occupancy import NO_ROWS, ScopeOccupancy
 from reconciler.state.devices.occupancy.ledger import Ledger
 from reconciler.state.devices.occupancy.overcharge import Overcharge, overcharge_of, without
 from reconciler.state.devices.occupancy.retained_draws import RetainedDraws
@@ -119,7 +119,7 @@ class Columns:
         self._makes: dict[bytes, Amounts] = {}
         self._scopes = None
         if fleet.exclusion is not None:
-            self._scopes = HeldScopes(fleet.exclusion, self._held | self._sharing)
+            self._scopes = ScopeOccupancy(fleet.exclusion, self._held | self._sharing)
         self._judge(fresh)
         self._trail = Trail()
         self._seen = self._read_only()
