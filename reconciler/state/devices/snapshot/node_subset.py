@@ -1,4 +1,4 @@
-"""Some of the nodes of a picture, as a mask beside their names. Good only with that picture."""
+"""Some nodes of a topology, as a mask over its node order. Valid only with that topology."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from kernels.types import Mask
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NodeSubset:
-    """Nodes to choose from. Equal to a choice, or a sequence, of the same names in the same order."""
+    """Candidate nodes. Equal to another subset, or a sequence, with the same names in the same order."""
 
     order: tuple[str, ...]
     """`Topology.order`"""

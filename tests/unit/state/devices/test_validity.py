@@ -4,7 +4,7 @@ import pytest
 
 from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.meta import DeviceID
-from reconciler.state.devices.snapshot.validity import stands
+from reconciler.state.devices.snapshot.validity import still_valid
 from reconciler.state.loading import load
 from reconciler.state.store import Store
 from tests.tools.builders import (
@@ -44,11 +44,11 @@ def world() -> Store:
 
 
 def after(*changes: Object, whole: bool = False) -> bool:
-    """Whether the choice of one device still stands once something has happened."""
+    """Whether the choice of one device still still_valid once something has happened."""
     picture = world()
     before = picture.snapshot()
     load(picture, map(typed, changes))
-    return stands("n", [CHOSEN], before, picture.snapshot(), whole=whole)
+    return still_valid("n", [CHOSEN], before, picture.snapshot(), whole=whole)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_what_was_taken_and_freed_again_does_not_count():
     picture = world()
     before = picture.snapshot()
     picture.apply(Changed("ResourceClaim", typed(held("c", hold("a")))))
-    assert not stands("n", [CHOSEN], before, picture.snapshot())
+    assert not still_valid("n", [CHOSEN], before, picture.snapshot())
     freed = {**held("c"), "status": {}}
     picture.apply(Changed("ResourceClaim", typed(freed)))
-    assert stands("n", [CHOSEN], before, picture.snapshot())
+    assert still_valid("n", [CHOSEN], before, picture.snapshot())

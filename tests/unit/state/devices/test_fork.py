@@ -42,7 +42,7 @@ def test_a_fork_decides_as_what_it_comes_from(world: World):
     store = filled(
         *world.nodes, *world.classes, *world.slices, *world.taint_rules, *world.held, rules=world.rules
     )
-    fork = Forked.off(store).store()
+    fork = Forked.fork_of(store).store()
     ours, theirs = store.snapshot(), fork.snapshot()
     for column in ("held", "sharing", "left", "fits", "free"):
         assert np.array_equal(getattr(ours.occupancy, column), getattr(theirs.occupancy, column)), column
@@ -60,7 +60,7 @@ def test_what_is_held_assumed_or_gone_on_one_side_is_not_on_the_other():
     answer = allocate([asked], store.snapshot())
     assert isinstance(answer, Granted)
     store.assume(answer.plans[0])
-    fork = Forked.off(store).store()
+    fork = Forked.fork_of(store).store()
     assert fork.snapshot().occupancy.held.tolist() == [True, True, False]
     fork.apply(Removed("ResourceClaim", ObjectKey("default", "c")))
     fork.apply(Removed("Node", ObjectKey("", "n")))
@@ -79,7 +79,7 @@ def test_what_held_devices_drew_before_their_slices_changed_goes_along():
         ]
 
     store = filled(node("n"), device_class(), *gpu(5), held("h", hold("A")), *gpu(1))
-    fork = Forked.off(store).store()
+    fork = Forked.fork_of(store).store()
     left = store.snapshot().occupancy.left
     assert np.array_equal(fork.snapshot().occupancy.left, left)
     fork.apply(Removed("ResourceClaim", ObjectKey("default", "h")))
@@ -88,6 +88,6 @@ def test_what_held_devices_drew_before_their_slices_changed_goes_along():
 
 
 def test_devices_do_not_change_there():
-    fork = Forked.off(filled(node("n"))).store()
+    fork = Forked.fork_of(filled(node("n"))).store()
     with pytest.raises(Inconsistent):
         fork.apply(Changed("ResourceSlice", typed(resource_slice("s", devices("A"), nodeName="n"))))
