@@ -1,8 +1,7 @@
-"""What held devices drew when they were first seen to draw, so that it goes on being charged. Source: CTR-3.
+"""What held devices drew before their slices changed. It stays charged while they are held. Source: CTR-3.
 
-Kept only for pools whose slices changed while their devices were held: until then the slices say it. Of a
-pool the newest complete generation counts, as it does for decisions; what is said by slices that are still
-coming in was never allocated from.
+Only pools whose slices changed while devices were held need this; otherwise the slices say what is drawn. As
+for decisions, the newest complete generation of a pool counts: nothing was allocated from an incomplete one.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -20,7 +19,7 @@ NOTHING: Mapping[str, Drawn] = MappingProxyType({})
 
 
 class RetainedDraws:
-    """Held device -> what it drew. Of this process only: no server tells what is no longer there."""
+    """Held device -> what it drew. Only this process knows it: the server no longer has the old slices."""
 
     def __init__(self) -> None:
         self._of_pool: dict[PoolID, dict[str, Drawn]] = {}
@@ -29,27 +28,27 @@ class RetainedDraws:
         return bool(self._of_pool)
 
     def of(self, pool: PoolID) -> Mapping[str, Drawn]:
-        """Device -> what is remembered of it. Not to be changed by the caller."""
+        """Device -> retained draw. Callers must not change it."""
         return self._of_pool.get(pool, NOTHING)
 
     def pools(self) -> Collection[PoolID]:
-        """Those of which anything is remembered."""
+        """Pools with retained draws."""
         return self._of_pool.keys()
 
     def fork(self) -> "RetainedDraws":
-        """The same, to be changed by somebody else."""
+        """A copy that can be changed independently."""
         other = RetainedDraws()
         other._of_pool = {pool: dict(drawn) for pool, drawn in self._of_pool.items()}
         return other
 
     def put(self, device: DeviceID, drawn: Drawn) -> None:
-        """Remember what another process saw."""
+        """Set the draw of a device, as another process recorded it."""
         self._of_pool.setdefault(device.pool_id, {})[device.device] = drawn
 
     def retain(
         self, pool: PoolID, members: Collection[Block], held: Iterable[str], vocabulary: Vocabulary
     ) -> None:
-        """Remember what the held devices of a pool draw, before its slices change. What is known stays."""
+        """Retain what the held devices of a pool draw, before its slices change. Known draws stay."""
         known = self._of_pool.get(pool, NOTHING)
         unknown = [name for name in held if name not in known]
         if not unknown:
@@ -66,7 +65,7 @@ class RetainedDraws:
                         self._of_pool.setdefault(pool, {}).setdefault(name, read[key])
 
     def release(self, devices: Iterable[DeviceID]) -> None:
-        """Forget devices that nobody holds any more."""
+        """Drop devices that no claim holds any more."""
         for device in devices:
             of_pool = self._of_pool.get(device.pool_id)
             if of_pool is not None and of_pool.pop(device.device, None) is not None and not of_pool:
@@ -74,7 +73,7 @@ class RetainedDraws:
 
 
 def finer_than(counters: PoolCounters, retained: Mapping[str, Drawn]) -> Finer:
-    """What is remembered of a pool, where it is no whole units of its counters."""
+    """The retained amounts of a pool that are not whole units of its counters."""
     found: dict[str, dict[str, set[int]]] = {}
     for drawn in {id(drawn): drawn for drawn in retained.values()}.values():
         for columns in counters.sets:
@@ -88,13 +87,13 @@ def finer_than(counters: PoolCounters, retained: Mapping[str, Drawn]) -> Finer:
 
 
 def newest_complete(members: Collection[Block]) -> list[Block]:
-    """The slices of the newest generation of which all are there; empty if there is none."""
+    """The slices of the newest complete generation; empty if there is none."""
     for generation in sorted({block.generation for block in members}, reverse=True):
         peers = sorted(
             (block for block in members if block.generation == generation),
             key=lambda block: block.slice.metadata.name.encode(),
         )
-        # Slices may disagree on how many there are: the first by name counts, as for decisions.
+        # Slices may disagree on their number: the first slice by name counts, as for decisions.
         if len(peers) == peers[0].slice.spec.pool.resource_slice_count:
             return peers
     return []

@@ -6,7 +6,7 @@ import pytest
 
 from reconciler.api.objects.changes import Removed
 from reconciler.api.objects.meta import ObjectKey, PoolID
-from reconciler.state.devices.occupancy.overcharge import Lost
+from reconciler.state.devices.occupancy.overcharge import LostCounters
 from reconciler.state.loading import load
 from reconciler.state.store import Store
 from tests.tools.builders import (
@@ -97,7 +97,7 @@ def test_what_has_no_set_any_more_is_told():
     )
     change(picture_of, held("c", hold("a")), *published({}, {"g": {"m": 40}}))
     (overcharge,) = [picture_of.snapshot().occupancy.overcharges[PoolID("d", "p")]]
-    assert overcharge.lost == (Lost("a", "h", ("k",)),)
+    assert overcharge.lost == (LostCounters("a", "h", ("k",)),)
     assert left(picture_of.snapshot()) == {"d/p/m": 20}
     change(picture_of, claim("c"))
     assert picture_of.snapshot().occupancy.overcharges == {}
