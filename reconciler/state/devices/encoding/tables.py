@@ -1,4 +1,4 @@
-"""Tables of codes put side by side, and what selectors see of them."""
+"""Joined tables of codes, and their view for CEL selectors."""
 
 from collections.abc import Sequence
 from itertools import chain, groupby
@@ -19,12 +19,12 @@ class Table(NamedTuple):
 
     header: Header
     codes: Codes
-    """(columns, D) `COLUMNS` and what the header says; -1 where a device has none"""
+    """(columns, D) `COLUMNS`, then those of the header; -1 where a device has none"""
     flags: Mask
     """(FLAGS, D)"""
 
     def cut(self, rows: slice) -> "Table":
-        """Some of the devices, without a copy."""
+        """A range of the devices, without a copy."""
         return Table(self.header, self.codes[:, rows], self.flags[:, rows])
 
 
@@ -55,7 +55,7 @@ def join(tables: Sequence[Table]) -> Table:
 
 
 def _union(headers: Sequence[Header]) -> Header:
-    """Every column that one of them has."""
+    """The union of all columns."""
     distinct = list({id(header): header for header in headers}.values())
     if len(distinct) == 1:
         return distinct[0]
@@ -66,7 +66,7 @@ def _union(headers: Sequence[Header]) -> Header:
 
 
 def places(own: Header, whole: Header) -> list[int]:
-    """Where the columns of one header stand under another that has them all."""
+    """The positions of one header's columns in another header that has them all."""
     attributes = {name: at for at, name in enumerate(whole.attributes, start=len(COLUMNS))}
     capacity = {name: at for at, name in enumerate(whole.capacity, start=len(COLUMNS) + len(attributes))}
     return [
@@ -77,7 +77,7 @@ def places(own: Header, whole: Header) -> list[int]:
 
 
 def cel_rows(table: Table, vocabulary: Vocabulary) -> CelRows:
-    """The devices as selectors see them."""
+    """The devices as CEL selectors see them."""
     header, codes = table.header, table.codes
     middle = len(COLUMNS) + len(header.attributes)
     return CelRows(

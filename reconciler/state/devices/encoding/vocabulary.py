@@ -1,4 +1,4 @@
-"""Values become small integers. Codes are never reused, so equal codes mean equal values fleet-wide."""
+"""Values as small integers. Codes are never reused: equal codes mean equal values in the whole fleet."""
 
 from collections.abc import Hashable
 from copy import copy
@@ -15,7 +15,7 @@ Scalar = int | bool | str | Semver
 Value = Scalar | tuple[Scalar, ...]
 
 Amounts = tuple[tuple[str, int], ...]
-"""Counter and billionths, sorted"""
+"""Counters with billionths, sorted"""
 
 
 class Name(NamedTuple):
@@ -34,14 +34,14 @@ class CapacitySlot(NamedTuple):
 
 
 class Binding(NamedTuple):
-    """What has to happen before a pod may use an allocated device."""
+    """Binding conditions of a device."""
 
     conditions: tuple[str, ...]
     failures: tuple[str, ...]
 
 
 class Vocabulary:
-    """All interners of one fleet. Only grows; `Store` begins another when most of it is out of use."""
+    """All interners of one fleet. It only grows; `Store` replaces it when slices use few of its values."""
 
     def __init__(self) -> None:
         self.drivers: Interner[str] = Interner()
@@ -102,9 +102,9 @@ def qualified(key: str, driver: str) -> Name:
 
 
 def value_of(attribute: DeviceAttribute) -> tuple[Hashable, Value, bool]:
-    """A key `(type, value)`, the value for CEL, and whether CEL can look at the device at all (CEL-6).
+    """A key `(type, value)`, the value for CEL, and whether CEL can evaluate the device at all (CEL-6).
 
-    Where it cannot, the value is a placeholder: constraints compare the key.
+    If it cannot, the value is a placeholder; constraints compare the key.
     """
     if attribute.string is not None:
         return ("string", attribute.string), attribute.string, True

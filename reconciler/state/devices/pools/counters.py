@@ -1,4 +1,4 @@
-"""Counter sets of one pool as rows of integers, each counter in a unit that holds all its amounts exactly.
+"""Counter sets of one pool as rows of integers. The unit of a counter represents all its amounts exactly.
 
 Source: docs/rules/counters.md; POOL-11 for what makes a pool invalid.
 """
@@ -19,13 +19,13 @@ from reconciler.state.devices.encoding.vocabulary import Vocabulary
 NOTHING: Mapping[str, Mapping[str, frozenset[int]]] = MappingProxyType({})
 
 MAX_COUNTERS = 128
-"""Counters of one set. The API allows 32; older shapes may need more, none may widen the matrix at will."""
+"""Most counters of one set. The API allows 32; older versions may need more. It bounds the matrix."""
 MAX_SETS_PER_DEVICE = 8
-"""Sets one device draws from. The API allows 2; nested partitions of older shapes need one a level."""
+"""Most sets that one device draws from. The API allows 2; nested partitions of older versions need more."""
 
 
 class SetID(NamedTuple):
-    """A counter set, within its pool. Generations do not share counters."""
+    """A counter set within its pool. Generations do not share counters."""
 
     generation: int
     name: str
@@ -69,11 +69,11 @@ class Scale(NamedTuple):
 
 
 Finer = Mapping[str, Mapping[str, frozenset[int]]]
-"""Counter set -> counter -> billionths that have to be whole units as well"""
+"""Counter set -> counter -> further billionths that must be whole units"""
 
 
 class DrawTable:
-    """Distinct draws of the whole fleet: equal amounts share a row. Only grows."""
+    """Distinct draws of the whole fleet; equal amounts share a row. It only grows."""
 
     def __init__(self) -> None:
         self._rows: dict[tuple[int, ...], int] = {}
@@ -82,7 +82,7 @@ class DrawTable:
         self._matrix = np.zeros((0, 0), dtype=np.int64)
 
     def row(self, scale: Scale, draw: int, vocabulary: Vocabulary) -> int:
-        """The row that holds a draw, given by its code, in the units of a counter set."""
+        """The row of a draw, given by its code, in the units of a counter set."""
         known = self._known.get((scale, draw))
         if known is None:
             wanted = dict(vocabulary.draws.values[draw])
@@ -99,9 +99,9 @@ class DrawTable:
         vocabulary: Vocabulary,
         finer: Mapping[str, frozenset[int]],
     ) -> Scale | str:
-        """Units for a counter set that publishes `totals`, or why there are none.
+        """The units of a counter set that publishes `totals`, or why there are none.
 
-        `drawn` is draw code -> devices. Sets of one make are all alike, so that most are known already.
+        `drawn` is draw code -> number of devices. Sets of identical machines are equal, so most are cached.
         """
         if finer:
             return _scale(totals, drawn, vocabulary, finer)
@@ -154,7 +154,7 @@ def _draws_by_set(
     published: dict[SetID, dict[str, int]],
     problems: dict[int, str],
 ) -> dict[SetID, dict[int, int]]:
-    """Set -> draw code -> how many devices draw that. References to nothing become problems (POOL-11.3)."""
+    """Set -> draw code -> number of devices. Dangling references become problems (POOL-11.3)."""
     drawn: dict[SetID, dict[int, int]] = {}
     for block in blocks:
         if block.sets.shape[1] > MAX_SETS_PER_DEVICE:
@@ -168,7 +168,7 @@ def _draws_by_set(
             return_index=True,
             return_counts=True,
         )
-        # In device order: codes depend on what was seen before, and the first problem is the one told.
+        # In device order, so that the reported problem does not depend on codes.
         for at in np.argsort(first).tolist():
             (set_code, draw), count = pairs[at].tolist(), int(counts[at])
             if set_code < 0:
@@ -192,7 +192,7 @@ def _dangling(
     for counter, nanos in draw:
         if counter not in published[key]:
             return f"{where}: a device draws counter {counter}, which counter set {key.name} does not have"
-        if nanos < 0:  # it would give others more the more of it is taken
+        if nanos < 0:  # taking it would give more to others
             return f"{where}: a device draws a negative amount of counter {counter} from set {key.name}"
     return ""
 

@@ -135,7 +135,7 @@ class Topology:
         found = [
             (at, pool) for at in self._near(node.name, reach) if (pool := self._pool(at, reach)) is not None
         ]
-        found.sort(key=lambda entry: (entry[1].waits, entry[0]))
+        found.sort(key=lambda entry: (entry[1].has_binding_conditions, entry[0]))
         rows = _joined([pool.rows + self.fleet.start[at] for at, pool in found], np.intp)
         return View(
             fleet=self.fleet,

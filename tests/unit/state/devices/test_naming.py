@@ -61,8 +61,8 @@ def test_a_driver_that_makes_up_ever_new_names_is_refused_by_the_slice_and_other
     assert isinstance(more, Refused)
     assert more.key == ObjectKey("", "more")
     assert more.reason == (
-        "its driver evil would have 1025 different attributes and capacities in all slices, at most 1024 are "
-        "read: have the driver publish fewer; the slice is read again when it changes"
+        "driver evil would have 1025 different attributes and capacities in all slices; at most 1024 are "
+        "read: make the driver publish fewer; the slice is read again when it changes"
     )
 
 

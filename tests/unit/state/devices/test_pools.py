@@ -378,5 +378,5 @@ def test_a_node_sees_what_asking_every_pool_would_tell(world: World):
                 topology.view(name)
             continue
         there = [pool for pool in asked if pool is not None]
-        expected = [pool.pool for pool in sorted(there, key=lambda pool: pool.waits)]
+        expected = [pool.pool for pool in sorted(there, key=lambda pool: pool.has_binding_conditions)]
         assert [pool.pool for pool in topology.view(name).pools] == expected
