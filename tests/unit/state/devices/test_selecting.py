@@ -1,4 +1,4 @@
-"""The index of node selectors answers like trying every selector on the node."""
+"""The index of node selectors matches like each selector alone."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -45,7 +45,7 @@ def plainly(selector: NodeSelector, name: str, labels: dict[str, str]) -> bool |
 
 @given(st.lists(SELECTORS, max_size=6), st.lists(SELECTORS, max_size=3), VALUES, LABELS)
 def test_the_index_matches_as_each_selector_does(first, later, name, labels):
-    """Also for selectors that come in after it was asked for the first time."""
+    """Also for selectors that are added after the first use."""
     interner: Interner[NodeSelector] = Interner()
     index = SelectorIndex(interner)
     for batch in (first, later):
