@@ -18,7 +18,7 @@ def charge_of(pod: Pod, store: Store) -> Charge | None:
 
 
 def node_of(pod: Pod, store: Store) -> str:
-    """The node of a pod: bound, or pinned by its claims. Empty if undecided or if the pod is finished."""
+    """The node of a pod: bound, or pinned by claims or affinity. Empty if undecided or finished."""
     if pod.finished:
         return ""
     if pod.spec.node_name or not is_live(pod):

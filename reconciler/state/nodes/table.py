@@ -22,7 +22,7 @@ KEPT = 512
 
 
 class Nodes:
-    """One row for each node; rows of removed nodes are reused. Masks are (N,) by row by default."""
+    """One row for each node; rows of removed nodes are reused. Masks are (N,) by row if not stated."""
 
     def __init__(self) -> None:
         self.room = Room()

@@ -166,7 +166,7 @@ def _without_pair(
 
 
 def _conflict(snapshot: Snapshot, exclusion: Exclusion, row: int, other: int, scope: int) -> str:
-    """A held device that excludes a candidate, or whose exclusion follows from the candidate's expression."""
+    """Why a held device excludes a candidate. The candidate's own expression is named if it is the reason."""
     held = _held(snapshot, other, scope)
     mine, theirs = _place(exclusion, row, scope), _place(exclusion, other, scope)
     if not (exclusion.names[row, mine] & exclusion.names[other, theirs]).any():
