@@ -19,7 +19,7 @@ from reconciler.control.intake import Intake
 from reconciler.control.planner import Decide, Planner
 from reconciler.control.queueing.units import Unit
 from reconciler.state.devices.snapshot.snapshot import Snapshot
-from reconciler.state.devices.snapshot.validity import stands
+from reconciler.state.devices.snapshot.validity import still_valid
 
 GLANCE = 64
 """Nodes and devices that are tried on the loop, 0.25 ms each where it is dear: 16 ms. Of the decisions that
@@ -166,7 +166,7 @@ class Aside:
         if now.nodes is not None and found.node not in now.nodes:
             return False
         devices = [result.id for plan in found.plans for result in plan.allocation.devices.results]
-        return stands(found.node, devices, before, world, whole=any(map(_wants_all, now.claims)))
+        return still_valid(found.node, devices, before, world, whole=any(map(_wants_all, now.claims)))
 
 
 class _First:

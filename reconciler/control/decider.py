@@ -8,10 +8,10 @@ from reconciler.allocation.dra.selector_masks import look_at_all
 from reconciler.api.objects.plan import Granted, RequestCount, Unsatisfied
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import NOT_OURS, Decide
-from reconciler.state.devices.snapshot.node_subset import Chosen
+from reconciler.state.devices.snapshot.node_subset import NodeSubset
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 
-Question = tuple[tuple[tuple[str, ...], ...], Chosen | None]
+Question = tuple[tuple[tuple[str, ...], ...], NodeSubset | None]
 """What an answer depends on besides the picture: specs and wishes of the claims, and the nodes."""
 
 

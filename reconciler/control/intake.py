@@ -23,7 +23,7 @@ from reconciler.control.queueing.room_charges import Charges
 from reconciler.control.queueing.units import Kind, Roster, Unit
 from reconciler.control.queueing.waiting import Waiting
 from reconciler.ha.shards.filtering import within
-from reconciler.state.delta import Touched
+from reconciler.state.delta import Delta
 from reconciler.state.devices.pools.naming import Naming
 from reconciler.state.nodes.table import Nodes
 from reconciler.state.store import Store
@@ -89,11 +89,11 @@ class Intake:
             self.yielded.note(thing)
             if isinstance(thing, ResourceClaim):
                 self.audit.reached(thing.metadata.resource_version)
-        touched = self.store.apply(change)
+        delta = self.store.apply(change)
         if self.nodes.note(change):
-            touched |= Touched(supply=True)
-        self.dispatch(replace(touched, claims=frozenset()) if old_news else touched)
-        if touched.classes and not self._ours.shard.whole:  # they say to which shard a claim belongs
+            delta |= Delta(supply=True)
+        self.dispatch(replace(delta, claims=frozenset()) if old_news else delta)
+        if delta.classes and not self._ours.shard.whole:  # they say to which shard a claim belongs
             for key in [key for key, claim in self.store.claims.items() if claim.allocation is None]:
                 self._claim(key)
         if isinstance(change, Replaced):
@@ -141,20 +141,20 @@ class Intake:
         """Take that back, and wake those who wait for the room."""
         self._wake_crowded(self._charges.forget(key))
 
-    def dispatch(self, touched: Touched) -> None:
+    def dispatch(self, delta: Delta) -> None:
         """Queue what may have another answer now."""
-        for key in touched.pods:
+        for key in delta.pods:
             self._pod(key)
-        roomier = [self._charges.pod(key) for key in touched.pods]
-        self._wake_crowded(any([*roomier, self._charges.claims(touched.claims)]))
-        for key in touched.claims:
+        roomier = [self._charges.pod(key) for key in delta.pods]
+        self._wake_crowded(any([*roomier, self._charges.claims(delta.claims)]))
+        for key in delta.claims:
             self._claim(key)
-        raced = self.audit.look(touched.devices) | self.audit.beside(touched.claims)
+        raced = self.audit.look(delta.devices) | self.audit.beside(delta.claims)
         for key in raced:
             self.put(Unit(Kind.CLAIM, key))  # one of them may have to let go
-        if touched.devices or touched.supply:
+        if delta.devices or delta.supply:
             self.changed.set()
-        self.queue.wake(self.waiting.woken_by(touched))
+        self.queue.wake(self.waiting.woken_by(delta))
 
     def _wake_crowded(self, roomier: bool) -> None:
         if roomier:

@@ -14,7 +14,7 @@ from reconciler.control.ownership import Ownership
 from reconciler.control.queueing.units import Kind, Roster, Unit
 from reconciler.errors import Rejected
 from reconciler.ha.shards.membership import Membership, Side
-from reconciler.state.devices.snapshot.node_subset import Chosen
+from reconciler.state.devices.snapshot.node_subset import NodeSubset
 from reconciler.state.store import Store
 
 NOT_OURS = "NotOurs"
@@ -50,7 +50,7 @@ class Decide:
     """Find devices for these claims together."""
 
     claims: tuple[ResourceClaim, ...]
-    nodes: Chosen | None
+    nodes: NodeSubset | None
     """Where; None for anywhere"""
     held: tuple[ResourceClaim, ...] = ()
     """Claims of the same pod that are allocated already"""
@@ -196,7 +196,7 @@ class Planner:
     def _side(self, claim: ResourceClaim) -> Membership:
         return self._ours.side(claim, lambda: self._store.snapshot().classes)
 
-    def _open(self) -> Chosen | None:
+    def _open(self) -> NodeSubset | None:
         return self._placement.for_claim(self._store.snapshot()).nodes
 
     def _decidable(self, key: ObjectKey) -> bool:

@@ -1,1 +1,1 @@
-"""The one mutable picture of the cluster; frozen snapshots out. No asyncio."""
+"""The mutable state of the cluster, which hands out frozen snapshots. No asyncio."""

@@ -1,4 +1,4 @@
-"""What a change of the picture may have made different."""
+"""What a change of the store may affect."""
 
 from collections.abc import Sequence
 
@@ -7,21 +7,21 @@ from reconciler.api.objects.value import value
 
 
 @value()
-class Touched:
-    """The objects concerned, so that only what depends on them is decided again."""
+class Delta:
+    """The affected objects. Only what depends on them is decided again."""
 
     claims: frozenset[ObjectKey] = frozenset()
     pods: frozenset[ObjectKey] = frozenset()
     freed: frozenset[PoolID] = frozenset()
-    """Pools in which a device is free that was not"""
+    """Pools with a device that became free"""
     classes: frozenset[str] = frozenset()
     supply: bool = False
     """Whether devices or nodes changed"""
     devices: frozenset[DeviceID] = frozenset()
-    """Devices that are held by others than before"""
+    """Devices whose holders changed"""
 
-    def __or__(self, other: "Touched") -> "Touched":
-        return Touched(
+    def __or__(self, other: "Delta") -> "Delta":
+        return Delta(
             claims=self.claims | other.claims,
             pods=self.pods | other.pods,
             freed=self.freed | other.freed,
@@ -31,9 +31,9 @@ class Touched:
         )
 
     @staticmethod
-    def of(parts: Sequence["Touched"]) -> "Touched":
-        """All that any of them touched. One by one, with `|`, would take the square of their number."""
-        return Touched(
+    def of(parts: Sequence["Delta"]) -> "Delta":
+        """The union of many deltas. Joining them one by one with `|` would take quadratic time."""
+        return Delta(
             claims=frozenset().union(*[part.claims for part in parts]),
             pods=frozenset().union(*[part.pods for part in parts]),
             freed=frozenset().union(*[part.freed for part in parts]),
@@ -43,4 +43,4 @@ class Touched:
         )
 
 
-NOTHING = Touched()
+NOTHING = Delta()

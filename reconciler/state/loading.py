@@ -1,4 +1,4 @@
-"""Objects into a picture all at once, as if each had just come from a watch."""
+"""Load objects into a store as if each had come from a watch."""
 
 from collections.abc import Iterable
 from typing import Protocol
@@ -9,21 +9,21 @@ from reconciler.api.objects.semantics import Semantics
 from reconciler.state.store import Store
 
 
-class Picture(Protocol):
-    """What takes changes in, one after another."""
+class AppliesChanges(Protocol):
+    """Accepts changes one by one."""
 
     def apply(self, change: Change, /) -> object:
-        """Take one change in."""
+        """Apply one change."""
 
 
-def load(picture: Picture, objects: Iterable[ApiObject]) -> None:
-    """Add objects to a picture in order; one with the kind and name of another replaces it."""
+def load(target: AppliesChanges, objects: Iterable[ApiObject]) -> None:
+    """Add objects in order. An object replaces an earlier one of the same kind and name."""
     for thing in objects:
-        picture.apply(Changed(type(thing).__name__, thing))
+        target.apply(Changed(type(thing).__name__, thing))
 
 
 def store_of(objects: Iterable[ApiObject], rules: Semantics) -> Store:
-    """A store that has only these objects."""
+    """A store with only these objects."""
     store = Store(rules)
     load(store, objects)
     return store

@@ -440,7 +440,7 @@ CASES = [
         "two groups",
         excluding("1", "1") + yaml_of(claim("c", held=("a", "b"))),
         ("spec.devices[0]",),
-        "holds group a",
+        "with group a",
     ),
     Case(
         "asymmetric-exclusion",

@@ -328,11 +328,11 @@ class World:
 
     objects: dict[tuple[str, ObjectKey], ApiObject] = field(default_factory=dict)
     plans: dict[str, Plan] = field(default_factory=dict)
-    memory: dict[DeviceID, Drawn] = field(default_factory=dict)
+    retained: dict[DeviceID, Drawn] = field(default_factory=dict)
     """What held devices drew when they were first seen to"""
 
     def copy(self) -> "World":
-        return World(dict(self.objects), dict(self.plans), dict(self.memory))
+        return World(dict(self.objects), dict(self.plans), dict(self.retained))
 
     def assume(self, plan: Plan) -> None:
         self.plans[plan.uid] = plan
@@ -345,13 +345,13 @@ class World:
     def _look(self) -> None:
         """Forget what is not held any more, and remember what of the rest is now seen to draw."""
         held = set(_held(self.objects.values(), self.plans.values()))
-        self.memory = {taken: drawn for taken, drawn in self.memory.items() if taken in held}
+        self.retained = {taken: drawn for taken, drawn in self.retained.items() if taken in held}
         slices = [thing for thing in self.objects.values() if isinstance(thing, ResourceSlice)]
-        for taken in held - self.memory.keys():
+        for taken in held - self.retained.keys():
             for one in newest_complete(slices, taken):
                 found = next((each for each in one.spec.devices if each.name == taken.device), None)
                 if found is not None and found.consumes_counters:
-                    self.memory.setdefault(
+                    self.retained.setdefault(
                         taken,
                         {
                             draw.counter_set: {name: c.value.nanos for name, c in draw.counters.items()}

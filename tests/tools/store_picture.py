@@ -110,7 +110,7 @@ def _view(name: str, seen: Snapshot, at: list[Place]) -> Any:
 
 
 def _pools(view: View) -> list[tuple[Any, ...]]:
-    return [(pool.pool, pool.usable, pool.problem, pool.waits) for pool in view.pools]
+    return [(pool.pool, pool.usable, pool.problem, pool.has_binding_conditions) for pool in view.pools]
 
 
 def offered(view: View, at: list[Place]) -> list[tuple[Place, bool]]:

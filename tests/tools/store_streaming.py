@@ -7,7 +7,7 @@ from reconciler.api.objects.meta import DeviceID
 from reconciler.api.objects.semantics import Semantics
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 from reconciler.state.store import Store
-from tests.tools.remembered_draws import remembering
+from tests.tools.retained_draws import charge_retained
 from tests.tools.store_events import Assume, Event, Forget, Look, World
 from tests.tools.store_picture import picture
 
@@ -61,4 +61,4 @@ def run(rules: Semantics, events: list[Event], ahead: list[int] | None = None) -
 
 def expected(world: World, afresh: Store) -> dict[str, Any]:
     """The picture that a fresh listing gives, and beside it what is remembered of held devices."""
-    return remembering(afresh.snapshot(), world.memory)
+    return charge_retained(afresh.snapshot(), world.retained)

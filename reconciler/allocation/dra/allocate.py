@@ -15,7 +15,7 @@ from reconciler.allocation.dra.request_options import Asked
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted, Reason, Unsatisfied
 from reconciler.cel.limits import DECISION_COST_LIMIT
-from reconciler.state.devices.snapshot.node_subset import Chosen
+from reconciler.state.devices.snapshot.node_subset import NodeSubset
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 
 DEFAULT_STEPS = 10_000
@@ -111,7 +111,7 @@ def _plausible(
 def _possible(nodes: Iterable[str], world: Snapshot) -> Mask:
     """(nodes,) those that may be chosen."""
     order = world.topology.order
-    if isinstance(nodes, Chosen) and nodes.order is order:
+    if isinstance(nodes, NodeSubset) and nodes.order is order:
         return nodes.mask
     chosen = set(nodes)
     return np.array([name in chosen for name in order], dtype=np.bool_)

@@ -29,7 +29,7 @@ class Sides:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ExclusionState:
     """Against whom the devices stand that are held or chosen. Immutable."""
 
     sides: Sides
@@ -38,7 +38,7 @@ class Standing:
     common: Bits
     """(s, W) names common to all of them, by scope"""
 
-    def after(self, at: int) -> "Standing":
+    def after(self, at: int) -> "ExclusionState":
         """Once a device has been chosen."""
         sides = self.sides
         if not sides.bound[at]:
@@ -78,12 +78,12 @@ def _sides(view: View) -> Sides | None:
 _SIDES = Cache(_sides)
 
 
-def stand(sides: Sides | None, view: View, world: Snapshot) -> Standing | None:
+def stand(sides: Sides | None, view: View, world: Snapshot) -> ExclusionState | None:
     """Before anything is chosen."""
     occupancy = world.occupancy
     if sides is None or occupancy.open is None or occupancy.common is None:
         return None
-    return Standing(sides, view.of(occupancy.open), occupancy.common[sides.used])
+    return ExclusionState(sides, view.of(occupancy.open), occupancy.common[sides.used])
 
 
 def columns(sides: Sides) -> np.ndarray:

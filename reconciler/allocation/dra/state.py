@@ -15,7 +15,7 @@ from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.allocation.dra.candidates import Candidates
 from reconciler.allocation.dra.constraints import Constraint, compile_constraint
 from reconciler.allocation.dra.constraints import State as ConstraintState
-from reconciler.allocation.dra.exclusion import Sides, Standing, sides_of, stand
+from reconciler.allocation.dra.exclusion import ExclusionState, Sides, sides_of, stand
 from reconciler.allocation.dra.request_options import Asked
 from reconciler.api.objects.requests import DeviceConstraint
 from reconciler.state.caches import Cache
@@ -175,7 +175,7 @@ class State:
     results: int
     """Devices chosen for the claim at hand"""
     chosen: tuple[Choice, ...]
-    standing: Standing | None
+    standing: ExclusionState | None
     """None if no device excludes another"""
 
 

@@ -1,4 +1,4 @@
-"""Extended resources that a node without them gets by claims. Source: EXT-1."""
+"""Extended resources that claims provide on nodes that do not offer them. Source: EXT-1."""
 
 from collections.abc import Mapping
 
@@ -10,7 +10,7 @@ _IMPLICIT = "deviceclass.resource.kubernetes.io/"
 
 
 def backed(classes: Mapping[str, DeviceClass], pod: Pod) -> frozenset[str]:
-    """Resources of a pod that kube-scheduler turns into claims where a node does not offer them (EXT-1)."""
+    """Resources of a pod that kube-scheduler turns into claims if a node does not offer them (EXT-1)."""
     extended = [name for name in demand(pod) if "/" in name]
     if not extended:
         return frozenset()

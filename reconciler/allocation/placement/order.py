@@ -4,18 +4,18 @@ from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
 
 Place = tuple[int, str, str, str, str]
-"""Sorts pods and claims; the smallest goes first."""
+"""Sort key of pods and claims; the smallest is first."""
 
 _YOUNGEST = "~"
-"""Sorts behind every timestamp, since it sorts behind every digit."""
+"""Sorts after every timestamp, since it sorts after every digit."""
 
 
 def place(thing: Pod | ResourceClaim) -> Place:
-    """The place of a pod, or of a claim alone, among all that wait.
+    """The place of a pod, or of a claim without a pod, among all pending ones.
 
-    A claim alone has priority 0, like a pod that states none. An object without a creation timestamp is
-    the youngest. Timestamps have whole seconds, so the namespace and then the name break ties; of a pod and
-    a claim that agree in all of that, the pod goes first.
+    A claim without a pod has priority 0, like a pod without a priority. An object without a creation
+    timestamp is the youngest. Timestamps are whole seconds, so the namespace and then the name break ties.
+    If a pod and a claim are equal in all of these, the pod is first.
     """
     urgency = -(thing.spec.priority or 0) if isinstance(thing, Pod) else 0
     created = thing.metadata.creation_timestamp or _YOUNGEST

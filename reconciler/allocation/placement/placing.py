@@ -1,7 +1,7 @@
-"""The nodes on which a pod, or a claim alone, may be allocated: those that kube-scheduler can follow to.
+"""The nodes on which a pod, or a claim without a pod, may be allocated: kube-scheduler can use them too.
 
-Checked: node selector, required node affinity, taints, room for what the pod requests, and the nodes of the
-claims that the pod holds already. Not checked: host ports, affinity and spread between pods, volumes.
+Checked: node selector, required node affinity, taints, room for the pod's requests, and the nodes of its
+allocated claims. Not checked: host ports, affinity and spread between pods, volumes.
 """
 
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ from reconciler.allocation.placement.extended_resources import backed
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.node_selector import NodeSelector
-from reconciler.state.devices.snapshot.node_subset import Chosen
+from reconciler.state.devices.snapshot.node_subset import NodeSubset
 from reconciler.state.devices.snapshot.snapshot import Snapshot, Topology
 from reconciler.state.nodes.demand import demand
 from reconciler.state.nodes.table import Nodes
@@ -22,72 +22,72 @@ from reconciler.state.nodes.table import Nodes
 
 @dataclass(frozen=True, slots=True)
 class NodeChoice:
-    """The nodes to choose from, in the order in which they are tried: that of `Topology.order`."""
+    """The candidate nodes, in the order of `Topology.order`."""
 
-    nodes: Chosen | None
+    nodes: NodeSubset | None
     """None for all nodes"""
     crowded: bool = False
-    """Whether a node is left out only because it lacks room: what other pods take matters then"""
+    """Whether a node is left out only because it lacks room. The choice then depends on other pods"""
 
 
 class Placement:
-    """Decides which nodes may be used. Raises Rejected for an affinity or selector that cannot be read."""
+    """Decides which nodes may be used. Raises Rejected for an affinity or selector that cannot be parsed."""
 
     def __init__(self, nodes: Nodes, *, supposed: bool) -> None:
-        """`supposed` says whether nodes that only slices name may be used.
+        """`supposed` says whether nodes without a Node object, which only slices name, may be used.
 
-        Offline they may: the input need not describe its nodes. On a cluster they may not, since the node is
-        gone or not there yet.
+        Offline they may: the input may lack Node objects. On a cluster they may not: such a node is deleted
+        or not registered yet.
         """
         self._nodes = nodes
         self._supposed = supposed
 
-    def for_claim(self, world: Snapshot) -> NodeChoice:
-        """For a claim without a pod: the nodes that are neither cordoned nor away.
+    def for_claim(self, snapshot: Snapshot) -> NodeChoice:
+        """For a claim without a pod: the nodes that are ready and not cordoned.
 
-        Other taints do not count: a claim does not say what the pods tolerate that will use it.
+        Other taints are ignored: the tolerations of the pods that will use the claim are unknown.
         """
-        return NodeChoice(self._usable(self._nodes.open(world.topology), world.topology))
+        return NodeChoice(self._usable(self._nodes.open(snapshot.topology), snapshot.topology))
 
     def for_pod(
         self,
         pod: Pod,
         held: Iterable[ResourceClaim],
-        world: Snapshot,
+        snapshot: Snapshot,
         *,
         offered: frozenset[str] = frozenset(),
     ) -> NodeChoice:
-        """The nodes on which a pod can run and use what it holds; for a bound pod, its node.
+        """The nodes on which a pod can run and use its allocated claims; for a bound pod, its node.
 
-        `held` are those of its claims that are allocated. `offered` are resources that a node has although
-        its Node object does not list them.
+        `held` are the allocated claims of the pod. `offered` are resources that a node has although its Node
+        object does not list them.
         """
         if pod.spec.node_name:
-            return NodeChoice(self.only(pod.spec.node_name, world))
-        return self.before_binding(pod, held, world, offered=offered)
+            return NodeChoice(self.only(pod.spec.node_name, snapshot))
+        return self.before_binding(pod, held, snapshot, offered=offered)
 
     def before_binding(
         self,
         pod: Pod,
         held: Iterable[ResourceClaim],
-        world: Snapshot,
+        snapshot: Snapshot,
         *,
         offered: frozenset[str] = frozenset(),
     ) -> NodeChoice:
-        """The same as if the pod was bound to no node yet."""
-        nodes, order = self._nodes, world.topology.order
+        """Like `for_pod`, as if the pod were not bound."""
+        nodes, order = self._nodes, snapshot.topology.order
         suiting = nodes.labelled(pod) & nodes.tolerated(pod) & nodes.matching(selectors_of(held))
-        waived = backed(world.classes, pod) | offered
+        waived = backed(snapshot.classes, pod) | offered
         fitting = suiting & nodes.room.fits(demand(pod), waived, but=pod.key)
         if self._hidden:
             suiting, fitting = suiting & nodes.described(), fitting & nodes.described()
         suiting, fitting = nodes.in_order(suiting, order), nodes.in_order(fitting, order)
         crowded = not np.array_equal(suiting, fitting)
-        return NodeChoice(None if fitting.all() else Chosen(order, fitting), crowded)
+        return NodeChoice(None if fitting.all() else NodeSubset(order, fitting), crowded)
 
-    def only(self, name: str, world: Snapshot) -> Chosen:
-        """One node, or none if there is no such node."""
-        found = self._usable(self._nodes.only(name, world.topology), world.topology)
+    def only(self, name: str, snapshot: Snapshot) -> NodeSubset:
+        """One node, or an empty subset if there is no such node."""
+        found = self._usable(self._nodes.only(name, snapshot.topology), snapshot.topology)
         assert found is not None
         return found
 
@@ -95,18 +95,22 @@ class Placement:
         self,
         pod: Pod,
         held: Iterable[ResourceClaim],
-        world: Snapshot,
+        snapshot: Snapshot,
         *,
         offered: frozenset[str] = frozenset(),
     ) -> str:
-        """Why nodes are left out for a pod that is not bound, each under the first reason against it.
+        """Why nodes are left out for a pod. Each node counts once, under its first reason.
 
-        In the words of kube-scheduler: `2 of 5 nodes suit the pod: 1 Insufficient cpu, 2 with untolerated
-        taint`. Empty if none is left out.
+        Similar to kube-scheduler: `2 of 5 nodes suit the pod: 1 Insufficient cpu, 2 with untolerated taint`.
+        Empty if no node is left out.
         """
         if (bound := pod.spec.node_name) != "":
-            return "" if len(self.only(bound, world)) else f"the pod is bound to {bound}, which is no node"
-        nodes, order = self._nodes, world.topology.order
+            return (
+                ""
+                if len(self.only(bound, snapshot))
+                else f"the pod is bound to node {bound}, which does not exist"
+            )
+        nodes, order = self._nodes, snapshot.topology.order
         left = np.ones(len(order), dtype=np.bool_)
         reasons: dict[str, int] = {}
 
@@ -121,7 +125,7 @@ class Placement:
         strike("outside node selector or affinity", ~nodes.labelled(pod))
         strike("away from other claims of the pod", ~nodes.matching(selectors_of(held)))
         strike("with untolerated taint", ~nodes.tolerated(pod))
-        waived = backed(world.classes, pod) | offered
+        waived = backed(snapshot.classes, pod) | offered
         for resource, short in nodes.room.short_of(demand(pod), waived, but=pod.key).items():
             strike("Too many pods" if resource == "pods" else f"Insufficient {resource}", short)
         if not reasons:
@@ -129,9 +133,9 @@ class Placement:
         listed = ", ".join(f"{count} {reason}" for reason, count in reasons.items())
         return f"{int(np.count_nonzero(left))} of {len(left)} nodes suit the pod: {listed}"
 
-    def against(self, pod: Pod, node: str, world: Snapshot) -> list[str]:
-        """What stands against one node for a pod now, and by how much."""
-        topology, nodes = world.topology, self._nodes
+    def against(self, pod: Pod, node: str, snapshot: Snapshot) -> list[str]:
+        """Why one node does not suit a pod now, with amounts."""
+        topology, nodes = snapshot.topology, self._nodes
         if node not in topology.nodes:
             return ["the node is gone"]
         row = topology.order.index(node)
@@ -143,33 +147,37 @@ class Placement:
         if not nodes.in_order(nodes.tolerated(pod), topology.order)[row]:
             found.append("a taint that the pod does not tolerate")
         wanted = demand(pod)
-        for resource, short in nodes.room.short_of(wanted, backed(world.classes, pod), but=pod.key).items():
+        for resource, short in nodes.room.short_of(
+            wanted, backed(snapshot.classes, pod), but=pod.key
+        ).items():
             if nodes.in_order(short, topology.order)[row]:
                 own = nodes.room.charged(pod.key)
                 left = nodes.room.left(node, resource)
                 left += own.amounts.get(resource, 0) if own is not None and own.node == node else 0
                 unit = "m" if resource == "cpu" else ""
-                found.append(f"Insufficient {resource}: {wanted[resource]}{unit} wanted, {left}{unit} left")
+                found.append(
+                    f"Insufficient {resource}: the pod needs {wanted[resource]}{unit}; {left}{unit} is free"
+                )
         return found
 
     @property
     def _hidden(self) -> bool:
-        """Whether there are nodes that may not be used, since only slices name them."""
+        """Whether there are nodes that may not be used because they have no Node object."""
         return not self._supposed and bool(self._nodes.supposed)
 
-    def _usable(self, chosen: Chosen | None, topology: Topology) -> Chosen | None:
+    def _usable(self, subset: NodeSubset | None, topology: Topology) -> NodeSubset | None:
         if not self._hidden:
-            return chosen
+            return subset
         described = self._nodes.in_order(self._nodes.described(), topology.order)
-        return Chosen(topology.order, described if chosen is None else chosen.mask & described)
+        return NodeSubset(topology.order, described if subset is None else subset.mask & described)
 
 
 def selectors_of(claims: Iterable[ResourceClaim]) -> list[NodeSelector]:
-    """The selectors of the nodes on which allocated claims can be used."""
+    """The node selectors of allocated claims."""
     found = (claim.allocation.node_selector for claim in claims if claim.allocation is not None)
     return [selector for selector in found if selector is not None]
 
 
-def among(names: Iterable[str], topology: Topology) -> Chosen:
-    """Nodes by name, as a choice; names that are no nodes are left out."""
-    return Chosen(topology.order, np.isin(np.array(topology.order), list(names)))
+def among(names: Iterable[str], topology: Topology) -> NodeSubset:
+    """Nodes by name, as a subset; unknown names are ignored."""
+    return NodeSubset(topology.order, np.isin(np.array(topology.order), list(names)))

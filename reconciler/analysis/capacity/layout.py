@@ -43,7 +43,7 @@ class Ground:
     drivers: tuple[str, ...]
     driver_of_pool: Codes
     node_of: Codes
-    """(D,) of the lexicon; -1 for devices that more than one node may reach"""
+    """(D,) of the vocabulary; -1 for devices that more than one node may reach"""
     scales: tuple[Scale, ...]
     scale_of: Codes
     """(S,) position in `scales`"""

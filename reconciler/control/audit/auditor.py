@@ -151,8 +151,8 @@ class Auditor:
             self._tell(CommitmentMet(key.pool, key.counter_set))
         lost = {
             (DeviceID(*pool, gone.device), gone.counter_set, gone.counters)
-            for pool, excess in world.occupancy.excess.items()
-            for gone in excess.lost
+            for pool, overcharge in world.occupancy.overcharges.items()
+            for gone in overcharge.lost
         }
         for device, counter_set, counters in sorted(lost - self._lost):
             claims = tuple(sorted(world.occupancy.claims_of(device)))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from reconciler.allocation.koordinator.demand import Demand
 from reconciler.control.queueing.units import Unit
-from reconciler.state.delta import Touched
+from reconciler.state.delta import Delta
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +51,13 @@ class Waiting:
         if not alike:
             del self._alike[wants.demand.shape]
 
-    def woken_by(self, touched: Touched) -> Iterable[Unit]:
+    def woken_by(self, delta: Delta) -> Iterable[Unit]:
         """The units that should be asked again. They keep waiting until they are dropped."""
-        if touched.supply:
+        if delta.supply:
             return list(self._wants)
-        if not touched.freed and not touched.classes:
+        if not delta.freed and not delta.classes:
             return ()
-        return [unit for unit, wants in self._wants.items() if _concerns(touched, wants)]
+        return [unit for unit, wants in self._wants.items() if _concerns(delta, wants)]
 
     def crowded(self) -> Iterable[Unit]:
         """The units that should be asked again when a node has more room. They keep waiting."""
@@ -70,5 +70,5 @@ class Waiting:
         ]
 
 
-def _concerns(touched: Touched, wants: Wants) -> bool:
-    return (wants.room and bool(touched.freed)) or not touched.classes.isdisjoint(wants.classes)
+def _concerns(delta: Delta, wants: Wants) -> bool:
+    return (wants.room and bool(delta.freed)) or not delta.classes.isdisjoint(wants.classes)

@@ -137,7 +137,7 @@ def _object(kind: str, raw: Mapping[str, Any]) -> ApiObject:
     return (Device if kind == "Device" else MODELS[kind]).model_validate(raw)
 
 
-def write_remembered(device: DeviceID, drawn: Drawn) -> Json:
+def write_retained_draw(device: DeviceID, drawn: Drawn) -> Json:
     """What a held device drew before its slices changed."""
     return {
         "t": "remembered",
@@ -146,7 +146,7 @@ def write_remembered(device: DeviceID, drawn: Drawn) -> Json:
     }
 
 
-def read_remembered(raw: Mapping[str, Any]) -> tuple[DeviceID, Drawn]:
+def read_retained_draw(raw: Mapping[str, Any]) -> tuple[DeviceID, Drawn]:
     """The device of an entry, and what it drew."""
     return DeviceID(*raw["device"]), raw["drawn"]
 

@@ -28,11 +28,11 @@ from reconciler.operations.journal.entries import (
     write_change,
     write_decided,
     write_plan,
-    write_remembered,
+    write_retained_draw,
 )
 from reconciler.operations.journal.files import FILES, FULL_BYTES, Files
 from reconciler.operations.journal.machines import RecordedPicture, write_decision
-from reconciler.state.delta import NOTHING, Touched
+from reconciler.state.delta import NOTHING, Delta
 from reconciler.state.devices.pools.reach import NodeInfo
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 from reconciler.state.store import Store
@@ -117,21 +117,21 @@ class RecordedStore(Store):
         """That came so far"""
         self._taken: OrderedDict[int, int] = OrderedDict()
 
-    def apply(self, change: Change) -> Touched:
-        touched = super().apply(change)
-        heartbeat = isinstance(change, Changed) and change.kind == "Node" and touched == NOTHING
+    def apply(self, change: Change) -> Delta:
+        delta = super().apply(change)
+        heartbeat = isinstance(change, Changed) and change.kind == "Node" and delta == NOTHING
         if not heartbeat:
             self._write_down(write_change(change))
-        return touched
+        return delta
 
     def assume(self, plan: Plan) -> None:
         super().assume(plan)
         self._write_down(write_plan("assumed", plan))
 
-    def forget(self, plan: Plan) -> Touched:
-        touched = super().forget(plan)
+    def forget(self, plan: Plan) -> Delta:
+        delta = super().forget(plan)
         self._write_down(write_plan("forgotten", plan))
-        return touched
+        return delta
 
     def snapshot(self) -> Snapshot:
         found = super().snapshot()
@@ -148,9 +148,9 @@ class RecordedStore(Store):
 
     def whole(self) -> Iterator[Json]:
         """Entries that make the picture from nothing. What is remembered first: slices are read with it."""
-        for pool in self._memory.pools():
-            for name, drawn in self._memory.of(pool).items():
-                yield write_remembered(DeviceID(*pool, name), drawn)
+        for pool in self._retained.pools():
+            for name, drawn in self._retained.of(pool).items():
+                yield write_retained_draw(DeviceID(*pool, name), drawn)
         kinds: dict[str, Iterable[ApiObject]] = {
             "Node": map(_node, self._nodes.values()),
             "DeviceClass": self._classes.values(),

@@ -23,7 +23,7 @@ from reconciler.operations.journal.entries import (
     read_decided,
     read_header,
     read_plan,
-    read_remembered,
+    read_retained_draw,
 )
 from reconciler.operations.journal.files import entries, paths
 from reconciler.state.devices.occupancy.retained_draws import Drawn
@@ -160,7 +160,7 @@ class _Run:
             case "begun":
                 self._inputs, self._begun = raw.get("inputs", 0) - 1, True
             case "remembered":
-                self._store.remember(*read_remembered(raw))
+                self._store.retain(*read_retained_draw(raw))
             case "assumed":
                 self._store.assume(read_plan(raw))
             case "forgotten":
@@ -207,9 +207,9 @@ class _Run:
 class _Again(Store):
     """A store that is told what another process remembered."""
 
-    def remember(self, device: DeviceID, drawn: Drawn) -> None:
+    def retain(self, device: DeviceID, drawn: Drawn) -> None:
         """Goes on charging a held device as it drew. Before the slices of its pool come."""
-        self._memory.put(device, drawn)
+        self._retained.put(device, drawn)
 
 
 def _question(claims: tuple[ResourceClaim, ...], nodes: tuple[str, ...] | None, world: Snapshot) -> Decide:

@@ -49,7 +49,7 @@ class WhatifEndpoint:
             raise Busy("not everything was listed yet")
         if self._lane.busy:
             raise Busy("another question is being answered")
-        fork, nodes = Forked.off(self._store), self._nodes.known
+        fork, nodes = Forked.fork_of(self._store), self._nodes.known
         supply = (*self._store.slices, *self._store.taint_rules)
         try:
             return await self._lane.run(partial(_answer, text, options, fork, supply, nodes))
@@ -74,8 +74,8 @@ def _answer(
         raise Rejected("the body holds no claim that waits, no template and no pod; and no node is drained")
     added = tuple(_added(asked))
     if any(isinstance(thing, ResourceSlice) for thing in added):  # other devices: a fleet of their own
-        store = Store(fork.world.rules)
-        added = (*nodes, *fork.world.classes.values(), *supply, *fork.pods, *fork.claims(), *added)
+        store = Store(fork.snapshot.rules)
+        added = (*nodes, *fork.snapshot.classes.values(), *supply, *fork.pods, *fork.claims(), *added)
     else:
         store = fork.store()
     load(store, _paced(added, pace))

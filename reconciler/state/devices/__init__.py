@@ -1,1 +1,1 @@
-"""What we know: the one mutable picture of devices and who holds them, and frozen pictures for deciding."""
+"""Devices: their encoding, pools, exclusion and occupancy, and frozen snapshots of all of it."""

@@ -1,1 +1,1 @@
-"""Nodes as columns: which of them a pod may run on, and has room on. Knows nothing of devices."""
+"""Nodes as columns: which nodes suit a pod and have room for it. Independent of devices."""

@@ -1,4 +1,4 @@
-"""What one pod takes of a node: a pod that is bound, or one that its allocations tie to a node."""
+"""What a pod takes from a node, if the pod is bound or its allocations pin it to one node."""
 
 from reconciler.api.objects.claims import Allocation
 from reconciler.api.objects.core import Pod
@@ -12,27 +12,27 @@ from reconciler.state.store import Store
 
 
 def charge_of(pod: Pod, store: Store) -> Charge | None:
-    """What a pod takes, and where; None if its node is open, or if it takes nothing any more."""
+    """What a pod takes and on which node; None if its node is undecided or the pod is finished."""
     node = node_of(pod, store)
     return Charge(node, demand(pod)) if node else None
 
 
 def node_of(pod: Pod, store: Store) -> str:
-    """The node that a pod is on, or will have to go to; empty if that is open, or it is done."""
+    """The node of a pod: bound, or pinned by claims or affinity. Empty if undecided or finished."""
     if pod.finished:
         return ""
     if pod.spec.node_name or not is_live(pod):
-        return pod.spec.node_name  # one that is being deleted takes room until it is gone
+        return pod.spec.node_name  # a pod takes room until it is deleted
     for key in claims_of(pod):
         allocation = allocation_of(store, key)
         if allocation is not None and (node := pinned_to(allocation.node_selector)):
             return node
-    # Nothing but its affinity ties a pod that was given Koordinator's devices.
+    # A pod with devices from Koordinator is pinned by its affinity alone.
     return "" if pod.gated else pinned(pod)
 
 
 def allocation_of(store: Store, key: ObjectKey) -> Allocation | None:
-    """What a claim holds, or will hold once its write is through."""
+    """The allocation of a claim, or the assumed one that is not written yet."""
     claim = store.claims.get(key)
     if claim is None:
         return None
@@ -41,7 +41,7 @@ def allocation_of(store: Store, key: ObjectKey) -> Allocation | None:
 
 
 def pinned_to(selector: NodeSelector | None) -> str:
-    """The one node that an allocation's selector names; empty if it leaves a choice (RES-12)."""
+    """The only node that an allocation's selector allows; empty if it allows several (RES-12)."""
     if selector is None or len(selector.node_selector_terms) != 1:
         return ""
     for field in selector.node_selector_terms[0].match_fields:

@@ -1,7 +1,7 @@
-"""What a pod sets aside on its node, by the rule of kube-scheduler: sidecars, init containers, overhead.
+"""What a pod requests from its node, computed as in kube-scheduler: sidecars, init containers, overhead.
 
-Amounts are whole numbers: thousandths of a CPU, otherwise the resource's own unit, rounded up as upstream
-does once all is added up.
+Amounts are whole numbers: thousandths of a CPU, otherwise the unit of the resource. As upstream, the total is
+rounded up, not its parts.
 """
 
 from collections.abc import Iterable, Mapping
@@ -10,10 +10,10 @@ from reconciler.api.objects.core import Container, ContainerStatus, Pod
 from reconciler.api.objects.quantity import NANO, Quantity
 
 PODS = "pods"
-"""The resource of which every pod takes one."""
+"""Every pod takes one of this resource."""
 
 MOST = 2**62 - 1
-"""Nothing counts for more, so that no difference of two amounts leaves 64 bits."""
+"""The largest amount. The difference of two amounts then fits in 64 bits."""
 
 _MILLI = NANO // 1000
 _ALWAYS = "Always"
@@ -23,7 +23,7 @@ Nanos = dict[str, int]
 
 
 def demand(pod: Pod) -> dict[str, int]:
-    """Resource -> amount that the pod takes. What is zero is left out."""
+    """Resource -> amount that the pod takes. Zero amounts are left out."""
     spec, status = pod.spec, pod.status
     running = _sum(_each(spec.containers, status.container_statuses))
     sidecars: Nanos = {}
@@ -31,7 +31,7 @@ def demand(pod: Pod) -> dict[str, int]:
     for container, asked in zip(
         spec.init_containers, _each(spec.init_containers, status.init_container_statuses), strict=True
     ):
-        # Each starts once those before it are done; sidecars among those go on beside it.
+        # Init containers run one after another; sidecars that started earlier keep running.
         starting = _sum([sidecars, asked])
         if container.restart_policy == _ALWAYS:
             sidecars = starting
@@ -45,12 +45,12 @@ def demand(pod: Pod) -> dict[str, int]:
 
 
 def amount(resource: str, nanos: int) -> int:
-    """Billionths as the whole number in which a resource is counted here."""
+    """Billionths as a whole number of the resource's unit, rounded up."""
     return max(min(-(-nanos // (_MILLI if resource == "cpu" else NANO)), MOST), 0)
 
 
 def amounts(resources: Mapping[str, Quantity]) -> dict[str, int]:
-    """Resource -> amount, of what a node offers."""
+    """Resource -> amount that a node offers."""
     return {name: amount(name, quantity.nanos) for name, quantity in resources.items()}
 
 
@@ -60,7 +60,7 @@ def _each(containers: Iterable[Container], statuses: Iterable[ContainerStatus]) 
 
 
 def _asked(container: Container, now: ContainerStatus | None) -> Nanos:
-    """The most of what is asked for, what was promised and what is set aside, while a resize is under way."""
+    """The largest of requested, actual and allocated resources: they differ during a resize."""
     asked = _nanos({**container.resources.limits, **container.resources.requests})
     if now is None:
         return asked

@@ -1,4 +1,4 @@
-"""Columns that grow a row at a time without being copied each time."""
+"""Columns that grow row by row without a copy each time."""
 
 from typing import Any, TypeVar
 
@@ -8,7 +8,7 @@ Array = TypeVar("Array", bound=np.ndarray[Any, Any])
 
 
 def widened(column: Array, size: int) -> Array:
-    """The same column, or a copy with room for `size` rows and as many again; new rows are zero.
+    """The same column if it has `size` rows, else a copy with twice as many; new rows are zero.
 
     column (..., n)
     ->     (..., m)  m at least `size`

@@ -1,4 +1,4 @@
-"""Labels of nodes as columns, and node selectors over them: a condition is judged once a distinct value."""
+"""Labels of nodes as columns. A selector requirement is evaluated once for each distinct value."""
 
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -10,9 +10,9 @@ from reconciler.api.objects.node_selector import NodeSelector, NodeSelectorRequi
 from reconciler.state.nodes.growing import widened
 
 KEPT = 256
-"""Columns kept, one for each key that somebody asked about lately."""
+"""Most columns kept. Each label key that was used recently has one."""
 SPARE = 64
-"""Values beyond two a row that a column may remember before it is built afresh."""
+"""A column with more values than this plus two for each row is rebuilt."""
 
 
 class _Column:
@@ -20,9 +20,9 @@ class _Column:
 
     def __init__(self) -> None:
         self.codes: Codes = np.zeros(0, dtype=np.int32)
-        """(N or more,) 0 for none"""
+        """(N or more,) 0 where the label is missing"""
         self.values: dict[str, int] = {}
-        """From 1 on"""
+        """Codes start at 1"""
 
     def put(self, row: int, value: str | None) -> None:
         self.codes = widened(self.codes, row + 1)
@@ -30,7 +30,7 @@ class _Column:
 
 
 class LabelColumns:
-    """The labels of rows that come and go; a row without a node has none."""
+    """The labels of all rows. Nodes may be removed; a row without a node has no labels."""
 
     def __init__(self) -> None:
         self._labels: list[Mapping[str, str]] = []
@@ -38,18 +38,18 @@ class LabelColumns:
         self._columns: OrderedDict[str, _Column] = OrderedDict()
 
     def put(self, row: int, name: str, labels: Mapping[str, str]) -> None:
-        """The node in a row, which may be the next one after the last."""
+        """Set the node of a row: an existing row or the next one."""
         if row == len(self._labels):
             self._labels.append(labels)
         self._labels[row] = labels
         self._names[name] = row
         for key, column in list(self._columns.items()):
             column.put(row, labels.get(key))
-            if len(column.values) > 2 * len(self._labels) + SPARE:  # most are of the past
+            if len(column.values) > 2 * len(self._labels) + SPARE:  # most values are out of use
                 del self._columns[key]
 
     def drop(self, row: int, name: str) -> None:
-        """The node is gone; its row may be used again."""
+        """Remove a node; its row may be used again."""
         self.put(row, name, {})
         del self._names[name]
 
@@ -62,7 +62,7 @@ class LabelColumns:
         return mask
 
     def match(self, selector: NodeSelector) -> Mask:
-        """(N,) rows that a selector means. Raises Rejected if it cannot be read."""
+        """(N,) rows that match a selector. Raises Rejected if it cannot be parsed."""
         selector.check()
         mask = np.zeros(len(self._labels), dtype=np.bool_)
         for term in selector.node_selector_terms:

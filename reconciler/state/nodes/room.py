@@ -1,4 +1,4 @@
-"""What nodes have and what their pods take of it, as columns kept up to date pod by pod."""
+"""What nodes offer and what their pods take, as columns that are updated pod by pod."""
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
@@ -15,17 +15,17 @@ Wanted = Mapping[str, int]
 
 
 class Charge(NamedTuple):
-    """What one pod takes, and where."""
+    """What one pod takes, and on which node."""
 
     node: str
     amounts: Wanted
 
 
 class Room:
-    """R resources by N rows of nodes. Only what some node offers has a column.
+    """R resources by N rows of nodes. A resource has a column if some node offers it.
 
-    Sums are kept by name and without bound, so pods may come before their node, and what is charged is
-    given back to the last bit; the columns hold them cut off at `MOST`.
+    Sums are kept by node name as unbounded integers: a pod may arrive before its node, and releasing a charge
+    restores the exact value. The columns hold the sums capped at `MOST`.
     """
 
     def __init__(self) -> None:
@@ -35,15 +35,15 @@ class Room:
         self._unknown: Mask = np.zeros(0, dtype=np.bool_)
         self._size = 0
         self.serial = 0
-        """Changes so far of what nodes offer, or of what is taken"""
+        """Number of changes so far, of offers and of charges"""
         self._rows: dict[str, int] = {}
         self._sums: dict[str, dict[str, int]] = {}
         self._charges: dict[ObjectKey, Charge] = {}
 
     def put(self, row: int, node: str, offered: Wanted) -> bool:
-        """What a node offers; nothing at all if it has not said yet, and is then not judged.
+        """Set what a node offers; return whether that changed. The row is an existing one or the next one.
 
-        The row is a known one or the next after the last. Whether it offers something else than before.
+        A node that reports nothing yet has room for every pod.
         """
         if row == self._size:
             self._size += 1
@@ -63,14 +63,14 @@ class Room:
         return fresh or not same
 
     def drop(self, node: str) -> None:
-        """The node is gone; what its pods take is remembered, in case it comes back before they go."""
+        """Remove a node. The charges of its pods stay, since the node may come back before they end."""
         row = self._rows.pop(node)
         self.serial += 1
         self._total[:, row] = self._used[:, row] = 0
         self._unknown[row] = False
 
     def charge(self, pod: ObjectKey, charge: Charge | None) -> bool:
-        """Make this all that a pod takes. Whether a node has more room now than before."""
+        """Replace the charge of a pod; return whether a node has more room now."""
         before = self._charges.get(pod)
         if before == charge:
             return False
@@ -88,11 +88,11 @@ class Room:
         )
 
     def charged(self, pod: ObjectKey) -> Charge | None:
-        """What a pod takes, and where, as far as that is known."""
+        """The charge of a pod, if it has one."""
         return self._charges.get(pod)
 
     def fits(self, wanted: Wanted, waived: frozenset[str], *, but: ObjectKey) -> Mask:
-        """(N,) rows with room for a pod, leaving out of account what that pod itself takes already."""
+        """(N,) rows with room for a pod, not counting the charge of the pod `but`."""
         amounts, absent = self._vector(wanted, waived)
         unknown = self._unknown[: self._size]
         if absent:
@@ -101,7 +101,7 @@ class Room:
         return has_room(total, used, amounts, self._waive(waived)) | unknown
 
     def short_of(self, wanted: Wanted, waived: frozenset[str], *, but: ObjectKey) -> dict[str, Mask]:
-        """Resource -> (N,) rows that have too little of it for a pod."""
+        """Resource -> (N,) rows with too little of it for a pod."""
         amounts, absent = self._vector(wanted, waived)
         judged = ~self._unknown[: self._size]
         total, used = self._columns(but)
@@ -110,12 +110,12 @@ class Room:
         return short | dict.fromkeys(absent, judged)
 
     def left(self, node: str, resource: str) -> int:
-        """What a node still has of a resource; negative where more is taken than there is."""
+        """What is left of a resource on a node; negative if it is overcommitted."""
         r, row = self._resources.get(resource), self._rows.get(node)
         return 0 if r is None or row is None else int(self._total[r, row] - self._used[r, row])
 
     def _vector(self, wanted: Wanted, waived: frozenset[str]) -> tuple[Amounts, list[str]]:
-        """(R,) amounts, and what is wanted that no node has."""
+        """(R,) amounts, and the wanted resources that no node offers."""
         amounts = np.array([wanted.get(name, 0) for name in self._resources], dtype=np.int64)
         return amounts, [name for name in wanted if name not in self._resources and name not in waived]
 
@@ -123,7 +123,7 @@ class Room:
         return np.array([name in waived for name in self._resources], dtype=np.bool_)
 
     def _columns(self, but: ObjectKey) -> tuple[Amounts, Amounts]:
-        """(R, N) what there is, and what is taken by others than one pod."""
+        """(R, N) what nodes offer, and what all pods but one take."""
         total, used = self._total[:, : self._size], self._used[:, : self._size]
         own = self._charges.get(but)
         row = self._rows.get(own.node) if own is not None else None

@@ -1,4 +1,4 @@
-"""The nodes of the cluster as columns, and which of them suit a pod."""
+"""The nodes of the cluster as columns, and which nodes suit a pod."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
@@ -9,7 +9,7 @@ from kernels.types import Codes, Mask, Rows
 from reconciler.api.objects.changes import Change, Changed, Refused, Removed, Replaced
 from reconciler.api.objects.core import Node, Pod, Taint
 from reconciler.api.objects.node_selector import NodeSelector
-from reconciler.state.devices.snapshot.node_subset import Chosen
+from reconciler.state.devices.snapshot.node_subset import NodeSubset
 from reconciler.state.devices.snapshot.snapshot import Topology
 from reconciler.state.nodes.demand import amounts
 from reconciler.state.nodes.growing import widened
@@ -18,11 +18,11 @@ from reconciler.state.nodes.room import Room
 from reconciler.state.nodes.taints import CLOSING, taints_of, tolerated
 
 KEPT = 512
-"""Different questions whose answers are kept for as long as no node changes."""
+"""Most masks kept. A change of a node drops all of them."""
 
 
 class Nodes:
-    """One row a node; rows of nodes that went are used again. Masks are (N,) by row unless said otherwise."""
+    """One row for each node; rows of removed nodes are reused. Masks are (N,) by row if not stated."""
 
     def __init__(self) -> None:
         self.room = Room()
@@ -36,15 +36,15 @@ class Nodes:
         self._size = 0
         self._masks: OrderedDict[Hashable, Mask] = OrderedDict()
         self._rows: tuple[tuple[str, ...], Rows] = ((), np.zeros(0, dtype=np.intp))
-        self._open: tuple[Topology | None, Chosen | None] = (None, None)
+        self._open: tuple[Topology | None, NodeSubset | None] = (None, None)
 
     @property
     def known(self) -> tuple[Node, ...]:
-        """All nodes, as they were last told."""
+        """The newest version of every node."""
         return tuple(self._node.values())
 
     def note(self, change: Change) -> bool:
-        """Take in news of nodes. Whether a pod may find another answer now; heartbeats change none."""
+        """Apply a change of nodes; return whether placements may differ now. Heartbeats return False."""
         match change:
             case Changed(object=Node() as node):
                 return self._put(node)
@@ -57,7 +57,7 @@ class Nodes:
         return False
 
     def suppose(self, node: Node) -> None:
-        """Add a node that only slices name, with the labels it is taken to have. A Node object wins."""
+        """Add a node that only slices name, with inferred labels. A Node object replaces it."""
         if node.key.name not in self._row_of:
             self._put(node)
             self._supposed.add(node.key.name)
@@ -68,31 +68,31 @@ class Nodes:
         return frozenset(self._supposed)
 
     def described(self) -> Mask:
-        """Nodes of which there is a Node object."""
+        """Nodes with a Node object."""
         mask = np.ones(self._size, dtype=np.bool_)
         mask[[self._row_of[name] for name in self._supposed]] = False
         return mask
 
-    def open(self, world: Topology) -> Chosen | None:
-        """The nodes that are neither cordoned nor away; None if that is all. Kept while nothing changes.
+    def open(self, topology: Topology) -> NodeSubset | None:
+        """The nodes that are ready and not cordoned; None for all nodes. Cached until a node changes.
 
-        Other taints do not count: a claim does not say what the pods tolerate that will use it.
+        Other taints are ignored: the tolerations of the pods that will use the claim are unknown.
         """
-        if self._open[0] is not world:
+        if self._open[0] is not topology:
             mask = self._by_profile(lambda taints: all(taint.key not in CLOSING for taint in taints))
-            mask = self.in_order(mask, world.order)
-            self._open = world, (None if mask.all() else Chosen(world.order, mask))
+            mask = self.in_order(mask, topology.order)
+            self._open = topology, (None if mask.all() else NodeSubset(topology.order, mask))
         return self._open[1]
 
-    def only(self, name: str, world: Topology) -> Chosen:
-        """One node, or none if there is no such node."""
+    def only(self, name: str, topology: Topology) -> NodeSubset:
+        """One node, or an empty subset if there is no such node."""
         mask = np.zeros(self._size, dtype=np.bool_)
         if name in self._row_of:
             mask[self._row_of[name]] = True
-        return Chosen(world.order, self.in_order(mask, world.order))
+        return NodeSubset(topology.order, self.in_order(mask, topology.order))
 
     def in_order(self, mask: Mask, order: tuple[str, ...]) -> Mask:
-        """(nodes,) a mask over rows, in the order of these names."""
+        """(nodes,) a mask over rows, reordered by these names."""
         if self._rows[0] is not order:
             rows = np.array([self._row_of[name] for name in order], dtype=np.intp)
             self._rows = order, rows
@@ -100,29 +100,29 @@ class Nodes:
         return found
 
     def labelled(self, pod: Pod) -> Mask:
-        """Nodes that the pod's node selector and required node affinity mean.
+        """Nodes that match the pod's node selector and required node affinity.
 
-        Raises Rejected for an affinity that cannot be read.
+        Raises Rejected for an affinity that cannot be parsed.
         """
         mask = np.ones(self._size, dtype=np.bool_)
         if pod.spec.node_selector:
             wanted = pod.spec.node_selector
-            mask &= self._kept(("labels", *sorted(wanted.items())), lambda: self._labels.have(wanted))
+            mask &= self._cached(("labels", *sorted(wanted.items())), lambda: self._labels.have(wanted))
         affinity = pod.spec.affinity and pod.spec.affinity.node_affinity
         required = affinity and affinity.required_during_scheduling_ignored_during_execution
         return mask & self.matching([required] if required else [])
 
     def matching(self, selectors: Sequence[NodeSelector]) -> Mask:
-        """Nodes that all selectors mean. Raises Rejected for one that cannot be read."""
+        """Nodes that match all selectors. Raises Rejected for a selector that cannot be parsed."""
         mask = np.ones(self._size, dtype=np.bool_)
         for selector in selectors:
-            mask &= self._kept(selector, lambda selector=selector: self._labels.match(selector))  # type: ignore[misc]
+            mask &= self._cached(selector, lambda selector=selector: self._labels.match(selector))  # type: ignore[misc]
         return mask
 
     def tolerated(self, pod: Pod) -> Mask:
-        """Nodes whose taints the pod puts up with."""
+        """Nodes whose taints the pod tolerates."""
         tolerations = pod.spec.tolerations
-        return self._kept(
+        return self._cached(
             ("taints", tolerations), lambda: self._by_profile(lambda taints: tolerated(taints, tolerations))
         )
 
@@ -130,7 +130,9 @@ class Nodes:
         name = node.key.name
         self._supposed.discard(name)
         before = self._node.get(name)
-        if before is not None and _read_of(before) == _read_of(node):  # most news of a node is its heartbeat
+        if before is not None and _relevant(before) == _relevant(
+            node
+        ):  # most changes of a node are heartbeats
             self._node[name] = node
             return False
         row = self._row_of.get(name)
@@ -142,7 +144,7 @@ class Nodes:
         self._labels.put(row, name, node.metadata.labels)
         self._profile[row] = self._profiles.setdefault(taints_of(node), len(self._profiles))
         self.room.put(row, name, amounts(node.status.allocatable))
-        self._forget()
+        self._invalidate()
         return True
 
     def _drop(self, name: str) -> bool:
@@ -154,36 +156,36 @@ class Nodes:
         self._spare.append(row)
         self._labels.drop(row, name)
         self.room.drop(name)
-        self._forget()
+        self._invalidate()
         return True
 
-    def _forget(self) -> None:
+    def _invalidate(self) -> None:
         self._masks.clear()
         self._open = (None, None)
-        if len(self._profiles) > 2 * self._size + KEPT:  # most are of the past
+        if len(self._profiles) > 2 * self._size + KEPT:  # most profiles are out of use
             self._profiles.clear()
             for name, row in self._row_of.items():
                 taints = taints_of(self._node[name])
                 self._profile[row] = self._profiles.setdefault(taints, len(self._profiles))
 
-    def _by_profile(self, verdict: Callable[[tuple[Taint, ...]], bool]) -> Mask:
-        """(N,) a verdict on each row's taints, found once for each distinct set of them."""
-        verdicts = np.array([verdict(taints) for taints in self._profiles], dtype=np.bool_)
+    def _by_profile(self, predicate: Callable[[tuple[Taint, ...]], bool]) -> Mask:
+        """(N,) a predicate of each row's taints, evaluated once for each distinct set."""
+        verdicts = np.array([predicate(taints) for taints in self._profiles], dtype=np.bool_)
         if not len(verdicts):
             return np.zeros(self._size, dtype=np.bool_)
         found: Mask = verdicts[self._profile[: self._size]]
         return found
 
-    def _kept(self, question: Hashable, answer: Callable[[], Mask]) -> Mask:
-        mask = self._masks.get(question)
+    def _cached(self, key: Hashable, compute: Callable[[], Mask]) -> Mask:
+        mask = self._masks.get(key)
         if mask is None:
-            mask = self._masks[question] = answer()
+            mask = self._masks[key] = compute()
             mask.setflags(write=False)
             if len(self._masks) > KEPT:
                 self._masks.popitem(last=False)
-        self._masks.move_to_end(question)
+        self._masks.move_to_end(key)
         return mask
 
 
-def _read_of(node: Node) -> tuple[object, ...]:
+def _relevant(node: Node) -> tuple[object, ...]:
     return node.metadata.labels, taints_of(node), node.status.allocatable

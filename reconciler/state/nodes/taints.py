@@ -1,4 +1,4 @@
-"""Taints of nodes, and which pods put up with them. Source: core/v1, Taint and Toleration."""
+"""Taints of nodes, and which pods tolerate them. Source: core/v1, Taint and Toleration."""
 
 from collections.abc import Iterable
 
@@ -9,15 +9,15 @@ NOT_READY = "node.kubernetes.io/not-ready"
 UNREACHABLE = "node.kubernetes.io/unreachable"
 
 CLOSING = frozenset({UNSCHEDULABLE, NOT_READY, UNREACHABLE})
-"""Taints by which a node takes no new pods at all, but those of its own daemons."""
+"""Taints that keep out all new pods except those of DaemonSets."""
 
 _KEEP_OUT = ("NoSchedule", "NoExecute")
 
 
 def taints_of(node: Node) -> tuple[Taint, ...]:
-    """The taints that keep pods out, sorted; those included that the control plane is about to add.
+    """The taints that keep pods out, sorted, with those that the control plane will add.
 
-    It taints a node that is cordoned or not ready, but with a delay, and not everywhere.
+    The control plane taints a cordoned or unready node with a delay, and not in every cluster.
     """
     found = {taint for taint in node.spec.taints if taint.effect in _KEEP_OUT}
     if node.spec.unschedulable:
@@ -29,9 +29,9 @@ def taints_of(node: Node) -> tuple[Taint, ...]:
 
 
 def tolerated(taints: Iterable[Taint], tolerations: Iterable[Toleration]) -> bool:
-    """Whether every taint is put up with."""
+    """Whether every taint is tolerated."""
     known = tuple(tolerations)
-    return all(any(_tolerates(one, taint) for one in known) for taint in taints)
+    return all(any(_tolerates(toleration, taint) for toleration in known) for taint in taints)
 
 
 def _closing(key: str) -> Taint:
@@ -39,7 +39,7 @@ def _closing(key: str) -> Taint:
 
 
 def _tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """An empty key or effect stands for any; of an operator that is not known nothing is tolerated."""
+    """An empty key or effect matches any. An unknown operator tolerates nothing."""
     if toleration.effect not in ("", taint.effect) or toleration.key not in ("", taint.key):
         return False
     if toleration.operator in ("", "Equal"):

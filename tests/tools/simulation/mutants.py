@@ -86,10 +86,10 @@ _replace = Store._replace
 
 
 def _keeps_what_is_gone(self: Any, listing: Any) -> Any:
-    touched = NOTHING
+    delta = NOTHING
     for thing in listing.objects:
-        touched |= self._put(thing)
-    return touched
+        delta |= self._put(thing)
+    return delta
 
 
 def _observes_anything(self: Any, claim: Any) -> None:
@@ -195,13 +195,12 @@ TESTS: dict[str, str] = {
     "test_a_write_without_an_answer_is_resolved_by_reading[applied: held]",
     "late writes are not fenced": "tests/unit/control/test_settler.py::"
     "test_a_write_without_an_answer_is_resolved_by_reading[not applied: made impossible, then free]",
-    "a listing drops nothing": "tests/unit/state/test_store.py::test_what_is_not_listed_is_gone",
+    "a listing drops nothing": "tests/unit/state/test_store.py::test_objects_that_are_not_listed_are_dropped",
     "rewound events count": "tests/unit/cluster/test_cursor.py::"
     "test_what_is_no_change_leaves_the_cursor_where_it_is[an earlier version]",
     "500 means not applied": "tests/unit/cluster/test_client.py::"
     "test_a_status_says_what_to_do_next[500-Retry-Undecided]",
-    "a claim is its name": "tests/unit/state/test_store.py::"
-    "test_a_claim_made_anew_under_its_name_does_not_inherit",
+    "a claim is its name": "tests/unit/state/test_store.py::test_a_recreated_claim_does_not_inherit_holds",
     "writes outlast the lease": "tests/unit/ha/test_door.py::"
     "test_a_write_starts_only_if_the_lease_outlasts_it[it may outlast the lease]",
 }

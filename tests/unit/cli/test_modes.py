@@ -110,7 +110,8 @@ def test_json_says_the_same_and_what_is_at_odds(tmp_path: Path):
     ]
     assert mode["lockedOut"] == ["gpu-1", "gpu-1-foo-part"]
     assert mode["conflicts"] == [
-        "gpu-1-mig1 holds group mig for default/a, but gpu-1-bar-part holds group bar for default/b"
+        "gpu-1-mig1 is held by default/a with group mig, "
+        "but gpu-1-bar-part is held by default/b with group bar"
     ]
 
 
@@ -140,7 +141,7 @@ def test_the_proposal_is_allocated_from_a_file_as_written(tmp_path: Path):
     assert "default/a  r        gpu.example.com/n1/gpu-1-foo-part" in result.stdout
     assert "default/b  r        gpu.example.com/n1/gpu-1-bar-part" in result.stdout
     assert "not allocated: claim default/c" in result.stdout
-    assert "gpu-1-foo-part holds groups foo, bar for default/a" in result.stdout
+    assert "gpu-1-foo-part is held by default/a with groups foo, bar" in result.stdout
     assert "read as a typed value" in result.stderr
 
 

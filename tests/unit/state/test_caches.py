@@ -1,4 +1,4 @@
-"""Derived values live as long as what they are derived from, and forks keep theirs to themselves."""
+"""Derived values live as long as their owner, and forks have their own."""
 
 from threading import Barrier, Thread
 from weakref import ref
@@ -7,7 +7,7 @@ from reconciler.state.caches import Cache, Caches, share
 
 
 class Owner:
-    """What values are derived from."""
+    """An owner of derived values."""
 
     def __init__(self, caches: Caches | None = None) -> None:
         self.caches = caches or Caches()
@@ -17,7 +17,7 @@ class Owner:
 
 
 class Value:
-    """Something that weak references can refer to."""
+    """A value that supports weak references."""
 
 
 def test_a_value_is_derived_once_for_each_owner():
@@ -34,7 +34,7 @@ def test_a_value_is_derived_once_for_each_owner():
     assert derived == [one, other]
 
 
-def test_caches_of_the_same_owner_are_apart():
+def test_caches_of_the_same_owner_are_separate():
     words: Cache[Owner, str] = Cache(lambda _: "word")
     numbers: Cache[Owner, int] = Cache(lambda _: 1)
     owner = Owner()
@@ -67,7 +67,7 @@ def test_two_forks_and_their_origin_do_not_see_what_the_others_add():
 
 
 def test_values_are_freed_with_their_owner():
-    """Without a collector: a controller freezes what it has loaded, and no collector looks at that."""
+    """Without the garbage collector: a controller freezes its objects, and the collector skips them."""
     cache: Cache[Owner, Value] = Cache(lambda _: Value())
     owner = Owner()
     value = ref(cache.of(owner))

@@ -1,4 +1,4 @@
-"""A picture that is loaded all at once is the one that changes make one by one."""
+"""Loading objects at once equals applying them one by one."""
 
 from reconciler.api.objects.changes import Change, Changed
 from reconciler.api.objects.semantics import Semantics
@@ -15,24 +15,24 @@ WORLD: list[Object] = [
 ]
 
 
-def test_a_loaded_store_is_the_one_that_was_told_of_each_object():
-    told = Store(Semantics())
+def test_loading_equals_applying_each_object():
+    store = Store(Semantics())
     for raw in WORLD:
-        told.apply(Changed(raw["kind"], typed(raw)))
-    assert picture(store_of(map(typed, WORLD), Semantics()).snapshot()) == picture(told.snapshot())
+        store.apply(Changed(raw["kind"], typed(raw)))
+    assert picture(store_of(map(typed, WORLD), Semantics()).snapshot()) == picture(store.snapshot())
 
 
-def test_objects_are_taken_in_order_and_a_later_one_replaces_its_namesake():
-    class Heard:
+def test_objects_are_loaded_in_order_and_a_later_one_replaces_its_namesake():
+    class Recorder:
         def __init__(self) -> None:
             self.changes: list[Change] = []
 
         def apply(self, change: Change) -> None:
             self.changes.append(change)
 
-    heard = Heard()
+    recorder = Recorder()
     first, second = typed(node("n", zone="a")), typed(node("n", zone="b"))
-    load(heard, iter((first, second)))
-    assert heard.changes == [Changed("Node", first), Changed("Node", second)]
+    load(recorder, iter((first, second)))
+    assert recorder.changes == [Changed("Node", first), Changed("Node", second)]
     nodes = store_of((first, second), Semantics()).snapshot().topology.nodes
     assert dict(nodes["n"].labels)["zone"] == "b"

@@ -1,4 +1,4 @@
-"""However the picture came about, it is the one that a fresh listing gives; and what was handed out stays.
+"""Any history gives the same state as a fresh list, and snapshots never change.
 
 But for one thing, which no listing gives: what held devices drew before their slices changed.
 """
@@ -18,21 +18,19 @@ from tests.tools.store_streaming import happen, run
 
 @examples(80)
 @given(st.sampled_from(RULES), st.lists(EVENTS, max_size=20))
-def test_any_sequence_of_events_gives_what_a_fresh_listing_gives(rules: Semantics, events: list[Event]):
+def test_any_sequence_of_events_equals_a_fresh_list(rules: Semantics, events: list[Event]):
     run(rules, [*BEGINNING, Look(keep=False), *events])
 
 
 @examples(80)
 @given(st.sampled_from(RULES), st.lists(CLAIM_EVENTS, min_size=3, max_size=20))
-def test_holding_and_freeing_step_by_step_gives_what_holding_at_once_gives(
-    rules: Semantics, events: list[Event]
-):
+def test_holding_and_releasing_step_by_step_equals_holding_at_once(rules: Semantics, events: list[Event]):
     run(rules, [*BEGINNING, Look(keep=False), *events])
 
 
 @examples(60)
 @given(st.sampled_from(RULES), st.lists(EVENTS, max_size=12), st.lists(st.integers(0, 4), max_size=30))
-def test_pools_that_were_built_ahead_piece_by_piece_are_those_built_at_once(
+def test_pools_built_ahead_in_steps_equal_pools_built_at_once(
     rules: Semantics, events: list[Event], ahead: list[int]
 ):
     run(rules, [*BEGINNING, *events], ahead)
@@ -40,14 +38,14 @@ def test_pools_that_were_built_ahead_piece_by_piece_are_those_built_at_once(
 
 @examples(40)
 @given(st.lists(EVENTS, max_size=8))
-def test_an_empty_picture_can_be_filled_in_any_order(events: list[Event]):
+def test_an_empty_store_can_be_filled_in_any_order(events: list[Event]):
     run(Semantics(), events)
 
 
 @examples(40)
 @given(st.lists(EVENTS, max_size=12))
-def test_a_snapshot_that_was_looked_at_says_the_same_ever_after(events: list[Event]):
-    """Held or let go, read or not: later changes do not show in it."""
+def test_a_snapshot_never_changes(events: list[Event]):
+    """Whether it was read or not, later changes do not affect it."""
     store, world = Store(Semantics()), World()
     said = []
     for event in [*BEGINNING, *events]:

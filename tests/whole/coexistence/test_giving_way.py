@@ -53,7 +53,7 @@ async def test_what_kube_scheduler_takes_back_is_left_to_it():
         await cluster.until(lambda: cluster.devices("one") == ["a/d1"])
     assert (told.claim.name, told.pod.name, told.node) == ("one", "p", "a")
     assert told.devices == (DeviceID(DRIVER, "a", "d0"),)
-    assert told.message == "node a: Insufficient cpu: 3000m wanted, 2000m left"
+    assert told.message == "node a: Insufficient cpu: the pod needs 3000m; 2000m is free"
 
 
 async def test_it_is_ours_again_once_its_pod_is_gone():

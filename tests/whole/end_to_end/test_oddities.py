@@ -30,7 +30,7 @@ async def test_what_is_held_stands_against_others_by_the_annotation():
     async with reconciling(cluster) as running:
         (waits,) = await running.heard(Waits)
     assert waits.reason == "DevicesExcluded"
-    assert "d0, held for default/a, goes only with false" in waits.message
+    assert "d0 is held by default/a and compatible only with false" in waits.message
 
 
 async def test_devices_held_at_odds_are_told_and_left_alone():
@@ -40,7 +40,7 @@ async def test_devices_held_at_odds_are_told_and_left_alone():
         (odd,) = await running.heard(AtOdds)
         await running.heard(Waits)
     assert (
-        "d0, held for default/a, goes only with false, but d1 is held without group for default/b"
+        "d0 is held by default/a and compatible only with false, but d1 is held by default/b without a group"
         in odd.message
     )
     assert running.of(AtOdds) == [odd]

@@ -1,4 +1,4 @@
-"""One ResourceSlice as columns. Built once when the slice arrives; pools and fleets put blocks together."""
+"""One ResourceSlice as columns. Built once when the slice arrives; pools and fleets join blocks."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -10,38 +10,38 @@ import numpy as np
 from kernels.types import Codes, Mask
 from reconciler.api.objects.slices import Device, ResourceSlice
 from reconciler.state.devices.encoding.parts import Coded, Encoder, Header, Names
-from reconciler.state.devices.encoding.vocabulary import Lexicon, Name
+from reconciler.state.devices.encoding.vocabulary import Name, Vocabulary
 
 COLUMNS = ("driver", "node", "selector", "taints", "shape", "binding", "operations")
 """The coded columns every block has, besides attributes and capacity."""
 
 FLAGS = ("anywhere", "shared", "unreadable", "binds")
-"""anywhere: reachable from all nodes; shared: allows multiple allocations; unreadable: CEL cannot look at
-the device (CEL-6); binds: allocating it ties the claim to the node."""
+"""anywhere: reachable from all nodes; shared: allows multiple allocations; unreadable: CEL cannot evaluate
+the device (CEL-6); binds: allocating it binds the claim to the node."""
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Columns of one slice; n is its number of devices, all codes are of one `Lexicon`."""
+    """Columns of one slice with n devices. All codes belong to one `Vocabulary`."""
 
     slice: ResourceSlice
     named: Names
     header: Header
-    """Blocks with the same columns have the same object"""
+    """Blocks with the same columns share this object"""
     table: Codes
-    """(columns, n) `COLUMNS` and what the header says; -1 where a device has none"""
+    """(columns, n) `COLUMNS`, then those of the header; -1 where a device has none"""
     flags: Mask
     """(FLAGS, n)"""
     drawn: Codes
     """(2, n, k) `sets` and `draws`"""
     published: int
-    """The counter sets of the slice, coded; -1 for none"""
+    """Code of the counter sets of the slice; -1 for none"""
     selector: int
-    """The selector of the slice itself, coded; -1 if it has none"""
-    waits: bool
+    """Code of the slice's own node selector; -1 for none"""
+    has_binding_conditions: bool
     """Whether a device has binding conditions (POOL-14)"""
     exclusive: bool
-    """Whether a device says beside which others it can be held"""
+    """Whether a device restricts which others can be held with it"""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -58,12 +58,12 @@ class Block:
 
     @property
     def sets(self) -> Codes:
-        """(n, k) names of the counter sets that a device draws from, coded; -1 for none"""
+        """(n, k) codes of the counter sets that a device draws from; -1 for none"""
         return self.drawn[0]
 
     @property
     def draws(self) -> Codes:
-        """(n, k) what it draws there, coded"""
+        """(n, k) codes of what it draws from each set"""
         return self.drawn[1]
 
     def column(self, name: str) -> Codes:
@@ -72,8 +72,8 @@ class Block:
 
 
 def build(source: ResourceSlice, encoder: Encoder) -> Block:
-    """The columns of one slice. Reads every device once; adds new values to the lexicon."""
-    spec, words = source.spec, encoder.words
+    """The columns of one slice. Reads every device once; adds new values to the vocabulary."""
+    spec, vocabulary = source.spec, encoder.vocabulary
     devices, driver = spec.devices, spec.driver
     attributes = [encoder.attributes(device.attributes, driver) for device in devices]
     capacity = [encoder.capacity(device.capacity, driver) for device in devices]
@@ -84,15 +84,15 @@ def build(source: ResourceSlice, encoder: Encoder) -> Block:
     table = np.full(
         (len(COLUMNS) + len(header.attributes) + len(header.capacity), len(devices)), -1, np.int32
     )
-    table[0] = words.drivers.code(driver)
-    _place(source, words, table)
+    table[0] = vocabulary.drivers.code(driver)
+    _place(source, vocabulary, table)
     for row, device in enumerate(devices):
         if device.taints:
-            table[3, row] = words.taints.code(device.taints)
+            table[3, row] = vocabulary.taints.code(device.taints)
     table[4] = [one.shape for one in capacity]
     table[5] = [encoder.binding(device) for device in devices]
     if spec.skip_node_operations:
-        table[6] = words.operations.code(spec.skip_node_operations)
+        table[6] = vocabulary.operations.code(spec.skip_node_operations)
     middle = len(COLUMNS) + len(header.attributes)
     _fill(table[len(COLUMNS) : middle], header.attributes, described)
     _fill(table[middle:], header.capacity, amounts)
@@ -109,8 +109,8 @@ def build(source: ResourceSlice, encoder: Encoder) -> Block:
         flags=flags,
         drawn=_drawn([one.sets for one in consumption], [one.draws for one in consumption]),
         published=encoder.published(spec.shared_counters),
-        selector=words.selectors.code(spec.node_selector) if spec.node_selector is not None else -1,
-        waits=any(device.binding_conditions for device in devices),
+        selector=vocabulary.selectors.code(spec.node_selector) if spec.node_selector is not None else -1,
+        has_binding_conditions=any(device.binding_conditions for device in devices),
         exclusive=any(one.grouped for one in consumption)
         or any(device.compatible_only_with is not None for device in devices),
     )
@@ -123,7 +123,7 @@ def _names(coded: Sequence[Coded]) -> tuple[Name, ...]:
 
 
 def _fill(table: Codes, names: tuple[Name, ...], coded: Sequence[Coded]) -> None:
-    """Enter the codes of all devices, those with the same names at once.
+    """Write the codes of all devices. Devices with the same names are written at once.
 
     table (names, n)  holds -1 everywhere
     """
@@ -144,19 +144,19 @@ def _fill(table: Codes, names: tuple[Name, ...], coded: Sequence[Coded]) -> None
             table[np.ix_([names.index(name) for name in own], rows)] = codes
 
 
-def _place(source: ResourceSlice, words: Lexicon, table: Codes) -> None:
-    """Enter on which node, or by which selector, each device can be reached."""
+def _place(source: ResourceSlice, vocabulary: Vocabulary, table: Codes) -> None:
+    """Write the node or the node selector of each device."""
     spec = source.spec
     if spec.per_device_node_selection:
-        table[1] = [words.nodes.code(d.node_name) if d.node_name else -1 for d in spec.devices]
+        table[1] = [vocabulary.nodes.code(d.node_name) if d.node_name else -1 for d in spec.devices]
         table[2] = [
-            words.selectors.code(d.node_selector) if d.node_selector and _selects(d) else -1
+            vocabulary.selectors.code(d.node_selector) if d.node_selector and _selects(d) else -1
             for d in spec.devices
         ]
     elif spec.node_name:
-        table[1] = words.nodes.code(spec.node_name)
+        table[1] = vocabulary.nodes.code(spec.node_name)
     elif not spec.all_nodes and spec.node_selector is not None:
-        table[2] = words.selectors.code(spec.node_selector)
+        table[2] = vocabulary.selectors.code(spec.node_selector)
 
 
 def _selects(device: Device) -> bool:

@@ -6,8 +6,8 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class Words(Generic[T]):
-    """Distinct values in the order in which they were first seen."""
+class Interner(Generic[T]):
+    """Codes of distinct values, numbered in the order in which they were first seen."""
 
     def __init__(self) -> None:
         self.values: list[T] = []
@@ -15,7 +15,7 @@ class Words(Generic[T]):
         self._codes: dict[Hashable, int] = {}
 
     def code(self, value: T, key: Hashable | None = None) -> int:
-        """The code of a value; `key` tells values apart that compare equal, such as 1 and True."""
+        """The code of a value. `key` distinguishes values that compare equal, such as 1 and True."""
         key = value if key is None else key
         known = self._codes.get(key)
         if known is None:
@@ -25,5 +25,5 @@ class Words(Generic[T]):
         return known
 
     def find(self, key: Hashable) -> int:
-        """The code of a value that was seen before, else -2, which no column holds."""
+        """The code of a known value, else -2, which no column holds."""
         return self._codes.get(key, -2)

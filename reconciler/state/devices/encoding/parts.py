@@ -1,6 +1,6 @@
-"""The parts of devices as codes. Each part is encoded once as long as slices share it.
+"""Parts of devices as codes. A part is encoded once while slices share it.
 
-Reading shares parts that are spelled alike, so that a part is mostly known by being the same object.
+Parsing shares equal parts as one object, so a part is usually found by identity.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -14,14 +14,14 @@ from reconciler.api.objects.slices import (
     DeviceAttribute,
     DeviceCapacity,
 )
-from reconciler.state.devices.encoding.interner import Words
+from reconciler.state.devices.encoding.interner import Interner
 from reconciler.state.devices.encoding.recent import OfObjects, Recent
 from reconciler.state.devices.encoding.vocabulary import (
     Binding,
     CapacitySlot,
-    Lexicon,
     Name,
     Value,
+    Vocabulary,
     qualified,
     value_of,
 )
@@ -31,54 +31,54 @@ T = TypeVar("T")
 LISTS = ("ints", "bools", "strings", "versions")
 
 KEPT = 1 << 14
-"""Parts of each sort that are remembered."""
+"""Most parts of each sort that are cached."""
 
 
 class Coded(NamedTuple):
     """Named values of one device: attributes, or capacity."""
 
     names: tuple[Name, ...]
-    """One object for all devices that have the same names in the same order"""
+    """Devices with the same names in the same order share this object"""
     codes: tuple[int, ...]
-    """Of the values, in the same order"""
+    """Codes of the values, in the order of `names`"""
 
 
 class Attributes(NamedTuple):
-    """What a device is."""
+    """The attributes of a device."""
 
     coded: Coded
     readable: bool
-    """Whether CEL can look at the device (CEL-6)"""
+    """Whether CEL can evaluate the device (CEL-6)"""
 
 
 class Capacity(NamedTuple):
-    """What a device has."""
+    """The capacity of a device."""
 
     coded: Coded
     shape: int
-    """Amounts with the policies for shares, coded; -1 for a device without any"""
+    """Code of the amounts with their sharing policies; -1 for a device without capacity"""
 
 
 class Consumption(NamedTuple):
-    """What a device draws."""
+    """The counters that a device draws from."""
 
     sets: tuple[int, ...]
-    """Names of counter sets, coded"""
+    """Codes of counter set names"""
     draws: tuple[int, ...]
-    """What is drawn from each, coded"""
+    """Codes of what is drawn from each set"""
     grouped: bool
     """Whether it declares compatibility groups"""
 
 
 class Header(NamedTuple):
-    """What the columns of a slice hold behind those that every slice has: attributes, then capacities."""
+    """The columns of a slice after those that every slice has: attributes, then capacities."""
 
     attributes: tuple[Name, ...]
     capacity: tuple[Name, ...]
 
 
 class Names:
-    """The names of devices in order. Equal ones are one object, since machines of one make have the same."""
+    """The names of devices in order. Identical machines have equal names and share one object."""
 
     __slots__ = ("_rows", "all")
 
@@ -89,24 +89,24 @@ class Names:
             self._rows[name] = (*self._rows.get(name, ()), row)
 
     @property
-    def has_twins(self) -> bool:
+    def has_duplicates(self) -> bool:
         return len(self._rows) < len(self.all)
 
     def rows_of(self, name: str) -> tuple[int, ...]:
-        """The positions of a name."""
+        """The positions of a device name."""
         return self._rows.get(name, ())
 
 
 class Encoder:
-    """Codes for what slices say, from one lexicon."""
+    """Encodes slices with one vocabulary."""
 
-    def __init__(self, words: Lexicon, rules: Semantics) -> None:
-        self.words = words
+    def __init__(self, vocabulary: Vocabulary, rules: Semantics) -> None:
+        self.vocabulary = vocabulary
         self._lists_fail = rules.old and not rules.has(LIST_ATTRIBUTES)
         self._columns: dict[tuple[Name, ...], tuple[Name, ...]] = {}
         self._headers: dict[Header, Header] = {}
-        self._places: dict[tuple[str, str], tuple[Name, Words[Value]]] = {}
-        """Driver and attribute as it is spelled -> its name and values"""
+        self._places: dict[tuple[str, str], tuple[Name, Interner[Value]]] = {}
+        """(driver, attribute key as written) -> qualified name and interner"""
         self._values: OfObjects[DeviceAttribute, tuple[Hashable, Value, bool]] = OfObjects(KEPT)
         self._names: Recent[tuple[str, ...], Names] = Recent(KEPT)
         self._attributes: OfObjects[Mapping[str, DeviceAttribute], tuple[str, Attributes]] = OfObjects(KEPT)
@@ -119,7 +119,7 @@ class Encoder:
         return self._names.get(names) or self._names.put(names, Names(names))
 
     def header(self, header: Header) -> Header:
-        """The one object for all equal headers."""
+        """The shared object of all equal headers."""
         return self._headers.setdefault(header, header)
 
     def attributes(self, attributes: Mapping[str, DeviceAttribute], driver: str) -> Attributes:
@@ -136,8 +136,10 @@ class Encoder:
             codes: dict[Name, int] = {}
             for key, amount in _unqualified_first(capacity):
                 name = qualified(key, driver)
-                codes[name] = self.words.amount(name).code(amount.value)
-            made = Capacity(self._coded(codes), self.words.shapes.code(_shape(capacity)) if capacity else -1)
+                codes[name] = self.vocabulary.amount(name).code(amount.value)
+            made = Capacity(
+                self._coded(codes), self.vocabulary.shapes.code(_shape(capacity)) if capacity else -1
+            )
             known = self._capacity.put(capacity, (driver, made))
         return known[1]
 
@@ -146,47 +148,49 @@ class Encoder:
         return self._consumption.get(consumed) or self._consumption.put(consumed, self._draws(consumed))
 
     def published(self, sets: Sequence[CounterSet]) -> int:
-        """The counter sets that a slice publishes, coded; -1 for none."""
+        """The code of the counter sets that a slice publishes; -1 for none."""
         if not sets:
             return -1
         known = self._published.get(sets)
         if known is None:
-            said = tuple(
+            amounts = tuple(
                 (
                     one.name,
                     tuple(sorted((name, counter.value.nanos) for name, counter in one.counters.items())),
                 )
                 for one in sets
             )
-            known = self._published.put(sets, self.words.published.code(said))
+            known = self._published.put(sets, self.vocabulary.published.code(amounts))
         return known
 
     def binding(self, device: Device) -> int:
-        """What has to happen before the device may be used, coded; -1 for nothing."""
+        """The code of a device's binding conditions; -1 for none."""
         if not (device.binding_conditions or device.binding_failure_conditions):
             return -1
-        return self.words.bindings.code(Binding(device.binding_conditions, device.binding_failure_conditions))
+        return self.vocabulary.bindings.code(
+            Binding(device.binding_conditions, device.binding_failure_conditions)
+        )
 
     def _describe(self, attributes: Mapping[str, DeviceAttribute], driver: str) -> Attributes:
         readable = True
         codes: dict[Name, int] = {}
         for key, attribute in _unqualified_first(attributes):
-            tag, value, fine = self._values.get(attribute) or self._value(attribute)
-            readable &= fine
-            name, words = self._places.get((driver, key)) or self._place(driver, key)
-            codes[name] = words.code(value, tag)
+            tag, value, is_readable = self._values.get(attribute) or self._value(attribute)
+            readable &= is_readable
+            name, interner = self._places.get((driver, key)) or self._place(driver, key)
+            codes[name] = interner.code(value, tag)
         return Attributes(self._coded(codes), readable)
 
     def _value(self, attribute: DeviceAttribute) -> tuple[Hashable, Value, bool]:
-        """As `value_of`, and whether the server's version lets CEL look at such a value."""
+        """Like `value_of`, but CEL cannot read lists in old versions without the feature gate."""
         tag, value, fine = value_of(attribute)
         if self._lists_fail and any(getattr(attribute, name) is not None for name in LISTS):
             fine = False
         return self._values.put(attribute, (tag, value, fine))
 
-    def _place(self, driver: str, key: str) -> tuple[Name, Words[Value]]:
+    def _place(self, driver: str, key: str) -> tuple[Name, Interner[Value]]:
         name = qualified(key, driver)
-        place = self._places[driver, key] = (name, self.words.attribute(name))
+        place = self._places[driver, key] = (name, self.vocabulary.attribute(name))
         return place
 
     def _coded(self, codes: Mapping[Name, int]) -> Coded:
@@ -194,22 +198,22 @@ class Encoder:
         return Coded(self._columns.setdefault(names, names), tuple(codes.values()))
 
     def _draws(self, consumed: Sequence[CounterConsumption]) -> Consumption:
-        """A set that is named twice is drawn from twice."""
+        """Several draws from one set are added."""
         found: dict[str, dict[str, int]] = {}
         for one in consumed:
             amounts = found.setdefault(one.counter_set, {})
             for name, counter in one.counters.items():
                 amounts[name] = amounts.get(name, 0) + counter.value.nanos
-        words = self.words
+        vocabulary = self.vocabulary
         return Consumption(
-            tuple([words.sets.code(name) for name in found]),
-            tuple([words.draws.code(tuple(sorted(amounts.items()))) for amounts in found.values()]),
+            tuple([vocabulary.sets.code(name) for name in found]),
+            tuple([vocabulary.draws.code(tuple(sorted(amounts.items()))) for amounts in found.values()]),
             any(one.compatibility_groups for one in consumed),
         )
 
 
 def _unqualified_first(entries: Mapping[str, T]) -> Sequence[tuple[str, T]]:
-    """Where a device spells one name both ways, the qualified one is entered last and wins (CEL-3)."""
+    """Unqualified keys first: if a device has one name in both forms, the qualified one wins (CEL-3)."""
     if "/" in "".join(entries):
         return sorted(entries.items(), key=lambda entry: "/" in entry[0])
     return tuple(entries.items())

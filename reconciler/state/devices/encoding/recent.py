@@ -1,4 +1,4 @@
-"""What was worked out lately, kept for as long as it is asked for: bounded, and without a list of uses."""
+"""A bounded cache of recently used values that needs no list of uses."""
 
 from typing import Generic, TypeVar
 
@@ -7,7 +7,7 @@ V = TypeVar("V")
 
 
 class Recent(Generic[K, V]):
-    """Values by key. Holds the `size` keys used last, and at most twice as many."""
+    """Values by key. Holds at least the `size` keys used last, and at most twice as many."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -15,14 +15,14 @@ class Recent(Generic[K, V]):
         self._old: dict[K, V] = {}
 
     def get(self, key: K) -> V | None:
-        """The value that was put, unless it was forgotten."""
+        """The cached value; None if it was never put or is dropped."""
         found = self._young.get(key)
         if found is None and (found := self._old.get(key)) is not None:
             self.put(key, found)
         return found
 
     def put(self, key: K, value: V) -> V:
-        """Keep a value, which is returned."""
+        """Cache and return a value."""
         if len(self._young) >= self._size:
             self._old, self._young = self._young, {}
         self._young[key] = value
@@ -30,18 +30,18 @@ class Recent(Generic[K, V]):
 
 
 class OfObjects(Generic[K, V]):
-    """Values by the very object they were worked out for, not by what equals it: nothing is hashed."""
+    """Values by the identity of an object, not by equality. Nothing is hashed."""
 
     def __init__(self, size: int) -> None:
         self._entries: Recent[int, tuple[K, V]] = Recent(size)
 
     def get(self, key: K) -> V | None:
-        """The value that was put for this object."""
+        """The cached value of this object."""
         entry = self._entries.get(id(key))
-        # The entry holds its object, so that no other can have come to have the same id.
+        # The entry keeps its object alive, so no other object can have the same id.
         return entry[1] if entry is not None else None
 
     def put(self, key: K, value: V) -> V:
-        """Keep a value, which is returned. The object must not change any more."""
+        """Cache and return a value. The object must not change any more."""
         self._entries.put(id(key), (key, value))
         return value

@@ -1,7 +1,7 @@
-"""Values that no slice uses any more are left behind.
+"""Drops values that no slice uses any more.
 
-Attributes, amounts and their shapes, and names of nodes come and go for as long as a cluster lives. Counters
-and selectors stay: there are as many as makes of machines, or nodes.
+Attributes, amounts, their shapes and node names change over the life of a cluster. Counters and selectors
+stay: their number is bounded by the machine types, or by the nodes.
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,47 +12,51 @@ import numpy as np
 
 from reconciler.api.objects.semantics import Semantics
 from reconciler.state.devices.encoding.block import COLUMNS, Block
-from reconciler.state.devices.encoding.interner import Words
+from reconciler.state.devices.encoding.interner import Interner
 from reconciler.state.devices.encoding.parts import Encoder, Header
 from reconciler.state.devices.encoding.tables import join, places, table_of
-from reconciler.state.devices.encoding.vocabulary import Lexicon
+from reconciler.state.devices.encoding.vocabulary import Vocabulary
 
 
-def shed(blocks: Mapping[str, Block], words: Lexicon, rules: Semantics) -> tuple[Encoder, dict[str, Block]]:
-    """An encoder that knows only the values in use, and the blocks in its codes.
+def shed(
+    blocks: Mapping[str, Block], vocabulary: Vocabulary, rules: Semantics
+) -> tuple[Encoder, dict[str, Block]]:
+    """An encoder with only the values in use, and the blocks re-encoded with it.
 
-    Pictures that were made before keep their codes, and the lexicon that says what they mean.
+    Existing snapshots keep their codes and their vocabulary.
     """
     table = join([table_of(block) for block in blocks.values()])
-    fewer = words.without_values()
-    for row, (old, new) in enumerate(_vocabularies(table.header, words, fewer)):
+    kept = vocabulary.without_values()
+    for row, (old, new) in enumerate(_interners(table.header, vocabulary, kept)):
         if old is not new:
-            table.codes[row] = _moved(table.codes[row], old, new)
-    encoder = Encoder(fewer, rules)
-    made: dict[str, Block] = {}
+            table.codes[row] = _recoded(table.codes[row], old, new)
+    encoder = Encoder(kept, rules)
+    recoded: dict[str, Block] = {}
     start = 0
     for name, block in blocks.items():
         stop = start + len(block.names)
         own = table.codes[places(block.header, table.header), start:stop]
-        made[name] = replace(block, header=encoder.header(block.header), table=own)
+        recoded[name] = replace(block, header=encoder.header(block.header), table=own)
         start = stop
-    return encoder, made
+    return encoder, recoded
 
 
-def _vocabularies(header: Header, words: Lexicon, fewer: Lexicon) -> Iterator[tuple[Words[Any], Words[Any]]]:
-    """What each row of a table counts in, before and after."""
+def _interners(
+    header: Header, vocabulary: Vocabulary, kept: Vocabulary
+) -> Iterator[tuple[Interner[Any], Interner[Any]]]:
+    """The old and the new interner of each row of a table."""
     for column in COLUMNS:
-        yield words.of_column(column), fewer.of_column(column)
+        yield vocabulary.of_column(column), kept.of_column(column)
     for name in header.attributes:
-        yield words.attribute(name), fewer.attribute(name)
+        yield vocabulary.attribute(name), kept.attribute(name)
     for name in header.capacity:
-        yield words.amount(name), fewer.amount(name)
+        yield vocabulary.amount(name), kept.amount(name)
 
 
-def _moved(codes: np.ndarray[Any, Any], old: Words[Any], new: Words[Any]) -> np.ndarray[Any, Any]:
-    """(n,) the same values in the codes of a vocabulary that is filled with them."""
+def _recoded(codes: np.ndarray[Any, Any], old: Interner[Any], new: Interner[Any]) -> np.ndarray[Any, Any]:
+    """(n,) the same values in the codes of a new interner, which is filled with them."""
     used = np.zeros(len(old.values) + 1, dtype=np.bool_)
-    used[codes] = True  # the last place is that of code -1
+    used[codes] = True  # the last place is for code -1
     codes_of = np.full(used.shape, -1, dtype=np.int32)
     for code in np.flatnonzero(used[:-1]).tolist():
         codes_of[code] = new.code(old.values[code], old.keys[code])

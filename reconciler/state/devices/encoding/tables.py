@@ -1,4 +1,4 @@
-"""Tables of codes put side by side, and what selectors see of them."""
+"""Joined tables of codes, and their view for CEL selectors."""
 
 from collections.abc import Sequence
 from itertools import chain, groupby
@@ -11,7 +11,7 @@ from reconciler.cel.rows import Column
 from reconciler.cel.rows import Rows as CelRows
 from reconciler.state.devices.encoding.block import COLUMNS, FLAGS, Block
 from reconciler.state.devices.encoding.parts import Header
-from reconciler.state.devices.encoding.vocabulary import Lexicon
+from reconciler.state.devices.encoding.vocabulary import Vocabulary
 
 
 class Table(NamedTuple):
@@ -19,12 +19,12 @@ class Table(NamedTuple):
 
     header: Header
     codes: Codes
-    """(columns, D) `COLUMNS` and what the header says; -1 where a device has none"""
+    """(columns, D) `COLUMNS`, then those of the header; -1 where a device has none"""
     flags: Mask
     """(FLAGS, D)"""
 
     def cut(self, rows: slice) -> "Table":
-        """Some of the devices, without a copy."""
+        """A range of the devices, without a copy."""
         return Table(self.header, self.codes[:, rows], self.flags[:, rows])
 
 
@@ -55,7 +55,7 @@ def join(tables: Sequence[Table]) -> Table:
 
 
 def _union(headers: Sequence[Header]) -> Header:
-    """Every column that one of them has."""
+    """The union of all columns."""
     distinct = list({id(header): header for header in headers}.values())
     if len(distinct) == 1:
         return distinct[0]
@@ -66,7 +66,7 @@ def _union(headers: Sequence[Header]) -> Header:
 
 
 def places(own: Header, whole: Header) -> list[int]:
-    """Where the columns of one header stand under another that has them all."""
+    """The positions of one header's columns in another header that has them all."""
     attributes = {name: at for at, name in enumerate(whole.attributes, start=len(COLUMNS))}
     capacity = {name: at for at, name in enumerate(whole.capacity, start=len(COLUMNS) + len(attributes))}
     return [
@@ -76,19 +76,19 @@ def places(own: Header, whole: Header) -> list[int]:
     ]
 
 
-def cel_rows(table: Table, words: Lexicon) -> CelRows:
-    """The devices as selectors see them."""
+def cel_rows(table: Table, vocabulary: Vocabulary) -> CelRows:
+    """The devices as CEL selectors see them."""
     header, codes = table.header, table.codes
     middle = len(COLUMNS) + len(header.attributes)
     return CelRows(
         size=codes.shape[1],
-        driver=Column(codes[COLUMNS.index("driver")], words.drivers.values),
+        driver=Column(codes[COLUMNS.index("driver")], vocabulary.drivers.values),
         attributes={
-            name: Column(column, words.attribute(name).values)
+            name: Column(column, vocabulary.attribute(name).values)
             for name, column in zip(header.attributes, codes[len(COLUMNS) : middle], strict=True)
         },
         capacity={
-            name: Column(column, words.amount(name).values)
+            name: Column(column, vocabulary.amount(name).values)
             for name, column in zip(header.capacity, codes[middle:], strict=True)
         },
         shared=table.flags[FLAGS.index("shared")],

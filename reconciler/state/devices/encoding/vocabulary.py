@@ -1,4 +1,4 @@
-"""Values become small integers. Codes are never reused, so equal codes mean equal values fleet-wide."""
+"""Values as small integers. Codes are never reused: equal codes mean equal values in the whole fleet."""
 
 from collections.abc import Hashable
 from copy import copy
@@ -8,14 +8,14 @@ from reconciler.api.objects.node_selector import NodeSelector
 from reconciler.api.objects.quantity import Quantity
 from reconciler.api.objects.semver import Semver
 from reconciler.api.objects.slices import CapacityPolicy, DeviceAttribute, DeviceTaint
-from reconciler.state.devices.encoding.interner import Words
+from reconciler.state.devices.encoding.interner import Interner
 from reconciler.state.devices.pools.selecting import SelectorIndex
 
 Scalar = int | bool | str | Semver
 Value = Scalar | tuple[Scalar, ...]
 
 Amounts = tuple[tuple[str, int], ...]
-"""Counter and billionths, sorted"""
+"""Counters with billionths, sorted"""
 
 
 class Name(NamedTuple):
@@ -34,46 +34,48 @@ class CapacitySlot(NamedTuple):
 
 
 class Binding(NamedTuple):
-    """What has to happen before a pod may use an allocated device."""
+    """Binding conditions of a device."""
 
     conditions: tuple[str, ...]
     failures: tuple[str, ...]
 
 
-class Lexicon:
-    """All vocabularies of one fleet. Only grows; `Store` begins another when most of it is out of use."""
+class Vocabulary:
+    """All interners of one fleet. It only grows; `Store` replaces it when slices use few of its values."""
 
     def __init__(self) -> None:
-        self.drivers: Words[str] = Words()
-        self.attributes: dict[Name, Words[Value]] = {}
-        self.capacity: dict[Name, Words[Quantity]] = {}
-        self.nodes: Words[str] = Words()
-        self.selectors: Words[NodeSelector] = Words()
+        self.drivers: Interner[str] = Interner()
+        self.attributes: dict[Name, Interner[Value]] = {}
+        self.capacity: dict[Name, Interner[Quantity]] = {}
+        self.nodes: Interner[str] = Interner()
+        self.selectors: Interner[NodeSelector] = Interner()
         self.selector_index = SelectorIndex(self.selectors)
-        self.taints: Words[tuple[DeviceTaint, ...]] = Words()
-        self.shapes: Words[tuple[CapacitySlot, ...]] = Words()
-        self.bindings: Words[Binding] = Words()
-        self.operations: Words[tuple[str, ...]] = Words()
-        self.sets: Words[str] = Words()
-        self.draws: Words[Amounts] = Words()
-        self.published: Words[tuple[tuple[str, Amounts], ...]] = Words()
+        self.taints: Interner[tuple[DeviceTaint, ...]] = Interner()
+        self.shapes: Interner[tuple[CapacitySlot, ...]] = Interner()
+        self.bindings: Interner[Binding] = Interner()
+        self.operations: Interner[tuple[str, ...]] = Interner()
+        self.sets: Interner[str] = Interner()
+        self.draws: Interner[Amounts] = Interner()
+        self.published: Interner[tuple[tuple[str, Amounts], ...]] = Interner()
 
     @property
     def size(self) -> int:
-        """Values of the vocabularies that `without_values` leaves behind."""
-        named: list[Words[Any]] = [*self.attributes.values(), *self.capacity.values()]
-        return len(self.nodes.values) + len(self.shapes.values) + sum(len(words.values) for words in named)
+        """Number of values that `without_values` drops."""
+        named: list[Interner[Any]] = [*self.attributes.values(), *self.capacity.values()]
+        return (
+            len(self.nodes.values) + len(self.shapes.values) + sum(len(interner.values) for interner in named)
+        )
 
-    def without_values(self) -> "Lexicon":
-        """Another lexicon without attributes, capacity and names of nodes. All else is the same."""
+    def without_values(self) -> "Vocabulary":
+        """A vocabulary without attributes, capacity and node names. It shares all else with this one."""
         other = copy(self)
         other.attributes, other.capacity = {}, {}
-        other.nodes, other.shapes = Words(), Words()
+        other.nodes, other.shapes = Interner(), Interner()
         return other
 
-    def of_column(self, column: str) -> Words[Any]:
-        """The vocabulary of one of `block.COLUMNS`."""
-        vocabularies: dict[str, Words[Any]] = {
+    def of_column(self, column: str) -> Interner[Any]:
+        """The interner of one of `block.COLUMNS`."""
+        interners: dict[str, Interner[Any]] = {
             "driver": self.drivers,
             "node": self.nodes,
             "selector": self.selectors,
@@ -82,15 +84,15 @@ class Lexicon:
             "binding": self.bindings,
             "operations": self.operations,
         }
-        return vocabularies[column]
+        return interners[column]
 
-    def attribute(self, name: Name) -> Words[Value]:
+    def attribute(self, name: Name) -> Interner[Value]:
         """The values of one attribute; their keys are `(type, value)`."""
-        return self.attributes.setdefault(name, Words())
+        return self.attributes.setdefault(name, Interner())
 
-    def amount(self, name: Name) -> Words[Quantity]:
+    def amount(self, name: Name) -> Interner[Quantity]:
         """The values of one capacity."""
-        return self.capacity.setdefault(name, Words())
+        return self.capacity.setdefault(name, Interner())
 
 
 def qualified(key: str, driver: str) -> Name:
@@ -100,9 +102,9 @@ def qualified(key: str, driver: str) -> Name:
 
 
 def value_of(attribute: DeviceAttribute) -> tuple[Hashable, Value, bool]:
-    """A key `(type, value)`, the value for CEL, and whether CEL can look at the device at all (CEL-6).
+    """A key `(type, value)`, the value for CEL, and whether CEL can evaluate the device at all (CEL-6).
 
-    Where it cannot, the value is a placeholder: constraints compare the key.
+    If it cannot, the value is a placeholder; constraints compare the key.
     """
     if attribute.string is not None:
         return ("string", attribute.string), attribute.string, True

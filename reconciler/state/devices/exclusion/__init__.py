@@ -1,1 +1,1 @@
-"""Which devices exclude one another, and what is held of them."""
+"""Which devices exclude one another, and which of them are held."""

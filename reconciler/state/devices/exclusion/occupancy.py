@@ -1,4 +1,4 @@
-"""What is held in each scope, as far as it stands against other devices. Kept up to date scope by scope."""
+"""What the held devices of each scope exclude, updated scope by scope."""
 
 from collections.abc import Iterable, Iterator
 
@@ -11,50 +11,50 @@ from reconciler.state.devices.exclusion.scopes import Exclusion
 NO_ROWS: Rows = np.zeros(0, dtype=np.intp)
 
 
-class HeldScopes:
-    """Live, like the columns it belongs to; `names` and `open` are replaced, never written to."""
+class ScopeOccupancy:
+    """Mutable, like the columns it belongs to. `names` and `open` are replaced, never modified in place."""
 
     def __init__(self, exclusion: Exclusion, taken: Mask) -> None:
         rows = np.flatnonzero(taken)
         self.exclusion = exclusion
         scopes = exclusion.scopes[rows]
         self.names: Bits = shared_by_all(exclusion.size, scopes, exclusion.names[rows])
-        """(S, W) common to all that is held in a scope"""
+        """(S, W) names that all held devices of a scope share"""
         marked = np.unique(exclusion.scopes[(exclusion.asks != 0).any(axis=2)])
         marked = marked[marked >= 0]
-        # Counts of marks are kept for the scopes in which a device asks for any: mostly there are none.
+        # Marks are counted only in scopes where a device asks for one: usually none.
         self._marked = np.full(exclusion.size + 1, -1, dtype=np.int32)
         self._marked[marked] = np.arange(len(marked), dtype=np.int32)
         places, marks = self._marked[scopes], exclusion.marks if len(marked) else 0
         self._asked = count_marks(len(marked), marks, places, exclusion.asks[rows])
         self._missed = count_marks(len(marked), marks, places, ~exclusion.meets[rows])
-        self.open: Mask = self._judge(np.arange(len(taken)), taken)
-        """(D,) nothing that is held stands against the device"""
+        self.open: Mask = self._evaluate(np.arange(len(taken)), taken)
+        """(D,) no held device excludes the device"""
 
     def changed(self, rows: Iterable[int], taken: Mask) -> Rows:
-        """Follow devices that were taken or freed.
+        """Follow devices that were taken or released.
 
         rows  (n,)
-        taken (D,)  how it is now
-        ->    (m,)  the rows that were judged again, as far as they share no counter set with `rows`
+        taken (D,)  current
+        ->    (m,)  the re-evaluated rows that share no counter set with `rows`
         """
         exclusion = self.exclusion
-        concerned: set[int] = set()
+        affected: set[int] = set()
         for row in rows:
             if exclusion.bound[row]:
-                concerned.update(self._note(row, taken))
-        if not concerned:
+                affected.update(self._count(row, taken))
+        if not affected:
             return NO_ROWS
-        again = exclusion.by_scope.of_any(np.array(sorted(concerned), dtype=np.intp))
-        judged = self._judge(again, taken)
-        if (judged != self.open[again]).any():
+        again = exclusion.by_scope.of_any(np.array(sorted(affected), dtype=np.intp))
+        evaluated = self._evaluate(again, taken)
+        if (evaluated != self.open[again]).any():
             self.open = self.open.copy()
-            self.open[again] = judged
-        apart = [scope for scope in concerned if scope >= exclusion.sets]
+            self.open[again] = evaluated
+        apart = [scope for scope in affected if scope >= exclusion.sets]
         return exclusion.by_scope.of_any(np.array(sorted(apart), dtype=np.intp)) if apart else NO_ROWS
 
-    def _note(self, row: int, taken: Mask) -> Iterator[int]:
-        """Count one device; the scopes in which that can make a difference to others, or to itself."""
+    def _count(self, row: int, taken: Mask) -> Iterator[int]:
+        """Count one device; yield the scopes in which this may affect a device."""
         exclusion = self.exclusion
         sign = 1 if taken[row] else -1
         for k, scope in enumerate(exclusion.scopes[row].tolist()):
@@ -72,14 +72,14 @@ class HeldScopes:
                 yield scope
 
     def _common(self, scope: int, taken: Mask) -> Bits:
-        """(W,) worked out afresh."""
+        """(W,) names that all held devices of a scope share, computed anew."""
         exclusion = self.exclusion
         members = exclusion.by_scope.of(scope)
         members = members[taken[members]]
         scopes = np.where(exclusion.scopes[members] == scope, 0, -1)
         return shared_by_all(1, scopes.astype(np.int32), exclusion.names[members])[0]
 
-    def _judge(self, rows: Rows, taken: Mask) -> Mask:
+    def _evaluate(self, rows: Rows, taken: Mask) -> Mask:
         exclusion = self.exclusion
         scopes = exclusion.scopes[rows]
         ok = shares_a_name(self.names, scopes, exclusion.names[rows])

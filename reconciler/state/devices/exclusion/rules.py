@@ -1,9 +1,9 @@
-"""What the devices of one pool say about beside which others they can be held.
+"""Which devices of one pool can be held together.
 
-Compatibility groups follow GRP-1 to GRP-7. In mode `kep-5963` a scope needs one name common to all
-that is held, where "no groups" is a name of its own; all else is marks: an expression is a mark that the
-devices for which it is true meet, and in mode `pairwise` a list of groups is one that devices which share
-a group, or have none, meet.
+Compatibility groups follow GRP-1 to GRP-7. In mode `kep-5963` all held devices of a scope need one name in
+common; "no groups" is also a name. Everything else is a mark. A device can ask for a mark; the other held
+devices must then meet it. An expression is a mark, met by the devices for which it is true. In mode
+`pairwise` a list of groups is a mark, met by the devices that share one of them or have no groups.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,25 +23,25 @@ from reconciler.cel.program import CelRefused, Selector, compile_selector
 from reconciler.cel.rows import Rows as CelRows
 from reconciler.state.devices.encoding.block import Block
 from reconciler.state.devices.encoding.tables import cel_rows, join, table_of
-from reconciler.state.devices.encoding.vocabulary import Lexicon
+from reconciler.state.devices.encoding.vocabulary import Vocabulary
 from reconciler.state.devices.pools.counters import PoolCounters
 from reconciler.state.devices.pools.stepwise import Steps
 
 NO_GROUPS = ""
-"""What devices without groups have in common where groups are common to all"""
+"""The name of devices without groups in mode `kep-5963`"""
 
 
 class ScopeID(NamedTuple):
-    """Devices of a pool that draw from no counters and are judged against each other."""
+    """A scope of devices that draw from no counters."""
 
     generation: int
     node: str
-    """Empty where the pool belongs to no node"""
+    """Empty if the pool belongs to no node"""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """An expression that fails on a device, or cannot be read at all. Such a pair is incompatible."""
+    """An expression that does not compile, or fails on a device. Such pairs are incompatible."""
 
     device: DeviceID
     """The device that states the expression"""
@@ -53,10 +53,10 @@ class PoolExclusion:
     """Columns of the n devices of a pool; K is at least 1."""
 
     scopes: Codes
-    """(n, K) position among the pool's counter sets, or behind them in `apart`; -1 for none"""
+    """(n, K) position among the pool's counter sets, or after them in `apart`; -1 for none"""
     apart: tuple[ScopeID, ...]
     names: Bits
-    """(n, K, W) of which one must be common to all that is held in the scope"""
+    """(n, K, W) names; all held devices of the scope need one in common"""
     marks: int
     asks: Bits
     """(n, K, V) marks that the others must meet"""
@@ -66,11 +66,11 @@ class PoolExclusion:
 
 
 def compile_exclusion(
-    pool: PoolID, blocks: Sequence[Block], counters: PoolCounters, words: Lexicon, rules: Semantics
+    pool: PoolID, blocks: Sequence[Block], counters: PoolCounters, vocabulary: Vocabulary, rules: Semantics
 ) -> Steps[PoolExclusion | None]:
-    """The columns of a pool whose slices are `blocks`; None if no device of it says anything.
+    """The columns of a pool whose slices are `blocks`; None if no device declares anything.
 
-    A step for each distinct expression: compiling and running it may take some milliseconds.
+    One step for each distinct expression: compiling and running it may take milliseconds.
     """
     if not any(block.exclusive for block in blocks):
         return None
@@ -78,7 +78,7 @@ def compile_exclusion(
     scopes, apart = _scopes(blocks, counters)
     groups = _groups(devices, scopes, counters)
     mode = rules.group_mode(pool.driver)
-    expressions, problems = yield from _expressions(pool, blocks, devices, scopes, words)
+    expressions, problems = yield from _expressions(pool, blocks, devices, scopes, vocabulary)
     pairwise = mode == "pairwise" and rules.has(COMPATIBILITY_GROUPS)
     marks = [*expressions, *_group_marks(groups, scopes)] if pairwise else expressions
     shape = (*scopes.shape, max(len(marks), 1))
@@ -99,9 +99,9 @@ def compile_exclusion(
 
 
 def _numbered_by_scope(scopes: Codes, asks: Mask, meets: Mask) -> tuple[Mask, Mask]:
-    """The same marks (n, K, M), numbered within each scope: as many as most are asked for in one scope.
+    """The same marks (n, K, M), numbered within each scope; M is the largest number that one scope asks for.
 
-    A pool may have an expression for each of its physical devices, of which one scope knows a few.
+    A pool may have one expression for each physical device, but a scope uses only a few of them.
     """
     known = {
         scope: np.flatnonzero(asks[scopes == scope].any(axis=0))
@@ -118,11 +118,11 @@ def _numbered_by_scope(scopes: Codes, asks: Mask, meets: Mask) -> tuple[Mask, Ma
 
 
 def _scopes(blocks: Sequence[Block], counters: PoolCounters) -> tuple[Codes, tuple[ScopeID, ...]]:
-    """(n, K) scopes: counter sets; for devices that draw from none, what else of the pool there is."""
+    """(n, K) scopes: counter sets, or for devices that draw from none a scope of their own."""
     drawn = counters.of_device
     scopes = np.full((len(drawn), max(drawn.shape[1], 1)), -1, dtype=np.int32)
     scopes[:, : drawn.shape[1]] = drawn
-    for k in range(1, drawn.shape[1]):  # a set drawn from twice is one scope
+    for k in range(1, drawn.shape[1]):  # two draws from one set are one scope
         scopes[(drawn[:, :k] == drawn[:, k : k + 1]).any(axis=1), k] = -1
     local = all(block.slice.spec.node_name for block in blocks)
     apart: dict[ScopeID, int] = {}
@@ -155,10 +155,10 @@ def _groups(devices: Sequence[Device], scopes: Codes, counters: PoolCounters) ->
 
 
 def _names(groups: Groups, scopes: Codes, mode: GroupMode, *, on: bool) -> Bits:
-    """(n, K, W) by scope as few words as the largest number of names in a scope needs."""
+    """(n, K, W) names, numbered within each scope; W fits the largest number of names."""
     if on and mode == "pairwise":
         return np.full((*scopes.shape, 1), ALL, dtype=np.uint64)
-    if not on:  # GRP-7: nothing goes with a device that declares groups
+    if not on:  # GRP-7: a device that declares groups is compatible with none
         names = np.full((*scopes.shape, 1), ALL, dtype=np.uint64)
         for at, declared in groups.items():
             names[at] = 0 if declared else ALL
@@ -183,7 +183,7 @@ def _names(groups: Groups, scopes: Codes, mode: GroupMode, *, on: bool) -> Bits:
 
 _TOO_MUCH = (
     f"all expressions of the pool together take more than {STATED_COST_LIMIT} steps on its devices; "
-    "state fewer or simpler ones"
+    "use fewer or simpler expressions"
 )
 Mark = tuple[Mask, Mask]
 """(n, K) the devices that ask for it, and (n, K) those that meet it"""
@@ -201,7 +201,7 @@ def _group_marks(groups: Groups, scopes: Codes) -> Iterator[Mark]:
 
 
 def _expressions(
-    pool: PoolID, blocks: Sequence[Block], devices: Sequence[Device], scopes: Codes, words: Lexicon
+    pool: PoolID, blocks: Sequence[Block], devices: Sequence[Device], scopes: Codes, vocabulary: Vocabulary
 ) -> Steps[tuple[list[Mark], tuple[Problem, ...]]]:
     """A mark for each distinct expression: evaluated once, on all devices."""
     stating: dict[str, list[int]] = {}
@@ -210,7 +210,7 @@ def _expressions(
             stating.setdefault(device.compatible_only_with.expression, []).append(row)
     if not stating:
         return [], ()
-    rows = cel_rows(join([table_of(block) for block in blocks]), words)
+    rows = cel_rows(join([table_of(block) for block in blocks]), vocabulary)
     marks: list[Mark] = []
     problems: list[Problem] = []
     left = STATED_COST_LIMIT
@@ -229,9 +229,9 @@ def _expressions(
         too_much = selector.spent > left
         left -= selector.spent
         marks.append((asks, np.repeat(masks.true[:, None], scopes.shape[1], axis=1)))
-        failing = _judged(scopes, stated) & masks.error
+        failing = _applies_to(scopes, stated) & masks.error
         if failing.any():
-            # To ask again why it fails would take as many steps once more.
+            # Finding out why it fails would take as many steps again.
             why = f": {_TOO_MUCH}" if too_much else _failure(selector, rows, failing, devices)
             problems.append(Problem(by, f"compatibleOnlyWith{why}"))
     return marks, tuple(problems)
@@ -245,10 +245,10 @@ def _compiled(expression: str) -> Selector | str:
         return str(refused)
 
 
-def _judged(scopes: Codes, stated: Sequence[int]) -> Mask:
-    """(n,) devices that an expression is judged on: those in a scope of a device that states it."""
-    concerned = np.unique(scopes[stated])
-    found: Mask = np.any(np.isin(scopes, concerned[concerned >= 0]), axis=1)
+def _applies_to(scopes: Codes, stated: Sequence[int]) -> Mask:
+    """(n,) devices that an expression applies to: those in a scope of a device that states it."""
+    affected = np.unique(scopes[stated])
+    found: Mask = np.any(np.isin(scopes, affected[affected >= 0]), axis=1)
     if len(stated) == 1:
         found[stated] = False
     return found

@@ -1,7 +1,7 @@
-"""What all devices of a fleet say about beside which others they can be held. Frozen.
+"""Which devices of a fleet can be held together. Frozen.
 
-A scope is a counter set, or the devices of a pool that draw from none. Counter sets keep their numbers;
-the other scopes are numbered behind them.
+A scope is a counter set, or the devices of a pool that draw from none. Counter sets keep their numbers; the
+other scopes are numbered after them.
 """
 
 from collections.abc import Sequence
@@ -23,26 +23,26 @@ class Exclusion:
     size: int
     """S"""
     sets: int
-    """How many of the scopes are counter sets; they come first"""
+    """Number of scopes that are counter sets; they are first"""
     scopes: Codes
     """(D, K) -1 for none"""
     names: Bits
-    """(D, K, W) of which one must be common to all that is held in the scope"""
+    """(D, K, W) names; all held devices of the scope need one in common"""
     marks: int
     asks: Bits
-    """(D, K, V) marks that the others of the scope must meet"""
+    """(D, K, V) marks that the other held devices of the scope must meet"""
     meets: Bits
     """(D, K, V) marks that the device meets"""
     bound: Mask
-    """(D,) in a scope in which a device says something, so that what is held there can stand against it"""
+    """(D,) in a scope where a device declares something: a held device there may exclude it"""
     by_scope: Inverse
     apart: tuple[ScopeID, ...]
-    """The scopes behind the counter sets"""
+    """The scopes after the counter sets"""
     problems: tuple[Problem, ...]
 
 
 def gather(pools: Sequence[Pool], start: Rows, first_set: Rows, sets: Codes) -> Exclusion | None:
-    """The columns of a fleet whose devices draw from `sets` (D, K); None if no device says anything."""
+    """The columns of a fleet whose devices draw from `sets` (D, K); None if no device declares anything."""
     stating = [(at, pool.exclusion) for at, pool in enumerate(pools) if pool.exclusion is not None]
     if not stating:
         return None
@@ -89,14 +89,14 @@ def _wide(shape: tuple[int, int], parts: Sequence[Bits], fill: np.uint64) -> Bit
 
 
 def _padded(bits: Bits, words: int, everything: np.uint64) -> Bits:
-    """(n, K, words) no names in the words added, except where every name is meant."""
+    """(n, K, words) the added words hold no names, except where all names are set."""
     whole = (bits == everything).all(axis=2, keepdims=True)
     more = np.where(whole, everything, np.uint64(0))
     return np.concatenate([bits, np.repeat(more, words - bits.shape[2], axis=2)], axis=2)
 
 
 def _bound(size: int, scopes: Codes, names: Bits, asks: Bits) -> Mask:
-    """(D,)"""
+    """(D,) `Exclusion.bound`."""
     strict = np.zeros(size + 1, dtype=np.bool_)
     says = (asks != 0).any(axis=2)
     strict[scopes[says]] = True
@@ -107,6 +107,6 @@ def _bound(size: int, scopes: Codes, names: Bits, asks: Bits) -> Mask:
     differ = (declared[1:] != declared[:-1]).any(axis=1) & (flat[1:] == flat[:-1])
     strict[flat[1:][differ]] = True
     strict[flat[(declared == 0).all(axis=1)]] = True
-    strict[-1] = False  # where those without a scope are counted
+    strict[-1] = False  # the place of scope -1
     bound: Mask = np.any(strict[scopes], axis=1)
     return bound

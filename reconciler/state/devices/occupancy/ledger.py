@@ -11,7 +11,7 @@ from reconciler.api.objects.semantics import CONSUMABLE_CAPACITY, Semantics
 
 
 class Holder(NamedTuple):
-    """A claim that holds devices; the uid tells a claim from a later one of the same name."""
+    """A claim that holds devices. The uid distinguishes it from a later claim of the same name."""
 
     uid: str
     claim: ObjectKey
@@ -25,7 +25,7 @@ class Share(NamedTuple):
 
 
 class Hold(NamedTuple):
-    """One device held by one claim: alone, or as a share that consumes capacity."""
+    """One device held by one claim: exclusively, or as a share that consumes capacity."""
 
     device: DeviceID
     share: str | None
@@ -35,14 +35,14 @@ class Hold(NamedTuple):
 
 @dataclass(slots=True)
 class DeviceState:
-    """All holds on one device. A device wrongly given twice is free only after both let go (AS-6)."""
+    """All holds on one device. A device allocated twice is free after both claims release it (AS-6)."""
 
     alone: dict[Holder, int] = field(default_factory=dict)
     shares: dict[Share, Mapping[str, int]] = field(default_factory=dict)
 
     @property
     def holders(self) -> list[Holder]:
-        # Copied at one go: another thread may ask, for a message.
+        # Copied in one step: another thread may read it for a message.
         return list(dict.fromkeys([*self.alone, *(share.holder for share in [*self.shares])]))
 
     @property
@@ -64,7 +64,7 @@ def _sum(*amounts: Mapping[str, int]) -> dict[str, int]:
 
 
 class Ledger:
-    """Holds by claim and by device. Knows names only, so it outlives any change of the slices."""
+    """Holds by claim and by device. It stores names only, so changes of slices do not affect it."""
 
     def __init__(self, rules: Semantics) -> None:
         self._sharing = rules.has(CONSUMABLE_CAPACITY)
@@ -76,7 +76,7 @@ class Ledger:
         return uid in self._of_claim
 
     def state(self, device: DeviceID) -> DeviceState:
-        """The holds on a device. Not to be changed by the caller."""
+        """The holds on a device. Callers must not change it."""
         return self._of_device.get(device, EMPTY)
 
     def claims(self, device: DeviceID) -> tuple[ObjectKey, ...]:
@@ -84,15 +84,15 @@ class Ledger:
         return tuple(holder.claim for holder in self.state(device).holders)
 
     def devices(self) -> Iterable[DeviceID]:
-        """Every device that is held."""
+        """All held devices."""
         return self._of_device.keys()
 
     def held_in(self, pool: PoolID) -> Iterable[str]:
-        """The devices of a pool that are held."""
+        """The held devices of a pool."""
         return self._of_pool.get(pool, ())
 
     def hold(self, holder: Holder, allocation: Allocation) -> set[DeviceID]:
-        """Make an allocation all that the claim holds; the devices whose state changed."""
+        """Replace the holds of a claim by an allocation; return the devices whose state changed."""
         holds = tuple(self._holds(allocation))
         if self._of_claim.get(holder.uid) == (holder, holds):
             return set()
@@ -113,13 +113,13 @@ class Ledger:
         return changed
 
     def release(self, uid: str) -> set[DeviceID]:
-        """Let go of all that a claim holds; the devices whose state changed."""
+        """Release all holds of a claim; return the devices whose state changed."""
         if uid not in self._of_claim:
             return set()
         holder, holds = self._of_claim.pop(uid)
         for hold in holds:
             state = self._of_device.get(hold.device)
-            if state is None:  # held twice by this claim; the first turn let go of it
+            if state is None:  # this claim held it twice; it is already released
                 continue
             state.alone.pop(holder, None)
             if hold.share is not None:
@@ -133,7 +133,7 @@ class Ledger:
         return {hold.device for hold in holds}
 
     def _holds(self, allocation: Allocation) -> Iterable[Hold]:
-        """AS-1: administrative access holds nothing; a share id tells shared from dedicated (AS-2)."""
+        """Admin access holds nothing (AS-1). A share id marks a shared device (AS-2)."""
         for result in allocation.devices.results:
             if result.admin_access:
                 continue

@@ -1,9 +1,9 @@
-"""What held devices of one pool are charged beyond what its slices say now. Source: CTR-3.
+"""What held devices of one pool are charged beyond what its slices now say. Source: CTR-3.
 
-Per counter a device is charged the larger of what it drew and what it draws: one that shrank or went may
-still use what it had, one that grew may use what it has. A pool counts in units that hold what is remembered
-exactly, if there are such; else the sum is rounded up to the unit, which decides the same, since all that
-can be taken is whole units.
+For each counter a device is charged the larger of its retained draw and its current draw: a device that
+shrank or is gone may still use what it had, a device that grew may use what it has. If possible, the units of
+a pool represent the retained amounts exactly. Otherwise the sum is rounded up to whole units; decisions stay
+the same, since a device can draw only whole units.
 """
 
 from collections.abc import Mapping
@@ -16,15 +16,15 @@ from reconciler.state.devices.occupancy.retained_draws import Drawn
 from reconciler.state.devices.pools.pool import Pool
 
 
-class Place(NamedTuple):
-    """A counter of a pool: position of the set in the pool, and of the counter in the set."""
+class CounterIndex(NamedTuple):
+    """A counter of a pool: the position of the set in the pool, and of the counter in the set."""
 
     set: int
     counter: int
 
 
-class Lost(NamedTuple):
-    """A held device drew from a counter that its pool does not have any more: nothing can be charged."""
+class LostCounters(NamedTuple):
+    """A held device drew from counters that its pool no longer has, so they cannot be charged."""
 
     device: str
     counter_set: str
@@ -32,35 +32,37 @@ class Lost(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Excess:
-    """Of one pool; never changed."""
+class Overcharge:
+    """The overcharge of one pool. Immutable."""
 
-    of_device: Mapping[str, Mapping[Place, int]]
+    of_device: Mapping[str, Mapping[CounterIndex, int]]
     """billionths, above zero"""
-    total: Mapping[Place, int]
+    total: Mapping[CounterIndex, int]
     """billionths"""
-    charged: Mapping[Place, int]
-    """The same in units of the counter, for `left`"""
-    lost: tuple[Lost, ...]
+    charged: Mapping[CounterIndex, int]
+    """`total` in units of the counter, as `left` counts"""
+    lost: tuple[LostCounters, ...]
 
     def __bool__(self) -> bool:
         return bool(self.of_device or self.lost)
 
 
-def excess_of(pool: Pool, memory: Mapping[str, Drawn], table: Amounts) -> Excess:
-    """What is to be charged for the remembered devices of a pool. `table` is that of the fleet's draws."""
-    found = {name: more for name, drawn in memory.items() if (more := _of_device(pool, name, drawn, table))}
-    lost = tuple(gone for name, drawn in memory.items() for gone in _lost(pool, name, drawn))
+def overcharge_of(pool: Pool, retained: Mapping[str, Drawn], table: Amounts) -> Overcharge:
+    """The overcharge for the retained draws of a pool. `table` is the fleet's table of draws."""
+    found = {
+        name: extra for name, drawn in retained.items() if (extra := _of_device(pool, name, drawn, table))
+    }
+    lost = tuple(gone for name, drawn in retained.items() for gone in _lost(pool, name, drawn))
     return _summed(pool, found, lost, table)
 
 
-def without(pool: Pool, excess: Excess, name: str, table: Amounts) -> Excess:
-    """The same once nobody holds a device any more."""
-    found = {device: more for device, more in excess.of_device.items() if device != name}
-    return _summed(pool, found, tuple(gone for gone in excess.lost if gone.device != name), table)
+def without_device(pool: Pool, overcharge: Overcharge, name: str, table: Amounts) -> Overcharge:
+    """The overcharge after a device was released."""
+    found = {device: extra for device, extra in overcharge.of_device.items() if device != name}
+    return _summed(pool, found, tuple(gone for gone in overcharge.lost if gone.device != name), table)
 
 
-def _of_device(pool: Pool, name: str, drawn: Drawn, table: Amounts) -> dict[Place, int]:
+def _of_device(pool: Pool, name: str, drawn: Drawn, table: Amounts) -> dict[CounterIndex, int]:
     counters = pool.counters
     now: dict[int, list[int]] = {}
     for row in pool.rows_of(name):
@@ -73,25 +75,25 @@ def _of_device(pool: Pool, name: str, drawn: Drawn, table: Amounts) -> dict[Plac
     found = {}
     for at, columns in enumerate(counters.sets):
         if columns.id.generation in counters.problems:
-            continue  # nothing is given from it, and what its devices draw is not charged either
+            continue  # nothing is allocated from it, and the draws of its devices are not charged
         before = drawn.get(columns.id.name)
         for column, counter in enumerate(columns.counters if before else ()):
             charged = now[at][column] * columns.units[column] if at in now else 0
-            more = before.get(counter, 0) - charged if before else 0
-            if more > 0:
-                found[Place(at, column)] = more
+            extra = before.get(counter, 0) - charged if before else 0
+            if extra > 0:
+                found[CounterIndex(at, column)] = extra
     return found
 
 
-def _lost(pool: Pool, name: str, drawn: Drawn) -> list[Lost]:
-    """Told of the newest generation: those before it go."""
+def _lost(pool: Pool, name: str, drawn: Drawn) -> list[LostCounters]:
+    """Counters missing from the newest generation. Older generations will be deleted."""
     newest = max((columns.id.generation for columns in pool.counters.sets), default=-1)
     there = {
         columns.id.name: columns.counters
         for columns in pool.counters.sets
         if columns.id.generation == newest and newest not in pool.counters.problems
     }
-    if not there:  # nothing is published, or nothing that could be used
+    if not there:  # nothing usable is published
         return []
     found = []
     for set_, amounts in drawn.items():
@@ -101,25 +103,28 @@ def _lost(pool: Pool, name: str, drawn: Drawn) -> list[Lost]:
             )
         )
         if gone:
-            found.append(Lost(name, set_, gone))
+            found.append(LostCounters(name, set_, gone))
     return found
 
 
 def _summed(
-    pool: Pool, found: Mapping[str, Mapping[Place, int]], lost: tuple[Lost, ...], table: Amounts
-) -> Excess:
-    total: dict[Place, int] = {}
-    for more in found.values():
-        for place, nanos in more.items():
+    pool: Pool,
+    found: Mapping[str, Mapping[CounterIndex, int]],
+    lost: tuple[LostCounters, ...],
+    table: Amounts,
+) -> Overcharge:
+    total: dict[CounterIndex, int] = {}
+    for extra in found.values():
+        for place, nanos in extra.items():
             total[place] = total.get(place, 0) + nanos
     charged = {place: _units(pool, place, nanos, table) for place, nanos in total.items()}
-    return Excess(found, total, charged, lost)
+    return Overcharge(found, total, charged, lost)
 
 
-def _units(pool: Pool, place: Place, nanos: int, table: Amounts) -> int:
+def _units(pool: Pool, place: CounterIndex, nanos: int, table: Amounts) -> int:
     columns = pool.counters.sets[place.set]
     units, total = -(-nanos // columns.units[place.counter]), columns.totals[place.counter]
     draws = pool.counters.draws[pool.counters.of_device == place.set]
     room = INT64_MAX - abs(total) - int(table[draws, place.counter].sum())
-    # Where int64 has no room beside what is drawn, more than the whole set is too much in any case.
+    # If int64 would overflow, more than the whole set has the same effect: overcommitted.
     return units if units <= room else max(total, 0) + 1

@@ -1,4 +1,4 @@
-"""Counter sets from which more is drawn than they publish. Looks again only at sets that changed."""
+"""Counter sets from which more is drawn than they publish. Only changed sets are evaluated again."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,26 +23,26 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Overcommitted:
-    """Too much is drawn from a counter set."""
+    """More is drawn from a counter set than it publishes."""
 
     key: Key
     short: tuple[tuple[str, str], ...]
-    """Counter, and how much of it is missing"""
+    """Counter and missing amount"""
     claims: tuple[ObjectKey, ...]
-    """Who holds devices that draw from the set; nobody where less than nothing was published"""
+    """The claims whose devices draw from the set; none if the published amount is negative"""
 
 
 class Overcommitments:
-    """The sets that are over-committed, followed from picture to picture."""
+    """Follows the over-committed counter sets from snapshot to snapshot."""
 
     def __init__(self) -> None:
         self._trail: Trail | None = None
         self._serial = 0
         self._known: dict[Key, Overcommitted] = {}
 
-    def follow(self, world: Snapshot) -> tuple[list[Overcommitted], list[Key]]:
-        """Sets that are over-committed now, and were not before or not in this way; and those that were."""
-        occupancy, fleet = world.occupancy, world.fleet
+    def follow(self, snapshot: Snapshot) -> tuple[list[Overcommitted], list[Key]]:
+        """Sets that are newly over-committed or differently so, and sets that no longer are."""
+        occupancy, fleet = snapshot.occupancy, snapshot.fleet
         before = dict(self._known)
         if occupancy.trail is self._trail and occupancy.serial >= self._serial:
             if occupancy.serial == self._serial:
@@ -56,17 +56,17 @@ class Overcommitments:
         over = changed[(occupancy.left[changed] < 0).any(axis=1)]
         if self._known:
             for number in np.setdiff1d(changed, over).tolist():
-                self._known.pop(_key(world, number), None)
-        found = list(_found(world, over))
-        self._known |= {one.key: one for one in found}
+                self._known.pop(_key(snapshot, number), None)
+        found = list(_found(snapshot, over))
+        self._known |= {it.key: it for it in found}
         return (
-            [one for one in found if before.get(one.key) != one],
+            [it for it in found if before.get(it.key) != it],
             sorted(key for key in before if key not in self._known),
         )
 
 
-def _found(world: Snapshot, over: Rows) -> Iterator[Overcommitted]:
-    fleet, occupancy = world.fleet, world.occupancy
+def _found(snapshot: Snapshot, over: Rows) -> Iterator[Overcommitted]:
+    fleet, occupancy = snapshot.fleet, snapshot.occupancy
     for number in over.tolist():
         columns = fleet.set_columns[number]
         short = tuple(
@@ -78,28 +78,28 @@ def _found(world: Snapshot, over: Rows) -> Iterator[Overcommitted]:
         )
         rows = fleet.by_set.of(number)
         taken = rows[occupancy.held[rows] | occupancy.sharing[rows]]
-        devices = {fleet.id_of(row) for row in taken.tolist()} | set(_remembered(world, number))
+        devices = {fleet.id_of(row) for row in taken.tolist()} | set(_overcharged_devices(snapshot, number))
         claims = {claim for device in devices for claim in occupancy.claims_of(device)}
-        yield Overcommitted(_key(world, number), short, tuple(sorted(claims)))
+        yield Overcommitted(_key(snapshot, number), short, tuple(sorted(claims)))
 
 
-def _remembered(world: Snapshot, number: int) -> Iterator[DeviceID]:
-    """Devices that are charged to a set for what they drew, published or not."""
-    at = _pool_at(world, number)
-    pool = world.fleet.pools[at].id
-    excess = world.occupancy.excess.get(pool)
-    local = number - int(world.fleet.first_set[at])
-    for name, places in excess.of_device.items() if excess else ():
+def _overcharged_devices(snapshot: Snapshot, number: int) -> Iterator[DeviceID]:
+    """Devices whose retained draws are charged to a set, published or not."""
+    at = _pool_at(snapshot, number)
+    pool = snapshot.fleet.pools[at].id
+    overcharge = snapshot.occupancy.overcharges.get(pool)
+    local = number - int(snapshot.fleet.first_set[at])
+    for name, places in overcharge.of_device.items() if overcharge else ():
         if any(place.set == local for place in places):
             yield DeviceID(*pool, name)
 
 
-def _key(world: Snapshot, number: int) -> Key:
-    columns = world.fleet.set_columns[number]
-    pool = world.fleet.pools[_pool_at(world, number)]
+def _key(snapshot: Snapshot, number: int) -> Key:
+    columns = snapshot.fleet.set_columns[number]
+    pool = snapshot.fleet.pools[_pool_at(snapshot, number)]
     return Key(pool.id, columns.id.generation, columns.id.name)
 
 
-def _pool_at(world: Snapshot, number: int) -> int:
+def _pool_at(snapshot: Snapshot, number: int) -> int:
     # Every set belongs to one pool; pools without sets have empty ranges.
-    return int(np.searchsorted(world.fleet.first_set, number, side="right")) - 1
+    return int(np.searchsorted(snapshot.fleet.first_set, number, side="right")) - 1

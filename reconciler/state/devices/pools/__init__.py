@@ -1,1 +1,1 @@
-"""Slices put together: pools, counter sets, the fleet, and what a node reaches of it."""
+"""Slices joined to pools and the fleet, with counter sets, and what each node can reach."""

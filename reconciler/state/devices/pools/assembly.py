@@ -1,4 +1,4 @@
-"""Putting a fleet together from pools. What did not change is copied from the fleet before, in long runs."""
+"""Builds a fleet from pools. Unchanged pools are copied from the previous fleet in long runs."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from reconciler.api.objects.meta import PoolID
 from reconciler.api.objects.taint_rules import DeviceTaintRule
 from reconciler.state.devices.encoding.block import COLUMNS, FLAGS
 from reconciler.state.devices.encoding.tables import Table, cel_rows, join, table_of
-from reconciler.state.devices.encoding.vocabulary import Lexicon
+from reconciler.state.devices.encoding.vocabulary import Vocabulary
 from reconciler.state.devices.exclusion.scopes import gather
 from reconciler.state.devices.pools.counters import CounterSetColumns, DrawTable
 from reconciler.state.devices.pools.fleet import Fleet
@@ -22,18 +22,18 @@ from reconciler.state.devices.pools.tainting import taint
 
 
 class Run(NamedTuple):
-    """Neighbouring pools that stand unchanged, and as neighbours, in the fleet before; or one fresh pool."""
+    """Adjacent pools that are unchanged and adjacent in the previous fleet too, or one fresh pool."""
 
     first: int
     """Position of the first pool in the new fleet"""
     pools: tuple[Pool, ...]
     before: int
-    """Position of the first pool in the fleet before, -1 for a fresh pool"""
+    """Position of the first pool in the previous fleet; -1 for a fresh pool"""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How the new fleet is made of runs."""
+    """The new fleet as a sequence of runs."""
 
     previous: Fleet | None
     pools: tuple[Pool, ...]
@@ -45,14 +45,14 @@ class Layout:
     index: Mapping[tuple[str, str], int]
     """pool -> position in `pools`"""
     same_counters: bool
-    """Whether every counter set, and what every device draws, is as in the fleet before, in the same place"""
+    """Whether all counter sets and draws are equal to those of the previous fleet, at the same positions"""
 
     def rows(self, run: Run) -> slice:
         """The run's rows in the new fleet."""
         return slice(int(self.start[run.first]), int(self.start[run.first + len(run.pools)]))
 
     def old_rows(self, run: Run) -> slice:
-        """The run's rows in the fleet before."""
+        """The run's rows in the previous fleet."""
         assert self.previous is not None
         start = self.previous.start
         return slice(int(start[run.before]), int(start[run.before + len(run.pools)]))
@@ -62,33 +62,33 @@ class Layout:
         return slice(int(self.first_set[run.first]), int(self.first_set[run.first + len(run.pools)]))
 
     def old_sets(self, run: Run) -> slice:
-        """The run's counter sets in the fleet before."""
+        """The run's counter sets in the previous fleet."""
         assert self.previous is not None
         first = self.previous.first_set
         return slice(int(first[run.before]), int(first[run.before + len(run.pools)]))
 
 
 def lay_out(pools: Mapping[PoolID, Pool], fresh: Collection[PoolID], previous: Fleet | None) -> Layout:
-    """The pools in driver and pool order by bytes (POOL-14), and which of them can be copied.
+    """The pools ordered by the bytes of driver and pool name (POOL-14), and which of them can be copied.
 
-    `fresh` are pools that were built, or went, since the fleet before.
+    `fresh` are the pools that were built or removed since the previous fleet.
     """
     if previous is not None and all(pool in pools and pool in previous.index for pool in fresh):
-        return _exchanged(pools, sorted(previous.index[pool] for pool in fresh), previous)
+        return _with_replaced(pools, sorted(previous.index[pool] for pool in fresh), previous)
     ordered = tuple(pools[key] for key in sorted(pools, key=lambda p: (p.driver.encode(), p.pool.encode())))
     return Layout(
         previous=previous,
         pools=ordered,
         runs=tuple(_runs(ordered, previous)),
-        start=_ends([pool.size for pool in ordered]),
-        first_set=_ends([len(pool.counters.sets) for pool in ordered]),
+        start=_offsets([pool.size for pool in ordered]),
+        first_set=_offsets([len(pool.counters.sets) for pool in ordered]),
         index={pool.id: at for at, pool in enumerate(ordered)},
         same_counters=False,
     )
 
 
-def _exchanged(pools: Mapping[PoolID, Pool], places: Sequence[int], previous: Fleet) -> Layout:
-    """The layout of the fleet before, with other pools of the same names in some places."""
+def _with_replaced(pools: Mapping[PoolID, Pool], places: Sequence[int], previous: Fleet) -> Layout:
+    """The layout of the previous fleet with some pools replaced by new versions."""
     ordered = list(previous.pools)
     runs: list[Run] = []
     at = 0
@@ -103,14 +103,14 @@ def _exchanged(pools: Mapping[PoolID, Pool], places: Sequence[int], previous: Fl
     start, first_set = previous.start, previous.first_set
     exchanged = [(previous.pools[place], ordered[place]) for place in places]
     if any(old.size != new.size for old, new in exchanged):
-        start = _ends([pool.size for pool in ordered])
+        start = _offsets([pool.size for pool in ordered])
     if any(len(old.counters.sets) != len(new.counters.sets) for old, new in exchanged):
-        first_set = _ends([len(pool.counters.sets) for pool in ordered])
+        first_set = _offsets([len(pool.counters.sets) for pool in ordered])
     same = all(old.counters is new.counters for old, new in exchanged)
     return Layout(previous, tuple(ordered), tuple(runs), start, first_set, previous.index, same)
 
 
-def _ends(sizes: Sequence[int]) -> Rows:
+def _offsets(sizes: Sequence[int]) -> Rows:
     return np.cumsum([0, *sizes], dtype=np.intp)
 
 
@@ -129,24 +129,26 @@ def _runs(ordered: tuple[Pool, ...], previous: Fleet | None) -> Iterator[Run]:
 
 
 def _position(pool: Pool, previous: Fleet | None) -> int:
-    """Where the very same pool stands in the fleet before; -1 if it does not."""
+    """The position of the same pool object in the previous fleet; -1 if it is not there."""
     at = previous.index.get(pool.id, -1) if previous is not None else -1
     return at if previous is not None and at >= 0 and previous.pools[at] is pool else -1
 
 
-def assemble(layout: Layout, rules: Sequence[DeviceTaintRule], words: Lexicon, table: DrawTable) -> Fleet:
-    """The columns of a layout. `rules` must be those of the fleet before, if there is one to copy from."""
+def assemble(
+    layout: Layout, rules: Sequence[DeviceTaintRule], vocabulary: Vocabulary, table: DrawTable
+) -> Fleet:
+    """The columns of a layout. `rules` must be those of the previous fleet, if there is one."""
     devices = join(list(_tables(layout)))
     counters = _counters(layout, table)
     fleet = Fleet(
-        words=words,
+        words=vocabulary,
         pools=layout.pools,
         start=layout.start,
         first_set=layout.first_set,
         pool_of=_pool_of(layout),
         devices=devices,
         codes=dict(zip(COLUMNS, devices.codes, strict=False)),
-        cel=cel_rows(devices, words),
+        cel=cel_rows(devices, vocabulary),
         anywhere=devices.flags[FLAGS.index("anywhere")],
         shared=devices.flags[FLAGS.index("shared")],
         binds=devices.flags[FLAGS.index("binds")],
@@ -173,7 +175,7 @@ def assemble(layout: Layout, rules: Sequence[DeviceTaintRule], words: Lexicon, t
 
 
 def _tables(layout: Layout) -> Iterator[Table]:
-    """The devices in order: cut from the fleet before, or slice by slice of fresh pools."""
+    """The devices in order: ranges of the previous fleet, or the slices of fresh pools."""
     for run in layout.runs:
         if run.before >= 0 and layout.previous is not None:
             yield layout.previous.devices.cut(layout.old_rows(run))
@@ -188,7 +190,7 @@ def _pool_of(layout: Layout) -> Codes:
 
 
 class _Counters(NamedTuple):
-    """What `Fleet` says of counters, by the same names."""
+    """The counter columns of `Fleet`, with the same names."""
 
     sets: Codes
     draws: Codes

@@ -1,4 +1,4 @@
-"""Counter sets of one pool as rows of integers, each counter in a unit that holds all its amounts exactly.
+"""Counter sets of one pool as rows of integers. The unit of a counter represents all its amounts exactly.
 
 Source: docs/rules/counters.md; POOL-11 for what makes a pool invalid.
 """
@@ -14,18 +14,18 @@ import numpy as np
 from kernels.types import Amounts, Codes
 from reconciler.api.objects.quantity import INT64_MAX
 from reconciler.state.devices.encoding.block import Block
-from reconciler.state.devices.encoding.vocabulary import Lexicon
+from reconciler.state.devices.encoding.vocabulary import Vocabulary
 
 NOTHING: Mapping[str, Mapping[str, frozenset[int]]] = MappingProxyType({})
 
 MAX_COUNTERS = 128
-"""Counters of one set. The API allows 32; older shapes may need more, none may widen the matrix at will."""
+"""Most counters of one set. The API allows 32; older versions may need more. It bounds the matrix."""
 MAX_SETS_PER_DEVICE = 8
-"""Sets one device draws from. The API allows 2; nested partitions of older shapes need one a level."""
+"""Most sets that one device draws from. The API allows 2; nested partitions of older versions need more."""
 
 
 class SetID(NamedTuple):
-    """A counter set, within its pool. Generations do not share counters."""
+    """A counter set within its pool. Generations do not share counters."""
 
     generation: int
     name: str
@@ -69,11 +69,11 @@ class Scale(NamedTuple):
 
 
 Finer = Mapping[str, Mapping[str, frozenset[int]]]
-"""Counter set -> counter -> billionths that have to be whole units as well"""
+"""Counter set -> counter -> further billionths that must be whole units"""
 
 
 class DrawTable:
-    """Distinct draws of the whole fleet: equal amounts share a row. Only grows."""
+    """Distinct draws of the whole fleet; equal amounts share a row. It only grows."""
 
     def __init__(self) -> None:
         self._rows: dict[tuple[int, ...], int] = {}
@@ -81,11 +81,11 @@ class DrawTable:
         self._scales: dict[Hashable, Scale | str] = {}
         self._matrix = np.zeros((0, 0), dtype=np.int64)
 
-    def row(self, scale: Scale, draw: int, words: Lexicon) -> int:
-        """The row that holds a draw, given by its code, in the units of a counter set."""
+    def row(self, scale: Scale, draw: int, vocabulary: Vocabulary) -> int:
+        """The row of a draw, given by its code, in the units of a counter set."""
         known = self._known.get((scale, draw))
         if known is None:
-            wanted = dict(words.draws.values[draw])
+            wanted = dict(vocabulary.draws.values[draw])
             amounts = tuple(
                 wanted.get(name, 0) // unit for name, unit in zip(scale.counters, scale.units, strict=True)
             )
@@ -96,19 +96,19 @@ class DrawTable:
         self,
         totals: Mapping[str, int],
         drawn: Mapping[int, int],
-        words: Lexicon,
+        vocabulary: Vocabulary,
         finer: Mapping[str, frozenset[int]],
     ) -> Scale | str:
-        """Units for a counter set that publishes `totals`, or why there are none.
+        """The units of a counter set that publishes `totals`, or why there are none.
 
-        `drawn` is draw code -> devices. Sets of one make are all alike, so that most are known already.
+        `drawn` is draw code -> number of devices. Sets of identical machines are equal, so most are cached.
         """
         if finer:
-            return _scale(totals, drawn, words, finer)
+            return _scale(totals, drawn, vocabulary, finer)
         key = (tuple(sorted(totals.items())), tuple(sorted(drawn.items())))
         known = self._scales.get(key)
         if known is None:
-            known = self._scales[key] = _scale(totals, drawn, words, {})
+            known = self._scales[key] = _scale(totals, drawn, vocabulary, {})
         return known
 
     def matrix(self, width: int) -> Amounts:
@@ -124,7 +124,7 @@ class DrawTable:
 
 
 def compile_counters(
-    blocks: tuple[Block, ...], words: Lexicon, table: DrawTable, finer: Finer = NOTHING
+    blocks: tuple[Block, ...], vocabulary: Vocabulary, table: DrawTable, finer: Finer = NOTHING
 ) -> PoolCounters:
     """The counter columns of a pool whose slices are `blocks`, in device order."""
     problems: dict[int, str] = {}
@@ -140,21 +140,21 @@ def compile_counters(
                 )
             else:
                 published[key] = {name: c.value.nanos for name, c in counters.counters.items()}
-    drawn = _draws_by_set(blocks, words, published, problems)
+    drawn = _draws_by_set(blocks, vocabulary, published, problems)
     sets = tuple(
-        _columns(key, published[key], drawn.get(key, {}), words, table, problems, finer)
+        _columns(key, published[key], drawn.get(key, {}), vocabulary, table, problems, finer)
         for key in sorted(published)
     )
-    return _encode(blocks, sets, words, table, problems)
+    return _encode(blocks, sets, vocabulary, table, problems)
 
 
 def _draws_by_set(
     blocks: tuple[Block, ...],
-    words: Lexicon,
+    vocabulary: Vocabulary,
     published: dict[SetID, dict[str, int]],
     problems: dict[int, str],
 ) -> dict[SetID, dict[int, int]]:
-    """Set -> draw code -> how many devices draw that. References to nothing become problems (POOL-11.3)."""
+    """Set -> draw code -> number of devices. Dangling references become problems (POOL-11.3)."""
     drawn: dict[SetID, dict[int, int]] = {}
     for block in blocks:
         if block.sets.shape[1] > MAX_SETS_PER_DEVICE:
@@ -168,13 +168,13 @@ def _draws_by_set(
             return_index=True,
             return_counts=True,
         )
-        # In device order: codes depend on what was seen before, and the first problem is the one told.
+        # In device order, so that the reported problem does not depend on codes.
         for at in np.argsort(first).tolist():
             (set_code, draw), count = pairs[at].tolist(), int(counts[at])
             if set_code < 0:
                 continue
-            key = SetID(block.generation, words.sets.values[set_code])
-            problem = _dangling(key, words.draws.values[draw], published, block)
+            key = SetID(block.generation, vocabulary.sets.values[set_code])
+            problem = _dangling(key, vocabulary.draws.values[draw], published, block)
             if problem:
                 problems.setdefault(key.generation, problem)
                 continue
@@ -192,7 +192,7 @@ def _dangling(
     for counter, nanos in draw:
         if counter not in published[key]:
             return f"{where}: a device draws counter {counter}, which counter set {key.name} does not have"
-        if nanos < 0:  # it would give others more the more of it is taken
+        if nanos < 0:  # taking it would give more to others
             return f"{where}: a device draws a negative amount of counter {counter} from set {key.name}"
     return ""
 
@@ -201,12 +201,12 @@ def _columns(
     key: SetID,
     totals: dict[str, int],
     drawn: dict[int, int],
-    words: Lexicon,
+    vocabulary: Vocabulary,
     table: DrawTable,
     problems: dict[int, str],
     finer: Finer,
 ) -> CounterSetColumns:
-    scale = table.scale(totals, drawn, words, finer.get(key.name, {}))
+    scale = table.scale(totals, drawn, vocabulary, finer.get(key.name, {}))
     if isinstance(scale, str):
         problems.setdefault(key.generation, f"counter set {key.name}: {scale}")
         return CounterSetColumns(key, Scale((), ()), ())
@@ -220,14 +220,14 @@ def _columns(
 def _scale(
     totals: Mapping[str, int],
     drawn: Mapping[int, int],
-    words: Lexicon,
+    vocabulary: Vocabulary,
     finer: Mapping[str, frozenset[int]],
 ) -> Scale | str:
     counters = tuple(sorted(totals))
     amounts: dict[str, list[int]] = {name: [totals[name], *finer.get(name, ())] for name in counters}
     at_most = {name: abs(totals[name]) for name in counters}
     for draw, count in drawn.items():
-        for name, nanos in words.draws.values[draw]:
+        for name, nanos in vocabulary.draws.values[draw]:
             amounts[name].append(nanos)
             at_most[name] += count * abs(nanos)
     units = {name: gcd(*amounts[name]) or 1 for name in counters}
@@ -240,7 +240,7 @@ def _scale(
 def _encode(
     blocks: tuple[Block, ...],
     sets: tuple[CounterSetColumns, ...],
-    words: Lexicon,
+    vocabulary: Vocabulary,
     table: DrawTable,
     problems: dict[int, str],
 ) -> PoolCounters:
@@ -257,9 +257,9 @@ def _encode(
         stop = start + len(block.names)
         if block.generation not in problems:
             for at, (k, set_code, draw) in _drawing(block):
-                place = position[SetID(block.generation, words.sets.values[set_code])]
+                place = position[SetID(block.generation, vocabulary.sets.values[set_code])]
                 if (place, draw) not in rows:
-                    rows[place, draw] = table.row(sets[place].scale, draw, words)
+                    rows[place, draw] = table.row(sets[place].scale, draw, vocabulary)
                 of_device[start + at, k] = place
                 draws[start + at, k] = rows[place, draw]
         start = stop

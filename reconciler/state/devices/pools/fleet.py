@@ -1,7 +1,7 @@
-"""Every device of every pool as columns, in the order in which first fit tries them. Frozen.
+"""All devices of all pools as columns, in first-fit order. Frozen.
 
-Rows are sorted by driver, pool name, slice name and position in the slice (POOL-9, POOL-14); all
-generations are present, since each node judges for itself which one counts (POOL-4).
+Rows are sorted by driver, pool name, slice name and position in the slice (POOL-9, POOL-14). All generations
+are present, since the current generation may differ between nodes (POOL-4).
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from reconciler.api.objects.meta import DeviceID
 from reconciler.cel.rows import Rows as CelRows
 from reconciler.state.caches import Caches
 from reconciler.state.devices.encoding.tables import Table
-from reconciler.state.devices.encoding.vocabulary import Lexicon
+from reconciler.state.devices.encoding.vocabulary import Vocabulary
 from reconciler.state.devices.exclusion.scopes import Exclusion
 from reconciler.state.devices.pools.counters import CounterSetColumns
 from reconciler.state.devices.pools.pool import Pool
@@ -23,9 +23,9 @@ from reconciler.state.devices.pools.pool import Pool
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Fleet:
-    """Columns of D devices; all arrays are read-only. Two fleets are equal only if they are the same."""
+    """Columns of D devices. All arrays are read-only. Fleets compare by identity."""
 
-    words: Lexicon
+    words: Vocabulary
     pools: tuple[Pool, ...]
     start: Rows
     """(pools + 1,) first row of each pool"""
@@ -34,7 +34,7 @@ class Fleet:
     pool_of: Codes
     """(D,) position in `pools`"""
     devices: Table
-    """What the columns below are cut from"""
+    """The columns below are views of this table"""
     codes: Mapping[str, Codes]
     """Column of block.COLUMNS -> (D,); `taints` includes what rules add"""
     cel: CelRows
@@ -43,7 +43,7 @@ class Fleet:
     shared: Mask
     """(D,) allows multiple allocations"""
     binds: Mask
-    """(D,) ties a claim to the node"""
+    """(D,) binds a claim to the node"""
     sets: Codes
     """(D, K) row of `totals`, -1 for none"""
     draws: Codes
@@ -55,31 +55,31 @@ class Fleet:
     by_set: Inverse
     """counter set -> devices that draw from it"""
     set_group: Codes
-    """(S,) the first set of the same pool and generation; they stand and fall together (CTR-6)"""
+    """(S,) the first set of the same pool and generation; one over-committed set disables all (CTR-6)"""
     set_columns: tuple[CounterSetColumns, ...]
-    """what the S rows of `totals` mean"""
+    """Names and units of the S rows of `totals`"""
     exclusion: Exclusion | None
-    """Beside which others devices can be held; None if no device says anything"""
+    """Which devices can be held together; None if no device restricts that"""
     index: Mapping[tuple[str, str], int]
     """(driver, pool) -> position in `pools`"""
     caches: Caches = field(default_factory=Caches, repr=False)
-    """What was derived from the devices, whatever is held"""
+    """Values derived from the devices; they do not depend on the holds"""
 
     @property
     def size(self) -> int:
         return len(self.pool_of)
 
     def fork(self) -> "Fleet":
-        """The same columns with caches of their own."""
+        """The same columns with separate caches."""
         return replace(self, caches=self.caches.fork())
 
     @property
     def values_in_use(self) -> int:
-        """How many values of the lexicon its columns hold, absence counted as one."""
+        """Number of vocabulary values in the columns; a missing value counts as one."""
         return sum(len(np.unique(column)) for column in self.devices.codes)
 
     def rows_of(self, device: DeviceID) -> tuple[int, ...]:
-        """Rows of the device of that name; none if it is not published, several if generations overlap."""
+        """The rows of a device: none if it is not published, several if generations overlap."""
         at = self.index.get(device[:2])
         if at is None:
             return ()

@@ -1,7 +1,7 @@
-"""How many attributes and capacities the devices of a fleet have by name: each is a column of all devices.
+"""Limits the distinct names of attributes and capacities: each is a column of the whole fleet.
 
-A slice may bring few hundred (`objects.slices.MAX_NAMES`), but a driver any number of slices. Drivers are
-counted one by one, so that one which makes up ever new names leaves the others theirs.
+A slice has at most `objects.slices.MAX_NAMES` names, but a driver may have any number of slices. Names are
+counted for each driver, so that a driver with ever new names does not use up the names of others.
 """
 
 from collections import Counter
@@ -12,32 +12,32 @@ from reconciler.api.objects.changes import Change, Changed, Refused, Removed, Re
 from reconciler.api.objects.slices import ResourceSlice
 
 MAX_OF_DRIVER = 1024
-"""Different names in all slices of one driver"""
+"""Most distinct names in all slices of one driver"""
 MAX_OF_FLEET = 4096
-"""The same of all drivers together: 160 MB beside 10,000 devices"""
-Form = tuple[str, frozenset[str]]
-"""A driver, and the names that a slice of its brings: the same for most slices of a driver"""
+"""Most distinct names of all drivers together: 160 MB for 10,000 devices"""
+SliceNames = tuple[str, frozenset[str]]
+"""A driver and the names in one of its slices: equal for most slices of a driver"""
 
 
 class Naming:
-    """Counts names of the slices that are let in. A name counts for each driver that uses it."""
+    """Counts the names of admitted slices. A name counts once for each driver that uses it."""
 
     def __init__(self) -> None:
-        self._forms: dict[str, Form] = {}
-        """By name of the slice"""
-        self._slices: dict[Form, int] = {}
+        self._names_of: dict[str, SliceNames] = {}
+        """Slice name -> its names"""
+        self._slices: dict[SliceNames, int] = {}
         self._uses: dict[str, Counter[str]] = {}
-        """Driver -> name -> forms"""
+        """Driver -> name -> number of distinct sets with it"""
         self._total = 0
 
     def within(self, change: Change) -> Change:
-        """The change as far as names go: slices that bring too many new ones are refused, each alone."""
+        """The change, with each slice refused that has too many new names."""
         match change:
             case Changed(object=ResourceSlice() as found):
                 why = self._admit(found)
                 return Refused(change.kind, found.key, why) if why else change
             case Removed(kind="ResourceSlice", key=key) | Refused(kind="ResourceSlice", key=key):
-                self._let_go(key.name)
+                self._release(key.name)
             case Replaced(kind="ResourceSlice", objects=objects):
                 slices = [one for one in objects if isinstance(one, ResourceSlice)]
                 return self._replaced(change, slices)
@@ -45,9 +45,9 @@ class Naming:
 
     def _replaced(self, listing: Replaced, slices: list[ResourceSlice]) -> Replaced:
         listed = {one.key.name for one in slices}
-        for name in [name for name in self._forms if name not in listed]:
-            self._let_go(name)
-        known = frozenset(self._forms)  # those that are let in already stay
+        for name in [name for name in self._names_of if name not in listed]:
+            self._release(name)
+        known = frozenset(self._names_of)  # admitted slices are checked first
         reasons = {
             one.key: why for one in sorted(slices, key=lambda one: one.key.name not in known)
             if (why := self._admit(one))
@@ -59,56 +59,56 @@ class Naming:
         return replace(listing, objects=objects, refused=(*listing.refused, *refused))
 
     def _admit(self, source: ResourceSlice) -> str:
-        """Let a slice in, in place of its version before; or say why not, and it counts no more."""
+        """Admit a slice in place of its previous version, or stop counting it and return why."""
         spec, name = source.spec, source.key.name
-        form = (spec.driver, frozenset(spec.names()))
-        if self._forms.get(name) == form:
+        names = (spec.driver, frozenset(spec.names()))
+        if self._names_of.get(name) == names:
             return ""
-        self._let_go(name)
-        if form not in self._slices and (why := self._too_many(*form)):
+        self._release(name)
+        if names not in self._slices and (why := self._too_many(*names)):
             return why
-        self._enter(name, form)
+        self._add(name, names)
         return ""
 
     def _too_many(self, driver: str, names: Iterable[str]) -> str:
         own = self._uses.get(driver, Counter())
         new = sum(one not in own for one in names)
-        remedy = "have the driver publish fewer; the slice is read again when it changes"
+        remedy = "make the driver publish fewer; the slice is read again when it changes"
         if len(own) + new > MAX_OF_DRIVER:
             return (
-                f"its driver {driver} would have {len(own) + new} different attributes and capacities in all "
-                f"slices, at most {MAX_OF_DRIVER} are read: {remedy}"
+                f"driver {driver} would have {len(own) + new} different attributes and capacities in all "
+                f"slices; at most {MAX_OF_DRIVER} are read: {remedy}"
             )
         if self._total + new > MAX_OF_FLEET:
             return (
                 f"the devices of the fleet would have {self._total + new} different attributes and "
-                f"capacities, at most {MAX_OF_FLEET} are read: {remedy}"
+                f"capacities; at most {MAX_OF_FLEET} are read: {remedy}"
             )
         return ""
 
-    def _enter(self, name: str, form: Form) -> None:
-        self._forms[name] = form
-        self._slices[form] = self._slices.get(form, 0) + 1
-        if self._slices[form] > 1:
+    def _add(self, name: str, names: SliceNames) -> None:
+        self._names_of[name] = names
+        self._slices[names] = self._slices.get(names, 0) + 1
+        if self._slices[names] > 1:
             return
-        own = self._uses.setdefault(form[0], Counter())
+        own = self._uses.setdefault(names[0], Counter())
         before = len(own)
-        own.update(form[1])
+        own.update(names[1])
         self._total += len(own) - before
 
-    def _let_go(self, name: str) -> None:
-        form = self._forms.pop(name, None)
-        if form is None:
+    def _release(self, name: str) -> None:
+        names = self._names_of.pop(name, None)
+        if names is None:
             return
-        self._slices[form] -= 1
-        if self._slices[form]:
+        self._slices[names] -= 1
+        if self._slices[names]:
             return
-        del self._slices[form]
-        own = self._uses.get(form[0], Counter())
-        for one in form[1]:
+        del self._slices[names]
+        own = self._uses.get(names[0], Counter())
+        for one in names[1]:
             own[one] -= 1
             if not own[one]:
                 del own[one]
                 self._total -= 1
         if not own:
-            self._uses.pop(form[0], None)
+            self._uses.pop(names[0], None)

@@ -1,4 +1,4 @@
-"""A pool: its slices in order, and what of them a node can use. Source: docs/rules/pools.md."""
+"""A pool: its ordered slices, and which devices a node can use. Source: docs/rules/pools.md."""
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from enum import Enum
@@ -20,11 +20,11 @@ from reconciler.state.devices.pools.reach import Reach
 from reconciler.state.devices.pools.stepwise import Steps
 
 KEPT = 1 << 10
-"""Makes of machines that are remembered."""
+"""Most machine types that are cached."""
 
 
 class Usable(Enum):
-    """What a node can make of a pool."""
+    """Whether a node can use a pool."""
 
     YES = "usable"
     INCOMPLETE = "incomplete"
@@ -40,11 +40,11 @@ class PoolOnNode:
     problem: str
     """Why it is incomplete or invalid; empty if usable."""
     rows: Rows
-    """(n,) devices of the slices that target the node, as positions in the pool; in the order of first fit"""
+    """(n,) devices of the slices that target the node, as positions in the pool, in first-fit order"""
     here: Mask
     """(n,) whether the node reaches the device itself"""
-    waits: bool
-    """Whether a device has binding conditions, so that the pool is tried after others (POOL-14)."""
+    has_binding_conditions: bool
+    """Whether a device has binding conditions. Such pools are tried last (POOL-14)."""
 
 
 class Pool:
@@ -70,22 +70,22 @@ class Pool:
         self.size = int(offsets[-1])
         nodes = tuple(dict.fromkeys([block.slice.spec.node_name or "" for block in blocks]))
         self.nodes = nodes if all(nodes) else None
-        """The nodes this pool can concern, or None if only selectors can tell"""
+        """The nodes that can see this pool; None if selectors decide"""
         self._named = named
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of all devices."""
+        """The names of all devices."""
         return self._named.all
 
     def rows_of(self, device: str) -> tuple[int, ...]:
-        """Positions of the devices of that name: one, unless generations or mistakes overlap."""
+        """Positions of a device name: usually one, several if generations overlap or by mistake."""
         return self._named.rows_of(device)
 
     def on(self, node: Reach, rules: Semantics) -> PoolOnNode | None:
-        """What a node can make of the pool; None if it does not exist there (POOL-3 to POOL-7, POOL-11).
+        """The pool as a node sees it; None if it does not exist there (POOL-3 to POOL-7, POOL-11).
 
-        Raises Rejected if a node selector that has to be looked at cannot be read (NM-1).
+        Raises Rejected if a needed node selector cannot be parsed (NM-1).
         """
         relevant = [at for at, block in enumerate(self.blocks) if node.concerns(block, rules)]
         if not relevant:
@@ -107,7 +107,7 @@ class Pool:
         return self._usable(current, node)
 
     def offered(self, rules: Semantics) -> Mask:
-        """(n,) devices of slices that some node could use, as far as slices alone can tell."""
+        """(n,) devices of slices that some node could use, judging by the slices alone."""
         mask = np.zeros(self.size, dtype=np.bool_)
         newest = max(block.generation for block in self.blocks)
         for at, block in enumerate(self.blocks):
@@ -130,10 +130,17 @@ class Pool:
         return self._invalid(range(len(self.blocks)), newest, rules)
 
     def _unusable(self, usable: Usable, problem: str) -> PoolOnNode:
-        return PoolOnNode(self.id, usable, problem, np.zeros(0, np.intp), np.zeros(0, np.bool_), waits=False)
+        return PoolOnNode(
+            self.id,
+            usable,
+            problem,
+            np.zeros(0, np.intp),
+            np.zeros(0, np.bool_),
+            has_binding_conditions=False,
+        )
 
     def _invalid(self, current: Sequence[int], generation: int, rules: Semantics) -> str:
-        if self._named.has_twins:
+        if self._named.has_duplicates:
             seen: set[str] = set()
             for at in current:
                 for name in self.blocks[at].names:
@@ -153,12 +160,12 @@ class Pool:
             problem="",
             rows=np.concatenate(pieces) if len(pieces) > 1 else pieces[0],
             here=np.concatenate(here) if len(here) > 1 else here[0],
-            waits=any(self.blocks[at].waits for at in current),
+            has_binding_conditions=any(self.blocks[at].has_binding_conditions for at in current),
         )
 
 
 class PoolBuilder:
-    """Builds pools. What pools of like machines have in common is worked out once, and is one object."""
+    """Builds pools. Pools of identical machines share what they have in common."""
 
     def __init__(self, encoder: Encoder, rules: Semantics) -> None:
         self.table = DrawTable()
@@ -168,22 +175,24 @@ class PoolBuilder:
         self._offsets: Recent[tuple[int, ...], Rows] = Recent(KEPT)
 
     def adopt(self, encoder: Encoder) -> None:
-        """Use another encoder from now on: the values of most slices are gone from the one before."""
+        """Use a new encoder from now on."""
         self._encoder = encoder
 
-    def build(self, pool: PoolID, members: Iterable[Block], memory: Mapping[str, Drawn]) -> Steps[Pool]:
-        """The pool of some slices, given in any order. `memory` is what is remembered of held devices."""
+    def build(self, pool: PoolID, members: Iterable[Block], retained: Mapping[str, Drawn]) -> Steps[Pool]:
+        """The pool of some slices, in any order. `retained` are the retained draws of its held devices."""
         blocks = tuple(sorted(members, key=lambda block: block.slice.metadata.name.encode()))
         named = blocks[0].named
         if len(blocks) > 1:
             named = self._encoder.names(tuple([name for block in blocks for name in block.names]))
         counters = self._counters_of(blocks)
-        finer = finer_than(counters, memory)
+        finer = finer_than(counters, retained)
         if finer:
-            exact = compile_counters(blocks, self._encoder.words, self.table, finer)
+            exact = compile_counters(blocks, self._encoder.vocabulary, self.table, finer)
             if exact.problems == counters.problems:
                 counters = exact
-        exclusion = yield from compile_exclusion(pool, blocks, counters, self._encoder.words, self._rules)
+        exclusion = yield from compile_exclusion(
+            pool, blocks, counters, self._encoder.vocabulary, self._rules
+        )
         sizes = tuple([len(block.names) for block in blocks])
         offsets = self._offsets.get(sizes)
         if offsets is None:
@@ -196,7 +205,7 @@ class PoolBuilder:
         ])  # fmt: skip
         known = self._counters.get(alike)
         if known is None:
-            known = compile_counters(blocks, self._encoder.words, self.table)
-            if not known.problems:  # they name slices
+            known = compile_counters(blocks, self._encoder.vocabulary, self.table)
+            if not known.problems:  # problems name slices
                 self._counters.put(alike, known)
         return known

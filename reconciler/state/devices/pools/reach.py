@@ -10,11 +10,11 @@ from kernels.types import Mask
 from reconciler.api.objects.semantics import PARTITIONABLE_DEVICES, Semantics
 from reconciler.errors import Rejected
 from reconciler.state.devices.encoding.block import Block
-from reconciler.state.devices.encoding.vocabulary import Lexicon
+from reconciler.state.devices.encoding.vocabulary import Vocabulary
 
 
 class NodeInfo(NamedTuple):
-    """What of a node decides which devices it can use."""
+    """The properties of a node that decide which devices it can use."""
 
     name: str
     labels: Mapping[str, str]
@@ -22,25 +22,25 @@ class NodeInfo(NamedTuple):
 
 
 class Reach:
-    """One node's answers. Selectors that cannot be read matter only where they are met (NM-1)."""
+    """What one node reaches. An unparsable selector matters only if it is needed (NM-1)."""
 
-    def __init__(self, node: NodeInfo, words: Lexicon) -> None:
+    def __init__(self, node: NodeInfo, vocabulary: Vocabulary) -> None:
         self.node = node
-        self._words = words
-        self._index = words.selector_index
-        self._known: Mask | None = None
+        self._vocabulary = vocabulary
+        self._index = vocabulary.selector_index
+        self._matching: Mask | None = None
 
     @property
     def matching(self) -> Mask:
-        """(Q,) the selectors that match the node. Worked out when a slice asks: most name their node."""
-        if self._known is None:
-            self._known = self._index.matching(self.node.name, dict(self.node.labels))
-        return self._known
+        """(Q,) the selectors that match the node. Computed on first use: most slices name their node."""
+        if self._matching is None:
+            self._matching = self._index.matching(self.node.name, dict(self.node.labels))
+        return self._matching
 
     def _selected_by(self, code: int, block: Block) -> bool:
         """Whether a selector of a slice, given by its code, matches the node.
 
-        Raises Rejected, naming the slice, if it cannot be read.
+        Raises Rejected with the name of the slice if the selector cannot be parsed.
         """
         problem = self._index.unreadable.get(code)
         if problem is not None:
@@ -48,10 +48,10 @@ class Reach:
         return bool(self.matching[code])
 
     def devices(self, block: Block) -> Mask:
-        """(n,) the devices of a slice that the node reaches. Raises Rejected if a selector cannot be read."""
+        """(n,) devices of a slice that the node reaches. Raises Rejected if a selector cannot be parsed."""
         if not block.slice.spec.per_device_node_selection and block.slice.spec.node_name:
             return constant_mask(len(block.names), yes=block.slice.spec.node_name == self.node.name)
-        code = self._words.nodes.find(self.node.name)
+        code = self._vocabulary.nodes.find(self.node.name)
         return (block.column("node") == code) | block.anywhere | self._selected(block)
 
     def concerns(self, block: Block, rules: Semantics) -> bool:
@@ -72,7 +72,7 @@ class Reach:
         return bool(spec.per_device_node_selection) and bool(self.devices(block).any())
 
     def _selected(self, block: Block) -> Mask:
-        """(n,) devices whose selector matches the node. Raises Rejected if one cannot be read."""
+        """(n,) devices whose selector matches the node. Raises Rejected if a selector cannot be parsed."""
         codes = block.column("selector")
         if self._index.unreadable:
             for code in codes[codes >= 0].tolist():

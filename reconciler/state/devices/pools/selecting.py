@@ -1,6 +1,6 @@
-"""Node selectors by the labels they ask for, so that a node is tried on those only that it could satisfy.
+"""Node selectors indexed by required labels: only selectors that a node could match are evaluated.
 
-A fleet of partitioned accelerators may have a selector a device; nearly all of them name another node.
+A fleet of partitioned accelerators may have one selector for each device; nearly all name another node.
 """
 
 from threading import RLock
@@ -10,15 +10,15 @@ import numpy as np
 from kernels.types import Mask
 from reconciler.api.objects.node_selector import NodeSelector
 from reconciler.errors import Rejected
-from reconciler.state.devices.encoding.interner import Words
+from reconciler.state.devices.encoding.interner import Interner
 
 NAME = "metadata.name"
 
 
 class SelectorIndex:
-    """An index over a vocabulary of selectors. Follows it as it grows. Threads may share it."""
+    """An index over an interner of selectors, which may grow. Thread-safe."""
 
-    def __init__(self, selectors: Words[NodeSelector]) -> None:
+    def __init__(self, selectors: Interner[NodeSelector]) -> None:
         self._selectors = selectors
         self._indexed = 0
         self._by_value: dict[tuple[str, str], list[int]] = {}
@@ -28,12 +28,12 @@ class SelectorIndex:
 
     @property
     def unreadable(self) -> dict[int, Rejected]:
-        """Code -> why such a selector cannot be read."""
+        """Code -> why the selector cannot be parsed."""
         self._follow()
         return self._unreadable
 
     def matching(self, name: str, labels: dict[str, str]) -> Mask:
-        """(Q,) whether each selector matches a node. False for what cannot be read."""
+        """(Q,) whether each selector matches a node. False if the selector cannot be parsed."""
         with self._lock:
             self._follow()
             found = np.zeros(self._indexed, dtype=np.bool_)
@@ -64,7 +64,7 @@ class SelectorIndex:
 
 
 def _needs(selector: NodeSelector) -> list[tuple[str, str]]:
-    """Labels of which a node must have one for the selector to match; empty if that cannot be said."""
+    """Labels; a matching node has at least one of them. Empty if there are no such labels."""
     places: list[tuple[str, str]] = []
     for term in selector.node_selector_terms:
         wanted = [(NAME, r) for r in term.match_fields if r.operator == "In"]

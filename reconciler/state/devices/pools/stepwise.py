@@ -1,4 +1,4 @@
-"""Work that can be put down between its steps, so that others have their turns."""
+"""Work in steps, so that other work can run in between."""
 
 from collections.abc import Generator
 from typing import TypeAlias, TypeVar
@@ -6,4 +6,4 @@ from typing import TypeAlias, TypeVar
 T = TypeVar("T")
 
 Steps: TypeAlias = Generator[None, None, T]
-"""Yields before each step that may take some milliseconds, and returns what it worked out."""
+"""Yields before each step that may take milliseconds, and returns the result."""

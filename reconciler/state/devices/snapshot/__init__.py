@@ -1,1 +1,1 @@
-"""Frozen pictures of the fleet, from which every decision is made."""
+"""Frozen snapshots of the fleet. Every decision reads one."""

@@ -1,4 +1,4 @@
-"""Some of the nodes of a picture, as a mask beside their names. Good only with that picture."""
+"""Some nodes of a topology, as a mask over its node order. Valid only with that topology."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -9,8 +9,8 @@ from kernels.types import Mask
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Chosen:
-    """Nodes to choose from. Equal to a choice, or a sequence, of the same names in the same order."""
+class NodeSubset:
+    """Candidate nodes. Equal to another subset, or a sequence, with the same names in the same order."""
 
     order: tuple[str, ...]
     """`Topology.order`"""
@@ -32,6 +32,6 @@ class Chosen:
         return self._hash
 
     def __eq__(self, other: object) -> bool:
-        if isinstance(other, Chosen) and self.order is other.order:
+        if isinstance(other, NodeSubset) and self.order is other.order:
             return bool((self.mask == other.mask).all())
-        return isinstance(other, Chosen | Sequence) and tuple(self) == tuple(other)
+        return isinstance(other, NodeSubset | Sequence) and tuple(self) == tuple(other)

@@ -1,4 +1,4 @@
-"""One frozen picture of the fleet and of what is held; every decision is made from one."""
+"""A frozen snapshot of the fleet and of the holds. Every decision reads one."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
@@ -22,28 +22,28 @@ Array = TypeVar("Array", bound=np.ndarray[Any, Any])
 
 @value(eq=False)
 class View:
-    """The fleet as one node sees it."""
+    """The part of the fleet that one node can use."""
 
     fleet: Fleet
     rules: Semantics
     node: NodeInfo
     pools: tuple[PoolOnNode, ...]
-    """In the order of first fit (POOL-14), unusable ones included (POOL-8)"""
+    """In first-fit order (POOL-14), unusable ones included (POOL-8)"""
     rows: Rows
-    """(n,) rows of the fleet that the node's slices offer, in the order of first fit"""
+    """(n,) rows of the fleet that the node's slices offer, in first-fit order"""
     here: Mask
     """(n,) whether the node reaches the device itself (SEL-4)"""
     span: slice | None
-    """The same rows as a range, where they lie together"""
+    """The same rows as a range, if they are contiguous"""
     caches: Caches = field(default_factory=Caches, repr=False)
-    """What was derived from this view, whatever is held"""
+    """Values derived from this view; they do not depend on the holds"""
 
     def of(self, column: Array) -> Array:
-        """(n, ...) the node's rows of a fleet-wide column; without a copy where they lie together."""
+        """(n, ...) the node's rows of a fleet-wide column; no copy if they are contiguous."""
         return column[self.rows if self.span is None else self.span]  # type: ignore[return-value]
 
     def row(self, at: int) -> int:
-        """The row of the fleet of one device, by its position in the view."""
+        """The fleet row of the device at a position in the view."""
         return self.span.start + at if self.span is not None else int(self.rows[at])
 
     @property
@@ -54,19 +54,19 @@ class View:
 
 @dataclass(frozen=True, eq=False)
 class Topology:
-    """The fleet and the nodes. Views are worked out when first asked for, and kept."""
+    """The fleet and the nodes. A view is computed on first use and kept."""
 
     fleet: Fleet
     nodes: Mapping[str, NodeInfo]
     rules: Semantics
     order: tuple[str, ...] = ()
-    """Names of all nodes in the order in which they are tried: sorted, unless another order is given"""
+    """Names of all nodes in the order in which they are tried; sorted unless another order is given"""
     order_codes: Codes = field(default_factory=lambda: np.zeros(0, dtype=np.int32), repr=False)
-    """(nodes,) their codes in the fleet's columns; negative for nodes that no slice names"""
+    """(nodes,) node codes of `order`; negative for nodes that no slice names"""
     place_of: Rows = field(default_factory=lambda: np.zeros(0, dtype=np.intp), repr=False)
-    """(N + 1,) by the fleet's code of a node, its position in `order`; -1 for names that are no nodes"""
+    """(N + 1,) node code -> position in `order`; -1 for names without a node"""
     caches: Caches = field(default_factory=Caches, repr=False)
-    """What was derived from the fleet and the nodes together"""
+    """Values derived from the fleet and the nodes together"""
     _views: dict[str, View] = field(default_factory=dict, repr=False)
     _local: dict[str, list[int]] = field(default_factory=dict, repr=False)
     _selecting: dict[int, list[int]] = field(default_factory=dict, repr=False)
@@ -83,14 +83,14 @@ class Topology:
         for at, pool in enumerate(self.fleet.pools):
             nodes = None if self.rules.old and pool.counters.sets else pool.nodes
             if nodes is None:
-                self._enter(at, pool)
+                self._register(at, pool)
             else:
                 for node in nodes:
                     self._local.setdefault(node, []).append(at)
 
-    def _enter(self, at: int, pool: Pool) -> None:
-        """Note which nodes a pool may concern, by name or by selector, so that others need not ask it."""
-        words = self.fleet.words
+    def _register(self, at: int, pool: Pool) -> None:
+        """Record the nodes that may see a pool, by name or by selector. Views of other nodes skip it."""
+        vocabulary = self.fleet.words
         for block in pool.blocks:
             spec = block.slice.spec
             names: Iterable[int] = ()
@@ -110,32 +110,32 @@ class Topology:
                 selectors = np.unique(block.column("selector")).tolist()
             for code in names:
                 if code >= 0:
-                    self._local.setdefault(words.nodes.values[code], []).append(at)
+                    self._local.setdefault(vocabulary.nodes.values[code], []).append(at)
             for code in selectors:
-                if code in words.selector_index.unreadable:  # whoever looks has to meet that
+                if code in vocabulary.selector_index.unreadable:  # every node has to report the error
                     self._spanning.append(at)
                 elif code >= 0:
                     self._selecting.setdefault(code, []).append(at)
 
     def selected(self) -> tuple[Codes, Codes]:
-        """(M,) positions in `order` and (M,) codes of the selectors that match that node, all such pairs.
+        """(M,) positions in `order` and (M,) codes of selectors: all pairs where the selector matches.
 
-        A selector that cannot be read counts as matching, so that its error is met.
+        A selector that cannot be parsed counts as matching, so that its error is reported.
         """
         return _SELECTED.of(self)
 
     def view(self, name: str) -> View:
-        """What a node sees. Raises Rejected if a selector that has to be looked at cannot be read (NM-1)."""
+        """The view of a node. Raises Rejected if a needed selector cannot be parsed (NM-1)."""
         if name not in self._views:
-            self._views[name] = self._look(self.nodes[name])
+            self._views[name] = self._build_view(self.nodes[name])
         return self._views[name]
 
-    def _look(self, node: NodeInfo) -> View:
+    def _build_view(self, node: NodeInfo) -> View:
         reach = Reach(node, self.fleet.words)
         found = [
             (at, pool) for at in self._near(node.name, reach) if (pool := self._pool(at, reach)) is not None
         ]
-        found.sort(key=lambda entry: (entry[1].waits, entry[0]))
+        found.sort(key=lambda entry: (entry[1].has_binding_conditions, entry[0]))
         rows = _joined([pool.rows + self.fleet.start[at] for at, pool in found], np.intp)
         return View(
             fleet=self.fleet,
@@ -148,7 +148,7 @@ class Topology:
         )
 
     def _near(self, name: str, reach: Reach) -> Sequence[int]:
-        """The pools that may concern a node, in order."""
+        """Positions of the pools that a node may see, in order."""
         near = {*self._local.get(name, ()), *self._spanning}
         if self._selecting:
             for code in np.flatnonzero(reach.matching).tolist():
@@ -159,8 +159,8 @@ class Topology:
         return self.fleet.pools[at].on(reach, self.rules)
 
     def fork(self) -> "Topology":
-        """The same fleet and nodes with caches and views of their own. What never changes is shared."""
-        topology = copy(self)  # not built again, which would ask every pool for its nodes
+        """The same fleet and nodes with separate caches and views. Immutable parts are shared."""
+        topology = copy(self)  # building it again would go through every pool
         object.__setattr__(topology, "fleet", self.fleet.fork())
         object.__setattr__(topology, "caches", self.caches.fork())
         object.__setattr__(topology, "_views", {})
@@ -172,7 +172,7 @@ def _select(topology: Topology) -> tuple[Codes, Codes]:
     index = fleet.words.selector_index
     used = np.zeros(len(fleet.words.selectors.values) + 1, dtype=np.bool_)
     used[fleet.codes["selector"]] = True
-    used[-1] = False  # where code -1 went
+    used[-1] = False  # the place of code -1
     unreadable = [code for code in index.unreadable if used[code]]
     codes = []
     for name in topology.order if used.any() else ():
@@ -201,7 +201,7 @@ def _span(rows: Rows) -> slice | None:
 
 @value()
 class Snapshot:
-    """Everything a decision depends on besides the claims themselves."""
+    """Everything that a decision depends on, except the claims."""
 
     version: int
     topology: Topology
@@ -217,5 +217,5 @@ class Snapshot:
         return self.topology.rules
 
     def fork(self) -> "Snapshot":
-        """The same picture for another thread, which then derives values for itself alone."""
+        """The same snapshot for another thread, with separate caches."""
         return replace(self, topology=self.topology.fork())

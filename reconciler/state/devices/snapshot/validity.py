@@ -1,4 +1,4 @@
-"""Whether a decision made from one picture could be made from a later one."""
+"""Whether a decision made on one snapshot is still possible on a later one."""
 
 from collections.abc import Iterable
 
@@ -6,15 +6,15 @@ from reconciler.api.objects.meta import DeviceID
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 
 
-def stands(
+def still_valid(
     node: str, devices: Iterable[DeviceID], before: Snapshot, now: Snapshot, *, whole: bool = False
 ) -> bool:
-    """Whether devices chosen together from one picture can be had together in a later one, on the same node.
+    """Whether devices chosen together on one snapshot can still be allocated on a later one, on that node.
 
-    Sound, not complete: their pools, the node and the classes must be the same as before, and what is held
-    of the devices, of the counter sets that they draw from and beside them must not have changed. Devices
-    elsewhere may have come free meanwhile: the choice is then one that was made earlier, no worse than that.
-    `whole` asks that no slice at all has changed: where all devices were wanted, another one counts.
+    The check is sound but not complete. The pools of the devices, the node and the classes must be unchanged.
+    The holds of the devices, their counter sets and their exclusion must be unchanged too. Other devices may
+    have become free in between; the choice is then as good as an earlier one. `whole` requires that no slice
+    has changed: a request for all devices must also get new ones.
     """
     return (
         before.classes is now.classes
@@ -33,7 +33,7 @@ def _is_untouched(device: DeviceID, before: Snapshot, now: Snapshot) -> bool:
 
 
 def _is_same(old: int, new: int, before: Snapshot, now: Snapshot) -> bool:
-    """Whether a device of an unchanged pool is as it was; its row may be another."""
+    """Whether a device of an unchanged pool is unchanged. Its row may differ."""
     then, later = before.occupancy, now.occupancy
     return bool(
         then.held[old] == later.held[new]
@@ -41,15 +41,15 @@ def _is_same(old: int, new: int, before: Snapshot, now: Snapshot) -> bool:
         and then.fits[old] == later.fits[new]
         and (then.open is None or then.open[old]) == (later.open is None or later.open[new])
         and then.consumed.get(old) == later.consumed.get(new)
-        # What a rule taints is not the pool's.
+        # Taint rules change taints without changing the pool.
         and before.fleet.codes["taints"][old] == now.fleet.codes["taints"][new]
         and _left(old, before) == _left(new, now)
     )
 
 
-def _left(row: int, world: Snapshot) -> list[list[int]]:
-    """What is left of the counter sets that a device draws from. Columns of fleets differ in width."""
-    sets = world.fleet.sets[row]
-    amounts: list[list[int]] = world.occupancy.left[sets[sets >= 0]].tolist()
+def _left(row: int, snapshot: Snapshot) -> list[list[int]]:
+    """What is left of a device's counter sets, without trailing zeros, since fleets differ in width."""
+    sets = snapshot.fleet.sets[row]
+    amounts: list[list[int]] = snapshot.occupancy.left[sets[sets >= 0]].tolist()
     width = max((at + 1 for of_set in amounts for at, left in enumerate(of_set) if left), default=0)
     return [of_set[:width] for of_set in amounts]

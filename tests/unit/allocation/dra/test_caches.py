@@ -86,7 +86,7 @@ def hold_in(picture: Store, *names: str) -> None:
 def test_forks_that_change_differently_count_for_themselves():
     picture = store(*pools())
     assert free(picture) == [2, 2]  # counts that a fork must not go on with
-    one, other = Forked.off(picture).store(), Forked.off(picture).store()
+    one, other = Forked.fork_of(picture).store(), Forked.fork_of(picture).store()
     hold_in(one, "n1-A", "n1-B")
     hold_in(other, "n2-A")
     for _ in range(2):  # by turns: none moves the counts of another
@@ -114,7 +114,7 @@ def test_a_fork_starts_with_what_is_known_of_the_devices_and_keeps_to_itself_wha
     world = picture.snapshot()
     known = ask_of(asking("c"), world)
     seen, offered = look(known, world.fleet), whole_offer(known, world)
-    one, other = (Forked.off(picture).store().snapshot() for _ in range(2))
+    one, other = (Forked.fork_of(picture).store().snapshot() for _ in range(2))
     assert look(known, one.fleet) is look(known, other.fleet) is seen
     assert whole_offer(known, one) is whole_offer(known, other) is offered
 
@@ -130,7 +130,7 @@ def test_forks_used_by_turns_answer_as_pictures_made_afresh(world: World):
     supply = (*world.nodes, *world.classes, *world.slices, *world.taint_rules)
     full, empty = store(*supply, *world.held, rules=world.rules), store(*supply, rules=world.rules)
     answer(world.wanted(), full.snapshot())
-    one, other = Forked.off(full).store(), Forked.off(full).store()
+    one, other = Forked.fork_of(full).store(), Forked.fork_of(full).store()
     for taken in world.held:
         other.apply(Removed(taken["kind"], typed(taken).key))
     for _ in range(2):

@@ -348,7 +348,7 @@ def test_claims_of_other_namespaces_count():
     slices = [gpu(part("a", 1, "mig"), part("x", 1, "foo"))]
     found = decide(World(slices, [claim("c", request(selectors=only("x")))], [other]))
     assert isinstance(found, Unsatisfied)
-    assert found.message.endswith("excluded: 1 device on 1 node: a holds group mig for elsewhere/h")
+    assert found.message.endswith("excluded: 1 device on 1 node: a is held by elsewhere/h with group mig")
 
 
 # -- what is said
@@ -366,7 +366,7 @@ def test_a_refusal_names_the_device_its_mode_and_the_claim():
     found = decide(world)
     assert isinstance(found, Unsatisfied)
     assert found.reason is Reason.EXCLUDED
-    assert "12 devices on 1 node: gpu-1 holds group mig for default/train-7" in found.message
+    assert "12 devices on 1 node: gpu-1 is held by default/train-7 with group mig" in found.message
 
 
 @pytest.mark.parametrize(
@@ -376,29 +376,29 @@ def test_a_refusal_names_the_device_its_mode_and_the_claim():
             [part("a", 1), part("x", 1, "g")],
             ["a"],
             "x",
-            "a is held without group for default/h-a",
+            "a is held by default/h-a without a group",
             id="no groups",
         ),
         pytest.param(
             [part("a", 1, "p", "q"), part("b", 1, "q", "r"), part("x", 1, "p", "r")],
             ["a", "b"],
             "x",
-            "no group is common to it and all that is held (a holds groups p, q for default/h-a; "
-            "b holds groups q, r for default/h-b)",
+            "no group is common to it and all held devices (a is held by default/h-a with groups p, q; "
+            "b is held by default/h-b with groups q, r)",
             id="only together",
         ),
         pytest.param(
             [stating("a", "false"), device("x", {"id": "x"})],
             ["a"],
             "x",
-            "a, held for default/h-a, goes only with false",
+            "a is held by default/h-a and compatible only with false",
             id="an expression of what is held",
         ),
         pytest.param(
             [device("a", {"id": "a"}), stating("x", "false")],
             ["a"],
             "x",
-            "x goes only with false, and a is held for default/h-a",
+            "x is compatible only with false, and a is held by default/h-a",
             id="an expression of its own",
         ),
     ],
@@ -414,7 +414,7 @@ def test_modes_tell_what_is_held_and_locked_out():
     world = World(slices, [], [held("h", hold("a"))])
     (mode,) = modes(world.snapshot())
     assert (str(mode.pool), mode.scope, mode.node) == ("d/p", "cs", "n")
-    assert [str(one) for one in mode.held] == ["a holds group mig for default/h"]
+    assert [str(one) for one in mode.held] == ["a is held by default/h with group mig"]
     assert mode.locked_out == ("x",)
     assert mode.conflicts == ()
 
@@ -428,7 +428,7 @@ def test_a_slice_edited_under_what_is_held_takes_nothing_away_and_is_reported():
     edited = World([after], wanted, holders)
     assert outcome(edited) == Reason.EXCLUDED
     assert conflicts(edited.snapshot()) == [
-        "d/p cs: a holds group mig for default/h, but b holds group foo for default/i"
+        "d/p cs: a is held by default/h with group mig, but b is held by default/i with group foo"
     ]
     picture = store(node("n"), before, *holders)
     assert conflicts(picture.snapshot()) == []

@@ -50,7 +50,7 @@ def test_what_is_left_out_is_told():
     assert placement.against(found, "a", world) == ["there is no Node object"]
     assert placement.against(found, "b", world) == []
     bound = as_pod(pod("p", nodeName="a"))
-    assert placement.left_out(bound, (), world) == "the pod is bound to a, which is no node"
+    assert placement.left_out(bound, (), world) == "the pod is bound to node a, which does not exist"
 
 
 def test_a_node_object_wins_and_takes_the_supposition_along_when_it_goes():

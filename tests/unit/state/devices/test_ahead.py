@@ -1,4 +1,4 @@
-"""Pools that are built before the next picture is asked for, piece by piece, and change meanwhile."""
+"""Pools that are built ahead of the next snapshot in steps, and change meanwhile."""
 
 import pytest
 
@@ -11,10 +11,10 @@ from tests.tools.store_picture import picture
 
 STATED = ("device.allowMultipleAllocations", "no CEL", 'device.driver == "d"')
 STEPS = range(len(STATED) + 2)
-"""From none to more than the pool takes: one an expression, and one to the end"""
+"""From no step to more than the pool needs: one for each expression, and a last one"""
 
 
-def world(*names: str) -> list[Changed]:
+def changes(*names: str) -> list[Changed]:
     devices = [
         device(name, compatibleOnlyWith={"expression": stated})
         for name, stated in zip(names, STATED, strict=False)
@@ -31,30 +31,30 @@ def store_of(*changes: Changed | Removed) -> Store:
 
 
 @pytest.mark.parametrize("steps", STEPS)
-def test_what_was_begun_goes_on_where_it_was_put_down(steps: int):
-    store = store_of(*world("A", "B", "C"))
+def test_a_started_build_continues_where_it_stopped(steps: int):
+    store = store_of(*changes("A", "B", "C"))
     left = [store.build_ahead(1) for _ in range(steps)]
     assert left == [n <= len(STATED) for n in range(steps)]
-    assert picture(store.snapshot()) == picture(store_of(*world("A", "B", "C")).snapshot())
+    assert picture(store.snapshot()) == picture(store_of(*changes("A", "B", "C")).snapshot())
 
 
 @pytest.mark.parametrize("steps", STEPS)
-def test_of_a_pool_that_changes_meanwhile_nothing_is_kept(steps: int):
-    store = store_of(*world("A", "B", "C"))
+def test_a_pool_that_changes_meanwhile_starts_over(steps: int):
+    store = store_of(*changes("A", "B", "C"))
     for _ in range(steps):
         store.build_ahead(1)
-    for change in world("A", "X"):
+    for change in changes("A", "X"):
         store.apply(change)
     store.build_ahead(1)
-    assert picture(store.snapshot()) == picture(store_of(*world("A", "X")).snapshot())
+    assert picture(store.snapshot()) == picture(store_of(*changes("A", "X")).snapshot())
 
 
 @pytest.mark.parametrize("steps", STEPS)
-def test_a_pool_that_goes_meanwhile_is_gone(steps: int):
-    store = store_of(*world("A", "B", "C"))
+def test_a_pool_that_is_deleted_meanwhile_is_dropped(steps: int):
+    store = store_of(*changes("A", "B", "C"))
     for _ in range(steps):
         store.build_ahead(1)
     gone = Removed("ResourceSlice", ObjectKey("", "s"))
     store.apply(gone)
     store.build_ahead(1)
-    assert picture(store.snapshot()) == picture(store_of(*world("A", "B", "C"), gone).snapshot())
+    assert picture(store.snapshot()) == picture(store_of(*changes("A", "B", "C"), gone).snapshot())

@@ -1,4 +1,4 @@
-"""Counters: exact whatever the amounts, and a pool that breaks a rule is invalid alone and says why."""
+"""Counters are exact for all amounts. A pool that breaks a rule is invalid and affects no other."""
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
@@ -18,7 +18,7 @@ ON_N: Object = {"nodeName": "n"}
 Draws = Mapping[str, Mapping[str, str | int]]
 
 NEIGHBOUR = resource_slice("other", [device("Z")], pool="other", **ON_N)
-"""A pool that nothing is wrong with."""
+"""A valid pool."""
 
 
 def pool(
@@ -60,7 +60,7 @@ def problem(seen: Snapshot, name: str = "p") -> str:
 # -- exact amounts
 
 
-def test_gigabytes_and_thousandths_stand_side_by_side():
+def test_gigabytes_and_thousandths_in_one_set():
     seen = see(
         *pool(
             {"g": {"memory": "80Gi", "share": "1m"}},
@@ -118,7 +118,7 @@ AMOUNTS = st.sampled_from(["0", "1n", "3m", "1", "7", "1Gi", "0.5Gi", "100u"])
     taken=st.sets(st.integers(0, 3)),
 )
 def test_what_is_left_is_the_plain_difference(total: str, draws: list[str], taken: set[int]):
-    """And a device fits if its draw is no more than that, and nothing is over-committed."""
+    """A device fits if its draw is no more than that and nothing is over-committed."""
     taken &= set(range(len(draws)))
     seen = see(
         *pool({"g": {"m": total}}, [{"g": {"m": drawn}} for drawn in draws]),
@@ -131,8 +131,8 @@ def test_what_is_left_is_the_plain_difference(total: str, draws: list[str], take
     assert fitting(seen) == " ".join(["Z", *fine])
 
 
-def test_equal_draws_from_sets_of_other_units_keep_their_own():
-    """What is 1 in one pool's unit is another amount in the other's."""
+def test_equal_draws_from_sets_with_different_units():
+    """The number 1 means different amounts in the units of two pools."""
     seen = see(
         *pool({"g": {"m": "4Gi"}}, [{"g": {"m": "1Gi"}}], name="a"),
         *pool({"g": {"m": "4m"}}, [{"g": {"m": "1m"}}], name="b"),
@@ -186,8 +186,8 @@ def test_a_pool_with_broken_counters_is_invalid_alone(sets: Draws, draws: Draws,
     assert left(see()) == {}
 
 
-def test_the_first_problem_in_device_order_is_the_one_told():
-    """Even when another pool has made the names of sets known in another order."""
+def test_the_first_problem_in_device_order_is_reported():
+    """Even if another pool published the names of the sets in another order."""
     before = pool({"h": {"m": 1}, "a": {"m": 1}}, [{"h": {"m": 1}}, {"a": {"m": 1}}], name="o")
     seen = see(*before, *pool({"g": {"m": 1}}, [{"a": {"m": 1}}, {"h": {"m": 1}}]))
     assert "counter set a" in problem(seen)
@@ -203,7 +203,7 @@ def test_two_sets_of_one_name_make_a_pool_invalid(apart: bool):
 
 
 def test_another_generation_may_be_broken():
-    """Its slices are for another node, so that this one goes on with the older, complete ones."""
+    """Its slices are for another node, so this node uses the older, complete ones."""
     old = pool({"g": {"m": 4}}, [{"g": {"m": 1}}])
     broken = pool({"g": {"m": 4}}, [{"nowhere": {"m": 1}}], generation=2)
     for raw in broken:
@@ -226,8 +226,8 @@ def test_generations_do_not_share_counters():
     ) == [(1, 1), (2, 4)]
 
 
-def test_a_device_of_another_node_that_draws_from_nothing_spoils_the_pool():
-    """POOL-11: foreign devices are looked at too."""
+def test_a_dangling_draw_of_another_nodes_device_invalidates_the_pool():
+    """POOL-11: devices of other nodes are checked too."""
     seen = snapshot(
         node("n"),
         node("m"),
@@ -239,7 +239,7 @@ def test_a_device_of_another_node_that_draws_from_nothing_spoils_the_pool():
     assert "counter set h" in problem(seen)
 
 
-def test_without_the_gate_counters_are_not_looked_at():
+def test_without_the_gate_counters_are_ignored():
     rules = Semantics(gates=frozenset(GATES) - {PARTITIONABLE_DEVICES})
     broken = resource_slice("s", [device("A", draws={"h": {"m": 1}})], **ON_N)
     assert problem(see(broken, rules=rules)) == ""
@@ -248,21 +248,21 @@ def test_without_the_gate_counters_are_not_looked_at():
 # -- odd, but allowed
 
 
-def test_a_counter_that_nobody_draws_and_a_set_without_counters():
+def test_an_unused_counter_and_a_set_without_counters():
     seen = see(*pool({"g": {"m": 1, "k": 2}, "h": {}}, [{"g": {"m": 1}}, {"h": {}}]))
     assert problem(seen) == ""
     assert left(seen) == {("g", "m"): 1, ("g", "k"): 2}
     assert fitting(seen) == "Z 0 1"
 
 
-def test_a_negative_total_blocks_whoever_draws():
-    """POOL-12: it is no error; CTR-6: nothing of the pool that draws can be had."""
+def test_a_negative_total_blocks_devices_that_draw():
+    """POOL-12: this is no error. CTR-6: no device of the pool that draws can be allocated."""
     seen = see(*pool({"g": {"m": -1}, "h": {"k": 1}}, [{"h": {"k": 1}}, {"g": {"m": 0}}, {}]))
     assert problem(seen) == ""
     assert fitting(seen) == "Z 2"
 
 
-def test_a_set_that_a_device_names_twice_is_drawn_from_twice():
+def test_two_draws_from_one_set_are_added():
     twice = device("A", consumesCounters=[{"counterSet": "g", "counters": {"m": {"value": "20"}}}] * 2)
     common = {"slices": 2, **ON_N}
     counters = counter_slice("t", {"g": {"m": 30}}, **common)
@@ -273,7 +273,7 @@ def test_a_set_that_a_device_names_twice_is_drawn_from_twice():
     }
 
 
-def test_devices_beside_their_counters_in_one_slice_draw_from_them():
+def test_devices_and_counters_in_one_slice():
     both = counter_slice("t", {"g": {"m": 30}}, **ON_N)
     both["spec"]["devices"] = [device("A", draws={"g": {"m": 20}})]
     seen = see(both, held("c", hold("A")))

@@ -1,4 +1,4 @@
-"""What slices share is worked out once, and is right for each that shares it."""
+"""Slices share encoded parts, and each gets the right values."""
 
 import json
 from collections.abc import Iterable
@@ -29,7 +29,7 @@ from tests.tools.store_picture import picture
 
 
 def from_text(*objects: Object) -> Snapshot:
-    """The picture of slices whose equal parts are the same objects, as reading gives them."""
+    """The snapshot of slices whose equal parts are one object, as after parsing."""
     store = Store(Semantics())
     for raw in objects:
         read = read_slice(json.dumps(raw).encode(), DRA) if raw["kind"] == "ResourceSlice" else typed(raw)
@@ -47,7 +47,7 @@ def machine(name: str, totals: str = "2", draws: Iterable[Object] = (), **fields
     ]
 
 
-def test_attributes_that_two_drivers_spell_alike_belong_to_each_of_them():
+def test_equal_unqualified_attributes_of_two_drivers_are_distinct():
     content = [device("A", {"model": "x"}, {"mem": "1Gi"})]
     seen = from_text(
         resource_slice("s", content, driver="d", nodeName="n"),
@@ -83,24 +83,24 @@ WORLDS: dict[str, list[Object]] = {
 
 
 @pytest.mark.parametrize("objects", WORLDS.values(), ids=WORLDS)
-def test_sharing_does_not_show(objects):
+def test_shared_parts_give_the_same_snapshot(objects):
     assert picture(from_text(*objects)) == picture(snapshot(*objects))
     for raw in objects:
         assert picture(from_text(*objects, raw)) == picture(from_text(*objects))
 
 
-def test_counters_of_like_machines_are_one_object():
+def test_identical_machines_share_their_counters():
     pools = from_text(*WORLDS["alike"]).fleet.pools
     assert [pool.id for pool in pools] == [PoolID("d", "m"), PoolID("d", "n")]
     assert pools[0].counters is pools[1].counters
 
 
-def test_like_machines_of_two_generations_have_counters_of_their_own():
+def test_identical_machines_of_two_generations_have_separate_counters():
     columns = from_text(*WORLDS["another generation"]).fleet.set_columns
     assert [one.id.generation for one in columns] == [1, 2]
 
 
-def test_a_pool_that_is_over_committed_does_not_take_another_with_it_that_comes_before():
+def test_an_over_committed_pool_does_not_affect_an_earlier_pool():
     store = store_of(map(typed, (*machine("n", "1"), held("c", hold("B", pool="n")))), Semantics())
     store.snapshot()
     load(store, map(typed, machine("m")))

@@ -1,4 +1,4 @@
-"""Slices that no API server would take: they spoil themselves at most."""
+"""Slices that no API server would accept: they affect only themselves."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ def see(*content: Object, rules: Semantics | None = None) -> Snapshot:
 
 
 def answers(seen: Snapshot, expression: str) -> str:
-    """One letter a device of the odd slice, which comes first: yes, no, error."""
+    """One letter for each device of the odd slice, which is first: yes, no, error."""
     masks = compile_selector(expression).masks(seen.fleet.cel)
     assert masks.true[-1], "the good device matches, whatever its neighbour is"
     pairs = zip(masks.true[:-1].tolist(), masks.error[:-1].tolist(), strict=True)
@@ -39,10 +39,8 @@ def answers(seen: Snapshot, expression: str) -> str:
         pytest.param({"string": ""}, "n", id="an empty text"),
     ],
 )
-def test_an_attribute_that_cannot_be_read_makes_every_selector_fail_on_its_device(
-    attribute: Object, answer: str
-):
-    """CEL-6: also one that does not speak of it."""
+def test_an_invalid_attribute_makes_every_selector_fail_on_its_device(attribute: Object, answer: str):
+    """CEL-6: also a selector that does not use it."""
     seen = see(device("A", {"model": "x", "odd": attribute}), device("B", {"model": "x"}))
     expected = answer if answer == "e" else "y"
     assert answers(seen, 'device.attributes["d"].model == "x"') == expected + "y"
@@ -58,8 +56,8 @@ def test_lists_make_selectors_fail_in_1_36_without_the_gate(release: Release, ga
     assert answers(seen, 'device.attributes["d"].model == "x"') == answer
 
 
-def test_of_two_spellings_of_one_attribute_the_one_with_the_domain_counts():
-    """CEL-3, in whichever order they stand."""
+def test_a_qualified_attribute_wins_over_an_unqualified_one():
+    """CEL-3, in either order."""
     one = device("A", {"model": "y", "d/model": "x"})
     other = device("B", {"d/model": "x", "model": "y"})
     assert answers(see(one, other), 'device.attributes["d"].model == "x"') == "yy"
@@ -91,8 +89,8 @@ def test_the_largest_numbers_of_slices_and_generations():
     assert [pool.usable for pool in seen.topology.view("n").pools] == [Usable.INCOMPLETE, Usable.YES]
 
 
-def test_a_wide_pool_does_not_change_what_a_narrow_one_draws():
-    """One with many counters and many sets a device stands beside one with few."""
+def test_a_wide_pool_does_not_change_the_draws_of_a_narrow_one():
+    """One pool has many counters and many sets for each device, the other has few."""
     wide = {f"g{n}": {f"c{k}": 9 for k in range(100)} for n in range(8)}
     draws = {name: {"c7": 2} for name in wide}
     narrow = [

@@ -1,4 +1,4 @@
-"""Who holds what: AS-1 to AS-6."""
+"""Which claim holds which device: AS-1 to AS-6."""
 
 import pytest
 
@@ -45,12 +45,12 @@ def test_administrative_access_holds_nothing():
     assert list(ledger.devices()) == []
 
 
-def test_access_that_is_not_administrative_says_so_or_not():
+def test_admin_access_may_be_false_or_unset():
     ledger = Ledger(NEW)
     assert ledger.hold(ANNE, allocation(hold("A", adminAccess=False))) == {A}
 
 
-def test_a_share_id_alone_makes_a_share():
+def test_a_share_id_makes_a_share():
     """AS-1.2: with or without consumed capacity."""
     ledger = Ledger(NEW)
     ledger.hold(ANNE, allocation(share("s", "A", mem="1Gi"), share("t", "B")))
@@ -60,13 +60,13 @@ def test_a_share_id_alone_makes_a_share():
     assert ledger.state(A).holders == ledger.state(B).holders == [ANNE]
 
 
-def test_consumed_capacity_without_a_share_id_is_a_device_of_ones_own():
+def test_consumed_capacity_without_a_share_id_is_exclusive():
     ledger = Ledger(NEW)
     ledger.hold(ANNE, allocation(hold("A", consumedCapacity={"mem": "1Gi"}), hold("B", shareID="")))
     assert (alone(ledger, A), alone(ledger, B)) == ([ANNE], [ANNE])
 
 
-def test_without_consumable_capacity_shares_are_devices_of_ones_own():
+def test_without_consumable_capacity_shares_are_exclusive():
     """AS-2."""
     ledger = Ledger(WITHOUT_SHARES)
     ledger.hold(ANNE, allocation(share("s", mem="1Gi")))
@@ -74,7 +74,7 @@ def test_without_consumable_capacity_shares_are_devices_of_ones_own():
     assert ledger.state(A).consumed == {}
 
 
-def test_shares_add_up_key_by_key_as_the_slice_spells_them():
+def test_shares_are_added_by_key_as_written():
     """AS-5: `mem` and `d/mem` are two keys."""
     ledger = Ledger(NEW)
     ledger.hold(ANNE, allocation(share("s", mem="1"), share("t", mem="2", **{"d/mem": "4"})))
@@ -87,7 +87,7 @@ def test_shares_add_up_key_by_key_as_the_slice_spells_them():
 
 
 def test_two_results_with_one_share_id_consume_twice():
-    """The server does not compare share ids; what both consume is gone."""
+    """The server does not compare share ids, so both consume."""
     ledger = Ledger(NEW)
     ledger.hold(ANNE, allocation(share("s", mem="1"), share("s", mem="2")))
     assert ledger.state(A).consumed == {"mem": 3 * NANO}
@@ -95,8 +95,8 @@ def test_two_results_with_one_share_id_consume_twice():
     assert list(ledger.devices()) == []
 
 
-def test_a_device_given_twice_is_free_when_both_let_go():
-    """AS-6: double allocation is counted, and seen."""
+def test_a_device_allocated_twice_is_free_when_both_claims_release_it():
+    """AS-6: a double allocation is counted and reported."""
     ledger = Ledger(NEW)
     ledger.hold(ANNE, allocation(hold("A")))
     ledger.hold(BERT, allocation(hold("A")))
@@ -125,21 +125,21 @@ def test_a_device_may_be_held_alone_and_in_shares_by_others():
     assert ledger.state(A).holders == [BERT]
 
 
-def test_holding_something_else_lets_go_of_what_was_held():
+def test_a_new_allocation_releases_the_previous_one():
     ledger = Ledger(NEW)
     ledger.hold(ANNE, allocation(hold("A")))
     assert ledger.hold(ANNE, allocation(hold("B"))) == {A, B}
     assert list(ledger.devices()) == [B]
 
 
-def test_the_same_allocation_once_more_changes_nothing():
+def test_the_same_allocation_again_changes_nothing():
     ledger = Ledger(NEW)
     ledger.hold(ANNE, allocation(hold("A"), share("s", "B", mem="1Gi")))
     again = allocation(hold("A"), share("s", "B", mem="1024Mi"))
     assert ledger.hold(ANNE, again) == set()
 
 
-def test_a_claim_that_was_made_anew_under_its_name_is_another_holder():
+def test_a_recreated_claim_is_another_holder():
     ledger = Ledger(NEW)
     ledger.hold(ANNE, allocation(hold("A")))
     later = Holder("u-anne-2", ANNE.claim)
@@ -149,7 +149,7 @@ def test_a_claim_that_was_made_anew_under_its_name_is_another_holder():
 
 
 @pytest.mark.parametrize("uid", ["nobody", ""])
-def test_who_holds_nothing_lets_go_of_nothing(uid: str):
+def test_releasing_an_unknown_claim_changes_nothing(uid: str):
     ledger = Ledger(NEW)
     ledger.hold(ANNE, allocation(hold("A")))
     assert ledger.release(uid) == set()

@@ -1,4 +1,4 @@
-"""However many names a driver makes up, the columns of the fleet are bounded, and others lose nothing."""
+"""A driver with many names cannot grow the fleet without bound, and does not affect others."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -34,7 +34,7 @@ def source(name: str, driver: str, *devices: Mapping[str, Any]) -> ResourceSlice
 
 
 def of_names(name: str, driver: str, names: range) -> ResourceSlice:
-    """Half of them attributes, half of them capacities."""
+    """Half of the names are attributes, half are capacities."""
     return source(
         name,
         driver,
@@ -44,11 +44,11 @@ def of_names(name: str, driver: str, names: range) -> ResourceSlice:
 
 
 def refusal(change: Change) -> str:
-    """Why a slice is refused; empty if it is let in."""
+    """Why a slice is refused; empty if it is admitted."""
     return change.reason if isinstance(change, Refused) else ""
 
 
-def test_a_driver_that_makes_up_ever_new_names_is_refused_by_the_slice_and_others_are_not():
+def test_slices_of_a_driver_with_too_many_names_are_refused():
     held = Naming()
     for number in range(MAX_OF_DRIVER // 512):
         names = range(number * 512, number * 512 + 512)
@@ -61,12 +61,12 @@ def test_a_driver_that_makes_up_ever_new_names_is_refused_by_the_slice_and_other
     assert isinstance(more, Refused)
     assert more.key == ObjectKey("", "more")
     assert more.reason == (
-        "its driver evil would have 1025 different attributes and capacities in all slices, at most 1024 are "
-        "read: have the driver publish fewer; the slice is read again when it changes"
+        "driver evil would have 1025 different attributes and capacities in all slices; at most 1024 are "
+        "read: make the driver publish fewer; the slice is read again when it changes"
     )
 
 
-def test_many_drivers_together_are_bounded_as_well():
+def test_all_drivers_together_are_bounded():
     held = Naming()
     for number in range(MAX_OF_FLEET // 512):
         assert not refusal(held.within(Changed(KIND, of_names(f"s{number}", f"d{number}", range(512)))))
@@ -77,7 +77,7 @@ def test_many_drivers_together_are_bounded_as_well():
     assert not refusal(held.within(Changed(KIND, of_names("last", "other", range(1)))))
 
 
-def test_those_of_a_listing_that_were_let_in_before_stay():
+def test_admitted_slices_of_a_list_stay():
     held = Naming()
     old = [of_names(f"z{n}", "evil", range(n * 512, n * 512 + 512)) for n in range(2)]
     for one in old:
@@ -94,8 +94,8 @@ slices = st.tuples(st.sampled_from("123"), st.sampled_from("xy"), few, few)
 
 
 @given(st.lists(st.one_of(slices, st.sampled_from("123"), st.lists(slices, unique_by=lambda one: one[0]))))
-def test_what_is_let_in_is_what_a_count_of_everything_says(changes: list[Any]):
-    """Beside a twin that counts all names of all slices anew each time."""
+def test_admission_equals_counting_all_names(changes: list[Any]):
+    """Compared with a twin that counts all names of all slices each time."""
     with pytest.MonkeyPatch.context() as limits:
         limits.setattr(naming, "MAX_OF_DRIVER", 4)
         limits.setattr(naming, "MAX_OF_FLEET", 6)

@@ -1,4 +1,4 @@
-"""What is held, as columns: CTR-1 to CTR-6, shares, and devices that are not where they were."""
+"""Holds as columns: CTR-1 to CTR-6, shares, and devices that moved."""
 
 from itertools import islice
 
@@ -51,7 +51,7 @@ def mig(*, name: str = "p", driver: str = "d", second: bool = False) -> list[Obj
 
 
 def state(seen: Snapshot, name: str) -> tuple[bool, bool, dict[str, int]]:
-    """Held, shared, and what the shares consume, in whole units."""
+    """Held, shared, and what the shares consume in whole units."""
     (found,) = (d for place, d in picture(seen)["devices"].items() if place.device == name)
     return found["held"], found["sharing"], {key: nanos // NANO for key, nanos in found["consumed"].items()}
 
@@ -69,8 +69,8 @@ def state(seen: Snapshot, name: str) -> tuple[bool, bool, dict[str, int]]:
         pytest.param(["a", "c"], "z", id="too much: all who draw are blocked (CTR-6)"),
     ],
 )
-def test_what_still_fits_beside_what_is_taken(taken: list[str], fits: str):
-    """CTR-5 for each device on its own; whether it is held itself is another question."""
+def test_which_devices_fit_after_others_are_taken(taken: list[str], fits: str):
+    """CTR-5 for each device, whether it is held or not."""
     seen = snapshot(node("n"), *mig(), held("c", *map(hold, taken)))
     assert fitting(seen) == fits
 
@@ -84,7 +84,7 @@ def test_over_commitment_blocks_its_own_pool_only():
 
 
 def test_devices_of_slices_for_other_nodes_are_charged():
-    """CTR-2: foreign slices of the pool."""
+    """CTR-2: slices of the pool for other nodes."""
     common: Object = {"slices": 3}
     seen = snapshot(
         node("n"),
@@ -124,7 +124,7 @@ def test_shares_are_charged_once_and_consume_each():
     assert left(picture_of.snapshot()) == {"d/p/m": 40}
 
 
-def test_a_device_held_alone_and_in_shares_is_charged_once():
+def test_a_device_held_exclusively_and_in_shares_is_charged_once():
     seen = snapshot(
         node("n"), *mig(), held("c1", hold("a")), held("c2", hold("a", shareID="s")), held("c3", hold("a"))
     )
@@ -133,14 +133,14 @@ def test_a_device_held_alone_and_in_shares_is_charged_once():
 
 
 def test_a_name_in_two_generations_is_held_in_both():
-    """Until the old slices are gone nobody knows which of the two was given."""
+    """Until the old slices are deleted, it is unknown which of the two was allocated."""
     new = resource_slice("new", [device("A")], generation=2, **ON_N)
     seen = snapshot(node("n"), resource_slice("old", [device("A")], **ON_N), new, held("c", hold("A")))
     assert [d["held"] for d in picture(seen)["devices"].values()] == [True, True]
 
 
-def test_a_long_series_of_changes_ends_where_it_began(monkeypatch: pytest.MonkeyPatch):
-    """Also beyond what is remembered of the changes."""
+def test_a_long_series_of_changes_can_be_undone(monkeypatch: pytest.MonkeyPatch):
+    """Also with more changes than the trail keeps."""
     monkeypatch.setattr(occupancy, "LONGEST_TRAIL", 3)
     picture_of, before = store(node("n"), *mig()), None
     for turn in range(12):
@@ -153,7 +153,7 @@ def test_a_long_series_of_changes_ends_where_it_began(monkeypatch: pytest.Monkey
         picture_of.apply(Changed("ResourceClaim", typed_object(change)))
 
 
-def test_arrays_that_are_handed_out_cannot_be_written_to():
+def test_arrays_of_snapshots_are_read_only():
     seen = snapshot(node("n"), *mig())
     fleet, now = seen.fleet, seen.occupancy
     arrays = [
@@ -184,7 +184,7 @@ def test_a_snapshot_is_the_same_until_something_changes():
     assert picture_of.snapshot().version > seen.version
 
 
-def test_an_empty_fleet_has_nothing_and_a_node_sees_it():
+def test_a_node_sees_an_empty_fleet():
     seen = Store(Semantics()).snapshot()
     assert (seen.fleet.size, picture(seen)["nodes"]) == (0, {})
     assert list(islice(snapshot(node("n")).topology.view("n").rows, 1)) == []

@@ -1,4 +1,4 @@
-"""The order in which objects arrive decides nothing."""
+"""The order in which objects arrive has no effect."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -64,7 +64,7 @@ EXPECTED = picture(snapshot(*OBJECTS))
 
 @examples(40)
 @given(st.permutations(OBJECTS))
-def test_any_order_of_arrival_gives_the_same_picture(objects: list[Object]):
+def test_any_order_of_arrival_gives_the_same_snapshot(objects: list[Object]):
     seen = snapshot(*objects)
     assert picture(seen) == EXPECTED
     assert [str(pool.id) for pool in seen.fleet.pools] == ["d/a", "d/o", "d/p", "d/q", "e/p"]

@@ -1,4 +1,4 @@
-"""What a node makes of the slices of a pool, rule by rule."""
+"""What a node sees of the slices of a pool, rule by rule."""
 
 import re
 from collections.abc import Sequence
@@ -45,7 +45,7 @@ COUNTERS = {"g": {"m": 40}}
 
 
 def see(slices: Sequence[Object], *, on: str = "n", rules: Semantics = NEW) -> tuple[View, str]:
-    """A node's view, and in short: `p usable A B`; a device the node itself does not reach in brackets."""
+    """A node's view in short: `p usable A B`; devices that the node does not reach are in brackets."""
     seen = snapshot(node("n", zone="a"), node("m", zone="b"), *slices, rules=rules)
     view, at = seen.topology.view(on), places(seen.fleet)
     told, start = [], 0
@@ -63,7 +63,7 @@ def see(slices: Sequence[Object], *, on: str = "n", rules: Semantics = NEW) -> t
 
 @dataclass(frozen=True)
 class Case:
-    """Some slices, and what a node sees of them; of several pools, with their state and devices."""
+    """Some slices and what a node sees of them: pools with their state and devices."""
 
     name: str
     slices: Sequence[Object]
@@ -303,7 +303,7 @@ def test_a_node_sees(case: Case):
     assert see(case.slices, on=case.on, rules=case.rules)[1] == case.sees
 
 
-def test_equal_names_of_pools_are_told_apart_by_driver():
+def test_pools_with_one_name_are_distinguished_by_driver():
     view, told = see([resource_slice(d, A, driver=d, **ON_N) for d in ("e", "d")])
     assert told == "p usable A; p usable A"
     assert [str(pool.pool) for pool in view.pools] == ["d/p", "e/p"]
@@ -334,8 +334,8 @@ def test_an_unusable_pool_says_why():
         ),
     ],
 )
-def test_a_selector_that_cannot_be_read_is_an_error_when_it_is_looked_at(slices: list[Object]):
-    """NM-1: of any slice that may concern the node."""
+def test_an_invalid_selector_is_an_error_if_it_is_needed(slices: list[Object]):
+    """NM-1: for any slice that may target the node."""
     with pytest.raises(Rejected, match="zone Near: unknown operator"):
         see(slices)
 
@@ -352,11 +352,11 @@ def test_a_selector_that_cannot_be_read_is_an_error_when_it_is_looked_at(slices:
         pytest.param([resource_slice("s", [device("A", **UNREADABLE)], **ON_N)], id="it is not asked"),
     ],
 )
-def test_a_selector_that_is_not_looked_at_does_no_harm(slices: list[Object]):
+def test_an_invalid_selector_that_is_not_needed_is_ignored(slices: list[Object]):
     assert "usable" in see(slices)[1] or see(slices)[1] == ""
 
 
-def test_views_of_nodes_that_nobody_looked_at_cost_no_error():
+def test_unused_views_report_no_error():
     seen = snapshot(node("n", zone="a"), node("m"), resource_slice("s", A, **UNREADABLE))
     assert set(seen.topology.nodes) == {"n", "m"}
     for name in ("n", "m", "n"):
@@ -366,8 +366,8 @@ def test_views_of_nodes_that_nobody_looked_at_cost_no_error():
 
 @settings(deadline=None)
 @given(worlds())
-def test_a_node_sees_what_asking_every_pool_would_tell(world: World):
-    """Only pools that name the node, or a selector that matches it, are asked."""
+def test_a_view_equals_asking_every_pool(world: World):
+    """Only pools that name the node, or have a selector that matches it, are asked."""
     topology = world.snapshot().topology
     for name, node_info in topology.nodes.items():
         reach = Reach(node_info, topology.fleet.words)
@@ -378,5 +378,5 @@ def test_a_node_sees_what_asking_every_pool_would_tell(world: World):
                 topology.view(name)
             continue
         there = [pool for pool in asked if pool is not None]
-        expected = [pool.pool for pool in sorted(there, key=lambda pool: pool.waits)]
+        expected = [pool.pool for pool in sorted(there, key=lambda pool: pool.has_binding_conditions)]
         assert [pool.pool for pool in topology.view(name).pools] == expected

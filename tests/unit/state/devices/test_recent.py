@@ -1,4 +1,4 @@
-"""What was worked out lately is found again; memory stays bounded."""
+"""Recent values are cached, and memory is bounded."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +9,7 @@ SIZE = 4
 
 
 @given(st.lists(st.integers(0, 12)))
-def test_the_keys_used_last_are_known_and_never_many_more(keys):
+def test_the_last_keys_are_cached_and_the_size_is_bounded(keys):
     recent: Recent[int, str] = Recent(SIZE)
     for at, key in enumerate(keys):
         known = recent.get(key)
@@ -21,7 +21,7 @@ def test_the_keys_used_last_are_known_and_never_many_more(keys):
         assert len(recent._young) + len(recent._old) <= 2 * SIZE
 
 
-def test_equal_objects_are_told_apart():
+def test_equal_objects_are_distinguished():
     kept: OfObjects[list[int], str] = OfObjects(SIZE)
     one, other = [1], [1]
     kept.put(one, "one")
@@ -29,7 +29,7 @@ def test_equal_objects_are_told_apart():
     assert kept.get(other) is None
 
 
-def test_an_object_is_kept_so_that_no_other_takes_its_place():
+def test_a_cached_object_is_kept_alive():
     kept: OfObjects[list[int], int] = OfObjects(SIZE)
     for number in range(100):
         thing = [number]

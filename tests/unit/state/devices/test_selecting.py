@@ -1,11 +1,11 @@
-"""The index of node selectors answers like trying every selector on the node."""
+"""The index of node selectors matches like each selector alone."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.api.objects.node_selector import NodeSelector
 from reconciler.errors import Rejected
-from reconciler.state.devices.encoding.interner import Words
+from reconciler.state.devices.encoding.interner import Interner
 from reconciler.state.devices.pools.selecting import SelectorIndex
 
 KEYS = st.sampled_from(["zone", "kubernetes.io/hostname", "metadata.name"])
@@ -45,12 +45,12 @@ def plainly(selector: NodeSelector, name: str, labels: dict[str, str]) -> bool |
 
 @given(st.lists(SELECTORS, max_size=6), st.lists(SELECTORS, max_size=3), VALUES, LABELS)
 def test_the_index_matches_as_each_selector_does(first, later, name, labels):
-    """Also for selectors that come in after it was asked for the first time."""
-    words: Words[NodeSelector] = Words()
-    index = SelectorIndex(words)
+    """Also for selectors that are added after the first use."""
+    interner: Interner[NodeSelector] = Interner()
+    index = SelectorIndex(interner)
     for batch in (first, later):
         for selector in batch:
-            words.code(selector)
-        expected = [plainly(selector, name, labels) for selector in words.values]
+            interner.code(selector)
+        expected = [plainly(selector, name, labels) for selector in interner.values]
         assert index.matching(name, labels).tolist() == [answer is True for answer in expected]
         assert sorted(index.unreadable) == [code for code, answer in enumerate(expected) if answer is None]

@@ -1,4 +1,4 @@
-"""Values that nothing uses any more do not pile up."""
+"""Unused values do not accumulate."""
 
 import pytest
 from hypothesis import given
@@ -35,7 +35,7 @@ def little_room(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def things(turn: int) -> list[Object]:
-    """Pools whose devices have other values every turn, every few turns, and never."""
+    """Pools whose devices change values every turn, every few turns, or never."""
     now, lately = f"v{turn}", f"v{turn // 7}"
     only: Object = {"compatibleOnlyWith": {"expression": f'device.attributes["d"].turn == "{lately}"'}}
     return [
@@ -53,7 +53,7 @@ def things(turn: int) -> list[Object]:
 
 
 def values(seen: Snapshot) -> list[tuple[Value, str, str]]:
-    """What the columns say of each device: an attribute, the amounts and the node."""
+    """An attribute, the amounts and the node of each device, read from the columns."""
     fleet = seen.fleet
     turns, words = fleet.cel.attributes["d", "turn"], fleet.words
     shapes, nodes = fleet.codes["shape"].tolist(), fleet.codes["node"].tolist()
@@ -73,7 +73,7 @@ def apply(store: Store, turn: int) -> Snapshot:
 
 
 @pytest.mark.usefixtures("little_room")
-def test_vocabularies_stay_small_however_often_values_change():
+def test_the_vocabulary_stays_small_while_values_change():
     store = Store(Semantics())
     for turn in range(200):
         seen, afresh = apply(store, turn), snapshot(*things(turn))
@@ -84,7 +84,7 @@ def test_vocabularies_stay_small_however_often_values_change():
 
 
 @pytest.mark.usefixtures("little_room")
-def test_a_picture_from_before_still_says_what_it_said():
+def test_an_old_snapshot_does_not_change():
     store = Store(Semantics())
     before = apply(store, 0)
     for turn in range(1, 200):
@@ -94,18 +94,18 @@ def test_a_picture_from_before_still_says_what_it_said():
 
 
 @pytest.mark.usefixtures("little_room")
-def test_values_in_use_are_not_taken_for_old_ones():
+def test_values_in_use_are_kept():
     store = Store(Semantics())
     many = [device(f"d{number}", {"id": number}) for number in range(4 * SPARE)]
     store.apply(Changed("ResourceSlice", typed(resource_slice("s", many, nodeName="n"))))
-    words = store._encoder.words
-    assert store.snapshot().fleet.words is words
+    vocabulary = store._encoder.vocabulary
+    assert store.snapshot().fleet.words is vocabulary
     store.apply(Changed("ResourceSlice", typed(resource_slice("s", many[1:], nodeName="n"))))
-    assert store.snapshot().fleet.words is words
+    assert store.snapshot().fleet.words is vocabulary
 
 
 @given(st.sampled_from(RULES), st.lists(EVENTS, max_size=20))
-def test_the_picture_does_not_show_that_values_were_shed(rules, events):
+def test_shedding_does_not_change_snapshots(rules, events):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stores, "SPARE_VALUES", -1000)
         patch.setattr(stores, "SPARE_FACTOR", 0)

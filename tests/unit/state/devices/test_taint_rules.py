@@ -1,4 +1,4 @@
-"""Taints that administrators put on devices: TNT-7 and TNT-8."""
+"""Taints from DeviceTaintRules: TNT-7 and TNT-8."""
 
 import pytest
 
@@ -27,7 +27,7 @@ SLICES = [
 
 
 def taints(*rules: Object, semantics: Semantics | None = None) -> dict[str, str]:
-    """Device -> keys of its taints; devices without any are left out."""
+    """Device -> keys of its taints; devices without taints are left out."""
     seen = snapshot(node("n"), *SLICES, *rules, rules=semantics)
     found = picture(seen)["devices"].values()
     return {str(d["id"]): " ".join(d["taints"]) for d in found if d["taints"]}
@@ -59,13 +59,13 @@ def test_a_rule_taints_the_devices_it_names(selector: Object | None, expected: d
     assert taints(taint_rule("r", selector, taint("t"))) == expected
 
 
-def test_rules_add_up_in_the_order_of_their_names():
+def test_rules_apply_in_the_order_of_their_names():
     rules = [taint_rule(name, {"device": "A"}, taint(f"t-{name}")) for name in ("b", "a", "c")]
     assert taints(*rules)["d/q/A"] == taints(*reversed(rules))["d/q/A"] == "t-a t-b t-c"
 
 
-def test_a_taint_that_a_device_has_already_comes_once_more():
-    """TNT-8: each is to be tolerated. What one device gets may be what another one had."""
+def test_a_taint_that_a_device_already_has_is_added_again():
+    """TNT-8: each must be tolerated. The added taint may equal one of another device."""
     assert taints(taint_rule("a", {}, taint("own")), taint_rule("b", {}, taint("own"))) == {
         "d/p/A": "own own",
         "d/p/B": "own own own",
@@ -75,18 +75,18 @@ def test_a_taint_that_a_device_has_already_comes_once_more():
 
 
 @pytest.mark.parametrize("gate", [TAINTS, TAINT_RULES])
-def test_without_the_gates_rules_say_nothing(gate: str):
+def test_without_the_gates_rules_are_ignored(gate: str):
     semantics = Semantics(gates=frozenset(GATES) - {gate})
     assert taints(taint_rule("r", {}, taint("t")), semantics=semantics) == OWN
 
 
-def test_devices_that_come_later_are_tainted_and_rules_that_go_take_their_taints_along():
-    world = store(node("n"), SLICES[0], taint_rule("r", {"device": "A"}, taint("t")))
-    before = world.snapshot()
-    world.apply(Changed("ResourceSlice", typed(SLICES[2])))
-    assert [d["taints"] for d in picture(world.snapshot())["devices"].values()] == [["t"], ["own"], ["t"]]
-    world.apply(Changed("DeviceTaintRule", typed(taint_rule("r", {"device": "B"}, taint("u")))))
-    assert [d["taints"] for d in picture(world.snapshot())["devices"].values()] == [[], ["own", "u"], []]
-    world.apply(Removed("DeviceTaintRule", ObjectKey("", "r")))
-    assert [d["taints"] for d in picture(world.snapshot())["devices"].values()] == [[], ["own"], []]
+def test_new_devices_are_tainted_and_deleted_rules_remove_their_taints():
+    state = store(node("n"), SLICES[0], taint_rule("r", {"device": "A"}, taint("t")))
+    before = state.snapshot()
+    state.apply(Changed("ResourceSlice", typed(SLICES[2])))
+    assert [d["taints"] for d in picture(state.snapshot())["devices"].values()] == [["t"], ["own"], ["t"]]
+    state.apply(Changed("DeviceTaintRule", typed(taint_rule("r", {"device": "B"}, taint("u")))))
+    assert [d["taints"] for d in picture(state.snapshot())["devices"].values()] == [[], ["own", "u"], []]
+    state.apply(Removed("DeviceTaintRule", ObjectKey("", "r")))
+    assert [d["taints"] for d in picture(state.snapshot())["devices"].values()] == [[], ["own"], []]
     assert [d["taints"] for d in picture(before)["devices"].values()] == [["t"], ["own"]]

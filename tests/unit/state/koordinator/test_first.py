@@ -1,4 +1,4 @@
-"""The first machine that serves: what is remembered between questions never changes an answer."""
+"""The first machine that fits: caching between requests never changes an answer."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ def anywhere(_: str) -> bool:
 
 
 def asked_one_by_one(fleet: Fleet, asked: Demand, names: list[str]) -> Placed | None:
-    """The slow twin: every machine, by name, by the exact choice alone."""
+    """The slow twin: the exact choice for every machine, by name."""
     for name in sorted(names):
         answer = fleet.decide(asked, name)
         if not isinstance(answer, Failure):
@@ -36,8 +36,8 @@ def asked_one_by_one(fleet: Fleet, asked: Demand, names: list[str]) -> Placed | 
 @pytest.mark.parametrize("semantics", Semantics)
 @examples(50)
 @given(data=st.data())
-def test_memory_never_changes_an_answer(semantics: Semantics, data: st.DataObject):
-    """Machines come, change and go, pods come and end; the same few kinds of pods ask all the while."""
+def test_caching_never_changes_an_answer(semantics: Semantics, data: st.DataObject):
+    """Machines are added, change and are deleted, pods start and end; a few kinds of pods ask repeatedly."""
     rules = Rules(semantics)
     fleet = Fleet(rules)
     kinds = data.draw(st.lists(PODS, min_size=1, max_size=3))
@@ -68,14 +68,14 @@ PAIR = {"gpu": {"requiredTopologyScope": "PCIe"}}
 
 
 def odd_fleet(count: int) -> Fleet:
-    """Machines on which two GPUs say one switch and two NUMA nodes: only the exact choice can tell."""
+    """Machines with two GPUs on one switch but two NUMA nodes: only the exact choice can decide."""
     fleet = Fleet(Rules())
     for number in range(count):
         fleet.put(device(gpu(0, (0, "a")), gpu(1, (1, "a")), name=f"n{number}"), {})
     return fleet
 
 
-def test_a_machine_that_refused_is_asked_again_only_when_it_changed(monkeypatch: pytest.MonkeyPatch):
+def test_a_machine_that_refused_is_tried_again_only_after_a_change(monkeypatch: pytest.MonkeyPatch):
     fleet = odd_fleet(3)
     pair = demand(pod({"nvidia.com/gpu": 2}, hint=PAIR))
     assert isinstance(fleet.first(pair, anywhere, tries=3 + 1), Unserved)
@@ -97,7 +97,7 @@ def test_a_machine_that_refused_is_asked_again_only_when_it_changed(monkeypatch:
     assert (found.node, decided) == ("n1", ["n1"])
 
 
-def test_a_long_search_is_given_back_and_goes_on_where_it_was():
+def test_a_long_search_yields_and_continues():
     fleet = odd_fleet(5)
     pair = demand(pod({"nvidia.com/gpu": 2}, hint=PAIR))
     assert fleet.first(pair, anywhere, tries=2) is None
@@ -105,8 +105,8 @@ def test_a_long_search_is_given_back_and_goes_on_where_it_was():
     assert isinstance(fleet.first(pair, anywhere, tries=2), Unserved)
 
 
-def test_machines_without_a_whole_switch_are_told_apart_without_being_asked(monkeypatch: pytest.MonkeyPatch):
-    """A GPU and a NIC are left on each, never on one switch; the pod cannot run on one of them."""
+def test_machines_without_a_whole_switch_are_skipped(monkeypatch: pytest.MonkeyPatch):
+    """Each has a free GPU and a free NIC, never on one switch; one machine does not suit the pod."""
     fleet = Fleet(Rules())
     for number in range(3):
         fleet.put(device(gpu(0, (0, "a")), nic(0, (0, "b")), name=f"n{number}"), {})
@@ -120,7 +120,7 @@ def test_machines_without_a_whole_switch_are_told_apart_without_being_asked(monk
     assert fleet.candidates(scoped) == ["n0", "n1", "n2"]
 
 
-def test_where_a_pod_cannot_run_is_counted_apart():
+def test_unsuitable_nodes_are_counted_separately():
     fleet = Fleet(Rules())
     for name in ("a", "b"):
         fleet.put(device(gpu(0), name=name), {})
@@ -129,7 +129,7 @@ def test_where_a_pod_cannot_run_is_counted_apart():
     assert (found.machines, found.unsuited) == (2, 2)
 
 
-def test_counts_say_what_each_test_leaves():
+def test_counts_after_each_test():
     fleet = Fleet(Rules())
     sick, other = gpu(1, health=False, labels={"t": "x"}), gpu(2)
     fleet.put(device(gpu(0, labels={"t": "x"}), sick, other, name="n"), {})
@@ -139,7 +139,7 @@ def test_counts_say_what_each_test_leaves():
     assert [left for _, left in count.gates] == [3, 2, 1, 1, 1]
 
 
-def test_changes_long_past_are_forgotten_and_known_to_be():
+def test_old_changes_are_dropped_and_detected():
     log = ChangeLog()
     for number in range(5 * KEPT):
         log.note(number)
@@ -148,7 +148,7 @@ def test_changes_long_past_are_forgotten_and_known_to_be():
     assert log.since(log.end - 2) == {5 * KEPT - 2, 5 * KEPT - 1}
 
 
-def test_only_so_many_kinds_of_demand_are_remembered():
+def test_the_number_of_cached_demands_is_bounded():
     questions = MachineFilters()
     first = questions.of("first")
     for number in range(KEPT - 1):

@@ -1,4 +1,4 @@
-"""The fleet: the mask is sound, and what changes by rows is what a fresh picture would be."""
+"""The fleet: the mask is sound, and updates by row equal a fresh fleet."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -43,10 +43,8 @@ def test_no_machine_that_could_serve_is_left_out(semantics: Semantics, data: st.
 @pytest.mark.parametrize("semantics", Semantics)
 @examples(50)
 @given(data=st.data())
-def test_what_is_told_without_the_exact_choice_is_what_it_would_say(
-    semantics: Semantics, data: st.DataObject
-):
-    """But for machines with a table of partitions, where it may name the table instead."""
+def test_quick_refusals_equal_the_exact_choice(semantics: Semantics, data: st.DataObject):
+    """Except for machines with a partition table: the reason may name the table instead."""
     rules = Rules(semantics)
     fleet = Fleet(rules)
     for name in "abc":
@@ -64,7 +62,7 @@ def test_what_is_told_without_the_exact_choice_is_what_it_would_say(
 
 
 def picture(fleet: Fleet) -> list[Any]:
-    """The rows in use, without where they stand."""
+    """The rows in use, without their positions."""
     columns = fleet._columns
     rows = np.flatnonzero(columns.owner >= 0)
 
@@ -91,7 +89,7 @@ def picture(fleet: Fleet) -> list[Any]:
 
 @examples(50)
 @given(st.data())
-def test_any_events_lead_to_what_a_fresh_listing_gives(data: st.DataObject):
+def test_any_events_equal_a_fresh_list(data: st.DataObject):
     rules = Rules()
     fleet = Fleet(rules)
     last: dict[str, Device] = {}
@@ -125,7 +123,7 @@ def fleet_of(names: Sequence[str], *entries: Any) -> Fleet:
     return fleet
 
 
-def test_used_machines_are_not_looked_at():
+def test_used_machines_are_skipped():
     fleet = fleet_of(["n1", "n2"], gpu(0), gpu(1))
     both = demand(pod({"nvidia.com/gpu": 2}))
     answer = fleet.decide(both, "n1")
@@ -136,7 +134,7 @@ def test_used_machines_are_not_looked_at():
     assert fleet.candidates(both) == ["n1", "n2"]
 
 
-def test_without_a_virtual_function_left_a_machine_is_not_looked_at():
+def test_a_machine_without_free_virtual_functions_is_skipped():
     fleet = fleet_of(["n"], nic(0, vfs=1))
     one = demand(pod({"rdma": 1}, hint={"rdma": {"vfSelector": {}}}))
     answer = fleet.decide(one, "n")
@@ -146,7 +144,7 @@ def test_without_a_virtual_function_left_a_machine_is_not_looked_at():
     assert fleet.candidates(one) == []
 
 
-def test_the_release_does_not_compare_partitions_with_what_is_asked():
+def test_a_release_does_not_compare_partitions_with_the_request():
     resources = {"koordinator.sh/gpu-core": "50", "koordinator.sh/gpu-memory": "1"}
     small = [gpu(minor) | {"resources": resources} for minor in (0, 2)]
     two = pod({"nvidia.com/gpu": 2})
@@ -156,7 +154,7 @@ def test_the_release_does_not_compare_partitions_with_what_is_asked():
         assert fleet.candidates(demand(two, semantics)) == expected
 
 
-def test_without_its_object_a_machine_is_sick_until_it_returns():
+def test_a_machine_without_its_object_is_unhealthy_until_it_returns():
     fleet = fleet_of(["n"], gpu(0), gpu(1))
     one = demand(pod({"nvidia.com/gpu": 1}))
     answer = fleet.decide(one, "n")
@@ -170,11 +168,11 @@ def test_without_its_object_a_machine_is_sick_until_it_returns():
     assert minors(fleet.decide(one, "n")) == {"gpu": [1]}
 
 
-def test_a_node_of_which_nothing_is_known_is_let_through():
+def test_an_unknown_node_is_accepted():
     assert fleet_of([]).decide(demand(pod({"rdma": 1})), "n") == {}
 
 
-def test_what_is_held_where_nothing_is_described_is_kept():
+def test_holds_without_a_machine_are_kept():
     fleet = fleet_of([])
     key = ObjectKey("default", "p")
     answer = fleet_of(["n"], gpu(0)).decide(demand(pod({"nvidia.com/gpu": 1})), "n")

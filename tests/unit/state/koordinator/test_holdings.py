@@ -1,4 +1,4 @@
-"""What pods hold: taken in, replaced, given back."""
+"""What pods hold: added, replaced, released."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,7 +23,9 @@ def key(number: int) -> ObjectKey:
 
 
 @given(STEPS)
-def test_any_history_leaves_what_its_end_says(steps: list[tuple[int, dict[str, tuple[Grant, ...]] | None]]):
+def test_any_history_leaves_only_its_final_holds(
+    steps: list[tuple[int, dict[str, tuple[Grant, ...]] | None]],
+):
     played = Holdings()
     last: dict[int, dict[str, tuple[Grant, ...]]] = {}
     for number, allocation in steps:
@@ -45,7 +47,7 @@ def test_any_history_leaves_what_its_end_says(steps: list[tuple[int, dict[str, t
             ]
 
 
-def test_nothing_is_used_where_nothing_but_zeros_is_held():
+def test_holds_of_zero_use_nothing():
     found = Holdings()
     found.hold(key(1), {"gpu": (Grant(0, {"a": 0}),)}, {})
     assert found.used == {"gpu": {}}

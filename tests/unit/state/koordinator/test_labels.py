@@ -1,4 +1,4 @@
-"""Sets of labels by number: what a selector said once holds, and new sets are asked about."""
+"""Numbered sets of labels: results of selectors are cached, and new sets are matched."""
 
 from reconciler.api.koordinator.selectors import LabelSelector
 from reconciler.state.koordinator.labels import KEPT, LabelCodes
@@ -8,7 +8,7 @@ def selecting(value: str) -> LabelSelector:
     return LabelSelector(match_labels={"t": value})
 
 
-def test_sets_that_come_later_are_asked_about_too():
+def test_new_label_sets_are_matched_too():
     codes = LabelCodes()
     assert codes.matching(selecting("x")).tolist() == []
     assert [codes.code({"t": "x"}), codes.code({"t": "y"}), codes.code({"t": "x"})] == [0, 1, 0]
@@ -18,7 +18,7 @@ def test_sets_that_come_later_are_asked_about_too():
     assert codes.matching(selecting("y")).tolist() == [False, True, False]
 
 
-def test_only_so_many_selectors_are_kept():
+def test_the_number_of_cached_selectors_is_bounded():
     codes = LabelCodes()
     codes.code({"t": "0"})
     for number in range(2 * KEPT):

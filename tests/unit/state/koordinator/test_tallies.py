@@ -1,4 +1,4 @@
-"""Devices counted by columns are those that are there one by one."""
+"""Counting devices by columns equals counting them one by one."""
 
 from collections import Counter
 from typing import Any
@@ -44,7 +44,7 @@ def walked(machines: list[MachineState]) -> dict[tuple[str, str], tuple[tuple[in
     sick=st.sets(st.tuples(st.integers(0, 2), st.integers(0, 3))),
     semantics=st.sampled_from(Semantics),
 )
-def test_tallies_are_what_walking_the_machines_finds(seeds, sick, semantics):
+def test_tallies_equal_a_walk_over_the_machines(seeds, sick, semantics):
     fleet = Fleet(Rules(semantics))
     for at in range(3):
         gpus = [gpu(n, (0, f"p{n // 2}"), health=(at, n) not in sick) for n in range(4)]
@@ -74,7 +74,7 @@ def test_tallies_are_what_walking_the_machines_finds(seeds, sick, semantics):
             assert free == sum(one.free.get(name, 0) for one in mine)
 
 
-def test_who_holds_what_is_told_of_each_device():
+def test_each_device_lists_its_holders():
     fleet = Fleet(Rules())
     fleet.put(device(gpu(0, (0, "x")), nic(0, (0, "x"), vfs=2), name="n"), {})
     alone = pod({"nvidia.com/gpu": 1, "rdma": 1}, hint={"rdma": {"vfSelector": {}}})
@@ -93,5 +93,5 @@ def test_who_holds_what_is_told_of_each_device():
 
 
 @pytest.mark.parametrize("kind", [by_type, by_node])
-def test_nothing_is_counted_where_nothing_is(kind):
+def test_an_empty_fleet_counts_nothing(kind):
     assert kind(Fleet(Rules())) == []

@@ -1,4 +1,4 @@
-"""Selectors over columns of labels, against the same selectors node by node."""
+"""Selectors over columns of labels, compared with the same selectors node by node."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -50,7 +50,7 @@ LABELS = st.dictionaries(st.sampled_from(KEYS), VALUES)
 
 @examples(60)
 @given(st.lists(st.tuples(st.sampled_from(NAMES), st.none() | LABELS), max_size=12), selectors, LABELS)
-def test_columns_answer_as_each_node_would(
+def test_columns_match_like_single_nodes(
     events: list[tuple[str, dict[str, str] | None]], selector: NodeSelector, wanted: dict[str, str]
 ):
     columns, rows, labels = LabelColumns(), dict[str, int](), dict[str, dict[str, str]]()
@@ -74,7 +74,7 @@ def test_columns_answer_as_each_node_would(
         assert had[row] == (wanted.items() <= labels[name].items())
 
 
-def test_a_label_that_changes_all_the_time_does_not_grow_a_column_for_ever():
+def test_a_label_that_often_changes_does_not_grow_its_column():
     columns = LabelColumns()
     for beat in range(10 * module.SPARE):
         columns.put(0, "n0", {"beat": str(beat)})

@@ -1,4 +1,4 @@
-"""Taints of nodes, those included that the control plane is about to add, and what tolerates them."""
+"""Taints of nodes, with those that the control plane will add, and tolerations."""
 
 from typing import Any
 
@@ -28,11 +28,11 @@ GPU = Taint(key="gpu", value="yes", effect="NoSchedule")
         pytest.param({"key": "gpu", "operator": "Gt", "value": "yes"}, False, id="an operator nobody knows"),
     ],
 )
-def test_what_a_toleration_covers(toleration: dict[str, str], expected: bool):
+def test_what_a_toleration_tolerates(toleration: dict[str, str], expected: bool):
     assert tolerated([GPU], [Toleration.model_validate(toleration)]) is expected
 
 
-def test_every_taint_has_to_be_tolerated():
+def test_every_taint_must_be_tolerated():
     other = Taint(key="other", effect="NoExecute")
     assert not tolerated([GPU, other], [Toleration(key="gpu", operator="Exists")])
     assert tolerated([GPU, other], [Toleration(key="gpu", operator="Exists"), Toleration(key="other")])

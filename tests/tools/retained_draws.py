@@ -9,7 +9,7 @@ from tests.tools.store_events import Drawn
 from tests.tools.store_picture import picture, places
 
 
-def remembering(seen: Snapshot, memory: Mapping[DeviceID, Drawn]) -> dict[str, Any]:
+def charge_retained(seen: Snapshot, retained: Mapping[DeviceID, Drawn]) -> dict[str, Any]:
     """The picture of a store that remembers nothing, with what others remember charged beside it.
 
     Counter for counter: the larger of what a device drew and what it draws in that generation, all
@@ -24,7 +24,7 @@ def remembering(seen: Snapshot, memory: Mapping[DeviceID, Drawn]) -> dict[str, A
             continue
         more = sum(
             max(drawn.get(set_, {}).get(name, 0) - _now(of_row, device, generation, set_, name), 0)
-            for device, drawn in memory.items()
+            for device, drawn in retained.items()
             if device.pool_id == pool
         )
         shown["counters"][counter] -= more

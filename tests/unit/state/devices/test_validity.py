@@ -1,10 +1,10 @@
-"""An answer that took long is good only where what it rests on is as it was."""
+"""A slow answer is valid only if its inputs are unchanged."""
 
 import pytest
 
 from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.meta import DeviceID
-from reconciler.state.devices.snapshot.validity import stands
+from reconciler.state.devices.snapshot.validity import still_valid
 from reconciler.state.loading import load
 from reconciler.state.store import Store
 from tests.tools.builders import (
@@ -39,16 +39,16 @@ COUNTERS = counter_slice("counters", {"g": {"m": "4"}, "h": {"m": "4"}}, pool="p
 OTHER = resource_slice("t", [device("x")], pool="q", nodeName="n")
 
 
-def world() -> Store:
+def fresh_store() -> Store:
     return store(node("n"), device_class(), SLICE, COUNTERS, OTHER)
 
 
 def after(*changes: Object, whole: bool = False) -> bool:
-    """Whether the choice of one device still stands once something has happened."""
-    picture = world()
-    before = picture.snapshot()
-    load(picture, map(typed, changes))
-    return stands("n", [CHOSEN], before, picture.snapshot(), whole=whole)
+    """Whether the choice of one device is still valid after some changes."""
+    state = fresh_store()
+    before = state.snapshot()
+    load(state, map(typed, changes))
+    return still_valid("n", [CHOSEN], before, state.snapshot(), whole=whole)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def after(*changes: Object, whole: bool = False) -> bool:
         pytest.param([node("m")], id="there is another node"),
     ],
 )
-def test_a_choice_stands_where_nothing_it_rests_on_has_changed(changes: list[Object]):
+def test_a_choice_stays_valid_while_its_inputs_are_unchanged(changes: list[Object]):
     assert after(*changes)
 
 
@@ -79,21 +79,21 @@ def test_a_choice_stands_where_nothing_it_rests_on_has_changed(changes: list[Obj
         pytest.param(taint_rule("r", {"device": "a"}, taint("k")), id="a rule taints it"),
     ],
 )
-def test_a_choice_falls_with_what_it_rests_on(change: Object):
+def test_a_choice_is_invalid_when_an_input_changes(change: Object):
     assert not after(change)
 
 
-def test_where_all_devices_were_wanted_no_slice_may_have_changed():
+def test_a_request_for_all_devices_needs_unchanged_slices():
     other = resource_slice("t", [device("y")], pool="q", nodeName="n")
     assert not after(other, whole=True)
     assert after(held("c", hold("x", pool="q")), whole=True)
 
 
-def test_what_was_taken_and_freed_again_does_not_count():
-    picture = world()
-    before = picture.snapshot()
-    picture.apply(Changed("ResourceClaim", typed(held("c", hold("a")))))
-    assert not stands("n", [CHOSEN], before, picture.snapshot())
+def test_a_device_that_was_taken_and_freed_again_is_valid():
+    state = fresh_store()
+    before = state.snapshot()
+    state.apply(Changed("ResourceClaim", typed(held("c", hold("a")))))
+    assert not still_valid("n", [CHOSEN], before, state.snapshot())
     freed = {**held("c"), "status": {}}
-    picture.apply(Changed("ResourceClaim", typed(freed)))
-    assert stands("n", [CHOSEN], before, picture.snapshot())
+    state.apply(Changed("ResourceClaim", typed(freed)))
+    assert still_valid("n", [CHOSEN], before, state.snapshot())

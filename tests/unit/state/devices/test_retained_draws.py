@@ -1,4 +1,4 @@
-"""CTR-3: held devices whose slices changed, or went, are charged what they drew, as long as they are held."""
+"""CTR-3: held devices whose slices changed or were deleted are charged what they drew while they are held."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import pytest
 
 from reconciler.api.objects.changes import Removed
 from reconciler.api.objects.meta import ObjectKey, PoolID
-from reconciler.state.devices.occupancy.overcharge import Lost
+from reconciler.state.devices.occupancy.overcharge import LostCounters
 from reconciler.state.loading import load
 from reconciler.state.store import Store
 from tests.tools.builders import (
@@ -28,7 +28,7 @@ Draws = dict[str, dict[str, int]]
 
 
 def published(devices: dict[str, Draws], sets: Draws | None = None, generation: int = 1) -> list[Object]:
-    """A pool of one set of 40, or of others."""
+    """A pool with one set of 40, or with other sets."""
     common: dict[str, Any] = {**TWO, **ON_N, "generation": generation}
     return [
         counter_slice("t", sets if sets is not None else {"g": {"m": 40}}, **common),
@@ -64,8 +64,8 @@ def test_a_held_device_is_charged_what_it_drew(now: dict[str, Draws], charged: i
     assert "b" in fitting(picture_of.snapshot())
 
 
-def test_a_generation_to_come_is_charged_by_name():
-    """Slice by slice; also counters that it measures in other units."""
+def test_a_new_generation_is_charged_by_name():
+    """Slice by slice, also for counters in other units."""
     picture_of = store(node("n"), *published({"a": m(15), "b": m(25)}), held("c", hold("a")))
     for one in published({"b": m(20)}, {"g": {"m": 40}}, generation=2):
         change(picture_of, one)
@@ -74,7 +74,7 @@ def test_a_generation_to_come_is_charged_by_name():
     assert left(picture_of.snapshot())["d/p/m"] == 40
 
 
-def test_smaller_amounts_than_are_published_now_are_charged_exactly():
+def test_amounts_below_the_published_unit_are_charged_exactly():
     devices = {name: m(5) for name in "wxyz"}
     picture_of = store(node("n"), *published(devices), held("c", *map(hold, "wxyz")))
     change(picture_of, *published({"b": m(20)}))
@@ -91,20 +91,20 @@ def test_a_set_that_shrank_is_over_committed_and_blocks_its_pool_only():
     assert (fitting(seen), fitting(seen, ("d", "q"))) == ("", "Q")
 
 
-def test_what_has_no_set_any_more_is_told():
+def test_lost_counters_are_reported():
     picture_of = store(
         node("n"), *published({"a": {"g": {"m": 20}, "h": {"k": 1}}}, {"g": {"m": 40}, "h": {"k": 1}})
     )
     change(picture_of, held("c", hold("a")), *published({}, {"g": {"m": 40}}))
-    (excess,) = [picture_of.snapshot().occupancy.excess[PoolID("d", "p")]]
-    assert excess.lost == (Lost("a", "h", ("k",)),)
+    (overcharge,) = [picture_of.snapshot().occupancy.overcharges[PoolID("d", "p")]]
+    assert overcharge.lost == (LostCounters("a", "h", ("k",)),)
     assert left(picture_of.snapshot()) == {"d/p/m": 20}
     change(picture_of, claim("c"))
-    assert picture_of.snapshot().occupancy.excess == {}
+    assert picture_of.snapshot().occupancy.overcharges == {}
 
 
-def test_the_next_claim_on_a_device_begins_anew():
-    """Let go and taken again between two looks: what the slices say now was allocated."""
+def test_the_next_claim_of_a_device_is_charged_the_current_draw():
+    """Released and taken again between two snapshots: it was allocated from the current slices."""
     picture_of = store(node("n"), *published({"a": m(20)}), held("c", hold("a")))
     change(picture_of, *published({"a": m(10)})[1:])
     assert left(picture_of.snapshot())["d/p/m"] == 20
@@ -113,7 +113,7 @@ def test_the_next_claim_on_a_device_begins_anew():
     assert left(picture_of.snapshot())["d/p/m"] == 30
 
 
-def test_it_is_charged_as_long_as_anybody_holds_it():
+def test_a_retained_draw_is_charged_until_the_last_holder_releases():
     picture_of = store(node("n"), *published({"a": m(20)}), held("c", hold("a")), held("e", hold("a")))
     change(picture_of, *published({"b": m(40)})[1:])
     change(picture_of, claim("c"))
@@ -122,7 +122,7 @@ def test_it_is_charged_as_long_as_anybody_holds_it():
     assert left(picture_of.snapshot())["d/p/m"] == 40
 
 
-def test_slices_that_are_still_coming_in_are_not_remembered():
+def test_draws_of_incomplete_generations_are_not_retained():
     """Nothing was ever allocated from an incomplete generation."""
     picture_of = store(node("n"), *published({"a": m(20)}))
     common: dict[str, Any] = {**ON_N, "generation": 2, "slices": 3}
@@ -134,7 +134,7 @@ def test_slices_that_are_still_coming_in_are_not_remembered():
     assert {key[1]: nanos // 10**9 for key, nanos in counters.items()} == {1: 20, 2: 20}
 
 
-def test_what_cannot_be_held_in_64_bits_is_too_much_all_the_same():
+def test_an_overcharge_beyond_64_bits_is_over_committed():
     huge = 2**62
     picture_of = store(node("n"), *published({"a": m(huge)}, m(huge)), held("c", hold("a")))
     change(picture_of, *published({"b": {"g": {"m": 1}}}, m(1)))
@@ -142,13 +142,13 @@ def test_what_cannot_be_held_in_64_bits_is_too_much_all_the_same():
     assert fitting(picture_of.snapshot()) == ""
 
 
-def test_a_restarted_process_knows_what_the_slices_say():
-    """The memory is of the process: nothing on the server tells what is no longer published."""
+def test_a_restarted_process_charges_the_current_slices():
+    """Only the process knows the retained draws; the server no longer has them."""
     seen = store(node("n"), *published({"b": m(40)}), held("c", hold("a"))).snapshot()
     assert left(seen)["d/p/m"] == 40
 
 
-def test_a_pool_that_cannot_be_used_charges_nothing_whatever_was_seen_before():
+def test_an_invalid_pool_charges_nothing():
     broken = {"z": {"gone": {"m": 1}}}  # draws from a set that the pool does not have
     picture_of = store(node("n"), *published({"a": m(20), **broken}), held("c", hold("a")))
     assert left(picture_of.snapshot())["d/p/m"] == 40

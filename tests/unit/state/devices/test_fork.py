@@ -1,4 +1,4 @@
-"""A picture that goes its own way: it begins as what it comes from, and neither hears of the other again."""
+"""A fork starts equal to its origin; afterwards both change independently."""
 
 import numpy as np
 import pytest
@@ -38,11 +38,11 @@ def filled(*raw: Object, rules: Semantics | None = None) -> Store:
 
 @examples(40)
 @given(worlds(features=EVERYTHING))
-def test_a_fork_decides_as_what_it_comes_from(world: World):
+def test_a_fork_decides_like_its_origin(world: World):
     store = filled(
         *world.nodes, *world.classes, *world.slices, *world.taint_rules, *world.held, rules=world.rules
     )
-    fork = Forked.off(store).store()
+    fork = Forked.fork_of(store).store()
     ours, theirs = store.snapshot(), fork.snapshot()
     for column in ("held", "sharing", "left", "fits", "free"):
         assert np.array_equal(getattr(ours.occupancy, column), getattr(theirs.occupancy, column)), column
@@ -53,14 +53,14 @@ def test_a_fork_decides_as_what_it_comes_from(world: World):
         assert picks(answers[0].plans) == picks(answers[1].plans)
 
 
-def test_what_is_held_assumed_or_gone_on_one_side_is_not_on_the_other():
+def test_a_fork_and_its_origin_change_independently():
     slices = resource_slice("s", devices("A", "B", "C"), nodeName="n")
     store = filled(node("n"), device_class(), slices, held("h", hold("A")), claim("c", request()))
     asked = store.claims[ObjectKey("default", "c")]
     answer = allocate([asked], store.snapshot())
     assert isinstance(answer, Granted)
     store.assume(answer.plans[0])
-    fork = Forked.off(store).store()
+    fork = Forked.fork_of(store).store()
     assert fork.snapshot().occupancy.held.tolist() == [True, True, False]
     fork.apply(Removed("ResourceClaim", ObjectKey("default", "c")))
     fork.apply(Removed("Node", ObjectKey("", "n")))
@@ -70,7 +70,7 @@ def test_what_is_held_assumed_or_gone_on_one_side_is_not_on_the_other():
     assert (list(store.snapshot().topology.nodes), list(fork.snapshot().topology.nodes)) == (["n"], [])
 
 
-def test_what_held_devices_drew_before_their_slices_changed_goes_along():
+def test_a_fork_has_the_retained_draws():
     def gpu(drawn: int) -> list[Object]:
         content = [device("A", draws={"g": {"memory": drawn}})]
         return [
@@ -79,7 +79,7 @@ def test_what_held_devices_drew_before_their_slices_changed_goes_along():
         ]
 
     store = filled(node("n"), device_class(), *gpu(5), held("h", hold("A")), *gpu(1))
-    fork = Forked.off(store).store()
+    fork = Forked.fork_of(store).store()
     left = store.snapshot().occupancy.left
     assert np.array_equal(fork.snapshot().occupancy.left, left)
     fork.apply(Removed("ResourceClaim", ObjectKey("default", "h")))
@@ -87,7 +87,7 @@ def test_what_held_devices_drew_before_their_slices_changed_goes_along():
     assert np.array_equal(store.snapshot().occupancy.left, left)
 
 
-def test_devices_do_not_change_there():
-    fork = Forked.off(filled(node("n"))).store()
+def test_devices_of_a_fork_cannot_change():
+    fork = Forked.fork_of(filled(node("n"))).store()
     with pytest.raises(Inconsistent):
         fork.apply(Changed("ResourceSlice", typed(resource_slice("s", devices("A"), nodeName="n"))))
