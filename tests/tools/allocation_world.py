@@ -7,7 +7,7 @@ from itertools import count
 from reconciler.allocation.dra.allocate import allocate
 from reconciler.allocation.dra.node_attempt import Found, NotFound, attempt
 from reconciler.allocation.dra.refusal import Fatal
-from reconciler.allocation.dra.request_options import Asked, read_claims
+from reconciler.allocation.dra.request_options import ParsedClaims, read_claims
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted, Plan, Reason, Unsatisfied
 from reconciler.api.objects.semantics import GATES, Semantics
@@ -50,7 +50,7 @@ class World:
     def wanted(self) -> list[ResourceClaim]:
         return [c for c in map(typed, self.claims) if isinstance(c, ResourceClaim)]
 
-    def asked(self, seen: Snapshot) -> Asked:
+    def asked(self, seen: Snapshot) -> ParsedClaims:
         """Raises Fatal for what no node could meet."""
         return read_claims(self.wanted(), seen.classes, self.rules)
 

@@ -86,7 +86,7 @@ def _free(claim: ResourceClaim, request: str, world: Snapshot) -> Mask | None:
         asked = read_claims([claim], world.classes, world.rules)
     except Fatal:
         return None
-    (ask,) = next(slot.asks for slot in asked.slots if slot.asks[0].request == request)
+    (ask,) = next(slot.options for slot in asked.slots if slot.options[0].request == request)
     return available(ask, world).mask
 
 

@@ -57,10 +57,10 @@ def _counted(
     considered = sorted(world.topology.nodes if nodes is None else set(nodes) & set(world.topology.nodes))
     counts = []
     for slot in read_claims(claims, world.classes, world.rules).slots:
-        for ask in slot.asks:
-            gates = count_gates(ask, world, None if nodes is None else considered).gates
-            if (ask.claim, ask.request) in concerned:
+        for option in slot.options:
+            gates = count_gates(option, world, None if nodes is None else considered).gates
+            if (option.claim, option.request) in concerned:
                 gates = (*gates, Gate(name, 0))
-            wanted = None if ask.all else ask.source.wanted
-            counts.append(RequestCount(claims[ask.claim].key, ask.name, wanted, gates))
+            wanted = None if option.all else option.source.wanted
+            counts.append(RequestCount(claims[option.claim].key, option.name, wanted, gates))
     return replace(refused, nodes=len(considered), counts=tuple(counts))

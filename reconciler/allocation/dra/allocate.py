@@ -11,7 +11,7 @@ from reconciler.allocation.dra.match_attribute import nodes_with_a_value
 from reconciler.allocation.dra.node_attempt import Found, NotFound, Only, attempt, random_share
 from reconciler.allocation.dra.refusal import Fatal
 from reconciler.allocation.dra.refusal_counts import unsatisfied
-from reconciler.allocation.dra.request_options import Asked
+from reconciler.allocation.dra.request_options import ParsedClaims
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted, Reason, Unsatisfied
 from reconciler.cel.limits import DECISION_COST_LIMIT
@@ -55,7 +55,7 @@ def allocate(
         raise Unseen("selectors have to be run first")
     if form.overspent(world):
         return Unsatisfied(tuple(claim.key for claim in claims), Reason.GAVE_UP, OVERSPENT)
-    asked = Asked(tuple(claims), form.asked.slots)
+    parsed = ParsedClaims(tuple(claims), form.parsed.slots)
     best: tuple[int, int, Found] | None = None
     refused: list[tuple[str, NotFound]] = []
     tried = 0
@@ -70,7 +70,7 @@ def allocate(
         pace.beat()
         beat = best[0] + (place < best[1]) if best is not None else None
         outcome = attempt(
-            asked, name, world, steps=steps, new_share=new_share, beat=beat, pace=pace, only=only
+            parsed, name, world, steps=steps, new_share=new_share, beat=beat, pace=pace, only=only
         )
         tried += outcome.steps
         if isinstance(outcome, NotFound):
@@ -83,7 +83,7 @@ def allocate(
         return Granted(node=world.topology.order[best[1]], plans=best[2].plans, steps=tried)
     everywhere = considered == len(world.topology.order)
     names = None if everywhere else sorted(set(nodes or ()).intersection(world.topology.nodes))
-    return unsatisfied(asked, world, names, refused, tried)
+    return unsatisfied(parsed, world, names, refused, tried)
 
 
 def _plausible(

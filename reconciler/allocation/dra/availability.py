@@ -1,4 +1,4 @@
-"""How many devices each node still has for an ask: kept up to date, so that most nodes are never looked at.
+"""How many devices each node still has for a request option. Kept up to date, so that most nodes are skipped.
 
 A count may be too high, never too low: what only a look at the node can tell is not subtracted.
 """
@@ -10,7 +10,7 @@ import numpy as np
 
 from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.allocation.dra.candidates import beside
-from reconciler.allocation.dra.request_options import Ask, AskKey
+from reconciler.allocation.dra.request_options import RequestKey, RequestOption
 from reconciler.allocation.dra.static_match import Offer, whole_offer
 from reconciler.state.caches import Cache
 from reconciler.state.devices.encoding.vocabulary import Name
@@ -19,17 +19,17 @@ from reconciler.state.devices.pools.fleet import Fleet
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 
 KEPT = 512
-"""Different asks of one fleet whose counts are kept."""
+"""Different request options of one fleet whose counts are kept."""
 LONGEST_LOG = 1000
 """Changes of counts that are remembered. Who lags behind further starts from scratch."""
 
 
 @dataclass(slots=True)
 class Available:
-    """The devices of a fleet that an ask could take, and how many each node has of them."""
+    """The devices of a fleet that a request option could take, and how many each node has of them."""
 
     offer: Offer
-    """Of the fleet to the ask, whatever is held"""
+    """Of the fleet to the request option, whatever is held"""
     admin: bool
     mask: Mask
     """(D,)"""
@@ -141,35 +141,35 @@ def value_count(name: Name, fleet: Fleet) -> int:
     return int(codes.max()) + 1 if len(codes) else 0
 
 
-_AVAILABLE: Cache[Fleet, OrderedDict[AskKey, Available]] = Cache(lambda _: OrderedDict())
+_AVAILABLE: Cache[Fleet, OrderedDict[RequestKey, Available]] = Cache(lambda _: OrderedDict())
 """The counts follow the holds of one picture, and so a fork has counts of its own."""
 
 
-def available(ask: Ask, world: Snapshot) -> Available:
-    """What the fleet has for an ask in this snapshot. Not to be changed by the caller."""
+def available(option: RequestOption, world: Snapshot) -> Available:
+    """What the fleet has for a request option in this snapshot. Not to be changed by the caller."""
     of_fleet = _AVAILABLE.of(world.fleet)
-    found = of_fleet.get(ask.key)
+    found = of_fleet.get(option.key)
     if found is None or not found.reaches(world):
-        found = of_fleet[ask.key] = _count(ask, world)
+        found = of_fleet[option.key] = _count(option, world)
         if len(of_fleet) > KEPT:
             of_fleet.popitem(last=False)
-    of_fleet.move_to_end(ask.key)
+    of_fleet.move_to_end(option.key)
     found.follow(world)
     return found
 
 
-def _count(ask: Ask, world: Snapshot) -> Available:
-    fleet, offer = world.fleet, whole_offer(ask, world)
+def _count(option: RequestOption, world: Snapshot) -> Available:
+    fleet, offer = world.fleet, whole_offer(option, world)
     concerned = offer.suitable | offer.fatal if offer.fails else offer.suitable
     mask = np.zeros(fleet.size, dtype=np.bool_)
     rows = np.flatnonzero(concerned)
-    mask[rows] = _judge(offer, world, rows, admin=ask.admin)
+    mask[rows] = _judge(offer, world, rows, admin=option.admin)
     nodes, selectors = fleet.codes["node"][mask], fleet.codes["selector"][mask]
     selected = (nodes < 0) & (selectors >= 0)
     failing = _failing(offer, fleet)
     return Available(
         offer=offer,
-        admin=ask.admin,
+        admin=option.admin,
         mask=mask,
         per_node=np.bincount(nodes[nodes >= 0], minlength=len(fleet.words.nodes.values) + 1),
         per_selector=np.bincount(selectors[selected], minlength=len(fleet.words.selectors.values)),

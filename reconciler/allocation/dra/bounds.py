@@ -37,20 +37,20 @@ class Remaining:
 
 
 def _may_fail(state: State, candidates: Candidates, *, mine: bool) -> bool:
-    """Whether the ask could meet an error. A later claim may use what only this claim may not (ADM-2)."""
-    if candidates.listed is not None and candidates.ask.constraints:
+    """Whether the option could meet an error. A later claim may use what only this claim may not (ADM-2)."""
+    if candidates.listed is not None and candidates.option.constraints:
         return True  # breaking a constraint is an error there (SEL-6)
-    if not mine and candidates.ask.admin:
+    if not mine and candidates.option.admin:
         return bool(candidates.fatal.any())
     return bool((candidates.fatal & ~in_use(state, candidates)).any())
 
 
 def _possible(board: Board, state: State, candidates: Candidates, *, mine: bool) -> Mask:
-    """(n,) devices the ask could still take. Constraints and marks are known of one claim only."""
+    """(n,) devices the request option could still take. Constraints and marks are known of one claim only."""
     if mine:
         return viable(board, state, candidates)
     mask = candidates.available & state.fit
-    return mask if candidates.ask.admin else mask & ~state.taken
+    return mask if candidates.option.admin else mask & ~state.taken
 
 
 def hopeless(
@@ -99,9 +99,9 @@ def _too_few(remaining: Remaining, tied: tuple[Mask, frozenset[int]] | None) -> 
     `tied` restricts the slots in its second part to the devices in its first.
     """
     board = remaining.board
-    wanted, options = [], []
+    wanted, masks = [], []
     for at, offer in enumerate(remaining.offers):
-        alternatives = [(c, _listed(c, mask)) for c, mask in offer if not c.ask.admin]
+        alternatives = [(c, _listed(c, mask)) for c, mask in offer if not c.option.admin]
         if len(alternatives) < len(offer):
             continue
         union = np.logical_or.reduce([mask for _, mask in alternatives])
@@ -110,22 +110,22 @@ def _too_few(remaining: Remaining, tied: tuple[Mask, frozenset[int]] | None) -> 
         if tied is not None and at in tied[1]:
             union = union & tied[0]
         wanted.append(min(c.count for c, _ in alternatives))
-        options.append(union)
+        masks.append(union)
     if not wanted:
         return False
-    kinds, room = _kinds(np.stack(options))
+    kinds, room = _kinds(np.stack(masks))
     total = sum(wanted)
     if int(room[kinds.any(axis=0)].sum()) < total:
         return True
     return max_matching(np.array(wanted, dtype=np.intp), kinds, room) < total
 
 
-def _kinds(options: Mask) -> tuple[Mask, np.ndarray]:
+def _kinds(masks: Mask) -> tuple[Mask, np.ndarray]:
     """Devices that serve the same requests are of one kind: (R, n) -> (R, Q) and how many (Q,) there are."""
-    if len(options) > 62:
-        return np.unique(options, axis=1, return_counts=True)
-    bits = np.int64(1) << np.arange(len(options), dtype=np.int64)
-    codes, room = np.unique(bits @ options, return_counts=True)
+    if len(masks) > 62:
+        return np.unique(masks, axis=1, return_counts=True)
+    bits = np.int64(1) << np.arange(len(masks), dtype=np.int64)
+    codes, room = np.unique(bits @ masks, return_counts=True)
     return (codes[None] & bits[:, None]) != 0, room
 
 
@@ -152,7 +152,7 @@ def _over_drawn(remaining: Remaining, tied: tuple[Mask, frozenset[int]] | None) 
 
 
 def _least_drawn(board: Board, candidates: Candidates, mask: Mask, within: Mask | None) -> np.ndarray:
-    """(s, C) the least that one ask must draw of each counter."""
+    """(s, C) the least that one request option must draw of each counter."""
     least = np.zeros_like(board.left)
     rows = np.flatnonzero(mask if within is None else mask & within)
     # A device that is shared may have drawn already, as has one of which shares are held, though it may
@@ -181,7 +181,7 @@ def _no_value_works(remaining: Remaining, constraint: tuple[Constraint, int]) ->
     tied = frozenset(
         at
         for at, (slot, offer) in enumerate(zip(remaining.slots, remaining.offers, strict=True))
-        if slot.claim == claim and all(number in c.ask.constraints for c, _ in offer)
+        if slot.claim == claim and all(number in c.option.constraints for c, _ in offer)
     )
     if not tied:
         return False

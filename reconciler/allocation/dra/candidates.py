@@ -1,11 +1,11 @@
-"""What one node offers to one ask, with what is held before the decision."""
+"""What one node offers to one request option, with what is held before the decision."""
 
 import numpy as np
 
 from kernels.types import Mask, Rows
 from reconciler.allocation.dra.capacity import Consumption
 from reconciler.allocation.dra.refusal import Fatal
-from reconciler.allocation.dra.request_options import Ask
+from reconciler.allocation.dra.request_options import RequestOption
 from reconciler.allocation.dra.selector_masks import failure
 from reconciler.allocation.dra.static_match import Consumptions, Offer, draws, large_enough, offer_of, resolve
 from reconciler.api.objects.plan import Reason
@@ -18,9 +18,9 @@ from reconciler.state.devices.snapshot.snapshot import Snapshot, View
 
 @value()
 class Candidates:
-    """The n devices of a view, for one ask, with what is held before the decision."""
+    """The n devices of a view, for one request option, with what is held before the decision."""
 
-    ask: Ask
+    option: RequestOption
     count: int
     """Devices wanted"""
     listed: Rows | None
@@ -36,7 +36,7 @@ class Candidates:
         consumption = self.offer.consumption.get(int(self.offer.shape[at]))
         if isinstance(consumption, Fatal) and self.offer.matching[at]:
             return consumption
-        return failure(self.ask, fleet, row)
+        return failure(self.option, fleet, row)
 
     def takes(self, at: int) -> Consumption | None:
         """What taking a device consumes of its capacities; None if it has none."""
@@ -44,14 +44,14 @@ class Candidates:
         return consumption if isinstance(consumption, Consumption) else None
 
 
-def find_candidates(ask: Ask, view: View, world: Snapshot) -> Candidates:
-    """What a node offers to an ask. Raises Fatal where mode All finds something wrong (PREP-8)."""
-    offer = offer_of(ask, view, world)
-    listed = _all(ask, view, world, offer) if ask.all else None
+def find_candidates(option: RequestOption, view: View, world: Snapshot) -> Candidates:
+    """What a node offers to a request option. Raises Fatal where mode All finds something wrong (PREP-8)."""
+    offer = offer_of(option, view, world)
+    listed = _all(option, view, world, offer) if option.all else None
     occupancy = world.occupancy
     fatal = offer.fatal
     # The first share of a device has drawn its counters for all later ones (CAP-13).
-    if ask.admin:
+    if option.admin:
         available = offer.suitable & (view.of(occupancy.fits) | view.of(occupancy.sharing))
     else:
         available = offer.suitable & view.of(occupancy.free)
@@ -60,8 +60,8 @@ def find_candidates(ask: Ask, view: View, world: Snapshot) -> Candidates:
     if occupancy.consumed and offer.consumption:
         available &= beside(view.rows, offer.consumption, offer.shape, available, world)
     return Candidates(
-        ask=ask,
-        count=ask.source.wanted if listed is None else len(listed),
+        option=option,
+        count=option.source.wanted if listed is None else len(listed),
         listed=listed,
         available=available,
         fatal=fatal,
@@ -80,11 +80,11 @@ def beside(rows: Rows, consumption: Consumptions, shape: np.ndarray, among: Mask
     return fits
 
 
-def capacity_permits(ask: Ask, rows: Rows, world: Snapshot) -> Mask:
+def capacity_permits(option: RequestOption, rows: Rows, world: Snapshot) -> Mask:
     """(n,) the device has the capacity that is asked for, beside what shares consume already."""
     shape = world.fleet.codes["shape"][rows]
-    consumption = resolve(ask, np.unique(shape).tolist(), world)
-    large = large_enough(ask, consumption, shape)
+    consumption = resolve(option, np.unique(shape).tolist(), world)
+    large = large_enough(option, consumption, shape)
     return large & beside(rows, consumption, shape, large, world)
 
 
@@ -103,7 +103,7 @@ def counters_permit(rows: Rows, world: Snapshot) -> Mask:
     return world.occupancy.fits[rows] | world.occupancy.sharing[rows]
 
 
-def _all(ask: Ask, view: View, world: Snapshot, offer: Offer) -> Rows:
+def _all(option: RequestOption, view: View, world: Snapshot, offer: Offer) -> Rows:
     """(count,) the devices that mode All wants, whatever their state (PREP-8)."""
     rows, shape = view.rows, offer.shape
     broken = np.flatnonzero(offer.fatal)
@@ -112,19 +112,20 @@ def _all(ask: Ask, view: View, world: Snapshot, offer: Offer) -> Rows:
     for pool in view.pools:
         if pool.usable is not Usable.YES and start <= first_error:
             incomplete = pool.usable is Usable.INCOMPLETE
+            problem = f"pool {pool.pool} is {pool.usable.value}: {pool.problem}"
             raise Fatal(
                 Reason.INCOMPLETE_POOL if incomplete else Reason.INVALID_POOL,
-                f"{ask.name} wants all devices, but pool {pool.pool} is {pool.usable.value}: {pool.problem}",
+                f"{option.name} wants all devices, but {problem}",
             )
         start += len(pool.rows)
     if len(broken):
         taken = offer.consumption.get(int(shape[first_error]))
         if isinstance(taken, Fatal) and offer.matching[first_error]:
             raise taken
-        raise failure(ask, world.fleet, int(rows[first_error]))
+        raise failure(option, world.fleet, int(rows[first_error]))
     wanted = offer.matching
     if world.rules.has(CONSUMABLE_CAPACITY):
-        wanted = wanted & large_enough(ask, offer.consumption, shape)
+        wanted = wanted & large_enough(option, offer.consumption, shape)
         if world.rules.old:
             wanted = wanted & beside(rows, offer.consumption, shape, wanted, world)
     return np.flatnonzero(wanted)

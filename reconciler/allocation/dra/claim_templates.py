@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from reconciler.allocation.dra.match_attribute import Knot, ties_of
 from reconciler.allocation.dra.node_filter import Prospects
 from reconciler.allocation.dra.refusal import Fatal
-from reconciler.allocation.dra.request_options import Asked, read_claims
+from reconciler.allocation.dra.request_options import ParsedClaims, read_claims
 from reconciler.allocation.dra.selector_masks import is_overspent, is_quick
 from reconciler.api.objects.claims import DeviceClass, ResourceClaim, ResourceClaimSpec
 from reconciler.state.caches import Cache
@@ -23,7 +23,7 @@ _spelled = ResourceClaimSpec.__pydantic_serializer__.to_json
 class Form:
     """Claims of these specs, whatever their names."""
 
-    asked: Asked
+    parsed: ParsedClaims
     """Of the first such claims; only the claims themselves differ"""
     prospects: Prospects
     known: bool = False
@@ -33,19 +33,19 @@ class Form:
 
     def quick(self, world: Snapshot) -> bool:
         """Whether all selectors have been run on the fleet, or can be without taking long."""
-        self.known = self.known or is_quick(self.asked.slots, world.fleet)
+        self.known = self.known or is_quick(self.parsed.slots, world.fleet)
         return self.known
 
     def overspent(self, world: Snapshot) -> bool:
         """Whether its selectors take more steps on the fleet than a decision may. Runs them."""
         if self._overspent is None:
-            self._overspent = is_overspent(self.asked.slots, world.fleet)
+            self._overspent = is_overspent(self.parsed.slots, world.fleet)
         return self._overspent
 
     def ties(self, world: Snapshot) -> tuple[Knot, ...]:
         """What its constraints tie, as far as it can exclude nodes."""
         if self._ties is None:
-            self._ties = ties_of(self.asked, world)
+            self._ties = ties_of(self.parsed, world)
         return self._ties
 
 
@@ -88,5 +88,5 @@ def is_at_hand(claims: Sequence[ResourceClaim], world: Snapshot) -> bool:
 
 
 def _read(claims: Sequence[ResourceClaim], world: Snapshot) -> Form:
-    asked = read_claims(claims, world.classes, world.rules)
-    return Form(asked, Prospects(asked.slots, world.topology))
+    parsed = read_claims(claims, world.classes, world.rules)
+    return Form(parsed, Prospects(parsed.slots, world.topology))

@@ -10,14 +10,16 @@ import numpy as np
 
 from kernels.types import Codes, Mask, Rows
 from reconciler.allocation.dra.candidates import Candidates
-from reconciler.allocation.dra.request_options import MAX_RESULTS, Asked
+from reconciler.allocation.dra.request_options import MAX_RESULTS, ParsedClaims
 from reconciler.allocation.dra.state import Board, Choice, State, constraint_on, viable
 from reconciler.state.caches import Cache, share
 from reconciler.state.devices.pools.fleet import Fleet
 from reconciler.state.devices.snapshot.snapshot import View
 
 
-def immediate(asked: Asked, offers: Sequence[Sequence[Candidates]], view: View) -> tuple[Choice, ...] | None:
+def immediate(
+    parsed: ParsedClaims, offers: Sequence[Sequence[Candidates]], view: View
+) -> tuple[Choice, ...] | None:
     """What the search would choose, where one plain request is all that is wanted; None if it takes a search.
 
     Devices for a single request, without errors, that do not change what else could be taken.
@@ -25,7 +27,7 @@ def immediate(asked: Asked, offers: Sequence[Sequence[Candidates]], view: View) 
     if len(offers) != 1 or len(offers[0]) != 1:
         return None
     (candidates,) = offers[0]
-    ask, available = candidates.ask, candidates.available
+    option, available = candidates.option, candidates.available
     count = candidates.count
     if (
         candidates.listed is not None
@@ -33,13 +35,13 @@ def immediate(asked: Asked, offers: Sequence[Sequence[Candidates]], view: View) 
         or not 0 < count <= min(len(available), MAX_RESULTS)
     ):
         return None
-    if count == 1 and not ask.constraints:
+    if count == 1 and not option.constraints:
         at = int(available.argmax())
         return (Choice(0, candidates, at),) if available[at] else None
-    if len(ask.constraints) > 1 or _ENTANGLED.of(view) is not None:
+    if len(option.constraints) > 1 or _ENTANGLED.of(view) is not None:
         return None
-    if ask.constraints:
-        source = asked.claims[ask.claim].spec.devices.constraints[ask.constraints[0]]
+    if option.constraints:
+        source = parsed.claims[option.claim].spec.devices.constraints[option.constraints[0]]
         constraint = constraint_on(source, view)
         if not (constraint.match and constraint.plain):
             return None
@@ -55,8 +57,8 @@ def finish(board: Board, candidates: Candidates, state: State) -> Rows | None:
 
     None if it takes a search to tell.
     """
-    ask = candidates.ask
-    constraints = [board.constraints[ask.claim][number] for number in ask.constraints]
+    option = candidates.option
+    constraints = [board.constraints[option.claim][number] for number in option.constraints]
     if len(constraints) > 1 or not all(c.match and c.plain for c in constraints):
         return None
     if candidates.offer.fails and candidates.fatal.any():
@@ -66,7 +68,7 @@ def finish(board: Board, candidates: Candidates, state: State) -> Rows | None:
         return None
     possible = viable(board, state, candidates)
     rows = np.flatnonzero(possible)
-    if not constraints or state.constraints[ask.constraints[0]] is not None:
+    if not constraints or state.constraints[option.constraints[0]] is not None:
         # A value that earlier requests agreed on has narrowed the devices already.
         return rows[: candidates.count] if len(rows) >= candidates.count else rows[:0]
     return _first_with_enough(rows, constraints[0].codes[rows], candidates.count)

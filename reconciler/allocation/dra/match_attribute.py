@@ -15,7 +15,7 @@ from kernels.groups import group_code, group_min
 from kernels.types import Amounts, Codes, Mask
 from reconciler.allocation.dra.availability import available, value_count
 from reconciler.allocation.dra.constraints import ANY_DOMAIN, all_scalar
-from reconciler.allocation.dra.request_options import Ask, Asked, AskKey
+from reconciler.allocation.dra.request_options import ParsedClaims, RequestKey, RequestOption
 from reconciler.allocation.dra.selector_masks import look
 from reconciler.state.caches import Cache
 from reconciler.state.devices.encoding.vocabulary import Name
@@ -25,7 +25,7 @@ from reconciler.state.devices.snapshot.snapshot import Snapshot
 
 @dataclass(frozen=True, slots=True)
 class Tie:
-    """What one device for an ask draws at least, per value v of an attribute, among V values."""
+    """What one device for a request option draws at least, per value v of an attribute, among V values."""
 
     draw: Amounts
     """(V, C) zero where nothing is known"""
@@ -44,24 +44,24 @@ class Knot:
     """Requests that must agree on an attribute."""
 
     name: Name
-    asks: tuple[Ask, ...]
+    options: tuple[RequestOption, ...]
     tie: Tie | None
     """What one device for each of them draws together at least; None if no device has the attribute"""
 
 
-_TIES: Cache[Fleet, dict[tuple[Name, AskKey], Tie]] = Cache(lambda _: {}, on_fork=dict.copy)
+_TIES: Cache[Fleet, dict[tuple[Name, RequestKey], Tie]] = Cache(lambda _: {}, on_fork=dict.copy)
 
 
-def ties_of(asked: Asked, world: Snapshot) -> tuple[Knot, ...]:
+def ties_of(parsed: ParsedClaims, world: Snapshot) -> tuple[Knot, ...]:
     """What the constraints tie, as far as it can exclude nodes. The same for as long as the fleet is.
 
     Nothing is excluded while some device is an error, since the error has to be met.
     """
-    if not any(claim.spec.devices.constraints for claim in asked.claims):
+    if not any(claim.spec.devices.constraints for claim in parsed.claims):
         return ()
-    if any(look(ask, world.fleet).fails for slot in asked.slots for ask in slot.asks):
+    if any(look(option, world.fleet).fails for slot in parsed.slots for option in slot.options):
         return ()
-    knots = (_knot(name, asks, world.fleet) for name, asks in _ties(asked, world.fleet))
+    knots = (_knot(name, options, world.fleet) for name, options in _ties(parsed, world.fleet))
     return tuple([knot for knot in knots if knot.tie is None or knot.tie.local])
 
 
@@ -83,21 +83,21 @@ def nodes_with_a_value(knots: Sequence[Knot], world: Snapshot) -> Mask | None:
     return possible
 
 
-def _ties(asked: Asked, fleet: Fleet) -> Iterator[tuple[Name, tuple[Ask, ...]]]:
+def _ties(parsed: ParsedClaims, fleet: Fleet) -> Iterator[tuple[Name, tuple[RequestOption, ...]]]:
     """Attributes on which plain requests must agree, with those requests."""
-    for at, claim in enumerate(asked.claims):
+    for at, claim in enumerate(parsed.claims):
         for number, constraint in enumerate(claim.spec.devices.constraints):
             if constraint.match_attribute is None:
                 continue
             domain, _, id_ = constraint.match_attribute.partition("/")
             if domain == ANY_DOMAIN:
                 continue
-            asks = [
-                slot.asks[0]
-                for slot in asked.slots
-                if slot.claim == at and len(slot.asks) == 1 and number in slot.asks[0].constraints
+            options = [
+                slot.options[0]
+                for slot in parsed.slots
+                if slot.claim == at and len(slot.options) == 1 and number in slot.options[0].constraints
             ]
-            plain = tuple([ask for ask in asks if not ask.all and not ask.admin])
+            plain = tuple([option for option in options if not option.all and not option.admin])
             if plain and all_scalar(Name(domain, id_), fleet):
                 yield Name(domain, id_), plain
 
@@ -108,8 +108,8 @@ def _nodes(knot: Knot, world: Snapshot) -> Mask | None:
     if tie is None:
         return nodes
     feasible = np.ones(len(tie.source), dtype=np.bool_)
-    for ask in knot.asks:
-        feasible &= available(ask, world).per_value(knot.name, fleet) >= ask.source.wanted
+    for option in knot.options:
+        feasible &= available(option, world).per_value(knot.name, fleet) >= option.source.wanted
     if tie.draws:
         rows = np.flatnonzero(feasible)
         enough = fits_required(world.occupancy.left[tie.source[rows]], tie.draw[rows])
@@ -121,32 +121,32 @@ def _nodes(knot: Knot, world: Snapshot) -> Mask | None:
     return nodes
 
 
-def _knot(name: Name, asks: tuple[Ask, ...], fleet: Fleet) -> Knot:
-    """What all the asks draw together, at least."""
+def _knot(name: Name, options: tuple[RequestOption, ...], fleet: Fleet) -> Knot:
+    """What all the options draw together, at least."""
     if name not in fleet.cel.attributes:
-        return Knot(name, asks, None)
-    ties = [_tie(ask, name, fleet) for ask in asks]
+        return Knot(name, options, None)
+    ties = [_tie(option, name, fleet) for option in options]
     source = ties[0].source
     draw = np.zeros_like(ties[0].draw)
-    for ask, tie in zip(asks, ties, strict=True):
-        draw += ask.source.wanted * tie.draw
+    for option, tie in zip(options, ties, strict=True):
+        draw += option.source.wanted * tie.draw
         source = np.where(source == tie.source, source, -1)
     draw = np.where(draw == 0, NOTHING_REQUIRED, draw)
     draws = bool((source >= 0).any())
-    return Knot(name, asks, Tie(draw, source, ties[0].node, draws, ties[0].local))
+    return Knot(name, options, Tie(draw, source, ties[0].node, draws, ties[0].local))
 
 
-def _tie(ask: Ask, name: Name, fleet: Fleet) -> Tie:
-    of_fleet, key = _TIES.of(fleet), (name, ask.key)
+def _tie(option: RequestOption, name: Name, fleet: Fleet) -> Tie:
+    of_fleet, key = _TIES.of(fleet), (name, option.key)
     if key not in of_fleet:
-        of_fleet[key] = _compute(ask, name, fleet)
+        of_fleet[key] = _compute(option, name, fleet)
     return of_fleet[key]
 
 
-def _compute(ask: Ask, name: Name, fleet: Fleet) -> Tie:
+def _compute(option: RequestOption, name: Name, fleet: Fleet) -> Tie:
     values = fleet.cel.attributes[name].codes
     size = value_count(name, fleet)
-    rows = np.flatnonzero(look(ask, fleet).true & (values >= 0))
+    rows = np.flatnonzero(look(option, fleet).true & (values >= 0))
     groups = values[rows].astype(np.intp)
     draw = np.zeros((size, fleet.table.shape[1]), dtype=np.int64)
     source = np.full(size, -1, dtype=np.int32)

@@ -10,7 +10,7 @@ from reconciler.allocation.dra.budget import LEISURE, Pace
 from reconciler.allocation.dra.candidates import Candidates, find_candidates
 from reconciler.allocation.dra.fast_path import immediate
 from reconciler.allocation.dra.refusal import Fatal, GaveUp
-from reconciler.allocation.dra.request_options import MAX_RESULTS, Asked
+from reconciler.allocation.dra.request_options import MAX_RESULTS, ParsedClaims
 from reconciler.allocation.dra.result import plans
 from reconciler.allocation.dra.search import Search
 from reconciler.allocation.dra.state import Choice, set_up
@@ -49,7 +49,7 @@ def random_share() -> str:
 
 
 def attempt(
-    asked: Asked,
+    parsed: ParsedClaims,
     node: str,
     world: Snapshot,
     *,
@@ -68,22 +68,22 @@ def attempt(
     search: Search | None = None
     try:
         view = world.topology.view(node)
-        offers = _offers(asked, view, world, only)
-        plain = immediate(asked, offers, view) if pruned else None
+        offers = _offers(parsed, view, world, only)
+        plain = immediate(parsed, offers, view) if pruned else None
         if plain is not None and len(plain) <= steps:
             pace.beat()
-            return Found(plans(asked, view, world, plain, new_share), 0, len(plain))
-        search = Search(set_up(asked, view, world), asked.slots, offers, steps, pruned, pace)
+            return Found(plans(parsed, view, world, plain, new_share), 0, len(plain))
+        search = Search(set_up(parsed, view, world), parsed.slots, offers, steps, pruned, pace)
         chosen = search.run()
         if chosen is not None:
-            rank = _rank(asked, chosen)
+            rank = _rank(parsed, chosen)
             if beat is not None and rank >= beat:
                 return NotFound(None, "another node ranks as well or better", search.steps)
-            return Found(plans(asked, view, world, chosen, new_share), rank, search.steps)
+            return Found(plans(parsed, view, world, chosen, new_share), rank, search.steps)
     except Fatal as fatal:
         message = str(fatal)
         if fatal.claim is not None:
-            message = f"claim {asked.claims[fatal.claim].key}, {message}"
+            message = f"claim {parsed.claims[fatal.claim].key}, {message}"
         return NotFound(fatal.reason, message, search.steps if search else 0)
     except Rejected as rejected:
         return NotFound(Reason.NODE_SELECTOR, str(rejected), 0)
@@ -97,18 +97,20 @@ def attempt(
     return NotFound(None, "the devices do not suffice", search.steps)
 
 
-def _offers(asked: Asked, view: View, world: Snapshot, only: Only | None = None) -> list[list[Candidates]]:
+def _offers(
+    parsed: ParsedClaims, view: View, world: Snapshot, only: Only | None = None
+) -> list[list[Candidates]]:
     """What the node offers to every alternative of every slot, claim by claim.
 
     Raises Fatal where mode All finds something wrong (PREP-8), and for a claim that needs too many devices
     whatever is chosen (PREP-9), whichever comes first.
     """
     offers: list[list[Candidates]] = []
-    for at, claim in enumerate(asked.claims):
+    for at, claim in enumerate(parsed.claims):
         least = 0
-        for slot in asked.slots:
+        for slot in parsed.slots:
             if slot.claim == at:
-                of_slot = [find_candidates(ask, view, world) for ask in slot.asks]
+                of_slot = [find_candidates(option, view, world) for option in slot.options]
                 least += min([candidates.count for candidates in of_slot])
                 offers.append(of_slot)
         if least > MAX_RESULTS:
@@ -123,15 +125,16 @@ def _offers(asked: Asked, view: View, world: Snapshot, only: Only | None = None)
 
 def _kept_to(only: Only, candidates: Candidates, view: View) -> Candidates:
     """The same, without devices that the request is not to have."""
-    rows = only.get((candidates.ask.claim, candidates.ask.request))
+    rows = only.get((candidates.option.claim, candidates.option.request))
     if rows is None:
         return candidates
     among = np.isin(view.rows, list(rows))
     return replace(candidates, available=candidates.available & among)
 
 
-def _rank(asked: Asked, chosen: tuple[Choice, ...]) -> int:
-    alternatives = {choice.slot: choice.candidates.ask.alternative for choice in chosen}
+def _rank(parsed: ParsedClaims, chosen: tuple[Choice, ...]) -> int:
+    alternatives = {choice.slot: choice.candidates.option.alternative for choice in chosen}
     return sum(
-        [ask.alternative for ask in asked.slots[slot].asks].index(name) for slot, name in alternatives.items()
+        [option.alternative for option in parsed.slots[slot].options].index(name)
+        for slot, name in alternatives.items()
     )

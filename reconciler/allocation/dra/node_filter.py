@@ -7,15 +7,15 @@ import numpy as np
 
 from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.allocation.dra.availability import Available, available
-from reconciler.allocation.dra.request_options import Ask, Slot
+from reconciler.allocation.dra.request_options import RequestOption, Slot
 from reconciler.state.devices.snapshot.snapshot import Snapshot, Topology
 
 
 @dataclass(slots=True)
 class Watch:
-    """The counts for one ask, and how far their changes have been followed."""
+    """The counts for one request option, and how far their changes have been followed."""
 
-    ask: Ask
+    option: RequestOption
     there: Available | None = None
     come: int = 0
 
@@ -24,7 +24,7 @@ class Prospects:
     """N nodes, in the order in which they are tried. Good for one topology."""
 
     def __init__(self, slots: Sequence[Slot], topology: Topology) -> None:
-        self._watches = [[Watch(ask) for ask in slot.asks] for slot in slots]
+        self._watches = [[Watch(option) for option in slot.options] for slot in slots]
         self._place_of = topology.place_of
         self._codes = np.maximum(topology.order_codes, -1)
         self._all_placed = bool((topology.place_of[:-1] >= 0).all())
@@ -37,7 +37,7 @@ class Prospects:
         """(N,) the best rank that a node could give; None where there are no alternatives"""
         self._plain = False
         """Whether there is nothing but counts to compare"""
-        if any(len(slot.asks) > 1 for slot in slots):
+        if any(len(slot.options) > 1 for slot in slots):
             self.least = np.zeros(size, dtype=np.int64)
 
     def follow(self, world: Snapshot) -> None:
@@ -48,7 +48,7 @@ class Prospects:
             for watch in of_slot:
                 there = watch.there
                 if there is None or not there.reaches(world):
-                    there = watch.there = available(watch.ask, world)
+                    there = watch.there = available(watch.option, world)
                     everywhere = True
                 else:
                     there.follow(world)
@@ -91,9 +91,9 @@ class Prospects:
             self.least[places] = least
 
     def _suffices(self, watch: Watch, codes: Codes, places: Rows | slice, topology: Topology) -> Mask:
-        """(n,) the nodes that could take enough devices for an ask."""
-        ask, there = watch.ask, _counts(watch)
-        if ask.all:  # any number of devices may be all
+        """(n,) the nodes that could take enough devices for a request option."""
+        option, there = watch.option, _counts(watch)
+        if option.all:  # any number of devices may be all
             return np.ones(len(codes), dtype=np.bool_)
         have = there.per_node[codes]
         if not there.local:
@@ -103,7 +103,7 @@ class Prospects:
                 nodes, selectors = topology.selected()
                 np.add.at(selected, nodes, there.per_selector[selectors])
                 have += selected[places]
-        found: Mask = have >= ask.source.wanted
+        found: Mask = have >= option.source.wanted
         return found
 
     def in_order(self, among: Mask) -> Iterator[tuple[int, int]]:

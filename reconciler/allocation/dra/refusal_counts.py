@@ -6,7 +6,7 @@ import numpy as np
 
 from kernels.types import Rows
 from reconciler.allocation.dra.node_attempt import NotFound
-from reconciler.allocation.dra.request_options import Asked
+from reconciler.allocation.dra.request_options import ParsedClaims
 from reconciler.allocation.dra.tally import (
     CAPACITY,
     COUNTERS,
@@ -36,16 +36,16 @@ _REASONS = {
 
 
 def unsatisfied(
-    asked: Asked,
+    parsed: ParsedClaims,
     world: Snapshot,
     nodes: Sequence[str] | None,
     refused: Sequence[tuple[str, NotFound]],
     steps: int,
 ) -> Unsatisfied:
     """The answer when no node fits; `nodes` are those considered, None is all. Worked out only now."""
-    keys = tuple(claim.key for claim in asked.claims)
+    keys = tuple(claim.key for claim in parsed.claims)
     errors = tuple((node, outcome.message) for node, outcome in refused if outcome.reason is not None)
-    reason, message, counts = _from_counts(asked, world, nodes)
+    reason, message, counts = _from_counts(parsed, world, nodes)
     stuck = next((o for _, o in refused if o.reason is Reason.GAVE_UP), None)
     if stuck is not None:
         reason, message = Reason.GAVE_UP, f"{stuck.message} on a node; {message}"
@@ -61,32 +61,32 @@ def unsatisfied(
 
 
 def _from_counts(
-    asked: Asked, world: Snapshot, nodes: Sequence[str] | None
+    parsed: ParsedClaims, world: Snapshot, nodes: Sequence[str] | None
 ) -> tuple[Reason, str, tuple[RequestCount, ...]]:
     if not world.topology.nodes or (nodes is not None and not nodes):
         return Reason.NO_NODE, "there is no node to allocate on", ()
     counts: list[RequestCount] = []
     worst: tuple[Reason, str] | None = None
-    for slot in asked.slots:
+    for slot in parsed.slots:
         verdicts = []
-        for ask in slot.asks:
-            tally = count_gates(ask, world, nodes)
-            wanted = None if ask.all else ask.source.wanted
-            count = RequestCount(asked.claims[ask.claim].key, ask.name, wanted, tally.gates)
+        for option in slot.options:
+            tally = count_gates(option, world, nodes)
+            wanted = None if option.all else option.source.wanted
+            count = RequestCount(parsed.claims[option.claim].key, option.name, wanted, tally.gates)
             counts.append(count)
             verdicts.append(_verdict(count, tally, world))
         if worst is None and all(verdict is not None for verdict in verdicts):
             worst = verdicts[0]
     if worst is not None:
         return *worst, tuple(counts)
-    reason, message = _together(asked, counts)
+    reason, message = _together(parsed, counts)
     if world.fleet.exclusion is not None:
         message += "; some devices exclude others"
     return reason, message, tuple(counts)
 
 
 def _verdict(count: RequestCount, tally: Tally, world: Snapshot) -> tuple[Reason, str] | None:
-    """Why an ask alone cannot be met; None if it can."""
+    """Why a request option alone cannot be met; None if it can."""
     total, *gates = count.gates
     wanted = count.wanted if count.wanted is not None else max(gates[0].left, 1)
     text = f"claim {count.claim}, request {count.request} wants {_amount(count.wanted)}: of {total.left}"
@@ -134,13 +134,13 @@ def _most_on_one_node(left: Rows, world: Snapshot) -> tuple[int, str]:
     return int(local[best]) + spanning, world.fleet.words.nodes.values[best]
 
 
-def _together(asked: Asked, counts: Sequence[RequestCount]) -> tuple[Reason, str]:
+def _together(parsed: ParsedClaims, counts: Sequence[RequestCount]) -> tuple[Reason, str]:
     """No request is impossible by counting, but no node has devices for all of them."""
-    names = ", ".join(f"{asked.claims[slot.claim].key} {slot.asks[0].request}" for slot in asked.slots)
+    names = ", ".join(f"{parsed.claims[slot.claim].key} {slot.options[0].request}" for slot in parsed.slots)
     tied = sorted(
         {
             attribute
-            for claim in asked.claims
+            for claim in parsed.claims
             for c in claim.spec.devices.constraints
             if (attribute := c.match_attribute or c.distinct_attribute)
         }

@@ -37,8 +37,8 @@ class SelectorUse:
     """Of the request, not of the class"""
 
 
-class AskKey(NamedTuple):
-    """All of an ask that decides which single devices suit it."""
+class RequestKey(NamedTuple):
+    """All of a request option that decides which single devices suit it."""
 
     expressions: tuple[str, ...]
     tolerations: tuple[DeviceToleration, ...]
@@ -47,7 +47,7 @@ class AskKey(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class RequestOption:
     """One way to meet a request: devices of a class, so many of them, or all."""
 
     claim: int
@@ -64,8 +64,8 @@ class Ask:
     capacity: Mapping[str, Quantity]
     constraints: tuple[int, ...]
     """Positions of the claim's constraints that apply (CON-1)"""
-    key: AskKey
-    """Asks with equal keys are offered the same devices"""
+    key: RequestKey
+    """Options with equal keys match the same devices"""
 
     @property
     def name(self) -> str:
@@ -75,14 +75,14 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One request of one claim; its alternatives in order of preference, or the one exact ask."""
+    """One request of one claim; its alternatives in order of preference, or the one exact option."""
 
     claim: int
-    asks: tuple[Ask, ...]
+    options: tuple[RequestOption, ...]
 
 
 @value()
-class Asked:
+class ParsedClaims:
     """The claims of one decision, and their requests in order."""
 
     claims: tuple[ResourceClaim, ...]
@@ -91,32 +91,32 @@ class Asked:
 
 def read_claims(
     claims: Sequence[ResourceClaim], classes: Mapping[str, DeviceClass], rules: Semantics
-) -> Asked:
+) -> ParsedClaims:
     """Flatten what the claims ask for. Raises Fatal for what no node could meet."""
     slots: list[Slot] = []
     for at, claim in enumerate(claims):
         for request in claim.spec.devices.requests:
-            asks = tuple(_asks(at, claim, request, classes, rules))
-            slots.append(Slot(at, asks))
+            options = tuple(_options(at, claim, request, classes, rules))
+            slots.append(Slot(at, options))
         for constraint in claim.spec.devices.constraints:
             if constraint.match_attribute is None and constraint.distinct_attribute is None:
                 raise Fatal(
                     Reason.UNSUPPORTED_CONSTRAINT,
                     f"claim {claim.key}: a constraint has neither matchAttribute nor distinctAttribute",
                 )
-    return Asked(tuple(claims), tuple(slots))
+    return ParsedClaims(tuple(claims), tuple(slots))
 
 
-def _asks(
+def _options(
     at: int,
     claim: ResourceClaim,
     request: DeviceRequest,
     classes: Mapping[str, DeviceClass],
     rules: Semantics,
-) -> Iterator[Ask]:
+) -> Iterator[RequestOption]:
     where = f"claim {claim.key}, request {request.name}"
     if request.exactly is not None:
-        yield _ask(at, claim, request.name, request.exactly, "", classes, rules)
+        yield _option(at, claim, request.name, request.exactly, "", classes, rules)
         return
     if not request.first_available:
         raise Fatal(Reason.UNSUPPORTED_MODE, f"{where}: neither exactly nor firstAvailable is set")
@@ -125,10 +125,10 @@ def _asks(
             Reason.FEATURE_DISABLED, f"{where}: firstAvailable needs the feature gate {PRIORITIZED_LIST}"
         )
     for alternative in request.first_available:
-        yield _ask(at, claim, request.name, alternative, alternative.name, classes, rules)
+        yield _option(at, claim, request.name, alternative, alternative.name, classes, rules)
 
 
-def _ask(
+def _option(
     at: int,
     claim: ResourceClaim,
     request: str,
@@ -136,7 +136,7 @@ def _ask(
     alternative: str,
     classes: Mapping[str, DeviceClass],
     rules: Semantics,
-) -> Ask:
+) -> RequestOption:
     where = f"claim {claim.key}, request {request}{'/' + alternative if alternative else ''}"
     if source.capacity is not None and not rules.has(CONSUMABLE_CAPACITY):
         raise Fatal(
@@ -158,7 +158,7 @@ def _ask(
     of_class = f"class {device_class.key.name}"
     selectors = (*_selectors(of_class, device_class.spec, of_class, own=False), *own)
     capacity = source.capacity.requests if source.capacity is not None else {}
-    return Ask(
+    return RequestOption(
         claim=at,
         request=request,
         alternative=alternative,
@@ -169,7 +169,7 @@ def _ask(
         admin=admin is True,
         capacity=capacity,
         constraints=tuple(n for n, c in enumerate(constraints) if c.applies_to(request, alternative)),
-        key=AskKey(
+        key=RequestKey(
             expressions=tuple(use.expression for use in selectors),
             tolerations=source.tolerations,
             capacity=tuple(sorted(capacity.items())),

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from kernels.types import Mask
 from reconciler.allocation.dra.refusal import Fatal
-from reconciler.allocation.dra.request_options import Asked
+from reconciler.allocation.dra.request_options import ParsedClaims
 from reconciler.allocation.dra.state import Choice
 from reconciler.api.objects.claims import (
     AllocatedConfig,
@@ -19,12 +19,12 @@ from reconciler.state.devices.snapshot.snapshot import Snapshot, View
 
 
 def plans(
-    asked: Asked, view: View, world: Snapshot, chosen: Sequence[Choice], new_share: Callable[[], str]
+    parsed: ParsedClaims, view: View, world: Snapshot, chosen: Sequence[Choice], new_share: Callable[[], str]
 ) -> tuple[Plan, ...]:
     """One plan a claim, in order. Raises Fatal where a device cannot be expressed in a result (RES-13)."""
-    of_claim: list[list[Choice]] = [[] for _ in asked.claims]
+    of_claim: list[list[Choice]] = [[] for _ in parsed.claims]
     for choice in chosen:
-        of_claim[choice.candidates.ask.claim].append(choice)
+        of_claim[choice.candidates.option.claim].append(choice)
     return tuple(
         [
             Plan(
@@ -34,7 +34,7 @@ def plans(
                 node=view.node.name,
                 allocation=_allocation(claim, view, world, choices, new_share),
             )
-            for claim, choices in zip(asked.claims, of_claim, strict=True)
+            for claim, choices in zip(parsed.claims, of_claim, strict=True)
         ]
     )
 
@@ -66,17 +66,17 @@ def _devices(
     for choice in choices:
         row = view.row(choice.at)
         at = int(fleet.pool_of[row])
-        ask, pool = choice.candidates.ask, fleet.pools[at]
+        option, pool = choice.candidates.option, fleet.pools[at]
         fields: dict[str, object] = {
-            "request": ask.name,
+            "request": option.name,
             "driver": pool.id.driver,
             "pool": pool.id.pool,
             "device": pool.names[row - int(fleet.start[at])],
         }
-        if ask.admin:
+        if option.admin:
             fields["admin_access"] = True
-        if ask.source.tolerations:
-            fields["tolerations"] = ask.source.tolerations
+        if option.source.tolerations:
+            fields["tolerations"] = option.source.tolerations
         if marked is not None and marked[row]:
             fields |= _particulars(choice, row, world, new_share)
         found.append(fields)
@@ -118,16 +118,16 @@ _SPECIAL = Cache(_special, on_fork=share)
 
 def _configs(claim: ResourceClaim, choices: Sequence[Choice], *, old: bool) -> list[AllocatedConfig]:
     """Class part first, then claim part (RES-8 to RES-10)."""
-    classes_say = any(choice.candidates.ask.device_class.spec.config for choice in choices)
+    classes_say = any(choice.candidates.option.device_class.spec.config for choice in choices)
     if not claim.spec.devices.config and not classes_say:
         return []
-    asks = list({choice.candidates.ask.name: choice.candidates.ask for choice in choices}.values())
+    options = list({choice.candidates.option.name: choice.candidates.option for choice in choices}.values())
     of_class: dict[str, list[str]] = {}
     classes = {}
-    for ask in asks:
-        of_class.setdefault(ask.device_class.key.name, []).append(ask.name)
-        classes[ask.device_class.key.name] = ask.device_class
-    every = {ask.name for ask in asks}
+    for option in options:
+        of_class.setdefault(option.device_class.key.name, []).append(option.name)
+        classes[option.device_class.key.name] = option.device_class
+    every = {option.name for option in options}
 
     def entry(source: str, requests: Sequence[str], opaque: object, covers: bool) -> AllocatedConfig:
         fields: dict[str, object] = {"source": source, "opaque": opaque}
@@ -141,9 +141,13 @@ def _configs(claim: ResourceClaim, choices: Sequence[Choice], *, old: bool) -> l
         for config in classes[name].spec.config
     ]
     for config in claim.spec.devices.config:
-        named = [ask for ask in asks if ask.request in config.requests or ask.name in config.requests]
+        named = [
+            option
+            for option in options
+            if option.request in config.requests or option.name in config.requests
+        ]
         copies = 1 if not config.requests else len(named) if old else min(len(named), 1)
-        configs += [entry("FromClaim", config.requests, config.opaque, len(named) == len(asks))] * copies
+        configs += [entry("FromClaim", config.requests, config.opaque, len(named) == len(options))] * copies
     return configs
 
 

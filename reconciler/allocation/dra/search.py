@@ -45,7 +45,7 @@ class Search:
     """Whether bounds and equality are used; the tests compare with and without."""
     pace: Pace = LEISURE
     steps: int = 0
-    _asked: int = field(default=0, repr=False)
+    _proofs: int = field(default=0, repr=False)
     _silent: int = field(default=0, repr=False)
     """Proofs in a row that failed"""
     _turned_back: bool = field(default=False, repr=False)
@@ -97,8 +97,8 @@ class Search:
         A proof costs as much as many steps: most searches never turn back and ask for none, and one that
         the bounds do not understand is better searched.
         """
-        self._asked += 1
-        if self._silent >= PATIENCE and self._asked % SELDOM:
+        self._proofs += 1
+        if self._silent >= PATIENCE and self._proofs % SELDOM:
             return False
         proved = hopeless(self.board, self.slots[slot:], self.offers[slot:], state)
         self._silent = 0 if proved else self._silent + 1
@@ -159,18 +159,18 @@ class Search:
 
     def _check_constraints(self, candidates: Candidates, state: State, at: int) -> None:
         """SEL-6: mode All must not fail by a constraint if nothing else stood against the device."""
-        ask, board = candidates.ask, self.board
-        if board.world.occupancy.held[board.rows[at]] and not ask.admin:
+        option, board = candidates.option, self.board
+        if board.world.occupancy.held[board.rows[at]] and not option.admin:
             return
         # What shares have consumed does not excuse it: that is tested after constraints.
         if not (candidates.offer.suitable & state.fit & ~in_use(state, candidates))[at]:
             return
-        for number in ask.constraints:
-            constraint = board.constraints[ask.claim][number]
+        for number in option.constraints:
+            constraint = board.constraints[option.claim][number]
             if not constraint.allowed(state.constraints[number])[at]:
                 device = board.world.fleet.id_of(int(board.rows[at]))
                 broken = f"{device} breaks the constraint on {constraint.attribute}"
-                raise Fatal(Reason.CONSTRAINT_VIOLATED, f"request {ask.name} wants all devices; {broken}")
+                raise Fatal(Reason.CONSTRAINT_VIOLATED, f"request {option.name} wants all devices; {broken}")
 
     def _class_of(self, at: int) -> int:
         if self._equals is None:

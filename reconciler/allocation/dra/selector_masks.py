@@ -1,4 +1,4 @@
-"""Which devices of the fleet an ask's selectors let through, and on which they fail. Source: SEL-1 to SEL-6.
+"""Which devices match the selectors of a request option, and on which these fail. Source: SEL-1 to SEL-6.
 
 Worked out once per list of expressions and fleet: it does not depend on what is allocated (SEL-5).
 """
@@ -10,7 +10,7 @@ import numpy as np
 
 from kernels.types import Mask
 from reconciler.allocation.dra.refusal import Fatal
-from reconciler.allocation.dra.request_options import Ask, Slot, read_claims
+from reconciler.allocation.dra.request_options import RequestOption, Slot, read_claims
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Reason
 from reconciler.cel.limits import DECISION_COST_LIMIT, MASK_COST_LIMIT, READING_COST
@@ -38,9 +38,9 @@ _SIGHTS: Cache[Fleet, dict[tuple[str, ...], Sight]] = Cache(lambda _: {}, on_for
 """By expressions. `look_at_all` adds to them on another thread without a fork: all decisions gain."""
 
 
-def look(ask: Ask, fleet: Fleet) -> Sight:
-    """The outcome of an ask's selectors on the whole fleet."""
-    return _look(ask.key.expressions, fleet)
+def look(option: RequestOption, fleet: Fleet) -> Sight:
+    """The outcome of a request option's selectors on the whole fleet."""
+    return _look(option.key.expressions, fleet)
 
 
 def _look(expressions: tuple[str, ...], fleet: Fleet) -> Sight:
@@ -72,11 +72,11 @@ def look_at_all(
     Whether that is done: else `share` steps are spent, and the next call goes on from there.
     """
     try:
-        asked = read_claims(claims, world.classes, world.rules)
+        parsed = read_claims(claims, world.classes, world.rules)
     except Fatal:  # the decision will say so
         return True
     fleet, spent, bill = world.fleet, 0, _Bill()
-    for expressions in _lists(asked.slots):
+    for expressions in _lists(parsed.slots):
         if expressions not in _SIGHTS.of(fleet):
             for expression in expressions:
                 if not wanted() or (share is not None and spent > share):
@@ -131,7 +131,7 @@ class _Bill:
 
 def _lists(slots: Sequence[Slot]) -> Iterable[tuple[str, ...]]:
     """The distinct lists of expressions."""
-    return dict.fromkeys(ask.key.expressions for slot in slots for ask in slot.asks)
+    return dict.fromkeys(option.key.expressions for slot in slots for option in slot.options)
 
 
 def _run(expression: str, fleet: Fleet) -> int:
@@ -173,10 +173,10 @@ def _compiled(expression: str) -> Selector | None:
         return None
 
 
-def failure(ask: Ask, fleet: Fleet, row: int) -> Fatal:
-    """The error of an ask's selectors on a device where they fail."""
-    for use in ask.selectors:
-        claim = ask.claim if use.own else None
+def failure(option: RequestOption, fleet: Fleet, row: int) -> Fatal:
+    """The error of a request option's selectors on a device where they fail."""
+    for use in option.selectors:
+        claim = option.claim if use.own else None
         try:
             selector = compile_selector(use.expression)
         except CelRefused as refused:

@@ -16,7 +16,7 @@ from reconciler.allocation.dra.candidates import Candidates
 from reconciler.allocation.dra.constraints import Constraint, compile_constraint
 from reconciler.allocation.dra.constraints import State as ConstraintState
 from reconciler.allocation.dra.exclusion import Sides, Standing, sides_of, stand
-from reconciler.allocation.dra.request_options import Asked
+from reconciler.allocation.dra.request_options import ParsedClaims
 from reconciler.api.objects.requests import DeviceConstraint
 from reconciler.state.caches import Cache
 from reconciler.state.devices.snapshot.snapshot import Snapshot, View
@@ -63,7 +63,7 @@ class Ground(NamedTuple):
     """(s,) the fleet's numbers of the sets"""
 
 
-def set_up(asked: Asked, view: View, world: Snapshot) -> Board:
+def set_up(parsed: ParsedClaims, view: View, world: Snapshot) -> Board:
     """The board for a decision on one node."""
     ground = _GROUND.of(view)
     return Board(
@@ -76,7 +76,7 @@ def set_up(asked: Asked, view: View, world: Snapshot) -> Board:
         by_set=ground.by_set,
         constraints=tuple(
             tuple(constraint_on(source, view) for source in claim.spec.devices.constraints)
-            for claim in asked.claims
+            for claim in parsed.claims
         ),
         sides=sides_of(view),
     )
@@ -203,28 +203,28 @@ def enter_claim(state: State, constraints: Sequence[Constraint]) -> State:
 
 
 def in_use(state: State, candidates: Candidates) -> Mask:
-    """(n,) devices this decision has taken, as far as that stands against the ask (ADM-2, ADM-3)."""
-    return state.mine if candidates.ask.admin else state.taken
+    """(n,) devices this decision has taken, as far as that stands against the option (ADM-2, ADM-3)."""
+    return state.mine if candidates.option.admin else state.taken
 
 
 def viable(board: Board, state: State, candidates: Candidates) -> Mask:
-    """(n,) devices that could be chosen next for an ask."""
+    """(n,) devices that could be chosen next for a request option."""
     mask = candidates.available & state.fit & ~in_use(state, candidates)
     for at, consumed in state.shares.items():
         taken = candidates.takes(at)
         if taken is not None:
             mask[at] &= taken.fits(consumed)
-    own = board.constraints[candidates.ask.claim]
-    for number in candidates.ask.constraints:
+    own = board.constraints[candidates.option.claim]
+    for number in candidates.option.constraints:
         mask &= own[number].allowed(state.constraints[number])
     return mask
 
 
 def choose(board: Board, state: State, slot: int, candidates: Candidates, at: int) -> State:
     """The state once a device has been chosen. It must be viable."""
-    own = board.constraints[candidates.ask.claim]
+    own = board.constraints[candidates.option.claim]
     constraints = list(state.constraints)
-    for number in candidates.ask.constraints:
+    for number in candidates.option.constraints:
         constraints[number] = own[number].after(constraints[number], at)
     left, fit, shares = state.left, state.fit, state.shares
     charged = at in shares or bool(board.world.occupancy.sharing[board.rows[at]])

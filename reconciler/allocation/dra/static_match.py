@@ -1,6 +1,6 @@
-"""What the fleet, and each node of it, offers to an ask, whatever is held.
+"""What the fleet, and each node of it, offers to a request option, whatever is held.
 
-Worked out once per ask and fleet; a node's part is a cut of it. The order of the tests is that of
+Worked out once per request option and fleet; a node's part is a cut of it. The order of the tests is that of
 SRCH-12; what depends on holds is added by `candidates`.
 """
 
@@ -11,7 +11,7 @@ import numpy as np
 from kernels.types import Codes, Mask, Rows
 from reconciler.allocation.dra.capacity import Consumption, consume
 from reconciler.allocation.dra.refusal import Fatal
-from reconciler.allocation.dra.request_options import Ask, AskKey
+from reconciler.allocation.dra.request_options import RequestKey, RequestOption
 from reconciler.allocation.dra.selector_masks import look
 from reconciler.api.objects.requests import DeviceToleration
 from reconciler.api.objects.semantics import CONSUMABLE_CAPACITY, PARTITIONABLE_DEVICES, TAINTS
@@ -47,16 +47,16 @@ class Offer:
     """Whether some device of the fleet wants operations of its node skipped"""
 
 
-_OF_FLEET: Cache[Fleet, dict[AskKey, Offer]] = Cache(lambda _: {}, on_fork=dict.copy)
-_OF_VIEW: Cache[View, dict[AskKey, Offer]] = Cache(lambda _: {})
+_OF_FLEET: Cache[Fleet, dict[RequestKey, Offer]] = Cache(lambda _: {}, on_fork=dict.copy)
+_OF_VIEW: Cache[View, dict[RequestKey, Offer]] = Cache(lambda _: {})
 
 
-def offer_of(ask: Ask, view: View, world: Snapshot) -> Offer:
-    """What a view offers to an ask."""
+def offer_of(option: RequestOption, view: View, world: Snapshot) -> Offer:
+    """What a view offers to a request option."""
     of_view = _OF_VIEW.of(view)
-    known = of_view.get(ask.key)
+    known = of_view.get(option.key)
     if known is None:
-        known = of_view[ask.key] = _cut(whole_offer(ask, world), view, world)
+        known = of_view[option.key] = _cut(whole_offer(option, world), view, world)
     return known
 
 
@@ -74,17 +74,17 @@ def _cut(whole: Offer, view: View, world: Snapshot) -> Offer:
     return Offer(matching, suitable, fatal, whole.consumption, of(whole.shape), fails, whole.skips)
 
 
-def whole_offer(ask: Ask, world: Snapshot) -> Offer:
-    """What the fleet offers to an ask."""
+def whole_offer(option: RequestOption, world: Snapshot) -> Offer:
+    """What the fleet offers to a request option."""
     of_fleet = _OF_FLEET.of(world.fleet)
-    if ask.key not in of_fleet:
-        of_fleet[ask.key] = _work_out(ask, world)
-    return of_fleet[ask.key]
+    if option.key not in of_fleet:
+        of_fleet[option.key] = _work_out(option, world)
+    return of_fleet[option.key]
 
 
-def _work_out(ask: Ask, world: Snapshot) -> Offer:
+def _work_out(option: RequestOption, world: Snapshot) -> Offer:
     fleet, rules = world.fleet, world.rules
-    sight = look(ask, fleet)
+    sight = look(option, fleet)
     matching, fatal = sight.true, sight.error
     if not rules.binding_conditions:  # SEL-1: such a device is not even looked at
         bindings = fleet.words.bindings.values
@@ -92,13 +92,16 @@ def _work_out(ask: Ask, world: Snapshot) -> Offer:
         plain = ~np.isin(fleet.codes["binding"], waiting)
         matching, fatal = matching & plain, fatal & plain
     shape = fleet.codes["shape"]
-    consumption = resolve(ask, np.unique(shape[matching]).tolist(), world)
+    consumption = resolve(option, np.unique(shape[matching]).tolist(), world)
     spoiled = [code for code, taken in consumption.items() if isinstance(taken, Fatal)]
     if spoiled:
         fatal = fatal | (matching & np.isin(shape, spoiled))
     everything = np.arange(fleet.size)
     suitable = (
-        matching & ~fatal & large_enough(ask, consumption, shape) & taints_permit(ask, everything, world)
+        matching
+        & ~fatal
+        & large_enough(option, consumption, shape)
+        & taints_permit(option, everything, world)
     )
     if not rules.has(PARTITIONABLE_DEVICES):
         suitable &= ~draws(fleet, everything)
@@ -115,7 +118,9 @@ def draws(fleet: Fleet, rows: Rows) -> Mask:
     return drawing
 
 
-def resolve(ask: Ask, shapes: list[int], world: Snapshot) -> dict[int, Consumption | Fatal | None]:
+def resolve(
+    option: RequestOption, shapes: list[int], world: Snapshot
+) -> dict[int, Consumption | Fatal | None]:
     """What taking a device of each capacity shape consumes."""
     found: dict[int, Consumption | Fatal | None] = {}
     if not world.rules.has(CONSUMABLE_CAPACITY):
@@ -124,13 +129,13 @@ def resolve(ask: Ask, shapes: list[int], world: Snapshot) -> dict[int, Consumpti
         if code < 0:
             continue
         try:
-            found[code] = consume(world.fleet.words.shapes.values[code], ask.capacity, world.rules)
+            found[code] = consume(world.fleet.words.shapes.values[code], option.capacity, world.rules)
         except Fatal as exc:
             found[code] = exc
     return found
 
 
-def large_enough(ask: Ask, consumption: Consumptions, shape: Codes) -> Mask:
+def large_enough(option: RequestOption, consumption: Consumptions, shape: Codes) -> Mask:
     """(n,) an untouched device has what is asked for (CAP-1, CAP-7, CAP-8)."""
     too_small = [
         code
@@ -138,16 +143,16 @@ def large_enough(ask: Ask, consumption: Consumptions, shape: Codes) -> Mask:
         if taken is None or (isinstance(taken, Consumption) and not taken.fits({}))
     ]
     large = ~np.isin(shape, too_small)
-    return large & (shape >= 0) if ask.capacity else large
+    return large & (shape >= 0) if option.capacity else large
 
 
-def taints_permit(ask: Ask, rows: Rows, world: Snapshot) -> Mask:
-    """(n,) the ask tolerates every taint of the device that keeps requests away."""
+def taints_permit(option: RequestOption, rows: Rows, world: Snapshot) -> Mask:
+    """(n,) the request option tolerates every taint of the device that keeps requests away."""
     permitted = np.ones(len(rows), dtype=np.bool_)
     if world.rules.has(TAINTS):
         codes = world.fleet.codes["taints"][rows]
         for code in np.unique(codes[codes >= 0]).tolist():
-            if not tolerated(world.fleet.words.taints.values[code], ask.source.tolerations):
+            if not tolerated(world.fleet.words.taints.values[code], option.source.tolerations):
                 permitted &= codes != code
     return permitted
 

@@ -13,7 +13,7 @@ from reconciler.allocation.dra.state import Board
 def classes_of_equals(board: Board, offers: Sequence[Candidates]) -> Codes:
     """Devices in one class can be exchanged in any solution without breaking it.
 
-    ->  (n,) class numbers. Two devices are equal if every ask treats them alike, every constraint sees
+    ->  (n,) class numbers. Two devices are equal if every option treats them alike, every constraint sees
         the same value, and they draw the same from the same counter sets, and other devices go with
         both or with neither. Shared devices are never equal:
         what is consumed of each differs from step to step.
@@ -33,7 +33,7 @@ def classes_of_equals(board: Board, offers: Sequence[Candidates]) -> Codes:
         if candidates.listed is not None:
             listed = np.zeros(count, dtype=np.int32)
             # Where breaking a constraint is an error, which device the list meets first makes a difference.
-            ordered = bool(candidates.ask.constraints)
+            ordered = bool(candidates.option.constraints)
             listed[candidates.listed] = 1 + np.arange(candidates.count) if ordered else 1
             columns.append(listed[None])
     if board.sides is not None:

@@ -1,4 +1,4 @@
-"""How many devices of the fleet each test leaves for an ask, one test after the other."""
+"""How many devices of the fleet each test leaves for a request option, one test after the other."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ import numpy as np
 from kernels.types import Mask, Rows
 from reconciler.allocation.dra.candidates import capacity_permits, counters_permit, not_excluded
 from reconciler.allocation.dra.refusal import Fatal
-from reconciler.allocation.dra.request_options import Ask, AskKey
+from reconciler.allocation.dra.request_options import RequestKey, RequestOption
 from reconciler.allocation.dra.selector_masks import look
 from reconciler.allocation.dra.static_match import taints_permit
 from reconciler.api.objects.plan import Gate
@@ -40,34 +40,34 @@ class Tally:
     serial: int
 
 
-_TALLIES: Cache[Topology, dict[AskKey, Tally]] = Cache(lambda _: {})
+_TALLIES: Cache[Topology, dict[RequestKey, Tally]] = Cache(lambda _: {})
 
 
-def count_gates(ask: Ask, world: Snapshot, nodes: Sequence[str] | None) -> Tally:
-    """The counts for an ask over the devices that some of the nodes may reach; None is all nodes.
+def count_gates(option: RequestOption, world: Snapshot, nodes: Sequence[str] | None) -> Tally:
+    """The counts for a request option over the devices that some of the nodes may reach; None is all nodes.
 
     Those over all nodes are kept until something is held or freed: identical claims ask again and again.
     """
     if nodes is not None:
-        return _tally(ask, world, nodes)
+        return _tally(option, world, nodes)
     of_fleet = _TALLIES.of(world.topology)
-    known = of_fleet.get(ask.key)
+    known = of_fleet.get(option.key)
     occupancy = world.occupancy
     if known is None or known.trail is not occupancy.trail or known.serial != occupancy.serial:
-        known = of_fleet[ask.key] = _tally(ask, world, world.topology.order)
+        known = of_fleet[option.key] = _tally(option, world, world.topology.order)
     return known
 
 
-def _tally(ask: Ask, world: Snapshot, nodes: Sequence[str]) -> Tally:
+def _tally(option: RequestOption, world: Snapshot, nodes: Sequence[str]) -> Tally:
     reach = _reachable(world, nodes)
-    rows = np.flatnonzero(reach & look(ask, world.fleet).true)
+    rows = np.flatnonzero(reach & look(option, world.fleet).true)
     gates = [Gate("devices", int(np.count_nonzero(reach))), Gate(MATCH, len(rows))]
     unready = _UNREADY.of(world.topology)
     if unready.any():  # said only where it matters: most fleets are always whole
         rows = rows[~unready[rows]]
         gates.append(Gate(POOL, len(rows)))
     excluded = rows[:0]
-    for name, test in _tests(ask, world):
+    for name, test in _tests(option, world):
         try:
             passed = test(rows)
             if name == EXCLUSION:
@@ -98,11 +98,11 @@ def _unready(topology: Topology) -> Mask:
 _UNREADY = Cache(_unready, on_fork=share)
 
 
-def _tests(ask: Ask, world: Snapshot) -> Iterator[tuple[str, Callable[[Rows], Mask]]]:
-    if not ask.admin:
+def _tests(option: RequestOption, world: Snapshot) -> Iterator[tuple[str, Callable[[Rows], Mask]]]:
+    if not option.admin:
         yield FREE, lambda rows: ~world.occupancy.held[rows]
-    yield CAPACITY, lambda rows: capacity_permits(ask, rows, world)
+    yield CAPACITY, lambda rows: capacity_permits(option, rows, world)
     if world.occupancy.open is not None:  # said only where some device excludes others
         yield EXCLUSION, lambda rows: not_excluded(rows, world)
     yield COUNTERS, lambda rows: counters_permit(rows, world)
-    yield TAINTS, lambda rows: taints_permit(ask, rows, world)
+    yield TAINTS, lambda rows: taints_permit(option, rows, world)

@@ -8,7 +8,7 @@ import numpy as np
 from reconciler.allocation.alignment.deciding import Wished
 from reconciler.allocation.alignment.partitions import Kept, kept_requests
 from reconciler.allocation.alignment.preferences import has_wishes
-from reconciler.allocation.dra.request_options import Asked
+from reconciler.allocation.dra.request_options import ParsedClaims
 from reconciler.allocation.reasons.explanation import NearMiss
 from reconciler.analysis.explain import partitions
 from reconciler.analysis.explain.device_status import against
@@ -40,7 +40,7 @@ class Joint:
 
 
 def joint_of(
-    asked: Asked, left: Masks, world: Snapshot, places: Places, reason: Reason | None, what_if: WhatIf
+    asked: ParsedClaims, left: Masks, world: Snapshot, places: Places, reason: Reason | None, what_if: WhatIf
 ) -> Joint:
     """The wishes of claims that were refused for a reason, or not."""
     if not has_wishes(asked.claims, world.classes):

@@ -7,7 +7,7 @@ import numpy as np
 
 from kernels.types import Mask
 from reconciler.allocation.dra.constraints import Constraint, compile_constraint
-from reconciler.allocation.dra.request_options import Ask, Asked
+from reconciler.allocation.dra.request_options import ParsedClaims, RequestOption
 from reconciler.analysis.explain.places import Places
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 
@@ -33,7 +33,7 @@ class Tied:
 
 
 def tie(
-    asked: Asked, left: Mapping[int, Mask], world: Snapshot, places: Places
+    asked: ParsedClaims, left: Mapping[int, Mask], world: Snapshot, places: Places
 ) -> dict[tuple[int, int], Tied]:
     """Each constraint by (claim, number); `left` gives by identity of the ask what passed all other gates."""
     found: dict[tuple[int, int], Tied] = {}
@@ -42,9 +42,9 @@ def tie(
         for number, source in enumerate(claim.spec.devices.constraints):
             constraint = compile_constraint(source, world.fleet, everything, world.rules)
             slots = [
-                [ask for ask in slot.asks if number in ask.constraints]
+                [ask for ask in slot.options if number in ask.constraints]
                 for slot in asked.slots
-                if slot.claim == at and all(number in ask.constraints for ask in slot.asks)
+                if slot.claim == at and all(number in ask.constraints for ask in slot.options)
             ]
             found[at, number] = _tied(constraint, slots, left, world, places)
     return found
@@ -52,7 +52,7 @@ def tie(
 
 def _tied(
     constraint: Constraint,
-    slots: Sequence[Sequence[Ask]],
+    slots: Sequence[Sequence[RequestOption]],
     left: Mapping[int, Mask],
     world: Snapshot,
     places: Places,

@@ -6,7 +6,7 @@ import numpy as np
 
 from kernels.types import Mask, Rows
 from reconciler.allocation.dra.refusal import Fatal
-from reconciler.allocation.dra.request_options import Ask
+from reconciler.allocation.dra.request_options import RequestOption
 from reconciler.allocation.dra.static_match import resolve, tolerated
 from reconciler.allocation.reasons.kinds import Kind
 from reconciler.analysis.explain.gates import SELECTION, Gate, problem
@@ -35,7 +35,7 @@ def nearest(among: Mask, gates: Sequence[Gate], world: Snapshot, most: int) -> R
     return near[order[:most]]
 
 
-def against(row: int, ask: Ask, gates: Sequence[Gate], world: Snapshot) -> str:
+def against(row: int, ask: RequestOption, gates: Sequence[Gate], world: Snapshot) -> str:
     """What stands against a device: that it is another, or else who holds it, what it lacks, and so on."""
     failed = [gate for gate in gates if not gate.passed[row]]
     # Of what selects, the first that fails: those after it would not even be tried.
@@ -43,7 +43,7 @@ def against(row: int, ask: Ask, gates: Sequence[Gate], world: Snapshot) -> str:
     return "; ".join(_against(row, ask, gate, world) for gate in other or failed)
 
 
-def _against(row: int, ask: Ask, gate: Gate, world: Snapshot) -> str:
+def _against(row: int, ask: RequestOption, gate: Gate, world: Snapshot) -> str:
     name = world.fleet.id_of(row).device
     match gate.kind:
         case Kind.CLASS | Kind.SELECTOR if gate.error is not None and gate.error[row]:
@@ -70,7 +70,7 @@ def _against(row: int, ask: Ask, gate: Gate, world: Snapshot) -> str:
     return f"no node that was considered reaches {name}"
 
 
-def _problem(row: int, ask: Ask, gate: Gate, world: Snapshot) -> str:
+def _problem(row: int, ask: RequestOption, gate: Gate, world: Snapshot) -> str:
     uses = (gate.use,) if gate.use is not None else ask.selectors
     return next(filter(None, (problem(use, world.fleet, row) for use in uses)), "")
 
@@ -90,7 +90,7 @@ def _by(row: int, world: Snapshot) -> str:
     return f" by {', '.join(map(str, claims[:MOST_HOLDERS]))}" if claims else ""
 
 
-def _taints(row: int, ask: Ask, world: Snapshot) -> str:
+def _taints(row: int, ask: RequestOption, world: Snapshot) -> str:
     taints = world.fleet.words.taints.values[int(world.fleet.codes["taints"][row])]
     unbearable = [taint for taint in taints if not tolerated((taint,), ask.source.tolerations)]
     return ", ".join(
@@ -98,7 +98,7 @@ def _taints(row: int, ask: Ask, world: Snapshot) -> str:
     )
 
 
-def _capacity(row: int, ask: Ask, world: Snapshot) -> str:
+def _capacity(row: int, ask: RequestOption, world: Snapshot) -> str:
     name = world.fleet.id_of(row).device
     code = int(world.fleet.codes["shape"][row])
     taken = resolve(ask, [code], world).get(code)

@@ -8,7 +8,7 @@ import numpy as np
 from reconciler.allocation.alignment import decide
 from reconciler.allocation.dra.claim_templates import form_of
 from reconciler.allocation.dra.refusal import Fatal
-from reconciler.allocation.dra.request_options import Asked, read_claims
+from reconciler.allocation.dra.request_options import ParsedClaims, read_claims
 from reconciler.allocation.reasons.explanation import Explanation, NearMiss, Request
 from reconciler.allocation.reasons.kinds import Kind
 from reconciler.allocation.reasons.reasons import remedy
@@ -66,7 +66,7 @@ def explain(
         return told  # no device was looked at
     if _is_beyond(asked) or form_of(claims, world).overspent(world):
         return told
-    sieves = [[sift(ask, world, places) for ask in slot.asks] for slot in asked.slots]
+    sieves = [[sift(ask, world, places) for ask in slot.options] for slot in asked.slots]
     left = {id(sieve.ask): sieve.left for of_slot in sieves for sieve in of_slot}
     what_if = WhatIf(claims, world, nodes, effort)
     reason = answer.reason if isinstance(answer, Unsatisfied) else None
@@ -95,9 +95,9 @@ def explain(
     )
 
 
-def _is_beyond(asked: Asked) -> bool:
+def _is_beyond(asked: ParsedClaims) -> bool:
     """Whether there are more selectors than compiled ones are kept, so that each would be compiled again."""
-    uses = {use.expression for slot in asked.slots for ask in slot.asks for use in ask.selectors}
+    uses = {use.expression for slot in asked.slots for ask in slot.options for use in ask.selectors}
     return len(uses) > MOST_SELECTORS
 
 
@@ -106,7 +106,7 @@ def _possible(alternatives: Sequence[Sieve]) -> bool:
 
 
 def _requests(
-    asked: Asked,
+    asked: ParsedClaims,
     sieves: Sequence[Sequence[Sieve]],
     joint: Joint,
     reason: Reason | None,
@@ -127,7 +127,7 @@ def _requests(
 
 
 def _request(
-    asked: Asked,
+    asked: ParsedClaims,
     sieve: Sieve,
     world: Snapshot,
     places: Places,

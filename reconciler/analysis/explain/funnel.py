@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kernels.types import Amounts, Mask
-from reconciler.allocation.dra.request_options import Ask
+from reconciler.allocation.dra.request_options import RequestOption
 from reconciler.allocation.dra.static_match import resolve
 from reconciler.allocation.reasons.explanation import Failing, Shortage, Step
 from reconciler.allocation.reasons.kinds import Kind
@@ -34,7 +34,7 @@ class Have(NamedTuple):
 class Sieve:
     """An ask, its gates over D devices, and what passes all of them."""
 
-    ask: Ask
+    ask: RequestOption
     gates: tuple[Gate, ...]
     left: Mask
     """(D,)"""
@@ -45,7 +45,7 @@ class Sieve:
     """(N,) how many of those each node has"""
 
 
-def sift(ask: Ask, world: Snapshot, places: Places) -> Sieve:
+def sift(ask: RequestOption, world: Snapshot, places: Places) -> Sieve:
     """Judge the fleet for an ask, each device on its own."""
     gates = gates_of(ask, world, places)
     left = _all_of(gates, world.fleet.size)
@@ -94,7 +94,7 @@ def funnel(sieve: Sieve, world: Snapshot) -> Funnel:
     return Funnel(tuple(steps), short, tuple(failing))
 
 
-def _failing(ask: Ask, gate: Gate, row: int, count: int, world: Snapshot) -> Failing:
+def _failing(ask: RequestOption, gate: Gate, row: int, count: int, world: Snapshot) -> Failing:
     device = world.fleet.id_of(row)
     uses = ask.selectors if gate.kind is Kind.CLASS else filter(None, (gate.use,))
     found = ((use, text) for use in uses if (text := problem(use, world.fleet, row)))

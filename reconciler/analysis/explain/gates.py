@@ -12,7 +12,7 @@ from kernels.fit import fits
 from kernels.types import Mask
 from reconciler.allocation.dra.candidates import capacity_permits, not_excluded
 from reconciler.allocation.dra.refusal import Fatal
-from reconciler.allocation.dra.request_options import Ask, SelectorUse
+from reconciler.allocation.dra.request_options import RequestOption, SelectorUse
 from reconciler.allocation.dra.static_match import draws, resolve, taints_permit
 from reconciler.allocation.reasons.kinds import Kind
 from reconciler.analysis.explain.places import Places
@@ -40,7 +40,7 @@ class Gate:
     """The expression, for gates that are one"""
 
 
-def gates_of(ask: Ask, world: Snapshot, places: Places) -> list[Gate]:
+def gates_of(ask: RequestOption, world: Snapshot, places: Places) -> list[Gate]:
     """The gates of an ask, in order. Those for features, pools and groups only where they stop a device."""
     return [gate for gate in _gates(ask, world, places) if gate.kind not in _RARE or not gate.passed.all()]
 
@@ -48,7 +48,7 @@ def gates_of(ask: Ask, world: Snapshot, places: Places) -> list[Gate]:
 _RARE = frozenset({Kind.FEATURE, Kind.POOL, Kind.GROUPS})
 
 
-def _gates(ask: Ask, world: Snapshot, places: Places) -> Iterator[Gate]:
+def _gates(ask: RequestOption, world: Snapshot, places: Places) -> Iterator[Gate]:
     fleet, occupancy = world.fleet, world.occupancy
     rows = np.arange(fleet.size)
     of_class = len(ask.device_class.spec.selectors)
@@ -66,7 +66,7 @@ def _gates(ask: Ask, world: Snapshot, places: Places) -> Iterator[Gate]:
     yield Gate(Kind.NODES, "reached by the nodes considered", places.reached())
 
 
-def _class(ask: Ask, uses: Sequence[SelectorUse], fleet: Fleet) -> Gate:
+def _class(ask: RequestOption, uses: Sequence[SelectorUse], fleet: Fleet) -> Gate:
     alive, failed = np.ones(fleet.size, dtype=np.bool_), np.zeros(fleet.size, dtype=np.bool_)
     for use in uses:
         passed, error = _answers(use, fleet)
@@ -117,7 +117,7 @@ def ready(world: Snapshot) -> Mask:
     return np.concatenate(pieces) if pieces else np.zeros(0, dtype=np.bool_)
 
 
-def _capacity(ask: Ask, world: Snapshot) -> Gate:
+def _capacity(ask: RequestOption, world: Snapshot) -> Gate:
     """An amount that cannot be represented is an error on every device that would be asked for it."""
     shape = world.fleet.codes["shape"]
     passed = capacity_permits(ask, np.arange(world.fleet.size), world)

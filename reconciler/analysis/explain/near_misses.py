@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from kernels.types import Amounts
-from reconciler.allocation.dra.request_options import Asked
+from reconciler.allocation.dra.request_options import ParsedClaims
 from reconciler.allocation.reasons.explanation import Lack, NearMiss
 from reconciler.analysis.explain.device_status import against, nearest
 from reconciler.analysis.explain.funnel import Sieve
@@ -18,7 +18,7 @@ MOST_DEVICES = 3
 
 
 def near_misses(
-    asked: Asked, sieves: Sequence[Sequence[Sieve]], world: Snapshot, places: Places
+    asked: ParsedClaims, sieves: Sequence[Sequence[Sieve]], world: Snapshot, places: Places
 ) -> Iterator[NearMiss]:
     """The nodes that lack fewest devices; then those that have most of the kind, if in use; then by name.
 
@@ -42,7 +42,7 @@ def _missing(sieve: Sieve) -> Amounts:
     return np.maximum(sieve.nodes.wanted - sieve.nodes.have, 0)
 
 
-def _lack(asked: Asked, sieve: Sieve, at: int, world: Snapshot, places: Places) -> Lack:
+def _lack(asked: ParsedClaims, sieve: Sieve, at: int, world: Snapshot, places: Places) -> Lack:
     most = min(int(_missing(sieve)[at]), MOST_DEVICES)
     rows = nearest(places.at(at), sieve.gates, world, most)
     why = dict.fromkeys(against(row, sieve.ask, sieve.gates, world) for row in rows.tolist())

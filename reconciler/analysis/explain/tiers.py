@@ -7,7 +7,7 @@ import numpy as np
 
 from kernels.types import Amounts, Mask
 from reconciler.allocation.alignment.preferences import NODE, Alignment, alignments
-from reconciler.allocation.dra.request_options import Ask, Asked, Slot
+from reconciler.allocation.dra.request_options import ParsedClaims, RequestOption, Slot
 from reconciler.analysis.explain.groups import Groups, Masks, groups_of
 from reconciler.analysis.explain.places import Places
 from reconciler.state.devices.snapshot.snapshot import Snapshot
@@ -35,9 +35,9 @@ class Near:
         """`aligned on numaNode`, in pairs or not."""
         return f"aligned {'in pairs ' if self.wish.pairs else ''}on {self.wish.required}"
 
-    def concerns(self, ask: Ask) -> bool:
+    def concerns(self, ask: RequestOption) -> bool:
         """Whether an ask is among those aligned."""
-        return any(ask is one for slot in self.slots for one in slot.asks)
+        return any(ask is one for slot in self.slots for one in slot.options)
 
     def lacking(self, masks: Masks) -> Amounts:
         """(codes of nodes,) how many devices the best group of each node lacks; only where countable.
@@ -89,7 +89,7 @@ class Near:
 
     def _have(self, groups: Groups, masks: Masks, group: int) -> Iterator[str]:
         for slot in self.slots:
-            counts = [(ask, groups.have(ask, masks, group)) for ask in slot.asks]
+            counts = [(ask, groups.have(ask, masks, group)) for ask in slot.options]
             ask, have = min(counts, key=lambda one: max(one[0].source.wanted - one[1], 0))
             yield f"{have} of {ask.source.wanted} for request {ask.name}"
 
@@ -100,7 +100,7 @@ class Near:
         return found
 
 
-def required(asked: Asked, left: Masks, world: Snapshot, places: Places) -> tuple[Near, ...]:
+def required(asked: ParsedClaims, left: Masks, world: Snapshot, places: Places) -> tuple[Near, ...]:
     """The alignments without which being met claims wait, in order. Raises Malformed.
 
     left   what passes the gates of single devices
@@ -114,7 +114,7 @@ def required(asked: Asked, left: Masks, world: Snapshot, places: Places) -> tupl
             slots = tuple(
                 slot
                 for slot in asked.slots
-                if slot.claim == at and (not wish.requests or slot.asks[0].request in wish.requests)
+                if slot.claim == at and (not wish.requests or slot.options[0].request in wish.requests)
             )
             for tier in wish.accepted:
                 if tier not in known:
@@ -127,7 +127,7 @@ def required(asked: Asked, left: Masks, world: Snapshot, places: Places) -> tupl
 
 
 def _countable(slots: Sequence[Slot], tiers: Sequence[Groups], left: Masks, places: Places) -> bool:
-    asks = [ask for slot in slots for ask in slot.asks]
+    asks = [ask for slot in slots for ask in slot.options]
     return (
         bool(asks)
         and all(groups.constraint.plain for groups in tiers)
@@ -136,4 +136,4 @@ def _countable(slots: Sequence[Slot], tiers: Sequence[Groups], left: Masks, plac
 
 
 def _wanted(slot: Slot) -> int:
-    return min(ask.source.wanted for ask in slot.asks)
+    return min(ask.source.wanted for ask in slot.options)

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 
 from reconciler.allocation.dra import allocate
 from reconciler.allocation.dra.availability import Available, available
-from reconciler.allocation.dra.request_options import Ask, read_claims
+from reconciler.allocation.dra.request_options import RequestOption, read_claims
 from reconciler.allocation.dra.selector_masks import look, look_at_all
 from reconciler.allocation.dra.static_match import whole_offer
 from reconciler.analysis.explain.explain import explain
@@ -56,8 +56,8 @@ def asking(name: str, *requests: Object, constraints: list[Object] | None = None
     return found
 
 
-def ask_of(one: ResourceClaim, world: Snapshot) -> Ask:
-    return read_claims([one], world.classes, world.rules).slots[0].asks[0]
+def ask_of(one: ResourceClaim, world: Snapshot) -> RequestOption:
+    return read_claims([one], world.classes, world.rules).slots[0].options[0]
 
 
 def counts(world: Snapshot) -> Available:

@@ -7,7 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from reconciler.allocation.dra.refusal import Fatal
-from reconciler.allocation.dra.request_options import Ask
+from reconciler.allocation.dra.request_options import RequestOption
 from reconciler.allocation.reasons.explanation import Request
 from reconciler.allocation.reasons.kinds import Kind
 from reconciler.analysis.explain.explain import explain
@@ -31,9 +31,9 @@ Predicate = Callable[[Device], bool | None]
 """None is an error."""
 
 
-def asks(world: World, seen: Snapshot) -> list[Ask]:
+def asks(world: World, seen: Snapshot) -> list[RequestOption]:
     try:
-        return [ask for slot in world.asked(seen).slots for ask in slot.asks]
+        return [ask for slot in world.asked(seen).slots for ask in slot.options]
     except Fatal:
         assume(False)
         raise
@@ -143,7 +143,7 @@ def reach(places: Places) -> list[list[int]]:
     return [places.at(n).nonzero()[0].tolist() for n in range(len(places.names))]
 
 
-def _excludes(gates: list[Gate], chosen: tuple[int, ...], ask: Ask, places: Places) -> bool:
+def _excludes(gates: list[Gate], chosen: tuple[int, ...], ask: RequestOption, places: Places) -> bool:
     """Whether some gates alone leave every node short, by loops."""
 
     def passes(row: int, numbers: list[int]) -> bool:
