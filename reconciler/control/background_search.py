@@ -10,7 +10,7 @@ from functools import partial
 
 from reconciler.aio.worker_thread import Closed, ShouldContinue, WorkerThread
 from reconciler.allocation.dra.budget import Glance, Pace, Unfinished, Unseen
-from reconciler.allocation.dra.selector_masks import SHARE, look_at_all, warm_up
+from reconciler.allocation.dra.selector_masks import SHARE, evaluate_all_selectors, warm_up
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted
 from reconciler.api.objects.requests import ALL
@@ -136,7 +136,7 @@ class Aside:
         timer = asyncio.get_running_loop().call_later(PATIENCE, first.let_go)
         try:
             if lane is self._selectors:
-                if await lane.run(partial(look_at_all, asked.claims, world, share=SHARE)):
+                if await lane.run(partial(evaluate_all_selectors, asked.claims, world, share=SHARE)):
                     return None
                 raise Unfinished("the selectors of others have their turn now")
             first.let_go()

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 
 from reconciler.allocation.alignment import decide, wishes_of
 from reconciler.allocation.dra.budget import LEISURE, Pace
-from reconciler.allocation.dra.selector_masks import look_at_all
+from reconciler.allocation.dra.selector_masks import evaluate_all_selectors
 from reconciler.api.objects.plan import Granted, RequestCount, Unsatisfied
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import NOT_OURS, Decide
@@ -63,7 +63,7 @@ class Decider:
             return answer
         # First fit took a device of others; there may be a choice without.
         claims = tuple(self._ours.restricted(claim) for claim in asked.claims)
-        look_at_all(claims, world, lambda: True)  # at a glance: all but the driver's was looked at just now
+        evaluate_all_selectors(claims, world, lambda: True)  # cheap: only the driver's selectors are new
         other = decide(claims, world, nodes=asked.nodes, steps=self._steps, pace=pace)
         if isinstance(other, Unsatisfied) or self._trespass(asked, other) is not None:
             return trespass

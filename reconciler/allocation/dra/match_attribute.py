@@ -16,7 +16,7 @@ from kernels.types import Amounts, Codes, Mask
 from reconciler.allocation.dra.availability import available, value_count
 from reconciler.allocation.dra.constraints import ANY_DOMAIN, all_scalar
 from reconciler.allocation.dra.request_options import ParsedClaims, RequestKey, RequestOption
-from reconciler.allocation.dra.selector_masks import look
+from reconciler.allocation.dra.selector_masks import evaluate_selectors
 from reconciler.state.caches import Cache
 from reconciler.state.devices.encoding.vocabulary import Name
 from reconciler.state.devices.pools.fleet import Fleet
@@ -59,7 +59,7 @@ def ties_of(parsed: ParsedClaims, world: Snapshot) -> tuple[Knot, ...]:
     """
     if not any(claim.spec.devices.constraints for claim in parsed.claims):
         return ()
-    if any(look(option, world.fleet).fails for slot in parsed.slots for option in slot.options):
+    if any(evaluate_selectors(option, world.fleet).fails for slot in parsed.slots for option in slot.options):
         return ()
     knots = (_knot(name, options, world.fleet) for name, options in _ties(parsed, world.fleet))
     return tuple([knot for knot in knots if knot.tie is None or knot.tie.local])
@@ -146,7 +146,7 @@ def _tie(option: RequestOption, name: Name, fleet: Fleet) -> Tie:
 def _compute(option: RequestOption, name: Name, fleet: Fleet) -> Tie:
     values = fleet.cel.attributes[name].codes
     size = value_count(name, fleet)
-    rows = np.flatnonzero(look(option, fleet).true & (values >= 0))
+    rows = np.flatnonzero(evaluate_selectors(option, fleet).true & (values >= 0))
     groups = values[rows].astype(np.intp)
     draw = np.zeros((size, fleet.table.shape[1]), dtype=np.int64)
     source = np.full(size, -1, dtype=np.int32)

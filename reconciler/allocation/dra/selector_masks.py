@@ -21,7 +21,7 @@ from reconciler.state.devices.snapshot.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class SelectorMasks:
     """The outcome of a list of selectors on D devices. Read-only and disjoint."""
 
     true: Mask
@@ -34,17 +34,17 @@ class Sight:
     """Steps that each selector took. Beyond DECISION_COST_LIMIT no more are run, and the masks say nothing"""
 
 
-_SIGHTS: Cache[Fleet, dict[tuple[str, ...], Sight]] = Cache(lambda _: {}, on_fork=dict.copy)
-"""By expressions. `look_at_all` adds to them on another thread without a fork: all decisions gain."""
+_MASKS: Cache[Fleet, dict[tuple[str, ...], SelectorMasks]] = Cache(lambda _: {}, on_fork=dict.copy)
+"""By expressions. `evaluate_all_selectors` adds to it on another thread, without a fork, for all decisions."""
 
 
-def look(option: RequestOption, fleet: Fleet) -> Sight:
+def evaluate_selectors(option: RequestOption, fleet: Fleet) -> SelectorMasks:
     """The outcome of a request option's selectors on the whole fleet."""
-    return _look(option.key.expressions, fleet)
+    return _masks_of(option.key.expressions, fleet)
 
 
-def _look(expressions: tuple[str, ...], fleet: Fleet) -> Sight:
-    of_fleet = _SIGHTS.of(fleet)
+def _masks_of(expressions: tuple[str, ...], fleet: Fleet) -> SelectorMasks:
+    of_fleet = _MASKS.of(fleet)
     if expressions not in of_fleet:
         of_fleet[expressions] = _evaluate(expressions, fleet)
     return of_fleet[expressions]
@@ -64,7 +64,7 @@ def warm_up() -> None:
     np.unique(np.zeros(0))  # imports numpy.ma when it is first called
 
 
-def look_at_all(
+def evaluate_all_selectors(
     claims: Sequence[ResourceClaim], world: Snapshot, wanted: Callable[[], bool], share: int | None = None
 ) -> bool:
     """Run every selector that a decision about claims needs, for as long as somebody wants it.
@@ -77,22 +77,22 @@ def look_at_all(
         return True
     fleet, spent, bill = world.fleet, 0, _Bill()
     for expressions in _lists(parsed.slots):
-        if expressions not in _SIGHTS.of(fleet):
+        if expressions not in _MASKS.of(fleet):
             for expression in expressions:
                 if not wanted() or (share is not None and spent > share):
                     return False
                 spent += _run(expression, fleet)
-        if bill.exceeded_by(expressions, _look(expressions, fleet)):
+        if bill.exceeded_by(expressions, _masks_of(expressions, fleet)):
             break
     return True
 
 
 def is_quick(slots: Sequence[Slot], fleet: Fleet) -> bool:
-    """Whether all `look`s take no time to speak of: their outcomes are known, or the last passes were short.
+    """Whether the masks of all slots take little time: they are cached, or the last passes were short.
 
     A selector may cost more on another fleet than it did on the last; it does so once.
     """
-    kept, left, bill = _SIGHTS.of(fleet), QUICK, _Bill()
+    kept, left, bill = _MASKS.of(fleet), QUICK, _Bill()
     for expressions in _lists(slots):
         known = kept.get(expressions)
         if known is not None:
@@ -110,7 +110,7 @@ def is_quick(slots: Sequence[Slot], fleet: Fleet) -> bool:
 def is_overspent(slots: Sequence[Slot], fleet: Fleet) -> bool:
     """Whether selectors take more steps in all than a decision may. Runs them as far as it needs to know."""
     bill = _Bill()
-    return any(bill.exceeded_by(expressions, _look(expressions, fleet)) for expressions in _lists(slots))
+    return any(bill.exceeded_by(expressions, _masks_of(expressions, fleet)) for expressions in _lists(slots))
 
 
 class _Bill:
@@ -120,9 +120,9 @@ class _Bill:
         self._counted: set[str] = set()
         self._total = 0
 
-    def exceeded_by(self, expressions: tuple[str, ...], sight: Sight) -> bool:
+    def exceeded_by(self, expressions: tuple[str, ...], masks: SelectorMasks) -> bool:
         """Add one more list of selectors. Whether that is more than a decision may take."""
-        for expression, spent in zip(expressions, sight.spent, strict=False):
+        for expression, spent in zip(expressions, masks.spent, strict=False):
             if expression not in self._counted:
                 self._counted.add(expression)
                 self._total += spent
@@ -144,7 +144,7 @@ def _run(expression: str, fleet: Fleet) -> int:
     return read + selector.spent + COLUMNS
 
 
-def _evaluate(expressions: tuple[str, ...], fleet: Fleet) -> Sight:
+def _evaluate(expressions: tuple[str, ...], fleet: Fleet) -> SelectorMasks:
     alive = np.ones(fleet.size, dtype=np.bool_)
     error = np.zeros(fleet.size, dtype=np.bool_)
     spent: list[int] = []
@@ -162,7 +162,7 @@ def _evaluate(expressions: tuple[str, ...], fleet: Fleet) -> Sight:
         alive &= masks.true
     alive.setflags(write=False)
     error.setflags(write=False)
-    return Sight(alive, error, fails=bool(error.any()), spent=tuple(spent))
+    return SelectorMasks(alive, error, fails=bool(error.any()), spent=tuple(spent))
 
 
 def _compiled(expression: str) -> Selector | None:

@@ -12,7 +12,7 @@ from kernels.types import Codes, Mask, Rows
 from reconciler.allocation.dra.capacity import Consumption, consume
 from reconciler.allocation.dra.refusal import Fatal
 from reconciler.allocation.dra.request_options import RequestKey, RequestOption
-from reconciler.allocation.dra.selector_masks import look
+from reconciler.allocation.dra.selector_masks import evaluate_selectors
 from reconciler.api.objects.requests import DeviceToleration
 from reconciler.api.objects.semantics import CONSUMABLE_CAPACITY, PARTITIONABLE_DEVICES, TAINTS
 from reconciler.api.objects.slices import DeviceTaint
@@ -84,8 +84,8 @@ def whole_offer(option: RequestOption, world: Snapshot) -> Offer:
 
 def _work_out(option: RequestOption, world: Snapshot) -> Offer:
     fleet, rules = world.fleet, world.rules
-    sight = look(option, fleet)
-    matching, fatal = sight.true, sight.error
+    masks = evaluate_selectors(option, fleet)
+    matching, fatal = masks.true, masks.error
     if not rules.binding_conditions:  # SEL-1: such a device is not even looked at
         bindings = fleet.words.bindings.values
         waiting = [code for code, binding in enumerate(bindings) if binding.conditions]

@@ -9,7 +9,7 @@ from kernels.types import Mask, Rows
 from reconciler.allocation.dra.candidates import capacity_permits, counters_permit, not_excluded
 from reconciler.allocation.dra.refusal import Fatal
 from reconciler.allocation.dra.request_options import RequestKey, RequestOption
-from reconciler.allocation.dra.selector_masks import look
+from reconciler.allocation.dra.selector_masks import evaluate_selectors
 from reconciler.allocation.dra.static_match import taints_permit
 from reconciler.api.objects.plan import Gate
 from reconciler.state.caches import Cache, share
@@ -60,7 +60,7 @@ def count_gates(option: RequestOption, world: Snapshot, nodes: Sequence[str] | N
 
 def _tally(option: RequestOption, world: Snapshot, nodes: Sequence[str]) -> Tally:
     reach = _reachable(world, nodes)
-    rows = np.flatnonzero(reach & look(option, world.fleet).true)
+    rows = np.flatnonzero(reach & evaluate_selectors(option, world.fleet).true)
     gates = [Gate("devices", int(np.count_nonzero(reach))), Gate(MATCH, len(rows))]
     unready = _UNREADY.of(world.topology)
     if unready.any():  # said only where it matters: most fleets are always whole

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from reconciler.allocation.dra import allocate
 from reconciler.allocation.dra.availability import Available, available
 from reconciler.allocation.dra.request_options import RequestOption, read_claims
-from reconciler.allocation.dra.selector_masks import look, look_at_all
+from reconciler.allocation.dra.selector_masks import evaluate_all_selectors, evaluate_selectors
 from reconciler.allocation.dra.static_match import whole_offer
 from reconciler.analysis.explain.explain import explain
 from reconciler.api.objects.changes import Changed, Removed
@@ -113,13 +113,13 @@ def test_a_fork_starts_with_what_is_known_of_the_devices_and_keeps_to_itself_wha
     picture = store(*pools())
     world = picture.snapshot()
     known = ask_of(asking("c"), world)
-    seen, offered = look(known, world.fleet), whole_offer(known, world)
+    seen, offered = evaluate_selectors(known, world.fleet), whole_offer(known, world)
     one, other = (Forked.off(picture).store().snapshot() for _ in range(2))
-    assert look(known, one.fleet) is look(known, other.fleet) is seen
+    assert evaluate_selectors(known, one.fleet) is evaluate_selectors(known, other.fleet) is seen
     assert whole_offer(known, one) is whole_offer(known, other) is offered
 
     asked = asking("c", request("r", selectors=selectors("device.driver == 'd'")))
-    for derive in (lambda ask, seen: look(ask, seen.fleet), whole_offer):
+    for derive in (lambda ask, seen: evaluate_selectors(ask, seen.fleet), whole_offer):
         new = [derive(ask_of(asked, seen), seen) for seen in (one, other, world)]
         assert len({id(value) for value in new}) == 3
 
@@ -172,7 +172,7 @@ def test_threads_on_forks_answer_as_if_they_were_alone():
     world = picture.snapshot()
     with hurried(), ThreadPoolExecutor(3) as threads:
         others = [threads.submit(decide, world.fork()) for _ in range(2)]
-        warmed = threads.submit(lambda: [look_at_all(one, world, lambda: True) for one in claims])
+        warmed = threads.submit(lambda: [evaluate_all_selectors(one, world, lambda: True) for one in claims])
         assert decide(world) == expected
         assert [other.result(timeout=60) for other in others] == [expected, expected]
         assert all(warmed.result(timeout=60))
