@@ -11,7 +11,7 @@ import numpy as np
 from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.allocation.dra.candidates import beside
 from reconciler.allocation.dra.request_options import RequestKey, RequestOption
-from reconciler.allocation.dra.static_match import Offer, whole_offer
+from reconciler.allocation.dra.static_match import StaticMatch, match_in_fleet
 from reconciler.state.caches import Cache
 from reconciler.state.devices.encoding.vocabulary import Name
 from reconciler.state.devices.occupancy.occupancy import Trail
@@ -28,7 +28,7 @@ LONGEST_LOG = 1000
 class Available:
     """The devices of a fleet that a request option could take, and how many each node has of them."""
 
-    offer: Offer
+    static: StaticMatch
     """Of the fleet to the request option, whatever is held"""
     admin: bool
     mask: Mask
@@ -75,7 +75,7 @@ class Available:
         rows = self.trail.between(self.serial, occupancy.serial)
         self.serial = occupancy.serial
         rows = rows[self.concerned[rows]]
-        turned = rows[_judge(self.offer, world, rows, admin=self.admin) != self.mask[rows]]
+        turned = rows[_judge(self.static, world, rows, admin=self.admin) != self.mask[rows]]
         if several and len(turned) > 1:  # a row that changed twice in between is there twice
             turned = np.array(list(set(turned.tolist())), dtype=np.intp)
         if len(turned):
@@ -159,16 +159,16 @@ def available(option: RequestOption, world: Snapshot) -> Available:
 
 
 def _count(option: RequestOption, world: Snapshot) -> Available:
-    fleet, offer = world.fleet, whole_offer(option, world)
-    concerned = offer.suitable | offer.fatal if offer.fails else offer.suitable
+    fleet, static = world.fleet, match_in_fleet(option, world)
+    concerned = static.suitable | static.fatal if static.fails else static.suitable
     mask = np.zeros(fleet.size, dtype=np.bool_)
     rows = np.flatnonzero(concerned)
-    mask[rows] = _judge(offer, world, rows, admin=option.admin)
+    mask[rows] = _judge(static, world, rows, admin=option.admin)
     nodes, selectors = fleet.codes["node"][mask], fleet.codes["selector"][mask]
     selected = (nodes < 0) & (selectors >= 0)
-    failing = _failing(offer, fleet)
+    failing = _failing(static, fleet)
     return Available(
-        offer=offer,
+        static=static,
         admin=option.admin,
         mask=mask,
         per_node=np.bincount(nodes[nodes >= 0], minlength=len(fleet.words.nodes.values) + 1),
@@ -185,27 +185,27 @@ def _count(option: RequestOption, world: Snapshot) -> Available:
     )
 
 
-def _judge(offer: Offer, world: Snapshot, rows: Rows, *, admin: bool) -> Mask:
+def _judge(static: StaticMatch, world: Snapshot, rows: Rows, *, admin: bool) -> Mask:
     """(n,) devices that could be taken, or whose error would be met; errors count, so that they are met.
 
     rows (n,)  suitable or an error
     """
     occupancy = world.occupancy
     could = occupancy.fits[rows] | occupancy.sharing[rows] if admin else occupancy.free[rows]
-    if occupancy.consumed and offer.consumption:
-        could = could & beside(rows, offer.consumption, offer.shape[rows], could, world)
-    if offer.fails:
-        fatal = offer.fatal[rows]
+    if occupancy.consumed and static.consumption:
+        could = could & beside(rows, static.consumption, static.shape[rows], could, world)
+    if static.fails:
+        fatal = static.fatal[rows]
         could = could | (fatal if admin else fatal & ~occupancy.held[rows])
     return could
 
 
-def _failing(offer: Offer, fleet: Fleet) -> Mask:
+def _failing(static: StaticMatch, fleet: Fleet) -> Mask:
     """(N + 1,) nodes that have a device which is an error to look at."""
     failing = np.zeros(len(fleet.words.nodes.values) + 1, dtype=np.bool_)
-    if not offer.fails:
+    if not static.fails:
         return failing
-    rows = np.flatnonzero(offer.fatal)
+    rows = np.flatnonzero(static.fatal)
     nodes = fleet.codes["node"][rows]
     failing[nodes[nodes >= 0]] = True
     # A slice that selects nodes per device makes its nodes look at each other's devices (SEL-4).

@@ -21,19 +21,19 @@ class Remaining:
     """What the next requests want and what is left for them; the first belongs to the claim at hand."""
 
     def __init__(
-        self, board: Board, slots: Sequence[Slot], offers: Sequence[Sequence[Candidates]], state: State
+        self, board: Board, slots: Sequence[Slot], by_slot: Sequence[Sequence[Candidates]], state: State
     ) -> None:
         self.board = board
         self.state = state
         self.slots: list[Slot] = []
-        self.offers: list[list[tuple[Candidates, Mask]]] = []
+        self.by_slot: list[list[tuple[Candidates, Mask]]] = []
         """Of each slot: the alternatives that are not yet impossible, with the devices each could take"""
-        for slot, alternatives in zip(slots, offers, strict=True):
+        for slot, alternatives in zip(slots, by_slot, strict=True):
             mine = slot.claim == slots[0].claim
             if any(_may_fail(state, c, mine=mine) for c in alternatives):
                 break
             self.slots.append(slot)
-            self.offers.append([(c, _possible(board, state, c, mine=mine)) for c in alternatives])
+            self.by_slot.append([(c, _possible(board, state, c, mine=mine)) for c in alternatives])
 
 
 def _may_fail(state: State, candidates: Candidates, *, mine: bool) -> bool:
@@ -54,15 +54,15 @@ def _possible(board: Board, state: State, candidates: Candidates, *, mine: bool)
 
 
 def hopeless(
-    board: Board, slots: Sequence[Slot], offers: Sequence[Sequence[Candidates]], state: State
+    board: Board, slots: Sequence[Slot], by_slot: Sequence[Sequence[Candidates]], state: State
 ) -> bool:
     """Whether the next requests cannot be met. Never true if they can, or if an error comes first."""
-    remaining = Remaining(board, slots, offers, state)
+    remaining = Remaining(board, slots, by_slot, state)
     if not remaining.slots:
         return False
     return (
         _over_limit(remaining)
-        or any(not _some_alternative(offer) for offer in remaining.offers)
+        or any(not _some_alternative(alternatives) for alternatives in remaining.by_slot)
         or _too_few(remaining, None)
         or _over_drawn(remaining, None)
         or any(_no_value_works(remaining, number) for number in _matching_constraints(remaining))
@@ -73,15 +73,15 @@ def _over_limit(remaining: Remaining) -> bool:
     """SRCH-6: the claim at hand would end with too many results, whichever alternatives are chosen."""
     claim = remaining.slots[0].claim
     least = [
-        min(candidates.count for candidates, _ in offer)
-        for slot, offer in zip(remaining.slots, remaining.offers, strict=True)
+        min(candidates.count for candidates, _ in alternatives)
+        for slot, alternatives in zip(remaining.slots, remaining.by_slot, strict=True)
         if slot.claim == claim
     ]
     return remaining.state.results + sum(least) > MAX_RESULTS
 
 
-def _some_alternative(offer: Sequence[tuple[Candidates, Mask]], within: Mask | None = None) -> bool:
-    return any(_enough(candidates, mask, within) for candidates, mask in offer)
+def _some_alternative(alternatives: Sequence[tuple[Candidates, Mask]], within: Mask | None = None) -> bool:
+    return any(_enough(candidates, mask, within) for candidates, mask in alternatives)
 
 
 def _enough(candidates: Candidates, mask: Mask, within: Mask | None) -> bool:
@@ -100,16 +100,16 @@ def _too_few(remaining: Remaining, tied: tuple[Mask, frozenset[int]] | None) -> 
     """
     board = remaining.board
     wanted, masks = [], []
-    for at, offer in enumerate(remaining.offers):
-        alternatives = [(c, _listed(c, mask)) for c, mask in offer if not c.option.admin]
-        if len(alternatives) < len(offer):
+    for at, alternatives in enumerate(remaining.by_slot):
+        usable = [(c, _listed(c, mask)) for c, mask in alternatives if not c.option.admin]
+        if len(usable) < len(alternatives):
             continue
-        union = np.logical_or.reduce([mask for _, mask in alternatives])
+        union = np.logical_or.reduce([mask for _, mask in usable])
         if (union & board.shared).any():
             continue  # a shared device serves several requests
         if tied is not None and at in tied[1]:
             union = union & tied[0]
-        wanted.append(min(c.count for c, _ in alternatives))
+        wanted.append(min(c.count for c, _ in usable))
         masks.append(union)
     if not wanted:
         return False
@@ -141,10 +141,12 @@ def _over_drawn(remaining: Remaining, tied: tuple[Mask, frozenset[int]] | None) 
     """Whether some counter cannot give even the least that the requests must draw from it."""
     board = remaining.board
     needed = np.zeros_like(board.left)
-    for at, offer in enumerate(remaining.offers):
+    for at, alternatives in enumerate(remaining.by_slot):
         within = tied[0] if tied is not None and at in tied[1] else None
         least = [
-            _least_drawn(board, c, _listed(c, mask), within) for c, mask in offer if _enough(c, mask, within)
+            _least_drawn(board, c, _listed(c, mask), within)
+            for c, mask in alternatives
+            if _enough(c, mask, within)
         ]
         if least:
             needed += np.minimum.reduce(least)
@@ -180,8 +182,8 @@ def _no_value_works(remaining: Remaining, constraint: tuple[Constraint, int]) ->
     claim = remaining.slots[0].claim
     tied = frozenset(
         at
-        for at, (slot, offer) in enumerate(zip(remaining.slots, remaining.offers, strict=True))
-        if slot.claim == claim and all(number in c.option.constraints for c, _ in offer)
+        for at, (slot, alternatives) in enumerate(zip(remaining.slots, remaining.by_slot, strict=True))
+        if slot.claim == claim and all(number in c.option.constraints for c, _ in alternatives)
     )
     if not tied:
         return False
@@ -189,7 +191,7 @@ def _no_value_works(remaining: Remaining, constraint: tuple[Constraint, int]) ->
     values = state if state is not None else frozenset().union(*which.tokens.values())
     for value in values:
         mask = np.isin(which.codes, [code for code, tokens in which.tokens.items() if value in tokens])
-        if not all(_some_alternative(remaining.offers[at], mask) for at in tied):
+        if not all(_some_alternative(remaining.by_slot[at], mask) for at in tied):
             continue
         if not _too_few(remaining, (mask, tied)) and not _over_drawn(remaining, (mask, tied)):
             return False

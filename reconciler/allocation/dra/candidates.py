@@ -7,7 +7,14 @@ from reconciler.allocation.dra.capacity import Consumption
 from reconciler.allocation.dra.refusal import Fatal
 from reconciler.allocation.dra.request_options import RequestOption
 from reconciler.allocation.dra.selector_masks import failure
-from reconciler.allocation.dra.static_match import Consumptions, Offer, draws, large_enough, offer_of, resolve
+from reconciler.allocation.dra.static_match import (
+    Consumptions,
+    StaticMatch,
+    draws,
+    large_enough,
+    match_in_view,
+    resolve,
+)
 from reconciler.api.objects.plan import Reason
 from reconciler.api.objects.semantics import CONSUMABLE_CAPACITY, PARTITIONABLE_DEVICES
 from reconciler.api.objects.value import value
@@ -29,43 +36,43 @@ class Candidates:
     """(n,) could be taken as far as nothing of this decision stands against it"""
     fatal: Mask
     """(n,) looking at it is an error"""
-    offer: Offer
+    static: StaticMatch
 
     def failure(self, fleet: Fleet, row: int, at: int) -> Fatal:
         """The error of the device in fleet row `row`, which is `at` in the view."""
-        consumption = self.offer.consumption.get(int(self.offer.shape[at]))
-        if isinstance(consumption, Fatal) and self.offer.matching[at]:
+        consumption = self.static.consumption.get(int(self.static.shape[at]))
+        if isinstance(consumption, Fatal) and self.static.matching[at]:
             return consumption
         return failure(self.option, fleet, row)
 
     def takes(self, at: int) -> Consumption | None:
         """What taking a device consumes of its capacities; None if it has none."""
-        consumption = self.offer.consumption.get(int(self.offer.shape[at]))
+        consumption = self.static.consumption.get(int(self.static.shape[at]))
         return consumption if isinstance(consumption, Consumption) else None
 
 
 def find_candidates(option: RequestOption, view: View, world: Snapshot) -> Candidates:
     """What a node offers to a request option. Raises Fatal where mode All finds something wrong (PREP-8)."""
-    offer = offer_of(option, view, world)
-    listed = _all(option, view, world, offer) if option.all else None
+    static = match_in_view(option, view, world)
+    listed = _all(option, view, world, static) if option.all else None
     occupancy = world.occupancy
-    fatal = offer.fatal
+    fatal = static.fatal
     # The first share of a device has drawn its counters for all later ones (CAP-13).
     if option.admin:
-        available = offer.suitable & (view.of(occupancy.fits) | view.of(occupancy.sharing))
+        available = static.suitable & (view.of(occupancy.fits) | view.of(occupancy.sharing))
     else:
-        available = offer.suitable & view.of(occupancy.free)
-        if offer.fails:
+        available = static.suitable & view.of(occupancy.free)
+        if static.fails:
             fatal = fatal & ~view.of(occupancy.held)
-    if occupancy.consumed and offer.consumption:
-        available &= beside(view.rows, offer.consumption, offer.shape, available, world)
+    if occupancy.consumed and static.consumption:
+        available &= beside(view.rows, static.consumption, static.shape, available, world)
     return Candidates(
         option=option,
         count=option.source.wanted if listed is None else len(listed),
         listed=listed,
         available=available,
         fatal=fatal,
-        offer=offer,
+        static=static,
     )
 
 
@@ -103,10 +110,10 @@ def counters_permit(rows: Rows, world: Snapshot) -> Mask:
     return world.occupancy.fits[rows] | world.occupancy.sharing[rows]
 
 
-def _all(option: RequestOption, view: View, world: Snapshot, offer: Offer) -> Rows:
+def _all(option: RequestOption, view: View, world: Snapshot, static: StaticMatch) -> Rows:
     """(count,) the devices that mode All wants, whatever their state (PREP-8)."""
-    rows, shape = view.rows, offer.shape
-    broken = np.flatnonzero(offer.fatal)
+    rows, shape = view.rows, static.shape
+    broken = np.flatnonzero(static.fatal)
     first_error = int(broken[0]) if len(broken) else len(rows)
     start = 0
     for pool in view.pools:
@@ -119,13 +126,13 @@ def _all(option: RequestOption, view: View, world: Snapshot, offer: Offer) -> Ro
             )
         start += len(pool.rows)
     if len(broken):
-        taken = offer.consumption.get(int(shape[first_error]))
-        if isinstance(taken, Fatal) and offer.matching[first_error]:
+        taken = static.consumption.get(int(shape[first_error]))
+        if isinstance(taken, Fatal) and static.matching[first_error]:
             raise taken
         raise failure(option, world.fleet, int(rows[first_error]))
-    wanted = offer.matching
+    wanted = static.matching
     if world.rules.has(CONSUMABLE_CAPACITY):
-        wanted = wanted & large_enough(option, offer.consumption, shape)
+        wanted = wanted & large_enough(option, static.consumption, shape)
         if world.rules.old:
-            wanted = wanted & beside(rows, offer.consumption, shape, wanted, world)
+            wanted = wanted & beside(rows, static.consumption, shape, wanted, world)
     return np.flatnonzero(wanted)

@@ -18,20 +18,20 @@ from reconciler.state.devices.snapshot.snapshot import View
 
 
 def immediate(
-    parsed: ParsedClaims, offers: Sequence[Sequence[Candidates]], view: View
+    parsed: ParsedClaims, by_slot: Sequence[Sequence[Candidates]], view: View
 ) -> tuple[Choice, ...] | None:
     """What the search would choose, where one plain request is all that is wanted; None if it takes a search.
 
     Devices for a single request, without errors, that do not change what else could be taken.
     """
-    if len(offers) != 1 or len(offers[0]) != 1:
+    if len(by_slot) != 1 or len(by_slot[0]) != 1:
         return None
-    (candidates,) = offers[0]
+    (candidates,) = by_slot[0]
     option, available = candidates.option, candidates.available
     count = candidates.count
     if (
         candidates.listed is not None
-        or candidates.offer.fails
+        or candidates.static.fails
         or not 0 < count <= min(len(available), MAX_RESULTS)
     ):
         return None
@@ -61,7 +61,7 @@ def finish(board: Board, candidates: Candidates, state: State) -> Rows | None:
     constraints = [board.constraints[option.claim][number] for number in option.constraints]
     if len(constraints) > 1 or not all(c.match and c.plain for c in constraints):
         return None
-    if candidates.offer.fails and candidates.fatal.any():
+    if candidates.static.fails and candidates.fatal.any():
         return None
     bound = _ENTANGLED.of(board.view)
     if bound is not None and (candidates.available & bound).any():

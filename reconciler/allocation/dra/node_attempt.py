@@ -68,12 +68,12 @@ def attempt(
     search: Search | None = None
     try:
         view = world.topology.view(node)
-        offers = _offers(parsed, view, world, only)
-        plain = immediate(parsed, offers, view) if pruned else None
+        by_slot = _candidates(parsed, view, world, only)
+        plain = immediate(parsed, by_slot, view) if pruned else None
         if plain is not None and len(plain) <= steps:
             pace.beat()
             return Found(plans(parsed, view, world, plain, new_share), 0, len(plain))
-        search = Search(set_up(parsed, view, world), parsed.slots, offers, steps, pruned, pace)
+        search = Search(set_up(parsed, view, world), parsed.slots, by_slot, steps, pruned, pace)
         chosen = search.run()
         if chosen is not None:
             rank = _rank(parsed, chosen)
@@ -97,7 +97,7 @@ def attempt(
     return NotFound(None, "the devices do not suffice", search.steps)
 
 
-def _offers(
+def _candidates(
     parsed: ParsedClaims, view: View, world: Snapshot, only: Only | None = None
 ) -> list[list[Candidates]]:
     """What the node offers to every alternative of every slot, claim by claim.
@@ -105,22 +105,22 @@ def _offers(
     Raises Fatal where mode All finds something wrong (PREP-8), and for a claim that needs too many devices
     whatever is chosen (PREP-9), whichever comes first.
     """
-    offers: list[list[Candidates]] = []
+    by_slot: list[list[Candidates]] = []
     for at, claim in enumerate(parsed.claims):
         least = 0
         for slot in parsed.slots:
             if slot.claim == at:
                 of_slot = [find_candidates(option, view, world) for option in slot.options]
                 least += min([candidates.count for candidates in of_slot])
-                offers.append(of_slot)
+                by_slot.append(of_slot)
         if least > MAX_RESULTS:
             raise Fatal(
                 Reason.TOO_MANY_DEVICES,
                 f"claim {claim.key} needs at least {least} devices; a claim can hold {MAX_RESULTS}",
             )
     if only:
-        offers = [[_kept_to(only, one, view) for one in of_slot] for of_slot in offers]
-    return offers
+        by_slot = [[_kept_to(only, one, view) for one in of_slot] for of_slot in by_slot]
+    return by_slot
 
 
 def _kept_to(only: Only, candidates: Candidates, view: View) -> Candidates:

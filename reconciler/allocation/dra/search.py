@@ -38,7 +38,7 @@ class Search:
 
     board: Board
     slots: Sequence[Slot]
-    offers: Sequence[Sequence[Candidates]]
+    by_slot: Sequence[Sequence[Candidates]]
     """Of each slot's alternatives, in order"""
     budget: int
     pruned: bool = True
@@ -70,7 +70,7 @@ class Search:
         """Branches are worth a proof from now on, and first the whole: most that fail, fail as a whole."""
         if self.pruned and not self._turned_back:
             self._turned_back = True
-            if hopeless(self.board, self.slots, self.offers, self._begin()):
+            if hopeless(self.board, self.slots, self.by_slot, self._begin()):
                 raise _Impossible
 
     def _solve(self, slot: int, state: State) -> tuple[Choice, ...] | None:
@@ -81,7 +81,7 @@ class Search:
             state = enter_claim(state, self.board.constraints[claim])
         if self._turned_back and self._proves_hopeless(slot, state):
             return None
-        for candidates in self.offers[slot]:
+        for candidates in self.by_slot[slot]:
             if state.results + candidates.count > MAX_RESULTS or candidates.count == 0:
                 self._turn_back()
                 continue
@@ -100,7 +100,7 @@ class Search:
         self._proofs += 1
         if self._silent >= PATIENCE and self._proofs % SELDOM:
             return False
-        proved = hopeless(self.board, self.slots[slot:], self.offers[slot:], state)
+        proved = hopeless(self.board, self.slots[slot:], self.by_slot[slot:], state)
         self._silent = 0 if proved else self._silent + 1
         return proved
 
@@ -163,7 +163,7 @@ class Search:
         if board.world.occupancy.held[board.rows[at]] and not option.admin:
             return
         # What shares have consumed does not excuse it: that is tested after constraints.
-        if not (candidates.offer.suitable & state.fit & ~in_use(state, candidates))[at]:
+        if not (candidates.static.suitable & state.fit & ~in_use(state, candidates))[at]:
             return
         for number in option.constraints:
             constraint = board.constraints[option.claim][number]
@@ -174,7 +174,7 @@ class Search:
 
     def _class_of(self, at: int) -> int:
         if self._equals is None:
-            self._equals = classes_of_equals(self.board, [c for offers in self.offers for c in offers])
+            self._equals = classes_of_equals(self.board, [c for by_slot in self.by_slot for c in by_slot])
         return int(self._equals[at])
 
     def _step(self, devices: int = 1) -> None:

@@ -35,7 +35,7 @@ class SelectorMasks:
 
 
 _MASKS: Cache[Fleet, dict[tuple[str, ...], SelectorMasks]] = Cache(lambda _: {}, on_fork=dict.copy)
-"""By expressions. `evaluate_all_selectors` adds to it on another thread, without a fork, for all decisions."""
+"""By expressions. `evaluate_all_selectors` adds to it on another thread, without a fork, for all decisions"""
 
 
 def evaluate_selectors(option: RequestOption, fleet: Fleet) -> SelectorMasks:

@@ -29,7 +29,7 @@ Consumptions = Mapping[int, Consumption | Fatal | None]
 
 
 @value()
-class Offer:
+class StaticMatch:
     """Masks over the D devices of a fleet, or the n devices of a view."""
 
     matching: Mask
@@ -47,20 +47,20 @@ class Offer:
     """Whether some device of the fleet wants operations of its node skipped"""
 
 
-_OF_FLEET: Cache[Fleet, dict[RequestKey, Offer]] = Cache(lambda _: {}, on_fork=dict.copy)
-_OF_VIEW: Cache[View, dict[RequestKey, Offer]] = Cache(lambda _: {})
+_OF_FLEET: Cache[Fleet, dict[RequestKey, StaticMatch]] = Cache(lambda _: {}, on_fork=dict.copy)
+_OF_VIEW: Cache[View, dict[RequestKey, StaticMatch]] = Cache(lambda _: {})
 
 
-def offer_of(option: RequestOption, view: View, world: Snapshot) -> Offer:
+def match_in_view(option: RequestOption, view: View, world: Snapshot) -> StaticMatch:
     """What a view offers to a request option."""
     of_view = _OF_VIEW.of(view)
     known = of_view.get(option.key)
     if known is None:
-        known = of_view[option.key] = _cut(whole_offer(option, world), view, world)
+        known = of_view[option.key] = _cut(match_in_fleet(option, world), view, world)
     return known
 
 
-def _cut(whole: Offer, view: View, world: Snapshot) -> Offer:
+def _cut(whole: StaticMatch, view: View, world: Snapshot) -> StaticMatch:
     of = view.of
     matching, suitable, fatal = of(whole.matching), of(whole.suitable), of(whole.fatal)
     if not np.logical_and.reduce(view.here):
@@ -71,10 +71,10 @@ def _cut(whole: Offer, view: View, world: Snapshot) -> Offer:
     if whole.skips and SKIP_OPERATIONS not in view.node.features:
         suitable = suitable & (of(world.fleet.codes["operations"]) < 0)
     fails = whole.fails and bool(fatal.any())
-    return Offer(matching, suitable, fatal, whole.consumption, of(whole.shape), fails, whole.skips)
+    return StaticMatch(matching, suitable, fatal, whole.consumption, of(whole.shape), fails, whole.skips)
 
 
-def whole_offer(option: RequestOption, world: Snapshot) -> Offer:
+def match_in_fleet(option: RequestOption, world: Snapshot) -> StaticMatch:
     """What the fleet offers to a request option."""
     of_fleet = _OF_FLEET.of(world.fleet)
     if option.key not in of_fleet:
@@ -82,7 +82,7 @@ def whole_offer(option: RequestOption, world: Snapshot) -> Offer:
     return of_fleet[option.key]
 
 
-def _work_out(option: RequestOption, world: Snapshot) -> Offer:
+def _work_out(option: RequestOption, world: Snapshot) -> StaticMatch:
     fleet, rules = world.fleet, world.rules
     masks = evaluate_selectors(option, fleet)
     matching, fatal = masks.true, masks.error
@@ -108,7 +108,7 @@ def _work_out(option: RequestOption, world: Snapshot) -> Offer:
     for mask in (matching, suitable, fatal):
         mask.setflags(write=False)
     skips = bool((fleet.codes["operations"] >= 0).any())
-    return Offer(matching, suitable, fatal, consumption, shape, bool(fatal.any()), skips)
+    return StaticMatch(matching, suitable, fatal, consumption, shape, bool(fatal.any()), skips)
 
 
 def draws(fleet: Fleet, rows: Rows) -> Mask:

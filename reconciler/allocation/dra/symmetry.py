@@ -10,7 +10,7 @@ from reconciler.allocation.dra.exclusion import columns as said
 from reconciler.allocation.dra.state import Board
 
 
-def classes_of_equals(board: Board, offers: Sequence[Candidates]) -> Codes:
+def classes_of_equals(board: Board, every: Sequence[Candidates]) -> Codes:
     """Devices in one class can be exchanged in any solution without breaking it.
 
     ->  (n,) class numbers. Two devices are equal if every option treats them alike, every constraint sees
@@ -28,7 +28,7 @@ def classes_of_equals(board: Board, offers: Sequence[Candidates]) -> Codes:
     ]
     alone = board.shared | board.world.occupancy.sharing[rows]
     columns.append(np.where(alone, np.arange(count, dtype=np.int32), -1)[None])
-    for candidates in offers:
+    for candidates in every:
         columns.append((candidates.available * 1 + candidates.fatal * 2).astype(np.int32)[None])
         if candidates.listed is not None:
             listed = np.zeros(count, dtype=np.int32)

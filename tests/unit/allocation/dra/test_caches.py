@@ -13,7 +13,7 @@ from reconciler.allocation.dra import allocate
 from reconciler.allocation.dra.availability import Available, available
 from reconciler.allocation.dra.request_options import RequestOption, read_claims
 from reconciler.allocation.dra.selector_masks import evaluate_all_selectors, evaluate_selectors
-from reconciler.allocation.dra.static_match import whole_offer
+from reconciler.allocation.dra.static_match import match_in_fleet
 from reconciler.analysis.explain.explain import explain
 from reconciler.api.objects.changes import Changed, Removed
 from reconciler.api.objects.claims import ResourceClaim
@@ -113,13 +113,13 @@ def test_a_fork_starts_with_what_is_known_of_the_devices_and_keeps_to_itself_wha
     picture = store(*pools())
     world = picture.snapshot()
     known = ask_of(asking("c"), world)
-    seen, offered = evaluate_selectors(known, world.fleet), whole_offer(known, world)
+    seen, static = evaluate_selectors(known, world.fleet), match_in_fleet(known, world)
     one, other = (Forked.off(picture).store().snapshot() for _ in range(2))
     assert evaluate_selectors(known, one.fleet) is evaluate_selectors(known, other.fleet) is seen
-    assert whole_offer(known, one) is whole_offer(known, other) is offered
+    assert match_in_fleet(known, one) is match_in_fleet(known, other) is static
 
     asked = asking("c", request("r", selectors=selectors("device.driver == 'd'")))
-    for derive in (lambda ask, seen: evaluate_selectors(ask, seen.fleet), whole_offer):
+    for derive in (lambda ask, seen: evaluate_selectors(ask, seen.fleet), match_in_fleet):
         new = [derive(ask_of(asked, seen), seen) for seen in (one, other, world)]
         assert len({id(value) for value in new}) == 3
 
@@ -195,7 +195,7 @@ def test_an_old_fleet_and_what_was_derived_from_it_are_freed():
         fork = world.fork()
         assert isinstance(allocate([asking("one")], fork), Granted)
         old = [ref(owner) for seen in (world, fork) for owner in (seen.fleet, seen.topology)]
-        mask = ref(whole_offer(ask_of(pair, world), world).matching)
+        mask = ref(match_in_fleet(ask_of(pair, world), world).matching)
         del world, fork
         assert [one() is None for one in old] == [False, False, True, True]
         assert mask() is not None
