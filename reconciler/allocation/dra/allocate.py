@@ -6,7 +6,7 @@ import numpy as np
 
 from kernels.types import Mask
 from reconciler.allocation.dra.budget import LEISURE, Pace, Unseen
-from reconciler.allocation.dra.claim_templates import Form, form_of
+from reconciler.allocation.dra.claim_shapes import ClaimShape, claim_shape
 from reconciler.allocation.dra.match_attribute import nodes_with_a_value
 from reconciler.allocation.dra.node_attempt import Found, NotFound, Only, attempt, random_share
 from reconciler.allocation.dra.refusal import Fatal
@@ -48,18 +48,18 @@ def allocate(
     Unfinished where `pace` breaks off.
     """
     try:
-        form = form_of(claims, world)
+        shape = claim_shape(claims, world)
     except Fatal as fatal:
         return Unsatisfied(tuple(claim.key for claim in claims), fatal.reason, str(fatal))
-    if pace.hurried and not form.quick(world):
+    if pace.hurried and not shape.quick(world):
         raise Unseen("selectors have to be run first")
-    if form.overspent(world):
+    if shape.overspent(world):
         return Unsatisfied(tuple(claim.key for claim in claims), Reason.GAVE_UP, OVERSPENT)
-    parsed = ParsedClaims(tuple(claims), form.parsed.slots)
+    parsed = ParsedClaims(tuple(claims), shape.parsed.slots)
     best: tuple[int, int, Found] | None = None
     refused: list[tuple[str, NotFound]] = []
     tried = 0
-    considered, plausible = _plausible(form, nodes, world)
+    considered, plausible = _plausible(shape, nodes, world)
     for least, place in plausible:
         name = world.topology.order[place]
         if best is not None and (least, place) >= best[:2]:
@@ -87,25 +87,25 @@ def allocate(
 
 
 def _plausible(
-    form: Form, nodes: Iterable[str] | None, world: Snapshot
+    shape: ClaimShape, nodes: Iterable[str] | None, world: Snapshot
 ) -> tuple[int, Iterator[tuple[int, int]]]:
     """How many nodes there are to consider, and the places of those that counting cannot exclude.
 
     Each with the best rank that it could give. A node where selectors fail on a device is never
     excluded, so that the error is met and reported.
     """
-    prospects = form.prospects
-    prospects.follow(world)
-    among = prospects.open
+    node_filter = shape.node_filter
+    node_filter.follow(world)
+    among = node_filter.open
     considered = len(among)
-    tied = nodes_with_a_value(form.ties(world), world)
+    tied = nodes_with_a_value(shape.ties(world), world)
     if tied is not None:
-        among = among & (tied[np.maximum(world.topology.order_codes, -1)] | prospects.failing)
+        among = among & (tied[np.maximum(world.topology.order_codes, -1)] | node_filter.failing)
     if nodes is not None:
         possible = _possible(nodes, world)
         considered = int(np.count_nonzero(possible))
         among = among & possible
-    return considered, prospects.in_order(among)
+    return considered, node_filter.in_order(among)
 
 
 def _possible(nodes: Iterable[str], world: Snapshot) -> Mask:

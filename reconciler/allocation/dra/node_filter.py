@@ -1,4 +1,4 @@
-"""Which nodes counting cannot exclude, for claims of one form. Followed node by node as counts change."""
+"""Which nodes may fit claims of one shape, judged by counts. Updated node by node as counts change."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class Watch:
     come: int = 0
 
 
-class Prospects:
+class NodeFilter:
     """N nodes, in the order in which they are tried. Good for one topology."""
 
     def __init__(self, slots: Sequence[Slot], topology: Topology) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from reconciler.allocation.alignment import decide
-from reconciler.allocation.dra.claim_templates import form_of
+from reconciler.allocation.dra.claim_shapes import claim_shape
 from reconciler.allocation.dra.refusal import Fatal
 from reconciler.allocation.dra.request_options import ParsedClaims, read_claims
 from reconciler.allocation.reasons.explanation import Explanation, NearMiss, Request
@@ -64,7 +64,7 @@ def explain(
         asked = read_claims(claims, world.classes, world.rules)
     except Fatal:
         return told  # no device was looked at
-    if _is_beyond(asked) or form_of(claims, world).overspent(world):
+    if _is_beyond(asked) or claim_shape(claims, world).overspent(world):
         return told
     sieves = [[sift(ask, world, places) for ask in slot.options] for slot in asked.slots]
     left = {id(sieve.ask): sieve.left for of_slot in sieves for sieve in of_slot}

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from reconciler.allocation.dra.match_attribute import Knot, ties_of
-from reconciler.allocation.dra.node_filter import Prospects
+from reconciler.allocation.dra.node_filter import NodeFilter
 from reconciler.allocation.dra.refusal import Fatal
 from reconciler.allocation.dra.request_options import ParsedClaims, read_claims
 from reconciler.allocation.dra.selector_masks import is_overspent, is_quick
@@ -20,12 +20,12 @@ _spelled = ResourceClaimSpec.__pydantic_serializer__.to_json
 
 
 @dataclass(slots=True)
-class Form:
+class ClaimShape:
     """Claims of these specs, whatever their names."""
 
     parsed: ParsedClaims
     """Of the first such claims; only the claims themselves differ"""
-    prospects: Prospects
+    node_filter: NodeFilter
     known: bool = False
     """Whether its selectors were seen to take no time to speak of"""
     _ties: tuple[Knot, ...] | None = None
@@ -50,43 +50,43 @@ class Form:
 
 
 @dataclass(slots=True)
-class _Forms:
-    """Forms by the text of the specs. They hold for one state of the classes."""
+class _ClaimShapes:
+    """Shapes by the JSON of the specs. Valid for one state of the classes."""
 
     classes: Mapping[str, DeviceClass] | None = None
-    by_spec: OrderedDict[tuple[bytes, ...], Form] = field(default_factory=OrderedDict)
+    by_spec: OrderedDict[tuple[bytes, ...], ClaimShape] = field(default_factory=OrderedDict)
 
 
-_FORMS: Cache[Topology, _Forms] = Cache(lambda _: _Forms())
+_SHAPES: Cache[Topology, _ClaimShapes] = Cache(lambda _: _ClaimShapes())
 
 
-def form_of(claims: Sequence[ResourceClaim], world: Snapshot) -> Form:
+def claim_shape(claims: Sequence[ResourceClaim], world: Snapshot) -> ClaimShape:
     """What claims ask for. Raises Fatal for what no node could meet."""
-    forms = _FORMS.of(world.topology)
-    if forms.classes is not world.classes:
-        forms.classes = world.classes
-        forms.by_spec.clear()
+    shapes = _SHAPES.of(world.topology)
+    if shapes.classes is not world.classes:
+        shapes.classes = world.classes
+        shapes.by_spec.clear()
     try:
         specs = tuple([_spelled(claim.spec) for claim in claims])
     except ValueError:  # text that is not Unicode; it is asked for as seldom as it can be spelled
         return _read(claims, world)
-    form = forms.by_spec.get(specs)
-    if form is None:
-        form = forms.by_spec[specs] = _read(claims, world)
-        if len(forms.by_spec) > KEPT:
-            forms.by_spec.popitem(last=False)
-    forms.by_spec.move_to_end(specs)
-    return form
+    shape = shapes.by_spec.get(specs)
+    if shape is None:
+        shape = shapes.by_spec[specs] = _read(claims, world)
+        if len(shapes.by_spec) > KEPT:
+            shapes.by_spec.popitem(last=False)
+    shapes.by_spec.move_to_end(specs)
+    return shape
 
 
-def is_at_hand(claims: Sequence[ResourceClaim], world: Snapshot) -> bool:
+def selectors_are_quick(claims: Sequence[ResourceClaim], world: Snapshot) -> bool:
     """Whether nothing about the selectors of claims has to be worked out that may take long."""
     try:
-        return form_of(claims, world).quick(world)
+        return claim_shape(claims, world).quick(world)
     except Fatal:
         return True
 
 
-def _read(claims: Sequence[ResourceClaim], world: Snapshot) -> Form:
+def _read(claims: Sequence[ResourceClaim], world: Snapshot) -> ClaimShape:
     parsed = read_claims(claims, world.classes, world.rules)
-    return Form(parsed, Prospects(parsed.slots, world.topology))
+    return ClaimShape(parsed, NodeFilter(parsed.slots, world.topology))
