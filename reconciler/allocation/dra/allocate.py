@@ -98,9 +98,9 @@ def _plausible(
     node_filter.follow(world)
     among = node_filter.open
     considered = len(among)
-    tied = nodes_with_a_value(shape.ties(world), world)
-    if tied is not None:
-        among = among & (tied[np.maximum(world.topology.order_codes, -1)] | node_filter.failing)
+    allowed = nodes_with_a_value(shape.match_groups(world), world)
+    if allowed is not None:
+        among = among & (allowed[np.maximum(world.topology.order_codes, -1)] | node_filter.failing)
     if nodes is not None:
         possible = _possible(nodes, world)
         considered = int(np.count_nonzero(possible))

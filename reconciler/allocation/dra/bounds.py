@@ -80,23 +80,23 @@ def _over_limit(remaining: Remaining) -> bool:
     return remaining.state.results + sum(least) > MAX_RESULTS
 
 
-def _some_alternative(alternatives: Sequence[tuple[Candidates, Mask]], within: Mask | None = None) -> bool:
-    return any(_enough(candidates, mask, within) for candidates, mask in alternatives)
+def _some_alternative(alternatives: Sequence[tuple[Candidates, Mask]], devices: Mask | None = None) -> bool:
+    return any(_enough(candidates, mask, devices) for candidates, mask in alternatives)
 
 
-def _enough(candidates: Candidates, mask: Mask, within: Mask | None) -> bool:
+def _enough(candidates: Candidates, mask: Mask, devices: Mask | None) -> bool:
     if candidates.listed is not None:
         wanted = mask[candidates.listed]
         return bool(len(wanted)) and bool(
-            wanted.all() if within is None else (wanted & within[candidates.listed]).all()
+            wanted.all() if devices is None else (wanted & devices[candidates.listed]).all()
         )
-    return int(np.count_nonzero(mask if within is None else mask & within)) >= candidates.count
+    return int(np.count_nonzero(mask if devices is None else mask & devices)) >= candidates.count
 
 
-def _too_few(remaining: Remaining, tied: tuple[Mask, frozenset[int]] | None) -> bool:
+def _too_few(remaining: Remaining, within: tuple[Mask, frozenset[int]] | None) -> bool:
     """Whether there are fewer devices than wanted, when no device goes to two requests.
 
-    `tied` restricts the slots in its second part to the devices in its first.
+    `within` restricts the slots in its second part to the devices in its first.
     """
     board = remaining.board
     wanted, masks = [], []
@@ -107,8 +107,8 @@ def _too_few(remaining: Remaining, tied: tuple[Mask, frozenset[int]] | None) -> 
         union = np.logical_or.reduce([mask for _, mask in usable])
         if (union & board.shared).any():
             continue  # a shared device serves several requests
-        if tied is not None and at in tied[1]:
-            union = union & tied[0]
+        if within is not None and at in within[1]:
+            union = union & within[0]
         wanted.append(min(c.count for c, _ in usable))
         masks.append(union)
     if not wanted:
@@ -137,26 +137,26 @@ def _listed(candidates: Candidates, mask: Mask) -> Mask:
     return mask & listed
 
 
-def _over_drawn(remaining: Remaining, tied: tuple[Mask, frozenset[int]] | None) -> bool:
+def _over_drawn(remaining: Remaining, within: tuple[Mask, frozenset[int]] | None) -> bool:
     """Whether some counter cannot give even the least that the requests must draw from it."""
     board = remaining.board
     needed = np.zeros_like(board.left)
     for at, alternatives in enumerate(remaining.by_slot):
-        within = tied[0] if tied is not None and at in tied[1] else None
+        devices = within[0] if within is not None and at in within[1] else None
         least = [
-            _least_drawn(board, c, _listed(c, mask), within)
+            _least_drawn(board, c, _listed(c, mask), devices)
             for c, mask in alternatives
-            if _enough(c, mask, within)
+            if _enough(c, mask, devices)
         ]
         if least:
             needed += np.minimum.reduce(least)
     return bool(((needed > remaining.state.left) & (needed > 0)).any())
 
 
-def _least_drawn(board: Board, candidates: Candidates, mask: Mask, within: Mask | None) -> np.ndarray:
+def _least_drawn(board: Board, candidates: Candidates, mask: Mask, devices: Mask | None) -> np.ndarray:
     """(s, C) the least that one request option must draw of each counter."""
     least = np.zeros_like(board.left)
-    rows = np.flatnonzero(mask if within is None else mask & within)
+    rows = np.flatnonzero(mask if devices is None else mask & devices)
     # A device that is shared may have drawn already, as has one of which shares are held, though it may
     # be published as dedicated since; it counts as drawing nothing.
     drawn = board.shared[rows] | board.world.occupancy.sharing[board.rows[rows]]
@@ -177,22 +177,22 @@ def _matching_constraints(remaining: Remaining) -> Iterator[tuple[Constraint, in
 
 
 def _no_value_works(remaining: Remaining, constraint: tuple[Constraint, int]) -> bool:
-    """Whether no value of a matchAttribute has the devices and counters for all requests it ties."""
+    """Whether no value of a matchAttribute has the devices and counters for all requests that must share it."""
     which, number = constraint
     claim = remaining.slots[0].claim
-    tied = frozenset(
+    slots = frozenset(
         at
         for at, (slot, alternatives) in enumerate(zip(remaining.slots, remaining.by_slot, strict=True))
         if slot.claim == claim and all(number in c.option.constraints for c, _ in alternatives)
     )
-    if not tied:
+    if not slots:
         return False
     state = remaining.state.constraints[number]
     values = state if state is not None else frozenset().union(*which.tokens.values())
     for value in values:
         mask = np.isin(which.codes, [code for code, tokens in which.tokens.items() if value in tokens])
-        if not all(_some_alternative(remaining.by_slot[at], mask) for at in tied):
+        if not all(_some_alternative(remaining.by_slot[at], mask) for at in slots):
             continue
-        if not _too_few(remaining, (mask, tied)) and not _over_drawn(remaining, (mask, tied)):
+        if not _too_few(remaining, (mask, slots)) and not _over_drawn(remaining, (mask, slots)):
             return False
     return True

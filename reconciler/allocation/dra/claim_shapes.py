@@ -4,7 +4,7 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from reconciler.allocation.dra.match_attribute import Knot, ties_of
+from reconciler.allocation.dra.match_attribute import MatchGroup, match_groups
 from reconciler.allocation.dra.node_filter import NodeFilter
 from reconciler.allocation.dra.refusal import Fatal
 from reconciler.allocation.dra.request_options import ParsedClaims, read_claims
@@ -28,7 +28,7 @@ class ClaimShape:
     node_filter: NodeFilter
     known: bool = False
     """Whether its selectors were seen to take no time to speak of"""
-    _ties: tuple[Knot, ...] | None = None
+    _match_groups: tuple[MatchGroup, ...] | None = None
     _overspent: bool | None = None
 
     def quick(self, world: Snapshot) -> bool:
@@ -42,11 +42,11 @@ class ClaimShape:
             self._overspent = is_overspent(self.parsed.slots, world.fleet)
         return self._overspent
 
-    def ties(self, world: Snapshot) -> tuple[Knot, ...]:
-        """What its constraints tie, as far as it can exclude nodes."""
-        if self._ties is None:
-            self._ties = ties_of(self.parsed, world)
-        return self._ties
+    def match_groups(self, world: Snapshot) -> tuple[MatchGroup, ...]:
+        """The groups of its `matchAttribute` constraints that can exclude nodes."""
+        if self._match_groups is None:
+            self._match_groups = match_groups(self.parsed, world)
+        return self._match_groups
 
 
 @dataclass(slots=True)

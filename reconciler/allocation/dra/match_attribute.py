@@ -1,4 +1,4 @@
-"""Which nodes have a value of a `matchAttribute` that could serve all requests it ties.
+"""Which nodes have a value of a `matchAttribute` that could serve all requests of a match group.
 
 Judged for the whole fleet at once. A relaxation like the bounds of a search: it counts devices per value and
 compares the least that the requests must draw with what is left, so it may let a hopeless node through
@@ -24,7 +24,7 @@ from reconciler.state.devices.snapshot.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
-class Tie:
+class ValueBound:
     """What one device for a request option draws at least, per value v of an attribute, among V values."""
 
     draw: Amounts
@@ -40,32 +40,34 @@ class Tie:
 
 
 @dataclass(frozen=True, slots=True)
-class Knot:
+class MatchGroup:
     """Requests that must agree on an attribute."""
 
     name: Name
     options: tuple[RequestOption, ...]
-    tie: Tie | None
+    bound: ValueBound | None
     """What one device for each of them draws together at least; None if no device has the attribute"""
 
 
-_TIES: Cache[Fleet, dict[tuple[Name, RequestKey], Tie]] = Cache(lambda _: {}, on_fork=dict.copy)
+_BOUNDS: Cache[Fleet, dict[tuple[Name, RequestKey], ValueBound]] = Cache(lambda _: {}, on_fork=dict.copy)
 
 
-def ties_of(parsed: ParsedClaims, world: Snapshot) -> tuple[Knot, ...]:
-    """What the constraints tie, as far as it can exclude nodes. The same for as long as the fleet is.
+def match_groups(parsed: ParsedClaims, world: Snapshot) -> tuple[MatchGroup, ...]:
+    """The match groups that can exclude nodes. They depend on the fleet alone.
 
-    Nothing is excluded while some device is an error, since the error has to be met.
+    None while selectors fail on some device, since that error must be reported.
     """
     if not any(claim.spec.devices.constraints for claim in parsed.claims):
         return ()
     if any(evaluate_selectors(option, world.fleet).fails for slot in parsed.slots for option in slot.options):
         return ()
-    knots = (_knot(name, options, world.fleet) for name, options in _ties(parsed, world.fleet))
-    return tuple([knot for knot in knots if knot.tie is None or knot.tie.local])
+    groups = (
+        _match_group(name, options, world.fleet) for name, options in _matching_options(parsed, world.fleet)
+    )
+    return tuple([group for group in groups if group.bound is None or group.bound.local])
 
 
-def nodes_with_a_value(knots: Sequence[Knot], world: Snapshot) -> Mask | None:
+def nodes_with_a_value(groups: Sequence[MatchGroup], world: Snapshot) -> Mask | None:
     """(N + 1,) by the fleet's code, nodes that the constraints leave possible; None if they exclude none.
 
     The last stands for nodes that no device belongs to.
@@ -73,17 +75,17 @@ def nodes_with_a_value(knots: Sequence[Knot], world: Snapshot) -> Mask | None:
     Nothing is excluded while shares are held of a device that is published as dedicated since, whose
     counters are drawn already.
     """
-    if not knots or (world.occupancy.consumed and np.any(world.occupancy.sharing & ~world.fleet.shared)):
+    if not groups or (world.occupancy.consumed and np.any(world.occupancy.sharing & ~world.fleet.shared)):
         return None
     possible: Mask | None = None
-    for knot in knots:
-        nodes = _nodes(knot, world)
+    for group in groups:
+        nodes = _nodes(group, world)
         if nodes is not None:
             possible = nodes if possible is None else possible & nodes
     return possible
 
 
-def _ties(parsed: ParsedClaims, fleet: Fleet) -> Iterator[tuple[Name, tuple[RequestOption, ...]]]:
+def _matching_options(parsed: ParsedClaims, fleet: Fleet) -> Iterator[tuple[Name, tuple[RequestOption, ...]]]:
     """Attributes on which plain requests must agree, with those requests."""
     for at, claim in enumerate(parsed.claims):
         for number, constraint in enumerate(claim.spec.devices.constraints):
@@ -102,48 +104,48 @@ def _ties(parsed: ParsedClaims, fleet: Fleet) -> Iterator[tuple[Name, tuple[Requ
                 yield Name(domain, id_), plain
 
 
-def _nodes(knot: Knot, world: Snapshot) -> Mask | None:
-    fleet, tie = world.fleet, knot.tie
+def _nodes(group: MatchGroup, world: Snapshot) -> Mask | None:
+    fleet, bound = world.fleet, group.bound
     nodes = np.zeros(len(fleet.words.nodes.values) + 1, dtype=np.bool_)
-    if tie is None:
+    if bound is None:
         return nodes
-    feasible = np.ones(len(tie.source), dtype=np.bool_)
-    for option in knot.options:
-        feasible &= available(option, world).per_value(knot.name, fleet) >= option.source.wanted
-    if tie.draws:
+    feasible = np.ones(len(bound.source), dtype=np.bool_)
+    for option in group.options:
+        feasible &= available(option, world).per_value(group.name, fleet) >= option.source.wanted
+    if bound.draws:
         rows = np.flatnonzero(feasible)
-        enough = fits_required(world.occupancy.left[tie.source[rows]], tie.draw[rows])
-        feasible[rows] = enough | (tie.source[rows] < 0)
-    places = tie.node[feasible]
+        enough = fits_required(world.occupancy.left[bound.source[rows]], bound.draw[rows])
+        feasible[rows] = enough | (bound.source[rows] < 0)
+    places = bound.node[feasible]
     if (places < 0).any():
         return None
     nodes[places] = True
     return nodes
 
 
-def _knot(name: Name, options: tuple[RequestOption, ...], fleet: Fleet) -> Knot:
+def _match_group(name: Name, options: tuple[RequestOption, ...], fleet: Fleet) -> MatchGroup:
     """What all the options draw together, at least."""
     if name not in fleet.cel.attributes:
-        return Knot(name, options, None)
-    ties = [_tie(option, name, fleet) for option in options]
-    source = ties[0].source
-    draw = np.zeros_like(ties[0].draw)
-    for option, tie in zip(options, ties, strict=True):
-        draw += option.source.wanted * tie.draw
-        source = np.where(source == tie.source, source, -1)
+        return MatchGroup(name, options, None)
+    bounds = [_value_bound(option, name, fleet) for option in options]
+    source = bounds[0].source
+    draw = np.zeros_like(bounds[0].draw)
+    for option, bound in zip(options, bounds, strict=True):
+        draw += option.source.wanted * bound.draw
+        source = np.where(source == bound.source, source, -1)
     draw = np.where(draw == 0, NOTHING_REQUIRED, draw)
     draws = bool((source >= 0).any())
-    return Knot(name, options, Tie(draw, source, ties[0].node, draws, ties[0].local))
+    return MatchGroup(name, options, ValueBound(draw, source, bounds[0].node, draws, bounds[0].local))
 
 
-def _tie(option: RequestOption, name: Name, fleet: Fleet) -> Tie:
-    of_fleet, key = _TIES.of(fleet), (name, option.key)
+def _value_bound(option: RequestOption, name: Name, fleet: Fleet) -> ValueBound:
+    of_fleet, key = _BOUNDS.of(fleet), (name, option.key)
     if key not in of_fleet:
         of_fleet[key] = _compute(option, name, fleet)
     return of_fleet[key]
 
 
-def _compute(option: RequestOption, name: Name, fleet: Fleet) -> Tie:
+def _compute(option: RequestOption, name: Name, fleet: Fleet) -> ValueBound:
     values = fleet.cel.attributes[name].codes
     size = value_count(name, fleet)
     rows = np.flatnonzero(evaluate_selectors(option, fleet).true & (values >= 0))
@@ -155,7 +157,7 @@ def _compute(option: RequestOption, name: Name, fleet: Fleet) -> Tie:
         once = ~fleet.shared[rows] & (fleet.sets[rows, 1:] < 0).all(axis=1)
         source = group_code(np.where(once, fleet.sets[rows, 0], -1), groups, size)
         source[groups[~once]] = -1
-        bound = source[groups] >= 0
-        draw = group_min(fleet.table[fleet.draws[rows[bound], 0]], groups[bound], size)
+        drawing = source[groups] >= 0
+        draw = group_min(fleet.table[fleet.draws[rows[drawing], 0]], groups[drawing], size)
     node = group_code(fleet.codes["node"][rows], groups, size)
-    return Tie(draw, source, node, draws=bool((source >= 0).any()), local=bool((node >= 0).any()))
+    return ValueBound(draw, source, node, draws=bool((source >= 0).any()), local=bool((node >= 0).any()))

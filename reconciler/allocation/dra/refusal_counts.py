@@ -137,7 +137,7 @@ def _most_on_one_node(left: Rows, world: Snapshot) -> tuple[int, str]:
 def _together(parsed: ParsedClaims, counts: Sequence[RequestCount]) -> tuple[Reason, str]:
     """No request is impossible by counting, but no node has devices for all of them."""
     names = ", ".join(f"{parsed.claims[slot.claim].key} {slot.options[0].request}" for slot in parsed.slots)
-    tied = sorted(
+    attributes = sorted(
         {
             attribute
             for claim in parsed.claims
@@ -145,10 +145,10 @@ def _together(parsed: ParsedClaims, counts: Sequence[RequestCount]) -> tuple[Rea
             if (attribute := c.match_attribute or c.distinct_attribute)
         }
     )
-    if tied:
+    if attributes:
         return (
             Reason.CONSTRAINT,
-            f"no node has devices for {names} that meet the constraint on {', '.join(tied)}",
+            f"no node has devices for {names} that meet the constraint on {', '.join(attributes)}",
         )
     if len(counts) == 1:
         left, wanted = counts[0].gates[-1].left, _amount(counts[0].wanted)
