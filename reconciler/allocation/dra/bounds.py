@@ -14,16 +14,20 @@ from kernels.types import Mask
 from reconciler.allocation.dra.candidates import Candidates
 from reconciler.allocation.dra.constraints import Constraint
 from reconciler.allocation.dra.request_options import MAX_RESULTS, Slot
-from reconciler.allocation.dra.state import Board, State, in_use, viable
+from reconciler.allocation.dra.state import NodeProblem, State, in_use, viable
 
 
 class Remaining:
     """What the next requests want and what is left for them; the first belongs to the claim at hand."""
 
     def __init__(
-        self, board: Board, slots: Sequence[Slot], by_slot: Sequence[Sequence[Candidates]], state: State
+        self,
+        problem: NodeProblem,
+        slots: Sequence[Slot],
+        by_slot: Sequence[Sequence[Candidates]],
+        state: State,
     ) -> None:
-        self.board = board
+        self.problem = problem
         self.state = state
         self.slots: list[Slot] = []
         self.by_slot: list[list[tuple[Candidates, Mask]]] = []
@@ -33,7 +37,7 @@ class Remaining:
             if any(_may_fail(state, c, mine=mine) for c in alternatives):
                 break
             self.slots.append(slot)
-            self.by_slot.append([(c, _possible(board, state, c, mine=mine)) for c in alternatives])
+            self.by_slot.append([(c, _possible(problem, state, c, mine=mine)) for c in alternatives])
 
 
 def _may_fail(state: State, candidates: Candidates, *, mine: bool) -> bool:
@@ -45,19 +49,19 @@ def _may_fail(state: State, candidates: Candidates, *, mine: bool) -> bool:
     return bool((candidates.fatal & ~in_use(state, candidates)).any())
 
 
-def _possible(board: Board, state: State, candidates: Candidates, *, mine: bool) -> Mask:
+def _possible(problem: NodeProblem, state: State, candidates: Candidates, *, mine: bool) -> Mask:
     """(n,) devices the request option could still take. Constraints and marks are known of one claim only."""
     if mine:
-        return viable(board, state, candidates)
+        return viable(problem, state, candidates)
     mask = candidates.available & state.fit
     return mask if candidates.option.admin else mask & ~state.taken
 
 
 def hopeless(
-    board: Board, slots: Sequence[Slot], by_slot: Sequence[Sequence[Candidates]], state: State
+    problem: NodeProblem, slots: Sequence[Slot], by_slot: Sequence[Sequence[Candidates]], state: State
 ) -> bool:
     """Whether the next requests cannot be met. Never true if they can, or if an error comes first."""
-    remaining = Remaining(board, slots, by_slot, state)
+    remaining = Remaining(problem, slots, by_slot, state)
     if not remaining.slots:
         return False
     return (
@@ -98,14 +102,14 @@ def _too_few(remaining: Remaining, within: tuple[Mask, frozenset[int]] | None) -
 
     `within` restricts the slots in its second part to the devices in its first.
     """
-    board = remaining.board
+    problem = remaining.problem
     wanted, masks = [], []
     for at, alternatives in enumerate(remaining.by_slot):
         usable = [(c, _listed(c, mask)) for c, mask in alternatives if not c.option.admin]
         if len(usable) < len(alternatives):
             continue
         union = np.logical_or.reduce([mask for _, mask in usable])
-        if (union & board.shared).any():
+        if (union & problem.shared).any():
             continue  # a shared device serves several requests
         if within is not None and at in within[1]:
             union = union & within[0]
@@ -139,12 +143,12 @@ def _listed(candidates: Candidates, mask: Mask) -> Mask:
 
 def _over_drawn(remaining: Remaining, within: tuple[Mask, frozenset[int]] | None) -> bool:
     """Whether some counter cannot give even the least that the requests must draw from it."""
-    board = remaining.board
-    needed = np.zeros_like(board.left)
+    problem = remaining.problem
+    needed = np.zeros_like(problem.left)
     for at, alternatives in enumerate(remaining.by_slot):
         devices = within[0] if within is not None and at in within[1] else None
         least = [
-            _least_drawn(board, c, _listed(c, mask), devices)
+            _least_drawn(problem, c, _listed(c, mask), devices)
             for c, mask in alternatives
             if _enough(c, mask, devices)
         ]
@@ -153,31 +157,33 @@ def _over_drawn(remaining: Remaining, within: tuple[Mask, frozenset[int]] | None
     return bool(((needed > remaining.state.left) & (needed > 0)).any())
 
 
-def _least_drawn(board: Board, candidates: Candidates, mask: Mask, devices: Mask | None) -> np.ndarray:
+def _least_drawn(
+    problem: NodeProblem, candidates: Candidates, mask: Mask, devices: Mask | None
+) -> np.ndarray:
     """(s, C) the least that one request option must draw of each counter."""
-    least = np.zeros_like(board.left)
+    least = np.zeros_like(problem.left)
     rows = np.flatnonzero(mask if devices is None else mask & devices)
     # A device that is shared may have drawn already, as has one of which shares are held, though it may
     # be published as dedicated since; it counts as drawing nothing.
-    drawn = board.shared[rows] | board.world.occupancy.sharing[board.rows[rows]]
-    sets = np.where(drawn[:, None], -1, board.sets[rows])
-    drawing = np.bincount(sets[sets >= 0], minlength=len(board.left))
+    drawn = problem.shared[rows] | problem.world.occupancy.sharing[problem.rows[rows]]
+    sets = np.where(drawn[:, None], -1, problem.sets[rows])
+    drawing = np.bincount(sets[sets >= 0], minlength=len(problem.left))
     for number in np.flatnonzero(drawing > len(rows) - candidates.count).tolist():
         at, k = np.nonzero(sets == number)
-        draw = board.table[board.draws[rows[at], k]]
+        draw = problem.table[problem.draws[rows[at], k]]
         least[number] = least_draw(draw, len(rows) - len(at), candidates.count)
     return least
 
 
 def _matching_constraints(remaining: Remaining) -> Iterator[tuple[Constraint, int]]:
     """The matchAttribute constraints of the claim at hand, with their number."""
-    for number, constraint in enumerate(remaining.board.constraints[remaining.slots[0].claim]):
+    for number, constraint in enumerate(remaining.problem.constraints[remaining.slots[0].claim]):
         if constraint.match and not constraint.alone:
             yield constraint, number
 
 
 def _no_value_works(remaining: Remaining, constraint: tuple[Constraint, int]) -> bool:
-    """Whether no value of a matchAttribute has the devices and counters for all requests that must share it."""
+    """Whether no value of a matchAttribute has the devices and counters for all its requests."""
     which, number = constraint
     claim = remaining.slots[0].claim
     slots = frozenset(

@@ -11,7 +11,7 @@ import numpy as np
 from kernels.types import Codes, Mask, Rows
 from reconciler.allocation.dra.candidates import Candidates
 from reconciler.allocation.dra.request_options import MAX_RESULTS, ParsedClaims
-from reconciler.allocation.dra.state import Board, Choice, State, constraint_on, viable
+from reconciler.allocation.dra.state import Choice, NodeProblem, State, constraint_on, viable
 from reconciler.state.caches import Cache, share
 from reconciler.state.devices.pools.fleet import Fleet
 from reconciler.state.devices.snapshot.snapshot import View
@@ -52,21 +52,21 @@ def immediate(
     return tuple([Choice(0, candidates, at) for at in rows.tolist()]) if len(rows) == count else None
 
 
-def finish(board: Board, candidates: Candidates, state: State) -> Rows | None:
+def finish(problem: NodeProblem, candidates: Candidates, state: State) -> Rows | None:
     """(count,) the devices the search would choose for the last request; empty if there are not enough.
 
     None if it takes a search to tell.
     """
     option = candidates.option
-    constraints = [board.constraints[option.claim][number] for number in option.constraints]
+    constraints = [problem.constraints[option.claim][number] for number in option.constraints]
     if len(constraints) > 1 or not all(c.match and c.plain for c in constraints):
         return None
     if candidates.static.fails and candidates.fatal.any():
         return None
-    bound = _ENTANGLED.of(board.view)
+    bound = _ENTANGLED.of(problem.view)
     if bound is not None and (candidates.available & bound).any():
         return None
-    possible = viable(board, state, candidates)
+    possible = viable(problem, state, candidates)
     rows = np.flatnonzero(possible)
     if not constraints or state.constraints[option.constraints[0]] is not None:
         # A value that earlier requests agreed on has narrowed the devices already.

@@ -16,7 +16,16 @@ from reconciler.allocation.dra.candidates import Candidates
 from reconciler.allocation.dra.fast_path import finish
 from reconciler.allocation.dra.refusal import Fatal, GaveUp
 from reconciler.allocation.dra.request_options import MAX_RESULTS, Slot
-from reconciler.allocation.dra.state import Board, Choice, State, begin, choose, enter_claim, in_use, viable
+from reconciler.allocation.dra.state import (
+    Choice,
+    NodeProblem,
+    State,
+    begin,
+    choose,
+    enter_claim,
+    in_use,
+    viable,
+)
 from reconciler.allocation.dra.symmetry import classes_of_equals
 from reconciler.api.objects.plan import Reason
 from reconciler.errors import ReconcilerError
@@ -36,7 +45,7 @@ SELDOM = 16
 class Search:
     """One search on one node. `steps` counts the devices tried."""
 
-    board: Board
+    problem: NodeProblem
     slots: Sequence[Slot]
     by_slot: Sequence[Sequence[Candidates]]
     """Of each slot's alternatives, in order"""
@@ -64,13 +73,13 @@ class Search:
             return None
 
     def _begin(self) -> State:
-        return begin(self.board, self.board.constraints[self.slots[0].claim])
+        return begin(self.problem, self.problem.constraints[self.slots[0].claim])
 
     def _turn_back(self) -> None:
         """Branches are worth a proof from now on, and first the whole: most that fail, fail as a whole."""
         if self.pruned and not self._turned_back:
             self._turned_back = True
-            if hopeless(self.board, self.slots, self.by_slot, self._begin()):
+            if hopeless(self.problem, self.slots, self.by_slot, self._begin()):
                 raise _Impossible
 
     def _solve(self, slot: int, state: State) -> tuple[Choice, ...] | None:
@@ -78,7 +87,7 @@ class Search:
             return state.chosen
         claim = self.slots[slot].claim
         if slot and self.slots[slot - 1].claim != claim:
-            state = enter_claim(state, self.board.constraints[claim])
+            state = enter_claim(state, self.problem.constraints[claim])
         if self._turned_back and self._proves_hopeless(slot, state):
             return None
         for candidates in self.by_slot[slot]:
@@ -100,7 +109,7 @@ class Search:
         self._proofs += 1
         if self._silent >= PATIENCE and self._proofs % SELDOM:
             return False
-        proved = hopeless(self.board, self.slots[slot:], self.by_slot[slot:], state)
+        proved = hopeless(self.problem, self.slots[slot:], self.by_slot[slot:], state)
         self._silent = 0 if proved else self._silent + 1
         return proved
 
@@ -108,7 +117,7 @@ class Search:
         if candidates.listed is not None:
             return self._take_all(slot, candidates, state)
         if self.pruned and slot + 1 == len(self.slots):
-            rows = finish(self.board, candidates, state)
+            rows = finish(self.problem, candidates, state)
             if rows is not None:
                 self._step(len(rows))
                 last = tuple(Choice(slot, candidates, at) for at in rows.tolist())
@@ -121,7 +130,7 @@ class Search:
         """Choose the devices of an exact request from position `start` on."""
         if chosen == candidates.count:
             return self._solve(slot + 1, state)
-        possible = viable(self.board, state, candidates)
+        possible = viable(self.problem, state, candidates)
         fatal = candidates.fatal & ~in_use(state, candidates)
         order = np.flatnonzero((possible | fatal)[start:]) + start
         needed = candidates.count - chosen
@@ -134,10 +143,10 @@ class Search:
                 continue
             self._step()
             if fatal[at]:
-                raise candidates.failure(self.board.world.fleet, int(self.board.rows[at]), at)
+                raise candidates.failure(self.problem.world.fleet, int(self.problem.rows[at]), at)
             if needed == 1 and slot + 1 == len(self.slots):
                 return (*state.chosen, Choice(slot, candidates, at))
-            following = choose(self.board, state, slot, candidates, at)
+            following = choose(self.problem, state, slot, candidates, at)
             found = self._pick(slot, candidates, following, chosen + 1, at + 1)
             if found is not None:
                 return found
@@ -151,30 +160,30 @@ class Search:
         assert candidates.listed is not None
         for at in candidates.listed.tolist():
             self._step()
-            if not viable(self.board, state, candidates)[at]:
+            if not viable(self.problem, state, candidates)[at]:
                 self._check_constraints(candidates, state, at)
                 return None
-            state = choose(self.board, state, slot, candidates, at)
+            state = choose(self.problem, state, slot, candidates, at)
         return self._solve(slot + 1, state)
 
     def _check_constraints(self, candidates: Candidates, state: State, at: int) -> None:
         """SEL-6: mode All must not fail by a constraint if nothing else stood against the device."""
-        option, board = candidates.option, self.board
-        if board.world.occupancy.held[board.rows[at]] and not option.admin:
+        option, problem = candidates.option, self.problem
+        if problem.world.occupancy.held[problem.rows[at]] and not option.admin:
             return
         # What shares have consumed does not excuse it: that is tested after constraints.
         if not (candidates.static.suitable & state.fit & ~in_use(state, candidates))[at]:
             return
         for number in option.constraints:
-            constraint = board.constraints[option.claim][number]
+            constraint = problem.constraints[option.claim][number]
             if not constraint.allowed(state.constraints[number])[at]:
-                device = board.world.fleet.id_of(int(board.rows[at]))
+                device = problem.world.fleet.id_of(int(problem.rows[at]))
                 broken = f"{device} breaks the constraint on {constraint.attribute}"
                 raise Fatal(Reason.CONSTRAINT_VIOLATED, f"request {option.name} wants all devices; {broken}")
 
     def _class_of(self, at: int) -> int:
         if self._equals is None:
-            self._equals = classes_of_equals(self.board, [c for by_slot in self.by_slot for c in by_slot])
+            self._equals = classes_of_equals(self.problem, [c for by_slot in self.by_slot for c in by_slot])
         return int(self._equals[at])
 
     def _step(self, devices: int = 1) -> None:

@@ -6,11 +6,11 @@ import numpy as np
 
 from kernels.types import Codes
 from reconciler.allocation.dra.candidates import Candidates
-from reconciler.allocation.dra.exclusion import columns as said
-from reconciler.allocation.dra.state import Board
+from reconciler.allocation.dra.exclusion import equality_columns
+from reconciler.allocation.dra.state import NodeProblem
 
 
-def classes_of_equals(board: Board, every: Sequence[Candidates]) -> Codes:
+def classes_of_equals(problem: NodeProblem, every: Sequence[Candidates]) -> Codes:
     """Devices in one class can be exchanged in any solution without breaking it.
 
     ->  (n,) class numbers. Two devices are equal if every option treats them alike, every constraint sees
@@ -18,15 +18,15 @@ def classes_of_equals(board: Board, every: Sequence[Candidates]) -> Codes:
         both or with neither. Shared devices are never equal:
         what is consumed of each differs from step to step.
     """
-    fleet, rows = board.world.fleet, board.rows
+    fleet, rows = problem.world.fleet, problem.rows
     count = len(rows)
     columns = [
-        board.sets.T,
-        board.draws.T,
+        problem.sets.T,
+        problem.draws.T,
         fleet.codes["shape"][rows][None],
         fleet.codes["selector"][rows][None],
     ]
-    alone = board.shared | board.world.occupancy.sharing[rows]
+    alone = problem.shared | problem.world.occupancy.sharing[rows]
     columns.append(np.where(alone, np.arange(count, dtype=np.int32), -1)[None])
     for candidates in every:
         columns.append((candidates.available * 1 + candidates.fatal * 2).astype(np.int32)[None])
@@ -36,8 +36,8 @@ def classes_of_equals(board: Board, every: Sequence[Candidates]) -> Codes:
             ordered = bool(candidates.option.constraints)
             listed[candidates.listed] = 1 + np.arange(candidates.count) if ordered else 1
             columns.append(listed[None])
-    if board.sides is not None:
-        columns.append(said(board.sides))
-    columns += [c.codes[None] for of_claim in board.constraints for c in of_claim]
+    if problem.exclusion is not None:
+        columns.append(equality_columns(problem.exclusion))
+    columns += [c.codes[None] for of_claim in problem.constraints for c in of_claim]
     _, classes = np.unique(np.concatenate(columns).T, axis=0, return_inverse=True)
     return classes.reshape(-1).astype(np.int32)
