@@ -13,7 +13,7 @@ from reconciler.allocation.alignment.preferences import NODE, Alignment, alignme
 from reconciler.allocation.alignment.refusing import misaligned, unpartitioned
 from reconciler.allocation.dra import allocate
 from reconciler.allocation.dra.allocate import DEFAULT_STEPS
-from reconciler.allocation.dra.budget import LEISURE, Pace
+from reconciler.allocation.dra.budget import UNLIMITED, Budget
 from reconciler.allocation.dra.constraints import ANY_DOMAIN
 from reconciler.allocation.dra.node_attempt import random_share
 from reconciler.api.objects.claims import TIERS, ResourceClaim
@@ -43,7 +43,7 @@ def decide(
     nodes: Nodes = None,
     steps: int = DEFAULT_STEPS,
     new_share: Callable[[], str] = random_share,
-    pace: Pace = LEISURE,
+    budget: Budget = UNLIMITED,
     without: Collection[Wished] = (),
 ) -> Granted | Unsatisfied:
     """Devices for all claims together, on one node; or why not. As `allocate`, with wishes met.
@@ -53,7 +53,7 @@ def decide(
     Wishes that cannot be understood refuse the claims. Those in `without` are not looked at. A refusal says
     what would be missing without any wish; only if nothing would, that alignment or partitions refuse.
     """
-    ask = partial(allocate, steps=steps, new_share=new_share, pace=pace)
+    ask = partial(allocate, steps=steps, new_share=new_share, budget=budget)
     if not has_wishes(claims, world.classes):
         return ask(claims, world, nodes=nodes)
     try:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import numpy as np
 
 from kernels.types import Mask
-from reconciler.allocation.dra.budget import LEISURE, Pace, Unseen
+from reconciler.allocation.dra.budget import UNLIMITED, Budget, SelectorsNotRun
 from reconciler.allocation.dra.claim_shapes import ClaimShape, claim_shape
 from reconciler.allocation.dra.match_attribute import nodes_with_a_value
 from reconciler.allocation.dra.node_attempt import Found, NotFound, Only, attempt, random_share
@@ -35,7 +35,7 @@ def allocate(
     nodes: Iterable[str] | None = None,
     steps: int = DEFAULT_STEPS,
     new_share: Callable[[], str] = random_share,
-    pace: Pace = LEISURE,
+    budget: Budget = UNLIMITED,
     only: Only | None = None,
 ) -> Granted | Unsatisfied:
     """Devices for all claims together, on one node; or why not.
@@ -45,14 +45,14 @@ def allocate(
     all nodes. `only` keeps requests to some devices, so that fewer fit than are counted. `steps` bounds the
     devices tried per node, and ten times as many those tried in all; counted rather than timed, so that the
     same fleet gives the same answer on a slow machine. The steps of selectors are bounded as well. Raises
-    Unfinished where `pace` breaks off.
+    Unfinished where `budget` breaks off.
     """
     try:
         shape = claim_shape(claims, world)
     except Fatal as fatal:
         return Unsatisfied(tuple(claim.key for claim in claims), fatal.reason, str(fatal))
-    if pace.hurried and not shape.quick(world):
-        raise Unseen("selectors have to be run first")
+    if budget.skips_slow_selectors and not shape.quick(world):
+        raise SelectorsNotRun("selectors have to be run first")
     if shape.overspent(world):
         return Unsatisfied(tuple(claim.key for claim in claims), Reason.GAVE_UP, OVERSPENT)
     parsed = ParsedClaims(tuple(claims), shape.parsed.slots)
@@ -67,10 +67,17 @@ def allocate(
         if tried >= HARD_NODES * steps:
             refused.append((name, NotFound(Reason.GAVE_UP, f"gave up after {tried} steps", 0)))
             break
-        pace.beat()
-        beat = best[0] + (place < best[1]) if best is not None else None
+        budget.spend()
+        better_than = best[0] + (place < best[1]) if best is not None else None
         outcome = attempt(
-            parsed, name, world, steps=steps, new_share=new_share, beat=beat, pace=pace, only=only
+            parsed,
+            name,
+            world,
+            steps=steps,
+            new_share=new_share,
+            better_than=better_than,
+            budget=budget,
+            only=only,
         )
         tried += outcome.steps
         if isinstance(outcome, NotFound):

@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import numpy as np
 
-from reconciler.allocation.dra.budget import LEISURE, Pace
+from reconciler.allocation.dra.budget import UNLIMITED, Budget
 from reconciler.allocation.dra.candidates import Candidates, find_candidates
 from reconciler.allocation.dra.fast_path import immediate
 from reconciler.allocation.dra.refusal import Fatal, GaveUp
@@ -55,15 +55,15 @@ def attempt(
     *,
     steps: int,
     new_share: Callable[[], str] = random_share,
-    beat: int | None = None,
+    better_than: int | None = None,
     pruned: bool = True,
-    pace: Pace = LEISURE,
+    budget: Budget = UNLIMITED,
     only: Only | None = None,
 ) -> Found | NotFound:
-    """Try to allocate all claims on one node, better ranked than `beat` if that is given.
+    """Try to allocate all claims on one node, better ranked than `better_than` if that is given.
 
     `pruned=False` searches without bounds and without regard to equal devices: the same answers, slower.
-    Raises what `pace` raises.
+    Raises what `budget` raises.
     """
     search: Search | None = None
     try:
@@ -71,13 +71,13 @@ def attempt(
         by_slot = _candidates(parsed, view, world, only)
         plain = immediate(parsed, by_slot, view) if pruned else None
         if plain is not None and len(plain) <= steps:
-            pace.beat()
+            budget.spend()
             return Found(plans(parsed, view, world, plain, new_share), 0, len(plain))
-        search = Search(set_up(parsed, view, world), parsed.slots, by_slot, steps, pruned, pace)
+        search = Search(set_up(parsed, view, world), parsed.slots, by_slot, steps, pruned, budget)
         chosen = search.run()
         if chosen is not None:
             rank = _rank(parsed, chosen)
-            if beat is not None and rank >= beat:
+            if better_than is not None and rank >= better_than:
                 return NotFound(None, "another node ranks as well or better", search.steps)
             return Found(plans(parsed, view, world, chosen, new_share), rank, search.steps)
     except Fatal as fatal:

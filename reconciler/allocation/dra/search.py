@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from reconciler.allocation.dra.bounds import hopeless
-from reconciler.allocation.dra.budget import LEISURE, Pace
+from reconciler.allocation.dra.budget import UNLIMITED, Budget
 from reconciler.allocation.dra.candidates import Candidates
 from reconciler.allocation.dra.fast_path import finish
 from reconciler.allocation.dra.refusal import Fatal, GaveUp
@@ -49,10 +49,10 @@ class Search:
     slots: Sequence[Slot]
     by_slot: Sequence[Sequence[Candidates]]
     """Of each slot's alternatives, in order"""
-    budget: int
+    max_steps: int
     pruned: bool = True
     """Whether bounds and equality are used; the tests compare with and without."""
-    pace: Pace = LEISURE
+    budget: Budget = UNLIMITED
     steps: int = 0
     _proofs: int = field(default=0, repr=False)
     _silent: int = field(default=0, repr=False)
@@ -187,7 +187,7 @@ class Search:
         return int(self._equals[at])
 
     def _step(self, devices: int = 1) -> None:
-        self.pace.beat()
+        self.budget.spend()
         self.steps += devices
-        if self.steps > self.budget:
-            raise GaveUp(f"gave up after {self.budget} steps")
+        if self.steps > self.max_steps:
+            raise GaveUp(f"gave up after {self.max_steps} steps")
