@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field, replace
 
-from reconciler.allocation.alignment import decide, wishes_of
+from reconciler.allocation.alignment import decide, preferences_of
 from reconciler.allocation.dra.budget import UNLIMITED, Budget
 from reconciler.allocation.dra.selector_masks import evaluate_all_selectors
 from reconciler.api.objects.plan import Granted, RequestCount, Unsatisfied
@@ -12,7 +12,7 @@ from reconciler.state.devices.snapshot.node_subset import Chosen
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 
 Question = tuple[tuple[tuple[str, ...], ...], Chosen | None]
-"""What an answer depends on besides the picture: specs and wishes of the claims, and the nodes."""
+"""What an answer depends on besides the picture: specs and preferences of the claims, and the nodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,9 @@ class Decider:
 
 
 def _question(asked: Decide) -> Question:
-    return tuple((claim.spec.model_dump_json(), *wishes_of(claim)) for claim in asked.claims), asked.nodes
+    return tuple(
+        (claim.spec.model_dump_json(), *preferences_of(claim)) for claim in asked.claims
+    ), asked.nodes
 
 
 def _refusal(answer: Unsatisfied) -> Refusal:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.state.devices.snapshot.snapshot import Snapshot
-from tests.tools.alignment_world import PCIE, classes, machine, wishing
+from tests.tools.alignment_world import PCIE, classes, gpu_nic_claim, machine
 from tests.tools.builders import held, hold, node, snapshot, typed
 
 ROOTS = st.sampled_from(["p0", "p1", "p2"])
@@ -56,6 +56,6 @@ def cases(draw: st.DrawFn) -> Case:
     wishes: list[Any] = [{"pairs": pairs, "required": draw(required)}]
     if draw(st.booleans()):
         wishes.append({"requests": ["gpu"], "required": draw(required)})
-    claim = typed(wishing("c", gpus_wanted, nics_wanted, joint_allocation=wishes))
+    claim = typed(gpu_nic_claim("c", gpus_wanted, nics_wanted, joint_allocation=wishes))
     assert isinstance(claim, ResourceClaim)
     return Case(snapshot(*objects), claim)

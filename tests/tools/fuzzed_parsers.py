@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NamedTuple, cast
 
-from reconciler.allocation.alignment.preferences import JOINT, PARTITION, alignments, partition_wish
+from reconciler.allocation.alignment.preferences import JOINT, PARTITION, alignments, partition_preference
 from reconciler.api.koordinator import annotations as koordinator
 from reconciler.api.manifests import documents
 from reconciler.api.manifests.documents import Document
@@ -87,7 +87,7 @@ def _wishes(text: str) -> object:
     claim = cast("ResourceClaim", read(raw))
     with suppress(Malformed):
         alignments(claim, {})
-    return partition_wish(claim)
+    return partition_preference(claim)
 
 
 def _koordinator(text: str) -> object:

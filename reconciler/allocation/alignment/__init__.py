@@ -5,6 +5,6 @@ by the allocator alone. No I/O, no clock, no logging.
 """
 
 from reconciler.allocation.alignment.deciding import decide
-from reconciler.allocation.alignment.preferences import wishes_of
+from reconciler.allocation.alignment.preferences import preferences_of
 
-__all__ = ["decide", "wishes_of"]
+__all__ = ["decide", "preferences_of"]

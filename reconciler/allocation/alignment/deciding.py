@@ -9,7 +9,7 @@ from itertools import product
 
 from reconciler.allocation.alignment.pairs import MARK, Spread, spread
 from reconciler.allocation.alignment.partitions import Kept, Only, decide_kept, kept_requests
-from reconciler.allocation.alignment.preferences import NODE, Alignment, alignments, has_wishes, limit
+from reconciler.allocation.alignment.preferences import NODE, Alignment, alignments, has_preferences, limit
 from reconciler.allocation.alignment.refusing import misaligned, unpartitioned
 from reconciler.allocation.dra import allocate
 from reconciler.allocation.dra.allocate import DEFAULT_STEPS
@@ -32,7 +32,7 @@ _REPEATED = re.compile(r"\b(\S+ \S+?)(?:, \1)+\b")
 Nodes = Iterable[str] | None
 Levels = tuple[int, ...]
 """For each alignment, in order, which of its tiers is asked for"""
-Wished = tuple[int, int | str]
+PreferenceKey = tuple[int, int | str]
 """A wish: position of the claim, and the number of an alignment or the name of a request with a partition"""
 
 
@@ -44,7 +44,7 @@ def decide(
     steps: int = DEFAULT_STEPS,
     new_share: Callable[[], str] = random_share,
     budget: Budget = UNLIMITED,
-    without: Collection[Wished] = (),
+    without: Collection[PreferenceKey] = (),
 ) -> Granted | Unsatisfied:
     """Devices for all claims together, on one node; or why not. As `allocate`, with wishes met.
 
@@ -54,22 +54,22 @@ def decide(
     what would be missing without any wish; only if nothing would, that alignment or partitions refuse.
     """
     ask = partial(allocate, steps=steps, new_share=new_share, budget=budget)
-    if not has_wishes(claims, world.classes):
+    if not has_preferences(claims, world.classes):
         return ask(claims, world, nodes=nodes)
     try:
         spreads = [
-            spread(claim, [wish for n, wish in numbered if (at, n) not in without])
+            spread(claim, [alignment for n, alignment in numbered if (at, n) not in without])
             for at, claim in enumerate(claims)
             for numbered in [list(enumerate(alignments(claim, world.classes)))]
         ]
         kept = [one for one in kept_requests(claims, world) if one.at not in without]
     except Malformed as exc:
-        return Unsatisfied(tuple(claim.key for claim in claims), Reason.WISH_INVALID, str(exc))
+        return Unsatisfied(tuple(claim.key for claim in claims), Reason.PREFERENCES_INVALID, str(exc))
     among = None if nodes is None else tuple(nodes)
-    return _Wishes(claims, spreads, kept, among, world, ask).decide()
+    return _Decision(claims, spreads, kept, among, world, ask).decide()
 
 
-class _Wishes:
+class _Decision:
     """One decision: what is wished, and how to ask for a part of it."""
 
     def __init__(
@@ -87,15 +87,15 @@ class _Wishes:
         self._nodes = nodes
         self._world = world
         self._ask = ask
-        self._wishes: list[tuple[int, Alignment]] = [
-            (at, wish) for at, one in enumerate(spreads) for wish in one.wishes
+        self._alignments: list[tuple[int, Alignment]] = [
+            (at, alignment) for at, one in enumerate(spreads) for alignment in one.alignments
         ]
         self._steps = 0
 
     def decide(self) -> Granted | Unsatisfied:
         """The best levels at which everything can be had, and the devices at those."""
-        best: Levels = tuple(0 for _ in self._wishes)
-        loosest: Levels = tuple(len(wish.accepted) - 1 for _, wish in self._wishes)
+        best: Levels = tuple(0 for _ in self._alignments)
+        loosest: Levels = tuple(len(alignment.accepted) - 1 for _, alignment in self._alignments)
         outcome = self._at(best)
         if isinstance(outcome, Granted) or best == loosest:
             return self._told(outcome, best)
@@ -134,10 +134,10 @@ class _Wishes:
     def _at(self, levels: Levels) -> Granted | Unsatisfied:
         """The claims, each alignment at the given tier, and partitions as they come."""
         limits: dict[int, list[DeviceConstraint]] = {}
-        for (at, wish), level in zip(self._wishes, levels, strict=True):
-            tier = wish.accepted[level]
+        for (at, alignment), level in zip(self._alignments, levels, strict=True):
+            tier = alignment.accepted[level]
             if tier != NODE:
-                limits.setdefault(at, []).append(limit(tier, wish.requests))
+                limits.setdefault(at, []).append(limit(tier, alignment.requests))
         claims = [_limited(one.claim, limits.get(at, ())) for at, one in enumerate(self._spreads)]
 
         def ask(only: Only, nodes: Nodes) -> Granted | Unsatisfied:
@@ -159,8 +159,8 @@ class _Wishes:
         if isinstance(outcome, Unsatisfied):
             return replace(self._refused(outcome), steps=self._steps)
         reached: dict[int, list[str]] = {}
-        for (at, wish), level in zip(self._wishes, levels, strict=True):
-            reached.setdefault(at, []).append(wish.accepted[level])
+        for (at, alignment), level in zip(self._alignments, levels, strict=True):
+            reached.setdefault(at, []).append(alignment.accepted[level])
         plans = tuple(
             self._noted(one.restored(plan), reached.get(at, ()))
             for at, (one, plan) in enumerate(zip(self._spreads, outcome.plans, strict=True))
@@ -176,10 +176,10 @@ class _Wishes:
         match outcome.reason:
             case Reason.PARTITION:
                 return unpartitioned(outcome, self._claims, self._kept, self._nodes, self._world)
-        wishes = [(at, wish) for at, wish in self._wishes if wish.required != NODE]
-        if not wishes or outcome.reason is Reason.GAVE_UP:
+        alignments = [(at, alignment) for at, alignment in self._alignments if alignment.required != NODE]
+        if not alignments or outcome.reason is Reason.GAVE_UP:
             return replace(outcome, message=_whole_names(outcome.message))
-        return misaligned(self._claims, wishes, self._nodes, self._world)
+        return misaligned(self._claims, alignments, self._nodes, self._world)
 
     @staticmethod
     def _noted(plan: Plan, tiers: Sequence[str]) -> Plan:

@@ -28,9 +28,9 @@ def narrowed(claim: ResourceClaim, kept: Collection[str]) -> ResourceClaim:
     return claim.model_copy(update={"metadata": metadata})
 
 
-def _narrow(wish: dict[str, Any], kept: Collection[str]) -> dict[str, Any] | None:
-    named = wish.get("requests") or []
+def _narrow(preference: dict[str, Any], kept: Collection[str]) -> dict[str, Any] | None:
+    named = preference.get("requests") or []
     still = [name for name in named if name in kept]
     if named and not still:
         return None
-    return {**wish, "requests": still}
+    return {**preference, "requests": still}

@@ -24,7 +24,7 @@ class Spread:
     claim: ResourceClaim
     parts: Mapping[str, tuple[str, ...]]
     """Request -> the requests that stand for it, only where that is not itself"""
-    wishes: tuple[Alignment, ...]
+    alignments: tuple[Alignment, ...]
     """Without `pairs`, over requests of `claim`"""
 
     def named(self, request: str) -> tuple[str, ...]:
@@ -42,17 +42,17 @@ class Spread:
         return replace(plan, allocation=plan.allocation.model_copy(update={"devices": given}))
 
 
-def spread(claim: ResourceClaim, wishes: Sequence[Alignment]) -> Spread:
+def spread(claim: ResourceClaim, alignments: Sequence[Alignment]) -> Spread:
     """A claim whose requests are split as its wishes for pairs need it."""
     devices = claim.spec.devices
     names = [request.name for request in devices.requests]
-    paired = {name for wish in wishes if wish.pairs for name in wish.requests or names}
+    paired = {name for alignment in alignments if alignment.pairs for name in alignment.requests or names}
     parts = {
         request.name: tuple(f"{request.name}{MARK}{number}" for number in range(asked.wanted))
         for request in devices.requests
         if request.name in paired and (asked := exact(request)) is not None and asked.wanted > 1
     }
-    alike = tuple(_aligned(wishes, names, parts))
+    alike = tuple(_aligned(alignments, names, parts))
     if not parts:
         return Spread(claim, {}, alike)
     split = devices.model_copy(
@@ -67,14 +67,16 @@ def spread(claim: ResourceClaim, wishes: Sequence[Alignment]) -> Spread:
 
 
 def _aligned(
-    wishes: Iterable[Alignment], names: Sequence[str], parts: Mapping[str, tuple[str, ...]]
+    alignments: Iterable[Alignment], names: Sequence[str], parts: Mapping[str, tuple[str, ...]]
 ) -> Iterator[Alignment]:
-    for wish in wishes:
-        requests = wish.requests or tuple(names)
+    for alignment in alignments:
+        requests = alignment.requests or tuple(names)
         pieces = [parts.get(name, (name,)) for name in requests]
-        alone = zip(*pieces, strict=True) if wish.pairs else [[part for piece in pieces for part in piece]]
+        alone = (
+            zip(*pieces, strict=True) if alignment.pairs else [[part for piece in pieces for part in piece]]
+        )
         for together in alone:
-            yield wish.model_copy(update={"requests": tuple(together), "pairs": False})
+            yield alignment.model_copy(update={"requests": tuple(together), "pairs": False})
 
 
 def _split(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernels.types import Mask
-from reconciler.allocation.alignment.preferences import exact, partition_wish, table_of
+from reconciler.allocation.alignment.preferences import exact, partition_preference, table_of
 from reconciler.allocation.alignment.tables import Laid, lay
 from reconciler.allocation.dra.availability import available
 from reconciler.allocation.dra.refusal import Fatal
@@ -57,12 +57,12 @@ def kept_requests(claims: Sequence[ResourceClaim], world: Snapshot) -> tuple[Kep
     """The requests of claims that partition tables concern. Raises Malformed."""
     found = []
     for at, claim in enumerate(claims):
-        wish = partition_wish(claim)
-        named = set(wish.requests) if wish is not None else set()
+        preference = partition_preference(claim)
+        named = set(preference.requests) if preference is not None else set()
         for request in claim.spec.devices.requests:
             asked = exact(request)
             known = world.classes.get(asked.device_class_name) if asked is not None else None
-            meant = wish if wish is not None and (not named or request.name in named) else None
+            meant = preference if preference is not None and (not named or request.name in named) else None
             table = table_of(known) if known is not None else None
             if asked is None or table is None or known is None:
                 if meant is not None and request.name in named:

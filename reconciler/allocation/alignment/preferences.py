@@ -22,7 +22,7 @@ PARTITION = "dra-reconciler.io/partition"
 NODE = "node"
 """The last tier: the same node, which is so for every allocation of devices that belong to nodes"""
 DEFAULT_TIERS = ("resource.kubernetes.io/pcieRoot", "numaNode")
-MAX_WISHES = 8
+MAX_PREFERENCES = 8
 """Of one claim. Each may take a search per tier."""
 MAX_TIERS = 8
 MAX_PARTITIONS = 1024
@@ -30,13 +30,13 @@ MAX_MEMBERS = 256
 """No machine has as many, and every choice compares each partition with each other."""
 
 
-class Wish(Model):
+class Preference(Model):
     """A shape of ours: a name that is not known is a slip, never something from a later release."""
 
     model_config = ConfigDict(extra="forbid")
 
 
-class Alignment(Wish):
+class Alignment(Preference):
     """Devices of some requests that are to have a value of an attribute in common, the first tier at best."""
 
     requests: Tuple[Str] = ()
@@ -64,7 +64,7 @@ class ClassAlignment(Alignment):
     """Other classes whose requests are aligned as well"""
 
 
-class Partition(Wish):
+class Partition(Preference):
     """Devices of one pool that may be given away together."""
 
     devices: Tuple[Str] = Field(min_length=1)
@@ -72,7 +72,7 @@ class Partition(Wish):
     bandwidth: Quantity | None = None
 
 
-class Table(Wish):
+class Table(Preference):
     """The partitions of each pool of a class."""
 
     api_version: Literal["dra-reconciler.io/v1alpha1"]
@@ -81,7 +81,7 @@ class Table(Wish):
     partitions: Tuple[Partition] = Field(min_length=1, max_length=MAX_PARTITIONS)
 
 
-class PartitionWish(Wish):
+class PartitionPreference(Preference):
     """Which partitions a claim accepts. To ask is to have them honoured."""
 
     requests: Tuple[Str] = ()
@@ -93,14 +93,14 @@ def _one_is_a_list(value: Any) -> Any:
     return [value] if isinstance(value, dict) else value
 
 
-_WISHES: TypeAdapter[Any] = TypeAdapter(
-    Annotated[tuple[Alignment, ...], BeforeValidator(_one_is_a_list), Field(max_length=MAX_WISHES)]
+_ALIGNMENTS: TypeAdapter[Any] = TypeAdapter(
+    Annotated[tuple[Alignment, ...], BeforeValidator(_one_is_a_list), Field(max_length=MAX_PREFERENCES)]
 )
-_PARTITION: TypeAdapter[Any] = TypeAdapter(PartitionWish)
+_PARTITION: TypeAdapter[Any] = TypeAdapter(PartitionPreference)
 _CONFIG: TypeAdapter[Any] = TypeAdapter(ClassAlignment | Table)
 
 
-def has_wishes(claims: Sequence[ResourceClaim], classes: Mapping[str, DeviceClass]) -> bool:
+def has_preferences(claims: Sequence[ResourceClaim], classes: Mapping[str, DeviceClass]) -> bool:
     """Whether there is anything to read. Cheap, since most claims have none."""
     if any(
         JOINT in claim.metadata.annotations or PARTITION in claim.metadata.annotations for claim in claims
@@ -114,7 +114,7 @@ def has_wishes(claims: Sequence[ResourceClaim], classes: Mapping[str, DeviceClas
     )
 
 
-def wishes_of(claim: ResourceClaim) -> tuple[str, ...]:
+def preferences_of(claim: ResourceClaim) -> tuple[str, ...]:
     """What a claim itself says about wishes, as it is written."""
     return tuple(claim.metadata.annotations.get(name, "") for name in (JOINT, PARTITION))
 
@@ -126,21 +126,21 @@ def alignments(claim: ResourceClaim, classes: Mapping[str, DeviceClass]) -> tupl
     """
     subject, text = f"claim {claim.key}", claim.metadata.annotations.get(JOINT)
     found: tuple[Alignment, ...] = (
-        tuple(_of_classes(claim, classes)) if text is None else read_as(_WISHES, subject, JOINT, text)
+        tuple(_of_classes(claim, classes)) if text is None else read_as(_ALIGNMENTS, subject, JOINT, text)
     )
     for one in found:
         _check(subject, claim, one)
     return found
 
 
-def partition_wish(claim: ResourceClaim) -> PartitionWish | None:
+def partition_preference(claim: ResourceClaim) -> PartitionPreference | None:
     """What a claim says about partitions. Raises Malformed."""
     text = claim.metadata.annotations.get(PARTITION)
     if text is None:
         return None
-    wish: PartitionWish = read_as(_PARTITION, f"claim {claim.key}", PARTITION, text)
-    _known(f"claim {claim.key}", PARTITION, claim, wish.requests)
-    return wish
+    preference: PartitionPreference = read_as(_PARTITION, f"claim {claim.key}", PARTITION, text)
+    _known(f"claim {claim.key}", PARTITION, claim, preference.requests)
+    return preference
 
 
 def limit(tier: str, requests: tuple[str, ...]) -> DeviceConstraint:
@@ -224,14 +224,16 @@ def _first(exc: ValidationError, parameters: Any) -> str:
     return ".".join(map(str, problem["loc"][1:])) + f": {problem['msg']}"
 
 
-def _check(subject: str, claim: ResourceClaim, wish: Alignment) -> None:
-    _known(subject, JOINT, claim, wish.requests)
-    if wish.required != NODE and wish.required not in wish.tiers:
-        raise Malformed(subject, JOINT, f"required is {wish.required}, which is not among the tiers")
-    if not wish.pairs:
+def _check(subject: str, claim: ResourceClaim, alignment: Alignment) -> None:
+    _known(subject, JOINT, claim, alignment.requests)
+    if alignment.required != NODE and alignment.required not in alignment.tiers:
+        raise Malformed(subject, JOINT, f"required is {alignment.required}, which is not among the tiers")
+    if not alignment.pairs:
         return
     asked = [
-        exact(one) for one in claim.spec.devices.requests if not wish.requests or one.name in wish.requests
+        exact(one)
+        for one in claim.spec.devices.requests
+        if not alignment.requests or one.name in alignment.requests
     ]
     if len({one.wanted if one is not None else None for one in asked}) != 1 or asked[0] is None:
         raise Malformed(subject, JOINT, "pairs wants exact requests of the same count")

@@ -19,18 +19,18 @@ Nodes = Collection[str] | None
 
 def misaligned(
     claims: Sequence[ResourceClaim],
-    wishes: Sequence[tuple[int, Alignment]],
+    alignments: Sequence[tuple[int, Alignment]],
     nodes: Nodes,
     world: Snapshot,
 ) -> Unsatisfied:
-    """No node has devices that are near enough. `wishes` are those that require a tier, by claim."""
+    """No node has devices that are near enough. `alignments` are those that require a tier, by claim."""
     concerned = {
         (at, whole(name)): None
-        for at, wish in wishes
-        for name in wish.requests or [request.name for request in claims[at].spec.devices.requests]
+        for at, alignment in alignments
+        for name in alignment.requests or [request.name for request in claims[at].spec.devices.requests]
     }
     names = ", ".join(f"{claims[at].key} {name}" for at, name in concerned)
-    tiers = ", ".join(dict.fromkeys(wish.required for _, wish in wishes))
+    tiers = ", ".join(dict.fromkeys(alignment.required for _, alignment in alignments))
     message = f"no node has devices for {names} that share {tiers}, which joint allocation requires"
     keys = tuple(claim.key for claim in claims)
     refused = Unsatisfied(keys, Reason.ALIGNMENT, message)

@@ -6,7 +6,7 @@ import numpy as np
 
 from kernels.partitions import rank_by_remaining, remaining_sets
 from kernels.types import Amounts, Codes, Mask, Rows
-from reconciler.allocation.alignment.preferences import MAX_MEMBERS, PartitionWish, Table
+from reconciler.allocation.alignment.preferences import MAX_MEMBERS, PartitionPreference, Table
 from reconciler.api.objects.meta import DeviceID, PoolID
 from reconciler.errors import Malformed
 from reconciler.state.caches import Cache
@@ -50,13 +50,17 @@ class Laid:
         missing: Codes = taken.astype(np.int32) @ self.members.T.astype(np.int32)
         return missing
 
-    def levels(self, size: int, wish: PartitionWish | None) -> list[Rows]:
+    def levels(self, size: int, preference: PartitionPreference | None) -> list[Rows]:
         """Partitions of a size that will do, by score, the highest first; Restricted: the highest alone."""
         of_size = np.flatnonzero(self.sizes == size)
         scores = np.unique(self.scores[of_size])[::-1]
-        if wish is not None and wish.allocate_policy == "Restricted":
+        if preference is not None and preference.allocate_policy == "Restricted":
             scores = scores[:1]
-        asked = wish.bandwidth.integer if wish is not None and wish.bandwidth is not None else UNDECLARED
+        asked = (
+            preference.bandwidth.integer
+            if preference is not None and preference.bandwidth is not None
+            else UNDECLARED
+        )
         wide = of_size[self.bandwidth[of_size] >= asked]
         return [wide[self.scores[wide] == score] for score in scores]
 

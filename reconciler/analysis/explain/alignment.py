@@ -1,13 +1,13 @@
-"""Joint allocation as an explanation sees it: the wishes that claims wait for, and what comes closest."""
+"""Joint allocation in an explanation: which preferences keep claims pending, and what comes closest."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from reconciler.allocation.alignment.deciding import Wished
+from reconciler.allocation.alignment.deciding import PreferenceKey
 from reconciler.allocation.alignment.partitions import Kept, kept_requests
-from reconciler.allocation.alignment.preferences import has_wishes
+from reconciler.allocation.alignment.preferences import has_preferences
 from reconciler.allocation.dra.request_options import ParsedClaims
 from reconciler.allocation.reasons.explanation import NearMiss
 from reconciler.analysis.explain import partitions
@@ -31,10 +31,10 @@ class Joint:
     failed: Near | None = None
     """The first alignment that refuses beside those before it"""
 
-    def named(self) -> Iterator[tuple[str, Wished]]:
-        """Each wish, in words and as it is lifted."""
+    def named(self) -> Iterator[tuple[str, PreferenceKey]]:
+        """Each preference, in words and as its key."""
         for near in self.near:
-            yield f"the alignment on {near.wish.required}", (near.claim, near.number)
+            yield f"the alignment on {near.alignment.required}", (near.claim, near.number)
         for kept in self.kept:
             yield f"the partition table for request {kept.at[1]}", kept.at
 
@@ -42,8 +42,8 @@ class Joint:
 def joint_of(
     asked: ParsedClaims, left: Masks, world: Snapshot, places: Places, reason: Reason | None, what_if: WhatIf
 ) -> Joint:
-    """The wishes of claims that were refused for a reason, or not."""
-    if not has_wishes(asked.claims, world.classes):
+    """The preferences of claims that were refused for a reason, or not."""
+    if not has_preferences(asked.claims, world.classes):
         return Joint()
     near = required(asked, left, world, places)
     kept = tuple(one for one in kept_requests(asked.claims, world) if one.honored)
@@ -51,7 +51,7 @@ def joint_of(
     if reason is not Reason.ALIGNMENT:
         return joint
     for number in range(1, len(near)):
-        later = [wished for _, wished in Joint(near[number:], kept).named()]
+        later = [preference for _, preference in Joint(near[number:], kept).named()]
         if what_if.fits_without(later) is False:
             return Joint(near, kept, near[number - 1])
     return Joint(near, kept, near[-1])

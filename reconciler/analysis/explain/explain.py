@@ -31,7 +31,7 @@ STEPS = 10_000
 MOST_SELECTORS = 256
 """Different selectors of what is explained request by request."""
 _JOINT = {Reason.ALIGNMENT: Kind.ALIGNMENT, Reason.PARTITION: Kind.PARTITION}
-"""Where the wishes refuse: the gate"""
+"""Where the preferences refuse: the gate"""
 
 
 def explain(
@@ -90,7 +90,7 @@ def explain(
         told,
         nearest=tuple(_completed(miss, conflict, claims, what_if) for miss in nearest),
         constraints=tuple(dict.fromkeys(what_if.guilty())),
-        wishes=tuple(dict.fromkeys(what_if.lifted(joint.named()))) if answer.reason in _JOINT else (),
+        preferences=tuple(dict.fromkeys(what_if.lifted(joint.named()))) if answer.reason in _JOINT else (),
         conflict=conflict,
     )
 

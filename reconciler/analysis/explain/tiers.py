@@ -20,7 +20,7 @@ class Near:
     claim: int
     number: int
     """Among the claim's alignments"""
-    wish: Alignment
+    alignment: Alignment
     slots: tuple[Slot, ...]
     """The requests that are aligned"""
     tiers: tuple[Groups, ...]
@@ -33,7 +33,7 @@ class Near:
     @property
     def about(self) -> str:
         """`aligned on numaNode`, in pairs or not."""
-        return f"aligned {'in pairs ' if self.wish.pairs else ''}on {self.wish.required}"
+        return f"aligned {'in pairs ' if self.alignment.pairs else ''}on {self.alignment.required}"
 
     def concerns(self, ask: RequestOption) -> bool:
         """Whether an ask is among those aligned."""
@@ -45,7 +45,7 @@ class Near:
         With pairs, what all groups lack together: some may share one tier and some another.
         """
         wanted = sum(_wanted(slot) for slot in self.slots)
-        if self.wish.pairs:
+        if self.alignment.pairs:
             pairs = np.sum([self._paired(groups, masks) for groups in self.tiers], axis=0)
             lacking: Amounts = np.maximum(wanted - pairs * len(self.slots), 0)
             return lacking
@@ -58,7 +58,7 @@ class Near:
         """(D,) devices that could be part of an answer, of those in the masks of their asks."""
         if not self.countable:
             return np.logical_or.reduce([groups.constraint.allowed(None) for groups in self.tiers])
-        if not self.wish.pairs:
+        if not self.alignment.pairs:
             complete = [(groups.lacking(self.slots, masks) == 0).all(axis=0) for groups in self.tiers]
         else:
             able = self.lacking(masks) == 0
@@ -70,8 +70,8 @@ class Near:
         """What comes closest on a node: at which value, how many devices of each request."""
         code = world.fleet.words.nodes.find(node)
         if not self.countable or code < 0:
-            return f"no devices there are near enough to share {self.wish.required}"
-        if self.wish.pairs:
+            return f"no devices there are near enough to share {self.alignment.required}"
+        if self.alignment.pairs:
             pairs = [(int(self._paired(groups, masks)[code]), groups.tier) for groups in self.tiers]
             most, tier = max(pairs, key=lambda pair: pair[0])
             return f"{most} of {_wanted(self.slots[0])} pairs share {tier}"
@@ -82,7 +82,7 @@ class Near:
                 lacking = groups.lacking(self.slots, masks).sum(axis=0)[here]
                 choices.append((int(lacking.min()), groups, int(here[lacking.argmin()])))
         if not choices:
-            return f"no device there has {self.wish.required}"
+            return f"no device there has {self.alignment.required}"
         # Of tiers that lack as much, the farthest: the nearer ones are harder still.
         _, groups, group = min(reversed(choices), key=lambda choice: choice[0])
         return f"{groups.text(group)}: {', '.join(self._have(groups, masks, group))}"
@@ -108,21 +108,22 @@ def required(asked: ParsedClaims, left: Masks, world: Snapshot, places: Places) 
     known: dict[str, Groups] = {}
     found = []
     for at, claim in enumerate(asked.claims):
-        for number, wish in enumerate(alignments(claim, world.classes)):
-            if wish.required == NODE:
+        for number, alignment in enumerate(alignments(claim, world.classes)):
+            if alignment.required == NODE:
                 continue
             slots = tuple(
                 slot
                 for slot in asked.slots
-                if slot.claim == at and (not wish.requests or slot.options[0].request in wish.requests)
+                if slot.claim == at
+                and (not alignment.requests or slot.options[0].request in alignment.requests)
             )
-            for tier in wish.accepted:
+            for tier in alignment.accepted:
                 if tier not in known:
                     known[tier] = groups_of(tier, world.fleet, world.rules)
-            tiers = tuple(known[tier] for tier in wish.accepted)
+            tiers = tuple(known[tier] for tier in alignment.accepted)
             countable = _countable(slots, tiers, left, places)
             wide = len(world.fleet.words.nodes.values)
-            found.append(Near(at, number, wish, slots, tiers, countable, wide))
+            found.append(Near(at, number, alignment, slots, tiers, countable, wide))
     return tuple(found)
 
 

@@ -3,12 +3,12 @@
 from hypothesis import given
 
 from reconciler.allocation.alignment import decide
-from reconciler.allocation.alignment.deciding import Wished
+from reconciler.allocation.alignment.deciding import PreferenceKey
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted, Reason, Unsatisfied
 from tests.tools.alignment_cases import Case, cases
 from tests.tools.alignment_outcomes import answer
-from tests.tools.alignment_world import PCIE, classes, machine, wishing
+from tests.tools.alignment_world import PCIE, classes, gpu_nic_claim, machine
 from tests.tools.builders import held, hold, snapshot, typed
 from tests.tools.partition_tables import PAIRS, table
 
@@ -20,7 +20,9 @@ def refused(outcome: Granted | Unsatisfied) -> Unsatisfied:
 
 def test_what_lacks_without_any_wish_is_told_in_the_names_of_the_claim():
     world = [*classes(), *machine("n", [("p0", 0), ("p1", 0)], [("p0", 0)])]
-    outcome = refused(answer(world, wishing("c", 2, 2, joint_allocation={"pairs": True, "required": PCIE})))
+    outcome = refused(
+        answer(world, gpu_nic_claim("c", 2, 2, joint_allocation={"pairs": True, "required": PCIE}))
+    )
     assert outcome.reason is Reason.NO_DEVICE
     assert outcome.message.startswith("claim default/c, request nic wants 2 devices: of 3 devices 1 match")
 
@@ -28,7 +30,7 @@ def test_what_lacks_without_any_wish_is_told_in_the_names_of_the_claim():
 def test_partitions_are_blamed_with_counts():
     taken = held("h", *(hold(f"gpu-{n}", driver="gpu", pool="n") for n in (0, 2, 4, 6)))
     world = [*classes(gpu=[table(*PAIRS)]), *machine("n", [("p0", 0)] * 8, []), taken]
-    outcome = refused(answer(world, wishing("c", 2, 0)))
+    outcome = refused(answer(world, gpu_nic_claim("c", 2, 0)))
     assert (outcome.reason, outcome.nodes) == (Reason.PARTITION, 1)
     (count,) = outcome.counts
     assert [gate.left for gate in count.gates][-2:] == [4, 0]
@@ -36,10 +38,10 @@ def test_partitions_are_blamed_with_counts():
 
 def test_a_wish_that_is_lifted_is_not_looked_at():
     world = snapshot(*classes(gpu=[table(*PAIRS)]), *machine("n", [("p0", 0), ("p1", 1), ("p1", 1)], []))
-    claim = typed(wishing("c", 3, 0, joint_allocation={"required": "numaNode"}))
+    claim = typed(gpu_nic_claim("c", 3, 0, joint_allocation={"required": "numaNode"}))
     assert isinstance(claim, ResourceClaim)
 
-    def without(*wished: Wished) -> Reason | None:
+    def without(*wished: PreferenceKey) -> Reason | None:
         outcome = decide([claim], world, without=wished)
         return outcome.reason if isinstance(outcome, Unsatisfied) else None
 
@@ -55,7 +57,7 @@ def test_without_what_is_blamed_the_claim_could_be_had(case: Case):
     outcome = decide([case.claim], case.world)
     if isinstance(outcome, Granted):
         return
-    alignments: list[Wished] = [(0, 0), (0, 1)]
+    alignments: list[PreferenceKey] = [(0, 0), (0, 1)]
     unpartitioned = decide([case.claim], case.world, without=[(0, "gpu")])
     plain = decide([case.claim], case.world, without=[*alignments, (0, "gpu")])
     match outcome.reason:

@@ -34,7 +34,7 @@ def test_every_reason_has_a_case():
         Reason.GAVE_UP,
         Reason.ALIGNMENT,
         Reason.PARTITION,
-        Reason.WISH_INVALID,
+        Reason.PREFERENCES_INVALID,
     }
 
 
