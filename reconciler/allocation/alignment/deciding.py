@@ -8,7 +8,12 @@ from functools import partial
 from itertools import product
 
 from reconciler.allocation.alignment.pairs import MARK, Spread, spread
-from reconciler.allocation.alignment.partitions import Kept, Only, decide_kept, kept_requests
+from reconciler.allocation.alignment.partitions import (
+    Only,
+    PartitionedRequest,
+    decide_partitioned,
+    partitioned_requests,
+)
 from reconciler.allocation.alignment.preferences import NODE, Alignment, alignments, has_preferences, limit
 from reconciler.allocation.alignment.refusing import misaligned, unpartitioned
 from reconciler.allocation.dra import allocate
@@ -38,7 +43,7 @@ PreferenceKey = tuple[int, int | str]
 
 def decide(
     claims: Sequence[ResourceClaim],
-    world: Snapshot,
+    snapshot: Snapshot,
     *,
     nodes: Nodes = None,
     steps: int = DEFAULT_STEPS,
@@ -53,20 +58,20 @@ def decide(
     Wishes that cannot be understood refuse the claims. Those in `without` are not looked at. A refusal says
     what would be missing without any wish; only if nothing would, that alignment or partitions refuse.
     """
-    ask = partial(allocate, steps=steps, new_share=new_share, budget=budget)
-    if not has_preferences(claims, world.classes):
-        return ask(claims, world, nodes=nodes)
+    allocate_on = partial(allocate, steps=steps, new_share=new_share, budget=budget)
+    if not has_preferences(claims, snapshot.classes):
+        return allocate_on(claims, snapshot, nodes=nodes)
     try:
         spreads = [
             spread(claim, [alignment for n, alignment in numbered if (at, n) not in without])
             for at, claim in enumerate(claims)
-            for numbered in [list(enumerate(alignments(claim, world.classes)))]
+            for numbered in [list(enumerate(alignments(claim, snapshot.classes)))]
         ]
-        kept = [one for one in kept_requests(claims, world) if one.at not in without]
+        partitioned = [one for one in partitioned_requests(claims, snapshot) if one.at not in without]
     except Malformed as exc:
         return Unsatisfied(tuple(claim.key for claim in claims), Reason.PREFERENCES_INVALID, str(exc))
     among = None if nodes is None else tuple(nodes)
-    return _Decision(claims, spreads, kept, among, world, ask).decide()
+    return _Decision(claims, spreads, partitioned, among, snapshot, allocate_on).decide()
 
 
 class _Decision:
@@ -76,17 +81,17 @@ class _Decision:
         self,
         claims: Sequence[ResourceClaim],
         spreads: Sequence[Spread],
-        kept: Sequence[Kept],
+        partitioned: Sequence[PartitionedRequest],
         nodes: tuple[str, ...] | None,
-        world: Snapshot,
-        ask: Callable[..., Granted | Unsatisfied],
+        snapshot: Snapshot,
+        allocate_on: Callable[..., Granted | Unsatisfied],
     ) -> None:
         self._claims = claims
         self._spreads = spreads
-        self._kept = kept
+        self._partitioned = partitioned
         self._nodes = nodes
-        self._world = world
-        self._ask = ask
+        self._snapshot = snapshot
+        self._ask = allocate_on
         self._alignments: list[tuple[int, Alignment]] = [
             (at, alignment) for at, one in enumerate(spreads) for alignment in one.alignments
         ]
@@ -140,19 +145,19 @@ class _Decision:
                 limits.setdefault(at, []).append(limit(tier, alignment.requests))
         claims = [_limited(one.claim, limits.get(at, ())) for at, one in enumerate(self._spreads)]
 
-        def ask(only: Only, nodes: Nodes) -> Granted | Unsatisfied:
+        def allocate_on(only: Only, nodes: Nodes) -> Granted | Unsatisfied:
             narrow = {
                 (at, part): rows
                 for (at, request), rows in only.items()
                 for part in self._spreads[at].named(request)
             }
-            outcome = self._ask(claims, self._world, nodes=nodes, only=narrow)
+            outcome = self._ask(claims, self._snapshot, nodes=nodes, only=narrow)
             self._steps += outcome.steps
             return outcome
 
-        if not self._kept:
-            return ask({}, self._nodes)
-        return decide_kept(self._kept, self._nodes, self._world, ask)
+        if not self._partitioned:
+            return allocate_on({}, self._nodes)
+        return decide_partitioned(self._partitioned, self._nodes, self._snapshot, allocate_on)
 
     def _told(self, outcome: Granted | Unsatisfied, levels: Levels) -> Granted | Unsatisfied:
         """The answer in the names of the claims, with the tiers that were reached."""
@@ -169,17 +174,17 @@ class _Decision:
 
     def _refused(self, outcome: Unsatisfied) -> Unsatisfied:
         """What lacks without any wish; if nothing does, which wish it is."""
-        plain = self._ask(self._claims, self._world, nodes=self._nodes)
+        plain = self._ask(self._claims, self._snapshot, nodes=self._nodes)
         self._steps += plain.steps
         if isinstance(plain, Unsatisfied) and plain.reason is not Reason.GAVE_UP:
             return plain
         match outcome.reason:
             case Reason.PARTITION:
-                return unpartitioned(outcome, self._claims, self._kept, self._nodes, self._world)
+                return unpartitioned(outcome, self._claims, self._partitioned, self._nodes, self._snapshot)
         alignments = [(at, alignment) for at, alignment in self._alignments if alignment.required != NODE]
         if not alignments or outcome.reason is Reason.GAVE_UP:
             return replace(outcome, message=_whole_names(outcome.message))
-        return misaligned(self._claims, alignments, self._nodes, self._world)
+        return misaligned(self._claims, alignments, self._nodes, self._snapshot)
 
     @staticmethod
     def _noted(plan: Plan, tiers: Sequence[str]) -> Plan:

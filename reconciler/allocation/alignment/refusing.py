@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from reconciler.allocation.alignment.pairs import whole
-from reconciler.allocation.alignment.partitions import Kept
+from reconciler.allocation.alignment.partitions import PartitionedRequest
 from reconciler.allocation.alignment.preferences import Alignment
 from reconciler.allocation.dra.request_options import read_claims
 from reconciler.allocation.dra.tally import count_gates
@@ -21,7 +21,7 @@ def misaligned(
     claims: Sequence[ResourceClaim],
     alignments: Sequence[tuple[int, Alignment]],
     nodes: Nodes,
-    world: Snapshot,
+    snapshot: Snapshot,
 ) -> Unsatisfied:
     """No node has devices that are near enough. `alignments` are those that require a tier, by claim."""
     concerned = {
@@ -34,15 +34,19 @@ def misaligned(
     message = f"no node has devices for {names} that share {tiers}, which joint allocation requires"
     keys = tuple(claim.key for claim in claims)
     refused = Unsatisfied(keys, Reason.ALIGNMENT, message)
-    return _counted(refused, claims, concerned, ALIGNED, nodes, world)
+    return _counted(refused, claims, concerned, ALIGNED, nodes, snapshot)
 
 
 def unpartitioned(
-    refused: Unsatisfied, claims: Sequence[ResourceClaim], kept: Iterable[Kept], nodes: Nodes, world: Snapshot
+    refused: Unsatisfied,
+    claims: Sequence[ResourceClaim],
+    partitioned: Iterable[PartitionedRequest],
+    nodes: Nodes,
+    snapshot: Snapshot,
 ) -> Unsatisfied:
     """`refused`, which says so in words, with counts."""
-    concerned = {one.at for one in kept if one.honored}
-    return _counted(refused, claims, concerned, PARTITIONED, nodes, world)
+    concerned = {one.at for one in partitioned if one.honored}
+    return _counted(refused, claims, concerned, PARTITIONED, nodes, snapshot)
 
 
 def _counted(
@@ -51,14 +55,16 @@ def _counted(
     concerned: Collection[tuple[int, str]],
     name: str,
     nodes: Nodes,
-    world: Snapshot,
+    snapshot: Snapshot,
 ) -> Unsatisfied:
     """With the counts of what single devices have to pass, after which `name` leaves nothing."""
-    considered = sorted(world.topology.nodes if nodes is None else set(nodes) & set(world.topology.nodes))
+    considered = sorted(
+        snapshot.topology.nodes if nodes is None else set(nodes) & set(snapshot.topology.nodes)
+    )
     counts = []
-    for slot in read_claims(claims, world.classes, world.rules).slots:
+    for slot in read_claims(claims, snapshot.classes, snapshot.rules).slots:
         for option in slot.options:
-            gates = count_gates(option, world, None if nodes is None else considered).gates
+            gates = count_gates(option, snapshot, None if nodes is None else considered).gates
             if (option.claim, option.request) in concerned:
                 gates = (*gates, Gate(name, 0))
             wanted = None if option.all else option.source.wanted

@@ -19,7 +19,7 @@ KEPT = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Laid:
+class TableLayout:
     """P partitions of M devices over those L pools of a fleet that have some of these devices."""
 
     members: Mask
@@ -81,16 +81,16 @@ class Laid:
         return frozenset(row for name in names for row in fleet.rows_of(DeviceID(driver, of_pool, name)))
 
 
-_LAID: Cache[Fleet, OfObjects[Table, Laid]] = Cache(lambda _: OfObjects(KEPT))
+_LAYOUTS: Cache[Fleet, OfObjects[Table, TableLayout]] = Cache(lambda _: OfObjects(KEPT))
 
 
-def lay(table: Table, fleet: Fleet, subject: str) -> Laid:
+def lay_out(table: Table, fleet: Fleet, subject: str) -> TableLayout:
     """A table over a fleet. Raises Malformed for one that names too many devices."""
-    of_fleet = _LAID.of(fleet)
-    return of_fleet.get(table) or of_fleet.put(table, _lay(table, fleet, subject))
+    of_fleet = _LAYOUTS.of(fleet)
+    return of_fleet.get(table) or of_fleet.put(table, _lay_out(table, fleet, subject))
 
 
-def _lay(table: Table, fleet: Fleet, subject: str) -> Laid:
+def _lay_out(table: Table, fleet: Fleet, subject: str) -> TableLayout:
     names = list(dict.fromkeys(name for partition in table.partitions for name in partition.devices))
     if len(names) > MAX_MEMBERS:
         reason = f"names {len(names)} devices; at most {MAX_MEMBERS} are read"
@@ -103,7 +103,7 @@ def _lay(table: Table, fleet: Fleet, subject: str) -> Laid:
         if partition.bandwidth is not None:
             bandwidth[number] = partition.bandwidth.integer
     pools, rows = _rows(names, fleet)
-    return Laid(
+    return TableLayout(
         members=members,
         sizes=members.sum(axis=1, dtype=np.int64),
         scores=np.array([partition.score for partition in table.partitions], dtype=np.int64),

@@ -30,7 +30,7 @@ OVERSPENT = (
 
 def allocate(
     claims: Sequence[ResourceClaim],
-    world: Snapshot,
+    snapshot: Snapshot,
     *,
     nodes: Iterable[str] | None = None,
     steps: int = DEFAULT_STEPS,
@@ -48,20 +48,20 @@ def allocate(
     Unfinished where `budget` breaks off.
     """
     try:
-        shape = claim_shape(claims, world)
+        shape = claim_shape(claims, snapshot)
     except Fatal as fatal:
         return Unsatisfied(tuple(claim.key for claim in claims), fatal.reason, str(fatal))
-    if budget.skips_slow_selectors and not shape.quick(world):
+    if budget.skips_slow_selectors and not shape.quick(snapshot):
         raise SelectorsNotRun("selectors have to be run first")
-    if shape.overspent(world):
+    if shape.overspent(snapshot):
         return Unsatisfied(tuple(claim.key for claim in claims), Reason.GAVE_UP, OVERSPENT)
     parsed = ParsedClaims(tuple(claims), shape.parsed.slots)
     best: tuple[int, int, Found] | None = None
     refused: list[tuple[str, NotFound]] = []
     tried = 0
-    considered, plausible = _plausible(shape, nodes, world)
+    considered, plausible = _plausible(shape, nodes, snapshot)
     for least, place in plausible:
-        name = world.topology.order[place]
+        name = snapshot.topology.order[place]
         if best is not None and (least, place) >= best[:2]:
             continue
         if tried >= HARD_NODES * steps:
@@ -72,7 +72,7 @@ def allocate(
         outcome = attempt(
             parsed,
             name,
-            world,
+            snapshot,
             steps=steps,
             new_share=new_share,
             better_than=better_than,
@@ -87,14 +87,14 @@ def allocate(
         if outcome.rank == least:  # the others are no better by counting, and later in order
             break
     if best is not None:
-        return Granted(node=world.topology.order[best[1]], plans=best[2].plans, steps=tried)
-    everywhere = considered == len(world.topology.order)
-    names = None if everywhere else sorted(set(nodes or ()).intersection(world.topology.nodes))
-    return unsatisfied(parsed, world, names, refused, tried)
+        return Granted(node=snapshot.topology.order[best[1]], plans=best[2].plans, steps=tried)
+    everywhere = considered == len(snapshot.topology.order)
+    names = None if everywhere else sorted(set(nodes or ()).intersection(snapshot.topology.nodes))
+    return unsatisfied(parsed, snapshot, names, refused, tried)
 
 
 def _plausible(
-    shape: ClaimShape, nodes: Iterable[str] | None, world: Snapshot
+    shape: ClaimShape, nodes: Iterable[str] | None, snapshot: Snapshot
 ) -> tuple[int, Iterator[tuple[int, int]]]:
     """How many nodes there are to consider, and the places of those that counting cannot exclude.
 
@@ -102,22 +102,22 @@ def _plausible(
     excluded, so that the error is met and reported.
     """
     node_filter = shape.node_filter
-    node_filter.follow(world)
+    node_filter.follow(snapshot)
     among = node_filter.open
     considered = len(among)
-    allowed = nodes_with_a_value(shape.match_groups(world), world)
+    allowed = nodes_with_a_value(shape.match_groups(snapshot), snapshot)
     if allowed is not None:
-        among = among & (allowed[np.maximum(world.topology.order_codes, -1)] | node_filter.failing)
+        among = among & (allowed[np.maximum(snapshot.topology.order_codes, -1)] | node_filter.failing)
     if nodes is not None:
-        possible = _possible(nodes, world)
+        possible = _possible(nodes, snapshot)
         considered = int(np.count_nonzero(possible))
         among = among & possible
     return considered, node_filter.in_order(among)
 
 
-def _possible(nodes: Iterable[str], world: Snapshot) -> Mask:
+def _possible(nodes: Iterable[str], snapshot: Snapshot) -> Mask:
     """(nodes,) those that may be chosen."""
-    order = world.topology.order
+    order = snapshot.topology.order
     if isinstance(nodes, Chosen) and nodes.order is order:
         return nodes.mask
     chosen = set(nodes)

@@ -55,9 +55,9 @@ class Available:
     values: dict[Name, Amounts]
     """Attribute -> (V,) devices per code of its value, for attributes that constraints ask about"""
 
-    def reaches(self, world: Snapshot) -> bool:
+    def reaches(self, snapshot: Snapshot) -> bool:
         """Whether the counts can be brought to the state of a snapshot."""
-        return self.trail is world.occupancy.trail and self.serial <= world.occupancy.serial
+        return self.trail is snapshot.occupancy.trail and self.serial <= snapshot.occupancy.serial
 
     def per_value(self, name: Name, fleet: Fleet) -> Amounts:
         """(V,) devices per value of an attribute."""
@@ -66,20 +66,20 @@ class Available:
             self.values[name] = np.bincount(codes[codes >= 0], minlength=value_count(name, fleet))
         return self.values[name]
 
-    def follow(self, world: Snapshot) -> None:
+    def follow(self, snapshot: Snapshot) -> None:
         """Bring mask and counts to the snapshot's state, at the cost of what changed in between."""
-        occupancy = world.occupancy
+        occupancy = snapshot.occupancy
         if occupancy.serial == self.serial:
             return
         several = occupancy.serial - self.serial > 1
         rows = self.trail.between(self.serial, occupancy.serial)
         self.serial = occupancy.serial
         rows = rows[self.concerned[rows]]
-        turned = rows[_judge(self.static, world, rows, admin=self.admin) != self.mask[rows]]
+        turned = rows[_judge(self.static, snapshot, rows, admin=self.admin) != self.mask[rows]]
         if several and len(turned) > 1:  # a row that changed twice in between is there twice
             turned = np.array(list(set(turned.tolist())), dtype=np.intp)
         if len(turned):
-            self._turn(turned, world.fleet)
+            self._turn(turned, snapshot.fleet)
 
     def _turn(self, rows: Rows, fleet: Fleet) -> None:
         """Count devices in that were out, and out that were in."""
@@ -145,25 +145,25 @@ _AVAILABLE: Cache[Fleet, OrderedDict[RequestKey, Available]] = Cache(lambda _: O
 """The counts follow the holds of one picture, and so a fork has counts of its own."""
 
 
-def available(option: RequestOption, world: Snapshot) -> Available:
+def available(option: RequestOption, snapshot: Snapshot) -> Available:
     """What the fleet has for a request option in this snapshot. Not to be changed by the caller."""
-    of_fleet = _AVAILABLE.of(world.fleet)
+    of_fleet = _AVAILABLE.of(snapshot.fleet)
     found = of_fleet.get(option.key)
-    if found is None or not found.reaches(world):
-        found = of_fleet[option.key] = _count(option, world)
+    if found is None or not found.reaches(snapshot):
+        found = of_fleet[option.key] = _count(option, snapshot)
         if len(of_fleet) > KEPT:
             of_fleet.popitem(last=False)
     of_fleet.move_to_end(option.key)
-    found.follow(world)
+    found.follow(snapshot)
     return found
 
 
-def _count(option: RequestOption, world: Snapshot) -> Available:
-    fleet, static = world.fleet, match_in_fleet(option, world)
+def _count(option: RequestOption, snapshot: Snapshot) -> Available:
+    fleet, static = snapshot.fleet, match_in_fleet(option, snapshot)
     concerned = static.suitable | static.fatal if static.fails else static.suitable
     mask = np.zeros(fleet.size, dtype=np.bool_)
     rows = np.flatnonzero(concerned)
-    mask[rows] = _judge(static, world, rows, admin=option.admin)
+    mask[rows] = _judge(static, snapshot, rows, admin=option.admin)
     nodes, selectors = fleet.codes["node"][mask], fleet.codes["selector"][mask]
     selected = (nodes < 0) & (selectors >= 0)
     failing = _failing(static, fleet)
@@ -179,21 +179,21 @@ def _count(option: RequestOption, world: Snapshot) -> Available:
         concerned=concerned,
         local=not (fleet.codes["node"][concerned] < 0).any(),
         log=Log(),
-        trail=world.occupancy.trail,
-        serial=world.occupancy.serial,
+        trail=snapshot.occupancy.trail,
+        serial=snapshot.occupancy.serial,
         values={},
     )
 
 
-def _judge(static: StaticMatch, world: Snapshot, rows: Rows, *, admin: bool) -> Mask:
+def _judge(static: StaticMatch, snapshot: Snapshot, rows: Rows, *, admin: bool) -> Mask:
     """(n,) devices that could be taken, or whose error would be met; errors count, so that they are met.
 
     rows (n,)  suitable or an error
     """
-    occupancy = world.occupancy
+    occupancy = snapshot.occupancy
     could = occupancy.fits[rows] | occupancy.sharing[rows] if admin else occupancy.free[rows]
     if occupancy.consumed and static.consumption:
-        could = could & beside(rows, static.consumption, static.shape[rows], could, world)
+        could = could & beside(rows, static.consumption, static.shape[rows], could, snapshot)
     if static.fails:
         fatal = static.fatal[rows]
         could = could | (fatal if admin else fatal & ~occupancy.held[rows])

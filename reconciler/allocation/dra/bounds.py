@@ -165,7 +165,7 @@ def _least_drawn(
     rows = np.flatnonzero(mask if devices is None else mask & devices)
     # A device that is shared may have drawn already, as has one of which shares are held, though it may
     # be published as dedicated since; it counts as drawing nothing.
-    drawn = problem.shared[rows] | problem.world.occupancy.sharing[problem.rows[rows]]
+    drawn = problem.shared[rows] | problem.snapshot.occupancy.sharing[problem.rows[rows]]
     sets = np.where(drawn[:, None], -1, problem.sets[rows])
     drawing = np.bincount(sets[sets >= 0], minlength=len(problem.left))
     for number in np.flatnonzero(drawing > len(rows) - candidates.count).tolist():

@@ -51,11 +51,11 @@ class Candidates:
         return consumption if isinstance(consumption, Consumption) else None
 
 
-def find_candidates(option: RequestOption, view: View, world: Snapshot) -> Candidates:
+def find_candidates(option: RequestOption, view: View, snapshot: Snapshot) -> Candidates:
     """What a node offers to a request option. Raises Fatal where mode All finds something wrong (PREP-8)."""
-    static = match_in_view(option, view, world)
-    listed = _all(option, view, world, static) if option.all else None
-    occupancy = world.occupancy
+    static = match_in_view(option, view, snapshot)
+    listed = _all(option, view, snapshot, static) if option.all else None
+    occupancy = snapshot.occupancy
     fatal = static.fatal
     # The first share of a device has drawn its counters for all later ones (CAP-13).
     if option.admin:
@@ -65,7 +65,7 @@ def find_candidates(option: RequestOption, view: View, world: Snapshot) -> Candi
         if static.fails:
             fatal = fatal & ~view.of(occupancy.held)
     if occupancy.consumed and static.consumption:
-        available &= beside(view.rows, static.consumption, static.shape, available, world)
+        available &= beside(view.rows, static.consumption, static.shape, available, snapshot)
     return Candidates(
         option=option,
         count=option.source.wanted if listed is None else len(listed),
@@ -76,41 +76,41 @@ def find_candidates(option: RequestOption, view: View, world: Snapshot) -> Candi
     )
 
 
-def beside(rows: Rows, consumption: Consumptions, shape: np.ndarray, among: Mask, world: Snapshot) -> Mask:
+def beside(rows: Rows, consumption: Consumptions, shape: np.ndarray, among: Mask, snapshot: Snapshot) -> Mask:
     """(n,) whether the amounts fit beside what shares consume already (CAP-8). Only `among` is looked at."""
     fits = np.ones(len(rows), dtype=np.bool_)
-    shared = world.occupancy.consumed
-    for at in np.flatnonzero(among & world.occupancy.sharing[rows]).tolist():
+    shared = snapshot.occupancy.consumed
+    for at in np.flatnonzero(among & snapshot.occupancy.sharing[rows]).tolist():
         taken = consumption.get(int(shape[at]))
         if isinstance(taken, Consumption):
             fits[at] = taken.fits(shared.get(int(rows[at]), {}))
     return fits
 
 
-def capacity_permits(option: RequestOption, rows: Rows, world: Snapshot) -> Mask:
+def capacity_permits(option: RequestOption, rows: Rows, snapshot: Snapshot) -> Mask:
     """(n,) the device has the capacity that is asked for, beside what shares consume already."""
-    shape = world.fleet.codes["shape"][rows]
-    consumption = resolve(option, np.unique(shape).tolist(), world)
+    shape = snapshot.fleet.codes["shape"][rows]
+    consumption = resolve(option, np.unique(shape).tolist(), snapshot)
     large = large_enough(option, consumption, shape)
-    return large & beside(rows, consumption, shape, large, world)
+    return large & beside(rows, consumption, shape, large, snapshot)
 
 
-def not_excluded(rows: Rows, world: Snapshot) -> Mask:
+def not_excluded(rows: Rows, snapshot: Snapshot) -> Mask:
     """(n,) nothing that is held stands against the device, or an earlier share was let in."""
-    occupancy = world.occupancy
+    occupancy = snapshot.occupancy
     if occupancy.open is None:
         return np.ones(len(rows), dtype=np.bool_)
     return occupancy.open[rows] | occupancy.sharing[rows]
 
 
-def counters_permit(rows: Rows, world: Snapshot) -> Mask:
+def counters_permit(rows: Rows, snapshot: Snapshot) -> Mask:
     """(n,) what the device draws from counters is left, or has been drawn by an earlier share (CAP-13)."""
-    if not world.rules.has(PARTITIONABLE_DEVICES):
-        return ~draws(world.fleet, rows)
-    return world.occupancy.fits[rows] | world.occupancy.sharing[rows]
+    if not snapshot.rules.has(PARTITIONABLE_DEVICES):
+        return ~draws(snapshot.fleet, rows)
+    return snapshot.occupancy.fits[rows] | snapshot.occupancy.sharing[rows]
 
 
-def _all(option: RequestOption, view: View, world: Snapshot, static: StaticMatch) -> Rows:
+def _all(option: RequestOption, view: View, snapshot: Snapshot, static: StaticMatch) -> Rows:
     """(count,) the devices that mode All wants, whatever their state (PREP-8)."""
     rows, shape = view.rows, static.shape
     broken = np.flatnonzero(static.fatal)
@@ -129,10 +129,10 @@ def _all(option: RequestOption, view: View, world: Snapshot, static: StaticMatch
         taken = static.consumption.get(int(shape[first_error]))
         if isinstance(taken, Fatal) and static.matching[first_error]:
             raise taken
-        raise failure(option, world.fleet, int(rows[first_error]))
+        raise failure(option, snapshot.fleet, int(rows[first_error]))
     wanted = static.matching
-    if world.rules.has(CONSUMABLE_CAPACITY):
+    if snapshot.rules.has(CONSUMABLE_CAPACITY):
         wanted = wanted & large_enough(option, static.consumption, shape)
-        if world.rules.old:
-            wanted = wanted & beside(rows, static.consumption, shape, wanted, world)
+        if snapshot.rules.old:
+            wanted = wanted & beside(rows, static.consumption, shape, wanted, snapshot)
     return np.flatnonzero(wanted)

@@ -31,21 +31,21 @@ class ClaimShape:
     _match_groups: tuple[MatchGroup, ...] | None = None
     _overspent: bool | None = None
 
-    def quick(self, world: Snapshot) -> bool:
+    def quick(self, snapshot: Snapshot) -> bool:
         """Whether all selectors have been run on the fleet, or can be without taking long."""
-        self.known = self.known or is_quick(self.parsed.slots, world.fleet)
+        self.known = self.known or is_quick(self.parsed.slots, snapshot.fleet)
         return self.known
 
-    def overspent(self, world: Snapshot) -> bool:
+    def overspent(self, snapshot: Snapshot) -> bool:
         """Whether its selectors take more steps on the fleet than a decision may. Runs them."""
         if self._overspent is None:
-            self._overspent = is_overspent(self.parsed.slots, world.fleet)
+            self._overspent = is_overspent(self.parsed.slots, snapshot.fleet)
         return self._overspent
 
-    def match_groups(self, world: Snapshot) -> tuple[MatchGroup, ...]:
+    def match_groups(self, snapshot: Snapshot) -> tuple[MatchGroup, ...]:
         """The groups of its `matchAttribute` constraints that can exclude nodes."""
         if self._match_groups is None:
-            self._match_groups = match_groups(self.parsed, world)
+            self._match_groups = match_groups(self.parsed, snapshot)
         return self._match_groups
 
 
@@ -60,33 +60,33 @@ class _ClaimShapes:
 _SHAPES: Cache[Topology, _ClaimShapes] = Cache(lambda _: _ClaimShapes())
 
 
-def claim_shape(claims: Sequence[ResourceClaim], world: Snapshot) -> ClaimShape:
+def claim_shape(claims: Sequence[ResourceClaim], snapshot: Snapshot) -> ClaimShape:
     """What claims ask for. Raises Fatal for what no node could meet."""
-    shapes = _SHAPES.of(world.topology)
-    if shapes.classes is not world.classes:
-        shapes.classes = world.classes
+    shapes = _SHAPES.of(snapshot.topology)
+    if shapes.classes is not snapshot.classes:
+        shapes.classes = snapshot.classes
         shapes.by_spec.clear()
     try:
         specs = tuple([_spelled(claim.spec) for claim in claims])
     except ValueError:  # text that is not Unicode; it is asked for as seldom as it can be spelled
-        return _read(claims, world)
+        return _read(claims, snapshot)
     shape = shapes.by_spec.get(specs)
     if shape is None:
-        shape = shapes.by_spec[specs] = _read(claims, world)
+        shape = shapes.by_spec[specs] = _read(claims, snapshot)
         if len(shapes.by_spec) > KEPT:
             shapes.by_spec.popitem(last=False)
     shapes.by_spec.move_to_end(specs)
     return shape
 
 
-def selectors_are_quick(claims: Sequence[ResourceClaim], world: Snapshot) -> bool:
+def selectors_are_quick(claims: Sequence[ResourceClaim], snapshot: Snapshot) -> bool:
     """Whether nothing about the selectors of claims has to be worked out that may take long."""
     try:
-        return claim_shape(claims, world).quick(world)
+        return claim_shape(claims, snapshot).quick(snapshot)
     except Fatal:
         return True
 
 
-def _read(claims: Sequence[ResourceClaim], world: Snapshot) -> ClaimShape:
-    parsed = read_claims(claims, world.classes, world.rules)
-    return ClaimShape(parsed, NodeFilter(parsed.slots, world.topology))
+def _read(claims: Sequence[ResourceClaim], snapshot: Snapshot) -> ClaimShape:
+    parsed = read_claims(claims, snapshot.classes, snapshot.rules)
+    return ClaimShape(parsed, NodeFilter(parsed.slots, snapshot.topology))

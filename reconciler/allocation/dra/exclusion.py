@@ -78,9 +78,11 @@ def _columns(view: View) -> ExclusionColumns | None:
 _COLUMNS = Cache(_columns)
 
 
-def begin_exclusion(columns: ExclusionColumns | None, view: View, world: Snapshot) -> ExclusionState | None:
+def begin_exclusion(
+    columns: ExclusionColumns | None, view: View, snapshot: Snapshot
+) -> ExclusionState | None:
     """Before anything is chosen."""
-    occupancy = world.occupancy
+    occupancy = snapshot.occupancy
     if columns is None or occupancy.open is None or occupancy.common is None:
         return None
     return ExclusionState(columns, view.of(occupancy.open), occupancy.common[columns.used])

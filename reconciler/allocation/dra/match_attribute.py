@@ -52,22 +52,25 @@ class MatchGroup:
 _BOUNDS: Cache[Fleet, dict[tuple[Name, RequestKey], ValueBound]] = Cache(lambda _: {}, on_fork=dict.copy)
 
 
-def match_groups(parsed: ParsedClaims, world: Snapshot) -> tuple[MatchGroup, ...]:
+def match_groups(parsed: ParsedClaims, snapshot: Snapshot) -> tuple[MatchGroup, ...]:
     """The match groups that can exclude nodes. They depend on the fleet alone.
 
     None while selectors fail on some device, since that error must be reported.
     """
     if not any(claim.spec.devices.constraints for claim in parsed.claims):
         return ()
-    if any(evaluate_selectors(option, world.fleet).fails for slot in parsed.slots for option in slot.options):
+    if any(
+        evaluate_selectors(option, snapshot.fleet).fails for slot in parsed.slots for option in slot.options
+    ):
         return ()
     groups = (
-        _match_group(name, options, world.fleet) for name, options in _matching_options(parsed, world.fleet)
+        _match_group(name, options, snapshot.fleet)
+        for name, options in _matching_options(parsed, snapshot.fleet)
     )
     return tuple([group for group in groups if group.bound is None or group.bound.local])
 
 
-def nodes_with_a_value(groups: Sequence[MatchGroup], world: Snapshot) -> Mask | None:
+def nodes_with_a_value(groups: Sequence[MatchGroup], snapshot: Snapshot) -> Mask | None:
     """(N + 1,) by the fleet's code, nodes that the constraints leave possible; None if they exclude none.
 
     The last stands for nodes that no device belongs to.
@@ -75,11 +78,13 @@ def nodes_with_a_value(groups: Sequence[MatchGroup], world: Snapshot) -> Mask | 
     Nothing is excluded while shares are held of a device that is published as dedicated since, whose
     counters are drawn already.
     """
-    if not groups or (world.occupancy.consumed and np.any(world.occupancy.sharing & ~world.fleet.shared)):
+    if not groups or (
+        snapshot.occupancy.consumed and np.any(snapshot.occupancy.sharing & ~snapshot.fleet.shared)
+    ):
         return None
     possible: Mask | None = None
     for group in groups:
-        nodes = _nodes(group, world)
+        nodes = _nodes(group, snapshot)
         if nodes is not None:
             possible = nodes if possible is None else possible & nodes
     return possible
@@ -104,17 +109,17 @@ def _matching_options(parsed: ParsedClaims, fleet: Fleet) -> Iterator[tuple[Name
                 yield Name(domain, id_), plain
 
 
-def _nodes(group: MatchGroup, world: Snapshot) -> Mask | None:
-    fleet, bound = world.fleet, group.bound
+def _nodes(group: MatchGroup, snapshot: Snapshot) -> Mask | None:
+    fleet, bound = snapshot.fleet, group.bound
     nodes = np.zeros(len(fleet.words.nodes.values) + 1, dtype=np.bool_)
     if bound is None:
         return nodes
     feasible = np.ones(len(bound.source), dtype=np.bool_)
     for option in group.options:
-        feasible &= available(option, world).per_value(group.name, fleet) >= option.source.wanted
+        feasible &= available(option, snapshot).per_value(group.name, fleet) >= option.source.wanted
     if bound.draws:
         rows = np.flatnonzero(feasible)
-        enough = fits_required(world.occupancy.left[bound.source[rows]], bound.draw[rows])
+        enough = fits_required(snapshot.occupancy.left[bound.source[rows]], bound.draw[rows])
         feasible[rows] = enough | (bound.source[rows] < 0)
     places = bound.node[feasible]
     if (places < 0).any():

@@ -51,7 +51,7 @@ def random_share() -> str:
 def attempt(
     parsed: ParsedClaims,
     node: str,
-    world: Snapshot,
+    snapshot: Snapshot,
     *,
     steps: int,
     new_share: Callable[[], str] = random_share,
@@ -67,19 +67,19 @@ def attempt(
     """
     search: Search | None = None
     try:
-        view = world.topology.view(node)
-        by_slot = _candidates(parsed, view, world, only)
+        view = snapshot.topology.view(node)
+        by_slot = _candidates(parsed, view, snapshot, only)
         plain = immediate(parsed, by_slot, view) if pruned else None
         if plain is not None and len(plain) <= steps:
             budget.spend()
-            return Found(plans(parsed, view, world, plain, new_share), 0, len(plain))
-        search = Search(set_up(parsed, view, world), parsed.slots, by_slot, steps, pruned, budget)
+            return Found(plans(parsed, view, snapshot, plain, new_share), 0, len(plain))
+        search = Search(set_up(parsed, view, snapshot), parsed.slots, by_slot, steps, pruned, budget)
         chosen = search.run()
         if chosen is not None:
             rank = _rank(parsed, chosen)
             if better_than is not None and rank >= better_than:
                 return NotFound(None, "another node ranks as well or better", search.steps)
-            return Found(plans(parsed, view, world, chosen, new_share), rank, search.steps)
+            return Found(plans(parsed, view, snapshot, chosen, new_share), rank, search.steps)
     except Fatal as fatal:
         message = str(fatal)
         if fatal.claim is not None:
@@ -98,7 +98,7 @@ def attempt(
 
 
 def _candidates(
-    parsed: ParsedClaims, view: View, world: Snapshot, only: Only | None = None
+    parsed: ParsedClaims, view: View, snapshot: Snapshot, only: Only | None = None
 ) -> list[list[Candidates]]:
     """What the node offers to every alternative of every slot, claim by claim.
 
@@ -110,7 +110,7 @@ def _candidates(
         least = 0
         for slot in parsed.slots:
             if slot.claim == at:
-                of_slot = [find_candidates(option, view, world) for option in slot.options]
+                of_slot = [find_candidates(option, view, snapshot) for option in slot.options]
                 least += min([candidates.count for candidates in of_slot])
                 by_slot.append(of_slot)
         if least > MAX_RESULTS:

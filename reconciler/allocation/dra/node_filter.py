@@ -40,18 +40,18 @@ class NodeFilter:
         if any(len(slot.options) > 1 for slot in slots):
             self.least = np.zeros(size, dtype=np.int64)
 
-    def follow(self, world: Snapshot) -> None:
+    def follow(self, snapshot: Snapshot) -> None:
         """Bring everything to the state of a snapshot."""
         changed: list[Codes] = []
         everywhere = False
         for of_slot in self._watches:
             for watch in of_slot:
                 there = watch.there
-                if there is None or not there.reaches(world):
-                    there = watch.there = available(watch.option, world)
+                if there is None or not there.reaches(snapshot):
+                    there = watch.there = available(watch.option, snapshot)
                     everywhere = True
                 else:
-                    there.follow(world)
+                    there.follow(snapshot)
                     if watch.come < there.log.start:
                         everywhere = True
                     else:
@@ -60,10 +60,10 @@ class NodeFilter:
         if everywhere:
             without_error = not any(_counts(watch).fails for slot in self._watches for watch in slot)
             self._plain = bool(self._watches) and self.least is None and without_error
-            self._judge(slice(None), world.topology)
+            self._judge(slice(None), snapshot.topology)
         elif changed:
             places = self._place_of[changed[0] if len(changed) == 1 else np.concatenate(changed)]
-            self._judge(places if self._all_placed else places[places >= 0], world.topology)
+            self._judge(places if self._all_placed else places[places >= 0], snapshot.topology)
 
     def _judge(self, places: Rows | slice, topology: Topology) -> None:
         codes = self._codes[places]

@@ -37,7 +37,7 @@ _REASONS = {
 
 def unsatisfied(
     parsed: ParsedClaims,
-    world: Snapshot,
+    snapshot: Snapshot,
     nodes: Sequence[str] | None,
     refused: Sequence[tuple[str, NotFound]],
     steps: int,
@@ -45,7 +45,7 @@ def unsatisfied(
     """The answer when no node fits; `nodes` are those considered, None is all. Worked out only now."""
     keys = tuple(claim.key for claim in parsed.claims)
     errors = tuple((node, outcome.message) for node, outcome in refused if outcome.reason is not None)
-    reason, message, counts = _from_counts(parsed, world, nodes)
+    reason, message, counts = _from_counts(parsed, snapshot, nodes)
     stuck = next((o for _, o in refused if o.reason is Reason.GAVE_UP), None)
     if stuck is not None:
         reason, message = Reason.GAVE_UP, f"{stuck.message} on a node; {message}"
@@ -54,38 +54,38 @@ def unsatisfied(
         assert first.reason is not None
         others = f" (and {len(refused) - 1} more nodes)" if len(refused) > 1 else ""
         reason, message = first.reason, f"node {node}{others}: {first.message}"
-    considered = len(world.topology.nodes if nodes is None else nodes)
+    considered = len(snapshot.topology.nodes if nodes is None else nodes)
     if len(message) > LONGEST_MESSAGE:
         message = f"{message[:LONGEST_MESSAGE]}... ({len(message)} characters)"
     return Unsatisfied(keys, reason, message, considered, steps, counts, errors)
 
 
 def _from_counts(
-    parsed: ParsedClaims, world: Snapshot, nodes: Sequence[str] | None
+    parsed: ParsedClaims, snapshot: Snapshot, nodes: Sequence[str] | None
 ) -> tuple[Reason, str, tuple[RequestCount, ...]]:
-    if not world.topology.nodes or (nodes is not None and not nodes):
+    if not snapshot.topology.nodes or (nodes is not None and not nodes):
         return Reason.NO_NODE, "there is no node to allocate on", ()
     counts: list[RequestCount] = []
     worst: tuple[Reason, str] | None = None
     for slot in parsed.slots:
         verdicts = []
         for option in slot.options:
-            tally = count_gates(option, world, nodes)
+            tally = count_gates(option, snapshot, nodes)
             wanted = None if option.all else option.source.wanted
             count = RequestCount(parsed.claims[option.claim].key, option.name, wanted, tally.gates)
             counts.append(count)
-            verdicts.append(_verdict(count, tally, world))
+            verdicts.append(_verdict(count, tally, snapshot))
         if worst is None and all(verdict is not None for verdict in verdicts):
             worst = verdicts[0]
     if worst is not None:
         return *worst, tuple(counts)
     reason, message = _together(parsed, counts)
-    if world.fleet.exclusion is not None:
+    if snapshot.fleet.exclusion is not None:
         message += "; some devices exclude others"
     return reason, message, tuple(counts)
 
 
-def _verdict(count: RequestCount, tally: Tally, world: Snapshot) -> tuple[Reason, str] | None:
+def _verdict(count: RequestCount, tally: Tally, snapshot: Snapshot) -> tuple[Reason, str] | None:
     """Why a request option alone cannot be met; None if it can."""
     total, *gates = count.gates
     wanted = count.wanted if count.wanted is not None else max(gates[0].left, 1)
@@ -93,25 +93,25 @@ def _verdict(count: RequestCount, tally: Tally, world: Snapshot) -> tuple[Reason
     for gate in gates:
         text += f", {gate.left} {gate.name}" if gate is not gates[0] else f" devices {gate.left} {gate.name}"
         if gate.left < wanted:
-            text += _flaws(world) if gate.name == POOL else _excluded(tally, world)
+            text += _flaws(snapshot) if gate.name == POOL else _excluded(tally, snapshot)
             return _REASONS[gate.name], text
     if count.wanted is None:
         return None
-    most, node = _most_on_one_node(tally.left, world)
+    most, node = _most_on_one_node(tally.left, snapshot)
     if most < wanted:
         text += f", but at most {most} on one node{f' ({node})' if node else ''}"
-        return Reason.NO_NODE, text + _excluded(tally, world)
+        return Reason.NO_NODE, text + _excluded(tally, snapshot)
     return None
 
 
-def _excluded(tally: Tally, world: Snapshot) -> str:
+def _excluded(tally: Tally, snapshot: Snapshot) -> str:
     """What stands against the devices that exclusivity took away."""
-    return f"; excluded: {explain(tally.excluded, world)}" if len(tally.excluded) else ""
+    return f"; excluded: {explain(tally.excluded, snapshot)}" if len(tally.excluded) else ""
 
 
-def _flaws(world: Snapshot) -> str:
+def _flaws(snapshot: Snapshot) -> str:
     """The first pool that is not ready, and how many more there are."""
-    topology = world.topology
+    topology = snapshot.topology
     flawed = [(pool.id, flaw) for pool in topology.fleet.pools if (flaw := pool.flaw(topology.rules))]
     if not flawed:
         return ""
@@ -123,15 +123,15 @@ def _amount(wanted: int | None) -> str:
     return "all devices" if wanted is None else f"{wanted} device{'s' if wanted != 1 else ''}"
 
 
-def _most_on_one_node(left: Rows, world: Snapshot) -> tuple[int, str]:
+def _most_on_one_node(left: Rows, snapshot: Snapshot) -> tuple[int, str]:
     """The largest number of these devices that one node can reach, at most; and that node."""
-    node = world.fleet.codes["node"][left]
+    node = snapshot.fleet.codes["node"][left]
     spanning = int(np.count_nonzero(node < 0))
     local = np.bincount(node[node >= 0])
     if not len(local):
         return spanning, ""
     best = int(local.argmax())
-    return int(local[best]) + spanning, world.fleet.words.nodes.values[best]
+    return int(local[best]) + spanning, snapshot.fleet.words.nodes.values[best]
 
 
 def _together(parsed: ParsedClaims, counts: Sequence[RequestCount]) -> tuple[Reason, str]:

@@ -19,7 +19,11 @@ from reconciler.state.devices.snapshot.snapshot import Snapshot, View
 
 
 def plans(
-    parsed: ParsedClaims, view: View, world: Snapshot, chosen: Sequence[Choice], new_share: Callable[[], str]
+    parsed: ParsedClaims,
+    view: View,
+    snapshot: Snapshot,
+    chosen: Sequence[Choice],
+    new_share: Callable[[], str],
 ) -> tuple[Plan, ...]:
     """One plan a claim, in order. Raises Fatal where a device cannot be expressed in a result (RES-13)."""
     of_claim: list[list[Choice]] = [[] for _ in parsed.claims]
@@ -32,7 +36,7 @@ def plans(
                 uid=claim.metadata.uid,
                 resource_version=claim.metadata.resource_version,
                 node=view.node.name,
-                allocation=_allocation(claim, view, world, choices, new_share),
+                allocation=_allocation(claim, view, snapshot, choices, new_share),
             )
             for claim, choices in zip(parsed.claims, of_claim, strict=True)
         ]
@@ -42,26 +46,26 @@ def plans(
 def _allocation(
     claim: ResourceClaim,
     view: View,
-    world: Snapshot,
+    snapshot: Snapshot,
     choices: Sequence[Choice],
     new_share: Callable[[], str],
 ) -> Allocation:
-    devices: dict[str, object] = {"results": _devices(view, world, choices, new_share)}
-    configs = tuple(_configs(claim, choices, old=world.rules.old))
+    devices: dict[str, object] = {"results": _devices(view, snapshot, choices, new_share)}
+    configs = tuple(_configs(claim, choices, old=snapshot.rules.old))
     if configs:
         devices["config"] = configs
     fields: dict[str, object] = {"devices": devices}
-    selector = _node_selector(view, world, choices)
+    selector = _node_selector(view, snapshot, choices)
     if selector is not None:
         fields["node_selector"] = selector
     return Allocation.model_validate(fields)  # all parts at one go
 
 
 def _devices(
-    view: View, world: Snapshot, choices: Sequence[Choice], new_share: Callable[[], str]
+    view: View, snapshot: Snapshot, choices: Sequence[Choice], new_share: Callable[[], str]
 ) -> list[dict[str, object]]:
     """Only what is set is given, since what is unset is not written."""
-    fleet, found = world.fleet, []
+    fleet, found = snapshot.fleet, []
     marked = _SPECIAL.of(fleet)
     for choice in choices:
         row = view.row(choice.at)
@@ -78,25 +82,25 @@ def _devices(
         if option.source.tolerations:
             fields["tolerations"] = option.source.tolerations
         if marked is not None and marked[row]:
-            fields |= _particulars(choice, row, world, new_share)
+            fields |= _particulars(choice, row, snapshot, new_share)
         found.append(fields)
     return found
 
 
 def _particulars(
-    choice: Choice, row: int, world: Snapshot, new_share: Callable[[], str]
+    choice: Choice, row: int, snapshot: Snapshot, new_share: Callable[[], str]
 ) -> dict[str, object]:
     """What only some devices have."""
-    fleet = world.fleet
+    fleet = snapshot.fleet
     fields: dict[str, object] = {}
     binding = int(fleet.codes["binding"][row])
-    if binding >= 0 and world.rules.binding_conditions:
+    if binding >= 0 and snapshot.rules.binding_conditions:
         words = fleet.words.bindings.values[binding]
         if words.conditions:
             fields["binding_conditions"] = words.conditions
         if words.failures:
             fields["binding_failure_conditions"] = words.failures
-    if fleet.shared[row] and world.rules.sharing:
+    if fleet.shared[row] and snapshot.rules.sharing:
         fields["share_id"] = new_share()
         amounts = choice.candidates.takes(choice.at)
         if amounts is not None:
@@ -151,9 +155,9 @@ def _configs(claim: ResourceClaim, choices: Sequence[Choice], *, old: bool) -> l
     return configs
 
 
-def _node_selector(view: View, world: Snapshot, choices: Sequence[Choice]) -> NodeSelector | None:
+def _node_selector(view: View, snapshot: Snapshot, choices: Sequence[Choice]) -> NodeSelector | None:
     """Where all the devices can be reached (RES-12)."""
-    fleet = world.fleet
+    fleet = snapshot.fleet
     fields: list[NodeSelectorRequirement] = []
     expressions: list[NodeSelectorRequirement] = []
     for choice in choices:

@@ -143,7 +143,7 @@ class Search:
                 continue
             self._step()
             if fatal[at]:
-                raise candidates.failure(self.problem.world.fleet, int(self.problem.rows[at]), at)
+                raise candidates.failure(self.problem.snapshot.fleet, int(self.problem.rows[at]), at)
             if needed == 1 and slot + 1 == len(self.slots):
                 return (*state.chosen, Choice(slot, candidates, at))
             following = choose(self.problem, state, slot, candidates, at)
@@ -169,7 +169,7 @@ class Search:
     def _check_constraints(self, candidates: Candidates, state: State, at: int) -> None:
         """SEL-6: mode All must not fail by a constraint if nothing else stood against the device."""
         option, problem = candidates.option, self.problem
-        if problem.world.occupancy.held[problem.rows[at]] and not option.admin:
+        if problem.snapshot.occupancy.held[problem.rows[at]] and not option.admin:
             return
         # What shares have consumed does not excuse it: that is tested after constraints.
         if not (candidates.static.suitable & state.fit & ~in_use(state, candidates))[at]:
@@ -177,7 +177,7 @@ class Search:
         for number in option.constraints:
             constraint = problem.constraints[option.claim][number]
             if not constraint.allowed(state.constraints[number])[at]:
-                device = problem.world.fleet.id_of(int(problem.rows[at]))
+                device = problem.snapshot.fleet.id_of(int(problem.rows[at]))
                 broken = f"{device} breaks the constraint on {constraint.attribute}"
                 raise Fatal(Reason.CONSTRAINT_VIOLATED, f"request {option.name} wants all devices; {broken}")
 

@@ -65,17 +65,17 @@ def warm_up() -> None:
 
 
 def evaluate_all_selectors(
-    claims: Sequence[ResourceClaim], world: Snapshot, wanted: Callable[[], bool], share: int | None = None
+    claims: Sequence[ResourceClaim], snapshot: Snapshot, wanted: Callable[[], bool], share: int | None = None
 ) -> bool:
     """Run every selector that a decision about claims needs, for as long as somebody wants it.
 
     Whether that is done: else `share` steps are spent, and the next call goes on from there.
     """
     try:
-        parsed = read_claims(claims, world.classes, world.rules)
+        parsed = read_claims(claims, snapshot.classes, snapshot.rules)
     except Fatal:  # the decision will say so
         return True
-    fleet, spent, bill = world.fleet, 0, _Bill()
+    fleet, spent, bill = snapshot.fleet, 0, _Bill()
     for expressions in _lists(parsed.slots):
         if expressions not in _MASKS.of(fleet):
             for expression in expressions:

@@ -32,7 +32,7 @@ class NodeProblem:
     """The n devices of a view and the s counter sets that they draw from."""
 
     view: View
-    world: Snapshot
+    snapshot: Snapshot
     shared: Mask
     """(n,) can be held by several claims at once (CAP-14)"""
     sets: Codes
@@ -54,7 +54,7 @@ class NodeProblem:
 
     @property
     def table(self) -> Amounts:
-        return self.world.fleet.table
+        return self.snapshot.fleet.table
 
 
 class NodeLayout(NamedTuple):
@@ -68,16 +68,16 @@ class NodeLayout(NamedTuple):
     """(s,) the fleet's numbers of the sets"""
 
 
-def set_up(parsed: ParsedClaims, view: View, world: Snapshot) -> NodeProblem:
+def set_up(parsed: ParsedClaims, view: View, snapshot: Snapshot) -> NodeProblem:
     """The problem of a decision on one node."""
     layout = _LAYOUT.of(view)
     return NodeProblem(
         view=view,
-        world=world,
+        snapshot=snapshot,
         shared=layout.shared,
         sets=layout.sets,
         draws=layout.draws,
-        left=world.occupancy.left[layout.used],
+        left=snapshot.occupancy.left[layout.used],
         by_set=layout.by_set,
         constraints=tuple(
             tuple(constraint_on(source, view) for source in claim.spec.devices.constraints)
@@ -128,7 +128,7 @@ def _judge_again(problem: NodeProblem, left: Amounts, fit: Mask, drawn: Sequence
             fit[again] = (floor <= left[number]).all(axis=1)
         else:
             fit[again] = fits(left, problem.table, problem.sets[again], problem.draws[again])
-        fit[again] |= problem.world.occupancy.sharing[problem.rows[again]]
+        fit[again] |= problem.snapshot.occupancy.sharing[problem.rows[again]]
     return fit
 
 
@@ -188,7 +188,7 @@ def begin(problem: NodeProblem, constraints: Sequence[Constraint]) -> State:
     """Nothing chosen yet, at the first request of the first claim."""
     count = len(problem.rows)
     nobody = np.zeros(count, dtype=np.bool_)
-    occupancy = problem.world.occupancy
+    occupancy = problem.snapshot.occupancy
     return State(
         left=problem.left,
         fit=problem.view.of(occupancy.fits) | problem.view.of(occupancy.sharing),
@@ -198,7 +198,7 @@ def begin(problem: NodeProblem, constraints: Sequence[Constraint]) -> State:
         constraints=(None,) * len(constraints),
         results=0,
         chosen=(),
-        exclusion=begin_exclusion(problem.exclusion, problem.view, problem.world),
+        exclusion=begin_exclusion(problem.exclusion, problem.view, problem.snapshot),
     )
 
 
@@ -232,7 +232,7 @@ def choose(problem: NodeProblem, state: State, slot: int, candidates: Candidates
     for number in candidates.option.constraints:
         constraints[number] = own[number].after(constraints[number], at)
     left, fit, shares = state.left, state.fit, state.shares
-    charged = at in shares or bool(problem.world.occupancy.sharing[problem.rows[at]])
+    charged = at in shares or bool(problem.snapshot.occupancy.sharing[problem.rows[at]])
     sets = problem.sets[at]
     drawn = [] if charged else [number for number in sets.tolist() if number >= 0]
     if drawn:
@@ -242,12 +242,12 @@ def choose(problem: NodeProblem, state: State, slot: int, candidates: Candidates
     exclusion = state.exclusion
     if not charged and exclusion is not None:
         exclusion = exclusion.after(at)
-        fit = (fit & exclusion.open) | problem.view.of(problem.world.occupancy.sharing)
+        fit = (fit & exclusion.open) | problem.view.of(problem.snapshot.occupancy.sharing)
         fit[list(shares)] = True
     taken, mine = state.taken, state.mine
     if problem.shared[at]:
         amounts = candidates.takes(at)
-        before = shares.get(at) or problem.world.occupancy.consumed.get(int(problem.rows[at]), {})
+        before = shares.get(at) or problem.snapshot.occupancy.consumed.get(int(problem.rows[at]), {})
         shares = {**shares, at: amounts.added_to(before) if amounts is not None else before}
         if not fit[at]:
             fit = fit.copy()

@@ -51,16 +51,16 @@ _OF_FLEET: Cache[Fleet, dict[RequestKey, StaticMatch]] = Cache(lambda _: {}, on_
 _OF_VIEW: Cache[View, dict[RequestKey, StaticMatch]] = Cache(lambda _: {})
 
 
-def match_in_view(option: RequestOption, view: View, world: Snapshot) -> StaticMatch:
+def match_in_view(option: RequestOption, view: View, snapshot: Snapshot) -> StaticMatch:
     """What a view offers to a request option."""
     of_view = _OF_VIEW.of(view)
     known = of_view.get(option.key)
     if known is None:
-        known = of_view[option.key] = _cut(match_in_fleet(option, world), view, world)
+        known = of_view[option.key] = _cut(match_in_fleet(option, snapshot), view, snapshot)
     return known
 
 
-def _cut(whole: StaticMatch, view: View, world: Snapshot) -> StaticMatch:
+def _cut(whole: StaticMatch, view: View, snapshot: Snapshot) -> StaticMatch:
     of = view.of
     matching, suitable, fatal = of(whole.matching), of(whole.suitable), of(whole.fatal)
     if not np.logical_and.reduce(view.here):
@@ -69,21 +69,21 @@ def _cut(whole: StaticMatch, view: View, world: Snapshot) -> StaticMatch:
         fatal = fatal & ~(matching & foreign)
         matching, suitable = matching & view.here, suitable & view.here
     if whole.skips and SKIP_OPERATIONS not in view.node.features:
-        suitable = suitable & (of(world.fleet.codes["operations"]) < 0)
+        suitable = suitable & (of(snapshot.fleet.codes["operations"]) < 0)
     fails = whole.fails and bool(fatal.any())
     return StaticMatch(matching, suitable, fatal, whole.consumption, of(whole.shape), fails, whole.skips)
 
 
-def match_in_fleet(option: RequestOption, world: Snapshot) -> StaticMatch:
+def match_in_fleet(option: RequestOption, snapshot: Snapshot) -> StaticMatch:
     """What the fleet offers to a request option."""
-    of_fleet = _OF_FLEET.of(world.fleet)
+    of_fleet = _OF_FLEET.of(snapshot.fleet)
     if option.key not in of_fleet:
-        of_fleet[option.key] = _work_out(option, world)
+        of_fleet[option.key] = _work_out(option, snapshot)
     return of_fleet[option.key]
 
 
-def _work_out(option: RequestOption, world: Snapshot) -> StaticMatch:
-    fleet, rules = world.fleet, world.rules
+def _work_out(option: RequestOption, snapshot: Snapshot) -> StaticMatch:
+    fleet, rules = snapshot.fleet, snapshot.rules
     masks = evaluate_selectors(option, fleet)
     matching, fatal = masks.true, masks.error
     if not rules.binding_conditions:  # SEL-1: such a device is not even looked at
@@ -92,7 +92,7 @@ def _work_out(option: RequestOption, world: Snapshot) -> StaticMatch:
         plain = ~np.isin(fleet.codes["binding"], waiting)
         matching, fatal = matching & plain, fatal & plain
     shape = fleet.codes["shape"]
-    consumption = resolve(option, np.unique(shape[matching]).tolist(), world)
+    consumption = resolve(option, np.unique(shape[matching]).tolist(), snapshot)
     spoiled = [code for code, taken in consumption.items() if isinstance(taken, Fatal)]
     if spoiled:
         fatal = fatal | (matching & np.isin(shape, spoiled))
@@ -101,7 +101,7 @@ def _work_out(option: RequestOption, world: Snapshot) -> StaticMatch:
         matching
         & ~fatal
         & large_enough(option, consumption, shape)
-        & taints_permit(option, everything, world)
+        & taints_permit(option, everything, snapshot)
     )
     if not rules.has(PARTITIONABLE_DEVICES):
         suitable &= ~draws(fleet, everything)
@@ -119,17 +119,17 @@ def draws(fleet: Fleet, rows: Rows) -> Mask:
 
 
 def resolve(
-    option: RequestOption, shapes: list[int], world: Snapshot
+    option: RequestOption, shapes: list[int], snapshot: Snapshot
 ) -> dict[int, Consumption | Fatal | None]:
     """What taking a device of each capacity shape consumes."""
     found: dict[int, Consumption | Fatal | None] = {}
-    if not world.rules.has(CONSUMABLE_CAPACITY):
+    if not snapshot.rules.has(CONSUMABLE_CAPACITY):
         return found
     for code in shapes:
         if code < 0:
             continue
         try:
-            found[code] = consume(world.fleet.words.shapes.values[code], option.capacity, world.rules)
+            found[code] = consume(snapshot.fleet.words.shapes.values[code], option.capacity, snapshot.rules)
         except Fatal as exc:
             found[code] = exc
     return found
@@ -146,13 +146,13 @@ def large_enough(option: RequestOption, consumption: Consumptions, shape: Codes)
     return large & (shape >= 0) if option.capacity else large
 
 
-def taints_permit(option: RequestOption, rows: Rows, world: Snapshot) -> Mask:
+def taints_permit(option: RequestOption, rows: Rows, snapshot: Snapshot) -> Mask:
     """(n,) the request option tolerates every taint of the device that keeps requests away."""
     permitted = np.ones(len(rows), dtype=np.bool_)
-    if world.rules.has(TAINTS):
-        codes = world.fleet.codes["taints"][rows]
+    if snapshot.rules.has(TAINTS):
+        codes = snapshot.fleet.codes["taints"][rows]
         for code in np.unique(codes[codes >= 0]).tolist():
-            if not tolerated(world.fleet.words.taints.values[code], option.source.tolerations):
+            if not tolerated(snapshot.fleet.words.taints.values[code], option.source.tolerations):
                 permitted &= codes != code
     return permitted
 

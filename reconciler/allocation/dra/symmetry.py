@@ -18,7 +18,7 @@ def classes_of_equals(problem: NodeProblem, every: Sequence[Candidates]) -> Code
         both or with neither. Shared devices are never equal:
         what is consumed of each differs from step to step.
     """
-    fleet, rows = problem.world.fleet, problem.rows
+    fleet, rows = problem.snapshot.fleet, problem.rows
     count = len(rows)
     columns = [
         problem.sets.T,
@@ -26,7 +26,7 @@ def classes_of_equals(problem: NodeProblem, every: Sequence[Candidates]) -> Code
         fleet.codes["shape"][rows][None],
         fleet.codes["selector"][rows][None],
     ]
-    alone = problem.shared | problem.world.occupancy.sharing[rows]
+    alone = problem.shared | problem.snapshot.occupancy.sharing[rows]
     columns.append(np.where(alone, np.arange(count, dtype=np.int32), -1)[None])
     for candidates in every:
         columns.append((candidates.available * 1 + candidates.fatal * 2).astype(np.int32)[None])

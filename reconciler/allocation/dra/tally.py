@@ -43,31 +43,31 @@ class Tally:
 _TALLIES: Cache[Topology, dict[RequestKey, Tally]] = Cache(lambda _: {})
 
 
-def count_gates(option: RequestOption, world: Snapshot, nodes: Sequence[str] | None) -> Tally:
+def count_gates(option: RequestOption, snapshot: Snapshot, nodes: Sequence[str] | None) -> Tally:
     """The counts for a request option over the devices that some of the nodes may reach; None is all nodes.
 
     Those over all nodes are kept until something is held or freed: identical claims ask again and again.
     """
     if nodes is not None:
-        return _tally(option, world, nodes)
-    of_fleet = _TALLIES.of(world.topology)
+        return _tally(option, snapshot, nodes)
+    of_fleet = _TALLIES.of(snapshot.topology)
     known = of_fleet.get(option.key)
-    occupancy = world.occupancy
+    occupancy = snapshot.occupancy
     if known is None or known.trail is not occupancy.trail or known.serial != occupancy.serial:
-        known = of_fleet[option.key] = _tally(option, world, world.topology.order)
+        known = of_fleet[option.key] = _tally(option, snapshot, snapshot.topology.order)
     return known
 
 
-def _tally(option: RequestOption, world: Snapshot, nodes: Sequence[str]) -> Tally:
-    reach = _reachable(world, nodes)
-    rows = np.flatnonzero(reach & evaluate_selectors(option, world.fleet).true)
+def _tally(option: RequestOption, snapshot: Snapshot, nodes: Sequence[str]) -> Tally:
+    reach = _reachable(snapshot, nodes)
+    rows = np.flatnonzero(reach & evaluate_selectors(option, snapshot.fleet).true)
     gates = [Gate("devices", int(np.count_nonzero(reach))), Gate(MATCH, len(rows))]
-    unready = _UNREADY.of(world.topology)
+    unready = _UNREADY.of(snapshot.topology)
     if unready.any():  # said only where it matters: most fleets are always whole
         rows = rows[~unready[rows]]
         gates.append(Gate(POOL, len(rows)))
     excluded = rows[:0]
-    for name, test in _tests(option, world):
+    for name, test in _tests(option, snapshot):
         try:
             passed = test(rows)
             if name == EXCLUSION:
@@ -76,15 +76,15 @@ def _tally(option: RequestOption, world: Snapshot, nodes: Sequence[str]) -> Tall
         except Fatal:  # reported as the error of the node that met it
             continue
         gates.append(Gate(name, len(rows)))
-    return Tally(tuple(gates), rows, excluded, world.occupancy.trail, world.occupancy.serial)
+    return Tally(tuple(gates), rows, excluded, snapshot.occupancy.trail, snapshot.occupancy.serial)
 
 
-def _reachable(world: Snapshot, nodes: Sequence[str]) -> Mask:
+def _reachable(snapshot: Snapshot, nodes: Sequence[str]) -> Mask:
     """(D,) devices that at least one of the nodes may reach."""
-    node = world.fleet.codes["node"]
-    known = np.zeros(len(world.fleet.words.nodes.values) + 1, dtype=np.bool_)
+    node = snapshot.fleet.codes["node"]
+    known = np.zeros(len(snapshot.fleet.words.nodes.values) + 1, dtype=np.bool_)
     known[-1] = True  # code -1: not bound to a node by name
-    codes = [code for name in nodes if (code := world.fleet.words.nodes.find(name)) >= 0]
+    codes = [code for name in nodes if (code := snapshot.fleet.words.nodes.find(name)) >= 0]
     known[codes] = True
     return known[node]
 
@@ -98,11 +98,11 @@ def _unready(topology: Topology) -> Mask:
 _UNREADY = Cache(_unready, on_fork=share)
 
 
-def _tests(option: RequestOption, world: Snapshot) -> Iterator[tuple[str, Callable[[Rows], Mask]]]:
+def _tests(option: RequestOption, snapshot: Snapshot) -> Iterator[tuple[str, Callable[[Rows], Mask]]]:
     if not option.admin:
-        yield FREE, lambda rows: ~world.occupancy.held[rows]
-    yield CAPACITY, lambda rows: capacity_permits(option, rows, world)
-    if world.occupancy.open is not None:  # said only where some device excludes others
-        yield EXCLUSION, lambda rows: not_excluded(rows, world)
-    yield COUNTERS, lambda rows: counters_permit(rows, world)
-    yield TAINTS, lambda rows: taints_permit(option, rows, world)
+        yield FREE, lambda rows: ~snapshot.occupancy.held[rows]
+    yield CAPACITY, lambda rows: capacity_permits(option, rows, snapshot)
+    if snapshot.occupancy.open is not None:  # said only where some device excludes others
+        yield EXCLUSION, lambda rows: not_excluded(rows, snapshot)
+    yield COUNTERS, lambda rows: counters_permit(rows, snapshot)
+    yield TAINTS, lambda rows: taints_permit(option, rows, snapshot)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from reconciler.allocation.alignment.deciding import PreferenceKey
-from reconciler.allocation.alignment.partitions import Kept, kept_requests
+from reconciler.allocation.alignment.partitions import PartitionedRequest, partitioned_requests
 from reconciler.allocation.alignment.preferences import has_preferences
 from reconciler.allocation.dra.request_options import ParsedClaims
 from reconciler.allocation.reasons.explanation import NearMiss
@@ -27,7 +27,7 @@ class Joint:
     """Wishes without which being met claims wait."""
 
     near: tuple[Near, ...] = ()
-    kept: tuple[Kept, ...] = ()
+    partitioned: tuple[PartitionedRequest, ...] = ()
     failed: Near | None = None
     """The first alignment that refuses beside those before it"""
 
@@ -35,8 +35,8 @@ class Joint:
         """Each preference, in words and as its key."""
         for near in self.near:
             yield f"the alignment on {near.alignment.required}", (near.claim, near.number)
-        for kept in self.kept:
-            yield f"the partition table for request {kept.at[1]}", kept.at
+        for request in self.partitioned:
+            yield f"the partition table for request {request.at[1]}", request.at
 
 
 def joint_of(
@@ -46,15 +46,15 @@ def joint_of(
     if not has_preferences(asked.claims, world.classes):
         return Joint()
     near = required(asked, left, world, places)
-    kept = tuple(one for one in kept_requests(asked.claims, world) if one.honored)
-    joint = Joint(near, kept)
+    partitioned = tuple(one for one in partitioned_requests(asked.claims, world) if one.honored)
+    joint = Joint(near, partitioned)
     if reason is not Reason.ALIGNMENT:
         return joint
     for number in range(1, len(near)):
-        later = [preference for _, preference in Joint(near[number:], kept).named()]
+        later = [preference for _, preference in Joint(near[number:], partitioned).named()]
         if what_if.fits_without(later) is False:
-            return Joint(near, kept, near[number - 1])
-    return Joint(near, kept, near[-1])
+            return Joint(near, partitioned, near[number - 1])
+    return Joint(near, partitioned, near[-1])
 
 
 def misses(
@@ -78,15 +78,15 @@ def misses(
         return
     of = {(s.ask.claim, s.ask.request): s for of_slot in sieves for s in of_slot}
     short = np.zeros(len(places.names), dtype=np.int64)
-    for kept in joint.kept:
-        short += places.by_code(partitions.lacking(kept, of[kept.at].left, places.codes), kept.size)
+    for request in joint.partitioned:
+        short += places.by_code(partitions.lacking(request, of[request.at].left, places.codes), request.size)
     for at in np.argsort(short, kind="stable")[:MOST_NODES].tolist():
-        parts = [_closest(kept, of[kept.at], places.code(at), world) for kept in joint.kept]
+        parts = [_closest(request, of[request.at], places.code(at), world) for request in joint.partitioned]
         yield NearMiss(places.names[at], (), "; ".join(parts))
 
 
-def _closest(kept: Kept, sieve: Sieve, code: int, world: Snapshot) -> str:
+def _closest(request: PartitionedRequest, sieve: Sieve, code: int, world: Snapshot) -> str:
     def why(row: int) -> str:
         return against(row, sieve.ask, sieve.gates, world)
 
-    return f"request {kept.at[1]}: {partitions.closest(kept, sieve.left, code, why)}"
+    return f"request {request.at[1]}: {partitions.closest(request, sieve.left, code, why)}"

@@ -54,14 +54,14 @@ class Beyond:
                 never = failed and near.countable and near.lacking(self.meant).min(initial=1) > 0
                 detail = "even if nothing were held" if never else ""
                 yield _step(Kind.ALIGNMENT, near.about, alive, detail, nodes)
-        for kept in self.joint.kept:
-            if kept.at == (ask.claim, ask.request):
+        for request in self.joint.partitioned:
+            if request.at == (ask.claim, ask.request):
                 failed = self.empty is Kind.PARTITION
-                alive &= partitions.passes(kept, world.fleet) & (not failed)
-                short = places.by_code(partitions.lacking(kept, sieve.left, places.codes), 1)
+                alive &= partitions.passes(request, world.fleet) & (not failed)
+                short = places.by_code(partitions.lacking(request, sieve.left, places.codes), 1)
                 able = able & (short == 0) & (not failed)
                 yield _step(
-                    Kind.PARTITION, partitions.ABOUT, alive, partitions.never(kept) if failed else "", able
+                    Kind.PARTITION, partitions.ABOUT, alive, partitions.never(request) if failed else "", able
                 )
 
 
