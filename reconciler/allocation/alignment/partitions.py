@@ -123,9 +123,11 @@ def decide_partitioned(
         return plain
     names = ", ".join(request.name for request in required)
     listed = all(any(map(len, request.levels)) for request in required)
-    problem = "no partition is whole" if listed else "no partition of that size and bandwidth is listed"
+    problem = (
+        "no partition is free as a whole" if listed else "no partition of that size and bandwidth is listed"
+    )
     claims = tuple(plan.claim for plan in plain.plans)
-    return Unsatisfied(claims, Reason.PARTITION, f"{names}: there are devices enough, but {problem}")
+    return Unsatisfied(claims, Reason.PARTITION, f"{names}: enough devices are free, but {problem}")
 
 
 def _gave_up(last: Unsatisfied | None, partitioned: Sequence[PartitionedRequest]) -> Unsatisfied:

@@ -35,7 +35,7 @@ def test_only_listed_sets_are_given():
     outcome = answer(world(listed, (0, 2, 4, 6)), gpu_nic_claim("c", 2, 0))
     assert isinstance(outcome, Unsatisfied)
     assert outcome.reason is Reason.PARTITION
-    assert "no partition is whole" in outcome.message
+    assert "no partition is free as a whole" in outcome.message
     missing = answer(world(listed), gpu_nic_claim("c", 3, 0))
     assert isinstance(missing, Unsatisfied)
     assert "no partition of that size" in missing.message

@@ -24,7 +24,7 @@ def test_what_lacks_without_any_wish_is_told_in_the_names_of_the_claim():
         answer(world, gpu_nic_claim("c", 2, 2, joint_allocation={"pairs": True, "required": PCIE}))
     )
     assert outcome.reason is Reason.NO_DEVICE
-    assert outcome.message.startswith("claim default/c, request nic wants 2 devices: of 3 devices 1 match")
+    assert outcome.message.startswith("claim default/c, request nic: 1 of 3 devices matches")
 
 
 def test_partitions_are_blamed_with_counts():

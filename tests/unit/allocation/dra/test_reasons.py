@@ -62,9 +62,9 @@ def test_the_message_of_a_plain_refusal_says_which_test_left_how_many():
     assert isinstance(outcome, Unsatisfied)
     assert outcome.reason is Reason.TAINTED
     assert outcome.message == (
-        "claim default/c, request gpu wants 2 devices: of 4 devices 3 match class and selectors, "
-        "2 are not in use, 2 have the capacity, 2 fit what is left of their counters, "
-        "1 have only tolerated taints"
+        "claim default/c, request gpu: 3 of 4 devices match class and selectors; "
+        "2 are free; 2 have enough capacity; 2 fit the remaining counters; "
+        "1 has only tolerated taints; the request needs 2 devices"
     )
 
 
