@@ -1,4 +1,4 @@
-"""The decision over all nodes: which to try, in which order, and what to say if none does."""
+"""The decision over all nodes: which nodes to try, in which order, and why none fits."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -20,11 +20,11 @@ from reconciler.state.devices.snapshot.snapshot import Snapshot
 
 DEFAULT_STEPS = 10_000
 HARD_NODES = 10
-"""Nodes on which a decision may use up its steps before it gives up altogether."""
+"""Nodes on which a decision may use all its steps before it gives up."""
 
 OVERSPENT = (
-    f"all selectors together take more than {DECISION_COST_LIMIT} steps on all devices; "
-    "ask for less at once, or select by simpler conditions"
+    f"the selectors need more than {DECISION_COST_LIMIT} steps in total on all devices; "
+    "use fewer requests for each pod, or simpler selectors"
 )
 
 
@@ -38,21 +38,21 @@ def allocate(
     budget: Budget = UNLIMITED,
     only: Only | None = None,
 ) -> Granted | Unsatisfied:
-    """Devices for all claims together, on one node; or why not.
+    """Devices for all claims together on one node, or why there are none.
 
-    The first node in name order that fits is taken; with `firstAvailable` the one whose choice ranks best
-    (SC-1), ties by name. An error on one node excludes that node only. `nodes` limits the choice; None is
-    all nodes. `only` keeps requests to some devices, so that fewer fit than are counted. `steps` bounds the
-    devices tried per node, and ten times as many those tried in all; counted rather than timed, so that the
-    same fleet gives the same answer on a slow machine. The steps of selectors are bounded as well. Raises
-    Unfinished where `budget` breaks off.
+    The first node in order of names that fits wins; with `firstAvailable` the node whose choice ranks best
+    (SC-1), equal ranks by name. An error on one node excludes that node only. `nodes` limits the choice;
+    None is all nodes. `only` restricts requests to some devices; the counts of a refusal ignore it. `steps`
+    bounds the devices tried on a node; ten times as many are tried on all nodes. Steps are counted, not
+    timed: the same fleet gives the same answer on a slow machine. The steps of selectors are bounded too.
+    Raises Unfinished as `budget` does.
     """
     try:
         shape = claim_shape(claims, snapshot)
     except Fatal as fatal:
         return Unsatisfied(tuple(claim.key for claim in claims), fatal.reason, str(fatal))
     if budget.skips_slow_selectors and not shape.quick(snapshot):
-        raise SelectorsNotRun("selectors have to be run first")
+        raise SelectorsNotRun("the selectors must run on the fleet first")
     if shape.overspent(snapshot):
         return Unsatisfied(tuple(claim.key for claim in claims), Reason.GAVE_UP, OVERSPENT)
     parsed = ParsedClaims(tuple(claims), shape.parsed.slots)
@@ -84,7 +84,7 @@ def allocate(
             refused.append((name, outcome))
             continue
         best = outcome.rank, place, outcome
-        if outcome.rank == least:  # the others are no better by counting, and later in order
+        if outcome.rank == least:  # no later node can rank better
             break
     if best is not None:
         return Granted(node=snapshot.topology.order[best[1]], plans=best[2].plans, steps=tried)
@@ -96,10 +96,9 @@ def allocate(
 def _plausible(
     shape: ClaimShape, nodes: Iterable[str] | None, snapshot: Snapshot
 ) -> tuple[int, Iterator[tuple[int, int]]]:
-    """How many nodes there are to consider, and the places of those that counting cannot exclude.
+    """How many nodes are considered, and (best possible rank, place) of those that the counts do not exclude.
 
-    Each with the best rank that it could give. A node where selectors fail on a device is never
-    excluded, so that the error is met and reported.
+    A node where selectors fail on a device is never excluded, so that the error is reported.
     """
     node_filter = shape.node_filter
     node_filter.follow(snapshot)
@@ -116,7 +115,7 @@ def _plausible(
 
 
 def _possible(nodes: Iterable[str], snapshot: Snapshot) -> Mask:
-    """(nodes,) those that may be chosen."""
+    """(N,) nodes that may be chosen."""
     order = snapshot.topology.order
     if isinstance(nodes, Chosen) and nodes.order is order:
         return nodes.mask

@@ -1,6 +1,6 @@
 """How many devices each node still has for a request option. Kept up to date, so that most nodes are skipped.
 
-A count may be too high, never too low: what only a look at the node can tell is not subtracted.
+A count may be too high, but never too low: what depends on a single node is not subtracted.
 """
 
 from collections import OrderedDict
@@ -19,33 +19,33 @@ from reconciler.state.devices.pools.fleet import Fleet
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 
 KEPT = 512
-"""Different request options of one fleet whose counts are kept."""
+"""Counts of at most so many request options are cached for one fleet."""
 LONGEST_LOG = 1000
-"""Changes of counts that are remembered. Who lags behind further starts from scratch."""
+"""Changes that the log keeps. A reader that is further behind starts again."""
 
 
 @dataclass(slots=True)
 class Available:
-    """The devices of a fleet that a request option could take, and how many each node has of them."""
+    """The devices of a fleet that a request option could take, and their number on each node."""
 
     static: StaticMatch
-    """Of the fleet to the request option, whatever is held"""
+    """For the whole fleet, whatever is held"""
     admin: bool
     mask: Mask
     """(D,)"""
     per_node: Amounts
-    """(N + 1,) by the fleet's code of the node, devices that belong to one node; none for the last, which
-    stands for nodes that no device belongs to"""
+    """(N + 1,) devices that belong to one node, by the fleet's code of the node. The last entry is 0: it
+    stands for nodes without devices"""
     per_selector: Amounts
-    """(Q,) by the code of the selector, devices that a selector gives to nodes"""
+    """(Q,) devices whose node selector decides who reaches them, by the code of that selector"""
     spanning: int
     """Devices that all nodes reach"""
     failing: Mask
-    """(N + 1,) nodes that may meet an error, whether the device is in use or not"""
+    """(N + 1,) nodes where a device may be an error, whether it is held or not"""
     trail: Trail
     serial: int
     concerned: Mask
-    """(D,) devices that could be in the mask at some time"""
+    """(D,) devices that `mask` may contain at some time"""
     local: bool
     """Whether each of those belongs to one node"""
     fails: bool
@@ -53,10 +53,10 @@ class Available:
     log: "Log"
     """Which nodes' counts changed"""
     values: dict[Name, Amounts]
-    """Attribute -> (V,) devices per code of its value, for attributes that constraints ask about"""
+    """Attribute -> (V,) devices per code of its value, for attributes of constraints"""
 
     def reaches(self, snapshot: Snapshot) -> bool:
-        """Whether the counts can be brought to the state of a snapshot."""
+        """Whether `follow` can update the counts to a snapshot."""
         return self.trail is snapshot.occupancy.trail and self.serial <= snapshot.occupancy.serial
 
     def per_value(self, name: Name, fleet: Fleet) -> Amounts:
@@ -67,7 +67,7 @@ class Available:
         return self.values[name]
 
     def follow(self, snapshot: Snapshot) -> None:
-        """Bring mask and counts to the snapshot's state, at the cost of what changed in between."""
+        """Update mask and counts to a snapshot. The cost depends on what changed in between."""
         occupancy = snapshot.occupancy
         if occupancy.serial == self.serial:
             return
@@ -76,13 +76,13 @@ class Available:
         self.serial = occupancy.serial
         rows = rows[self.concerned[rows]]
         turned = rows[_judge(self.static, snapshot, rows, admin=self.admin) != self.mask[rows]]
-        if several and len(turned) > 1:  # a row that changed twice in between is there twice
+        if several and len(turned) > 1:  # a row that changed twice is listed twice
             turned = np.array(list(set(turned.tolist())), dtype=np.intp)
         if len(turned):
             self._turn(turned, snapshot.fleet)
 
     def _turn(self, rows: Rows, fleet: Fleet) -> None:
-        """Count devices in that were out, and out that were in."""
+        """Flip devices between available and not available, in mask and counts."""
         before = self.mask[rows]
         change = np.where(before, -1, 1)
         self.mask[rows] = ~before
@@ -97,7 +97,7 @@ class Available:
             np.add.at(counts, codes[codes >= 0], change[codes >= 0])
 
     def _turn_spread(self, rows: Rows, nodes: Codes, change: Amounts, fleet: Fleet) -> None:
-        """The same for devices of which some belong to no single node."""
+        """The same where some devices do not belong to one node."""
         local = nodes >= 0
         np.add.at(self.per_node, nodes[local], change[local])
         selectors = fleet.codes["selector"][rows]
@@ -108,11 +108,11 @@ class Available:
 
 
 class Log:
-    """On which nodes counts changed, one change after the other."""
+    """The nodes whose counts changed, in order of the changes."""
 
     def __init__(self) -> None:
         self.start = 0
-        """Where it begins: what was before is not known, and may have been any node"""
+        """Position of the first known change. Earlier changes may concern any node"""
         self._changes: list[Codes] = []
 
     @property
@@ -131,22 +131,22 @@ class Log:
         self._changes.clear()
 
     def since(self, position: int) -> list[Codes]:
-        """The changes from a position on, which is not before the start."""
+        """The changes from a position on. It must not be before `start`."""
         return self._changes[position - self.start :]
 
 
 def value_count(name: Name, fleet: Fleet) -> int:
-    """V: one more than the highest code of an attribute in this fleet. Later fleets may know more values."""
+    """V: one more than the highest code of an attribute in this fleet. Later fleets may have more values."""
     codes = fleet.cel.attributes[name].codes
     return int(codes.max()) + 1 if len(codes) else 0
 
 
 _AVAILABLE: Cache[Fleet, OrderedDict[RequestKey, Available]] = Cache(lambda _: OrderedDict())
-"""The counts follow the holds of one picture, and so a fork has counts of its own."""
+"""The counts follow the allocations of one snapshot, so a fork has its own."""
 
 
 def available(option: RequestOption, snapshot: Snapshot) -> Available:
-    """What the fleet has for a request option in this snapshot. Not to be changed by the caller."""
+    """What is available for a request option in a snapshot. The caller must not change it."""
     of_fleet = _AVAILABLE.of(snapshot.fleet)
     found = of_fleet.get(option.key)
     if found is None or not found.reaches(snapshot):
@@ -186,7 +186,7 @@ def _count(option: RequestOption, snapshot: Snapshot) -> Available:
 
 
 def _judge(static: StaticMatch, snapshot: Snapshot, rows: Rows, *, admin: bool) -> Mask:
-    """(n,) devices that could be taken, or whose error would be met; errors count, so that they are met.
+    """(n,) devices that could be taken. Devices that are an error count too, so that the error is reported.
 
     rows (n,)  suitable or an error
     """
@@ -201,14 +201,14 @@ def _judge(static: StaticMatch, snapshot: Snapshot, rows: Rows, *, admin: bool) 
 
 
 def _failing(static: StaticMatch, fleet: Fleet) -> Mask:
-    """(N + 1,) nodes that have a device which is an error to look at."""
+    """(N + 1,) nodes that have a device which is an error."""
     failing = np.zeros(len(fleet.words.nodes.values) + 1, dtype=np.bool_)
     if not static.fails:
         return failing
     rows = np.flatnonzero(static.fatal)
     nodes = fleet.codes["node"][rows]
     failing[nodes[nodes >= 0]] = True
-    # A slice that selects nodes per device makes its nodes look at each other's devices (SEL-4).
+    # Nodes of a slice that selects nodes per device evaluate each other's devices (SEL-4).
     if (nodes < 0).any() or any(
         block.slice.spec.per_device_node_selection
         for at in np.unique(fleet.pool_of[rows]).tolist()

@@ -1,8 +1,8 @@
-"""Proofs that a branch of the search is hopeless. Sound by test against exhaustive search.
+"""Proofs that a branch of the search has no solution. Tested against exhaustive search.
 
-Each proof is a relaxation: it ignores some of the rules, so what it finds impossible is impossible.
-None looks past the first request on which the search could meet an error: an error that first fit
-would reach is an answer, and a bound must not turn it into a plain "no".
+Each proof is a relaxation: it ignores some rules, so what it finds impossible is impossible. No proof
+considers requests after the first one on which the search could meet an error: such an error is an
+answer, and a bound must not replace it by "does not fit".
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ from reconciler.allocation.dra.state import NodeProblem, State, in_use, viable
 
 
 class Remaining:
-    """What the next requests want and what is left for them; the first belongs to the claim at hand."""
+    """The next requests and the devices that remain for them. The first belongs to the current claim."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class Remaining:
         self.state = state
         self.slots: list[Slot] = []
         self.by_slot: list[list[tuple[Candidates, Mask]]] = []
-        """Of each slot: the alternatives that are not yet impossible, with the devices each could take"""
+        """Of each slot: its alternatives, each with the (n,) devices it could take"""
         for slot, alternatives in zip(slots, by_slot, strict=True):
             mine = slot.claim == slots[0].claim
             if any(_may_fail(state, c, mine=mine) for c in alternatives):
@@ -41,16 +41,16 @@ class Remaining:
 
 
 def _may_fail(state: State, candidates: Candidates, *, mine: bool) -> bool:
-    """Whether the option could meet an error. A later claim may use what only this claim may not (ADM-2)."""
+    """Whether the option could meet an error. A later claim may use devices that this one may not (ADM-2)."""
     if candidates.listed is not None and candidates.option.constraints:
-        return True  # breaking a constraint is an error there (SEL-6)
+        return True  # a violated constraint is an error (SEL-6)
     if not mine and candidates.option.admin:
         return bool(candidates.fatal.any())
     return bool((candidates.fatal & ~in_use(state, candidates)).any())
 
 
 def _possible(problem: NodeProblem, state: State, candidates: Candidates, *, mine: bool) -> Mask:
-    """(n,) devices the request option could still take. Constraints and marks are known of one claim only."""
+    """(n,) devices the option could still take. Constraints and marks are known for one claim only."""
     if mine:
         return viable(problem, state, candidates)
     mask = candidates.available & state.fit
@@ -60,7 +60,7 @@ def _possible(problem: NodeProblem, state: State, candidates: Candidates, *, min
 def hopeless(
     problem: NodeProblem, slots: Sequence[Slot], by_slot: Sequence[Sequence[Candidates]], state: State
 ) -> bool:
-    """Whether the next requests cannot be met. Never true if they can, or if an error comes first."""
+    """Whether the next requests cannot be met. Never true if they can be met, or if an error comes first."""
     remaining = Remaining(problem, slots, by_slot, state)
     if not remaining.slots:
         return False
@@ -74,7 +74,7 @@ def hopeless(
 
 
 def _over_limit(remaining: Remaining) -> bool:
-    """SRCH-6: the claim at hand would end with too many results, whichever alternatives are chosen."""
+    """SRCH-6: the current claim would get too many results, whichever alternatives are chosen."""
     claim = remaining.slots[0].claim
     least = [
         min(candidates.count for candidates, _ in alternatives)
@@ -98,7 +98,7 @@ def _enough(candidates: Candidates, mask: Mask, devices: Mask | None) -> bool:
 
 
 def _too_few(remaining: Remaining, within: tuple[Mask, frozenset[int]] | None) -> bool:
-    """Whether there are fewer devices than wanted, when no device goes to two requests.
+    """Whether there are too few devices when each device serves one request only.
 
     `within` restricts the slots in its second part to the devices in its first.
     """
@@ -125,7 +125,7 @@ def _too_few(remaining: Remaining, within: tuple[Mask, frozenset[int]] | None) -
 
 
 def _kinds(masks: Mask) -> tuple[Mask, np.ndarray]:
-    """Devices that serve the same requests are of one kind: (R, n) -> (R, Q) and how many (Q,) there are."""
+    """Groups devices that serve the same requests: (R, n) -> (R, Q) kinds and their sizes (Q,)."""
     if len(masks) > 62:
         return np.unique(masks, axis=1, return_counts=True)
     bits = np.int64(1) << np.arange(len(masks), dtype=np.int64)
@@ -142,7 +142,7 @@ def _listed(candidates: Candidates, mask: Mask) -> Mask:
 
 
 def _over_drawn(remaining: Remaining, within: tuple[Mask, frozenset[int]] | None) -> bool:
-    """Whether some counter cannot give even the least that the requests must draw from it."""
+    """Whether some counter has less than the least that the requests must draw from it."""
     problem = remaining.problem
     needed = np.zeros_like(problem.left)
     for at, alternatives in enumerate(remaining.by_slot):
@@ -160,11 +160,11 @@ def _over_drawn(remaining: Remaining, within: tuple[Mask, frozenset[int]] | None
 def _least_drawn(
     problem: NodeProblem, candidates: Candidates, mask: Mask, devices: Mask | None
 ) -> np.ndarray:
-    """(s, C) the least that one request option must draw of each counter."""
+    """(s, C) the least that one request option must draw from each counter."""
     least = np.zeros_like(problem.left)
     rows = np.flatnonzero(mask if devices is None else mask & devices)
-    # A device that is shared may have drawn already, as has one of which shares are held, though it may
-    # be published as dedicated since; it counts as drawing nothing.
+    # A shared device may have drawn already. So may a device with held shares that is published as
+    # dedicated now. Both count as drawing nothing.
     drawn = problem.shared[rows] | problem.snapshot.occupancy.sharing[problem.rows[rows]]
     sets = np.where(drawn[:, None], -1, problem.sets[rows])
     drawing = np.bincount(sets[sets >= 0], minlength=len(problem.left))
@@ -176,7 +176,7 @@ def _least_drawn(
 
 
 def _matching_constraints(remaining: Remaining) -> Iterator[tuple[Constraint, int]]:
-    """The matchAttribute constraints of the claim at hand, with their number."""
+    """The matchAttribute constraints of the current claim, with their numbers."""
     for number, constraint in enumerate(remaining.problem.constraints[remaining.slots[0].claim]):
         if constraint.match and not constraint.alone:
             yield constraint, number

@@ -1,4 +1,4 @@
-"""What one node offers to one request option, with what is held before the decision."""
+"""The devices of one node for one request option, given what is held before the decision."""
 
 import numpy as np
 
@@ -25,39 +25,39 @@ from reconciler.state.devices.snapshot.snapshot import Snapshot, View
 
 @value()
 class Candidates:
-    """The n devices of a view, for one request option, with what is held before the decision."""
+    """The n devices of a view for one request option, given what is held before the decision."""
 
     option: RequestOption
     count: int
-    """Devices wanted"""
+    """Devices that the option needs"""
     listed: Rows | None
-    """Mode All: (count,) the devices, all of which are wanted; otherwise None"""
+    """Mode All: (count,) positions of the devices, all of which are needed; otherwise None"""
     available: Mask
-    """(n,) could be taken as far as nothing of this decision stands against it"""
+    """(n,) can be taken unless an earlier choice of this decision prevents it"""
     fatal: Mask
-    """(n,) looking at it is an error"""
+    """(n,) trying it is an error"""
     static: StaticMatch
 
     def failure(self, fleet: Fleet, row: int, at: int) -> Fatal:
-        """The error of the device in fleet row `row`, which is `at` in the view."""
+        """The error of the device in row `row` of the fleet, at position `at` of the view."""
         consumption = self.static.consumption.get(int(self.static.shape[at]))
         if isinstance(consumption, Fatal) and self.static.matching[at]:
             return consumption
         return failure(self.option, fleet, row)
 
     def takes(self, at: int) -> Consumption | None:
-        """What taking a device consumes of its capacities; None if it has none."""
+        """What the device at position `at` loses of its capacities if taken; None if it has none."""
         consumption = self.static.consumption.get(int(self.static.shape[at]))
         return consumption if isinstance(consumption, Consumption) else None
 
 
 def find_candidates(option: RequestOption, view: View, snapshot: Snapshot) -> Candidates:
-    """What a node offers to a request option. Raises Fatal where mode All finds something wrong (PREP-8)."""
+    """The candidates of a node for a request option. Raises Fatal where mode All meets an error (PREP-8)."""
     static = match_in_view(option, view, snapshot)
     listed = _all(option, view, snapshot, static) if option.all else None
     occupancy = snapshot.occupancy
     fatal = static.fatal
-    # The first share of a device has drawn its counters for all later ones (CAP-13).
+    # The first share of a device draws the counters for all later shares (CAP-13).
     if option.admin:
         available = static.suitable & (view.of(occupancy.fits) | view.of(occupancy.sharing))
     else:
@@ -88,7 +88,7 @@ def beside(rows: Rows, consumption: Consumptions, shape: np.ndarray, among: Mask
 
 
 def capacity_permits(option: RequestOption, rows: Rows, snapshot: Snapshot) -> Mask:
-    """(n,) the device has the capacity that is asked for, beside what shares consume already."""
+    """(n,) the device has the requested capacity, in addition to what shares consume already."""
     shape = snapshot.fleet.codes["shape"][rows]
     consumption = resolve(option, np.unique(shape).tolist(), snapshot)
     large = large_enough(option, consumption, shape)
@@ -96,7 +96,7 @@ def capacity_permits(option: RequestOption, rows: Rows, snapshot: Snapshot) -> M
 
 
 def not_excluded(rows: Rows, snapshot: Snapshot) -> Mask:
-    """(n,) nothing that is held stands against the device, or an earlier share was let in."""
+    """(n,) no held device excludes it, or a share of it is held already."""
     occupancy = snapshot.occupancy
     if occupancy.open is None:
         return np.ones(len(rows), dtype=np.bool_)
@@ -104,14 +104,14 @@ def not_excluded(rows: Rows, snapshot: Snapshot) -> Mask:
 
 
 def counters_permit(rows: Rows, snapshot: Snapshot) -> Mask:
-    """(n,) what the device draws from counters is left, or has been drawn by an earlier share (CAP-13)."""
+    """(n,) the counters have what the device draws, or an earlier share has drawn it (CAP-13)."""
     if not snapshot.rules.has(PARTITIONABLE_DEVICES):
         return ~draws(snapshot.fleet, rows)
     return snapshot.occupancy.fits[rows] | snapshot.occupancy.sharing[rows]
 
 
 def _all(option: RequestOption, view: View, snapshot: Snapshot, static: StaticMatch) -> Rows:
-    """(count,) the devices that mode All wants, whatever their state (PREP-8)."""
+    """(count,) the devices that mode All needs, whatever their state (PREP-8)."""
     rows, shape = view.rows, static.shape
     broken = np.flatnonzero(static.fatal)
     first_error = int(broken[0]) if len(broken) else len(rows)

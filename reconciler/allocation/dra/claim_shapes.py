@@ -1,4 +1,4 @@
-"""What claims ask for, read once for all claims of the same spec: most are made from a few templates."""
+"""Parsed claims, cached by spec: most claims come from a few templates."""
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -14,30 +14,30 @@ from reconciler.state.caches import Cache
 from reconciler.state.devices.snapshot.snapshot import Snapshot, Topology
 
 KEPT = 256
-"""Different specs of one topology that are remembered."""
+"""Specs that are cached for one topology."""
 
-_spelled = ResourceClaimSpec.__pydantic_serializer__.to_json
+_to_json = ResourceClaimSpec.__pydantic_serializer__.to_json
 
 
 @dataclass(slots=True)
 class ClaimShape:
-    """Claims of these specs, whatever their names."""
+    """All claims of equal specs, whatever their names."""
 
     parsed: ParsedClaims
-    """Of the first such claims; only the claims themselves differ"""
+    """Of the first such claims; others differ only in `claims`"""
     node_filter: NodeFilter
     known: bool = False
-    """Whether its selectors were seen to take no time to speak of"""
+    """Whether its selectors are known to take little time"""
     _match_groups: tuple[MatchGroup, ...] | None = None
     _overspent: bool | None = None
 
     def quick(self, snapshot: Snapshot) -> bool:
-        """Whether all selectors have been run on the fleet, or can be without taking long."""
+        """Whether all selectors ran on the fleet already, or take little time."""
         self.known = self.known or is_quick(self.parsed.slots, snapshot.fleet)
         return self.known
 
     def overspent(self, snapshot: Snapshot) -> bool:
-        """Whether its selectors take more steps on the fleet than a decision may. Runs them."""
+        """Whether its selectors take more steps on the fleet than a decision may use. Runs them."""
         if self._overspent is None:
             self._overspent = is_overspent(self.parsed.slots, snapshot.fleet)
         return self._overspent
@@ -61,14 +61,14 @@ _SHAPES: Cache[Topology, _ClaimShapes] = Cache(lambda _: _ClaimShapes())
 
 
 def claim_shape(claims: Sequence[ResourceClaim], snapshot: Snapshot) -> ClaimShape:
-    """What claims ask for. Raises Fatal for what no node could meet."""
+    """The shape of claims. Raises Fatal for a claim that no node can meet."""
     shapes = _SHAPES.of(snapshot.topology)
     if shapes.classes is not snapshot.classes:
         shapes.classes = snapshot.classes
         shapes.by_spec.clear()
     try:
-        specs = tuple([_spelled(claim.spec) for claim in claims])
-    except ValueError:  # text that is not Unicode; it is asked for as seldom as it can be spelled
+        specs = tuple([_to_json(claim.spec) for claim in claims])
+    except ValueError:  # text that is not Unicode: too rare to cache
         return _read(claims, snapshot)
     shape = shapes.by_spec.get(specs)
     if shape is None:
@@ -80,7 +80,7 @@ def claim_shape(claims: Sequence[ResourceClaim], snapshot: Snapshot) -> ClaimSha
 
 
 def selectors_are_quick(claims: Sequence[ResourceClaim], snapshot: Snapshot) -> bool:
-    """Whether nothing about the selectors of claims has to be worked out that may take long."""
+    """Whether the selectors of claims ran already, or take little time."""
     try:
         return claim_shape(claims, snapshot).quick(snapshot)
     except Fatal:

@@ -1,6 +1,6 @@
 """Devices that exclude one another, during the search on one node.
 
-What is held before is part of the columns; here is what the devices chosen so far add to it.
+The snapshot accounts for held devices. This module adds the devices chosen so far.
 """
 
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ from reconciler.state.devices.snapshot.snapshot import Snapshot, View
 
 @dataclass(frozen=True, slots=True)
 class ExclusionColumns:
-    """What the n devices of a view say about the others, in its s scopes."""
+    """Which of the n devices of a view exclude others, in its s scopes."""
 
     scopes: Codes
     """(n, K) position among the s scopes, -1 for none"""
@@ -23,23 +23,23 @@ class ExclusionColumns:
     asks: Bits
     meets: Bits
     bound: Mask
-    """(n,) something that is chosen may stand against it"""
+    """(n,) a chosen device may exclude it"""
     used: np.ndarray
     """(s,) the fleet's numbers of the scopes"""
 
 
 @dataclass(frozen=True, slots=True)
 class ExclusionState:
-    """Against whom the devices stand that are held or chosen. Immutable."""
+    """Which devices the held and chosen devices exclude. Immutable."""
 
     columns: ExclusionColumns
     open: Mask
-    """(n,) against whom none of them does"""
+    """(n,) none of them excludes the device"""
     common: Bits
-    """(s, W) names common to all of them, by scope"""
+    """(s, W) names that all of them share, by scope"""
 
     def after(self, at: int) -> "ExclusionState":
-        """Once a device has been chosen."""
+        """The state after the device at position `at` is chosen."""
         columns = self.columns
         if not columns.bound[at]:
             return self
@@ -53,7 +53,7 @@ class ExclusionState:
 
 
 def exclusion_columns(view: View) -> ExclusionColumns | None:
-    """What a view's devices say; None if nothing stands against any of them."""
+    """The columns of a view; None if none of its devices can be excluded."""
     return _COLUMNS.of(view) if view.fleet.exclusion is not None else None
 
 
@@ -81,7 +81,7 @@ _COLUMNS = Cache(_columns)
 def begin_exclusion(
     columns: ExclusionColumns | None, view: View, snapshot: Snapshot
 ) -> ExclusionState | None:
-    """Before anything is chosen."""
+    """The state before any device is chosen. None if no device can be excluded."""
     occupancy = snapshot.occupancy
     if columns is None or occupancy.open is None or occupancy.common is None:
         return None
@@ -89,7 +89,7 @@ def begin_exclusion(
 
 
 def equality_columns(columns: ExclusionColumns) -> np.ndarray:
-    """(columns, n) int32, by which devices are told apart that others do not treat alike."""
+    """(columns, n) int32. Devices with equal columns exclude, and are excluded by, the same devices."""
     words = [
         np.ascontiguousarray(bits).reshape(len(bits), -1).view(np.int32)
         for bits in (columns.names, columns.asks, columns.meets)

@@ -1,7 +1,7 @@
-"""The plain ending of a search: the last request, when nothing it takes changes what else it could take.
+"""The fast path of a search: the last request, where taking a device does not change what else fits.
 
-Without counters, shares, errors and `distinctAttribute`, the devices that first fit would end with
-can be read off the masks. The same answer as the search, without its steps.
+Without counters, shares, errors and `distinctAttribute`, the masks give the devices that first fit would
+choose. The answer is that of the search, without its steps.
 """
 
 from collections.abc import Sequence
@@ -20,9 +20,9 @@ from reconciler.state.devices.snapshot.snapshot import View
 def immediate(
     parsed: ParsedClaims, by_slot: Sequence[Sequence[Candidates]], view: View
 ) -> tuple[Choice, ...] | None:
-    """What the search would choose, where one plain request is all that is wanted; None if it takes a search.
+    """What the search would choose for a single plain request; None if that needs a search.
 
-    Devices for a single request, without errors, that do not change what else could be taken.
+    Plain: no errors, and taking a device does not change what else fits.
     """
     if len(by_slot) != 1 or len(by_slot[0]) != 1:
         return None
@@ -53,9 +53,9 @@ def immediate(
 
 
 def finish(problem: NodeProblem, candidates: Candidates, state: State) -> Rows | None:
-    """(count,) the devices the search would choose for the last request; empty if there are not enough.
+    """(count,) the devices the search would choose for the last request; empty if there are too few.
 
-    None if it takes a search to tell.
+    None if that needs a search.
     """
     option = candidates.option
     constraints = [problem.constraints[option.claim][number] for number in option.constraints]
@@ -69,13 +69,13 @@ def finish(problem: NodeProblem, candidates: Candidates, state: State) -> Rows |
     possible = viable(problem, state, candidates)
     rows = np.flatnonzero(possible)
     if not constraints or state.constraints[option.constraints[0]] is not None:
-        # A value that earlier requests agreed on has narrowed the devices already.
+        # Earlier requests have fixed the value, so `rows` are narrowed already.
         return rows[: candidates.count] if len(rows) >= candidates.count else rows[:0]
     return _first_with_enough(rows, constraints[0].codes[rows], candidates.count)
 
 
 def _first_with_enough(rows: Rows, values: Codes, count: int) -> Rows:
-    """The first `count` of `rows` (m,) that share a value, the value that comes first winning."""
+    """The first `count` of `rows` (m,) that share a value. The value that comes first wins."""
     for at in range(len(rows) - count + 1):
         same = rows[at:][values[at:] == values[at]]
         if len(same) >= count:
@@ -84,7 +84,7 @@ def _first_with_enough(rows: Rows, values: Codes, count: int) -> Rows:
 
 
 def _entangled(view: View) -> Mask | None:
-    """(n,) devices that draw, are shared or exclude others: taking one may change what else fits.
+    """(n,) devices that draw from counters, are shared or exclude others: taking one changes what else fits.
 
     None if there are none.
     """

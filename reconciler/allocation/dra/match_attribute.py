@@ -1,8 +1,8 @@
 """Which nodes have a value of a `matchAttribute` that could serve all requests of a match group.
 
-Judged for the whole fleet at once. A relaxation like the bounds of a search: it counts devices per value and
-compares the least that the requests must draw with what is left, so it may let a hopeless node through
-but never excludes a good one.
+Computed for the whole fleet at once. A relaxation, like the bounds of a search: it counts devices per value
+and compares the least that the requests must draw with the remaining counters. It may keep a node that
+does not fit, but never excludes a node that fits.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,28 +25,28 @@ from reconciler.state.devices.snapshot.snapshot import Snapshot
 
 @dataclass(frozen=True, slots=True)
 class ValueBound:
-    """What one device for a request option draws at least, per value v of an attribute, among V values."""
+    """The least that one device for a request option draws, for each of the V values of an attribute."""
 
     draw: Amounts
-    """(V, C) zero where nothing is known"""
+    """(V, C) zero where no bound is known"""
     source: Codes
-    """(V,) the counter set that all devices of the value draw from, -1 if there is not just one"""
+    """(V,) the one counter set that all devices of the value draw from, else -1"""
     node: Codes
-    """(V,) the node that all devices of the value are on, -1 if there is not just one"""
+    """(V,) the one node that all devices of the value are on, else -1"""
     draws: bool
-    """Whether some value has such a set"""
+    """Whether some value has a set in `source`"""
     local: bool
-    """Whether some value belongs to one node, so that knowing the values helps to choose nodes"""
+    """Whether some value belongs to one node, so that values can exclude nodes"""
 
 
 @dataclass(frozen=True, slots=True)
 class MatchGroup:
-    """Requests that must agree on an attribute."""
+    """Requests that must share the value of an attribute."""
 
     name: Name
     options: tuple[RequestOption, ...]
     bound: ValueBound | None
-    """What one device for each of them draws together at least; None if no device has the attribute"""
+    """The least that all their devices draw together; None if no device has the attribute"""
 
 
 _BOUNDS: Cache[Fleet, dict[tuple[Name, RequestKey], ValueBound]] = Cache(lambda _: {}, on_fork=dict.copy)
@@ -71,12 +71,10 @@ def match_groups(parsed: ParsedClaims, snapshot: Snapshot) -> tuple[MatchGroup, 
 
 
 def nodes_with_a_value(groups: Sequence[MatchGroup], snapshot: Snapshot) -> Mask | None:
-    """(N + 1,) by the fleet's code, nodes that the constraints leave possible; None if they exclude none.
+    """(N + 1,) nodes that the constraints do not exclude, by the fleet's code; None if they exclude none.
 
-    The last stands for nodes that no device belongs to.
-
-    Nothing is excluded while shares are held of a device that is published as dedicated since, whose
-    counters are drawn already.
+    The last entry stands for nodes without devices. Nothing is excluded while shares are held of a device
+    that is published as dedicated now: its counters are drawn already.
     """
     if not groups or (
         snapshot.occupancy.consumed and np.any(snapshot.occupancy.sharing & ~snapshot.fleet.shared)
@@ -91,7 +89,7 @@ def nodes_with_a_value(groups: Sequence[MatchGroup], snapshot: Snapshot) -> Mask
 
 
 def _matching_options(parsed: ParsedClaims, fleet: Fleet) -> Iterator[tuple[Name, tuple[RequestOption, ...]]]:
-    """Attributes on which plain requests must agree, with those requests."""
+    """Attributes that plain requests must share, with the options of those requests."""
     for at, claim in enumerate(parsed.claims):
         for number, constraint in enumerate(claim.spec.devices.constraints):
             if constraint.match_attribute is None:
@@ -129,7 +127,7 @@ def _nodes(group: MatchGroup, snapshot: Snapshot) -> Mask | None:
 
 
 def _match_group(name: Name, options: tuple[RequestOption, ...], fleet: Fleet) -> MatchGroup:
-    """What all the options draw together, at least."""
+    """The group of the options, with the least that they draw together."""
     if name not in fleet.cel.attributes:
         return MatchGroup(name, options, None)
     bounds = [_value_bound(option, name, fleet) for option in options]
@@ -158,7 +156,7 @@ def _compute(option: RequestOption, name: Name, fleet: Fleet) -> ValueBound:
     draw = np.zeros((size, fleet.table.shape[1]), dtype=np.int64)
     source = np.full(size, -1, dtype=np.int32)
     if fleet.sets.shape[1]:
-        # A shared device may have drawn already, and a second set is not followed: no bound for such values.
+        # A shared device may have drawn already, and a second set is ignored: no bound for such values.
         once = ~fleet.shared[rows] & (fleet.sets[rows, 1:] < 0).all(axis=1)
         source = group_code(np.where(once, fleet.sets[rows, 0], -1), groups, size)
         source[groups[~once]] = -1

@@ -1,4 +1,4 @@
-"""The attempt on one node: what kube-scheduler's allocator would answer there."""
+"""The attempt on one node. The answer is that of kube-scheduler's allocator."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -26,13 +26,13 @@ class Found:
 
     plans: tuple[Plan, ...]
     rank: int
-    """How far the chosen alternatives are from the top of their lists, smaller is better (SC-1)"""
+    """Sum of the positions of the chosen alternatives in their lists; smaller is better (SC-1)"""
     steps: int
 
 
 @value()
 class NotFound:
-    """Nothing on this node. `reason` is None when the devices simply do not suffice."""
+    """The claims do not fit this node. `reason` is None if the devices simply do not suffice."""
 
     reason: Reason | None
     message: str
@@ -40,7 +40,7 @@ class NotFound:
 
 
 Only = Mapping[tuple[int, str], frozenset[int]]
-"""(position of the claim, name of the request) -> rows of the fleet that the request is kept to"""
+"""(position of the claim, name of the request) -> rows of the fleet that the request may use"""
 
 
 def random_share() -> str:
@@ -60,9 +60,9 @@ def attempt(
     budget: Budget = UNLIMITED,
     only: Only | None = None,
 ) -> Found | NotFound:
-    """Try to allocate all claims on one node, better ranked than `better_than` if that is given.
+    """Try to allocate all claims on one node, with a better rank than `better_than` if that is set.
 
-    `pruned=False` searches without bounds and without regard to equal devices: the same answers, slower.
+    `pruned=False` searches without bounds and does not skip equal devices: the same answers, slower.
     Raises what `budget` raises.
     """
     search: Search | None = None
@@ -78,7 +78,7 @@ def attempt(
         if chosen is not None:
             rank = _rank(parsed, chosen)
             if better_than is not None and rank >= better_than:
-                return NotFound(None, "another node ranks as well or better", search.steps)
+                return NotFound(None, "another node has the same rank or a better one", search.steps)
             return Found(plans(parsed, view, snapshot, chosen, new_share), rank, search.steps)
     except Fatal as fatal:
         message = str(fatal)
@@ -90,7 +90,7 @@ def attempt(
     except GaveUp as gave_up:
         return NotFound(Reason.GAVE_UP, str(gave_up), steps)
     invalid = view.invalid
-    if invalid is not None:  # POOL-13: only a failed search makes it an error
+    if invalid is not None:  # POOL-13: an error only if the search fails
         return NotFound(
             Reason.INVALID_POOL, f"pool {invalid.pool} is invalid: {invalid.problem}", search.steps
         )
@@ -100,10 +100,10 @@ def attempt(
 def _candidates(
     parsed: ParsedClaims, view: View, snapshot: Snapshot, only: Only | None = None
 ) -> list[list[Candidates]]:
-    """What the node offers to every alternative of every slot, claim by claim.
+    """The candidates of every alternative of every slot, claim by claim.
 
-    Raises Fatal where mode All finds something wrong (PREP-8), and for a claim that needs too many devices
-    whatever is chosen (PREP-9), whichever comes first.
+    Raises Fatal where mode All meets an error (PREP-8), and for a claim that needs too many devices with
+    any alternatives (PREP-9), whichever comes first.
     """
     by_slot: list[list[Candidates]] = []
     for at, claim in enumerate(parsed.claims):
@@ -119,12 +119,12 @@ def _candidates(
                 f"claim {claim.key} needs at least {least} devices; a claim can hold {MAX_RESULTS}",
             )
     if only:
-        by_slot = [[_kept_to(only, one, view) for one in of_slot] for of_slot in by_slot]
+        by_slot = [[_restricted(only, one, view) for one in of_slot] for of_slot in by_slot]
     return by_slot
 
 
-def _kept_to(only: Only, candidates: Candidates, view: View) -> Candidates:
-    """The same, without devices that the request is not to have."""
+def _restricted(only: Only, candidates: Candidates, view: View) -> Candidates:
+    """The candidates without devices that the request may not use."""
     rows = only.get((candidates.option.claim, candidates.option.request))
     if rows is None:
         return candidates

@@ -13,7 +13,7 @@ from reconciler.state.devices.snapshot.snapshot import Snapshot, Topology
 
 @dataclass(slots=True)
 class Watch:
-    """The counts for one request option, and how far their changes have been followed."""
+    """The counts for one request option, and which of their changes were applied."""
 
     option: RequestOption
     there: Available | None = None
@@ -21,7 +21,7 @@ class Watch:
 
 
 class NodeFilter:
-    """N nodes, in the order in which they are tried. Good for one topology."""
+    """N nodes, in the order in which they are tried. Valid for one topology."""
 
     def __init__(self, slots: Sequence[Slot], topology: Topology) -> None:
         self._watches = [[Watch(option) for option in slot.options] for slot in slots]
@@ -30,18 +30,18 @@ class NodeFilter:
         self._all_placed = bool((topology.place_of[:-1] >= 0).all())
         size = len(self._codes)
         self.open: Mask = np.ones(size, dtype=np.bool_)
-        """(N,) has enough for every request, each counted alone, or may meet an error"""
+        """(N,) has enough devices for each request alone, or may meet an error"""
         self.failing: Mask = np.zeros(size, dtype=np.bool_)
-        """(N,) may meet an error, which must not be hidden"""
+        """(N,) may meet an error, which must be reported"""
         self.least: Amounts | None = None
-        """(N,) the best rank that a node could give; None where there are no alternatives"""
+        """(N,) the best rank that a node could give; None without alternatives"""
         self._plain = False
-        """Whether there is nothing but counts to compare"""
+        """Whether comparing counts is enough: no alternatives and no errors"""
         if any(len(slot.options) > 1 for slot in slots):
             self.least = np.zeros(size, dtype=np.int64)
 
     def follow(self, snapshot: Snapshot) -> None:
-        """Bring everything to the state of a snapshot."""
+        """Update all masks to a snapshot."""
         changed: list[Codes] = []
         everywhere = False
         for of_slot in self._watches:
@@ -87,13 +87,13 @@ class NodeFilter:
         self.failing[places] = failing
         self.open[places] = enough | failing
         if self.least is not None:
-            least[failing] = 0  # what an error hides is not counted
+            least[failing] = 0  # the rank behind an error is not known
             self.least[places] = least
 
     def _suffices(self, watch: Watch, codes: Codes, places: Rows | slice, topology: Topology) -> Mask:
-        """(n,) the nodes that could take enough devices for a request option."""
+        """(n,) nodes with enough devices for a request option."""
         option, there = watch.option, _counts(watch)
-        if option.all:  # any number of devices may be all
+        if option.all:  # mode All has no minimum
             return np.ones(len(codes), dtype=np.bool_)
         have = there.per_node[codes]
         if not there.local:
@@ -107,7 +107,7 @@ class NodeFilter:
         return found
 
     def in_order(self, among: Mask) -> Iterator[tuple[int, int]]:
-        """The best rank that a node could give, and its place; the most promising first, then in order.
+        """(best possible rank, place) of nodes, the best rank first, then in order of nodes.
 
         among (N,)  a part of `open`
         """
@@ -118,7 +118,7 @@ class NodeFilter:
                 yield int(ranks[at]), int(found[at])
             return
         at, size = 0, len(among)
-        while at < size:  # the first is mostly the last that is asked for
+        while at < size:  # lazy: mostly only the first is used
             at += int(among[at:].argmax())
             if not among[at]:
                 return

@@ -1,6 +1,6 @@
-"""What claims ask for, checked and flattened: claims -> requests -> alternatives.
+"""The requests of claims, checked and flattened: claims -> requests -> alternatives.
 
-Knows nothing of devices yet. Source: docs/rules/requests.md, in the order of PREP-11.
+Independent of devices. Source: docs/rules/requests.md, in the order of PREP-11.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,22 +23,22 @@ from reconciler.api.objects.semantics import ADMIN_ACCESS, CONSUMABLE_CAPACITY, 
 from reconciler.api.objects.value import value
 
 MAX_RESULTS = 32
-"""Devices of one claim (ST-4)."""
+"""The most devices of one claim (ST-4)."""
 
 
 @dataclass(frozen=True, slots=True)
 class SelectorUse:
-    """A CEL expression and where it stands, for messages."""
+    """A CEL expression and its place, for messages."""
 
     expression: str
     where: str
-    """`class NAME` or `request NAME`, and which selector; without the claim, since others ask the same"""
+    """`class NAME` or `request NAME`, and the selector. Without the claim: claims of equal specs share it"""
     own: bool
-    """Of the request, not of the class"""
+    """Whether the request has it, not the class"""
 
 
 class RequestKey(NamedTuple):
-    """All of a request option that decides which single devices suit it."""
+    """The parts of a request option that decide which single devices suit it."""
 
     expressions: tuple[str, ...]
     tolerations: tuple[DeviceToleration, ...]
@@ -48,17 +48,17 @@ class RequestKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RequestOption:
-    """One way to meet a request: devices of a class, so many of them, or all."""
+    """One way to meet a request: a number of devices of a class, or all of them."""
 
     claim: int
     """Position among the claims of this decision"""
     request: str
     alternative: str
-    """Empty unless it is one of a `firstAvailable` list"""
+    """Name in the `firstAvailable` list, else empty"""
     source: DeviceSubRequest
     device_class: DeviceClass
     selectors: tuple[SelectorUse, ...]
-    """Of the class first, then of the request (SEL-2)"""
+    """Those of the class first, then those of the request (SEL-2)"""
     all: bool
     admin: bool
     capacity: Mapping[str, Quantity]
@@ -69,13 +69,13 @@ class RequestOption:
 
     @property
     def name(self) -> str:
-        """As results spell it (RES-3)."""
+        """The request name in results (RES-3)."""
         return f"{self.request}/{self.alternative}" if self.alternative else self.request
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One request of one claim; its alternatives in order of preference, or the one exact option."""
+    """One request of one claim, with its alternatives in order of preference, or its only option."""
 
     claim: int
     options: tuple[RequestOption, ...]
@@ -92,7 +92,7 @@ class ParsedClaims:
 def read_claims(
     claims: Sequence[ResourceClaim], classes: Mapping[str, DeviceClass], rules: Semantics
 ) -> ParsedClaims:
-    """Flatten what the claims ask for. Raises Fatal for what no node could meet."""
+    """Flatten the requests of claims. Raises Fatal for a claim that no node can meet."""
     slots: list[Slot] = []
     for at, claim in enumerate(claims):
         for request in claim.spec.devices.requests:
@@ -142,13 +142,13 @@ def _option(
         raise Fatal(
             Reason.FEATURE_DISABLED, f"{where}: capacity requests need the feature gate {CONSUMABLE_CAPACITY}"
         )
-    spelled = f"{request}/{alternative}" if alternative else request
-    own = tuple(_selectors(f"request {spelled}", source, where))
+    name = f"{request}/{alternative}" if alternative else request
+    own = tuple(_selectors(f"request {name}", source, where))
     admin = source.admin_access if isinstance(source, ExactDeviceRequest) else None
     if admin is not None and not rules.has(ADMIN_ACCESS):
         raise Fatal(Reason.FEATURE_DISABLED, f"{where}: adminAccess needs the feature gate {ADMIN_ACCESS}")
     if not source.device_class_name:
-        raise Fatal(Reason.MISSING_CLASS, f"{where}: no deviceClassName is given")
+        raise Fatal(Reason.MISSING_CLASS, f"{where}: deviceClassName is not set")
     device_class = classes.get(source.device_class_name)
     if device_class is None:
         raise Fatal(Reason.CLASS_NOT_FOUND, f"{where}: there is no DeviceClass {source.device_class_name}")

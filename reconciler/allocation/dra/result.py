@@ -1,4 +1,4 @@
-"""From chosen devices to what is written into the claims. Source: docs/rules/results.md."""
+"""Turns chosen devices into the allocations of claims. Source: docs/rules/results.md."""
 
 from collections.abc import Callable, Sequence
 
@@ -25,7 +25,7 @@ def plans(
     chosen: Sequence[Choice],
     new_share: Callable[[], str],
 ) -> tuple[Plan, ...]:
-    """One plan a claim, in order. Raises Fatal where a device cannot be expressed in a result (RES-13)."""
+    """One plan for each claim, in order. Raises Fatal for a device that a result cannot express (RES-13)."""
     of_claim: list[list[Choice]] = [[] for _ in parsed.claims]
     for choice in chosen:
         of_claim[choice.candidates.option.claim].append(choice)
@@ -58,13 +58,13 @@ def _allocation(
     selector = _node_selector(view, snapshot, choices)
     if selector is not None:
         fields["node_selector"] = selector
-    return Allocation.model_validate(fields)  # all parts at one go
+    return Allocation.model_validate(fields)  # validates all parts once
 
 
 def _devices(
     view: View, snapshot: Snapshot, choices: Sequence[Choice], new_share: Callable[[], str]
 ) -> list[dict[str, object]]:
-    """Only what is set is given, since what is unset is not written."""
+    """Only fields that are set: unset fields are not written."""
     fleet, found = snapshot.fleet, []
     marked = _SPECIAL.of(fleet)
     for choice in choices:
@@ -82,15 +82,15 @@ def _devices(
         if option.source.tolerations:
             fields["tolerations"] = option.source.tolerations
         if marked is not None and marked[row]:
-            fields |= _particulars(choice, row, snapshot, new_share)
+            fields |= _special_fields(choice, row, snapshot, new_share)
         found.append(fields)
     return found
 
 
-def _particulars(
+def _special_fields(
     choice: Choice, row: int, snapshot: Snapshot, new_share: Callable[[], str]
 ) -> dict[str, object]:
-    """What only some devices have."""
+    """The fields of a result that only some devices have."""
     fleet = snapshot.fleet
     fields: dict[str, object] = {}
     binding = int(fleet.codes["binding"][row])
@@ -112,7 +112,7 @@ def _particulars(
 
 
 def _special(fleet: Fleet) -> Mask | None:
-    """(D,) devices of which a result says more than their names; None if there are none."""
+    """(D,) devices whose results have more fields than names; None if there are none."""
     found: Mask = fleet.shared | (fleet.codes["binding"] >= 0) | (fleet.codes["operations"] >= 0)
     return found if found.any() else None
 
@@ -156,7 +156,7 @@ def _configs(claim: ResourceClaim, choices: Sequence[Choice], *, old: bool) -> l
 
 
 def _node_selector(view: View, snapshot: Snapshot, choices: Sequence[Choice]) -> NodeSelector | None:
-    """Where all the devices can be reached (RES-12)."""
+    """The nodes that reach all the devices (RES-12)."""
     fleet = snapshot.fleet
     fields: list[NodeSelectorRequirement] = []
     expressions: list[NodeSelectorRequirement] = []
@@ -198,7 +198,7 @@ def _merge(into: list[NodeSelectorRequirement], new: Sequence[NodeSelectorRequir
 
 
 def _pinned(view: View) -> NodeSelector:
-    """The node by its name. Most allocations on a node have the same."""
+    """Selects the node by its name. Cached: most allocations on a node share it."""
     requirement = NodeSelectorRequirement(key="metadata.name", operator="In", values=(view.node.name,))
     return NodeSelector(node_selector_terms=(NodeSelectorTerm(match_fields=(requirement,)),))
 

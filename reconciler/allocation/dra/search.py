@@ -1,8 +1,8 @@
-"""Depth-first search for devices, joint over all claims of a decision; the first solution wins.
+"""Depth-first search for devices for all claims of a decision together. The first solution wins.
 
-Complete within its budget. Source: docs/rules/search.md. Requests are visited in order, devices by
-position; a request's own devices have rising positions (SRCH-1). What the bounds exclude and what is
-equal to a device that failed is not tried; neither can hide a solution or an error.
+Complete within its steps. Source: docs/rules/search.md. Requests are visited in order, devices by
+position; the devices of one request have rising positions (SRCH-1). The search skips branches that the
+bounds exclude, and devices equal to one that failed. Neither hides a solution or an error.
 """
 
 from collections.abc import Sequence
@@ -32,13 +32,13 @@ from reconciler.errors import ReconcilerError
 
 
 class _Impossible(ReconcilerError):
-    """The whole problem is proved to have no solution, and to meet no error."""
+    """The problem has no solution and meets no error; proved by the bounds."""
 
 
 PATIENCE = 32
-"""Proofs that may fail in a row before they are tried less often."""
+"""Failed proofs in a row before proofs are tried less often."""
 SELDOM = 16
-"""How often they are tried then."""
+"""Then one in so many is tried."""
 
 
 @dataclass(slots=True)
@@ -48,22 +48,22 @@ class Search:
     problem: NodeProblem
     slots: Sequence[Slot]
     by_slot: Sequence[Sequence[Candidates]]
-    """Of each slot's alternatives, in order"""
+    """Of each slot: the candidates of its alternatives, in order"""
     max_steps: int
     pruned: bool = True
-    """Whether bounds and equality are used; the tests compare with and without."""
+    """Whether bounds and equal devices are used. Tests compare both ways."""
     budget: Budget = UNLIMITED
     steps: int = 0
     _proofs: int = field(default=0, repr=False)
     _silent: int = field(default=0, repr=False)
-    """Proofs in a row that failed"""
+    """Failed proofs in a row"""
     _turned_back: bool = field(default=False, repr=False)
     _equals: np.ndarray | None = field(default=None, repr=False)
 
     def run(self) -> tuple[Choice, ...] | None:
-        """The first solution, None if there is none.
+        """The first solution; None if there is none.
 
-        Raises Fatal if the search reaches a device that is an error, GaveUp if the budget is used up.
+        Raises Fatal if the search reaches a device that is an error, GaveUp if the steps are used up.
         """
         if not self.slots:
             return ()
@@ -76,7 +76,7 @@ class Search:
         return begin(self.problem, self.problem.constraints[self.slots[0].claim])
 
     def _turn_back(self) -> None:
-        """Branches are worth a proof from now on, and first the whole: most that fail, fail as a whole."""
+        """Use proofs from now on: a branch failed. The whole problem first, since mostly all of it fails."""
         if self.pruned and not self._turned_back:
             self._turned_back = True
             if hopeless(self.problem, self.slots, self.by_slot, self._begin()):
@@ -101,10 +101,10 @@ class Search:
         return None
 
     def _proves_hopeless(self, slot: int, state: State) -> bool:
-        """Whether the bounds exclude the branch. Not asked every time while they have nothing to say.
+        """Whether the bounds exclude the branch. Tried less often after many failed proofs.
 
-        A proof costs as much as many steps: most searches never turn back and ask for none, and one that
-        the bounds do not understand is better searched.
+        A proof costs as much as many steps. Most searches never turn back and need no proof; where the
+        bounds do not help, searching is faster.
         """
         self._proofs += 1
         if self._silent >= PATIENCE and self._proofs % SELDOM:
@@ -167,18 +167,18 @@ class Search:
         return self._solve(slot + 1, state)
 
     def _check_constraints(self, candidates: Candidates, state: State, at: int) -> None:
-        """SEL-6: mode All must not fail by a constraint if nothing else stood against the device."""
+        """SEL-6: in mode All a violated constraint is an error, if the device would fit otherwise."""
         option, problem = candidates.option, self.problem
         if problem.snapshot.occupancy.held[problem.rows[at]] and not option.admin:
             return
-        # What shares have consumed does not excuse it: that is tested after constraints.
+        # Capacity that shares consumed is tested after constraints, so it does not matter here.
         if not (candidates.static.suitable & state.fit & ~in_use(state, candidates))[at]:
             return
         for number in option.constraints:
             constraint = problem.constraints[option.claim][number]
             if not constraint.allowed(state.constraints[number])[at]:
                 device = problem.snapshot.fleet.id_of(int(problem.rows[at]))
-                broken = f"{device} breaks the constraint on {constraint.attribute}"
+                broken = f"{device} violates the constraint on {constraint.attribute}"
                 raise Fatal(Reason.CONSTRAINT_VIOLATED, f"request {option.name} wants all devices; {broken}")
 
     def _class_of(self, at: int) -> int:

@@ -1,6 +1,6 @@
-"""One node's devices during a search: what never changes, and what each step makes of the rest.
+"""The devices of one node during a search: the fixed problem, and the state after each step.
 
-A step returns a new state; nothing is ever taken back, so a branch that is left leaves nothing behind.
+A step returns a new state, so the search leaves a branch without undoing anything.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,18 +29,18 @@ from reconciler.state.devices.snapshot.snapshot import Snapshot, View
 
 @dataclass(frozen=True, slots=True)
 class NodeProblem:
-    """The n devices of a view and the s counter sets that they draw from."""
+    """The n devices of a view, and the s counter sets that they draw from."""
 
     view: View
     snapshot: Snapshot
     shared: Mask
-    """(n,) can be held by several claims at once (CAP-14)"""
+    """(n,) several claims can hold it at once (CAP-14)"""
     sets: Codes
     """(n, K) position among the s sets, -1 for none"""
     draws: Codes
     """(n, K) row of the fleet's table"""
     left: Amounts
-    """(s, C) before the search"""
+    """(s, C) remaining counters before the search"""
     by_set: Inverse
     """set -> devices"""
     constraints: tuple[tuple[Constraint, ...], ...]
@@ -65,7 +65,7 @@ class NodeLayout(NamedTuple):
     draws: Codes
     by_set: Inverse
     used: Rows
-    """(s,) the fleet's numbers of the sets"""
+    """(s,) the numbers of the sets in the fleet"""
 
 
 def set_up(parsed: ParsedClaims, view: View, snapshot: Snapshot) -> NodeProblem:
@@ -120,7 +120,7 @@ def constraint_on(source: DeviceConstraint, view: View) -> Constraint:
 
 
 def _judge_again(problem: NodeProblem, left: Amounts, fit: Mask, drawn: Sequence[int]) -> Mask:
-    """(n,) which draws still fit, once some sets have less left than when `fit` was judged."""
+    """(n,) whose draws still fit, after the sets in `drawn` lost some of their counters."""
     fit = fit.copy()
     for number in drawn:
         again, floor = _drawing(problem, number)
@@ -136,9 +136,9 @@ _DRAWING: Cache[View, dict[int, tuple[Rows, Amounts | None]]] = Cache(lambda _: 
 
 
 def _drawing(problem: NodeProblem, number: int) -> tuple[Rows, Amounts | None]:
-    """The devices that draw from a set, and what they draw, nothing being less than any amount left.
+    """The devices that draw from a set, and their draws; a draw of 0 is the least integer, so it always fits.
 
-    None for the amounts if some of them draw from another set as well.
+    The draws are None if some of the devices draw from another set as well.
     """
     of_view = _DRAWING.of(problem.view)
     if number not in of_view:
@@ -163,29 +163,29 @@ class Choice(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """How far a search has come. Immutable."""
+    """The choices of a search so far. Immutable."""
 
     left: Amounts
-    """(s, C) counters, less what was chosen"""
+    """(s, C) remaining counters"""
     fit: Mask
-    """(n,) draws still fit, or have been drawn by an earlier share"""
+    """(n,) its draws still fit, or an earlier share has drawn them"""
     taken: Mask
-    """(n,) given to some claim of this decision, exclusively"""
+    """(n,) taken by a claim of this decision, not shared"""
     mine: Mask
-    """(n,) given to the claim at hand, exclusively"""
+    """(n,) taken by the current claim, not shared"""
     shares: Mapping[int, Mapping[str, int]]
-    """position of a shared device chosen here -> capacity consumed, with what was before"""
+    """position of a chosen shared device -> capacity consumed in total"""
     constraints: tuple[ConstraintState, ...]
-    """Of the claim at hand"""
+    """Of the current claim"""
     results: int
-    """Devices chosen for the claim at hand"""
+    """Devices chosen for the current claim"""
     chosen: tuple[Choice, ...]
     exclusion: ExclusionState | None
     """None if no device excludes another"""
 
 
 def begin(problem: NodeProblem, constraints: Sequence[Constraint]) -> State:
-    """Nothing chosen yet, at the first request of the first claim."""
+    """The state at the first request of the first claim: nothing is chosen."""
     count = len(problem.rows)
     nobody = np.zeros(count, dtype=np.bool_)
     occupancy = problem.snapshot.occupancy
@@ -208,12 +208,12 @@ def enter_claim(state: State, constraints: Sequence[Constraint]) -> State:
 
 
 def in_use(state: State, candidates: Candidates) -> Mask:
-    """(n,) devices this decision has taken, as far as that stands against the option (ADM-2, ADM-3)."""
+    """(n,) devices taken by this decision that the option cannot take again (ADM-2, ADM-3)."""
     return state.mine if candidates.option.admin else state.taken
 
 
 def viable(problem: NodeProblem, state: State, candidates: Candidates) -> Mask:
-    """(n,) devices that could be chosen next for a request option."""
+    """(n,) devices that can be chosen next for a request option."""
     mask = candidates.available & state.fit & ~in_use(state, candidates)
     for at, consumed in state.shares.items():
         taken = candidates.takes(at)
@@ -226,7 +226,7 @@ def viable(problem: NodeProblem, state: State, candidates: Candidates) -> Mask:
 
 
 def choose(problem: NodeProblem, state: State, slot: int, candidates: Candidates, at: int) -> State:
-    """The state once a device has been chosen. It must be viable."""
+    """The state after a device is chosen. The device must be viable."""
     own = problem.constraints[candidates.option.claim]
     constraints = list(state.constraints)
     for number in candidates.option.constraints:

@@ -1,7 +1,7 @@
-"""What the fleet, and each node of it, offers to a request option, whatever is held.
+"""Which devices of the fleet, or of one node, match a request option, whatever is held.
 
-Worked out once per request option and fleet; a node's part is a cut of it. The order of the tests is that of
-SRCH-12; what depends on holds is added by `candidates`.
+Computed once per request option and fleet; the part of a node is a slice of it. The tests are in the order
+of SRCH-12. `candidates` adds what depends on held devices.
 """
 
 from collections.abc import Mapping
@@ -22,10 +22,10 @@ from reconciler.state.devices.pools.fleet import Fleet
 from reconciler.state.devices.snapshot.snapshot import Snapshot, View
 
 SKIP_OPERATIONS = "DRAOptionalNodeOperations"
-"""The node feature without which devices that skip node operations cannot be used there."""
+"""The node feature that devices which skip node operations need."""
 
 Consumptions = Mapping[int, Consumption | Fatal | None]
-"""Capacity shape -> what taking such a device consumes, None if it cannot give that, or an error"""
+"""Capacity shape -> what taking such a device consumes; None if its capacity is too small; or an error"""
 
 
 @value()
@@ -33,14 +33,14 @@ class StaticMatch:
     """Masks over the D devices of a fleet, or the n devices of a view."""
 
     matching: Mask
-    """selectors, and in a view the node, let it through"""
+    """The selectors match and, in a view, the node reaches the device"""
     suitable: Mask
-    """nothing but what is held can stand against it"""
+    """Only held devices can prevent that it is taken"""
     fatal: Mask
-    """looking at it is an error, unless it is in use"""
+    """Trying it is an error, unless it is held"""
     consumption: Consumptions
     shape: Codes
-    """capacity shape, -1 for devices without capacity"""
+    """Capacity shape, -1 for devices without capacity"""
     fails: bool
     """Whether `fatal` has any device"""
     skips: bool
@@ -52,19 +52,19 @@ _OF_VIEW: Cache[View, dict[RequestKey, StaticMatch]] = Cache(lambda _: {})
 
 
 def match_in_view(option: RequestOption, view: View, snapshot: Snapshot) -> StaticMatch:
-    """What a view offers to a request option."""
+    """The match of a view's devices."""
     of_view = _OF_VIEW.of(view)
     known = of_view.get(option.key)
     if known is None:
-        known = of_view[option.key] = _cut(match_in_fleet(option, snapshot), view, snapshot)
+        known = of_view[option.key] = _slice(match_in_fleet(option, snapshot), view, snapshot)
     return known
 
 
-def _cut(whole: StaticMatch, view: View, snapshot: Snapshot) -> StaticMatch:
+def _slice(whole: StaticMatch, view: View, snapshot: Snapshot) -> StaticMatch:
     of = view.of
     matching, suitable, fatal = of(whole.matching), of(whole.suitable), of(whole.fatal)
     if not np.logical_and.reduce(view.here):
-        # An expression fails on a device of another node too (SEL-4); what it consumes is of no concern.
+        # Expressions fail on devices of other nodes too (SEL-4); consumption does not matter there.
         foreign = ~view.here
         fatal = fatal & ~(matching & foreign)
         matching, suitable = matching & view.here, suitable & view.here
@@ -75,27 +75,27 @@ def _cut(whole: StaticMatch, view: View, snapshot: Snapshot) -> StaticMatch:
 
 
 def match_in_fleet(option: RequestOption, snapshot: Snapshot) -> StaticMatch:
-    """What the fleet offers to a request option."""
+    """The match of all devices of the fleet."""
     of_fleet = _OF_FLEET.of(snapshot.fleet)
     if option.key not in of_fleet:
-        of_fleet[option.key] = _work_out(option, snapshot)
+        of_fleet[option.key] = _compute(option, snapshot)
     return of_fleet[option.key]
 
 
-def _work_out(option: RequestOption, snapshot: Snapshot) -> StaticMatch:
+def _compute(option: RequestOption, snapshot: Snapshot) -> StaticMatch:
     fleet, rules = snapshot.fleet, snapshot.rules
     masks = evaluate_selectors(option, fleet)
     matching, fatal = masks.true, masks.error
-    if not rules.binding_conditions:  # SEL-1: such a device is not even looked at
+    if not rules.binding_conditions:  # SEL-1: such a device is not evaluated
         bindings = fleet.words.bindings.values
         waiting = [code for code, binding in enumerate(bindings) if binding.conditions]
         plain = ~np.isin(fleet.codes["binding"], waiting)
         matching, fatal = matching & plain, fatal & plain
     shape = fleet.codes["shape"]
     consumption = resolve(option, np.unique(shape[matching]).tolist(), snapshot)
-    spoiled = [code for code, taken in consumption.items() if isinstance(taken, Fatal)]
-    if spoiled:
-        fatal = fatal | (matching & np.isin(shape, spoiled))
+    failed = [code for code, taken in consumption.items() if isinstance(taken, Fatal)]
+    if failed:
+        fatal = fatal | (matching & np.isin(shape, failed))
     everything = np.arange(fleet.size)
     suitable = (
         matching
@@ -112,7 +112,7 @@ def _work_out(option: RequestOption, snapshot: Snapshot) -> StaticMatch:
 
 
 def draws(fleet: Fleet, rows: Rows) -> Mask:
-    """(n,) whether a device is said to draw from counters, be they published or not."""
+    """(n,) whether a device draws from counters, published or not."""
     pieces = [np.any(block.sets >= 0, axis=1) for pool in fleet.pools for block in pool.blocks]
     drawing: Mask = np.concatenate(pieces)[rows] if pieces else np.zeros(len(rows), dtype=np.bool_)
     return drawing
@@ -136,7 +136,7 @@ def resolve(
 
 
 def large_enough(option: RequestOption, consumption: Consumptions, shape: Codes) -> Mask:
-    """(n,) an untouched device has what is asked for (CAP-1, CAP-7, CAP-8)."""
+    """(n,) the device, with nothing consumed, has the requested capacity (CAP-1, CAP-7, CAP-8)."""
     too_small = [
         code
         for code, taken in consumption.items()
@@ -147,7 +147,7 @@ def large_enough(option: RequestOption, consumption: Consumptions, shape: Codes)
 
 
 def taints_permit(option: RequestOption, rows: Rows, snapshot: Snapshot) -> Mask:
-    """(n,) the request option tolerates every taint of the device that keeps requests away."""
+    """(n,) the request option tolerates every repelling taint of the device."""
     permitted = np.ones(len(rows), dtype=np.bool_)
     if snapshot.rules.has(TAINTS):
         codes = snapshot.fleet.codes["taints"][rows]
@@ -158,9 +158,9 @@ def taints_permit(option: RequestOption, rows: Rows, snapshot: Snapshot) -> Mask
 
 
 def tolerated(taints: tuple[DeviceTaint, ...], tolerations: tuple[DeviceToleration, ...]) -> bool:
-    """Whether every taint that keeps requests away is tolerated (TNT-1, TNT-8)."""
-    keeping = [taint for taint in taints if taint.effect in ("NoSchedule", "NoExecute")]
-    return all(any(_tolerates(toleration, taint) for toleration in tolerations) for taint in keeping)
+    """Whether every repelling taint is tolerated (TNT-1, TNT-8)."""
+    repelling = [taint for taint in taints if taint.effect in ("NoSchedule", "NoExecute")]
+    return all(any(_tolerates(toleration, taint) for toleration in tolerations) for taint in repelling)
 
 
 def _tolerates(toleration: DeviceToleration, taint: DeviceTaint) -> bool:

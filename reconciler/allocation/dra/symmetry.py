@@ -1,4 +1,4 @@
-"""Devices that are equal for the purpose of one search: where one fails, so does the other."""
+"""Devices that are equal in one search: where one fails, the other fails too."""
 
 from collections.abc import Sequence
 
@@ -11,12 +11,11 @@ from reconciler.allocation.dra.state import NodeProblem
 
 
 def classes_of_equals(problem: NodeProblem, every: Sequence[Candidates]) -> Codes:
-    """Devices in one class can be exchanged in any solution without breaking it.
+    """(n,) class numbers. Devices of one class can replace each other in any solution.
 
-    ->  (n,) class numbers. Two devices are equal if every option treats them alike, every constraint sees
-        the same value, and they draw the same from the same counter sets, and other devices go with
-        both or with neither. Shared devices are never equal:
-        what is consumed of each differs from step to step.
+    Two devices are equal if all options have equal masks for them, all constraints see the same value, they
+    draw the same from the same counter sets, and they exclude the same devices. Shared devices are never
+    equal, because the capacity consumed of each changes from step to step.
     """
     fleet, rows = problem.snapshot.fleet, problem.rows
     count = len(rows)
@@ -32,7 +31,7 @@ def classes_of_equals(problem: NodeProblem, every: Sequence[Candidates]) -> Code
         columns.append((candidates.available * 1 + candidates.fatal * 2).astype(np.int32)[None])
         if candidates.listed is not None:
             listed = np.zeros(count, dtype=np.int32)
-            # Where breaking a constraint is an error, which device the list meets first makes a difference.
+            # Where a violated constraint is an error, the order of the listed devices matters.
             ordered = bool(candidates.option.constraints)
             listed[candidates.listed] = 1 + np.arange(candidates.count) if ordered else 1
             columns.append(listed[None])

@@ -1,4 +1,4 @@
-"""How many devices of the fleet each test leaves for a request option, one test after the other."""
+"""How many devices of the fleet pass each test for a request option, one test after the other."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -29,13 +29,13 @@ MATCH, POOL, FREE, CAPACITY, EXCLUSION, COUNTERS, TAINTS = (
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """The count after each test, and the devices that pass all of them."""
+    """The count after each test, and the devices that pass all tests."""
 
     gates: tuple[Gate, ...]
     left: Rows
     """(n,) rows of the fleet"""
     excluded: Rows
-    """(m,) those that devices which are held exclude"""
+    """(m,) rows that held devices exclude"""
     trail: Trail
     serial: int
 
@@ -44,9 +44,9 @@ _TALLIES: Cache[Topology, dict[RequestKey, Tally]] = Cache(lambda _: {})
 
 
 def count_gates(option: RequestOption, snapshot: Snapshot, nodes: Sequence[str] | None) -> Tally:
-    """The counts for a request option over the devices that some of the nodes may reach; None is all nodes.
+    """The counts for a request option over the devices that any of the nodes may reach; None is all nodes.
 
-    Those over all nodes are kept until something is held or freed: identical claims ask again and again.
+    Counts over all nodes are cached until a device is held or freed: many claims have the same request.
     """
     if nodes is not None:
         return _tally(option, snapshot, nodes)
@@ -63,7 +63,7 @@ def _tally(option: RequestOption, snapshot: Snapshot, nodes: Sequence[str]) -> T
     rows = np.flatnonzero(reach & evaluate_selectors(option, snapshot.fleet).true)
     gates = [Gate("devices", int(np.count_nonzero(reach))), Gate(MATCH, len(rows))]
     unready = _UNREADY.of(snapshot.topology)
-    if unready.any():  # said only where it matters: most fleets are always whole
+    if unready.any():  # listed only where it matters: most fleets are complete
         rows = rows[~unready[rows]]
         gates.append(Gate(POOL, len(rows)))
     excluded = rows[:0]
@@ -73,7 +73,7 @@ def _tally(option: RequestOption, snapshot: Snapshot, nodes: Sequence[str]) -> T
             if name == EXCLUSION:
                 excluded = rows[~passed]
             rows = rows[passed]
-        except Fatal:  # reported as the error of the node that met it
+        except Fatal:  # reported with the node where it happens
             continue
         gates.append(Gate(name, len(rows)))
     return Tally(tuple(gates), rows, excluded, snapshot.occupancy.trail, snapshot.occupancy.serial)
@@ -90,7 +90,7 @@ def _reachable(snapshot: Snapshot, nodes: Sequence[str]) -> Mask:
 
 
 def _unready(topology: Topology) -> Mask:
-    """(D,) devices of pools that no node can use as they are."""
+    """(D,) devices of pools that are incomplete or invalid for all nodes."""
     pieces = [~pool.offered(topology.rules) for pool in topology.fleet.pools]
     return np.concatenate(pieces) if pieces else np.zeros(0, dtype=np.bool_)
 
@@ -102,7 +102,7 @@ def _tests(option: RequestOption, snapshot: Snapshot) -> Iterator[tuple[str, Cal
     if not option.admin:
         yield FREE, lambda rows: ~snapshot.occupancy.held[rows]
     yield CAPACITY, lambda rows: capacity_permits(option, rows, snapshot)
-    if snapshot.occupancy.open is not None:  # said only where some device excludes others
+    if snapshot.occupancy.open is not None:  # listed only where some device excludes others
         yield EXCLUSION, lambda rows: not_excluded(rows, snapshot)
     yield COUNTERS, lambda rows: counters_permit(rows, snapshot)
     yield TAINTS, lambda rows: taints_permit(option, rows, snapshot)
