@@ -1,4 +1,4 @@
-"""Machines with GPUs and NICs, and claims with wishes."""
+"""Machines with GPUs and NICs, and claims with preferences."""
 
 import json
 from typing import Any

@@ -77,7 +77,7 @@ def _extensions(text: str) -> object:
     )
 
 
-def _wishes(text: str) -> object:
+def _alignments(text: str) -> object:
     raw: dict[str, Any] = {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaim",
@@ -115,7 +115,7 @@ PARSERS = {
     "the spec of an older slice": Parser(_older_slice, (ValueError, RecursionError)),
     "the spec of a claim": Parser(_claim, (Retry,)),
     "device-extensions": Parser(_extensions, (Malformed,)),
-    "joint-allocation": Parser(_wishes, (Malformed,)),
+    "joint-allocation": Parser(_alignments, (Malformed,)),
     "Koordinator's annotations": Parser(_koordinator, (Malformed,)),
     "a node selector": Parser(_selector, (ValueError, RecursionError, Rejected)),
     "a manifest": Parser(_manifest, (Malformed,)),

@@ -1,4 +1,4 @@
-"""Claims decided with some requests kept to partitions: which partition on which node, the best first."""
+"""Decides claims with requests that get partitions: which partition on which node, the best first."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,34 +17,34 @@ from reconciler.errors import Malformed
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 
 MAX_TRIES = 256
-"""Partitions tried for one question; each is a search of its own."""
+"""Partitions tried for one decision. Each is a search of its own."""
 
 Only = Mapping[tuple[int, str], frozenset[int]]
-"""(position of the claim, request) -> rows of the fleet that it is kept to"""
+"""(position of the claim, request) -> rows of the fleet that the request may use"""
 Allocate = Callable[[Only, Iterable[str] | None], Granted | Unsatisfied]
-"""Asks the allocator, with requests kept to devices, on some nodes"""
+"""Calls the allocator with requests restricted to devices, on some nodes"""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionedRequest:
-    """A request that is to get a partition."""
+    """A request that gets a partition."""
 
     at: tuple[int, str]
     """Position of the claim, request"""
     size: int
-    """Devices that it asks for"""
+    """Devices that it needs"""
     honored: bool
-    """Nothing but a partition will do"""
+    """Whether it must have a partition"""
     layout: TableLayout
     levels: tuple[np.ndarray, ...]
-    """Partitions that will do, by score, the highest first"""
+    """Acceptable partitions, by score, the highest first"""
     whole: Mask
-    """(L, P) partitions of which the request could get every device"""
+    """(L, P) partitions whose devices are all available to the request"""
     name: str
     """For messages"""
 
     def nodes(self, snapshot: Snapshot) -> Mask:
-        """(nodes,) in the topology's order: where a partition that will do is whole."""
+        """(N,) in the topology's order: nodes with an acceptable partition that is available."""
         topology = snapshot.topology
         picks = np.concatenate([*self.levels, np.zeros(0, dtype=np.intp)])
         codes = self.layout.node[self.whole[:, picks].any(axis=1)]
@@ -56,7 +56,7 @@ class PartitionedRequest:
 def partitioned_requests(
     claims: Sequence[ResourceClaim], snapshot: Snapshot
 ) -> tuple[PartitionedRequest, ...]:
-    """The requests of claims that partition tables concern. Raises Malformed."""
+    """The requests of claims that have a partition table. Raises Malformed."""
     found = []
     for at, claim in enumerate(claims):
         preference = partition_preference(claim)
@@ -85,7 +85,7 @@ def partitioned_requests(
 
 
 def _free(claim: ResourceClaim, request: str, snapshot: Snapshot) -> Mask | None:
-    """(D,) what a request could get; None where the claim cannot be read, which the allocator will say."""
+    """(D,) devices available to a request; None if the claim is invalid, which the allocator reports."""
     try:
         parsed = read_claims([claim], snapshot.classes, snapshot.rules)
     except Fatal:
@@ -100,10 +100,10 @@ def decide_partitioned(
     snapshot: Snapshot,
     allocate: Allocate,
 ) -> Granted | Unsatisfied:
-    """The first node, in order of names, where every request has a partition, or may go without one.
+    """The first node, in order of names, where every request has a partition or does not need one.
 
-    On a node the partitions with the highest score come first; of those equal in score the ones that leave
-    most. A request that merely prefers partitions goes without on a node only when none does there.
+    On a node, partitions with the highest score come first; of equal scores, those that leave the most. A
+    request that only prefers partitions gets other devices on a node only if no partition fits there.
     """
     required = [request for request in partitioned if request.honored]
     tries, last = 0, None
@@ -139,7 +139,7 @@ def _gave_up(last: Unsatisfied | None, partitioned: Sequence[PartitionedRequest]
 def _order(
     partitioned: Sequence[PartitionedRequest], nodes: Iterable[str] | None, snapshot: Snapshot
 ) -> Iterator[str]:
-    """The nodes to look at, found for all at once: all that must have a partition could, or one that may."""
+    """The nodes to try: each request that must have a partition, or else any request, may get one there."""
     topology = snapshot.topology
     required = [request.nodes(snapshot) for request in partitioned if request.honored]
     possible = (
@@ -154,7 +154,7 @@ def _order(
 
 
 def _options(partitioned: Sequence[PartitionedRequest], node: str, snapshot: Snapshot) -> Iterator[Only]:
-    """Ways to give partitions of one node to all requests, the best first, no device twice."""
+    """Ways to assign partitions of one node to all requests, the best first, no device twice."""
 
     def extend(number: int, only: dict[tuple[int, str], frozenset[int]]) -> Iterator[Only]:
         if number == len(partitioned):
@@ -174,7 +174,7 @@ def _options(partitioned: Sequence[PartitionedRequest], node: str, snapshot: Sna
 
 
 def _partitions(request: PartitionedRequest, node: str, snapshot: Snapshot) -> Iterator[frozenset[int]]:
-    """The partitions of a request on a node that are whole, the best first."""
+    """The available partitions of a node for a request, the best first."""
     code = snapshot.fleet.words.nodes.find(node)
     pools = np.flatnonzero((request.layout.node == code) | (request.layout.node < 0)).tolist()
     for level in request.levels:

@@ -1,9 +1,9 @@
-"""Refusals that are due to wishes: what is counted is what there would be without them."""
+"""Refusals because of preferences. The counts are those without preferences."""
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
-from reconciler.allocation.alignment.pairs import whole
+from reconciler.allocation.alignment.pairs import original_request
 from reconciler.allocation.alignment.partitions import PartitionedRequest
 from reconciler.allocation.alignment.preferences import Alignment
 from reconciler.allocation.dra.request_options import read_claims
@@ -23,9 +23,9 @@ def misaligned(
     nodes: Nodes,
     snapshot: Snapshot,
 ) -> Unsatisfied:
-    """No node has devices that are near enough. `alignments` are those that require a tier, by claim."""
+    """No node has devices near enough. `alignments` are those that require a tier, by claim."""
     concerned = {
-        (at, whole(name)): None
+        (at, original_request(name)): None
         for at, alignment in alignments
         for name in alignment.requests or [request.name for request in claims[at].spec.devices.requests]
     }
@@ -44,7 +44,7 @@ def unpartitioned(
     nodes: Nodes,
     snapshot: Snapshot,
 ) -> Unsatisfied:
-    """`refused`, which says so in words, with counts."""
+    """`refused` with counts."""
     concerned = {one.at for one in partitioned if one.honored}
     return _counted(refused, claims, concerned, PARTITIONED, nodes, snapshot)
 
@@ -57,7 +57,7 @@ def _counted(
     nodes: Nodes,
     snapshot: Snapshot,
 ) -> Unsatisfied:
-    """With the counts of what single devices have to pass, after which `name` leaves nothing."""
+    """With the counts of the tests for single devices; the last gate, `name`, leaves none."""
     considered = sorted(
         snapshot.topology.nodes if nodes is None else set(nodes) & set(snapshot.topology.nodes)
     )

@@ -76,7 +76,7 @@ def test_a_list_on_one_side_matches_a_scalar_on_the_other():
     assert tiers(outcome) == [PCIE]
 
 
-def test_a_class_can_wish_for_all_its_claims():
+def test_a_class_can_align_all_its_claims():
     config = {"apiVersion": "dra-reconciler.io/v1alpha1", "kind": "JointAllocation", "classes": ["nic"]}
     world = machine("n", [("p0", 0), ("p1", 0)], [("p1", 0)])
     outcome = answer([*classes(gpu=[config]), *world], gpu_nic_claim("c", 1, 1))
@@ -110,7 +110,7 @@ def test_pairs_keep_the_constraints_and_the_configuration_of_the_claim():
 
 
 @pytest.mark.parametrize(
-    ("wish", "message"),
+    ("preference", "message"),
     [
         pytest.param({"requests": ["gpus"]}, "there is no request gpus", id="request"),
         pytest.param({"required": "rack"}, "required is rack", id="required"),
@@ -120,8 +120,8 @@ def test_pairs_keep_the_constraints_and_the_configuration_of_the_claim():
         pytest.param("near", "joint-allocation", id="no object"),
     ],
 )
-def test_a_wish_that_cannot_be_understood_refuses_the_claim(wish: Any, message: str):
-    outcome = answer([*classes(), *EIGHT], gpu_nic_claim("c", 2, 1, joint_allocation=wish))
+def test_an_invalid_preference_refuses_the_claim(preference: Any, message: str):
+    outcome = answer([*classes(), *EIGHT], gpu_nic_claim("c", 2, 1, joint_allocation=preference))
     assert isinstance(outcome, Unsatisfied)
     assert outcome.reason is Reason.PREFERENCES_INVALID
     assert message in outcome.message
@@ -156,10 +156,13 @@ def shared(values: Sequence[Any]) -> bool:
 
 
 def best_tiers(
-    gpus: list[tuple[str, int]], nics: list[tuple[Any, int]], wanted: tuple[int, int], wish: dict[str, Any]
+    gpus: list[tuple[str, int]],
+    nics: list[tuple[Any, int]],
+    wanted: tuple[int, int],
+    preference: dict[str, Any],
 ) -> tuple[int, ...] | None:
     """The smallest tuple of tiers over all ways to choose devices; None if there is none."""
-    accepted = 3 if wish["required"] == "node" else 1 + [PCIE, "numaNode"].index(wish["required"])
+    accepted = 3 if preference["required"] == "node" else 1 + [PCIE, "numaNode"].index(preference["required"])
 
     def tier(together: list[tuple[Any, int]]) -> int:
         if shared([root for root, _ in together]):
@@ -168,7 +171,7 @@ def best_tiers(
 
     def levels(ways: tuple[Any, Any]) -> tuple[int, ...]:
         mine = [gpus[n] for n in ways[0]], [nics[n] for n in ways[1]]
-        if wish["pairs"]:
+        if preference["pairs"]:
             return tuple(tier([gpu, nic]) for gpu, nic in zip(*mine, strict=True))
         return (tier([*mine[0], *mine[1]]),)
 
@@ -226,10 +229,10 @@ def check(
 ) -> None:
     if pairs:
         counts = (counts[1], counts[1])
-    wish = {"pairs": pairs, "required": required}
-    claim = gpu_nic_claim("c", *counts, joint_allocation=wish)
+    preference = {"pairs": pairs, "required": required}
+    claim = gpu_nic_claim("c", *counts, joint_allocation=preference)
     outcome = answer([*classes(), *machine("n", gpus, nics)], claim)
-    expected = best_tiers(gpus, nics, counts, wish)
+    expected = best_tiers(gpus, nics, counts, preference)
     if expected is None:
         assert isinstance(outcome, Unsatisfied)
     else:
@@ -240,7 +243,7 @@ def check(
         assert len({*found["gpu"], *found["nic"]}) == sum(counts)
 
 
-def test_a_claim_without_wishes_is_decided_as_ever():
+def test_a_claim_without_preferences_is_decided_by_the_allocator():
     world = snapshot(*classes(), *EIGHT)
     claim = typed(gpu_nic_claim("c", 2, 1))
     assert isinstance(claim, ResourceClaim)

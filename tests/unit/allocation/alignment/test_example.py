@@ -41,7 +41,7 @@ def test_the_page_names_the_example():
     assert f"docs/examples/{Path(EXAMPLE).name}" in (DOCS / "joint-allocation.md").read_text()
 
 
-def test_explain_shows_the_wish_as_a_gate_and_how_near_it_came():
+def test_explain_shows_the_alignment_as_a_gate_with_the_nearest_miss():
     result = CliRunner().invoke(main, ["explain", "within", "-f", EXAMPLE])
     assert result.exit_code == 1
     lines = [" ".join(line.split()) for line in result.stdout.splitlines()]

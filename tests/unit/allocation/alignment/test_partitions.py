@@ -55,7 +55,7 @@ def test_what_is_left_decides_between_equal_scores():
     assert chosen(answer(world(listed, (6,)), gpu_nic_claim("c", 1, 0))) == {7}
 
 
-def test_a_restricted_wish_takes_the_highest_score_of_the_size_or_nothing():
+def test_a_restricted_claim_takes_the_highest_score_of_the_size_or_nothing():
     listed = table(partition(0, 1, score=2), partition(2, 3, score=1))
     restricted = gpu_nic_claim("c", 2, 0, partition={"allocatePolicy": "Restricted"})
     assert chosen(answer(world(listed), restricted)) == {0, 1}
@@ -92,16 +92,18 @@ def test_partitions_and_alignment_go_together():
 
 
 @pytest.mark.parametrize(
-    ("wish", "message"),
+    ("preference", "message"),
     [
         pytest.param({"requests": ["nic"]}, "no class with a PartitionTable", id="class"),
         pytest.param({"requests": ["x"]}, "there is no request x", id="request"),
         pytest.param({"allocatePolicy": "x"}, "allocatePolicy", id="policy"),
     ],
 )
-def test_a_wish_that_cannot_be_understood_refuses_the_claim(wish: Any, message: str):
+def test_an_invalid_preference_refuses_the_claim(preference: Any, message: str):
     listed = world(table(*PAIRS))
-    outcome = answer([*listed, *machine("m", [], [("p0", 0)])], gpu_nic_claim("c", 2, 1, partition=wish))
+    outcome = answer(
+        [*listed, *machine("m", [], [("p0", 0)])], gpu_nic_claim("c", 2, 1, partition=preference)
+    )
     assert isinstance(outcome, Unsatisfied)
     assert outcome.reason is Reason.PREFERENCES_INVALID
     assert message in outcome.message
@@ -131,9 +133,9 @@ def test_the_set_has_the_highest_score_of_those_that_are_whole(
 ):
     listed = table(*(partition(*sorted(one), score=score) for one, score in sets), policy=policy)
     gpus = machine("n", GPUS[:6], [])
-    wish = {"partition": {"allocatePolicy": "Restricted"}} if restricted else {}
+    preference = {"partition": {"allocatePolicy": "Restricted"}} if restricted else {}
     holder = held("h", *(hold(f"gpu-{n}", driver="gpu", pool="n") for n in sorted(taken)))
-    outcome = answer([*classes(gpu=[listed]), *gpus, holder], gpu_nic_claim("c", count, 0, **wish))
+    outcome = answer([*classes(gpu=[listed]), *gpus, holder], gpu_nic_claim("c", count, 0, **preference))
     of_size = [(one, score) for one, score in sets if len(one) == count]
     highest = max((score for _, score in of_size), default=0)
     whole = [

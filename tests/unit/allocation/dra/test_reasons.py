@@ -29,7 +29,7 @@ from tests.tools.refused_worlds import CASES
 
 
 def test_every_reason_has_a_case():
-    """The budget of steps has a test of its own, and so have wishes, which the allocator knows nothing of."""
+    """The limit of steps has a test of its own, and so have preferences, which the allocator ignores."""
     assert set(Reason) - set(CASES) == {
         Reason.GAVE_UP,
         Reason.ALIGNMENT,
