@@ -50,7 +50,7 @@ class World:
     def wanted(self) -> list[ResourceClaim]:
         return [c for c in map(typed, self.claims) if isinstance(c, ResourceClaim)]
 
-    def asked(self, seen: Snapshot) -> ParsedClaims:
+    def parsed(self, seen: Snapshot) -> ParsedClaims:
         """Raises Fatal for what no node could meet."""
         return read_claims(self.wanted(), seen.classes, self.rules)
 
@@ -59,10 +59,10 @@ def on_node(world: World, name: str = "n", *, pruned: bool = True, steps: int = 
     """The attempt on one node."""
     seen = world.snapshot()
     try:
-        asked = world.asked(seen)
+        parsed = world.parsed(seen)
     except Fatal as fatal:
         return NotFound(fatal.reason, str(fatal), 0)
-    return attempt(asked, name, seen, steps=steps, new_share=share_ids(), pruned=pruned)
+    return attempt(parsed, name, seen, steps=steps, new_share=share_ids(), pruned=pruned)
 
 
 def decide(world: World, *, nodes: Sequence[str] | None = None, steps: int = STEPS) -> Granted | Unsatisfied:

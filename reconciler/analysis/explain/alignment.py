@@ -40,13 +40,13 @@ class Joint:
 
 
 def joint_of(
-    asked: ParsedClaims, left: Masks, world: Snapshot, places: Places, reason: Reason | None, what_if: WhatIf
+    parsed: ParsedClaims, left: Masks, world: Snapshot, places: Places, reason: Reason | None, what_if: WhatIf
 ) -> Joint:
     """The preferences of claims that were refused for a reason, or not."""
-    if not has_preferences(asked.claims, world.classes):
+    if not has_preferences(parsed.claims, world.classes):
         return Joint()
-    near = required(asked, left, world, places)
-    partitioned = tuple(one for one in partitioned_requests(asked.claims, world) if one.honored)
+    near = required(parsed, left, world, places)
+    partitioned = tuple(one for one in partitioned_requests(parsed.claims, world) if one.honored)
     joint = Joint(near, partitioned)
     if reason is not Reason.ALIGNMENT:
         return joint
@@ -76,7 +76,7 @@ def misses(
             once = "" if short[at] or not near.countable else ", but not all at once"
             yield NearMiss(places.names[at], (), told + once)
         return
-    of = {(s.ask.claim, s.ask.request): s for of_slot in sieves for s in of_slot}
+    of = {(s.option.claim, s.option.request): s for of_slot in sieves for s in of_slot}
     short = np.zeros(len(places.names), dtype=np.int64)
     for request in joint.partitioned:
         short += places.by_code(partitions.lacking(request, of[request.at].left, places.codes), request.size)
@@ -87,6 +87,6 @@ def misses(
 
 def _closest(request: PartitionedRequest, sieve: Sieve, code: int, world: Snapshot) -> str:
     def why(row: int) -> str:
-        return against(row, sieve.ask, sieve.gates, world)
+        return against(row, sieve.option, sieve.gates, world)
 
     return f"request {request.at[1]}: {partitions.closest(request, sieve.left, code, why)}"

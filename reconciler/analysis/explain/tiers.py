@@ -35,9 +35,9 @@ class Near:
         """`aligned on numaNode`, in pairs or not."""
         return f"aligned {'in pairs ' if self.alignment.pairs else ''}on {self.alignment.required}"
 
-    def concerns(self, ask: RequestOption) -> bool:
-        """Whether an ask is among those aligned."""
-        return any(ask is one for slot in self.slots for one in slot.options)
+    def concerns(self, option: RequestOption) -> bool:
+        """Whether a request option is among those aligned."""
+        return any(option is one for slot in self.slots for one in slot.options)
 
     def lacking(self, masks: Masks) -> Amounts:
         """(codes of nodes,) how many devices the best group of each node lacks; only where countable.
@@ -55,7 +55,7 @@ class Near:
         return least
 
     def passes(self, masks: Masks) -> Mask:
-        """(D,) devices that could be part of an answer, of those in the masks of their asks."""
+        """(D,) devices that could be part of an answer, of those in the masks of their options."""
         if not self.countable:
             return np.logical_or.reduce([groups.constraint.allowed(None) for groups in self.tiers])
         if not self.alignment.pairs:
@@ -89,9 +89,9 @@ class Near:
 
     def _have(self, groups: Groups, masks: Masks, group: int) -> Iterator[str]:
         for slot in self.slots:
-            counts = [(ask, groups.have(ask, masks, group)) for ask in slot.options]
-            ask, have = min(counts, key=lambda one: max(one[0].source.wanted - one[1], 0))
-            yield f"{have} of {ask.source.wanted} for request {ask.name}"
+            counts = [(option, groups.have(option, masks, group)) for option in slot.options]
+            option, have = min(counts, key=lambda one: max(one[0].source.wanted - one[1], 0))
+            yield f"{have} of {option.source.wanted} for request {option.name}"
 
     def _paired(self, groups: Groups, masks: Masks) -> Amounts:
         """(codes of nodes,) pairs."""
@@ -100,20 +100,20 @@ class Near:
         return found
 
 
-def required(asked: ParsedClaims, left: Masks, world: Snapshot, places: Places) -> tuple[Near, ...]:
+def required(parsed: ParsedClaims, left: Masks, world: Snapshot, places: Places) -> tuple[Near, ...]:
     """The alignments without which being met claims wait, in order. Raises Malformed.
 
     left   what passes the gates of single devices
     """
     known: dict[str, Groups] = {}
     found = []
-    for at, claim in enumerate(asked.claims):
+    for at, claim in enumerate(parsed.claims):
         for number, alignment in enumerate(alignments(claim, world.classes)):
             if alignment.required == NODE:
                 continue
             slots = tuple(
                 slot
-                for slot in asked.slots
+                for slot in parsed.slots
                 if slot.claim == at
                 and (not alignment.requests or slot.options[0].request in alignment.requests)
             )
@@ -128,13 +128,13 @@ def required(asked: ParsedClaims, left: Masks, world: Snapshot, places: Places) 
 
 
 def _countable(slots: Sequence[Slot], tiers: Sequence[Groups], left: Masks, places: Places) -> bool:
-    asks = [ask for slot in slots for ask in slot.options]
+    options = [option for slot in slots for option in slot.options]
     return (
-        bool(asks)
+        bool(options)
         and all(groups.constraint.plain for groups in tiers)
-        and all(not ask.all and not ask.admin and places.local(left[id(ask)]) for ask in asks)
+        and all(not option.all and not option.admin and places.local(left[id(option)]) for option in options)
     )
 
 
 def _wanted(slot: Slot) -> int:
-    return min(ask.source.wanted for ask in slot.options)
+    return min(option.source.wanted for option in slot.options)

@@ -56,13 +56,13 @@ def asking(name: str, *requests: Object, constraints: list[Object] | None = None
     return found
 
 
-def ask_of(one: ResourceClaim, world: Snapshot) -> RequestOption:
+def option_of(one: ResourceClaim, world: Snapshot) -> RequestOption:
     return read_claims([one], world.classes, world.rules).slots[0].options[0]
 
 
 def counts(world: Snapshot) -> Available:
     """The counts for a plain request."""
-    return available(ask_of(asking("c"), world), world)
+    return available(option_of(asking("c"), world), world)
 
 
 def free(picture: Store) -> list[int]:
@@ -112,15 +112,15 @@ def test_a_fork_of_the_same_holds_has_counts_and_views_of_its_own():
 def test_a_fork_starts_with_what_is_known_of_the_devices_and_keeps_to_itself_what_it_adds():
     picture = store(*pools())
     world = picture.snapshot()
-    known = ask_of(asking("c"), world)
+    known = option_of(asking("c"), world)
     seen, static = evaluate_selectors(known, world.fleet), match_in_fleet(known, world)
     one, other = (Forked.off(picture).store().snapshot() for _ in range(2))
     assert evaluate_selectors(known, one.fleet) is evaluate_selectors(known, other.fleet) is seen
     assert match_in_fleet(known, one) is match_in_fleet(known, other) is static
 
     asked = asking("c", request("r", selectors=selectors("device.driver == 'd'")))
-    for derive in (lambda ask, seen: evaluate_selectors(ask, seen.fleet), match_in_fleet):
-        new = [derive(ask_of(asked, seen), seen) for seen in (one, other, world)]
+    for derive in (lambda option, seen: evaluate_selectors(option, seen.fleet), match_in_fleet):
+        new = [derive(option_of(asked, seen), seen) for seen in (one, other, world)]
         assert len({id(value) for value in new}) == 3
 
 
@@ -195,7 +195,7 @@ def test_an_old_fleet_and_what_was_derived_from_it_are_freed():
         fork = world.fork()
         assert isinstance(allocate([asking("one")], fork), Granted)
         old = [ref(owner) for seen in (world, fork) for owner in (seen.fleet, seen.topology)]
-        mask = ref(match_in_fleet(ask_of(pair, world), world).matching)
+        mask = ref(match_in_fleet(option_of(pair, world), world).matching)
         del world, fork
         assert [one() is None for one in old] == [False, False, True, True]
         assert mask() is not None
