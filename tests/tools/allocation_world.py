@@ -1,4 +1,4 @@
-"""Everything one decision depends on, as JSON, and how to ask for it."""
+"""All input of a decision, as JSON, and helpers that decide."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -32,7 +32,7 @@ def without(*gates: str, release: Semantics = NEW) -> Semantics:
 
 @dataclass(frozen=True)
 class World:
-    """Objects of one small cluster, and the claims that wait for a joint decision."""
+    """Objects of one small cluster, and pending claims that are decided together."""
 
     slices: Sequence[Object]
     claims: Sequence[Object]
@@ -71,7 +71,7 @@ def decide(world: World, *, nodes: Sequence[str] | None = None, steps: int = STE
 
 
 def share_ids():
-    """Share ids that can be told apart and foreseen."""
+    """Share ids in a known sequence."""
     numbers = count(1)
     return lambda: f"share-{next(numbers)}"
 
@@ -81,12 +81,12 @@ def picks(plans: Sequence[Plan]) -> Picks:
 
 
 def answer(outcome: Found | NotFound) -> Answer:
-    """What matters of an outcome: devices, error class, or a plain no."""
+    """Devices, the reason of the error, or None for a plain "does not fit"."""
     return picks(outcome.plans) if isinstance(outcome, Found) else outcome.reason
 
 
 def spelled(outcome: Found | NotFound) -> list[str] | Reason | None:
-    """As `answer`, in short: one line a claim, `r=A r=B`, devices without their pool."""
+    """As `answer`, in short: one line for each claim, `r=A r=B`, devices without their pool."""
     found = answer(outcome)
     if not isinstance(found, list):
         return found

@@ -1,6 +1,6 @@
-"""The search (SRCH-1 to SRCH-4), word for word: every choice in order, all worked out afresh each time.
+"""The search (SRCH-1 to SRCH-4) as specified: every choice in order, everything computed anew each time.
 
-A state is the list of results so far; nothing is remembered, so nothing can leak.
+A state is the list of results so far. Nothing is cached, so nothing can leak.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ MAX_RESULTS = 32
 
 
 class TooLarge(Exception):
-    """The instance has too many choices to try them all."""
+    """The problem has too many choices to try them all."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class RequestOption:
     sub: str
     wanted: Object
     listed: list[Device] | None
-    """Mode All: every device wanted"""
+    """Mode All: all devices needed"""
 
     @property
     def name(self) -> str:
@@ -46,7 +46,7 @@ class RequestOption:
 
 
 class Result(NamedTuple):
-    """A device chosen."""
+    """A chosen device."""
 
     option: RequestOption
     device: Device
@@ -105,7 +105,7 @@ def _option(scene: Scene, at: int, request: str, sub: str, wanted: Object) -> Re
 
 
 def _large_enough(scene: Scene, wanted: Object, device: Device) -> bool:
-    """PREP-8: the whole capacity counts, or by the older rules what is left of it."""
+    """PREP-8: the whole capacity counts, or by the older rules the remaining capacity."""
     if not scene.has("DRAConsumableCapacity"):
         return True
     consumed = scene.consumed(wanted, device)
@@ -120,7 +120,7 @@ class _Walk:
         self.left = limit
 
     def solve(self, c: int, q: int, results: Results) -> Results | None:
-        """From request q of claim c on."""
+        """The results from request q of claim c on."""
         if c == len(self.slots):
             return results
         if q == len(self.slots[c]):
@@ -176,7 +176,7 @@ class _Walk:
         return Result(option, device, consumed)
 
     def _take(self, option: RequestOption, device: Device, results: Results) -> Result | None:
-        """SRCH-12 for mode All: what follows its list, with capacity last."""
+        """SRCH-12 for mode All: the tests after the list, capacity last."""
         if self._in_use(option, device, results) or not self._stands(option, device, results):
             return None
         if self._broken(option, device, results):

@@ -122,7 +122,7 @@ def _all(option: RequestOption, view: View, snapshot: Snapshot, static: StaticMa
             problem = f"pool {pool.pool} is {pool.usable.value}: {pool.problem}"
             raise Fatal(
                 Reason.INCOMPLETE_POOL if incomplete else Reason.INVALID_POOL,
-                f"{option.name} wants all devices, but {problem}",
+                f"request {option.name} needs all devices, but {problem}",
             )
         start += len(pool.rows)
     if len(broken):

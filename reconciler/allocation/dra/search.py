@@ -178,8 +178,9 @@ class Search:
             constraint = problem.constraints[option.claim][number]
             if not constraint.allowed(state.constraints[number])[at]:
                 device = problem.snapshot.fleet.id_of(int(problem.rows[at]))
-                broken = f"{device} violates the constraint on {constraint.attribute}"
-                raise Fatal(Reason.CONSTRAINT_VIOLATED, f"request {option.name} wants all devices; {broken}")
+                violation = f"{device} violates the constraint on {constraint.attribute}"
+                message = f"request {option.name} needs all devices, but {violation}"
+                raise Fatal(Reason.CONSTRAINT_VIOLATED, message)
 
     def _class_of(self, at: int) -> int:
         if self._equals is None:

@@ -44,7 +44,7 @@ class StaticMatch:
     fails: bool
     """Whether `fatal` has any device"""
     skips: bool
-    """Whether some device of the fleet wants operations of its node skipped"""
+    """Whether some device of the fleet skips operations of its node"""
 
 
 _OF_FLEET: Cache[Fleet, dict[RequestKey, StaticMatch]] = Cache(lambda _: {}, on_fork=dict.copy)

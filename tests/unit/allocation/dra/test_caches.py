@@ -1,4 +1,4 @@
-"""What decisions derive from a snapshot stays with it: forks and threads do not share it, and it is freed."""
+"""Caches of a snapshot belong to it: forks and threads do not share them, and they are freed with it."""
 
 import gc
 import sys
@@ -99,7 +99,7 @@ def test_forks_that_change_differently_count_for_themselves():
 
 
 def test_a_fork_of_the_same_holds_has_counts_and_views_of_its_own():
-    """Another thread follows what is held in its own time."""
+    """Each thread updates its counts on its own."""
     world = store(*pools()).snapshot()
     counted, view = counts(world), world.topology.view("n1")
     fork = world.fork()
@@ -140,7 +140,7 @@ def test_forks_used_by_turns_answer_as_pictures_made_afresh(world: World):
 
 
 def store_again(picture: Store, world: World) -> Store:
-    """The same objects in a store that has decided nothing."""
+    """The same objects in a new store without decisions."""
     supply = (*world.nodes, *world.classes, *world.slices, *world.taint_rules)
     return store(*supply, *(world.held if picture.claims else ()), rules=world.rules)
 
@@ -179,7 +179,7 @@ def test_threads_on_forks_answer_as_if_they_were_alone():
 
 
 def test_an_old_fleet_and_what_was_derived_from_it_are_freed():
-    """Without a collector: a controller freezes what it has loaded, and no collector looks at that again."""
+    """Without the garbage collector: a controller freezes its objects, so it never visits them again."""
     gpus = [device(name, {"d/numa": 1}, draws={"g": {"memory": 1}}) for name in ("A", "B")]
     counters = counter_slice("t", {"g": {"memory": 2}}, slices=2, nodeName="n")
     picture = store(node("n"), device_class(), counters, resource_slice("s", gpus, slices=2, nodeName="n"))
