@@ -8,9 +8,9 @@ import asyncio
 from contextlib import suppress
 from functools import partial
 
-from reconciler.aio.worker_thread import Closed, ShouldContinue, WorkerThread
-from reconciler.allocation.dra.budget import Glance, Pace, Unfinished, Unseen
-from reconciler.allocation.dra.selector_masks import SHARE, look_at_all, warm_up
+from reconciler.aio.worker_thread import Closed, WorkerThread
+from reconciler.allocation.dra.budget import SelectorsNotRun, StepLimit, Unfinished, WhileWanted
+from reconciler.allocation.dra.selector_masks import SHARE, evaluate_all_selectors, warm_up
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted
 from reconciler.api.objects.requests import ALL
@@ -21,7 +21,7 @@ from reconciler.control.queueing.units import Unit
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 from reconciler.state.devices.snapshot.validity import still_valid
 
-GLANCE = 64
+QUICK_STEPS = 64
 """Nodes and devices that are tried on the loop, 0.25 ms each where it is dear: 16 ms. Of the decisions that
 find devices, those for a few requests try a dozen."""
 REPEATS = 3
@@ -30,7 +30,7 @@ PATIENCE = 0.05
 """Seconds for which others let a unit go first whose selectors are being run. Nearly all take a few
 milliseconds, and who comes first in the queue should not lose its devices for being the first to ask."""
 SELDOM = 16
-"""Beats from one look at whether an answer is still wanted to the next."""
+"""Steps between two checks whether the answer is still wanted."""
 
 
 class Aside:
@@ -99,8 +99,8 @@ class Aside:
             lane = self._searches
             if unit not in self._long:
                 try:
-                    return asked, self._decider.answer(asked, world, Glance(GLANCE))
-                except Unseen:
+                    return asked, self._decider.answer(asked, world, StepLimit(QUICK_STEPS))
+                except SelectorsNotRun:
                     lane = self._selectors
                 except Unfinished:
                     self._long.add(unit)
@@ -136,13 +136,15 @@ class Aside:
         timer = asyncio.get_running_loop().call_later(PATIENCE, first.let_go)
         try:
             if lane is self._selectors:
-                if await lane.run(partial(look_at_all, asked.claims, world, share=SHARE)):
+                if await lane.run(partial(evaluate_all_selectors, asked.claims, world, share=SHARE)):
                     return None
                 raise Unfinished("the selectors of others have their turn now")
             first.let_go()
             apart = world.fork()
             return await lane.run(
-                lambda wanted: self._decider.find(asked, apart, _Study(lambda: wanted() and self._has(asked)))
+                lambda wanted: self._decider.find(
+                    asked, apart, WhileWanted(lambda: wanted() and self._has(asked), SELDOM)
+                )
             )
         finally:
             timer.cancel()
@@ -180,20 +182,6 @@ class _First:
         if self._order is not None:
             self._order.release()
             self._order = None
-
-
-class _Study(Pace):
-    """A decision at leisure, for as long as somebody wants it."""
-
-    def __init__(self, wanted: ShouldContinue) -> None:
-        self._wanted = wanted
-        self._beats = 0
-
-    def beat(self) -> None:
-        """See `Pace.beat`."""
-        self._beats += 1
-        if self._beats % SELDOM == 0 and not self._wanted():
-            raise Unfinished("nobody waits for the answer any more")
 
 
 def _wants_all(claim: ResourceClaim) -> bool:

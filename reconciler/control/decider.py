@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, field, replace
 
-from reconciler.allocation.alignment import decide, wishes_of
-from reconciler.allocation.dra.budget import LEISURE, Pace
-from reconciler.allocation.dra.selector_masks import look_at_all
+from reconciler.allocation.alignment import decide, preferences_of
+from reconciler.allocation.dra.budget import UNLIMITED, Budget
+from reconciler.allocation.dra.selector_masks import evaluate_all_selectors
 from reconciler.api.objects.plan import Granted, RequestCount, Unsatisfied
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import NOT_OURS, Decide
@@ -12,7 +12,7 @@ from reconciler.state.devices.snapshot.node_subset import NodeSubset
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 
 Question = tuple[tuple[tuple[str, ...], ...], NodeSubset | None]
-"""What an answer depends on besides the picture: specs and wishes of the claims, and the nodes."""
+"""What an answer depends on besides the picture: specs and preferences of the claims, and the nodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,19 +43,19 @@ class Decider:
         self._refused: dict[Question, str] = {}
         self._version = -1
 
-    def answer(self, asked: Decide, world: Snapshot, pace: Pace = LEISURE) -> Granted | Refusal:
-        """Devices for all claims of a question together, or why not. Raises Unfinished as `pace` does."""
-        answer = self.find(asked, world, pace)
+    def answer(self, asked: Decide, world: Snapshot, budget: Budget = UNLIMITED) -> Granted | Refusal:
+        """Devices for all claims of a question together, or why not. Raises Unfinished as `budget` does."""
+        answer = self.find(asked, world, budget)
         if isinstance(answer, Refusal):
             self.remember(asked, world, answer)
         return answer
 
-    def find(self, asked: Decide, world: Snapshot, pace: Pace) -> Granted | Refusal:
+    def find(self, asked: Decide, world: Snapshot, budget: Budget) -> Granted | Refusal:
         """The same answer, which is not remembered: another thread may ask, on a picture set apart."""
-        return replace(self._find(asked, world, pace), version=world.version)
+        return replace(self._find(asked, world, budget), version=world.version)
 
-    def _find(self, asked: Decide, world: Snapshot, pace: Pace) -> Granted | Refusal:
-        answer = decide(asked.claims, world, nodes=asked.nodes, steps=self._steps, pace=pace)
+    def _find(self, asked: Decide, world: Snapshot, budget: Budget) -> Granted | Refusal:
+        answer = decide(asked.claims, world, nodes=asked.nodes, steps=self._steps, budget=budget)
         if isinstance(answer, Unsatisfied):
             return _refusal(answer)
         trespass = self._trespass(asked, answer)
@@ -63,8 +63,8 @@ class Decider:
             return answer
         # First fit took a device of others; there may be a choice without.
         claims = tuple(self._ours.restricted(claim) for claim in asked.claims)
-        look_at_all(claims, world, lambda: True)  # at a glance: all but the driver's was looked at just now
-        other = decide(claims, world, nodes=asked.nodes, steps=self._steps, pace=pace)
+        evaluate_all_selectors(claims, world, lambda: True)  # cheap: only the driver's selectors are new
+        other = decide(claims, world, nodes=asked.nodes, steps=self._steps, budget=budget)
         if isinstance(other, Unsatisfied) or self._trespass(asked, other) is not None:
             return trespass
         return other
@@ -92,7 +92,9 @@ class Decider:
 
 
 def _question(asked: Decide) -> Question:
-    return tuple((claim.spec.model_dump_json(), *wishes_of(claim)) for claim in asked.claims), asked.nodes
+    return tuple(
+        (claim.spec.model_dump_json(), *preferences_of(claim)) for claim in asked.claims
+    ), asked.nodes
 
 
 def _refusal(answer: Unsatisfied) -> Refusal:

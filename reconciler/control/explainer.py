@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import structlog
 
-from reconciler.allocation.dra.claim_templates import is_at_hand
+from reconciler.allocation.dra.claim_shapes import selectors_are_quick
 from reconciler.allocation.reasons.explanation import Explanation
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.control.decisions.decisions import Decision, Waits
@@ -102,7 +102,7 @@ class Explainer:
             if not isinstance(asked, Decide):
                 return None
             world = self._store.snapshot()
-            if not is_at_hand(asked.claims, world):
+            if not selectors_are_quick(asked.claims, world):
                 return None
             found = self._why(asked.claims, world, asked.nodes)
         except Exception:

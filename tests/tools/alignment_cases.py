@@ -1,4 +1,4 @@
-"""Small fleets on which joint allocation is often refused, and a claim that wishes for it."""
+"""Small fleets on which joint allocation is often refused, and a claim with preferences."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.state.devices.snapshot.snapshot import Snapshot
-from tests.tools.alignment_world import PCIE, classes, machine, wishing
+from tests.tools.alignment_world import PCIE, classes, gpu_nic_claim, machine
 from tests.tools.builders import held, hold, node, snapshot, typed
 
 ROOTS = st.sampled_from(["p0", "p1", "p2"])
@@ -53,9 +53,9 @@ def cases(draw: st.DrawFn) -> Case:
     gpus_wanted = draw(st.integers(1, 3))
     nics_wanted = gpus_wanted if pairs else draw(st.integers(1, 2))
     required = st.sampled_from([PCIE, "numaNode", "node"])
-    wishes: list[Any] = [{"pairs": pairs, "required": draw(required)}]
+    preferences: list[Any] = [{"pairs": pairs, "required": draw(required)}]
     if draw(st.booleans()):
-        wishes.append({"requests": ["gpu"], "required": draw(required)})
-    claim = typed(wishing("c", gpus_wanted, nics_wanted, joint_allocation=wishes))
+        preferences.append({"requests": ["gpu"], "required": draw(required)})
+    claim = typed(gpu_nic_claim("c", gpus_wanted, nics_wanted, joint_allocation=preferences))
     assert isinstance(claim, ResourceClaim)
     return Case(snapshot(*objects), claim)

@@ -1,4 +1,4 @@
-"""Machines with GPUs and NICs, and claims with wishes."""
+"""Machines with GPUs and NICs, and claims with preferences."""
 
 import json
 from typing import Any
@@ -39,7 +39,7 @@ def classes(*, gpu: list[Any] | None = None) -> list[Object]:
     return made
 
 
-def wishing(name: str, gpus: int, nics: int, **annotations: Any) -> Object:
+def gpu_nic_claim(name: str, gpus: int, nics: int, **annotations: Any) -> Object:
     """A claim for GPUs and NICs; annotations without their domain, `_` for `-`."""
     asked = [("gpu", gpus), ("nic", nics)]
     made = claim(name, *(request(kind, count, device_class=kind) for kind, count in asked if count))

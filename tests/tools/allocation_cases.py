@@ -1,4 +1,4 @@
-"""A rule as a case: what is on offer, who asks, what is held; and the answer."""
+"""A rule as a case: slices, claims, held devices, and the expected answer."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from tests.tools.builders import Object, held, hold, resource_slice
 
 @dataclass(frozen=True)
 class Case:
-    """The answer is one line a claim, an error, or None for "does not fit"."""
+    """`expected` is one line for each claim, an error, or None for "does not fit"."""
 
     expected: list[str] | Reason | None
     on: Object | Sequence[Object]

@@ -1,6 +1,6 @@
-"""Whether an answer is one that the rules allow, judged from the answer alone. Does not search.
+"""Checks that an answer obeys the rules, from the answer alone. Does not search.
 
-It cannot tell whether the answer is the first in order; the exhaustive search can.
+Whether the answer is the first in order is checked by the exhaustive search.
 """
 
 from collections import defaultdict
@@ -15,9 +15,9 @@ from tests.tools.naive_allocation import Amounts, Device, Scene, applies, exact,
 
 
 def problems(world: World, plans: Sequence[Plan]) -> list[str]:
-    """Everything that is wrong with an answer; nothing if it stands."""
+    """All problems of an answer; empty if it is correct."""
     if [plan.claim.name for plan in plans] != [claim["metadata"]["name"] for claim in world.claims]:
-        return ["not one answer a claim, in order"]
+        return ["the answers are not one for each claim, in order"]
     if len({plan.node for plan in plans}) > 1:
         return ["claims on different nodes"]
     if not plans:
@@ -31,14 +31,14 @@ def problems(world: World, plans: Sequence[Plan]) -> list[str]:
 
 
 class _Judge:
-    """Goes through the results in order, keeping what they have taken."""
+    """Checks the results in order, and records what they take."""
 
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
         self.found: list[str] = []
         self.devices = {"/".join(device.key): device for device in scene.devices}
         self.marked: dict[str, set[str]] = defaultdict(set)
-        """device -> claims that took it for themselves"""
+        """device -> claims that took it exclusively"""
         self.consumed: dict[str, Amounts] = defaultdict(dict)
         self.shares: set[str] = set()
         self.charged: list[Device] = []
@@ -153,7 +153,7 @@ class _Judge:
             self.expect(fine, f"{[d.key for d in tied]} break {constraint}")
 
     def counters(self) -> None:
-        """No counter of a pool that was drawn from is below zero (CTR-2, CTR-5)."""
+        """No counter of a used pool is below zero (CTR-2, CTR-5)."""
         for pool in self.scene.pools:
             drawing = [d for d in self.charged if d in pool.devices and d.raw.get("consumesCounters")]
             if not drawing:
@@ -177,12 +177,12 @@ def _request_and_sub(name: str) -> tuple[str, str]:
 
 
 def _chosen(claim: Object, results: list[Object]) -> Iterator[tuple[str, Object, list[Object]]]:
-    """Every request as the results name it, what it wants, and its results."""
+    """Every request: its name in results, its spec, and its results."""
     for request in claim["spec"]["devices"]["requests"]:
         ways = {request["name"]: request["exactly"]} if "exactly" in request else {}
         ways |= {f"{request['name']}/{sub['name']}": sub for sub in request.get("firstAvailable", ())}
         used = [name for name in ways if any(r["request"] == name for r in results)]
-        # One that got nothing, or several ways at once, shows as a wrong count or order.
+        # A request with no results, or with results of several alternatives, has a wrong count or order.
         name = used[0] if used else next(iter(ways))
         yield name, ways[name], [r for r in results if r["request"] == name]
 

@@ -1,7 +1,7 @@
-"""Small worlds in which things are scarce: about as many devices wanted as there are, everything contested.
+"""Small worlds with scarce devices: requests need about as many devices as exist, and compete for them.
 
-Every world switches some features on and leaves the others out, so that each meets each without all
-of them always drowning one another. Worlds are valid as far as the API server would see to it.
+Every world enables some features only, so that all pairs of features occur and none hides the others.
+Worlds are valid as far as the API server checks them.
 """
 
 from dataclasses import dataclass, replace
@@ -95,7 +95,7 @@ VALUES: tuple[Any, ...] = (
     [1, 2],
     {"versions": ["1.0.0", "2.0.0"]},
 )
-"""1 and true, "1.0.0" and 1.0.0+x, "a" and ["a"]: what is equal depends on who asks."""
+"""1 and true, "1.0.0" and 1.0.0+x, "a" and ["a"]: equality depends on the rule."""
 
 PLAIN = (
     'device.driver == "d"',
@@ -124,7 +124,7 @@ COMPATIBLE = (
     "true",
     "device.nonsense",
 )
-"""What devices say about those held beside them; some fail on some devices"""
+"""Expressions of devices about devices held in the same group; some fail on some devices"""
 
 POLICIES: tuple[Object, ...] = (
     {},
@@ -153,10 +153,10 @@ class Dice:
     features: frozenset[str]
     rules: Semantics
     busy: bool
-    """More devices and requests, fewer reasons why a device is out from the start"""
+    """More devices and requests, fewer reasons that exclude a device from the start"""
 
     def chance(self, percent: int, *features: str) -> bool:
-        """Never unless all of the features are on."""
+        """False unless all of the features are on."""
         if not self.features.issuperset(features):
             return False
         return self.draw(st.integers(0, 99)) >= 100 - percent
@@ -174,7 +174,7 @@ class Dice:
 
 @st.composite
 def rule_sets(draw: Draw) -> Semantics:
-    """Both releases, list attributes on or off; now and then another gate off."""
+    """Both releases, list attributes on or off; sometimes another gate off."""
     if draw(st.integers(0, 9)) < 9:
         return draw(st.sampled_from((NEW, OLD, without(LISTS), without(LISTS, release=OLD))))
     gate = draw(
@@ -193,7 +193,7 @@ def rule_sets(draw: Draw) -> Semantics:
 
 
 def contests() -> st.SearchStrategy[World]:
-    """Worlds in which many requests want what only some can get, so that a search has to turn back."""
+    """Worlds where many requests compete for few devices, so that a search has to backtrack."""
     tying = st.sampled_from(
         (
             ("constraints",),
@@ -211,7 +211,7 @@ def contests() -> st.SearchStrategy[World]:
 def worlds(
     draw: Draw, *, features: tuple[str, ...] = EVERYTHING, always: tuple[str, ...] = (), busy: bool = False
 ) -> World:
-    """A world of one or two nodes. `always` names features that are on in each."""
+    """A world of one or two nodes. `always` names features that are always on."""
     chosen = draw(st.lists(st.sampled_from(features), unique=True, min_size=2, max_size=8))
     rules = draw(rule_sets())
     if "groups" in (*chosen, *always):
@@ -246,7 +246,7 @@ def _pool(dice: Dice, number: int, nodes: tuple[str, ...]) -> list[Object]:
     pieces = 2 if dice.chance(25) else 1
     sets = _counter_sets(dice)
     total = pieces + bool(sets)
-    # Wrong counts and counters together are left to named cases: what foreign slices draw is unclear then.
+    # Wrong counts together with counters have named cases: the draws of foreign slices are unclear there.
     wrong = dice.one_of((0, 0, -1, 1)) if dice.chance(40, "trouble") and pieces > 1 and not sets else 0
     made = []
     letters = iter("ABCDEFGH")
@@ -279,7 +279,7 @@ def _device_counts(dice: Dice, pieces: int) -> tuple[int, int]:
 
 
 def _place(dice: Dice, nodes: tuple[str, ...]) -> Object:
-    """For which nodes a slice is."""
+    """The nodes of a slice."""
     local: Object = {"nodeName": dice.one_of(nodes)}
     if "places" not in dice.features:
         return local
@@ -288,7 +288,7 @@ def _place(dice: Dice, nodes: tuple[str, ...]) -> Object:
 
 
 def _whole(place: Object) -> Object:
-    """The same for a slice without devices of its own."""
+    """The nodes of a slice without devices."""
     return {"allNodes": True} if "perDeviceNodeSelection" in place else place
 
 
@@ -383,7 +383,7 @@ def _held(dice: Dice, slices: list[Object]) -> list[Object]:
         if dice.chance(15, "admin"):
             fields["adminAccess"] = True
         elif raw.get("allowMultipleAllocations") or dice.chance(8, "held"):
-            # A share of what is published as dedicated: the driver changed its mind since (CAP-11).
+            # A share of a device that is published as dedicated now: the driver changed it (CAP-11).
             fields["shareID"] = f"held-{number}"
             consumed = {key: dice.one_of(("1", "2", "500m", "4")) for key in raw.get("capacity", {})}
             if consumed:

@@ -1,4 +1,4 @@
-"""Everything one decision depends on, as JSON, and how to ask for it."""
+"""All input of a decision, as JSON, and helpers that decide."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -7,7 +7,7 @@ from itertools import count
 from reconciler.allocation.dra.allocate import allocate
 from reconciler.allocation.dra.node_attempt import Found, NotFound, attempt
 from reconciler.allocation.dra.refusal import Fatal
-from reconciler.allocation.dra.request_options import Asked, read_claims
+from reconciler.allocation.dra.request_options import ParsedClaims, read_claims
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted, Plan, Reason, Unsatisfied
 from reconciler.api.objects.semantics import GATES, Semantics
@@ -32,7 +32,7 @@ def without(*gates: str, release: Semantics = NEW) -> Semantics:
 
 @dataclass(frozen=True)
 class World:
-    """Objects of one small cluster, and the claims that wait for a joint decision."""
+    """Objects of one small cluster, and pending claims that are decided together."""
 
     slices: Sequence[Object]
     claims: Sequence[Object]
@@ -50,7 +50,7 @@ class World:
     def wanted(self) -> list[ResourceClaim]:
         return [c for c in map(typed, self.claims) if isinstance(c, ResourceClaim)]
 
-    def asked(self, seen: Snapshot) -> Asked:
+    def parsed(self, seen: Snapshot) -> ParsedClaims:
         """Raises Fatal for what no node could meet."""
         return read_claims(self.wanted(), seen.classes, self.rules)
 
@@ -59,10 +59,10 @@ def on_node(world: World, name: str = "n", *, pruned: bool = True, steps: int = 
     """The attempt on one node."""
     seen = world.snapshot()
     try:
-        asked = world.asked(seen)
+        parsed = world.parsed(seen)
     except Fatal as fatal:
         return NotFound(fatal.reason, str(fatal), 0)
-    return attempt(asked, name, seen, steps=steps, new_share=share_ids(), pruned=pruned)
+    return attempt(parsed, name, seen, steps=steps, new_share=share_ids(), pruned=pruned)
 
 
 def decide(world: World, *, nodes: Sequence[str] | None = None, steps: int = STEPS) -> Granted | Unsatisfied:
@@ -71,7 +71,7 @@ def decide(world: World, *, nodes: Sequence[str] | None = None, steps: int = STE
 
 
 def share_ids():
-    """Share ids that can be told apart and foreseen."""
+    """Share ids in a known sequence."""
     numbers = count(1)
     return lambda: f"share-{next(numbers)}"
 
@@ -81,12 +81,12 @@ def picks(plans: Sequence[Plan]) -> Picks:
 
 
 def answer(outcome: Found | NotFound) -> Answer:
-    """What matters of an outcome: devices, error class, or a plain no."""
+    """Devices, the reason of the error, or None for a plain "does not fit"."""
     return picks(outcome.plans) if isinstance(outcome, Found) else outcome.reason
 
 
 def spelled(outcome: Found | NotFound) -> list[str] | Reason | None:
-    """As `answer`, in short: one line a claim, `r=A r=B`, devices without their pool."""
+    """As `answer`, in short: one line for each claim, `r=A r=B`, devices without their pool."""
     found = answer(outcome)
     if not isinstance(found, list):
         return found

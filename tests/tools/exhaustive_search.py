@@ -1,6 +1,6 @@
-"""The search (SRCH-1 to SRCH-4), word for word: every choice in order, all worked out afresh each time.
+"""The search (SRCH-1 to SRCH-4) as specified: every choice in order, everything computed anew each time.
 
-A state is the list of results so far; nothing is remembered, so nothing can leak.
+A state is the list of results so far. Nothing is cached, so nothing can leak.
 """
 
 from collections.abc import Iterator
@@ -18,11 +18,11 @@ MAX_RESULTS = 32
 
 
 class TooLarge(Exception):
-    """The instance has too many choices to try them all."""
+    """The problem has too many choices to try them all."""
 
 
 @dataclass(frozen=True)
-class Ask:
+class RequestOption:
     """One way to meet a request."""
 
     claim: int
@@ -30,7 +30,7 @@ class Ask:
     sub: str
     wanted: Object
     listed: list[Device] | None
-    """Mode All: every device wanted"""
+    """Mode All: all devices needed"""
 
     @property
     def name(self) -> str:
@@ -46,15 +46,15 @@ class Ask:
 
 
 class Result(NamedTuple):
-    """A device chosen."""
+    """A chosen device."""
 
-    ask: Ask
+    option: RequestOption
     device: Device
     consumed: Amounts
 
 
 Results = tuple[Result, ...]
-Slots = list[list[list[Ask]]]
+Slots = list[list[list[RequestOption]]]
 """claim -> request -> alternatives"""
 
 
@@ -72,26 +72,26 @@ def exhaustive(world: World, name: str = "n", *, limit: int = 20_000) -> Answer:
         broken = any(pool.problem is Reason.INVALID_POOL for pool in scene.pools)
         return Reason.INVALID_POOL if broken else None
     return [
-        [(r.ask.name, "/".join(r.device.key)) for r in found if r.ask.claim == at]
+        [(r.option.name, "/".join(r.device.key)) for r in found if r.option.claim == at]
         for at in range(len(world.claims))
     ]
 
 
-def _prepared(scene: Scene, at: int, claim: Object) -> list[list[Ask]]:
+def _prepared(scene: Scene, at: int, claim: Object) -> list[list[RequestOption]]:
     """PREP-8, PREP-9."""
     prepared = []
     for request in claim["spec"]["devices"]["requests"]:
         ways = [("", request["exactly"])] if "exactly" in request else []
         ways += [(sub["name"], sub) for sub in request.get("firstAvailable", ())]
-        prepared.append([_ask(scene, at, request["name"], sub, wanted) for sub, wanted in ways])
-    if sum(min(ask.count for ask in asks) for asks in prepared) > MAX_RESULTS:
+        prepared.append([_option(scene, at, request["name"], sub, wanted) for sub, wanted in ways])
+    if sum(min(option.count for option in options) for options in prepared) > MAX_RESULTS:
         raise Failure(Reason.TOO_MANY_DEVICES)
     return prepared
 
 
-def _ask(scene: Scene, at: int, request: str, sub: str, wanted: Object) -> Ask:
+def _option(scene: Scene, at: int, request: str, sub: str, wanted: Object) -> RequestOption:
     if wanted["allocationMode"] != "All":
-        return Ask(at, request, sub, wanted, None)
+        return RequestOption(at, request, sub, wanted, None)
     listed: list[Device] = []
     for pool in scene.pools:
         if pool.problem is not None:
@@ -101,11 +101,11 @@ def _ask(scene: Scene, at: int, request: str, sub: str, wanted: Object) -> Ask:
             for device in pool.devices
             if scene.selectable(wanted, device) and _large_enough(scene, wanted, device)
         ]
-    return Ask(at, request, sub, wanted, listed)
+    return RequestOption(at, request, sub, wanted, listed)
 
 
 def _large_enough(scene: Scene, wanted: Object, device: Device) -> bool:
-    """PREP-8: the whole capacity counts, or by the older rules what is left of it."""
+    """PREP-8: the whole capacity counts, or by the older rules the remaining capacity."""
     if not scene.has("DRAConsumableCapacity"):
         return True
     consumed = scene.consumed(wanted, device)
@@ -120,75 +120,77 @@ class _Walk:
         self.left = limit
 
     def solve(self, c: int, q: int, results: Results) -> Results | None:
-        """From request q of claim c on."""
+        """The results from request q of claim c on."""
         if c == len(self.slots):
             return results
         if q == len(self.slots[c]):
             return self.solve(c + 1, 0, results)
-        for ask in self.slots[c][q]:
-            mine = sum(r.ask.claim == c for r in results)
-            if ask.count == 0 or mine + ask.count > MAX_RESULTS:
+        for option in self.slots[c][q]:
+            mine = sum(r.option.claim == c for r in results)
+            if option.count == 0 or mine + option.count > MAX_RESULTS:
                 continue
             found = (
-                self.pick(c, q, ask, ask.count, 0, results)
-                if ask.listed is None
-                else self.take_all(c, q, ask, results)
+                self.pick(c, q, option, option.count, 0, results)
+                if option.listed is None
+                else self.take_all(c, q, option, results)
             )
             if found is not None:
                 return found
         return None
 
-    def pick(self, c: int, q: int, ask: Ask, need: int, start: int, results: Results) -> Results | None:
+    def pick(
+        self, c: int, q: int, option: RequestOption, need: int, start: int, results: Results
+    ) -> Results | None:
         if need == 0:
             return self.solve(c, q + 1, results)
         for device in self.scene.devices[start:]:
             self.left -= 1
             if self.left < 0:
                 raise TooLarge
-            chosen = self._try(ask, device, results)
+            chosen = self._try(option, device, results)
             if chosen is not None:
-                found = self.pick(c, q, ask, need - 1, device.index + 1, (*results, chosen))
+                found = self.pick(c, q, option, need - 1, device.index + 1, (*results, chosen))
                 if found is not None:
                     return found
         return None
 
-    def take_all(self, c: int, q: int, ask: Ask, results: Results) -> Results | None:
-        assert ask.listed is not None
-        for device in ask.listed:
-            chosen = self._take(ask, device, results)
+    def take_all(self, c: int, q: int, option: RequestOption, results: Results) -> Results | None:
+        assert option.listed is not None
+        for device in option.listed:
+            chosen = self._take(option, device, results)
             if chosen is None:
                 return None
             results = (*results, chosen)
         return self.solve(c, q + 1, results)
 
-    def _try(self, ask: Ask, device: Device, results: Results) -> Result | None:
+    def _try(self, option: RequestOption, device: Device, results: Results) -> Result | None:
         """SRCH-12 for ExactCount; None means skip."""
         scene = self.scene
-        if self._in_use(ask, device, results) or not scene.selectable(ask.wanted, device):
+        if self._in_use(option, device, results) or not scene.selectable(option.wanted, device):
             return None
-        consumed = scene.consumed(ask.wanted, device)
+        consumed = scene.consumed(option.wanted, device)
         if consumed is None or not self._room(device, consumed, results):
             return None
-        if not self._stands(ask, device, results) or self._broken(ask, device, results):
+        if not self._stands(option, device, results) or self._broken(option, device, results):
             return None
-        return Result(ask, device, consumed)
+        return Result(option, device, consumed)
 
-    def _take(self, ask: Ask, device: Device, results: Results) -> Result | None:
-        """SRCH-12 for mode All: what follows its list, with capacity last."""
-        if self._in_use(ask, device, results) or not self._stands(ask, device, results):
+    def _take(self, option: RequestOption, device: Device, results: Results) -> Result | None:
+        """SRCH-12 for mode All: the tests after the list, capacity last."""
+        if self._in_use(option, device, results) or not self._stands(option, device, results):
             return None
-        if self._broken(ask, device, results):
+        if self._broken(option, device, results):
             raise Failure(Reason.CONSTRAINT_VIOLATED)
-        consumed = self.scene.consumed(ask.wanted, device)
+        consumed = self.scene.consumed(option.wanted, device)
         if consumed is None or not self._room(device, consumed, results):
             return None
-        return Result(ask, device, consumed)
+        return Result(option, device, consumed)
 
-    def _in_use(self, ask: Ask, device: Device, results: Results) -> bool:
+    def _in_use(self, option: RequestOption, device: Device, results: Results) -> bool:
         """Step 1."""
-        marked = [r.ask.claim for r in results if r.device is device and not self.scene.multi(device)]
-        if ask.admin:
-            return ask.claim in marked
+        marked = [r.option.claim for r in results if r.device is device and not self.scene.multi(device)]
+        if option.admin:
+            return option.claim in marked
         return device.key in self.scene.held.dedicated or bool(marked)
 
     def _room(self, device: Device, consumed: Amounts, results: Results) -> bool:
@@ -200,7 +202,7 @@ class _Walk:
                     before[key] = before.get(key, Fraction(0)) + value
         return fits(device, consumed, before)
 
-    def _stands(self, ask: Ask, device: Device, results: Results) -> bool:
+    def _stands(self, option: RequestOption, device: Device, results: Results) -> bool:
         """Steps 4 to 8."""
         scene = self.scene
         if not scene.may_operate(device):
@@ -213,7 +215,7 @@ class _Walk:
                 return False
             if not self._drawn_before(device, results) and not self._counters(device, results):
                 return False
-        return scene.tolerated(ask.wanted, device)
+        return scene.tolerated(option.wanted, device)
 
     def _drawn_before(self, device: Device, results: Results) -> bool:
         """CAP-13."""
@@ -238,16 +240,16 @@ class _Walk:
             running[drawn] += value
         return all(running[drawn] <= left[drawn] for drawn in left)
 
-    def _broken(self, ask: Ask, device: Device, results: Results) -> bool:
+    def _broken(self, option: RequestOption, device: Device, results: Results) -> bool:
         """CON-1 to CON-8."""
         lists = self.scene.has("DRAListTypeAttributes")
-        for constraint in self.scene.world.claims[ask.claim]["spec"]["devices"].get("constraints", ()):
-            if not applies(constraint, ask.request, ask.sub):
+        for constraint in self.scene.world.claims[option.claim]["spec"]["devices"].get("constraints", ()):
+            if not applies(constraint, option.request, option.sub):
                 continue
             before = [
                 r.device
                 for r in results
-                if r.ask.claim == ask.claim and applies(constraint, r.ask.request, r.ask.sub)
+                if r.option.claim == option.claim and applies(constraint, r.option.request, r.option.sub)
             ]
             if not holds_together(constraint, [*before, device], lists=lists):
                 return True
@@ -267,4 +269,4 @@ def _check_selectors(scene: Scene, results: Results) -> None:
 
 
 def _of_claim(results: Results, at: int) -> Iterator[Device]:
-    return (r.device for r in results if r.ask.claim == at)
+    return (r.device for r in results if r.option.claim == at)

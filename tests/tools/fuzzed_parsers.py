@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NamedTuple, cast
 
-from reconciler.allocation.alignment.preferences import JOINT, PARTITION, alignments, partition_wish
+from reconciler.allocation.alignment.preferences import JOINT, PARTITION, alignments, partition_preference
 from reconciler.api.koordinator import annotations as koordinator
 from reconciler.api.manifests import documents
 from reconciler.api.manifests.documents import Document
@@ -77,7 +77,7 @@ def _extensions(text: str) -> object:
     )
 
 
-def _wishes(text: str) -> object:
+def _alignments(text: str) -> object:
     raw: dict[str, Any] = {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaim",
@@ -87,7 +87,7 @@ def _wishes(text: str) -> object:
     claim = cast("ResourceClaim", read(raw))
     with suppress(Malformed):
         alignments(claim, {})
-    return partition_wish(claim)
+    return partition_preference(claim)
 
 
 def _koordinator(text: str) -> object:
@@ -115,7 +115,7 @@ PARSERS = {
     "the spec of an older slice": Parser(_older_slice, (ValueError, RecursionError)),
     "the spec of a claim": Parser(_claim, (Retry,)),
     "device-extensions": Parser(_extensions, (Malformed,)),
-    "joint-allocation": Parser(_wishes, (Malformed,)),
+    "joint-allocation": Parser(_alignments, (Malformed,)),
     "Koordinator's annotations": Parser(_koordinator, (Malformed,)),
     "a node selector": Parser(_selector, (ValueError, RecursionError, Rejected)),
     "a manifest": Parser(_manifest, (Malformed,)),

@@ -232,10 +232,10 @@ CLAIMS: dict[str, Object] = {
             }
         },
     },
-    "wishes nested deeply": hostile_claim(
+    "preferences nested deeply": hostile_claim(
         [{"name": "r", "exactly": {"deviceClassName": "gpu"}}], annotations={JOINT: "[" * 100_000}
     ),
-    "a megabyte of wishes": hostile_claim(
+    "a megabyte of preferences": hostile_claim(
         [{"name": "r", "exactly": {"deviceClassName": "gpu"}}],
         annotations={JOINT: '{"x":"' + "y" * MEGABYTE + '"}'},
     ),

@@ -1,6 +1,6 @@
-"""The rules about one node's devices, read off JSON with plain loops. Slow on purpose (docs/rules).
+"""The rules about the devices of one node, applied to JSON with plain loops. Slow on purpose (docs/rules).
 
-Shares nothing with the allocator but quantities, semantic versions and the evaluation of one CEL
+Shares nothing with the allocator except quantities, semantic versions and the evaluation of one CEL
 expression on one device.
 """
 
@@ -57,7 +57,7 @@ class Device:
 
     @property
     def place(self) -> Object:
-        """Whose node fields count: the device's or the slice's (RES-12)."""
+        """The object with the node fields: the device or the slice (RES-12)."""
         spec = self.slice["spec"]
         return self.raw if spec.get("perDeviceNodeSelection") else spec
 
@@ -84,7 +84,7 @@ class Device:
 
 @dataclass
 class Pool:
-    """A pool as the node sees it."""
+    """A pool from the point of view of the node."""
 
     driver: str
     name: str
@@ -133,7 +133,7 @@ def reaches(place: Object, node: Object) -> bool:
 
 @dataclass
 class Holdings:
-    """Who holds what before the decision (AS-1, AS-2)."""
+    """Devices held before the decision (AS-1, AS-2)."""
 
     dedicated: set[DeviceKey]
     shares: dict[DeviceKey, Amounts]
@@ -175,7 +175,7 @@ class Scene:
 
     @cached_property
     def pools(self) -> list[Pool]:
-        """In the order in which first fit visits them (POOL-14)."""
+        """In the order of first fit (POOL-14)."""
         names = sorted({(s["spec"]["driver"], s["spec"]["pool"]["name"]) for s in self.world.slices})
         seen = [pool for driver, name in names if (pool := self._pool(driver, name)) is not None]
         waiting = [
@@ -193,7 +193,7 @@ class Scene:
 
     @cached_property
     def devices(self) -> list[Device]:
-        """All that can be candidates, by position."""
+        """All devices that can be candidates, by position."""
         return [device for pool in self.pools for device in pool.devices]
 
     def pool_of(self, device: Device) -> Pool:
@@ -226,7 +226,7 @@ class Scene:
                 return None
             if sum(s["spec"]["pool"]["generation"] == generation for s in published) != want:
                 return Pool(driver, name, Reason.INCOMPLETE_POOL, [], [], {})
-        # Slices for other nodes are only looked for when these alone do not make the pool complete (POOL-10).
+        # Slices for other nodes count only if these alone do not make the pool complete (POOL-10).
         others = [
             s
             for s in published
@@ -345,7 +345,7 @@ class Scene:
         return bool(device.raw.get("allowMultipleAllocations")) and self.has("DRAConsumableCapacity")
 
     def consumed(self, wanted: Object, device: Device) -> Amounts | None:
-        """What a selection takes of every capacity, None if the device cannot give that. Raises Failure."""
+        """What a device consumes of every capacity; None if it does not have enough. Raises Failure."""
         if not self.has("DRAConsumableCapacity"):
             return {}
         asked = {k: exact(v) for k, v in wanted.get("capacity", {}).get("requests", {}).items()}
@@ -379,7 +379,7 @@ class Scene:
         return all(any(tolerates(t, taint) for t in wanted.get("tolerations", ())) for taint in keeping)
 
     def may_operate(self, device: Device) -> bool:
-        """Step 4: devices that skip node operations need a node that knows of it."""
+        """Step 4: devices that skip node operations need a node with that feature."""
         if not device.slice["spec"].get("skipNodeOperations"):
             return True
         features = self.node.get("status", {}).get("declaredFeatures", ())
@@ -448,7 +448,7 @@ def permitted(entry: Object, taken: Fraction) -> bool:
 
 
 def values_of(attribute: Object | None, *, lists: bool) -> frozenset[tuple[str, Any]] | None:
-    """An attribute as a set of typed values; None if it is absent or a list that is not understood."""
+    """An attribute as a set of typed values; None if it is absent, or a list that is not supported."""
     if attribute is None:
         return None
     ((kind, value),) = attribute.items()
@@ -469,7 +469,7 @@ def applies(constraint: Object, request: str, sub: str) -> bool:
 
 
 def holds_together(constraint: Object, devices: list[Device], *, lists: bool) -> bool:
-    """CON-3, CON-5 to CON-8: whether devices may stand under one constraint."""
+    """CON-3, CON-5 to CON-8: whether devices meet a constraint together."""
     match = "matchAttribute" in constraint
     published = [d.attribute(constraint["matchAttribute" if match else "distinctAttribute"]) for d in devices]
     if None in published:

@@ -1,10 +1,10 @@
-"""Wishes beyond the API: devices near each other, and sets of devices that are given away together.
+"""Preferences beyond the API: devices near each other, and sets of devices that are allocated together.
 
-Both are met by asking the allocator plain questions, the best wish first. A claim without wishes is decided
-by the allocator alone. No I/O, no clock, no logging.
+Both call the allocator repeatedly with plain claims, the best preference first. The allocator alone decides
+a claim without preferences. No I/O, no clock, no logging.
 """
 
 from reconciler.allocation.alignment.deciding import decide
-from reconciler.allocation.alignment.preferences import wishes_of
+from reconciler.allocation.alignment.preferences import preferences_of
 
-__all__ = ["decide", "wishes_of"]
+__all__ = ["decide", "preferences_of"]

@@ -1,4 +1,4 @@
-"""Decides claims that have wishes, by asking the allocator one plain question after another."""
+"""Decides claims with preferences: calls the allocator repeatedly with plain claims."""
 
 import math
 import re
@@ -7,13 +7,18 @@ from dataclasses import replace
 from functools import partial
 from itertools import product
 
-from reconciler.allocation.alignment.pairs import MARK, Spread, spread
-from reconciler.allocation.alignment.partitions import Kept, Only, decide_kept, kept_requests
-from reconciler.allocation.alignment.preferences import NODE, Alignment, alignments, has_wishes, limit
+from reconciler.allocation.alignment.pairs import MARK, SplitClaim, split_claim
+from reconciler.allocation.alignment.partitions import (
+    Only,
+    PartitionedRequest,
+    decide_partitioned,
+    partitioned_requests,
+)
+from reconciler.allocation.alignment.preferences import NODE, Alignment, alignments, has_preferences, limit
 from reconciler.allocation.alignment.refusing import misaligned, unpartitioned
 from reconciler.allocation.dra import allocate
 from reconciler.allocation.dra.allocate import DEFAULT_STEPS
-from reconciler.allocation.dra.budget import LEISURE, Pace
+from reconciler.allocation.dra.budget import UNLIMITED, Budget
 from reconciler.allocation.dra.constraints import ANY_DOMAIN
 from reconciler.allocation.dra.node_attempt import random_share
 from reconciler.api.objects.claims import TIERS, ResourceClaim
@@ -23,89 +28,89 @@ from reconciler.errors import Malformed
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 
 MAX_COMBINATIONS = 27
-"""Of tiers that are tried where the loosest cannot be had, each with a search: three alignments of three."""
+"""Combinations of tiers that are tried where the loosest does not fit: three alignments of three tiers."""
 
 _PART = re.compile(re.escape(MARK) + r"[0-9]+")
 _REPEATED = re.compile(r"\b(\S+ \S+?)(?:, \1)+\b")
-"""A request that is named once for each of its parts"""
+"""A request that a message names once for each of its parts"""
 
 Nodes = Iterable[str] | None
 Levels = tuple[int, ...]
-"""For each alignment, in order, which of its tiers is asked for"""
-Wished = tuple[int, int | str]
-"""A wish: position of the claim, and the number of an alignment or the name of a request with a partition"""
+"""For each alignment, in order, the index of a tier"""
+PreferenceKey = tuple[int, int | str]
+"""Position of the claim, and the number of an alignment or the name of a request with a partition"""
 
 
 def decide(
     claims: Sequence[ResourceClaim],
-    world: Snapshot,
+    snapshot: Snapshot,
     *,
     nodes: Nodes = None,
     steps: int = DEFAULT_STEPS,
     new_share: Callable[[], str] = random_share,
-    pace: Pace = LEISURE,
-    without: Collection[Wished] = (),
+    budget: Budget = UNLIMITED,
+    without: Collection[PreferenceKey] = (),
 ) -> Granted | Unsatisfied:
-    """Devices for all claims together, on one node; or why not. As `allocate`, with wishes met.
+    """Devices for all claims together on one node, or why there are none. As `allocate`, with preferences.
 
-    Alignments are met from first to last: the first gets the nearest tier at which all others can still be
-    had at their loosest, then the second, and so on. A nearer tier counts for more than an earlier node.
-    Wishes that cannot be understood refuse the claims. Those in `without` are not looked at. A refusal says
-    what would be missing without any wish; only if nothing would, that alignment or partitions refuse.
+    Alignments are met from first to last: the first gets the nearest tier that leaves all others possible
+    at their loosest tiers, then the second, and so on. A nearer tier is more important than an earlier node.
+    Invalid preferences refuse the claims. Preferences in `without` are ignored. A refusal says what would be
+    missing without any preference; if nothing would, it names alignment or partitions.
     """
-    ask = partial(allocate, steps=steps, new_share=new_share, pace=pace)
-    if not has_wishes(claims, world.classes):
-        return ask(claims, world, nodes=nodes)
+    allocate_on = partial(allocate, steps=steps, new_share=new_share, budget=budget)
+    if not has_preferences(claims, snapshot.classes):
+        return allocate_on(claims, snapshot, nodes=nodes)
     try:
-        spreads = [
-            spread(claim, [wish for n, wish in numbered if (at, n) not in without])
+        splits = [
+            split_claim(claim, [alignment for n, alignment in numbered if (at, n) not in without])
             for at, claim in enumerate(claims)
-            for numbered in [list(enumerate(alignments(claim, world.classes)))]
+            for numbered in [list(enumerate(alignments(claim, snapshot.classes)))]
         ]
-        kept = [one for one in kept_requests(claims, world) if one.at not in without]
+        partitioned = [one for one in partitioned_requests(claims, snapshot) if one.at not in without]
     except Malformed as exc:
-        return Unsatisfied(tuple(claim.key for claim in claims), Reason.WISH_INVALID, str(exc))
-    among = None if nodes is None else tuple(nodes)
-    return _Wishes(claims, spreads, kept, among, world, ask).decide()
+        return Unsatisfied(tuple(claim.key for claim in claims), Reason.PREFERENCES_INVALID, str(exc))
+    considered = None if nodes is None else tuple(nodes)
+    return _Decision(claims, splits, partitioned, considered, snapshot, allocate_on).decide()
 
 
-class _Wishes:
-    """One decision: what is wished, and how to ask for a part of it."""
+class _Decision:
+    """One decision about claims with preferences."""
 
     def __init__(
         self,
         claims: Sequence[ResourceClaim],
-        spreads: Sequence[Spread],
-        kept: Sequence[Kept],
+        splits: Sequence[SplitClaim],
+        partitioned: Sequence[PartitionedRequest],
         nodes: tuple[str, ...] | None,
-        world: Snapshot,
-        ask: Callable[..., Granted | Unsatisfied],
+        snapshot: Snapshot,
+        allocate_on: Callable[..., Granted | Unsatisfied],
     ) -> None:
         self._claims = claims
-        self._spreads = spreads
-        self._kept = kept
+        self._splits = splits
+        self._partitioned = partitioned
         self._nodes = nodes
-        self._world = world
-        self._ask = ask
-        self._wishes: list[tuple[int, Alignment]] = [
-            (at, wish) for at, one in enumerate(spreads) for wish in one.wishes
+        self._snapshot = snapshot
+        self._allocate = allocate_on
+        self._alignments: list[tuple[int, Alignment]] = [
+            (at, alignment) for at, one in enumerate(splits) for alignment in one.alignments
         ]
         self._steps = 0
 
     def decide(self) -> Granted | Unsatisfied:
-        """The best levels at which everything can be had, and the devices at those."""
-        best: Levels = tuple(0 for _ in self._wishes)
-        loosest: Levels = tuple(len(wish.accepted) - 1 for _, wish in self._wishes)
+        """Devices at the best levels that fit, or a refusal."""
+        best: Levels = tuple(0 for _ in self._alignments)
+        loosest: Levels = tuple(len(alignment.accepted) - 1 for _, alignment in self._alignments)
         outcome = self._at(best)
         if isinstance(outcome, Granted) or best == loosest:
-            return self._told(outcome, best)
+            return self._answer(outcome, best)
         outcome, levels = self._at(loosest), loosest
         if isinstance(outcome, Granted):
-            return self._told(*self._nearer(outcome, levels))
-        return self._told(*self._any(outcome, loosest))
+            return self._answer(*self._improve(outcome, levels))
+        return self._answer(*self._try_all(outcome, loosest))
 
-    def _nearer(self, outcome: Granted, levels: Levels) -> tuple[Granted, Levels]:
-        """One alignment after the other, in order, at the nearest tier that the others still allow."""
+    def _improve(self, outcome: Granted, levels: Levels) -> tuple[Granted, Levels]:
+        """Move each alignment, in order, to the nearest tier that still fits with the others."""
         for number in range(len(levels)):
             for level in range(levels[number]):
                 nearer = (*levels[:number], level, *levels[number + 1 :])
@@ -115,11 +120,11 @@ class _Wishes:
                     break
         return outcome, levels
 
-    def _any(self, outcome: Unsatisfied, loosest: Levels) -> tuple[Granted | Unsatisfied, Levels]:
-        """The first that can be had of all combinations of tiers, if they are few.
+    def _try_all(self, outcome: Unsatisfied, loosest: Levels) -> tuple[Granted | Unsatisfied, Levels]:
+        """The first combination of tiers that fits, if there are few combinations.
 
-        What shares a nearer tier shares the farther ones, one would think: a PCIe root is on one NUMA node.
-        Where the devices say otherwise, a near tier may be had although the loosest cannot.
+        Normally devices that share a nearer tier share the farther ones: a PCIe root is on one NUMA node.
+        Where devices say otherwise, a near tier may fit although the loosest does not.
         """
         combinations = math.prod(level + 1 for level in loosest)
         if combinations <= MAX_COMBINATIONS and outcome.reason is not Reason.GAVE_UP:
@@ -127,62 +132,62 @@ class _Wishes:
                 found = self._at(levels) if any(levels) and levels != loosest else outcome
                 if isinstance(found, Granted):
                     return found, levels
-                if found.reason is Reason.PARTITION:  # aligned it could be had
+                if found.reason is Reason.PARTITION:  # it fits with the alignments
                     outcome = found
         return outcome, loosest
 
     def _at(self, levels: Levels) -> Granted | Unsatisfied:
-        """The claims, each alignment at the given tier, and partitions as they come."""
+        """The answer with each alignment at the given tier."""
         limits: dict[int, list[DeviceConstraint]] = {}
-        for (at, wish), level in zip(self._wishes, levels, strict=True):
-            tier = wish.accepted[level]
+        for (at, alignment), level in zip(self._alignments, levels, strict=True):
+            tier = alignment.accepted[level]
             if tier != NODE:
-                limits.setdefault(at, []).append(limit(tier, wish.requests))
-        claims = [_limited(one.claim, limits.get(at, ())) for at, one in enumerate(self._spreads)]
+                limits.setdefault(at, []).append(limit(tier, alignment.requests))
+        claims = [_limited(one.claim, limits.get(at, ())) for at, one in enumerate(self._splits)]
 
-        def ask(only: Only, nodes: Nodes) -> Granted | Unsatisfied:
+        def allocate_on(only: Only, nodes: Nodes) -> Granted | Unsatisfied:
             narrow = {
                 (at, part): rows
                 for (at, request), rows in only.items()
-                for part in self._spreads[at].named(request)
+                for part in self._splits[at].parts_of(request)
             }
-            outcome = self._ask(claims, self._world, nodes=nodes, only=narrow)
+            outcome = self._allocate(claims, self._snapshot, nodes=nodes, only=narrow)
             self._steps += outcome.steps
             return outcome
 
-        if not self._kept:
-            return ask({}, self._nodes)
-        return decide_kept(self._kept, self._nodes, self._world, ask)
+        if not self._partitioned:
+            return allocate_on({}, self._nodes)
+        return decide_partitioned(self._partitioned, self._nodes, self._snapshot, allocate_on)
 
-    def _told(self, outcome: Granted | Unsatisfied, levels: Levels) -> Granted | Unsatisfied:
-        """The answer in the names of the claims, with the tiers that were reached."""
+    def _answer(self, outcome: Granted | Unsatisfied, levels: Levels) -> Granted | Unsatisfied:
+        """The answer with the original request names and the tiers that were reached."""
         if isinstance(outcome, Unsatisfied):
             return replace(self._refused(outcome), steps=self._steps)
         reached: dict[int, list[str]] = {}
-        for (at, wish), level in zip(self._wishes, levels, strict=True):
-            reached.setdefault(at, []).append(wish.accepted[level])
+        for (at, alignment), level in zip(self._alignments, levels, strict=True):
+            reached.setdefault(at, []).append(alignment.accepted[level])
         plans = tuple(
-            self._noted(one.restored(plan), reached.get(at, ()))
-            for at, (one, plan) in enumerate(zip(self._spreads, outcome.plans, strict=True))
+            self._annotated(one.restored(plan), reached.get(at, ()))
+            for at, (one, plan) in enumerate(zip(self._splits, outcome.plans, strict=True))
         )
         return replace(outcome, plans=plans, steps=self._steps)
 
     def _refused(self, outcome: Unsatisfied) -> Unsatisfied:
-        """What lacks without any wish; if nothing does, which wish it is."""
-        plain = self._ask(self._claims, self._world, nodes=self._nodes)
+        """Why the claims do not fit without preferences; if they do, which preferences refuse them."""
+        plain = self._allocate(self._claims, self._snapshot, nodes=self._nodes)
         self._steps += plain.steps
         if isinstance(plain, Unsatisfied) and plain.reason is not Reason.GAVE_UP:
             return plain
         match outcome.reason:
             case Reason.PARTITION:
-                return unpartitioned(outcome, self._claims, self._kept, self._nodes, self._world)
-        wishes = [(at, wish) for at, wish in self._wishes if wish.required != NODE]
-        if not wishes or outcome.reason is Reason.GAVE_UP:
-            return replace(outcome, message=_whole_names(outcome.message))
-        return misaligned(self._claims, wishes, self._nodes, self._world)
+                return unpartitioned(outcome, self._claims, self._partitioned, self._nodes, self._snapshot)
+        alignments = [(at, alignment) for at, alignment in self._alignments if alignment.required != NODE]
+        if not alignments or outcome.reason is Reason.GAVE_UP:
+            return replace(outcome, message=_original_names(outcome.message))
+        return misaligned(self._claims, alignments, self._nodes, self._snapshot)
 
     @staticmethod
-    def _noted(plan: Plan, tiers: Sequence[str]) -> Plan:
+    def _annotated(plan: Plan, tiers: Sequence[str]) -> Plan:
         return replace(plan, annotations=((TIERS, ",".join(tiers)),)) if tiers else plan
 
 
@@ -194,7 +199,7 @@ def _limited(claim: ResourceClaim, limits: Sequence[DeviceConstraint]) -> Resour
     return claim.model_copy(update={"spec": claim.spec.model_copy(update={"devices": more})})
 
 
-def _whole_names(message: str) -> str:
-    """A message of the allocator, in names that the claim and its wishes have."""
-    whole = _PART.sub("", message).replace(f"{ANY_DOMAIN}/", "")
-    return _REPEATED.sub(r"\1", whole)
+def _original_names(message: str) -> str:
+    """A message of the allocator with the original names of requests and attributes."""
+    original_request = _PART.sub("", message).replace(f"{ANY_DOMAIN}/", "")
+    return _REPEATED.sub(r"\1", original_request)

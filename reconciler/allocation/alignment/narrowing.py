@@ -1,4 +1,4 @@
-"""The wishes of a claim that has fewer requests than it was written with."""
+"""The preferences of a claim after some of its requests are removed."""
 
 import json
 from collections.abc import Collection
@@ -9,14 +9,14 @@ from reconciler.api.objects.claims import ResourceClaim
 
 
 def narrowed(claim: ResourceClaim, kept: Collection[str]) -> ResourceClaim:
-    """The claim with what its annotations wish for the requests in `kept`; its wishes must be understood.
+    """The claim with only those preferences of its annotations that concern requests in `kept`.
 
-    What is wished for requests that are gone is gone. What classes wish is of their requests anyway.
+    The annotations must be valid. Preferences of classes need no change: they follow the requests.
     """
     annotations = dict(claim.metadata.annotations)
     if JOINT in annotations:
-        wished = json.loads(annotations[JOINT])
-        found = [_narrow(one, kept) for one in (wished if isinstance(wished, list) else [wished])]
+        written = json.loads(annotations[JOINT])
+        found = [_narrow(one, kept) for one in (written if isinstance(written, list) else [written])]
         annotations[JOINT] = json.dumps([one for one in found if one is not None] if kept else [])
     if PARTITION in annotations:
         one = _narrow(json.loads(annotations[PARTITION]), kept)
@@ -28,9 +28,9 @@ def narrowed(claim: ResourceClaim, kept: Collection[str]) -> ResourceClaim:
     return claim.model_copy(update={"metadata": metadata})
 
 
-def _narrow(wish: dict[str, Any], kept: Collection[str]) -> dict[str, Any] | None:
-    named = wish.get("requests") or []
+def _narrow(preference: dict[str, Any], kept: Collection[str]) -> dict[str, Any] | None:
+    named = preference.get("requests") or []
     still = [name for name in named if name in kept]
     if named and not still:
         return None
-    return {**wish, "requests": still}
+    return {**preference, "requests": still}

@@ -1,4 +1,4 @@
-"""Claims decided with some requests kept to partitions: which partition on which node, the best first."""
+"""Decides claims with requests that get partitions: which partition on which node, the best first."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernels.types import Mask
-from reconciler.allocation.alignment.preferences import exact, partition_wish, table_of
-from reconciler.allocation.alignment.tables import Laid, lay
+from reconciler.allocation.alignment.preferences import exact, partition_preference, table_of
+from reconciler.allocation.alignment.tables import TableLayout, lay_out
 from reconciler.allocation.dra.availability import available
 from reconciler.allocation.dra.refusal import Fatal
 from reconciler.allocation.dra.request_options import read_claims
@@ -17,154 +17,169 @@ from reconciler.errors import Malformed
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 
 MAX_TRIES = 256
-"""Partitions tried for one question; each is a search of its own."""
+"""Partitions tried for one decision. Each is a search of its own."""
 
 Only = Mapping[tuple[int, str], frozenset[int]]
-"""(position of the claim, request) -> rows of the fleet that it is kept to"""
-Ask = Callable[[Only, Iterable[str] | None], Granted | Unsatisfied]
-"""Asks the allocator, with requests kept to devices, on some nodes"""
+"""(position of the claim, request) -> rows of the fleet that the request may use"""
+Allocate = Callable[[Only, Iterable[str] | None], Granted | Unsatisfied]
+"""Calls the allocator with requests restricted to devices, on some nodes"""
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """A request that is to get a partition."""
+class PartitionedRequest:
+    """A request that gets a partition."""
 
     at: tuple[int, str]
     """Position of the claim, request"""
     size: int
-    """Devices that it asks for"""
+    """Devices that it needs"""
     honored: bool
-    """Nothing but a partition will do"""
-    laid: Laid
+    """Whether it must have a partition"""
+    layout: TableLayout
     levels: tuple[np.ndarray, ...]
-    """Partitions that will do, by score, the highest first"""
+    """Acceptable partitions, by score, the highest first"""
     whole: Mask
-    """(L, P) partitions of which the request could get every device"""
+    """(L, P) partitions whose devices are all available to the request"""
     name: str
     """For messages"""
 
-    def nodes(self, world: Snapshot) -> Mask:
-        """(nodes,) in the topology's order: where a partition that will do is whole."""
-        topology = world.topology
+    def nodes(self, snapshot: Snapshot) -> Mask:
+        """(N,) in the topology's order: nodes with an acceptable partition that is available."""
+        topology = snapshot.topology
         picks = np.concatenate([*self.levels, np.zeros(0, dtype=np.intp)])
-        codes = self.laid.node[self.whole[:, picks].any(axis=1)]
+        codes = self.layout.node[self.whole[:, picks].any(axis=1)]
         if (codes < 0).any():
             return np.ones(len(topology.order), dtype=np.bool_)
         return np.isin(topology.order_codes, codes)
 
 
-def kept_requests(claims: Sequence[ResourceClaim], world: Snapshot) -> tuple[Kept, ...]:
-    """The requests of claims that partition tables concern. Raises Malformed."""
+def partitioned_requests(
+    claims: Sequence[ResourceClaim], snapshot: Snapshot
+) -> tuple[PartitionedRequest, ...]:
+    """The requests of claims that have a partition table. Raises Malformed."""
     found = []
     for at, claim in enumerate(claims):
-        wish = partition_wish(claim)
-        named = set(wish.requests) if wish is not None else set()
+        preference = partition_preference(claim)
+        named = set(preference.requests) if preference is not None else set()
         for request in claim.spec.devices.requests:
-            asked = exact(request)
-            known = world.classes.get(asked.device_class_name) if asked is not None else None
-            meant = wish if wish is not None and (not named or request.name in named) else None
+            exactly = exact(request)
+            known = snapshot.classes.get(exactly.device_class_name) if exactly is not None else None
+            own = preference if preference is not None and (not named or request.name in named) else None
             table = table_of(known) if known is not None else None
-            if asked is None or table is None or known is None:
-                if meant is not None and request.name in named:
+            if exactly is None or table is None or known is None:
+                if own is not None and request.name in named:
                     why = f"request {request.name} is for no class with a PartitionTable"
                     raise Malformed(f"claim {claim.key}", "dra-reconciler.io/partition", why)
                 continue
             subject = f"claim {claim.key}, request {request.name}"
-            laid = lay(table, world.fleet, f"class {known.key.name}")
-            free = _free(claim, request.name, world)
+            layout = lay_out(table, snapshot.fleet, f"class {known.key.name}")
+            free = _free(claim, request.name, snapshot)
             if free is not None:
-                honored = table.policy == "Honor" or meant is not None
-                levels = tuple(laid.levels(asked.wanted, meant))
-                here, wanted = (at, request.name), asked.wanted
-                found.append(Kept(here, wanted, honored, laid, levels, laid.whole(free), subject))
+                honored = table.policy == "Honor" or own is not None
+                levels = tuple(layout.levels(exactly.wanted, own))
+                here, wanted = (at, request.name), exactly.wanted
+                found.append(
+                    PartitionedRequest(here, wanted, honored, layout, levels, layout.whole(free), subject)
+                )
     return tuple(found)
 
 
-def _free(claim: ResourceClaim, request: str, world: Snapshot) -> Mask | None:
-    """(D,) what a request could get; None where the claim cannot be read, which the allocator will say."""
+def _free(claim: ResourceClaim, request: str, snapshot: Snapshot) -> Mask | None:
+    """(D,) devices available to a request; None if the claim is invalid, which the allocator reports."""
     try:
-        asked = read_claims([claim], world.classes, world.rules)
+        parsed = read_claims([claim], snapshot.classes, snapshot.rules)
     except Fatal:
         return None
-    (ask,) = next(slot.asks for slot in asked.slots if slot.asks[0].request == request)
-    return available(ask, world).mask
+    (option,) = next(slot.options for slot in parsed.slots if slot.options[0].request == request)
+    return available(option, snapshot).mask
 
 
-def decide_kept(
-    kept: Sequence[Kept], nodes: Iterable[str] | None, world: Snapshot, ask: Ask
+def decide_partitioned(
+    partitioned: Sequence[PartitionedRequest],
+    nodes: Iterable[str] | None,
+    snapshot: Snapshot,
+    allocate: Allocate,
 ) -> Granted | Unsatisfied:
-    """The first node, in order of names, where every request has a partition, or may go without one.
+    """The first node, in order of names, where every request has a partition or does not need one.
 
-    On a node the partitions with the highest score come first; of those equal in score the ones that leave
-    most. A request that merely prefers partitions goes without on a node only when none does there.
+    On a node, partitions with the highest score come first; of equal scores, those that leave the most. A
+    request that only prefers partitions gets other devices on a node only if no partition fits there.
     """
-    hard = [one for one in kept if one.honored]
+    required = [request for request in partitioned if request.honored]
     tries, last = 0, None
-    for node in _order(kept, nodes, world):
-        for only in _options(kept, node, world):
+    for node in _order(partitioned, nodes, snapshot):
+        for only in _options(partitioned, node, snapshot):
             tries += 1
             if tries > MAX_TRIES:
-                return _gave_up(last, kept)
-            outcome = ask(only, (node,))
+                return _gave_up(last, partitioned)
+            outcome = allocate(only, (node,))
             if isinstance(outcome, Granted):
                 return outcome
             last = outcome
-    if not hard:
-        return ask({}, nodes)
-    plain = ask({}, nodes)
+    if not required:
+        return allocate({}, nodes)
+    plain = allocate({}, nodes)
     if isinstance(plain, Unsatisfied):
         return plain
-    names = ", ".join(one.name for one in hard)
-    listed = all(any(map(len, one.levels)) for one in hard)
-    problem = "no partition is whole" if listed else "no partition of that size and bandwidth is listed"
+    names = ", ".join(request.name for request in required)
+    listed = all(any(map(len, request.levels)) for request in required)
+    problem = (
+        "no partition is free as a whole" if listed else "no partition of that size and bandwidth is listed"
+    )
     claims = tuple(plan.claim for plan in plain.plans)
-    return Unsatisfied(claims, Reason.PARTITION, f"{names}: there are devices enough, but {problem}")
+    return Unsatisfied(claims, Reason.PARTITION, f"{names}: enough devices are free, but {problem}")
 
 
-def _gave_up(last: Unsatisfied | None, kept: Sequence[Kept]) -> Unsatisfied:
+def _gave_up(last: Unsatisfied | None, partitioned: Sequence[PartitionedRequest]) -> Unsatisfied:
     assert last is not None
-    message = f"{kept[0].name}: gave up after {MAX_TRIES} partitions"
+    message = f"{partitioned[0].name}: gave up after {MAX_TRIES} partitions"
     return Unsatisfied(last.claims, Reason.GAVE_UP, message)
 
 
-def _order(kept: Sequence[Kept], nodes: Iterable[str] | None, world: Snapshot) -> Iterator[str]:
-    """The nodes to look at, found for all at once: all that must have a partition could, or one that may."""
-    topology = world.topology
-    hard = [one.nodes(world) for one in kept if one.honored]
-    possible = np.logical_and.reduce(hard) if hard else np.logical_or.reduce([k.nodes(world) for k in kept])
+def _order(
+    partitioned: Sequence[PartitionedRequest], nodes: Iterable[str] | None, snapshot: Snapshot
+) -> Iterator[str]:
+    """The nodes to try: each request that must have a partition, or else any request, may get one there."""
+    topology = snapshot.topology
+    required = [request.nodes(snapshot) for request in partitioned if request.honored]
+    possible = (
+        np.logical_and.reduce(required)
+        if required
+        else np.logical_or.reduce([k.nodes(snapshot) for k in partitioned])
+    )
     if nodes is not None:
         chosen = set(nodes)
         possible &= np.array([name in chosen for name in topology.order], dtype=np.bool_)
     return (topology.order[at] for at in np.flatnonzero(possible).tolist())
 
 
-def _options(kept: Sequence[Kept], node: str, world: Snapshot) -> Iterator[Only]:
-    """Ways to give partitions of one node to all requests, the best first, no device twice."""
+def _options(partitioned: Sequence[PartitionedRequest], node: str, snapshot: Snapshot) -> Iterator[Only]:
+    """Ways to assign partitions of one node to all requests, the best first, no device twice."""
 
     def extend(number: int, only: dict[tuple[int, str], frozenset[int]]) -> Iterator[Only]:
-        if number == len(kept):
+        if number == len(partitioned):
             if only:
                 yield dict(only)
             return
-        one, any_at_all = kept[number], False
+        request, any_at_all = partitioned[number], False
         taken = frozenset().union(*only.values()) if only else frozenset()
-        for devices in _partitions(one, node, world):
+        for devices in _partitions(request, node, snapshot):
             if not devices & taken:
                 any_at_all = True
-                yield from extend(number + 1, {**only, one.at: devices})
-        if not one.honored and (not any_at_all or number):
+                yield from extend(number + 1, {**only, request.at: devices})
+        if not request.honored and (not any_at_all or number):
             yield from extend(number + 1, only)
 
     return extend(0, {})
 
 
-def _partitions(one: Kept, node: str, world: Snapshot) -> Iterator[frozenset[int]]:
-    """The partitions of a request on a node that are whole, the best first."""
-    code = world.fleet.words.nodes.find(node)
-    pools = np.flatnonzero((one.laid.node == code) | (one.laid.node < 0)).tolist()
-    for level in one.levels:
+def _partitions(request: PartitionedRequest, node: str, snapshot: Snapshot) -> Iterator[frozenset[int]]:
+    """The available partitions of a node for a request, the best first."""
+    code = snapshot.fleet.words.nodes.find(node)
+    pools = np.flatnonzero((request.layout.node == code) | (request.layout.node < 0)).tolist()
+    for level in request.levels:
         for pool in pools:
-            picks = level[one.whole[pool, level]]
+            picks = level[request.whole[pool, level]]
             if len(picks):
-                for partition in one.laid.ranked(picks, one.whole[pool]).tolist():
-                    yield one.laid.devices(pool, partition, world.fleet)
+                for partition in request.layout.ranked(picks, request.whole[pool]).tolist():
+                    yield request.layout.devices(pool, partition, snapshot.fleet)

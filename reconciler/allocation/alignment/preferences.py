@@ -1,4 +1,4 @@
-"""What claims and classes say about joint allocation and partitions: the shapes, and reading them."""
+"""Joint allocation and partitions in claims and classes: the models, and reading them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal
@@ -15,64 +15,64 @@ from reconciler.errors import Malformed
 from reconciler.state.devices.encoding.recent import OfObjects
 
 DRIVER = "dra-reconciler.io"
-"""The driver that a class's opaque configuration is addressed to, so that device drivers leave it alone"""
+"""Driver name of our opaque configuration in classes. Device drivers ignore it"""
 VERSION = "dra-reconciler.io/v1alpha1"
 JOINT = "dra-reconciler.io/joint-allocation"
 PARTITION = "dra-reconciler.io/partition"
 NODE = "node"
-"""The last tier: the same node, which is so for every allocation of devices that belong to nodes"""
+"""The last tier: the same node. Every allocation of devices that belong to nodes reaches it"""
 DEFAULT_TIERS = ("resource.kubernetes.io/pcieRoot", "numaNode")
-MAX_WISHES = 8
-"""Of one claim. Each may take a search per tier."""
+MAX_PREFERENCES = 8
+"""Alignments of one claim. Each may take one search per tier."""
 MAX_TIERS = 8
 MAX_PARTITIONS = 1024
 MAX_MEMBERS = 256
-"""No machine has as many, and every choice compares each partition with each other."""
+"""More than any machine has. Every choice compares each partition with each other."""
 
 
-class Wish(Model):
-    """A shape of ours: a name that is not known is a slip, never something from a later release."""
+class Preference(Model):
+    """A model of our own: an unknown field is an error, not a field of a later release."""
 
     model_config = ConfigDict(extra="forbid")
 
 
-class Alignment(Wish):
-    """Devices of some requests that are to have a value of an attribute in common, the first tier at best."""
+class Alignment(Preference):
+    """Devices of some requests should share the value of an attribute, best of the first tier."""
 
     requests: Tuple[Str] = ()
-    """Names of requests; none are all of the claim"""
+    """Names of requests; none means all of the claim"""
     tiers: Tuple[Str] = Field(default=DEFAULT_TIERS, max_length=MAX_TIERS)
-    """Attributes, the nearest first; a name without domain is that of any domain"""
+    """Attributes, the nearest first; a name without a domain stands for any domain"""
     required: Str = NODE
-    """The last tier that will do"""
+    """The last acceptable tier"""
     pairs: Bool = False
     """The first device of each request is aligned with the first of the others, the second with the second"""
 
     @property
     def accepted(self) -> tuple[str, ...]:
-        """The tiers that will do, the nearest first; `node` is one unless a nearer one is required."""
+        """The acceptable tiers, the nearest first; `node` is one unless a nearer tier is required."""
         tiers = tuple(tier for tier in self.tiers if tier != NODE)
         return (*tiers, NODE) if self.required == NODE else tiers[: tiers.index(self.required) + 1]
 
 
 class ClassAlignment(Alignment):
-    """The same, for every claim that asks for devices of a class."""
+    """An alignment for every claim with devices of a class."""
 
     api_version: Literal["dra-reconciler.io/v1alpha1"]
     kind: Literal["JointAllocation"]
     classes: Tuple[Str] = ()
-    """Other classes whose requests are aligned as well"""
+    """Other classes whose requests are aligned too"""
 
 
-class Partition(Wish):
-    """Devices of one pool that may be given away together."""
+class Partition(Preference):
+    """Devices of one pool that may be allocated together."""
 
     devices: Tuple[Str] = Field(min_length=1)
     score: int = Field(default=0, ge=-(2**31), lt=2**31)
     bandwidth: Quantity | None = None
 
 
-class Table(Wish):
+class Table(Preference):
     """The partitions of each pool of a class."""
 
     api_version: Literal["dra-reconciler.io/v1alpha1"]
@@ -81,8 +81,8 @@ class Table(Wish):
     partitions: Tuple[Partition] = Field(min_length=1, max_length=MAX_PARTITIONS)
 
 
-class PartitionWish(Wish):
-    """Which partitions a claim accepts. To ask is to have them honoured."""
+class PartitionPreference(Preference):
+    """Which partitions a claim accepts. It implies the policy Honor."""
 
     requests: Tuple[Str] = ()
     allocate_policy: Literal["Restricted", "BestEffort"] = "BestEffort"
@@ -93,15 +93,15 @@ def _one_is_a_list(value: Any) -> Any:
     return [value] if isinstance(value, dict) else value
 
 
-_WISHES: TypeAdapter[Any] = TypeAdapter(
-    Annotated[tuple[Alignment, ...], BeforeValidator(_one_is_a_list), Field(max_length=MAX_WISHES)]
+_ALIGNMENTS: TypeAdapter[Any] = TypeAdapter(
+    Annotated[tuple[Alignment, ...], BeforeValidator(_one_is_a_list), Field(max_length=MAX_PREFERENCES)]
 )
-_PARTITION: TypeAdapter[Any] = TypeAdapter(PartitionWish)
+_PARTITION: TypeAdapter[Any] = TypeAdapter(PartitionPreference)
 _CONFIG: TypeAdapter[Any] = TypeAdapter(ClassAlignment | Table)
 
 
-def has_wishes(claims: Sequence[ResourceClaim], classes: Mapping[str, DeviceClass]) -> bool:
-    """Whether there is anything to read. Cheap, since most claims have none."""
+def has_preferences(claims: Sequence[ResourceClaim], classes: Mapping[str, DeviceClass]) -> bool:
+    """Whether claims or their classes have preferences. Cheap, since most have none."""
     if any(
         JOINT in claim.metadata.annotations or PARTITION in claim.metadata.annotations for claim in claims
     ):
@@ -114,37 +114,37 @@ def has_wishes(claims: Sequence[ResourceClaim], classes: Mapping[str, DeviceClas
     )
 
 
-def wishes_of(claim: ResourceClaim) -> tuple[str, ...]:
-    """What a claim itself says about wishes, as it is written."""
+def preferences_of(claim: ResourceClaim) -> tuple[str, ...]:
+    """The preferences in the annotations of a claim, as text."""
     return tuple(claim.metadata.annotations.get(name, "") for name in (JOINT, PARTITION))
 
 
 def alignments(claim: ResourceClaim, classes: Mapping[str, DeviceClass]) -> tuple[Alignment, ...]:
-    """What a claim wants aligned: what its annotation says, otherwise what its classes say.
+    """The alignments of a claim: those of its annotation, otherwise those of its classes.
 
-    Raises Malformed for what cannot be understood, or names what is not there.
+    Raises Malformed for an invalid annotation, and for names of requests that do not exist.
     """
     subject, text = f"claim {claim.key}", claim.metadata.annotations.get(JOINT)
     found: tuple[Alignment, ...] = (
-        tuple(_of_classes(claim, classes)) if text is None else read_as(_WISHES, subject, JOINT, text)
+        tuple(_of_classes(claim, classes)) if text is None else read_as(_ALIGNMENTS, subject, JOINT, text)
     )
     for one in found:
         _check(subject, claim, one)
     return found
 
 
-def partition_wish(claim: ResourceClaim) -> PartitionWish | None:
-    """What a claim says about partitions. Raises Malformed."""
+def partition_preference(claim: ResourceClaim) -> PartitionPreference | None:
+    """The partition preference of a claim. Raises Malformed."""
     text = claim.metadata.annotations.get(PARTITION)
     if text is None:
         return None
-    wish: PartitionWish = read_as(_PARTITION, f"claim {claim.key}", PARTITION, text)
-    _known(f"claim {claim.key}", PARTITION, claim, wish.requests)
-    return wish
+    preference: PartitionPreference = read_as(_PARTITION, f"claim {claim.key}", PARTITION, text)
+    _known(f"claim {claim.key}", PARTITION, claim, preference.requests)
+    return preference
 
 
 def limit(tier: str, requests: tuple[str, ...]) -> DeviceConstraint:
-    """What requests, of which none are all, have to meet to share a tier."""
+    """The constraint of requests that share a tier. No requests means all."""
     attribute = tier if "/" in tier else f"{ANY_DOMAIN}/{tier}"
     return DeviceConstraint(requests=requests, match_attribute=attribute)
 
@@ -158,7 +158,7 @@ def table_of(known: DeviceClass) -> Table | None:
 
 
 def exact(request: DeviceRequest) -> ExactDeviceRequest | None:
-    """The request, if it is for a certain number of devices to be used, of one class."""
+    """The request, if it is for a number of devices of one class, without adminAccess."""
     asked = request.exactly
     plain = asked is not None and asked.allocation_mode == EXACT_COUNT and not asked.admin_access
     return asked if plain else None
@@ -190,11 +190,11 @@ def _addressed(known: DeviceClass) -> bool:
 
 
 _READ: OfObjects[DeviceClass, tuple[ClassAlignment | Table, ...]] = OfObjects(256)
-"""What classes say. It follows from the frozen object alone, so all snapshots and threads may share it."""
+"""Configurations of classes. They depend on the frozen object alone: all snapshots and threads share them."""
 
 
 def _configs(known: DeviceClass) -> tuple[ClassAlignment | Table, ...]:
-    """What a class says to us. Read once for each object."""
+    """Our configurations of a class. Read once for each object."""
     if not _addressed(known):
         return ()
     read = _READ.get(known)
@@ -215,7 +215,7 @@ def _read_class(known: DeviceClass) -> tuple[ClassAlignment | Table, ...]:
 
 
 def _first(exc: ValidationError, parameters: Any) -> str:
-    """The problem, of the shape that the parameters say they have."""
+    """The first problem, by the model that `kind` names."""
     kind = parameters.get("kind") if isinstance(parameters, dict) else None
     shape = {"JointAllocation": "ClassAlignment", "PartitionTable": "Table"}.get(str(kind))
     if shape is None:
@@ -224,17 +224,19 @@ def _first(exc: ValidationError, parameters: Any) -> str:
     return ".".join(map(str, problem["loc"][1:])) + f": {problem['msg']}"
 
 
-def _check(subject: str, claim: ResourceClaim, wish: Alignment) -> None:
-    _known(subject, JOINT, claim, wish.requests)
-    if wish.required != NODE and wish.required not in wish.tiers:
-        raise Malformed(subject, JOINT, f"required is {wish.required}, which is not among the tiers")
-    if not wish.pairs:
+def _check(subject: str, claim: ResourceClaim, alignment: Alignment) -> None:
+    _known(subject, JOINT, claim, alignment.requests)
+    if alignment.required != NODE and alignment.required not in alignment.tiers:
+        raise Malformed(subject, JOINT, f"required is {alignment.required}, which is not among the tiers")
+    if not alignment.pairs:
         return
     asked = [
-        exact(one) for one in claim.spec.devices.requests if not wish.requests or one.name in wish.requests
+        exact(one)
+        for one in claim.spec.devices.requests
+        if not alignment.requests or one.name in alignment.requests
     ]
     if len({one.wanted if one is not None else None for one in asked}) != 1 or asked[0] is None:
-        raise Malformed(subject, JOINT, "pairs wants exact requests of the same count")
+        raise Malformed(subject, JOINT, "pairs needs exact requests with the same count")
 
 
 def _known(subject: str, annotation: str, claim: ResourceClaim, names: Sequence[str]) -> None:

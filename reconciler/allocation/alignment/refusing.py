@@ -1,10 +1,10 @@
-"""Refusals that are due to wishes: what is counted is what there would be without them."""
+"""Refusals because of preferences. The counts are those without preferences."""
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
-from reconciler.allocation.alignment.pairs import whole
-from reconciler.allocation.alignment.partitions import Kept
+from reconciler.allocation.alignment.pairs import original_request
+from reconciler.allocation.alignment.partitions import PartitionedRequest
 from reconciler.allocation.alignment.preferences import Alignment
 from reconciler.allocation.dra.request_options import read_claims
 from reconciler.allocation.dra.tally import count_gates
@@ -19,30 +19,34 @@ Nodes = Collection[str] | None
 
 def misaligned(
     claims: Sequence[ResourceClaim],
-    wishes: Sequence[tuple[int, Alignment]],
+    alignments: Sequence[tuple[int, Alignment]],
     nodes: Nodes,
-    world: Snapshot,
+    snapshot: Snapshot,
 ) -> Unsatisfied:
-    """No node has devices that are near enough. `wishes` are those that require a tier, by claim."""
+    """No node has devices near enough. `alignments` are those that require a tier, by claim."""
     concerned = {
-        (at, whole(name)): None
-        for at, wish in wishes
-        for name in wish.requests or [request.name for request in claims[at].spec.devices.requests]
+        (at, original_request(name)): None
+        for at, alignment in alignments
+        for name in alignment.requests or [request.name for request in claims[at].spec.devices.requests]
     }
     names = ", ".join(f"{claims[at].key} {name}" for at, name in concerned)
-    tiers = ", ".join(dict.fromkeys(wish.required for _, wish in wishes))
+    tiers = ", ".join(dict.fromkeys(alignment.required for _, alignment in alignments))
     message = f"no node has devices for {names} that share {tiers}, which joint allocation requires"
     keys = tuple(claim.key for claim in claims)
     refused = Unsatisfied(keys, Reason.ALIGNMENT, message)
-    return _counted(refused, claims, concerned, ALIGNED, nodes, world)
+    return _counted(refused, claims, concerned, ALIGNED, nodes, snapshot)
 
 
 def unpartitioned(
-    refused: Unsatisfied, claims: Sequence[ResourceClaim], kept: Iterable[Kept], nodes: Nodes, world: Snapshot
+    refused: Unsatisfied,
+    claims: Sequence[ResourceClaim],
+    partitioned: Iterable[PartitionedRequest],
+    nodes: Nodes,
+    snapshot: Snapshot,
 ) -> Unsatisfied:
-    """`refused`, which says so in words, with counts."""
-    concerned = {one.at for one in kept if one.honored}
-    return _counted(refused, claims, concerned, PARTITIONED, nodes, world)
+    """`refused` with counts."""
+    concerned = {one.at for one in partitioned if one.honored}
+    return _counted(refused, claims, concerned, PARTITIONED, nodes, snapshot)
 
 
 def _counted(
@@ -51,16 +55,18 @@ def _counted(
     concerned: Collection[tuple[int, str]],
     name: str,
     nodes: Nodes,
-    world: Snapshot,
+    snapshot: Snapshot,
 ) -> Unsatisfied:
-    """With the counts of what single devices have to pass, after which `name` leaves nothing."""
-    considered = sorted(world.topology.nodes if nodes is None else set(nodes) & set(world.topology.nodes))
+    """With the counts of the tests for single devices; the last gate, `name`, leaves none."""
+    considered = sorted(
+        snapshot.topology.nodes if nodes is None else set(nodes) & set(snapshot.topology.nodes)
+    )
     counts = []
-    for slot in read_claims(claims, world.classes, world.rules).slots:
-        for ask in slot.asks:
-            gates = count_gates(ask, world, None if nodes is None else considered).gates
-            if (ask.claim, ask.request) in concerned:
+    for slot in read_claims(claims, snapshot.classes, snapshot.rules).slots:
+        for option in slot.options:
+            gates = count_gates(option, snapshot, None if nodes is None else considered).gates
+            if (option.claim, option.request) in concerned:
                 gates = (*gates, Gate(name, 0))
-            wanted = None if ask.all else ask.source.wanted
-            counts.append(RequestCount(claims[ask.claim].key, ask.name, wanted, gates))
+            wanted = None if option.all else option.source.wanted
+            counts.append(RequestCount(claims[option.claim].key, option.name, wanted, gates))
     return replace(refused, nodes=len(considered), counts=tuple(counts))

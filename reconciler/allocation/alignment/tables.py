@@ -1,4 +1,4 @@
-"""A class's partition table laid over the pools of a fleet, and which partitions can be given now."""
+"""The partition table of a class over the pools of a fleet, and which partitions are available."""
 
 from dataclasses import dataclass
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from kernels.partitions import rank_by_remaining, remaining_sets
 from kernels.types import Amounts, Codes, Mask, Rows
-from reconciler.allocation.alignment.preferences import MAX_MEMBERS, PartitionWish, Table
+from reconciler.allocation.alignment.preferences import MAX_MEMBERS, PartitionPreference, Table
 from reconciler.api.objects.meta import DeviceID, PoolID
 from reconciler.errors import Malformed
 from reconciler.state.caches import Cache
@@ -15,12 +15,12 @@ from reconciler.state.devices.pools.fleet import Fleet
 
 UNDECLARED = -1
 KEPT = 256
-"""Tables whose layout over one fleet is kept."""
+"""Layouts that are cached for one fleet."""
 
 
 @dataclass(frozen=True, slots=True)
-class Laid:
-    """P partitions of M devices over those L pools of a fleet that have some of these devices."""
+class TableLayout:
+    """P partitions of M devices over the L pools of a fleet that have any of these devices."""
 
     members: Mask
     """(P, M) which devices each partition has"""
@@ -33,63 +33,67 @@ class Laid:
     rows: Rows
     """(L, M) row of each device in the fleet, -1 where the pool does not have it"""
     node: Codes
-    """(L,) the fleet's code of the node that the pool's devices belong to, -1 if there is not just one"""
+    """(L,) the fleet's code of the one node that the pool's devices belong to, else -1"""
     names: tuple[str, ...]
     """(M,)"""
     pools: tuple[PoolID, ...]
     """(L,)"""
 
     def whole(self, free: Mask) -> Mask:
-        """(L, P) the partitions of which every device is free. `free` is (D,)."""
+        """(L, P) the partitions whose devices are all free. `free` is (D,)."""
         whole: Mask = self.missing(free) == 0
         return whole
 
     def missing(self, free: Mask) -> Codes:
-        """(L, P) how many devices of each partition are not free, or not there."""
+        """(L, P) how many devices of each partition are not free or do not exist."""
         taken = ~free[self.rows] | (self.rows < 0)
         missing: Codes = taken.astype(np.int32) @ self.members.T.astype(np.int32)
         return missing
 
-    def levels(self, size: int, wish: PartitionWish | None) -> list[Rows]:
-        """Partitions of a size that will do, by score, the highest first; Restricted: the highest alone."""
+    def levels(self, size: int, preference: PartitionPreference | None) -> list[Rows]:
+        """Acceptable partitions of a size, by score, the highest first. Restricted: the highest only."""
         of_size = np.flatnonzero(self.sizes == size)
         scores = np.unique(self.scores[of_size])[::-1]
-        if wish is not None and wish.allocate_policy == "Restricted":
+        if preference is not None and preference.allocate_policy == "Restricted":
             scores = scores[:1]
-        asked = wish.bandwidth.integer if wish is not None and wish.bandwidth is not None else UNDECLARED
+        asked = (
+            preference.bandwidth.integer
+            if preference is not None and preference.bandwidth is not None
+            else UNDECLARED
+        )
         wide = of_size[self.bandwidth[of_size] >= asked]
         return [wide[self.scores[wide] == score] for score in scores]
 
     def ranked(self, picks: Rows, whole: Mask) -> Rows:
-        """Partitions that could be picked, those first that leave most; equal ones as listed.
+        """`picks`, those that leave the most first; equal ones as listed.
 
-        Most is: the largest partition still whole, its bandwidth, then how many of each size.
-        `whole` is (P,), of one pool.
+        The most: the largest remaining partition, its bandwidth, then how many of each size remain.
+        `whole` (P,) are the partitions of one pool with all devices free.
         """
         left = remaining_sets(self.members, whole, picks)
         ranks = rank_by_remaining(left, self.sizes, np.maximum(self.bandwidth, 0))
         return picks[np.argsort(ranks, kind="stable")]
 
     def devices(self, pool: int, partition: int, fleet: Fleet) -> frozenset[int]:
-        """The rows of a partition's devices in one of the L pools, in all generations that overlap."""
+        """The rows of a partition's devices in one of the L pools, in all overlapping generations."""
         names = [self.names[at] for at in np.flatnonzero(self.members[partition]).tolist()]
         driver, of_pool = self.pools[pool]
         return frozenset(row for name in names for row in fleet.rows_of(DeviceID(driver, of_pool, name)))
 
 
-_LAID: Cache[Fleet, OfObjects[Table, Laid]] = Cache(lambda _: OfObjects(KEPT))
+_LAYOUTS: Cache[Fleet, OfObjects[Table, TableLayout]] = Cache(lambda _: OfObjects(KEPT))
 
 
-def lay(table: Table, fleet: Fleet, subject: str) -> Laid:
-    """A table over a fleet. Raises Malformed for one that names too many devices."""
-    of_fleet = _LAID.of(fleet)
-    return of_fleet.get(table) or of_fleet.put(table, _lay(table, fleet, subject))
+def lay_out(table: Table, fleet: Fleet, subject: str) -> TableLayout:
+    """The layout of a table over a fleet. Raises Malformed if the table names too many devices."""
+    of_fleet = _LAYOUTS.of(fleet)
+    return of_fleet.get(table) or of_fleet.put(table, _lay_out(table, fleet, subject))
 
 
-def _lay(table: Table, fleet: Fleet, subject: str) -> Laid:
+def _lay_out(table: Table, fleet: Fleet, subject: str) -> TableLayout:
     names = list(dict.fromkeys(name for partition in table.partitions for name in partition.devices))
     if len(names) > MAX_MEMBERS:
-        reason = f"names {len(names)} devices; at most {MAX_MEMBERS} are read"
+        reason = f"lists {len(names)} devices; the limit is {MAX_MEMBERS}"
         raise Malformed(subject, "partitions", reason)
     place = {name: at for at, name in enumerate(names)}
     members = np.zeros((len(table.partitions), len(names)), dtype=np.bool_)
@@ -99,7 +103,7 @@ def _lay(table: Table, fleet: Fleet, subject: str) -> Laid:
         if partition.bandwidth is not None:
             bandwidth[number] = partition.bandwidth.integer
     pools, rows = _rows(names, fleet)
-    return Laid(
+    return TableLayout(
         members=members,
         sizes=members.sum(axis=1, dtype=np.int64),
         scores=np.array([partition.score for partition in table.partitions], dtype=np.int64),
@@ -112,7 +116,7 @@ def _lay(table: Table, fleet: Fleet, subject: str) -> Laid:
 
 
 def _rows(names: list[str], fleet: Fleet) -> tuple[tuple[PoolID, ...], Rows]:
-    """(L,) and (L, M). Of a device that several generations have, the last is looked at."""
+    """(L,) and (L, M). A device of several generations has the row of the last one."""
     pools, found = [], []
     for pool in fleet.pools:
         of_pool = [fleet.rows_of(DeviceID(*pool.id, name)) for name in names]

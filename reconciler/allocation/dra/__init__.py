@@ -1,4 +1,4 @@
-"""Decides which devices claims get. No I/O, no clock, no logging: values in, values out."""
+"""Decides which devices claims get. Pure functions: no I/O, no clock, no logging."""
 
 from reconciler.allocation.dra.allocate import allocate
 from reconciler.allocation.dra.node_attempt import Found, NotFound, attempt

@@ -1,17 +1,17 @@
-"""The decision over all nodes: which to try, in which order, and what to say if none does."""
+"""The decision over all nodes: which nodes to try, in which order, and why none fits."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
 from kernels.types import Mask
-from reconciler.allocation.dra.budget import LEISURE, Pace, Unseen
-from reconciler.allocation.dra.claim_templates import Form, form_of
+from reconciler.allocation.dra.budget import UNLIMITED, Budget, SelectorsNotRun
+from reconciler.allocation.dra.claim_shapes import ClaimShape, claim_shape
 from reconciler.allocation.dra.match_attribute import nodes_with_a_value
 from reconciler.allocation.dra.node_attempt import Found, NotFound, Only, attempt, random_share
 from reconciler.allocation.dra.refusal import Fatal
 from reconciler.allocation.dra.refusal_counts import unsatisfied
-from reconciler.allocation.dra.request_options import Asked
+from reconciler.allocation.dra.request_options import ParsedClaims
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted, Reason, Unsatisfied
 from reconciler.cel.limits import DECISION_COST_LIMIT
@@ -20,97 +20,103 @@ from reconciler.state.devices.snapshot.snapshot import Snapshot
 
 DEFAULT_STEPS = 10_000
 HARD_NODES = 10
-"""Nodes on which a decision may use up its steps before it gives up altogether."""
+"""Nodes on which a decision may use all its steps before it gives up."""
 
 OVERSPENT = (
-    f"all selectors together take more than {DECISION_COST_LIMIT} steps on all devices; "
-    "ask for less at once, or select by simpler conditions"
+    f"the selectors need more than {DECISION_COST_LIMIT} steps in total on all devices; "
+    "use fewer requests for each pod, or simpler selectors"
 )
 
 
 def allocate(
     claims: Sequence[ResourceClaim],
-    world: Snapshot,
+    snapshot: Snapshot,
     *,
     nodes: Iterable[str] | None = None,
     steps: int = DEFAULT_STEPS,
     new_share: Callable[[], str] = random_share,
-    pace: Pace = LEISURE,
+    budget: Budget = UNLIMITED,
     only: Only | None = None,
 ) -> Granted | Unsatisfied:
-    """Devices for all claims together, on one node; or why not.
+    """Devices for all claims together on one node, or why there are none.
 
-    The first node in name order that fits is taken; with `firstAvailable` the one whose choice ranks best
-    (SC-1), ties by name. An error on one node excludes that node only. `nodes` limits the choice; None is
-    all nodes. `only` keeps requests to some devices, so that fewer fit than are counted. `steps` bounds the
-    devices tried per node, and ten times as many those tried in all; counted rather than timed, so that the
-    same fleet gives the same answer on a slow machine. The steps of selectors are bounded as well. Raises
-    Unfinished where `pace` breaks off.
+    The first node in order of names that fits wins; with `firstAvailable` the node whose choice ranks best
+    (SC-1), equal ranks by name. An error on one node excludes that node only. `nodes` limits the choice;
+    None is all nodes. `only` restricts requests to some devices; the counts of a refusal ignore it. `steps`
+    bounds the devices tried on a node; ten times as many are tried on all nodes. Steps are counted, not
+    timed: the same fleet gives the same answer on a slow machine. The steps of selectors are bounded too.
+    Raises Unfinished as `budget` does.
     """
     try:
-        form = form_of(claims, world)
+        shape = claim_shape(claims, snapshot)
     except Fatal as fatal:
         return Unsatisfied(tuple(claim.key for claim in claims), fatal.reason, str(fatal))
-    if pace.hurried and not form.quick(world):
-        raise Unseen("selectors have to be run first")
-    if form.overspent(world):
+    if budget.skips_slow_selectors and not shape.quick(snapshot):
+        raise SelectorsNotRun("the selectors must run on the fleet first")
+    if shape.overspent(snapshot):
         return Unsatisfied(tuple(claim.key for claim in claims), Reason.GAVE_UP, OVERSPENT)
-    asked = Asked(tuple(claims), form.asked.slots)
+    parsed = ParsedClaims(tuple(claims), shape.parsed.slots)
     best: tuple[int, int, Found] | None = None
     refused: list[tuple[str, NotFound]] = []
     tried = 0
-    considered, plausible = _plausible(form, nodes, world)
+    considered, plausible = _plausible(shape, nodes, snapshot)
     for least, place in plausible:
-        name = world.topology.order[place]
+        name = snapshot.topology.order[place]
         if best is not None and (least, place) >= best[:2]:
             continue
         if tried >= HARD_NODES * steps:
             refused.append((name, NotFound(Reason.GAVE_UP, f"gave up after {tried} steps", 0)))
             break
-        pace.beat()
-        beat = best[0] + (place < best[1]) if best is not None else None
+        budget.spend()
+        better_than = best[0] + (place < best[1]) if best is not None else None
         outcome = attempt(
-            asked, name, world, steps=steps, new_share=new_share, beat=beat, pace=pace, only=only
+            parsed,
+            name,
+            snapshot,
+            steps=steps,
+            new_share=new_share,
+            better_than=better_than,
+            budget=budget,
+            only=only,
         )
         tried += outcome.steps
         if isinstance(outcome, NotFound):
             refused.append((name, outcome))
             continue
         best = outcome.rank, place, outcome
-        if outcome.rank == least:  # the others are no better by counting, and later in order
+        if outcome.rank == least:  # no later node can rank better
             break
     if best is not None:
-        return Granted(node=world.topology.order[best[1]], plans=best[2].plans, steps=tried)
-    everywhere = considered == len(world.topology.order)
-    names = None if everywhere else sorted(set(nodes or ()).intersection(world.topology.nodes))
-    return unsatisfied(asked, world, names, refused, tried)
+        return Granted(node=snapshot.topology.order[best[1]], plans=best[2].plans, steps=tried)
+    everywhere = considered == len(snapshot.topology.order)
+    names = None if everywhere else sorted(set(nodes or ()).intersection(snapshot.topology.nodes))
+    return unsatisfied(parsed, snapshot, names, refused, tried)
 
 
 def _plausible(
-    form: Form, nodes: Iterable[str] | None, world: Snapshot
+    shape: ClaimShape, nodes: Iterable[str] | None, snapshot: Snapshot
 ) -> tuple[int, Iterator[tuple[int, int]]]:
-    """How many nodes there are to consider, and the places of those that counting cannot exclude.
+    """How many nodes are considered, and (best possible rank, place) of those that the counts do not exclude.
 
-    Each with the best rank that it could give. A node where selectors fail on a device is never
-    excluded, so that the error is met and reported.
+    A node where selectors fail on a device is never excluded, so that the error is reported.
     """
-    prospects = form.prospects
-    prospects.follow(world)
-    among = prospects.open
+    node_filter = shape.node_filter
+    node_filter.follow(snapshot)
+    among = node_filter.open
     considered = len(among)
-    tied = nodes_with_a_value(form.ties(world), world)
-    if tied is not None:
-        among = among & (tied[np.maximum(world.topology.order_codes, -1)] | prospects.failing)
+    allowed = nodes_with_a_value(shape.match_groups(snapshot), snapshot)
+    if allowed is not None:
+        among = among & (allowed[np.maximum(snapshot.topology.order_codes, -1)] | node_filter.failing)
     if nodes is not None:
-        possible = _possible(nodes, world)
+        possible = _possible(nodes, snapshot)
         considered = int(np.count_nonzero(possible))
         among = among & possible
-    return considered, prospects.in_order(among)
+    return considered, node_filter.in_order(among)
 
 
-def _possible(nodes: Iterable[str], world: Snapshot) -> Mask:
-    """(nodes,) those that may be chosen."""
-    order = world.topology.order
+def _possible(nodes: Iterable[str], snapshot: Snapshot) -> Mask:
+    """(N,) nodes that may be chosen."""
+    order = snapshot.topology.order
     if isinstance(nodes, NodeSubset) and nodes.order is order:
         return nodes.mask
     chosen = set(nodes)

@@ -1,6 +1,6 @@
-"""How many devices each node still has for an ask: kept up to date, so that most nodes are never looked at.
+"""How many devices each node still has for a request option. Kept up to date, so that most nodes are skipped.
 
-A count may be too high, never too low: what only a look at the node can tell is not subtracted.
+A count may be too high, but never too low: what depends on a single node is not subtracted.
 """
 
 from collections import OrderedDict
@@ -10,8 +10,8 @@ import numpy as np
 
 from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.allocation.dra.candidates import beside
-from reconciler.allocation.dra.request_options import Ask, AskKey
-from reconciler.allocation.dra.static_match import Offer, whole_offer
+from reconciler.allocation.dra.request_options import RequestKey, RequestOption
+from reconciler.allocation.dra.static_match import StaticMatch, match_in_fleet
 from reconciler.state.caches import Cache
 from reconciler.state.devices.encoding.vocabulary import Name
 from reconciler.state.devices.occupancy.occupancy import Trail
@@ -19,33 +19,33 @@ from reconciler.state.devices.pools.fleet import Fleet
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 
 KEPT = 512
-"""Different asks of one fleet whose counts are kept."""
+"""Counts of at most so many request options are cached for one fleet."""
 LONGEST_LOG = 1000
-"""Changes of counts that are remembered. Who lags behind further starts from scratch."""
+"""Changes that the log keeps. A reader that is further behind starts again."""
 
 
 @dataclass(slots=True)
 class Available:
-    """The devices of a fleet that an ask could take, and how many each node has of them."""
+    """The devices of a fleet that a request option could take, and their number on each node."""
 
-    offer: Offer
-    """Of the fleet to the ask, whatever is held"""
+    static: StaticMatch
+    """For the whole fleet, whatever is held"""
     admin: bool
     mask: Mask
     """(D,)"""
     per_node: Amounts
-    """(N + 1,) by the fleet's code of the node, devices that belong to one node; none for the last, which
-    stands for nodes that no device belongs to"""
+    """(N + 1,) devices that belong to one node, by the fleet's code of the node. The last entry is 0: it
+    stands for nodes without devices"""
     per_selector: Amounts
-    """(Q,) by the code of the selector, devices that a selector gives to nodes"""
+    """(Q,) devices whose node selector decides who reaches them, by the code of that selector"""
     spanning: int
     """Devices that all nodes reach"""
     failing: Mask
-    """(N + 1,) nodes that may meet an error, whether the device is in use or not"""
+    """(N + 1,) nodes where a device may be an error, whether it is held or not"""
     trail: Trail
     serial: int
     concerned: Mask
-    """(D,) devices that could be in the mask at some time"""
+    """(D,) devices that `mask` may contain at some time"""
     local: bool
     """Whether each of those belongs to one node"""
     fails: bool
@@ -53,11 +53,11 @@ class Available:
     log: "Log"
     """Which nodes' counts changed"""
     values: dict[Name, Amounts]
-    """Attribute -> (V,) devices per code of its value, for attributes that constraints ask about"""
+    """Attribute -> (V,) devices per code of its value, for attributes of constraints"""
 
-    def reaches(self, world: Snapshot) -> bool:
-        """Whether the counts can be brought to the state of a snapshot."""
-        return self.trail is world.occupancy.trail and self.serial <= world.occupancy.serial
+    def reaches(self, snapshot: Snapshot) -> bool:
+        """Whether `follow` can update the counts to a snapshot."""
+        return self.trail is snapshot.occupancy.trail and self.serial <= snapshot.occupancy.serial
 
     def per_value(self, name: Name, fleet: Fleet) -> Amounts:
         """(V,) devices per value of an attribute."""
@@ -66,23 +66,23 @@ class Available:
             self.values[name] = np.bincount(codes[codes >= 0], minlength=value_count(name, fleet))
         return self.values[name]
 
-    def follow(self, world: Snapshot) -> None:
-        """Bring mask and counts to the snapshot's state, at the cost of what changed in between."""
-        occupancy = world.occupancy
+    def follow(self, snapshot: Snapshot) -> None:
+        """Update mask and counts to a snapshot. The cost depends on what changed in between."""
+        occupancy = snapshot.occupancy
         if occupancy.serial == self.serial:
             return
         several = occupancy.serial - self.serial > 1
         rows = self.trail.between(self.serial, occupancy.serial)
         self.serial = occupancy.serial
         rows = rows[self.concerned[rows]]
-        turned = rows[_judge(self.offer, world, rows, admin=self.admin) != self.mask[rows]]
-        if several and len(turned) > 1:  # a row that changed twice in between is there twice
+        turned = rows[_judge(self.static, snapshot, rows, admin=self.admin) != self.mask[rows]]
+        if several and len(turned) > 1:  # a row that changed twice is listed twice
             turned = np.array(list(set(turned.tolist())), dtype=np.intp)
         if len(turned):
-            self._turn(turned, world.fleet)
+            self._turn(turned, snapshot.fleet)
 
     def _turn(self, rows: Rows, fleet: Fleet) -> None:
-        """Count devices in that were out, and out that were in."""
+        """Flip devices between available and not available, in mask and counts."""
         before = self.mask[rows]
         change = np.where(before, -1, 1)
         self.mask[rows] = ~before
@@ -97,7 +97,7 @@ class Available:
             np.add.at(counts, codes[codes >= 0], change[codes >= 0])
 
     def _turn_spread(self, rows: Rows, nodes: Codes, change: Amounts, fleet: Fleet) -> None:
-        """The same for devices of which some belong to no single node."""
+        """The same where some devices do not belong to one node."""
         local = nodes >= 0
         np.add.at(self.per_node, nodes[local], change[local])
         selectors = fleet.codes["selector"][rows]
@@ -108,11 +108,11 @@ class Available:
 
 
 class Log:
-    """On which nodes counts changed, one change after the other."""
+    """The nodes whose counts changed, in order of the changes."""
 
     def __init__(self) -> None:
         self.start = 0
-        """Where it begins: what was before is not known, and may have been any node"""
+        """Position of the first known change. Earlier changes may concern any node"""
         self._changes: list[Codes] = []
 
     @property
@@ -131,45 +131,45 @@ class Log:
         self._changes.clear()
 
     def since(self, position: int) -> list[Codes]:
-        """The changes from a position on, which is not before the start."""
+        """The changes from a position on. It must not be before `start`."""
         return self._changes[position - self.start :]
 
 
 def value_count(name: Name, fleet: Fleet) -> int:
-    """V: one more than the highest code of an attribute in this fleet. Later fleets may know more values."""
+    """V: one more than the highest code of an attribute in this fleet. Later fleets may have more values."""
     codes = fleet.cel.attributes[name].codes
     return int(codes.max()) + 1 if len(codes) else 0
 
 
-_AVAILABLE: Cache[Fleet, OrderedDict[AskKey, Available]] = Cache(lambda _: OrderedDict())
-"""The counts follow the holds of one picture, and so a fork has counts of its own."""
+_AVAILABLE: Cache[Fleet, OrderedDict[RequestKey, Available]] = Cache(lambda _: OrderedDict())
+"""The counts follow the allocations of one snapshot, so a fork has its own."""
 
 
-def available(ask: Ask, world: Snapshot) -> Available:
-    """What the fleet has for an ask in this snapshot. Not to be changed by the caller."""
-    of_fleet = _AVAILABLE.of(world.fleet)
-    found = of_fleet.get(ask.key)
-    if found is None or not found.reaches(world):
-        found = of_fleet[ask.key] = _count(ask, world)
+def available(option: RequestOption, snapshot: Snapshot) -> Available:
+    """What is available for a request option in a snapshot. The caller must not change it."""
+    of_fleet = _AVAILABLE.of(snapshot.fleet)
+    found = of_fleet.get(option.key)
+    if found is None or not found.reaches(snapshot):
+        found = of_fleet[option.key] = _count(option, snapshot)
         if len(of_fleet) > KEPT:
             of_fleet.popitem(last=False)
-    of_fleet.move_to_end(ask.key)
-    found.follow(world)
+    of_fleet.move_to_end(option.key)
+    found.follow(snapshot)
     return found
 
 
-def _count(ask: Ask, world: Snapshot) -> Available:
-    fleet, offer = world.fleet, whole_offer(ask, world)
-    concerned = offer.suitable | offer.fatal if offer.fails else offer.suitable
+def _count(option: RequestOption, snapshot: Snapshot) -> Available:
+    fleet, static = snapshot.fleet, match_in_fleet(option, snapshot)
+    concerned = static.suitable | static.fatal if static.fails else static.suitable
     mask = np.zeros(fleet.size, dtype=np.bool_)
     rows = np.flatnonzero(concerned)
-    mask[rows] = _judge(offer, world, rows, admin=ask.admin)
+    mask[rows] = _judge(static, snapshot, rows, admin=option.admin)
     nodes, selectors = fleet.codes["node"][mask], fleet.codes["selector"][mask]
     selected = (nodes < 0) & (selectors >= 0)
-    failing = _failing(offer, fleet)
+    failing = _failing(static, fleet)
     return Available(
-        offer=offer,
-        admin=ask.admin,
+        static=static,
+        admin=option.admin,
         mask=mask,
         per_node=np.bincount(nodes[nodes >= 0], minlength=len(fleet.words.nodes.values) + 1),
         per_selector=np.bincount(selectors[selected], minlength=len(fleet.words.selectors.values)),
@@ -179,36 +179,36 @@ def _count(ask: Ask, world: Snapshot) -> Available:
         concerned=concerned,
         local=not (fleet.codes["node"][concerned] < 0).any(),
         log=Log(),
-        trail=world.occupancy.trail,
-        serial=world.occupancy.serial,
+        trail=snapshot.occupancy.trail,
+        serial=snapshot.occupancy.serial,
         values={},
     )
 
 
-def _judge(offer: Offer, world: Snapshot, rows: Rows, *, admin: bool) -> Mask:
-    """(n,) devices that could be taken, or whose error would be met; errors count, so that they are met.
+def _judge(static: StaticMatch, snapshot: Snapshot, rows: Rows, *, admin: bool) -> Mask:
+    """(n,) devices that could be taken. Devices that are an error count too, so that the error is reported.
 
     rows (n,)  suitable or an error
     """
-    occupancy = world.occupancy
+    occupancy = snapshot.occupancy
     could = occupancy.fits[rows] | occupancy.sharing[rows] if admin else occupancy.free[rows]
-    if occupancy.consumed and offer.consumption:
-        could = could & beside(rows, offer.consumption, offer.shape[rows], could, world)
-    if offer.fails:
-        fatal = offer.fatal[rows]
+    if occupancy.consumed and static.consumption:
+        could = could & beside(rows, static.consumption, static.shape[rows], could, snapshot)
+    if static.fails:
+        fatal = static.fatal[rows]
         could = could | (fatal if admin else fatal & ~occupancy.held[rows])
     return could
 
 
-def _failing(offer: Offer, fleet: Fleet) -> Mask:
-    """(N + 1,) nodes that have a device which is an error to look at."""
+def _failing(static: StaticMatch, fleet: Fleet) -> Mask:
+    """(N + 1,) nodes that have a device which is an error."""
     failing = np.zeros(len(fleet.words.nodes.values) + 1, dtype=np.bool_)
-    if not offer.fails:
+    if not static.fails:
         return failing
-    rows = np.flatnonzero(offer.fatal)
+    rows = np.flatnonzero(static.fatal)
     nodes = fleet.codes["node"][rows]
     failing[nodes[nodes >= 0]] = True
-    # A slice that selects nodes per device makes its nodes look at each other's devices (SEL-4).
+    # Nodes of a slice that selects nodes per device evaluate each other's devices (SEL-4).
     if (nodes < 0).any() or any(
         block.slice.spec.per_device_node_selection
         for at in np.unique(fleet.pool_of[rows]).tolist()

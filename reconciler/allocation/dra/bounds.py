@@ -1,8 +1,8 @@
-"""Proofs that a branch of the search is hopeless. Sound by test against exhaustive search.
+"""Proofs that a branch of the search has no solution. Tested against exhaustive search.
 
-Each proof is a relaxation: it ignores some of the rules, so what it finds impossible is impossible.
-None looks past the first request on which the search could meet an error: an error that first fit
-would reach is an answer, and a bound must not turn it into a plain "no".
+Each proof is a relaxation: it ignores some rules, so what it finds impossible is impossible. No proof
+considers requests after the first one on which the search could meet an error: such an error is an
+answer, and a bound must not replace it by "does not fit".
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,55 +14,59 @@ from kernels.types import Mask
 from reconciler.allocation.dra.candidates import Candidates
 from reconciler.allocation.dra.constraints import Constraint
 from reconciler.allocation.dra.request_options import MAX_RESULTS, Slot
-from reconciler.allocation.dra.state import Board, State, in_use, viable
+from reconciler.allocation.dra.state import NodeProblem, State, in_use, viable
 
 
 class Remaining:
-    """What the next requests want and what is left for them; the first belongs to the claim at hand."""
+    """The next requests and the devices that remain for them. The first belongs to the current claim."""
 
     def __init__(
-        self, board: Board, slots: Sequence[Slot], offers: Sequence[Sequence[Candidates]], state: State
+        self,
+        problem: NodeProblem,
+        slots: Sequence[Slot],
+        by_slot: Sequence[Sequence[Candidates]],
+        state: State,
     ) -> None:
-        self.board = board
+        self.problem = problem
         self.state = state
         self.slots: list[Slot] = []
-        self.offers: list[list[tuple[Candidates, Mask]]] = []
-        """Of each slot: the alternatives that are not yet impossible, with the devices each could take"""
-        for slot, alternatives in zip(slots, offers, strict=True):
+        self.by_slot: list[list[tuple[Candidates, Mask]]] = []
+        """Of each slot: its alternatives, each with the (n,) devices it could take"""
+        for slot, alternatives in zip(slots, by_slot, strict=True):
             mine = slot.claim == slots[0].claim
             if any(_may_fail(state, c, mine=mine) for c in alternatives):
                 break
             self.slots.append(slot)
-            self.offers.append([(c, _possible(board, state, c, mine=mine)) for c in alternatives])
+            self.by_slot.append([(c, _possible(problem, state, c, mine=mine)) for c in alternatives])
 
 
 def _may_fail(state: State, candidates: Candidates, *, mine: bool) -> bool:
-    """Whether the ask could meet an error. A later claim may use what only this claim may not (ADM-2)."""
-    if candidates.listed is not None and candidates.ask.constraints:
-        return True  # breaking a constraint is an error there (SEL-6)
-    if not mine and candidates.ask.admin:
+    """Whether the option could meet an error. A later claim may use devices that this one may not (ADM-2)."""
+    if candidates.listed is not None and candidates.option.constraints:
+        return True  # a violated constraint is an error (SEL-6)
+    if not mine and candidates.option.admin:
         return bool(candidates.fatal.any())
     return bool((candidates.fatal & ~in_use(state, candidates)).any())
 
 
-def _possible(board: Board, state: State, candidates: Candidates, *, mine: bool) -> Mask:
-    """(n,) devices the ask could still take. Constraints and marks are known of one claim only."""
+def _possible(problem: NodeProblem, state: State, candidates: Candidates, *, mine: bool) -> Mask:
+    """(n,) devices the option could still take. Constraints and marks are known for one claim only."""
     if mine:
-        return viable(board, state, candidates)
+        return viable(problem, state, candidates)
     mask = candidates.available & state.fit
-    return mask if candidates.ask.admin else mask & ~state.taken
+    return mask if candidates.option.admin else mask & ~state.taken
 
 
 def hopeless(
-    board: Board, slots: Sequence[Slot], offers: Sequence[Sequence[Candidates]], state: State
+    problem: NodeProblem, slots: Sequence[Slot], by_slot: Sequence[Sequence[Candidates]], state: State
 ) -> bool:
-    """Whether the next requests cannot be met. Never true if they can, or if an error comes first."""
-    remaining = Remaining(board, slots, offers, state)
+    """Whether the next requests cannot be met. Never true if they can be met, or if an error comes first."""
+    remaining = Remaining(problem, slots, by_slot, state)
     if not remaining.slots:
         return False
     return (
         _over_limit(remaining)
-        or any(not _some_alternative(offer) for offer in remaining.offers)
+        or any(not _some_alternative(alternatives) for alternatives in remaining.by_slot)
         or _too_few(remaining, None)
         or _over_drawn(remaining, None)
         or any(_no_value_works(remaining, number) for number in _matching_constraints(remaining))
@@ -70,62 +74,62 @@ def hopeless(
 
 
 def _over_limit(remaining: Remaining) -> bool:
-    """SRCH-6: the claim at hand would end with too many results, whichever alternatives are chosen."""
+    """SRCH-6: the current claim would get too many results, whichever alternatives are chosen."""
     claim = remaining.slots[0].claim
     least = [
-        min(candidates.count for candidates, _ in offer)
-        for slot, offer in zip(remaining.slots, remaining.offers, strict=True)
+        min(candidates.count for candidates, _ in alternatives)
+        for slot, alternatives in zip(remaining.slots, remaining.by_slot, strict=True)
         if slot.claim == claim
     ]
     return remaining.state.results + sum(least) > MAX_RESULTS
 
 
-def _some_alternative(offer: Sequence[tuple[Candidates, Mask]], within: Mask | None = None) -> bool:
-    return any(_enough(candidates, mask, within) for candidates, mask in offer)
+def _some_alternative(alternatives: Sequence[tuple[Candidates, Mask]], devices: Mask | None = None) -> bool:
+    return any(_enough(candidates, mask, devices) for candidates, mask in alternatives)
 
 
-def _enough(candidates: Candidates, mask: Mask, within: Mask | None) -> bool:
+def _enough(candidates: Candidates, mask: Mask, devices: Mask | None) -> bool:
     if candidates.listed is not None:
         wanted = mask[candidates.listed]
         return bool(len(wanted)) and bool(
-            wanted.all() if within is None else (wanted & within[candidates.listed]).all()
+            wanted.all() if devices is None else (wanted & devices[candidates.listed]).all()
         )
-    return int(np.count_nonzero(mask if within is None else mask & within)) >= candidates.count
+    return int(np.count_nonzero(mask if devices is None else mask & devices)) >= candidates.count
 
 
-def _too_few(remaining: Remaining, tied: tuple[Mask, frozenset[int]] | None) -> bool:
-    """Whether there are fewer devices than wanted, when no device goes to two requests.
+def _too_few(remaining: Remaining, within: tuple[Mask, frozenset[int]] | None) -> bool:
+    """Whether there are too few devices when each device serves one request only.
 
-    `tied` restricts the slots in its second part to the devices in its first.
+    `within` restricts the slots in its second part to the devices in its first.
     """
-    board = remaining.board
-    wanted, options = [], []
-    for at, offer in enumerate(remaining.offers):
-        alternatives = [(c, _listed(c, mask)) for c, mask in offer if not c.ask.admin]
-        if len(alternatives) < len(offer):
+    problem = remaining.problem
+    wanted, masks = [], []
+    for at, alternatives in enumerate(remaining.by_slot):
+        usable = [(c, _listed(c, mask)) for c, mask in alternatives if not c.option.admin]
+        if len(usable) < len(alternatives):
             continue
-        union = np.logical_or.reduce([mask for _, mask in alternatives])
-        if (union & board.shared).any():
+        union = np.logical_or.reduce([mask for _, mask in usable])
+        if (union & problem.shared).any():
             continue  # a shared device serves several requests
-        if tied is not None and at in tied[1]:
-            union = union & tied[0]
-        wanted.append(min(c.count for c, _ in alternatives))
-        options.append(union)
+        if within is not None and at in within[1]:
+            union = union & within[0]
+        wanted.append(min(c.count for c, _ in usable))
+        masks.append(union)
     if not wanted:
         return False
-    kinds, room = _kinds(np.stack(options))
+    kinds, room = _kinds(np.stack(masks))
     total = sum(wanted)
     if int(room[kinds.any(axis=0)].sum()) < total:
         return True
     return max_matching(np.array(wanted, dtype=np.intp), kinds, room) < total
 
 
-def _kinds(options: Mask) -> tuple[Mask, np.ndarray]:
-    """Devices that serve the same requests are of one kind: (R, n) -> (R, Q) and how many (Q,) there are."""
-    if len(options) > 62:
-        return np.unique(options, axis=1, return_counts=True)
-    bits = np.int64(1) << np.arange(len(options), dtype=np.int64)
-    codes, room = np.unique(bits @ options, return_counts=True)
+def _kinds(masks: Mask) -> tuple[Mask, np.ndarray]:
+    """Groups devices that serve the same requests: (R, n) -> (R, Q) kinds and their sizes (Q,)."""
+    if len(masks) > 62:
+        return np.unique(masks, axis=1, return_counts=True)
+    bits = np.int64(1) << np.arange(len(masks), dtype=np.int64)
+    codes, room = np.unique(bits @ masks, return_counts=True)
     return (codes[None] & bits[:, None]) != 0, room
 
 
@@ -137,60 +141,64 @@ def _listed(candidates: Candidates, mask: Mask) -> Mask:
     return mask & listed
 
 
-def _over_drawn(remaining: Remaining, tied: tuple[Mask, frozenset[int]] | None) -> bool:
-    """Whether some counter cannot give even the least that the requests must draw from it."""
-    board = remaining.board
-    needed = np.zeros_like(board.left)
-    for at, offer in enumerate(remaining.offers):
-        within = tied[0] if tied is not None and at in tied[1] else None
+def _over_drawn(remaining: Remaining, within: tuple[Mask, frozenset[int]] | None) -> bool:
+    """Whether some counter has less than the least that the requests must draw from it."""
+    problem = remaining.problem
+    needed = np.zeros_like(problem.left)
+    for at, alternatives in enumerate(remaining.by_slot):
+        devices = within[0] if within is not None and at in within[1] else None
         least = [
-            _least_drawn(board, c, _listed(c, mask), within) for c, mask in offer if _enough(c, mask, within)
+            _least_drawn(problem, c, _listed(c, mask), devices)
+            for c, mask in alternatives
+            if _enough(c, mask, devices)
         ]
         if least:
             needed += np.minimum.reduce(least)
     return bool(((needed > remaining.state.left) & (needed > 0)).any())
 
 
-def _least_drawn(board: Board, candidates: Candidates, mask: Mask, within: Mask | None) -> np.ndarray:
-    """(s, C) the least that one ask must draw of each counter."""
-    least = np.zeros_like(board.left)
-    rows = np.flatnonzero(mask if within is None else mask & within)
-    # A device that is shared may have drawn already, as has one of which shares are held, though it may
-    # be published as dedicated since; it counts as drawing nothing.
-    drawn = board.shared[rows] | board.world.occupancy.sharing[board.rows[rows]]
-    sets = np.where(drawn[:, None], -1, board.sets[rows])
-    drawing = np.bincount(sets[sets >= 0], minlength=len(board.left))
+def _least_drawn(
+    problem: NodeProblem, candidates: Candidates, mask: Mask, devices: Mask | None
+) -> np.ndarray:
+    """(s, C) the least that one request option must draw from each counter."""
+    least = np.zeros_like(problem.left)
+    rows = np.flatnonzero(mask if devices is None else mask & devices)
+    # A shared device may have drawn already. So may a device with held shares that is published as
+    # dedicated now. Both count as drawing nothing.
+    drawn = problem.shared[rows] | problem.snapshot.occupancy.sharing[problem.rows[rows]]
+    sets = np.where(drawn[:, None], -1, problem.sets[rows])
+    drawing = np.bincount(sets[sets >= 0], minlength=len(problem.left))
     for number in np.flatnonzero(drawing > len(rows) - candidates.count).tolist():
         at, k = np.nonzero(sets == number)
-        draw = board.table[board.draws[rows[at], k]]
+        draw = problem.table[problem.draws[rows[at], k]]
         least[number] = least_draw(draw, len(rows) - len(at), candidates.count)
     return least
 
 
 def _matching_constraints(remaining: Remaining) -> Iterator[tuple[Constraint, int]]:
-    """The matchAttribute constraints of the claim at hand, with their number."""
-    for number, constraint in enumerate(remaining.board.constraints[remaining.slots[0].claim]):
+    """The matchAttribute constraints of the current claim, with their numbers."""
+    for number, constraint in enumerate(remaining.problem.constraints[remaining.slots[0].claim]):
         if constraint.match and not constraint.alone:
             yield constraint, number
 
 
 def _no_value_works(remaining: Remaining, constraint: tuple[Constraint, int]) -> bool:
-    """Whether no value of a matchAttribute has the devices and counters for all requests it ties."""
+    """Whether no value of a matchAttribute has the devices and counters for all its requests."""
     which, number = constraint
     claim = remaining.slots[0].claim
-    tied = frozenset(
+    slots = frozenset(
         at
-        for at, (slot, offer) in enumerate(zip(remaining.slots, remaining.offers, strict=True))
-        if slot.claim == claim and all(number in c.ask.constraints for c, _ in offer)
+        for at, (slot, alternatives) in enumerate(zip(remaining.slots, remaining.by_slot, strict=True))
+        if slot.claim == claim and all(number in c.option.constraints for c, _ in alternatives)
     )
-    if not tied:
+    if not slots:
         return False
     state = remaining.state.constraints[number]
     values = state if state is not None else frozenset().union(*which.tokens.values())
     for value in values:
         mask = np.isin(which.codes, [code for code, tokens in which.tokens.items() if value in tokens])
-        if not all(_some_alternative(remaining.offers[at], mask) for at in tied):
+        if not all(_some_alternative(remaining.by_slot[at], mask) for at in slots):
             continue
-        if not _too_few(remaining, (mask, tied)) and not _over_drawn(remaining, (mask, tied)):
+        if not _too_few(remaining, (mask, slots)) and not _over_drawn(remaining, (mask, slots)):
             return False
     return True

@@ -1,40 +1,58 @@
-"""How long a decision may go on, told by whoever waits for it. Counted, never timed."""
+"""How long a decision may run. Counted in nodes and devices tried, never in time."""
+
+from collections.abc import Callable
 
 from reconciler.errors import ReconcilerError
 
 
 class Unfinished(ReconcilerError):
-    """A decision was broken off. Nothing is known about its answer."""
+    """A decision was stopped early. Its answer is not known."""
 
 
-class Pace:
-    """A decision at leisure, bounded by its steps alone."""
-
-    hurried = False
-    """Whether to break off rather than run selectors that may take long"""
-
-    def beat(self) -> None:
-        """Called before every node and every device tried. Raises Unfinished to break off."""
+class SelectorsNotRun(Unfinished):
+    """The decision needs selectors that never ran on this fleet, or that were slow before."""
 
 
-class Glance(Pace):
-    """A decision that is broken off where it turns out to be long. One that ends is as good as any other."""
+class Budget:
+    """A decision without a limit but its own steps."""
 
-    hurried = True
+    skips_slow_selectors = False
+    """Whether to stop where selectors may take long"""
 
-    def __init__(self, beats: int) -> None:
-        """`beats` nodes and devices may be tried."""
-        self._left = beats
+    def spend(self) -> None:
+        """Count one node or device. Called before each is tried. Raises Unfinished to stop the decision."""
 
-    def beat(self) -> None:
-        """See `Pace.beat`."""
-        self._left -= 1
-        if self._left < 0:
+
+class StepLimit(Budget):
+    """Stops a decision that turns out to be long. A decision that ends has the same answer as any other."""
+
+    skips_slow_selectors = True
+
+    def __init__(self, steps: int) -> None:
+        """`steps` nodes and devices may be tried."""
+        self._remaining = steps
+
+    def spend(self) -> None:
+        """See `Budget.spend`."""
+        self._remaining -= 1
+        if self._remaining < 0:
             raise Unfinished("the search is long")
 
 
-class Unseen(Unfinished):
-    """Selectors would have to be run on the whole fleet that were never run, or were slow before."""
+class WhileWanted(Budget):
+    """Runs a decision for as long as a caller waits for its answer."""
+
+    def __init__(self, wanted: Callable[[], bool], every: int) -> None:
+        """`wanted` is asked once in `every` steps."""
+        self._wanted = wanted
+        self._every = every
+        self._steps = 0
+
+    def spend(self) -> None:
+        """See `Budget.spend`."""
+        self._steps += 1
+        if self._steps % self._every == 0 and not self._wanted():
+            raise Unfinished("nobody waits for the answer any more")
 
 
-LEISURE = Pace()
+UNLIMITED = Budget()

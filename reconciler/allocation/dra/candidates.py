@@ -1,13 +1,20 @@
-"""What one node offers to one ask, with what is held before the decision."""
+"""The devices of one node for one request option, given what is held before the decision."""
 
 import numpy as np
 
 from kernels.types import Mask, Rows
 from reconciler.allocation.dra.capacity import Consumption
 from reconciler.allocation.dra.refusal import Fatal
-from reconciler.allocation.dra.request_options import Ask
+from reconciler.allocation.dra.request_options import RequestOption
 from reconciler.allocation.dra.selector_masks import failure
-from reconciler.allocation.dra.static_match import Consumptions, Offer, draws, large_enough, offer_of, resolve
+from reconciler.allocation.dra.static_match import (
+    Consumptions,
+    StaticMatch,
+    draws,
+    large_enough,
+    match_in_view,
+    resolve,
+)
 from reconciler.api.objects.plan import Reason
 from reconciler.api.objects.semantics import CONSUMABLE_CAPACITY, PARTITIONABLE_DEVICES
 from reconciler.api.objects.value import value
@@ -18,113 +25,114 @@ from reconciler.state.devices.snapshot.snapshot import Snapshot, View
 
 @value()
 class Candidates:
-    """The n devices of a view, for one ask, with what is held before the decision."""
+    """The n devices of a view for one request option, given what is held before the decision."""
 
-    ask: Ask
+    option: RequestOption
     count: int
-    """Devices wanted"""
+    """Devices that the option needs"""
     listed: Rows | None
-    """Mode All: (count,) the devices, all of which are wanted; otherwise None"""
+    """Mode All: (count,) positions of the devices, all of which are needed; otherwise None"""
     available: Mask
-    """(n,) could be taken as far as nothing of this decision stands against it"""
+    """(n,) can be taken unless an earlier choice of this decision prevents it"""
     fatal: Mask
-    """(n,) looking at it is an error"""
-    offer: Offer
+    """(n,) trying it is an error"""
+    static: StaticMatch
 
     def failure(self, fleet: Fleet, row: int, at: int) -> Fatal:
-        """The error of the device in fleet row `row`, which is `at` in the view."""
-        consumption = self.offer.consumption.get(int(self.offer.shape[at]))
-        if isinstance(consumption, Fatal) and self.offer.matching[at]:
+        """The error of the device in row `row` of the fleet, at position `at` of the view."""
+        consumption = self.static.consumption.get(int(self.static.shape[at]))
+        if isinstance(consumption, Fatal) and self.static.matching[at]:
             return consumption
-        return failure(self.ask, fleet, row)
+        return failure(self.option, fleet, row)
 
     def takes(self, at: int) -> Consumption | None:
-        """What taking a device consumes of its capacities; None if it has none."""
-        consumption = self.offer.consumption.get(int(self.offer.shape[at]))
+        """What the device at position `at` loses of its capacities if taken; None if it has none."""
+        consumption = self.static.consumption.get(int(self.static.shape[at]))
         return consumption if isinstance(consumption, Consumption) else None
 
 
-def find_candidates(ask: Ask, view: View, world: Snapshot) -> Candidates:
-    """What a node offers to an ask. Raises Fatal where mode All finds something wrong (PREP-8)."""
-    offer = offer_of(ask, view, world)
-    listed = _all(ask, view, world, offer) if ask.all else None
-    occupancy = world.occupancy
-    fatal = offer.fatal
-    # The first share of a device has drawn its counters for all later ones (CAP-13).
-    if ask.admin:
-        available = offer.suitable & (view.of(occupancy.fits) | view.of(occupancy.sharing))
+def find_candidates(option: RequestOption, view: View, snapshot: Snapshot) -> Candidates:
+    """The candidates of a node for a request option. Raises Fatal where mode All meets an error (PREP-8)."""
+    static = match_in_view(option, view, snapshot)
+    listed = _all(option, view, snapshot, static) if option.all else None
+    occupancy = snapshot.occupancy
+    fatal = static.fatal
+    # The first share of a device draws the counters for all later shares (CAP-13).
+    if option.admin:
+        available = static.suitable & (view.of(occupancy.fits) | view.of(occupancy.sharing))
     else:
-        available = offer.suitable & view.of(occupancy.free)
-        if offer.fails:
+        available = static.suitable & view.of(occupancy.free)
+        if static.fails:
             fatal = fatal & ~view.of(occupancy.held)
-    if occupancy.consumed and offer.consumption:
-        available &= beside(view.rows, offer.consumption, offer.shape, available, world)
+    if occupancy.consumed and static.consumption:
+        available &= beside(view.rows, static.consumption, static.shape, available, snapshot)
     return Candidates(
-        ask=ask,
-        count=ask.source.wanted if listed is None else len(listed),
+        option=option,
+        count=option.source.wanted if listed is None else len(listed),
         listed=listed,
         available=available,
         fatal=fatal,
-        offer=offer,
+        static=static,
     )
 
 
-def beside(rows: Rows, consumption: Consumptions, shape: np.ndarray, among: Mask, world: Snapshot) -> Mask:
+def beside(rows: Rows, consumption: Consumptions, shape: np.ndarray, among: Mask, snapshot: Snapshot) -> Mask:
     """(n,) whether the amounts fit beside what shares consume already (CAP-8). Only `among` is looked at."""
     fits = np.ones(len(rows), dtype=np.bool_)
-    shared = world.occupancy.consumed
-    for at in np.flatnonzero(among & world.occupancy.sharing[rows]).tolist():
+    shared = snapshot.occupancy.consumed
+    for at in np.flatnonzero(among & snapshot.occupancy.sharing[rows]).tolist():
         taken = consumption.get(int(shape[at]))
         if isinstance(taken, Consumption):
             fits[at] = taken.fits(shared.get(int(rows[at]), {}))
     return fits
 
 
-def capacity_permits(ask: Ask, rows: Rows, world: Snapshot) -> Mask:
-    """(n,) the device has the capacity that is asked for, beside what shares consume already."""
-    shape = world.fleet.codes["shape"][rows]
-    consumption = resolve(ask, np.unique(shape).tolist(), world)
-    large = large_enough(ask, consumption, shape)
-    return large & beside(rows, consumption, shape, large, world)
+def capacity_permits(option: RequestOption, rows: Rows, snapshot: Snapshot) -> Mask:
+    """(n,) the device has the requested capacity, in addition to what shares consume already."""
+    shape = snapshot.fleet.codes["shape"][rows]
+    consumption = resolve(option, np.unique(shape).tolist(), snapshot)
+    large = large_enough(option, consumption, shape)
+    return large & beside(rows, consumption, shape, large, snapshot)
 
 
-def not_excluded(rows: Rows, world: Snapshot) -> Mask:
-    """(n,) nothing that is held stands against the device, or an earlier share was let in."""
-    occupancy = world.occupancy
+def not_excluded(rows: Rows, snapshot: Snapshot) -> Mask:
+    """(n,) no held device excludes it, or a share of it is held already."""
+    occupancy = snapshot.occupancy
     if occupancy.open is None:
         return np.ones(len(rows), dtype=np.bool_)
     return occupancy.open[rows] | occupancy.sharing[rows]
 
 
-def counters_permit(rows: Rows, world: Snapshot) -> Mask:
-    """(n,) what the device draws from counters is left, or has been drawn by an earlier share (CAP-13)."""
-    if not world.rules.has(PARTITIONABLE_DEVICES):
-        return ~draws(world.fleet, rows)
-    return world.occupancy.fits[rows] | world.occupancy.sharing[rows]
+def counters_permit(rows: Rows, snapshot: Snapshot) -> Mask:
+    """(n,) the counters have what the device draws, or an earlier share has drawn it (CAP-13)."""
+    if not snapshot.rules.has(PARTITIONABLE_DEVICES):
+        return ~draws(snapshot.fleet, rows)
+    return snapshot.occupancy.fits[rows] | snapshot.occupancy.sharing[rows]
 
 
-def _all(ask: Ask, view: View, world: Snapshot, offer: Offer) -> Rows:
-    """(count,) the devices that mode All wants, whatever their state (PREP-8)."""
-    rows, shape = view.rows, offer.shape
-    broken = np.flatnonzero(offer.fatal)
+def _all(option: RequestOption, view: View, snapshot: Snapshot, static: StaticMatch) -> Rows:
+    """(count,) the devices that mode All needs, whatever their state (PREP-8)."""
+    rows, shape = view.rows, static.shape
+    broken = np.flatnonzero(static.fatal)
     first_error = int(broken[0]) if len(broken) else len(rows)
     start = 0
     for pool in view.pools:
         if pool.usable is not Usable.YES and start <= first_error:
             incomplete = pool.usable is Usable.INCOMPLETE
+            problem = f"pool {pool.pool} is {pool.usable.value}: {pool.problem}"
             raise Fatal(
                 Reason.INCOMPLETE_POOL if incomplete else Reason.INVALID_POOL,
-                f"{ask.name} wants all devices, but pool {pool.pool} is {pool.usable.value}: {pool.problem}",
+                f"request {option.name} needs all devices, but {problem}",
             )
         start += len(pool.rows)
     if len(broken):
-        taken = offer.consumption.get(int(shape[first_error]))
-        if isinstance(taken, Fatal) and offer.matching[first_error]:
+        taken = static.consumption.get(int(shape[first_error]))
+        if isinstance(taken, Fatal) and static.matching[first_error]:
             raise taken
-        raise failure(ask, world.fleet, int(rows[first_error]))
-    wanted = offer.matching
-    if world.rules.has(CONSUMABLE_CAPACITY):
-        wanted = wanted & large_enough(ask, offer.consumption, shape)
-        if world.rules.old:
-            wanted = wanted & beside(rows, offer.consumption, shape, wanted, world)
+        raise failure(option, snapshot.fleet, int(rows[first_error]))
+    wanted = static.matching
+    if snapshot.rules.has(CONSUMABLE_CAPACITY):
+        wanted = wanted & large_enough(option, static.consumption, shape)
+        if snapshot.rules.old:
+            wanted = wanted & beside(rows, static.consumption, shape, wanted, snapshot)
     return np.flatnonzero(wanted)

@@ -15,7 +15,7 @@ MILLI = NANO // 1000
 
 @dataclass(frozen=True, slots=True)
 class Consumption:
-    """What one allocation takes from each capacity of a device, and what the device has of it."""
+    """What one allocation consumes of each capacity of a device, and what the device has."""
 
     taken: Mapping[str, Quantity]
     """Capacity key, as the slice spells it -> amount"""
@@ -23,7 +23,7 @@ class Consumption:
     """Capacity key -> billionths"""
 
     def fits(self, consumed: Mapping[str, int]) -> bool:
-        """Whether it fits beside what is consumed already (CAP-8)."""
+        """Whether it fits in addition to what is consumed already (CAP-8)."""
         return all(consumed.get(key, 0) + q.nanos <= self.total[key] for key, q in self.taken.items())
 
     def added_to(self, consumed: Mapping[str, int]) -> dict[str, int]:
@@ -34,10 +34,10 @@ class Consumption:
 def consume(
     slots: tuple[CapacitySlot, ...], requests: Mapping[str, Quantity], rules: Semantics
 ) -> Consumption | None:
-    """What an allocation with these capacity requests takes; None if the device cannot give that.
+    """What an allocation with these capacity requests consumes; None if the device cannot give it.
 
-    Every capacity is resolved before the first refusal, so that an amount that cannot be represented
-    is an error whatever the order (CAP-12). Raises Fatal for such an amount.
+    Every capacity is resolved before the first refusal. So an amount that cannot be represented is an error
+    in any order (CAP-12). Raises Fatal for such an amount.
     """
     taken = {slot.key: _resolve(slot, requests.get(slot.key), rules) for slot in slots}
     for key, amount in taken.items():
@@ -53,7 +53,7 @@ def consume(
 
 
 def _resolve(slot: CapacitySlot, request: Quantity | None, rules: Semantics) -> Quantity:
-    """CAP-3: the default or everything, else the request rounded up to what the policy allows."""
+    """CAP-3: the default or the whole capacity; else the request, rounded up to what the policy allows."""
     policy = slot.policy
     if request is None:
         return policy.default if policy is not None and policy.default is not None else slot.value

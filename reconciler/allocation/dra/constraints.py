@@ -1,6 +1,6 @@
 """`matchAttribute` and `distinctAttribute` as masks over one node's devices. Source: CON-1 to CON-8.
 
-The state of a constraint is a value, so that leaving a branch of the search undoes nothing.
+The state of a constraint is a value: the search leaves a branch without undoing anything.
 """
 
 from collections.abc import Hashable, Sequence
@@ -17,17 +17,17 @@ from reconciler.state.devices.pools.fleet import Fleet
 
 Tokens = frozenset[Hashable]
 State = Tokens | None
-"""match: what all chosen devices have in common; distinct: what any of them has. None: none chosen yet."""
+"""match: values that all chosen devices share; distinct: values of any of them. None: none chosen yet."""
 
 ANY_DOMAIN = "*"
-"""Stands for every domain; no name that the API allows has it"""
+"""Stands for every domain; the API allows no such name"""
 _SCALARS = ("string", "int", "bool", "version")
 _ELEMENT = {"strings": "string", "ints": "int", "bools": "bool", "versions": "version"}
 
 
 @dataclass(slots=True)
 class Constraint:
-    """One constraint of a claim over the n devices of a view. Keeps what was worked out from it."""
+    """One constraint of a claim over the n devices of a view. Caches its masks."""
 
     attribute: str
     match: bool
@@ -35,9 +35,9 @@ class Constraint:
     codes: Codes
     """(n,) the attribute's value, -1 where the device has none"""
     keys: Sequence[Hashable]
-    """By code, the value with its type; more may be added at the end"""
+    """By code, the value with its type; later values are appended"""
     lists: bool
-    """Whether lists are understood (CON-6)"""
+    """Whether list attributes are supported (CON-6)"""
     plain: bool
     """Every device has one comparable value or none"""
     _tokens: dict[int, Tokens] | None = field(default=None, repr=False)
@@ -45,7 +45,7 @@ class Constraint:
 
     @property
     def tokens(self) -> dict[int, Tokens]:
-        """Code -> the values it stands for; empty for what cannot be compared."""
+        """Code -> the values it stands for; empty for a value that cannot be compared."""
         if self._tokens is None:
             codes = np.unique(self.codes[self.codes >= 0]).tolist()
             self._tokens = {code: _tokens(self.keys[code], lists=self.lists) for code in codes}
@@ -53,7 +53,7 @@ class Constraint:
 
     @property
     def alone(self) -> frozenset[int]:
-        """Codes that nothing can stand beside: lists, while lists are not understood (CON-6)."""
+        """Codes that match no other device: lists, where lists are not supported (CON-6)."""
         if self.plain or self.lists or not self.match:
             return frozenset()
         return frozenset(code for code, values in self.tokens.items() if not values)
@@ -108,11 +108,11 @@ def compile_constraint(source: DeviceConstraint, fleet: Fleet, rows: Rows, rules
 
 
 _ALL_SCALAR: Cache[Fleet, dict[Name, tuple[int, bool]]] = Cache(lambda _: {}, on_fork=dict.copy)
-"""Attribute -> how many of its values were looked at, and whether each of those is a single one"""
+"""Attribute -> how many of its values were checked, and whether all of those are scalars"""
 
 
 def all_scalar(name: Name, fleet: Fleet) -> bool:
-    """Whether every value of an attribute is a single one. Only values that appeared since are looked at."""
+    """Whether all values of an attribute are scalars. Checks only the values added since the last call."""
     keys = fleet.words.attribute(name).keys
     of_fleet = _ALL_SCALAR.of(fleet)
     checked, scalar = of_fleet.get(name, (0, True))
@@ -127,9 +127,9 @@ def _is_scalar(key: Hashable) -> bool:
 
 
 def _of_any_domain(name: str, fleet: Fleet, rows: Rows) -> tuple[Codes, list[Hashable]]:
-    """(n,) codes of an attribute whatever its domain, and the values they stand for, each once.
+    """(n,) codes of an attribute in any domain, and the values they stand for, each once.
 
-    A device that has it in several domains counts with the last by name.
+    A device with the attribute in several domains has the value of the last domain by name.
     """
     codes, places = np.full(len(rows), -1, dtype=np.int32), dict[Hashable, int]()
     for domain, id_ in sorted(fleet.cel.attributes):
@@ -142,7 +142,7 @@ def _of_any_domain(name: str, fleet: Fleet, rows: Rows) -> tuple[Codes, list[Has
 
 
 def _tokens(key: Hashable, *, lists: bool) -> Tokens:
-    """The values that an attribute stands for, each with its type, so that 1 and true never meet."""
+    """The values that an attribute stands for, each with its type: 1 and true are not equal."""
     match key:
         case (str(kind), tuple(elements)) if kind in _ELEMENT:
             return frozenset((_ELEMENT[kind], element) for element in elements) if lists else frozenset()

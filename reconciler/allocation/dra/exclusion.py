@@ -1,6 +1,6 @@
 """Devices that exclude one another, during the search on one node.
 
-What is held before is part of the columns; here is what the devices chosen so far add to it.
+The snapshot accounts for held devices. This module adds the devices chosen so far.
 """
 
 from dataclasses import dataclass, replace
@@ -14,8 +14,8 @@ from reconciler.state.devices.snapshot.snapshot import Snapshot, View
 
 
 @dataclass(frozen=True, slots=True)
-class Sides:
-    """What the n devices of a view say about the others, in its s scopes."""
+class ExclusionColumns:
+    """Which of the n devices of a view exclude others, in its s scopes."""
 
     scopes: Codes
     """(n, K) position among the s scopes, -1 for none"""
@@ -23,41 +23,41 @@ class Sides:
     asks: Bits
     meets: Bits
     bound: Mask
-    """(n,) something that is chosen may stand against it"""
+    """(n,) a chosen device may exclude it"""
     used: np.ndarray
     """(s,) the fleet's numbers of the scopes"""
 
 
 @dataclass(frozen=True, slots=True)
 class ExclusionState:
-    """Against whom the devices stand that are held or chosen. Immutable."""
+    """Which devices the held and chosen devices exclude. Immutable."""
 
-    sides: Sides
+    columns: ExclusionColumns
     open: Mask
-    """(n,) against whom none of them does"""
+    """(n,) none of them excludes the device"""
     common: Bits
-    """(s, W) names common to all of them, by scope"""
+    """(s, W) names that all of them share, by scope"""
 
     def after(self, at: int) -> "ExclusionState":
-        """Once a device has been chosen."""
-        sides = self.sides
-        if not sides.bound[at]:
+        """The state after the device at position `at` is chosen."""
+        columns = self.columns
+        if not columns.bound[at]:
             return self
         common = self.common.copy()
-        for k, scope in enumerate(sides.scopes[at].tolist()):
+        for k, scope in enumerate(columns.scopes[at].tolist()):
             if scope >= 0:
-                common[scope] &= sides.names[at, k]
-        fine = shares_a_name(common, sides.scopes, sides.names)
-        fine &= compatible_with(at, sides.scopes, sides.asks, sides.meets)
+                common[scope] &= columns.names[at, k]
+        fine = shares_a_name(common, columns.scopes, columns.names)
+        fine &= compatible_with(at, columns.scopes, columns.asks, columns.meets)
         return replace(self, open=self.open & fine, common=common)
 
 
-def sides_of(view: View) -> Sides | None:
-    """What a view's devices say; None if nothing stands against any of them."""
-    return _SIDES.of(view) if view.fleet.exclusion is not None else None
+def exclusion_columns(view: View) -> ExclusionColumns | None:
+    """The columns of a view; None if none of its devices can be excluded."""
+    return _COLUMNS.of(view) if view.fleet.exclusion is not None else None
 
 
-def _sides(view: View) -> Sides | None:
+def _columns(view: View) -> ExclusionColumns | None:
     exclusion = view.fleet.exclusion
     assert exclusion is not None
     bound = view.of(exclusion.bound)
@@ -65,7 +65,7 @@ def _sides(view: View) -> Sides | None:
         return None
     scopes = view.of(exclusion.scopes)
     used = np.unique(scopes[scopes >= 0])
-    return Sides(
+    return ExclusionColumns(
         scopes=np.where(scopes >= 0, np.searchsorted(used, scopes), -1).astype(np.int32),
         names=view.of(exclusion.names),
         asks=view.of(exclusion.asks),
@@ -75,21 +75,23 @@ def _sides(view: View) -> Sides | None:
     )
 
 
-_SIDES = Cache(_sides)
+_COLUMNS = Cache(_columns)
 
 
-def stand(sides: Sides | None, view: View, world: Snapshot) -> ExclusionState | None:
-    """Before anything is chosen."""
-    occupancy = world.occupancy
-    if sides is None or occupancy.open is None or occupancy.common is None:
+def begin_exclusion(
+    columns: ExclusionColumns | None, view: View, snapshot: Snapshot
+) -> ExclusionState | None:
+    """The state before any device is chosen. None if no device can be excluded."""
+    occupancy = snapshot.occupancy
+    if columns is None or occupancy.open is None or occupancy.common is None:
         return None
-    return ExclusionState(sides, view.of(occupancy.open), occupancy.common[sides.used])
+    return ExclusionState(columns, view.of(occupancy.open), occupancy.common[columns.used])
 
 
-def columns(sides: Sides) -> np.ndarray:
-    """(columns, n) int32, by which devices are told apart that others do not treat alike."""
+def equality_columns(columns: ExclusionColumns) -> np.ndarray:
+    """(columns, n) int32. Devices with equal columns exclude, and are excluded by, the same devices."""
     words = [
         np.ascontiguousarray(bits).reshape(len(bits), -1).view(np.int32)
-        for bits in (sides.names, sides.asks, sides.meets)
+        for bits in (columns.names, columns.asks, columns.meets)
     ]
-    return np.concatenate([sides.scopes, *words], axis=1).T
+    return np.concatenate([columns.scopes, *words], axis=1).T

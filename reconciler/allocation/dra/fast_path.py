@@ -1,7 +1,7 @@
-"""The plain ending of a search: the last request, when nothing it takes changes what else it could take.
+"""The fast path of a search: the last request, where taking a device does not change what else fits.
 
-Without counters, shares, errors and `distinctAttribute`, the devices that first fit would end with
-can be read off the masks. The same answer as the search, without its steps.
+Without counters, shares, errors and `distinctAttribute`, the masks give the devices that first fit would
+choose. The answer is that of the search, without its steps.
 """
 
 from collections.abc import Sequence
@@ -10,36 +10,38 @@ import numpy as np
 
 from kernels.types import Codes, Mask, Rows
 from reconciler.allocation.dra.candidates import Candidates
-from reconciler.allocation.dra.request_options import MAX_RESULTS, Asked
-from reconciler.allocation.dra.state import Board, Choice, State, constraint_on, viable
+from reconciler.allocation.dra.request_options import MAX_RESULTS, ParsedClaims
+from reconciler.allocation.dra.state import Choice, NodeProblem, State, constraint_on, viable
 from reconciler.state.caches import Cache, share
 from reconciler.state.devices.pools.fleet import Fleet
 from reconciler.state.devices.snapshot.snapshot import View
 
 
-def immediate(asked: Asked, offers: Sequence[Sequence[Candidates]], view: View) -> tuple[Choice, ...] | None:
-    """What the search would choose, where one plain request is all that is wanted; None if it takes a search.
+def immediate(
+    parsed: ParsedClaims, by_slot: Sequence[Sequence[Candidates]], view: View
+) -> tuple[Choice, ...] | None:
+    """What the search would choose for a single plain request; None if that needs a search.
 
-    Devices for a single request, without errors, that do not change what else could be taken.
+    Plain: no errors, and taking a device does not change what else fits.
     """
-    if len(offers) != 1 or len(offers[0]) != 1:
+    if len(by_slot) != 1 or len(by_slot[0]) != 1:
         return None
-    (candidates,) = offers[0]
-    ask, available = candidates.ask, candidates.available
+    (candidates,) = by_slot[0]
+    option, available = candidates.option, candidates.available
     count = candidates.count
     if (
         candidates.listed is not None
-        or candidates.offer.fails
+        or candidates.static.fails
         or not 0 < count <= min(len(available), MAX_RESULTS)
     ):
         return None
-    if count == 1 and not ask.constraints:
+    if count == 1 and not option.constraints:
         at = int(available.argmax())
         return (Choice(0, candidates, at),) if available[at] else None
-    if len(ask.constraints) > 1 or _ENTANGLED.of(view) is not None:
+    if len(option.constraints) > 1 or _ENTANGLED.of(view) is not None:
         return None
-    if ask.constraints:
-        source = asked.claims[ask.claim].spec.devices.constraints[ask.constraints[0]]
+    if option.constraints:
+        source = parsed.claims[option.claim].spec.devices.constraints[option.constraints[0]]
         constraint = constraint_on(source, view)
         if not (constraint.match and constraint.plain):
             return None
@@ -50,30 +52,30 @@ def immediate(asked: Asked, offers: Sequence[Sequence[Candidates]], view: View) 
     return tuple([Choice(0, candidates, at) for at in rows.tolist()]) if len(rows) == count else None
 
 
-def finish(board: Board, candidates: Candidates, state: State) -> Rows | None:
-    """(count,) the devices the search would choose for the last request; empty if there are not enough.
+def finish(problem: NodeProblem, candidates: Candidates, state: State) -> Rows | None:
+    """(count,) the devices the search would choose for the last request; empty if there are too few.
 
-    None if it takes a search to tell.
+    None if that needs a search.
     """
-    ask = candidates.ask
-    constraints = [board.constraints[ask.claim][number] for number in ask.constraints]
+    option = candidates.option
+    constraints = [problem.constraints[option.claim][number] for number in option.constraints]
     if len(constraints) > 1 or not all(c.match and c.plain for c in constraints):
         return None
-    if candidates.offer.fails and candidates.fatal.any():
+    if candidates.static.fails and candidates.fatal.any():
         return None
-    bound = _ENTANGLED.of(board.view)
+    bound = _ENTANGLED.of(problem.view)
     if bound is not None and (candidates.available & bound).any():
         return None
-    possible = viable(board, state, candidates)
+    possible = viable(problem, state, candidates)
     rows = np.flatnonzero(possible)
-    if not constraints or state.constraints[ask.constraints[0]] is not None:
-        # A value that earlier requests agreed on has narrowed the devices already.
+    if not constraints or state.constraints[option.constraints[0]] is not None:
+        # Earlier requests have fixed the value, so `rows` are narrowed already.
         return rows[: candidates.count] if len(rows) >= candidates.count else rows[:0]
     return _first_with_enough(rows, constraints[0].codes[rows], candidates.count)
 
 
 def _first_with_enough(rows: Rows, values: Codes, count: int) -> Rows:
-    """The first `count` of `rows` (m,) that share a value, the value that comes first winning."""
+    """The first `count` of `rows` (m,) that share a value. The value that comes first wins."""
     for at in range(len(rows) - count + 1):
         same = rows[at:][values[at:] == values[at]]
         if len(same) >= count:
@@ -82,7 +84,7 @@ def _first_with_enough(rows: Rows, values: Codes, count: int) -> Rows:
 
 
 def _entangled(view: View) -> Mask | None:
-    """(n,) devices that draw, are shared or exclude others: taking one may change what else fits.
+    """(n,) devices that draw from counters, are shared or exclude others: taking one changes what else fits.
 
     None if there are none.
     """

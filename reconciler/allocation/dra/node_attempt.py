@@ -1,4 +1,4 @@
-"""The attempt on one node: what kube-scheduler's allocator would answer there."""
+"""The attempt on one node. The answer is that of kube-scheduler's allocator."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -6,11 +6,11 @@ from uuid import uuid4
 
 import numpy as np
 
-from reconciler.allocation.dra.budget import LEISURE, Pace
+from reconciler.allocation.dra.budget import UNLIMITED, Budget
 from reconciler.allocation.dra.candidates import Candidates, find_candidates
 from reconciler.allocation.dra.fast_path import immediate
 from reconciler.allocation.dra.refusal import Fatal, GaveUp
-from reconciler.allocation.dra.request_options import MAX_RESULTS, Asked
+from reconciler.allocation.dra.request_options import MAX_RESULTS, ParsedClaims
 from reconciler.allocation.dra.result import plans
 from reconciler.allocation.dra.search import Search
 from reconciler.allocation.dra.state import Choice, set_up
@@ -26,13 +26,13 @@ class Found:
 
     plans: tuple[Plan, ...]
     rank: int
-    """How far the chosen alternatives are from the top of their lists, smaller is better (SC-1)"""
+    """Sum of the positions of the chosen alternatives in their lists; smaller is better (SC-1)"""
     steps: int
 
 
 @value()
 class NotFound:
-    """Nothing on this node. `reason` is None when the devices simply do not suffice."""
+    """The claims do not fit this node. `reason` is None if the devices simply do not suffice."""
 
     reason: Reason | None
     message: str
@@ -40,7 +40,7 @@ class NotFound:
 
 
 Only = Mapping[tuple[int, str], frozenset[int]]
-"""(position of the claim, name of the request) -> rows of the fleet that the request is kept to"""
+"""(position of the claim, name of the request) -> rows of the fleet that the request may use"""
 
 
 def random_share() -> str:
@@ -49,89 +49,92 @@ def random_share() -> str:
 
 
 def attempt(
-    asked: Asked,
+    parsed: ParsedClaims,
     node: str,
-    world: Snapshot,
+    snapshot: Snapshot,
     *,
     steps: int,
     new_share: Callable[[], str] = random_share,
-    beat: int | None = None,
+    better_than: int | None = None,
     pruned: bool = True,
-    pace: Pace = LEISURE,
+    budget: Budget = UNLIMITED,
     only: Only | None = None,
 ) -> Found | NotFound:
-    """Try to allocate all claims on one node, better ranked than `beat` if that is given.
+    """Try to allocate all claims on one node, with a better rank than `better_than` if that is set.
 
-    `pruned=False` searches without bounds and without regard to equal devices: the same answers, slower.
-    Raises what `pace` raises.
+    `pruned=False` searches without bounds and does not skip equal devices: the same answers, slower.
+    Raises what `budget` raises.
     """
     search: Search | None = None
     try:
-        view = world.topology.view(node)
-        offers = _offers(asked, view, world, only)
-        plain = immediate(asked, offers, view) if pruned else None
+        view = snapshot.topology.view(node)
+        by_slot = _candidates(parsed, view, snapshot, only)
+        plain = immediate(parsed, by_slot, view) if pruned else None
         if plain is not None and len(plain) <= steps:
-            pace.beat()
-            return Found(plans(asked, view, world, plain, new_share), 0, len(plain))
-        search = Search(set_up(asked, view, world), asked.slots, offers, steps, pruned, pace)
+            budget.spend()
+            return Found(plans(parsed, view, snapshot, plain, new_share), 0, len(plain))
+        search = Search(set_up(parsed, view, snapshot), parsed.slots, by_slot, steps, pruned, budget)
         chosen = search.run()
         if chosen is not None:
-            rank = _rank(asked, chosen)
-            if beat is not None and rank >= beat:
-                return NotFound(None, "another node ranks as well or better", search.steps)
-            return Found(plans(asked, view, world, chosen, new_share), rank, search.steps)
+            rank = _rank(parsed, chosen)
+            if better_than is not None and rank >= better_than:
+                return NotFound(None, "another node has the same rank or a better one", search.steps)
+            return Found(plans(parsed, view, snapshot, chosen, new_share), rank, search.steps)
     except Fatal as fatal:
         message = str(fatal)
         if fatal.claim is not None:
-            message = f"claim {asked.claims[fatal.claim].key}, {message}"
+            message = f"claim {parsed.claims[fatal.claim].key}, {message}"
         return NotFound(fatal.reason, message, search.steps if search else 0)
     except Rejected as rejected:
         return NotFound(Reason.NODE_SELECTOR, str(rejected), 0)
     except GaveUp as gave_up:
         return NotFound(Reason.GAVE_UP, str(gave_up), steps)
     invalid = view.invalid
-    if invalid is not None:  # POOL-13: only a failed search makes it an error
+    if invalid is not None:  # POOL-13: an error only if the search fails
         return NotFound(
             Reason.INVALID_POOL, f"pool {invalid.pool} is invalid: {invalid.problem}", search.steps
         )
     return NotFound(None, "the devices do not suffice", search.steps)
 
 
-def _offers(asked: Asked, view: View, world: Snapshot, only: Only | None = None) -> list[list[Candidates]]:
-    """What the node offers to every alternative of every slot, claim by claim.
+def _candidates(
+    parsed: ParsedClaims, view: View, snapshot: Snapshot, only: Only | None = None
+) -> list[list[Candidates]]:
+    """The candidates of every alternative of every slot, claim by claim.
 
-    Raises Fatal where mode All finds something wrong (PREP-8), and for a claim that needs too many devices
-    whatever is chosen (PREP-9), whichever comes first.
+    Raises Fatal where mode All meets an error (PREP-8), and for a claim that needs too many devices with
+    any alternatives (PREP-9), whichever comes first.
     """
-    offers: list[list[Candidates]] = []
-    for at, claim in enumerate(asked.claims):
+    by_slot: list[list[Candidates]] = []
+    for at, claim in enumerate(parsed.claims):
         least = 0
-        for slot in asked.slots:
+        for slot in parsed.slots:
             if slot.claim == at:
-                of_slot = [find_candidates(ask, view, world) for ask in slot.asks]
+                of_slot = [find_candidates(option, view, snapshot) for option in slot.options]
                 least += min([candidates.count for candidates in of_slot])
-                offers.append(of_slot)
+                by_slot.append(of_slot)
         if least > MAX_RESULTS:
             raise Fatal(
                 Reason.TOO_MANY_DEVICES,
                 f"claim {claim.key} needs at least {least} devices; a claim can hold {MAX_RESULTS}",
             )
     if only:
-        offers = [[_kept_to(only, one, view) for one in of_slot] for of_slot in offers]
-    return offers
+        by_slot = [[_restricted(only, one, view) for one in of_slot] for of_slot in by_slot]
+    return by_slot
 
 
-def _kept_to(only: Only, candidates: Candidates, view: View) -> Candidates:
-    """The same, without devices that the request is not to have."""
-    rows = only.get((candidates.ask.claim, candidates.ask.request))
+def _restricted(only: Only, candidates: Candidates, view: View) -> Candidates:
+    """The candidates without devices that the request may not use."""
+    rows = only.get((candidates.option.claim, candidates.option.request))
     if rows is None:
         return candidates
     among = np.isin(view.rows, list(rows))
     return replace(candidates, available=candidates.available & among)
 
 
-def _rank(asked: Asked, chosen: tuple[Choice, ...]) -> int:
-    alternatives = {choice.slot: choice.candidates.ask.alternative for choice in chosen}
+def _rank(parsed: ParsedClaims, chosen: tuple[Choice, ...]) -> int:
+    alternatives = {choice.slot: choice.candidates.option.alternative for choice in chosen}
     return sum(
-        [ask.alternative for ask in asked.slots[slot].asks].index(name) for slot, name in alternatives.items()
+        [option.alternative for option in parsed.slots[slot].options].index(name)
+        for slot, name in alternatives.items()
     )

@@ -1,4 +1,4 @@
-"""Which nodes counting cannot exclude, for claims of one form. Followed node by node as counts change."""
+"""Which nodes may fit claims of one shape, judged by counts. Updated node by node as counts change."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -7,51 +7,51 @@ import numpy as np
 
 from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.allocation.dra.availability import Available, available
-from reconciler.allocation.dra.request_options import Ask, Slot
+from reconciler.allocation.dra.request_options import RequestOption, Slot
 from reconciler.state.devices.snapshot.snapshot import Snapshot, Topology
 
 
 @dataclass(slots=True)
 class Watch:
-    """The counts for one ask, and how far their changes have been followed."""
+    """The counts for one request option, and which of their changes were applied."""
 
-    ask: Ask
+    option: RequestOption
     there: Available | None = None
     come: int = 0
 
 
-class Prospects:
-    """N nodes, in the order in which they are tried. Good for one topology."""
+class NodeFilter:
+    """N nodes, in the order in which they are tried. Valid for one topology."""
 
     def __init__(self, slots: Sequence[Slot], topology: Topology) -> None:
-        self._watches = [[Watch(ask) for ask in slot.asks] for slot in slots]
+        self._watches = [[Watch(option) for option in slot.options] for slot in slots]
         self._place_of = topology.place_of
         self._codes = np.maximum(topology.order_codes, -1)
         self._all_placed = bool((topology.place_of[:-1] >= 0).all())
         size = len(self._codes)
         self.open: Mask = np.ones(size, dtype=np.bool_)
-        """(N,) has enough for every request, each counted alone, or may meet an error"""
+        """(N,) has enough devices for each request alone, or may meet an error"""
         self.failing: Mask = np.zeros(size, dtype=np.bool_)
-        """(N,) may meet an error, which must not be hidden"""
+        """(N,) may meet an error, which must be reported"""
         self.least: Amounts | None = None
-        """(N,) the best rank that a node could give; None where there are no alternatives"""
+        """(N,) the best rank that a node could give; None without alternatives"""
         self._plain = False
-        """Whether there is nothing but counts to compare"""
-        if any(len(slot.asks) > 1 for slot in slots):
+        """Whether comparing counts is enough: no alternatives and no errors"""
+        if any(len(slot.options) > 1 for slot in slots):
             self.least = np.zeros(size, dtype=np.int64)
 
-    def follow(self, world: Snapshot) -> None:
-        """Bring everything to the state of a snapshot."""
+    def follow(self, snapshot: Snapshot) -> None:
+        """Update all masks to a snapshot."""
         changed: list[Codes] = []
         everywhere = False
         for of_slot in self._watches:
             for watch in of_slot:
                 there = watch.there
-                if there is None or not there.reaches(world):
-                    there = watch.there = available(watch.ask, world)
+                if there is None or not there.reaches(snapshot):
+                    there = watch.there = available(watch.option, snapshot)
                     everywhere = True
                 else:
-                    there.follow(world)
+                    there.follow(snapshot)
                     if watch.come < there.log.start:
                         everywhere = True
                     else:
@@ -60,10 +60,10 @@ class Prospects:
         if everywhere:
             without_error = not any(_counts(watch).fails for slot in self._watches for watch in slot)
             self._plain = bool(self._watches) and self.least is None and without_error
-            self._judge(slice(None), world.topology)
+            self._judge(slice(None), snapshot.topology)
         elif changed:
             places = self._place_of[changed[0] if len(changed) == 1 else np.concatenate(changed)]
-            self._judge(places if self._all_placed else places[places >= 0], world.topology)
+            self._judge(places if self._all_placed else places[places >= 0], snapshot.topology)
 
     def _judge(self, places: Rows | slice, topology: Topology) -> None:
         codes = self._codes[places]
@@ -87,13 +87,13 @@ class Prospects:
         self.failing[places] = failing
         self.open[places] = enough | failing
         if self.least is not None:
-            least[failing] = 0  # what an error hides is not counted
+            least[failing] = 0  # the rank behind an error is not known
             self.least[places] = least
 
     def _suffices(self, watch: Watch, codes: Codes, places: Rows | slice, topology: Topology) -> Mask:
-        """(n,) the nodes that could take enough devices for an ask."""
-        ask, there = watch.ask, _counts(watch)
-        if ask.all:  # any number of devices may be all
+        """(n,) nodes with enough devices for a request option."""
+        option, there = watch.option, _counts(watch)
+        if option.all:  # mode All has no minimum
             return np.ones(len(codes), dtype=np.bool_)
         have = there.per_node[codes]
         if not there.local:
@@ -103,11 +103,11 @@ class Prospects:
                 nodes, selectors = topology.selected()
                 np.add.at(selected, nodes, there.per_selector[selectors])
                 have += selected[places]
-        found: Mask = have >= ask.source.wanted
+        found: Mask = have >= option.source.wanted
         return found
 
     def in_order(self, among: Mask) -> Iterator[tuple[int, int]]:
-        """The best rank that a node could give, and its place; the most promising first, then in order.
+        """(best possible rank, place) of nodes, the best rank first, then in order of nodes.
 
         among (N,)  a part of `open`
         """
@@ -118,7 +118,7 @@ class Prospects:
                 yield int(ranks[at]), int(found[at])
             return
         at, size = 0, len(among)
-        while at < size:  # the first is mostly the last that is asked for
+        while at < size:  # lazy: mostly only the first is used
             at += int(among[at:].argmax())
             if not among[at]:
                 return

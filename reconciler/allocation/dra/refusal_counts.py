@@ -1,4 +1,4 @@
-"""Why claims cannot be allocated: which test left how many devices, over all nodes considered."""
+"""Why claims cannot be allocated: how many devices pass each test, over all nodes considered."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from kernels.types import Rows
 from reconciler.allocation.dra.node_attempt import NotFound
-from reconciler.allocation.dra.request_options import Asked
+from reconciler.allocation.dra.request_options import ParsedClaims
 from reconciler.allocation.dra.tally import (
     CAPACITY,
     COUNTERS,
@@ -23,135 +23,144 @@ from reconciler.state.devices.exclusion.modes import explain
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 
 LONGEST_MESSAGE = 2000
-"""Characters. Claims may name ten thousand constraints."""
-_REASONS = {
-    MATCH: Reason.NO_DEVICE,
-    POOL: Reason.POOL,
-    FREE: Reason.IN_USE,
-    CAPACITY: Reason.CAPACITY,
-    EXCLUSION: Reason.EXCLUDED,
-    COUNTERS: Reason.COUNTERS,
-    TAINTS: Reason.TAINTED,
+"""Characters. A claim may name ten thousand constraints."""
+_GATES = {
+    MATCH: (Reason.NO_DEVICE, "matches class and selectors", "match class and selectors"),
+    POOL: (Reason.POOL, "belongs to a complete and valid pool", "belong to complete and valid pools"),
+    FREE: (Reason.IN_USE, "is free", "are free"),
+    CAPACITY: (Reason.CAPACITY, "has enough capacity", "have enough capacity"),
+    EXCLUSION: (Reason.EXCLUDED, "is not excluded by held devices", "are not excluded by held devices"),
+    COUNTERS: (Reason.COUNTERS, "fits the remaining counters", "fit the remaining counters"),
+    TAINTS: (Reason.TAINTED, "has only tolerated taints", "have only tolerated taints"),
 }
+"""Test -> the reason where it stops a request, and what one device and what several devices do"""
 
 
 def unsatisfied(
-    asked: Asked,
-    world: Snapshot,
+    parsed: ParsedClaims,
+    snapshot: Snapshot,
     nodes: Sequence[str] | None,
     refused: Sequence[tuple[str, NotFound]],
     steps: int,
 ) -> Unsatisfied:
-    """The answer when no node fits; `nodes` are those considered, None is all. Worked out only now."""
-    keys = tuple(claim.key for claim in asked.claims)
+    """The answer when no node fits. `nodes` are those considered; None is all. Counted only when needed."""
+    keys = tuple(claim.key for claim in parsed.claims)
     errors = tuple((node, outcome.message) for node, outcome in refused if outcome.reason is not None)
-    reason, message, counts = _from_counts(asked, world, nodes)
+    reason, message, counts = _from_counts(parsed, snapshot, nodes)
     stuck = next((o for _, o in refused if o.reason is Reason.GAVE_UP), None)
     if stuck is not None:
         reason, message = Reason.GAVE_UP, f"{stuck.message} on a node; {message}"
     elif refused and len(errors) == len(refused):
         node, first = refused[0]
         assert first.reason is not None
-        others = f" (and {len(refused) - 1} more nodes)" if len(refused) > 1 else ""
+        more = len(refused) - 1
+        others = f" (and {more} more node{'s' if more > 1 else ''})" if more else ""
         reason, message = first.reason, f"node {node}{others}: {first.message}"
-    considered = len(world.topology.nodes if nodes is None else nodes)
+    considered = len(snapshot.topology.nodes if nodes is None else nodes)
     if len(message) > LONGEST_MESSAGE:
         message = f"{message[:LONGEST_MESSAGE]}... ({len(message)} characters)"
     return Unsatisfied(keys, reason, message, considered, steps, counts, errors)
 
 
 def _from_counts(
-    asked: Asked, world: Snapshot, nodes: Sequence[str] | None
+    parsed: ParsedClaims, snapshot: Snapshot, nodes: Sequence[str] | None
 ) -> tuple[Reason, str, tuple[RequestCount, ...]]:
-    if not world.topology.nodes or (nodes is not None and not nodes):
+    if not snapshot.topology.nodes or (nodes is not None and not nodes):
         return Reason.NO_NODE, "there is no node to allocate on", ()
     counts: list[RequestCount] = []
     worst: tuple[Reason, str] | None = None
-    for slot in asked.slots:
+    for slot in parsed.slots:
         verdicts = []
-        for ask in slot.asks:
-            tally = count_gates(ask, world, nodes)
-            wanted = None if ask.all else ask.source.wanted
-            count = RequestCount(asked.claims[ask.claim].key, ask.name, wanted, tally.gates)
+        for option in slot.options:
+            tally = count_gates(option, snapshot, nodes)
+            wanted = None if option.all else option.source.wanted
+            count = RequestCount(parsed.claims[option.claim].key, option.name, wanted, tally.gates)
             counts.append(count)
-            verdicts.append(_verdict(count, tally, world))
+            verdicts.append(_verdict(count, tally, snapshot))
         if worst is None and all(verdict is not None for verdict in verdicts):
             worst = verdicts[0]
     if worst is not None:
         return *worst, tuple(counts)
-    reason, message = _together(asked, counts)
-    if world.fleet.exclusion is not None:
+    reason, message = _together(parsed, counts)
+    if snapshot.fleet.exclusion is not None:
         message += "; some devices exclude others"
     return reason, message, tuple(counts)
 
 
-def _verdict(count: RequestCount, tally: Tally, world: Snapshot) -> tuple[Reason, str] | None:
-    """Why an ask alone cannot be met; None if it can."""
+def _verdict(count: RequestCount, tally: Tally, snapshot: Snapshot) -> tuple[Reason, str] | None:
+    """Why a request option alone cannot be met; None if it can."""
     total, *gates = count.gates
     wanted = count.wanted if count.wanted is not None else max(gates[0].left, 1)
-    text = f"claim {count.claim}, request {count.request} wants {_amount(count.wanted)}: of {total.left}"
+    needs = f"the request needs {'all devices' if count.wanted is None else _devices(count.wanted)}"
+    text = f"claim {count.claim}, request {count.request}: "
     for gate in gates:
-        text += f", {gate.left} {gate.name}" if gate is not gates[0] else f" devices {gate.left} {gate.name}"
+        reason, singular, plural = _GATES[gate.name]
+        text += f"{gate.left} of {_devices(total.left)}" if gate is gates[0] else f"; {gate.left}"
+        text += f" {singular if gate.left == 1 else plural}"
         if gate.left < wanted:
-            text += _flaws(world) if gate.name == POOL else _excluded(tally, world)
-            return _REASONS[gate.name], text
+            if gate.name == POOL:
+                return reason, f"{text}{_flaws(snapshot)}; {needs}"
+            return reason, f"{text}; {needs}{_excluded(tally, snapshot)}"
     if count.wanted is None:
         return None
-    most, node = _most_on_one_node(tally.left, world)
+    most, node = _most_on_one_node(tally.left, snapshot)
     if most < wanted:
-        text += f", but at most {most} on one node{f' ({node})' if node else ''}"
-        return Reason.NO_NODE, text + _excluded(tally, world)
+        where = f"one node{f' ({node})' if node else ''}"
+        text += f"; at most {most} {'is' if most == 1 else 'are'} on {where}; {needs}"
+        return Reason.NO_NODE, text + _excluded(tally, snapshot)
     return None
 
 
-def _excluded(tally: Tally, world: Snapshot) -> str:
-    """What stands against the devices that exclusivity took away."""
-    return f"; excluded: {explain(tally.excluded, world)}" if len(tally.excluded) else ""
+def _excluded(tally: Tally, snapshot: Snapshot) -> str:
+    """What excludes the devices that are excluded."""
+    return f"; excluded: {explain(tally.excluded, snapshot)}" if len(tally.excluded) else ""
 
 
-def _flaws(world: Snapshot) -> str:
+def _flaws(snapshot: Snapshot) -> str:
     """The first pool that is not ready, and how many more there are."""
-    topology = world.topology
+    topology = snapshot.topology
     flawed = [(pool.id, flaw) for pool in topology.fleet.pools if (flaw := pool.flaw(topology.rules))]
     if not flawed:
         return ""
     (pool, flaw), *others = flawed
-    return f" (pool {pool}: {flaw}{f'; {len(others)} more pools are not ready' if others else ''})"
+    more = f"; {len(others)} more pool{' is' if len(others) == 1 else 's are'} not ready" if others else ""
+    return f" (pool {pool}: {flaw}{more})"
 
 
-def _amount(wanted: int | None) -> str:
-    return "all devices" if wanted is None else f"{wanted} device{'s' if wanted != 1 else ''}"
+def _devices(count: int) -> str:
+    return f"{count} device{'s' if count != 1 else ''}"
 
 
-def _most_on_one_node(left: Rows, world: Snapshot) -> tuple[int, str]:
-    """The largest number of these devices that one node can reach, at most; and that node."""
-    node = world.fleet.codes["node"][left]
+def _most_on_one_node(left: Rows, snapshot: Snapshot) -> tuple[int, str]:
+    """An upper bound of how many of these devices one node can reach, and that node."""
+    node = snapshot.fleet.codes["node"][left]
     spanning = int(np.count_nonzero(node < 0))
     local = np.bincount(node[node >= 0])
     if not len(local):
         return spanning, ""
     best = int(local.argmax())
-    return int(local[best]) + spanning, world.fleet.words.nodes.values[best]
+    return int(local[best]) + spanning, snapshot.fleet.words.nodes.values[best]
 
 
-def _together(asked: Asked, counts: Sequence[RequestCount]) -> tuple[Reason, str]:
-    """No request is impossible by counting, but no node has devices for all of them."""
-    names = ", ".join(f"{asked.claims[slot.claim].key} {slot.asks[0].request}" for slot in asked.slots)
-    tied = sorted(
+def _together(parsed: ParsedClaims, counts: Sequence[RequestCount]) -> tuple[Reason, str]:
+    """The answer where each request could be met alone, but no node has devices for all of them."""
+    names = ", ".join(f"{parsed.claims[slot.claim].key} {slot.options[0].request}" for slot in parsed.slots)
+    attributes = sorted(
         {
             attribute
-            for claim in asked.claims
+            for claim in parsed.claims
             for c in claim.spec.devices.constraints
             if (attribute := c.match_attribute or c.distinct_attribute)
         }
     )
-    if tied:
+    if attributes:
         return (
             Reason.CONSTRAINT,
-            f"no node has devices for {names} that meet the constraint on {', '.join(tied)}",
+            f"no node has devices for {names} that meet the constraint on {', '.join(attributes)}",
         )
     if len(counts) == 1:
-        left, wanted = counts[0].gates[-1].left, _amount(counts[0].wanted)
-        alone = f"{names} wants {wanted}: {left} would do one by one"
-        return Reason.TOGETHER, f"{alone}, but no node has enough of them that fit together"
-    return Reason.TOGETHER, f"each of {names} could be met alone, but no node has devices for all of them"
+        left, wanted = counts[0].gates[-1].left, counts[0].wanted
+        fit = f"{_devices(left)} {'fits' if left == 1 else 'fit'} individually"
+        many = "all" if wanted is None else str(wanted)
+        return Reason.TOGETHER, f"{names}: {fit}; no node can fit {many} of them together"
+    return Reason.TOGETHER, f"each of {names} can be met alone; no node has devices for all of them"

@@ -1,6 +1,6 @@
-"""What claims ask for, checked and flattened: claims -> requests -> alternatives.
+"""The requests of claims, checked and flattened: claims -> requests -> alternatives.
 
-Knows nothing of devices yet. Source: docs/rules/requests.md, in the order of PREP-11.
+Independent of devices. Source: docs/rules/requests.md, in the order of PREP-11.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,22 +23,22 @@ from reconciler.api.objects.semantics import ADMIN_ACCESS, CONSUMABLE_CAPACITY, 
 from reconciler.api.objects.value import value
 
 MAX_RESULTS = 32
-"""Devices of one claim (ST-4)."""
+"""The most devices of one claim (ST-4)."""
 
 
 @dataclass(frozen=True, slots=True)
 class SelectorUse:
-    """A CEL expression and where it stands, for messages."""
+    """A CEL expression and its place, for messages."""
 
     expression: str
     where: str
-    """`class NAME` or `request NAME`, and which selector; without the claim, since others ask the same"""
+    """`class NAME` or `request NAME`, and the selector. Without the claim: claims of equal specs share it"""
     own: bool
-    """Of the request, not of the class"""
+    """Whether the request has it, not the class"""
 
 
-class AskKey(NamedTuple):
-    """All of an ask that decides which single devices suit it."""
+class RequestKey(NamedTuple):
+    """The parts of a request option that decide which single devices suit it."""
 
     expressions: tuple[str, ...]
     tolerations: tuple[DeviceToleration, ...]
@@ -47,42 +47,42 @@ class AskKey(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
-    """One way to meet a request: devices of a class, so many of them, or all."""
+class RequestOption:
+    """One way to meet a request: a number of devices of a class, or all of them."""
 
     claim: int
     """Position among the claims of this decision"""
     request: str
     alternative: str
-    """Empty unless it is one of a `firstAvailable` list"""
+    """Name in the `firstAvailable` list, else empty"""
     source: DeviceSubRequest
     device_class: DeviceClass
     selectors: tuple[SelectorUse, ...]
-    """Of the class first, then of the request (SEL-2)"""
+    """Those of the class first, then those of the request (SEL-2)"""
     all: bool
     admin: bool
     capacity: Mapping[str, Quantity]
     constraints: tuple[int, ...]
     """Positions of the claim's constraints that apply (CON-1)"""
-    key: AskKey
-    """Asks with equal keys are offered the same devices"""
+    key: RequestKey
+    """Options with equal keys match the same devices"""
 
     @property
     def name(self) -> str:
-        """As results spell it (RES-3)."""
+        """The request name in results (RES-3)."""
         return f"{self.request}/{self.alternative}" if self.alternative else self.request
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One request of one claim; its alternatives in order of preference, or the one exact ask."""
+    """One request of one claim, with its alternatives in order of preference, or its only option."""
 
     claim: int
-    asks: tuple[Ask, ...]
+    options: tuple[RequestOption, ...]
 
 
 @value()
-class Asked:
+class ParsedClaims:
     """The claims of one decision, and their requests in order."""
 
     claims: tuple[ResourceClaim, ...]
@@ -91,32 +91,32 @@ class Asked:
 
 def read_claims(
     claims: Sequence[ResourceClaim], classes: Mapping[str, DeviceClass], rules: Semantics
-) -> Asked:
-    """Flatten what the claims ask for. Raises Fatal for what no node could meet."""
+) -> ParsedClaims:
+    """Flatten the requests of claims. Raises Fatal for a claim that no node can meet."""
     slots: list[Slot] = []
     for at, claim in enumerate(claims):
         for request in claim.spec.devices.requests:
-            asks = tuple(_asks(at, claim, request, classes, rules))
-            slots.append(Slot(at, asks))
+            options = tuple(_options(at, claim, request, classes, rules))
+            slots.append(Slot(at, options))
         for constraint in claim.spec.devices.constraints:
             if constraint.match_attribute is None and constraint.distinct_attribute is None:
                 raise Fatal(
                     Reason.UNSUPPORTED_CONSTRAINT,
                     f"claim {claim.key}: a constraint has neither matchAttribute nor distinctAttribute",
                 )
-    return Asked(tuple(claims), tuple(slots))
+    return ParsedClaims(tuple(claims), tuple(slots))
 
 
-def _asks(
+def _options(
     at: int,
     claim: ResourceClaim,
     request: DeviceRequest,
     classes: Mapping[str, DeviceClass],
     rules: Semantics,
-) -> Iterator[Ask]:
+) -> Iterator[RequestOption]:
     where = f"claim {claim.key}, request {request.name}"
     if request.exactly is not None:
-        yield _ask(at, claim, request.name, request.exactly, "", classes, rules)
+        yield _option(at, claim, request.name, request.exactly, "", classes, rules)
         return
     if not request.first_available:
         raise Fatal(Reason.UNSUPPORTED_MODE, f"{where}: neither exactly nor firstAvailable is set")
@@ -125,10 +125,10 @@ def _asks(
             Reason.FEATURE_DISABLED, f"{where}: firstAvailable needs the feature gate {PRIORITIZED_LIST}"
         )
     for alternative in request.first_available:
-        yield _ask(at, claim, request.name, alternative, alternative.name, classes, rules)
+        yield _option(at, claim, request.name, alternative, alternative.name, classes, rules)
 
 
-def _ask(
+def _option(
     at: int,
     claim: ResourceClaim,
     request: str,
@@ -136,19 +136,19 @@ def _ask(
     alternative: str,
     classes: Mapping[str, DeviceClass],
     rules: Semantics,
-) -> Ask:
+) -> RequestOption:
     where = f"claim {claim.key}, request {request}{'/' + alternative if alternative else ''}"
     if source.capacity is not None and not rules.has(CONSUMABLE_CAPACITY):
         raise Fatal(
             Reason.FEATURE_DISABLED, f"{where}: capacity requests need the feature gate {CONSUMABLE_CAPACITY}"
         )
-    spelled = f"{request}/{alternative}" if alternative else request
-    own = tuple(_selectors(f"request {spelled}", source, where))
+    name = f"{request}/{alternative}" if alternative else request
+    own = tuple(_selectors(f"request {name}", source, where))
     admin = source.admin_access if isinstance(source, ExactDeviceRequest) else None
     if admin is not None and not rules.has(ADMIN_ACCESS):
         raise Fatal(Reason.FEATURE_DISABLED, f"{where}: adminAccess needs the feature gate {ADMIN_ACCESS}")
     if not source.device_class_name:
-        raise Fatal(Reason.MISSING_CLASS, f"{where}: no deviceClassName is given")
+        raise Fatal(Reason.MISSING_CLASS, f"{where}: deviceClassName is not set")
     device_class = classes.get(source.device_class_name)
     if device_class is None:
         raise Fatal(Reason.CLASS_NOT_FOUND, f"{where}: there is no DeviceClass {source.device_class_name}")
@@ -158,7 +158,7 @@ def _ask(
     of_class = f"class {device_class.key.name}"
     selectors = (*_selectors(of_class, device_class.spec, of_class, own=False), *own)
     capacity = source.capacity.requests if source.capacity is not None else {}
-    return Ask(
+    return RequestOption(
         claim=at,
         request=request,
         alternative=alternative,
@@ -169,7 +169,7 @@ def _ask(
         admin=admin is True,
         capacity=capacity,
         constraints=tuple(n for n, c in enumerate(constraints) if c.applies_to(request, alternative)),
-        key=AskKey(
+        key=RequestKey(
             expressions=tuple(use.expression for use in selectors),
             tolerations=source.tolerations,
             capacity=tuple(sorted(capacity.items())),

@@ -1,10 +1,10 @@
-"""From chosen devices to what is written into the claims. Source: docs/rules/results.md."""
+"""Turns chosen devices into the allocations of claims. Source: docs/rules/results.md."""
 
 from collections.abc import Callable, Sequence
 
 from kernels.types import Mask
 from reconciler.allocation.dra.refusal import Fatal
-from reconciler.allocation.dra.request_options import Asked
+from reconciler.allocation.dra.request_options import ParsedClaims
 from reconciler.allocation.dra.state import Choice
 from reconciler.api.objects.claims import (
     AllocatedConfig,
@@ -19,12 +19,16 @@ from reconciler.state.devices.snapshot.snapshot import Snapshot, View
 
 
 def plans(
-    asked: Asked, view: View, world: Snapshot, chosen: Sequence[Choice], new_share: Callable[[], str]
+    parsed: ParsedClaims,
+    view: View,
+    snapshot: Snapshot,
+    chosen: Sequence[Choice],
+    new_share: Callable[[], str],
 ) -> tuple[Plan, ...]:
-    """One plan a claim, in order. Raises Fatal where a device cannot be expressed in a result (RES-13)."""
-    of_claim: list[list[Choice]] = [[] for _ in asked.claims]
+    """One plan for each claim, in order. Raises Fatal for a device that a result cannot express (RES-13)."""
+    of_claim: list[list[Choice]] = [[] for _ in parsed.claims]
     for choice in chosen:
-        of_claim[choice.candidates.ask.claim].append(choice)
+        of_claim[choice.candidates.option.claim].append(choice)
     return tuple(
         [
             Plan(
@@ -32,9 +36,9 @@ def plans(
                 uid=claim.metadata.uid,
                 resource_version=claim.metadata.resource_version,
                 node=view.node.name,
-                allocation=_allocation(claim, view, world, choices, new_share),
+                allocation=_allocation(claim, view, snapshot, choices, new_share),
             )
-            for claim, choices in zip(asked.claims, of_claim, strict=True)
+            for claim, choices in zip(parsed.claims, of_claim, strict=True)
         ]
     )
 
@@ -42,61 +46,61 @@ def plans(
 def _allocation(
     claim: ResourceClaim,
     view: View,
-    world: Snapshot,
+    snapshot: Snapshot,
     choices: Sequence[Choice],
     new_share: Callable[[], str],
 ) -> Allocation:
-    devices: dict[str, object] = {"results": _devices(view, world, choices, new_share)}
-    configs = tuple(_configs(claim, choices, old=world.rules.old))
+    devices: dict[str, object] = {"results": _devices(view, snapshot, choices, new_share)}
+    configs = tuple(_configs(claim, choices, old=snapshot.rules.old))
     if configs:
         devices["config"] = configs
     fields: dict[str, object] = {"devices": devices}
-    selector = _node_selector(view, world, choices)
+    selector = _node_selector(view, snapshot, choices)
     if selector is not None:
         fields["node_selector"] = selector
-    return Allocation.model_validate(fields)  # all parts at one go
+    return Allocation.model_validate(fields)  # validates all parts once
 
 
 def _devices(
-    view: View, world: Snapshot, choices: Sequence[Choice], new_share: Callable[[], str]
+    view: View, snapshot: Snapshot, choices: Sequence[Choice], new_share: Callable[[], str]
 ) -> list[dict[str, object]]:
-    """Only what is set is given, since what is unset is not written."""
-    fleet, found = world.fleet, []
+    """Only fields that are set: unset fields are not written."""
+    fleet, found = snapshot.fleet, []
     marked = _SPECIAL.of(fleet)
     for choice in choices:
         row = view.row(choice.at)
         at = int(fleet.pool_of[row])
-        ask, pool = choice.candidates.ask, fleet.pools[at]
+        option, pool = choice.candidates.option, fleet.pools[at]
         fields: dict[str, object] = {
-            "request": ask.name,
+            "request": option.name,
             "driver": pool.id.driver,
             "pool": pool.id.pool,
             "device": pool.names[row - int(fleet.start[at])],
         }
-        if ask.admin:
+        if option.admin:
             fields["admin_access"] = True
-        if ask.source.tolerations:
-            fields["tolerations"] = ask.source.tolerations
+        if option.source.tolerations:
+            fields["tolerations"] = option.source.tolerations
         if marked is not None and marked[row]:
-            fields |= _particulars(choice, row, world, new_share)
+            fields |= _special_fields(choice, row, snapshot, new_share)
         found.append(fields)
     return found
 
 
-def _particulars(
-    choice: Choice, row: int, world: Snapshot, new_share: Callable[[], str]
+def _special_fields(
+    choice: Choice, row: int, snapshot: Snapshot, new_share: Callable[[], str]
 ) -> dict[str, object]:
-    """What only some devices have."""
-    fleet = world.fleet
+    """The fields of a result that only some devices have."""
+    fleet = snapshot.fleet
     fields: dict[str, object] = {}
     binding = int(fleet.codes["binding"][row])
-    if binding >= 0 and world.rules.binding_conditions:
+    if binding >= 0 and snapshot.rules.binding_conditions:
         words = fleet.words.bindings.values[binding]
         if words.conditions:
             fields["binding_conditions"] = words.conditions
         if words.failures:
             fields["binding_failure_conditions"] = words.failures
-    if fleet.shared[row] and world.rules.sharing:
+    if fleet.shared[row] and snapshot.rules.sharing:
         fields["share_id"] = new_share()
         amounts = choice.candidates.takes(choice.at)
         if amounts is not None:
@@ -108,7 +112,7 @@ def _particulars(
 
 
 def _special(fleet: Fleet) -> Mask | None:
-    """(D,) devices of which a result says more than their names; None if there are none."""
+    """(D,) devices whose results have more fields than names; None if there are none."""
     found: Mask = fleet.shared | (fleet.codes["binding"] >= 0) | (fleet.codes["operations"] >= 0)
     return found if found.any() else None
 
@@ -118,16 +122,16 @@ _SPECIAL = Cache(_special, on_fork=share)
 
 def _configs(claim: ResourceClaim, choices: Sequence[Choice], *, old: bool) -> list[AllocatedConfig]:
     """Class part first, then claim part (RES-8 to RES-10)."""
-    classes_say = any(choice.candidates.ask.device_class.spec.config for choice in choices)
+    classes_say = any(choice.candidates.option.device_class.spec.config for choice in choices)
     if not claim.spec.devices.config and not classes_say:
         return []
-    asks = list({choice.candidates.ask.name: choice.candidates.ask for choice in choices}.values())
+    options = list({choice.candidates.option.name: choice.candidates.option for choice in choices}.values())
     of_class: dict[str, list[str]] = {}
     classes = {}
-    for ask in asks:
-        of_class.setdefault(ask.device_class.key.name, []).append(ask.name)
-        classes[ask.device_class.key.name] = ask.device_class
-    every = {ask.name for ask in asks}
+    for option in options:
+        of_class.setdefault(option.device_class.key.name, []).append(option.name)
+        classes[option.device_class.key.name] = option.device_class
+    every = {option.name for option in options}
 
     def entry(source: str, requests: Sequence[str], opaque: object, covers: bool) -> AllocatedConfig:
         fields: dict[str, object] = {"source": source, "opaque": opaque}
@@ -141,15 +145,19 @@ def _configs(claim: ResourceClaim, choices: Sequence[Choice], *, old: bool) -> l
         for config in classes[name].spec.config
     ]
     for config in claim.spec.devices.config:
-        named = [ask for ask in asks if ask.request in config.requests or ask.name in config.requests]
+        named = [
+            option
+            for option in options
+            if option.request in config.requests or option.name in config.requests
+        ]
         copies = 1 if not config.requests else len(named) if old else min(len(named), 1)
-        configs += [entry("FromClaim", config.requests, config.opaque, len(named) == len(asks))] * copies
+        configs += [entry("FromClaim", config.requests, config.opaque, len(named) == len(options))] * copies
     return configs
 
 
-def _node_selector(view: View, world: Snapshot, choices: Sequence[Choice]) -> NodeSelector | None:
-    """Where all the devices can be reached (RES-12)."""
-    fleet = world.fleet
+def _node_selector(view: View, snapshot: Snapshot, choices: Sequence[Choice]) -> NodeSelector | None:
+    """The nodes that reach all the devices (RES-12)."""
+    fleet = snapshot.fleet
     fields: list[NodeSelectorRequirement] = []
     expressions: list[NodeSelectorRequirement] = []
     for choice in choices:
@@ -190,7 +198,7 @@ def _merge(into: list[NodeSelectorRequirement], new: Sequence[NodeSelectorRequir
 
 
 def _pinned(view: View) -> NodeSelector:
-    """The node by its name. Most allocations on a node have the same."""
+    """Selects the node by its name. Cached: most allocations on a node share it."""
     requirement = NodeSelectorRequirement(key="metadata.name", operator="In", values=(view.node.name,))
     return NodeSelector(node_selector_terms=(NodeSelectorTerm(match_fields=(requirement,)),))
 

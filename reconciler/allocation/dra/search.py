@@ -1,8 +1,8 @@
-"""Depth-first search for devices, joint over all claims of a decision; the first solution wins.
+"""Depth-first search for devices for all claims of a decision together. The first solution wins.
 
-Complete within its budget. Source: docs/rules/search.md. Requests are visited in order, devices by
-position; a request's own devices have rising positions (SRCH-1). What the bounds exclude and what is
-equal to a device that failed is not tried; neither can hide a solution or an error.
+Complete within its steps. Source: docs/rules/search.md. Requests are visited in order, devices by
+position; the devices of one request have rising positions (SRCH-1). The search skips branches that the
+bounds exclude, and devices equal to one that failed. Neither hides a solution or an error.
 """
 
 from collections.abc import Sequence
@@ -11,50 +11,59 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from reconciler.allocation.dra.bounds import hopeless
-from reconciler.allocation.dra.budget import LEISURE, Pace
+from reconciler.allocation.dra.budget import UNLIMITED, Budget
 from reconciler.allocation.dra.candidates import Candidates
 from reconciler.allocation.dra.fast_path import finish
 from reconciler.allocation.dra.refusal import Fatal, GaveUp
 from reconciler.allocation.dra.request_options import MAX_RESULTS, Slot
-from reconciler.allocation.dra.state import Board, Choice, State, begin, choose, enter_claim, in_use, viable
+from reconciler.allocation.dra.state import (
+    Choice,
+    NodeProblem,
+    State,
+    begin,
+    choose,
+    enter_claim,
+    in_use,
+    viable,
+)
 from reconciler.allocation.dra.symmetry import classes_of_equals
 from reconciler.api.objects.plan import Reason
 from reconciler.errors import ReconcilerError
 
 
 class _Impossible(ReconcilerError):
-    """The whole problem is proved to have no solution, and to meet no error."""
+    """The problem has no solution and meets no error; proved by the bounds."""
 
 
 PATIENCE = 32
-"""Proofs that may fail in a row before they are tried less often."""
+"""Failed proofs in a row before proofs are tried less often."""
 SELDOM = 16
-"""How often they are tried then."""
+"""Then one in so many is tried."""
 
 
 @dataclass(slots=True)
 class Search:
     """One search on one node. `steps` counts the devices tried."""
 
-    board: Board
+    problem: NodeProblem
     slots: Sequence[Slot]
-    offers: Sequence[Sequence[Candidates]]
-    """Of each slot's alternatives, in order"""
-    budget: int
+    by_slot: Sequence[Sequence[Candidates]]
+    """Of each slot: the candidates of its alternatives, in order"""
+    max_steps: int
     pruned: bool = True
-    """Whether bounds and equality are used; the tests compare with and without."""
-    pace: Pace = LEISURE
+    """Whether bounds and equal devices are used. Tests compare both ways."""
+    budget: Budget = UNLIMITED
     steps: int = 0
-    _asked: int = field(default=0, repr=False)
+    _proofs: int = field(default=0, repr=False)
     _silent: int = field(default=0, repr=False)
-    """Proofs in a row that failed"""
+    """Failed proofs in a row"""
     _turned_back: bool = field(default=False, repr=False)
     _equals: np.ndarray | None = field(default=None, repr=False)
 
     def run(self) -> tuple[Choice, ...] | None:
-        """The first solution, None if there is none.
+        """The first solution; None if there is none.
 
-        Raises Fatal if the search reaches a device that is an error, GaveUp if the budget is used up.
+        Raises Fatal if the search reaches a device that is an error, GaveUp if the steps are used up.
         """
         if not self.slots:
             return ()
@@ -64,13 +73,13 @@ class Search:
             return None
 
     def _begin(self) -> State:
-        return begin(self.board, self.board.constraints[self.slots[0].claim])
+        return begin(self.problem, self.problem.constraints[self.slots[0].claim])
 
     def _turn_back(self) -> None:
-        """Branches are worth a proof from now on, and first the whole: most that fail, fail as a whole."""
+        """Use proofs from now on: a branch failed. The whole problem first, since mostly all of it fails."""
         if self.pruned and not self._turned_back:
             self._turned_back = True
-            if hopeless(self.board, self.slots, self.offers, self._begin()):
+            if hopeless(self.problem, self.slots, self.by_slot, self._begin()):
                 raise _Impossible
 
     def _solve(self, slot: int, state: State) -> tuple[Choice, ...] | None:
@@ -78,10 +87,10 @@ class Search:
             return state.chosen
         claim = self.slots[slot].claim
         if slot and self.slots[slot - 1].claim != claim:
-            state = enter_claim(state, self.board.constraints[claim])
+            state = enter_claim(state, self.problem.constraints[claim])
         if self._turned_back and self._proves_hopeless(slot, state):
             return None
-        for candidates in self.offers[slot]:
+        for candidates in self.by_slot[slot]:
             if state.results + candidates.count > MAX_RESULTS or candidates.count == 0:
                 self._turn_back()
                 continue
@@ -92,15 +101,15 @@ class Search:
         return None
 
     def _proves_hopeless(self, slot: int, state: State) -> bool:
-        """Whether the bounds exclude the branch. Not asked every time while they have nothing to say.
+        """Whether the bounds exclude the branch. Tried less often after many failed proofs.
 
-        A proof costs as much as many steps: most searches never turn back and ask for none, and one that
-        the bounds do not understand is better searched.
+        A proof costs as much as many steps. Most searches never turn back and need no proof; where the
+        bounds do not help, searching is faster.
         """
-        self._asked += 1
-        if self._silent >= PATIENCE and self._asked % SELDOM:
+        self._proofs += 1
+        if self._silent >= PATIENCE and self._proofs % SELDOM:
             return False
-        proved = hopeless(self.board, self.slots[slot:], self.offers[slot:], state)
+        proved = hopeless(self.problem, self.slots[slot:], self.by_slot[slot:], state)
         self._silent = 0 if proved else self._silent + 1
         return proved
 
@@ -108,7 +117,7 @@ class Search:
         if candidates.listed is not None:
             return self._take_all(slot, candidates, state)
         if self.pruned and slot + 1 == len(self.slots):
-            rows = finish(self.board, candidates, state)
+            rows = finish(self.problem, candidates, state)
             if rows is not None:
                 self._step(len(rows))
                 last = tuple(Choice(slot, candidates, at) for at in rows.tolist())
@@ -121,7 +130,7 @@ class Search:
         """Choose the devices of an exact request from position `start` on."""
         if chosen == candidates.count:
             return self._solve(slot + 1, state)
-        possible = viable(self.board, state, candidates)
+        possible = viable(self.problem, state, candidates)
         fatal = candidates.fatal & ~in_use(state, candidates)
         order = np.flatnonzero((possible | fatal)[start:]) + start
         needed = candidates.count - chosen
@@ -134,10 +143,10 @@ class Search:
                 continue
             self._step()
             if fatal[at]:
-                raise candidates.failure(self.board.world.fleet, int(self.board.rows[at]), at)
+                raise candidates.failure(self.problem.snapshot.fleet, int(self.problem.rows[at]), at)
             if needed == 1 and slot + 1 == len(self.slots):
                 return (*state.chosen, Choice(slot, candidates, at))
-            following = choose(self.board, state, slot, candidates, at)
+            following = choose(self.problem, state, slot, candidates, at)
             found = self._pick(slot, candidates, following, chosen + 1, at + 1)
             if found is not None:
                 return found
@@ -151,34 +160,35 @@ class Search:
         assert candidates.listed is not None
         for at in candidates.listed.tolist():
             self._step()
-            if not viable(self.board, state, candidates)[at]:
+            if not viable(self.problem, state, candidates)[at]:
                 self._check_constraints(candidates, state, at)
                 return None
-            state = choose(self.board, state, slot, candidates, at)
+            state = choose(self.problem, state, slot, candidates, at)
         return self._solve(slot + 1, state)
 
     def _check_constraints(self, candidates: Candidates, state: State, at: int) -> None:
-        """SEL-6: mode All must not fail by a constraint if nothing else stood against the device."""
-        ask, board = candidates.ask, self.board
-        if board.world.occupancy.held[board.rows[at]] and not ask.admin:
+        """SEL-6: in mode All a violated constraint is an error, if the device would fit otherwise."""
+        option, problem = candidates.option, self.problem
+        if problem.snapshot.occupancy.held[problem.rows[at]] and not option.admin:
             return
-        # What shares have consumed does not excuse it: that is tested after constraints.
-        if not (candidates.offer.suitable & state.fit & ~in_use(state, candidates))[at]:
+        # Capacity that shares consumed is tested after constraints, so it does not matter here.
+        if not (candidates.static.suitable & state.fit & ~in_use(state, candidates))[at]:
             return
-        for number in ask.constraints:
-            constraint = board.constraints[ask.claim][number]
+        for number in option.constraints:
+            constraint = problem.constraints[option.claim][number]
             if not constraint.allowed(state.constraints[number])[at]:
-                device = board.world.fleet.id_of(int(board.rows[at]))
-                broken = f"{device} breaks the constraint on {constraint.attribute}"
-                raise Fatal(Reason.CONSTRAINT_VIOLATED, f"request {ask.name} wants all devices; {broken}")
+                device = problem.snapshot.fleet.id_of(int(problem.rows[at]))
+                violation = f"{device} violates the constraint on {constraint.attribute}"
+                message = f"request {option.name} needs all devices, but {violation}"
+                raise Fatal(Reason.CONSTRAINT_VIOLATED, message)
 
     def _class_of(self, at: int) -> int:
         if self._equals is None:
-            self._equals = classes_of_equals(self.board, [c for offers in self.offers for c in offers])
+            self._equals = classes_of_equals(self.problem, [c for by_slot in self.by_slot for c in by_slot])
         return int(self._equals[at])
 
     def _step(self, devices: int = 1) -> None:
-        self.pace.beat()
+        self.budget.spend()
         self.steps += devices
-        if self.steps > self.budget:
-            raise GaveUp(f"gave up after {self.budget} steps")
+        if self.steps > self.max_steps:
+            raise GaveUp(f"gave up after {self.max_steps} steps")

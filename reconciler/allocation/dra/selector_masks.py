@@ -1,6 +1,6 @@
-"""Which devices of the fleet an ask's selectors let through, and on which they fail. Source: SEL-1 to SEL-6.
+"""Which devices match the selectors of a request option, and on which these fail. Source: SEL-1 to SEL-6.
 
-Worked out once per list of expressions and fleet: it does not depend on what is allocated (SEL-5).
+Computed once per list of expressions and fleet, since it does not depend on allocations (SEL-5).
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -10,7 +10,7 @@ import numpy as np
 
 from kernels.types import Mask
 from reconciler.allocation.dra.refusal import Fatal
-from reconciler.allocation.dra.request_options import Ask, Slot, read_claims
+from reconciler.allocation.dra.request_options import RequestOption, Slot, read_claims
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Reason
 from reconciler.cel.limits import DECISION_COST_LIMIT, MASK_COST_LIMIT, READING_COST
@@ -21,8 +21,8 @@ from reconciler.state.devices.snapshot.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
-    """The outcome of a list of selectors on D devices. Read-only and disjoint."""
+class SelectorMasks:
+    """The result of a list of selectors on D devices. The masks are read-only and disjoint."""
 
     true: Mask
     """(D,) all selectors match"""
@@ -31,68 +31,68 @@ class Sight:
     fails: bool
     """Whether `error` has any device"""
     spent: tuple[int, ...]
-    """Steps that each selector took. Beyond DECISION_COST_LIMIT no more are run, and the masks say nothing"""
+    """Steps of each selector. Beyond DECISION_COST_LIMIT no more selectors run; then the masks are invalid"""
 
 
-_SIGHTS: Cache[Fleet, dict[tuple[str, ...], Sight]] = Cache(lambda _: {}, on_fork=dict.copy)
-"""By expressions. `look_at_all` adds to them on another thread without a fork: all decisions gain."""
+_MASKS: Cache[Fleet, dict[tuple[str, ...], SelectorMasks]] = Cache(lambda _: {}, on_fork=dict.copy)
+"""By expressions. `evaluate_all_selectors` adds to it on another thread, without a fork, for all decisions"""
 
 
-def look(ask: Ask, fleet: Fleet) -> Sight:
-    """The outcome of an ask's selectors on the whole fleet."""
-    return _look(ask.key.expressions, fleet)
+def evaluate_selectors(option: RequestOption, fleet: Fleet) -> SelectorMasks:
+    """The masks of a request option's selectors on the whole fleet."""
+    return _masks_of(option.key.expressions, fleet)
 
 
-def _look(expressions: tuple[str, ...], fleet: Fleet) -> Sight:
-    of_fleet = _SIGHTS.of(fleet)
+def _masks_of(expressions: tuple[str, ...], fleet: Fleet) -> SelectorMasks:
+    of_fleet = _MASKS.of(fleet)
     if expressions not in of_fleet:
         of_fleet[expressions] = _evaluate(expressions, fleet)
     return of_fleet[expressions]
 
 
 QUICK = 10_000
-"""Steps of the passes of a decision over the fleet, some milliseconds."""
+"""Steps that a decision may spend on the event loop for selectors: some milliseconds."""
 COLUMNS = 50
-"""Steps that a pass counts for beside its own: parts of a selector that run over columns take none."""
+"""Extra steps for each pass: the parts of a selector that run over columns count none themselves."""
 SHARE = MASK_COST_LIMIT // 5
-"""Steps that the selectors of one decision get before those of others have their turn, half a second."""
+"""Steps for the selectors of one decision before other decisions get theirs: half a second."""
 
 
 def warm_up() -> None:
-    """What takes long once a process: the parser of selectors, 0.1 s, and a part of NumPy, 10 ms."""
+    """Load what is slow once per process: the parser of selectors, 0.1 s, and a part of NumPy, 10 ms."""
     compile_selector("true")
     np.unique(np.zeros(0))  # imports numpy.ma when it is first called
 
 
-def look_at_all(
-    claims: Sequence[ResourceClaim], world: Snapshot, wanted: Callable[[], bool], share: int | None = None
+def evaluate_all_selectors(
+    claims: Sequence[ResourceClaim], snapshot: Snapshot, wanted: Callable[[], bool], share: int | None = None
 ) -> bool:
-    """Run every selector that a decision about claims needs, for as long as somebody wants it.
+    """Run every selector that a decision about claims needs, while `wanted` is true.
 
-    Whether that is done: else `share` steps are spent, and the next call goes on from there.
+    Returns whether all ran. Otherwise `share` steps are spent, and the next call continues.
     """
     try:
-        asked = read_claims(claims, world.classes, world.rules)
-    except Fatal:  # the decision will say so
+        parsed = read_claims(claims, snapshot.classes, snapshot.rules)
+    except Fatal:  # the decision reports it
         return True
-    fleet, spent, bill = world.fleet, 0, _Bill()
-    for expressions in _lists(asked.slots):
-        if expressions not in _SIGHTS.of(fleet):
+    fleet, spent, bill = snapshot.fleet, 0, _Bill()
+    for expressions in _lists(parsed.slots):
+        if expressions not in _MASKS.of(fleet):
             for expression in expressions:
                 if not wanted() or (share is not None and spent > share):
                     return False
                 spent += _run(expression, fleet)
-        if bill.exceeded_by(expressions, _look(expressions, fleet)):
+        if bill.exceeded_by(expressions, _masks_of(expressions, fleet)):
             break
     return True
 
 
 def is_quick(slots: Sequence[Slot], fleet: Fleet) -> bool:
-    """Whether all `look`s take no time to speak of: their outcomes are known, or the last passes were short.
+    """Whether the masks of all slots take little time: they are cached, or the last passes were short.
 
-    A selector may cost more on another fleet than it did on the last; it does so once.
+    A selector may cost more on this fleet than on the last one, but only once.
     """
-    kept, left, bill = _SIGHTS.of(fleet), QUICK, _Bill()
+    kept, left, bill = _MASKS.of(fleet), QUICK, _Bill()
     for expressions in _lists(slots):
         known = kept.get(expressions)
         if known is not None:
@@ -108,21 +108,21 @@ def is_quick(slots: Sequence[Slot], fleet: Fleet) -> bool:
 
 
 def is_overspent(slots: Sequence[Slot], fleet: Fleet) -> bool:
-    """Whether selectors take more steps in all than a decision may. Runs them as far as it needs to know."""
+    """Whether the selectors take more steps in total than a decision may use. Runs them until it is known."""
     bill = _Bill()
-    return any(bill.exceeded_by(expressions, _look(expressions, fleet)) for expressions in _lists(slots))
+    return any(bill.exceeded_by(expressions, _masks_of(expressions, fleet)) for expressions in _lists(slots))
 
 
 class _Bill:
-    """What the selectors of a decision take together, each counted once."""
+    """The total steps of the selectors of a decision, each counted once."""
 
     def __init__(self) -> None:
         self._counted: set[str] = set()
         self._total = 0
 
-    def exceeded_by(self, expressions: tuple[str, ...], sight: Sight) -> bool:
-        """Add one more list of selectors. Whether that is more than a decision may take."""
-        for expression, spent in zip(expressions, sight.spent, strict=False):
+    def exceeded_by(self, expressions: tuple[str, ...], masks: SelectorMasks) -> bool:
+        """Add a list of selectors. Returns whether the total is more than a decision may use."""
+        for expression, spent in zip(expressions, masks.spent, strict=False):
             if expression not in self._counted:
                 self._counted.add(expression)
                 self._total += spent
@@ -131,11 +131,11 @@ class _Bill:
 
 def _lists(slots: Sequence[Slot]) -> Iterable[tuple[str, ...]]:
     """The distinct lists of expressions."""
-    return dict.fromkeys(ask.key.expressions for slot in slots for ask in slot.asks)
+    return dict.fromkeys(option.key.expressions for slot in slots for option in slot.options)
 
 
 def _run(expression: str, fleet: Fleet) -> int:
-    """Run a selector on the whole fleet. Steps that it took."""
+    """Run a selector on the whole fleet. Returns its steps."""
     read = READING_COST * len(expression) if spent_on(expression) < 0 else 0
     selector = _compiled(expression)
     if selector is None or selector.is_cached(fleet.cel):
@@ -144,7 +144,7 @@ def _run(expression: str, fleet: Fleet) -> int:
     return read + selector.spent + COLUMNS
 
 
-def _evaluate(expressions: tuple[str, ...], fleet: Fleet) -> Sight:
+def _evaluate(expressions: tuple[str, ...], fleet: Fleet) -> SelectorMasks:
     alive = np.ones(fleet.size, dtype=np.bool_)
     error = np.zeros(fleet.size, dtype=np.bool_)
     spent: list[int] = []
@@ -162,21 +162,21 @@ def _evaluate(expressions: tuple[str, ...], fleet: Fleet) -> Sight:
         alive &= masks.true
     alive.setflags(write=False)
     error.setflags(write=False)
-    return Sight(alive, error, fails=bool(error.any()), spent=tuple(spent))
+    return SelectorMasks(alive, error, fails=bool(error.any()), spent=tuple(spent))
 
 
 def _compiled(expression: str) -> Selector | None:
-    """None if it cannot be compiled, which is an error on every device it would be tried on (SEL-3)."""
+    """None if it does not compile, which is an error on every device that it is tried on (SEL-3)."""
     try:
         return compile_selector(expression)
     except CelRefused:
         return None
 
 
-def failure(ask: Ask, fleet: Fleet, row: int) -> Fatal:
-    """The error of an ask's selectors on a device where they fail."""
-    for use in ask.selectors:
-        claim = ask.claim if use.own else None
+def failure(option: RequestOption, fleet: Fleet, row: int) -> Fatal:
+    """The error of a request option's selectors on a device where they fail."""
+    for use in option.selectors:
+        claim = option.claim if use.own else None
         try:
             selector = compile_selector(use.expression)
         except CelRefused as refused:

@@ -1,6 +1,6 @@
-"""One node's devices during a search: what never changes, and what each step makes of the rest.
+"""The devices of one node during a search: the fixed problem, and the state after each step.
 
-A step returns a new state; nothing is ever taken back, so a branch that is left leaves nothing behind.
+A step returns a new state, so the search leaves a branch without undoing anything.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,32 +15,37 @@ from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.allocation.dra.candidates import Candidates
 from reconciler.allocation.dra.constraints import Constraint, compile_constraint
 from reconciler.allocation.dra.constraints import State as ConstraintState
-from reconciler.allocation.dra.exclusion import ExclusionState, Sides, sides_of, stand
-from reconciler.allocation.dra.request_options import Asked
+from reconciler.allocation.dra.exclusion import (
+    ExclusionColumns,
+    ExclusionState,
+    begin_exclusion,
+    exclusion_columns,
+)
+from reconciler.allocation.dra.request_options import ParsedClaims
 from reconciler.api.objects.requests import DeviceConstraint
 from reconciler.state.caches import Cache
 from reconciler.state.devices.snapshot.snapshot import Snapshot, View
 
 
 @dataclass(frozen=True, slots=True)
-class Board:
-    """The n devices of a view and the s counter sets that they draw from."""
+class NodeProblem:
+    """The n devices of a view, and the s counter sets that they draw from."""
 
     view: View
-    world: Snapshot
+    snapshot: Snapshot
     shared: Mask
-    """(n,) can be held by several claims at once (CAP-14)"""
+    """(n,) several claims can hold it at once (CAP-14)"""
     sets: Codes
     """(n, K) position among the s sets, -1 for none"""
     draws: Codes
     """(n, K) row of the fleet's table"""
     left: Amounts
-    """(s, C) before the search"""
+    """(s, C) remaining counters before the search"""
     by_set: Inverse
     """set -> devices"""
     constraints: tuple[tuple[Constraint, ...], ...]
     """Of each claim, in order"""
-    sides: Sides | None
+    exclusion: ExclusionColumns | None
     """None if no device excludes another"""
 
     @property
@@ -49,51 +54,51 @@ class Board:
 
     @property
     def table(self) -> Amounts:
-        return self.world.fleet.table
+        return self.snapshot.fleet.table
 
 
-class Ground(NamedTuple):
-    """What of a board depends on the view alone."""
+class NodeLayout(NamedTuple):
+    """The part of a problem that depends on the view alone."""
 
     shared: Mask
     sets: Codes
     draws: Codes
     by_set: Inverse
     used: Rows
-    """(s,) the fleet's numbers of the sets"""
+    """(s,) the numbers of the sets in the fleet"""
 
 
-def set_up(asked: Asked, view: View, world: Snapshot) -> Board:
-    """The board for a decision on one node."""
-    ground = _GROUND.of(view)
-    return Board(
+def set_up(parsed: ParsedClaims, view: View, snapshot: Snapshot) -> NodeProblem:
+    """The problem of a decision on one node."""
+    layout = _LAYOUT.of(view)
+    return NodeProblem(
         view=view,
-        world=world,
-        shared=ground.shared,
-        sets=ground.sets,
-        draws=ground.draws,
-        left=world.occupancy.left[ground.used],
-        by_set=ground.by_set,
+        snapshot=snapshot,
+        shared=layout.shared,
+        sets=layout.sets,
+        draws=layout.draws,
+        left=snapshot.occupancy.left[layout.used],
+        by_set=layout.by_set,
         constraints=tuple(
             tuple(constraint_on(source, view) for source in claim.spec.devices.constraints)
-            for claim in asked.claims
+            for claim in parsed.claims
         ),
-        sides=sides_of(view),
+        exclusion=exclusion_columns(view),
     )
 
 
 _NO_SETS = invert(np.zeros(0, dtype=np.int32), 0)
 
 
-def _ground(view: View) -> Ground:
+def _layout(view: View) -> NodeLayout:
     fleet = view.fleet
     sets = view.of(fleet.sets)
     shared = view.of(fleet.shared) & view.rules.sharing
     if not sets.shape[1]:
-        return Ground(shared, sets, view.of(fleet.draws), _NO_SETS, _NO_SETS.rows)
+        return NodeLayout(shared, sets, view.of(fleet.draws), _NO_SETS, _NO_SETS.rows)
     used = np.unique(sets[sets >= 0])
     local = np.where(sets >= 0, np.searchsorted(used, sets), -1).astype(np.int32)
-    return Ground(
+    return NodeLayout(
         shared=shared,
         sets=local,
         draws=view.of(fleet.draws),
@@ -102,7 +107,7 @@ def _ground(view: View) -> Ground:
     )
 
 
-_GROUND = Cache(_ground)
+_LAYOUT = Cache(_layout)
 _CONSTRAINTS: Cache[View, dict[tuple[str | None, str | None], Constraint]] = Cache(lambda _: {})
 
 
@@ -114,34 +119,34 @@ def constraint_on(source: DeviceConstraint, view: View) -> Constraint:
     return of_view[key]
 
 
-def _judge_again(board: Board, left: Amounts, fit: Mask, drawn: Sequence[int]) -> Mask:
-    """(n,) which draws still fit, once some sets have less left than when `fit` was judged."""
+def _judge_again(problem: NodeProblem, left: Amounts, fit: Mask, drawn: Sequence[int]) -> Mask:
+    """(n,) whose draws still fit, after the sets in `drawn` lost some of their counters."""
     fit = fit.copy()
     for number in drawn:
-        again, floor = _drawing(board, number)
+        again, floor = _drawing(problem, number)
         if floor is not None:
             fit[again] = (floor <= left[number]).all(axis=1)
         else:
-            fit[again] = fits(left, board.table, board.sets[again], board.draws[again])
-        fit[again] |= board.world.occupancy.sharing[board.rows[again]]
+            fit[again] = fits(left, problem.table, problem.sets[again], problem.draws[again])
+        fit[again] |= problem.snapshot.occupancy.sharing[problem.rows[again]]
     return fit
 
 
 _DRAWING: Cache[View, dict[int, tuple[Rows, Amounts | None]]] = Cache(lambda _: {})
 
 
-def _drawing(board: Board, number: int) -> tuple[Rows, Amounts | None]:
-    """The devices that draw from a set, and what they draw, nothing being less than any amount left.
+def _drawing(problem: NodeProblem, number: int) -> tuple[Rows, Amounts | None]:
+    """The devices that draw from a set, and their draws; a draw of 0 is the least integer, so it always fits.
 
-    None for the amounts if some of them draw from another set as well.
+    The draws are None if some of the devices draw from another set as well.
     """
-    of_view = _DRAWING.of(board.view)
+    of_view = _DRAWING.of(problem.view)
     if number not in of_view:
-        again = board.by_set.of(number)
+        again = problem.by_set.of(number)
         floor = None
-        if ((board.sets[again] >= 0).sum(axis=1) == 1).all():
-            k = (board.sets[again] >= 0).argmax(axis=1)
-            floor = board.table[board.draws[again, k]]
+        if ((problem.sets[again] >= 0).sum(axis=1) == 1).all():
+            k = (problem.sets[again] >= 0).argmax(axis=1)
+            floor = problem.table[problem.draws[again, k]]
             floor = np.where(floor == 0, np.iinfo(np.int64).min, floor)
         of_view[number] = again, floor
     return of_view[number]
@@ -158,42 +163,42 @@ class Choice(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """How far a search has come. Immutable."""
+    """The choices of a search so far. Immutable."""
 
     left: Amounts
-    """(s, C) counters, less what was chosen"""
+    """(s, C) remaining counters"""
     fit: Mask
-    """(n,) draws still fit, or have been drawn by an earlier share"""
+    """(n,) its draws still fit, or an earlier share has drawn them"""
     taken: Mask
-    """(n,) given to some claim of this decision, exclusively"""
+    """(n,) taken by a claim of this decision, not shared"""
     mine: Mask
-    """(n,) given to the claim at hand, exclusively"""
+    """(n,) taken by the current claim, not shared"""
     shares: Mapping[int, Mapping[str, int]]
-    """position of a shared device chosen here -> capacity consumed, with what was before"""
+    """position of a chosen shared device -> capacity consumed in total"""
     constraints: tuple[ConstraintState, ...]
-    """Of the claim at hand"""
+    """Of the current claim"""
     results: int
-    """Devices chosen for the claim at hand"""
+    """Devices chosen for the current claim"""
     chosen: tuple[Choice, ...]
-    standing: ExclusionState | None
+    exclusion: ExclusionState | None
     """None if no device excludes another"""
 
 
-def begin(board: Board, constraints: Sequence[Constraint]) -> State:
-    """Nothing chosen yet, at the first request of the first claim."""
-    count = len(board.rows)
+def begin(problem: NodeProblem, constraints: Sequence[Constraint]) -> State:
+    """The state at the first request of the first claim: nothing is chosen."""
+    count = len(problem.rows)
     nobody = np.zeros(count, dtype=np.bool_)
-    occupancy = board.world.occupancy
+    occupancy = problem.snapshot.occupancy
     return State(
-        left=board.left,
-        fit=board.view.of(occupancy.fits) | board.view.of(occupancy.sharing),
+        left=problem.left,
+        fit=problem.view.of(occupancy.fits) | problem.view.of(occupancy.sharing),
         taken=nobody,
         mine=nobody,
         shares={},
         constraints=(None,) * len(constraints),
         results=0,
         chosen=(),
-        standing=stand(board.sides, board.view, board.world),
+        exclusion=begin_exclusion(problem.exclusion, problem.view, problem.snapshot),
     )
 
 
@@ -203,46 +208,46 @@ def enter_claim(state: State, constraints: Sequence[Constraint]) -> State:
 
 
 def in_use(state: State, candidates: Candidates) -> Mask:
-    """(n,) devices this decision has taken, as far as that stands against the ask (ADM-2, ADM-3)."""
-    return state.mine if candidates.ask.admin else state.taken
+    """(n,) devices taken by this decision that the option cannot take again (ADM-2, ADM-3)."""
+    return state.mine if candidates.option.admin else state.taken
 
 
-def viable(board: Board, state: State, candidates: Candidates) -> Mask:
-    """(n,) devices that could be chosen next for an ask."""
+def viable(problem: NodeProblem, state: State, candidates: Candidates) -> Mask:
+    """(n,) devices that can be chosen next for a request option."""
     mask = candidates.available & state.fit & ~in_use(state, candidates)
     for at, consumed in state.shares.items():
         taken = candidates.takes(at)
         if taken is not None:
             mask[at] &= taken.fits(consumed)
-    own = board.constraints[candidates.ask.claim]
-    for number in candidates.ask.constraints:
+    own = problem.constraints[candidates.option.claim]
+    for number in candidates.option.constraints:
         mask &= own[number].allowed(state.constraints[number])
     return mask
 
 
-def choose(board: Board, state: State, slot: int, candidates: Candidates, at: int) -> State:
-    """The state once a device has been chosen. It must be viable."""
-    own = board.constraints[candidates.ask.claim]
+def choose(problem: NodeProblem, state: State, slot: int, candidates: Candidates, at: int) -> State:
+    """The state after a device is chosen. The device must be viable."""
+    own = problem.constraints[candidates.option.claim]
     constraints = list(state.constraints)
-    for number in candidates.ask.constraints:
+    for number in candidates.option.constraints:
         constraints[number] = own[number].after(constraints[number], at)
     left, fit, shares = state.left, state.fit, state.shares
-    charged = at in shares or bool(board.world.occupancy.sharing[board.rows[at]])
-    sets = board.sets[at]
+    charged = at in shares or bool(problem.snapshot.occupancy.sharing[problem.rows[at]])
+    sets = problem.sets[at]
     drawn = [] if charged else [number for number in sets.tolist() if number >= 0]
     if drawn:
-        left = draw_one(left, board.table, sets, board.draws[at])
-        fit = _judge_again(board, left, fit, drawn)
+        left = draw_one(left, problem.table, sets, problem.draws[at])
+        fit = _judge_again(problem, left, fit, drawn)
         fit[list(shares)] = True
-    standing = state.standing
-    if not charged and standing is not None:
-        standing = standing.after(at)
-        fit = (fit & standing.open) | board.view.of(board.world.occupancy.sharing)
+    exclusion = state.exclusion
+    if not charged and exclusion is not None:
+        exclusion = exclusion.after(at)
+        fit = (fit & exclusion.open) | problem.view.of(problem.snapshot.occupancy.sharing)
         fit[list(shares)] = True
     taken, mine = state.taken, state.mine
-    if board.shared[at]:
+    if problem.shared[at]:
         amounts = candidates.takes(at)
-        before = shares.get(at) or board.world.occupancy.consumed.get(int(board.rows[at]), {})
+        before = shares.get(at) or problem.snapshot.occupancy.consumed.get(int(problem.rows[at]), {})
         shares = {**shares, at: amounts.added_to(before) if amounts is not None else before}
         if not fit[at]:
             fit = fit.copy()
@@ -259,5 +264,5 @@ def choose(board: Board, state: State, slot: int, candidates: Candidates, at: in
         constraints=tuple(constraints),
         results=state.results + 1,
         chosen=(*state.chosen, Choice(slot, candidates, at)),
-        standing=standing,
+        exclusion=exclusion,
     )

@@ -1,7 +1,7 @@
-"""What the fleet, and each node of it, offers to an ask, whatever is held.
+"""Which devices of the fleet, or of one node, match a request option, whatever is held.
 
-Worked out once per ask and fleet; a node's part is a cut of it. The order of the tests is that of
-SRCH-12; what depends on holds is added by `candidates`.
+Computed once per request option and fleet; the part of a node is a slice of it. The tests are in the order
+of SRCH-12. `candidates` adds what depends on held devices.
 """
 
 from collections.abc import Mapping
@@ -11,8 +11,8 @@ import numpy as np
 from kernels.types import Codes, Mask, Rows
 from reconciler.allocation.dra.capacity import Consumption, consume
 from reconciler.allocation.dra.refusal import Fatal
-from reconciler.allocation.dra.request_options import Ask, AskKey
-from reconciler.allocation.dra.selector_masks import look
+from reconciler.allocation.dra.request_options import RequestKey, RequestOption
+from reconciler.allocation.dra.selector_masks import evaluate_selectors
 from reconciler.api.objects.requests import DeviceToleration
 from reconciler.api.objects.semantics import CONSUMABLE_CAPACITY, PARTITIONABLE_DEVICES, TAINTS
 from reconciler.api.objects.slices import DeviceTaint
@@ -22,140 +22,145 @@ from reconciler.state.devices.pools.fleet import Fleet
 from reconciler.state.devices.snapshot.snapshot import Snapshot, View
 
 SKIP_OPERATIONS = "DRAOptionalNodeOperations"
-"""The node feature without which devices that skip node operations cannot be used there."""
+"""The node feature that devices which skip node operations need."""
 
 Consumptions = Mapping[int, Consumption | Fatal | None]
-"""Capacity shape -> what taking such a device consumes, None if it cannot give that, or an error"""
+"""Capacity shape -> what taking such a device consumes; None if its capacity is too small; or an error"""
 
 
 @value()
-class Offer:
+class StaticMatch:
     """Masks over the D devices of a fleet, or the n devices of a view."""
 
     matching: Mask
-    """selectors, and in a view the node, let it through"""
+    """The selectors match and, in a view, the node reaches the device"""
     suitable: Mask
-    """nothing but what is held can stand against it"""
+    """Only held devices can prevent that it is taken"""
     fatal: Mask
-    """looking at it is an error, unless it is in use"""
+    """Trying it is an error, unless it is held"""
     consumption: Consumptions
     shape: Codes
-    """capacity shape, -1 for devices without capacity"""
+    """Capacity shape, -1 for devices without capacity"""
     fails: bool
     """Whether `fatal` has any device"""
     skips: bool
-    """Whether some device of the fleet wants operations of its node skipped"""
+    """Whether some device of the fleet skips operations of its node"""
 
 
-_OF_FLEET: Cache[Fleet, dict[AskKey, Offer]] = Cache(lambda _: {}, on_fork=dict.copy)
-_OF_VIEW: Cache[View, dict[AskKey, Offer]] = Cache(lambda _: {})
+_OF_FLEET: Cache[Fleet, dict[RequestKey, StaticMatch]] = Cache(lambda _: {}, on_fork=dict.copy)
+_OF_VIEW: Cache[View, dict[RequestKey, StaticMatch]] = Cache(lambda _: {})
 
 
-def offer_of(ask: Ask, view: View, world: Snapshot) -> Offer:
-    """What a view offers to an ask."""
+def match_in_view(option: RequestOption, view: View, snapshot: Snapshot) -> StaticMatch:
+    """The match of a view's devices."""
     of_view = _OF_VIEW.of(view)
-    known = of_view.get(ask.key)
+    known = of_view.get(option.key)
     if known is None:
-        known = of_view[ask.key] = _cut(whole_offer(ask, world), view, world)
+        known = of_view[option.key] = _slice(match_in_fleet(option, snapshot), view, snapshot)
     return known
 
 
-def _cut(whole: Offer, view: View, world: Snapshot) -> Offer:
+def _slice(whole: StaticMatch, view: View, snapshot: Snapshot) -> StaticMatch:
     of = view.of
     matching, suitable, fatal = of(whole.matching), of(whole.suitable), of(whole.fatal)
     if not np.logical_and.reduce(view.here):
-        # An expression fails on a device of another node too (SEL-4); what it consumes is of no concern.
+        # Expressions fail on devices of other nodes too (SEL-4); consumption does not matter there.
         foreign = ~view.here
         fatal = fatal & ~(matching & foreign)
         matching, suitable = matching & view.here, suitable & view.here
     if whole.skips and SKIP_OPERATIONS not in view.node.features:
-        suitable = suitable & (of(world.fleet.codes["operations"]) < 0)
+        suitable = suitable & (of(snapshot.fleet.codes["operations"]) < 0)
     fails = whole.fails and bool(fatal.any())
-    return Offer(matching, suitable, fatal, whole.consumption, of(whole.shape), fails, whole.skips)
+    return StaticMatch(matching, suitable, fatal, whole.consumption, of(whole.shape), fails, whole.skips)
 
 
-def whole_offer(ask: Ask, world: Snapshot) -> Offer:
-    """What the fleet offers to an ask."""
-    of_fleet = _OF_FLEET.of(world.fleet)
-    if ask.key not in of_fleet:
-        of_fleet[ask.key] = _work_out(ask, world)
-    return of_fleet[ask.key]
+def match_in_fleet(option: RequestOption, snapshot: Snapshot) -> StaticMatch:
+    """The match of all devices of the fleet."""
+    of_fleet = _OF_FLEET.of(snapshot.fleet)
+    if option.key not in of_fleet:
+        of_fleet[option.key] = _compute(option, snapshot)
+    return of_fleet[option.key]
 
 
-def _work_out(ask: Ask, world: Snapshot) -> Offer:
-    fleet, rules = world.fleet, world.rules
-    sight = look(ask, fleet)
-    matching, fatal = sight.true, sight.error
-    if not rules.binding_conditions:  # SEL-1: such a device is not even looked at
+def _compute(option: RequestOption, snapshot: Snapshot) -> StaticMatch:
+    fleet, rules = snapshot.fleet, snapshot.rules
+    masks = evaluate_selectors(option, fleet)
+    matching, fatal = masks.true, masks.error
+    if not rules.binding_conditions:  # SEL-1: such a device is not evaluated
         bindings = fleet.words.bindings.values
         waiting = [code for code, binding in enumerate(bindings) if binding.conditions]
         plain = ~np.isin(fleet.codes["binding"], waiting)
         matching, fatal = matching & plain, fatal & plain
     shape = fleet.codes["shape"]
-    consumption = resolve(ask, np.unique(shape[matching]).tolist(), world)
-    spoiled = [code for code, taken in consumption.items() if isinstance(taken, Fatal)]
-    if spoiled:
-        fatal = fatal | (matching & np.isin(shape, spoiled))
+    consumption = resolve(option, np.unique(shape[matching]).tolist(), snapshot)
+    failed = [code for code, taken in consumption.items() if isinstance(taken, Fatal)]
+    if failed:
+        fatal = fatal | (matching & np.isin(shape, failed))
     everything = np.arange(fleet.size)
     suitable = (
-        matching & ~fatal & large_enough(ask, consumption, shape) & taints_permit(ask, everything, world)
+        matching
+        & ~fatal
+        & large_enough(option, consumption, shape)
+        & taints_permit(option, everything, snapshot)
     )
     if not rules.has(PARTITIONABLE_DEVICES):
         suitable &= ~draws(fleet, everything)
     for mask in (matching, suitable, fatal):
         mask.setflags(write=False)
     skips = bool((fleet.codes["operations"] >= 0).any())
-    return Offer(matching, suitable, fatal, consumption, shape, bool(fatal.any()), skips)
+    return StaticMatch(matching, suitable, fatal, consumption, shape, bool(fatal.any()), skips)
 
 
 def draws(fleet: Fleet, rows: Rows) -> Mask:
-    """(n,) whether a device is said to draw from counters, be they published or not."""
+    """(n,) whether a device draws from counters, published or not."""
     pieces = [np.any(block.sets >= 0, axis=1) for pool in fleet.pools for block in pool.blocks]
     drawing: Mask = np.concatenate(pieces)[rows] if pieces else np.zeros(len(rows), dtype=np.bool_)
     return drawing
 
 
-def resolve(ask: Ask, shapes: list[int], world: Snapshot) -> dict[int, Consumption | Fatal | None]:
+def resolve(
+    option: RequestOption, shapes: list[int], snapshot: Snapshot
+) -> dict[int, Consumption | Fatal | None]:
     """What taking a device of each capacity shape consumes."""
     found: dict[int, Consumption | Fatal | None] = {}
-    if not world.rules.has(CONSUMABLE_CAPACITY):
+    if not snapshot.rules.has(CONSUMABLE_CAPACITY):
         return found
     for code in shapes:
         if code < 0:
             continue
         try:
-            found[code] = consume(world.fleet.words.shapes.values[code], ask.capacity, world.rules)
+            found[code] = consume(snapshot.fleet.words.shapes.values[code], option.capacity, snapshot.rules)
         except Fatal as exc:
             found[code] = exc
     return found
 
 
-def large_enough(ask: Ask, consumption: Consumptions, shape: Codes) -> Mask:
-    """(n,) an untouched device has what is asked for (CAP-1, CAP-7, CAP-8)."""
+def large_enough(option: RequestOption, consumption: Consumptions, shape: Codes) -> Mask:
+    """(n,) the device, with nothing consumed, has the requested capacity (CAP-1, CAP-7, CAP-8)."""
     too_small = [
         code
         for code, taken in consumption.items()
         if taken is None or (isinstance(taken, Consumption) and not taken.fits({}))
     ]
     large = ~np.isin(shape, too_small)
-    return large & (shape >= 0) if ask.capacity else large
+    return large & (shape >= 0) if option.capacity else large
 
 
-def taints_permit(ask: Ask, rows: Rows, world: Snapshot) -> Mask:
-    """(n,) the ask tolerates every taint of the device that keeps requests away."""
+def taints_permit(option: RequestOption, rows: Rows, snapshot: Snapshot) -> Mask:
+    """(n,) the request option tolerates every repelling taint of the device."""
     permitted = np.ones(len(rows), dtype=np.bool_)
-    if world.rules.has(TAINTS):
-        codes = world.fleet.codes["taints"][rows]
+    if snapshot.rules.has(TAINTS):
+        codes = snapshot.fleet.codes["taints"][rows]
         for code in np.unique(codes[codes >= 0]).tolist():
-            if not tolerated(world.fleet.words.taints.values[code], ask.source.tolerations):
+            if not tolerated(snapshot.fleet.words.taints.values[code], option.source.tolerations):
                 permitted &= codes != code
     return permitted
 
 
 def tolerated(taints: tuple[DeviceTaint, ...], tolerations: tuple[DeviceToleration, ...]) -> bool:
-    """Whether every taint that keeps requests away is tolerated (TNT-1, TNT-8)."""
-    keeping = [taint for taint in taints if taint.effect in ("NoSchedule", "NoExecute")]
-    return all(any(_tolerates(toleration, taint) for toleration in tolerations) for taint in keeping)
+    """Whether every repelling taint is tolerated (TNT-1, TNT-8)."""
+    repelling = [taint for taint in taints if taint.effect in ("NoSchedule", "NoExecute")]
+    return all(any(_tolerates(toleration, taint) for toleration in tolerations) for taint in repelling)
 
 
 def _tolerates(toleration: DeviceToleration, taint: DeviceTaint) -> bool:

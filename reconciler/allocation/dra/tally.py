@@ -1,4 +1,4 @@
-"""How many devices of the fleet each test leaves for an ask, one test after the other."""
+"""How many devices of the fleet pass each test for a request option, one test after the other."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -8,8 +8,8 @@ import numpy as np
 from kernels.types import Mask, Rows
 from reconciler.allocation.dra.candidates import capacity_permits, counters_permit, not_excluded
 from reconciler.allocation.dra.refusal import Fatal
-from reconciler.allocation.dra.request_options import Ask, AskKey
-from reconciler.allocation.dra.selector_masks import look
+from reconciler.allocation.dra.request_options import RequestKey, RequestOption
+from reconciler.allocation.dra.selector_masks import evaluate_selectors
 from reconciler.allocation.dra.static_match import taints_permit
 from reconciler.api.objects.plan import Gate
 from reconciler.state.caches import Cache, share
@@ -29,68 +29,68 @@ MATCH, POOL, FREE, CAPACITY, EXCLUSION, COUNTERS, TAINTS = (
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """The count after each test, and the devices that pass all of them."""
+    """The count after each test, and the devices that pass all tests."""
 
     gates: tuple[Gate, ...]
     left: Rows
     """(n,) rows of the fleet"""
     excluded: Rows
-    """(m,) those that devices which are held exclude"""
+    """(m,) rows that held devices exclude"""
     trail: Trail
     serial: int
 
 
-_TALLIES: Cache[Topology, dict[AskKey, Tally]] = Cache(lambda _: {})
+_TALLIES: Cache[Topology, dict[RequestKey, Tally]] = Cache(lambda _: {})
 
 
-def count_gates(ask: Ask, world: Snapshot, nodes: Sequence[str] | None) -> Tally:
-    """The counts for an ask over the devices that some of the nodes may reach; None is all nodes.
+def count_gates(option: RequestOption, snapshot: Snapshot, nodes: Sequence[str] | None) -> Tally:
+    """The counts for a request option over the devices that any of the nodes may reach; None is all nodes.
 
-    Those over all nodes are kept until something is held or freed: identical claims ask again and again.
+    Counts over all nodes are cached until a device is held or freed: many claims have the same request.
     """
     if nodes is not None:
-        return _tally(ask, world, nodes)
-    of_fleet = _TALLIES.of(world.topology)
-    known = of_fleet.get(ask.key)
-    occupancy = world.occupancy
+        return _tally(option, snapshot, nodes)
+    of_fleet = _TALLIES.of(snapshot.topology)
+    known = of_fleet.get(option.key)
+    occupancy = snapshot.occupancy
     if known is None or known.trail is not occupancy.trail or known.serial != occupancy.serial:
-        known = of_fleet[ask.key] = _tally(ask, world, world.topology.order)
+        known = of_fleet[option.key] = _tally(option, snapshot, snapshot.topology.order)
     return known
 
 
-def _tally(ask: Ask, world: Snapshot, nodes: Sequence[str]) -> Tally:
-    reach = _reachable(world, nodes)
-    rows = np.flatnonzero(reach & look(ask, world.fleet).true)
+def _tally(option: RequestOption, snapshot: Snapshot, nodes: Sequence[str]) -> Tally:
+    reach = _reachable(snapshot, nodes)
+    rows = np.flatnonzero(reach & evaluate_selectors(option, snapshot.fleet).true)
     gates = [Gate("devices", int(np.count_nonzero(reach))), Gate(MATCH, len(rows))]
-    unready = _UNREADY.of(world.topology)
-    if unready.any():  # said only where it matters: most fleets are always whole
+    unready = _UNREADY.of(snapshot.topology)
+    if unready.any():  # listed only where it matters: most fleets are complete
         rows = rows[~unready[rows]]
         gates.append(Gate(POOL, len(rows)))
     excluded = rows[:0]
-    for name, test in _tests(ask, world):
+    for name, test in _tests(option, snapshot):
         try:
             passed = test(rows)
             if name == EXCLUSION:
                 excluded = rows[~passed]
             rows = rows[passed]
-        except Fatal:  # reported as the error of the node that met it
+        except Fatal:  # reported with the node where it happens
             continue
         gates.append(Gate(name, len(rows)))
-    return Tally(tuple(gates), rows, excluded, world.occupancy.trail, world.occupancy.serial)
+    return Tally(tuple(gates), rows, excluded, snapshot.occupancy.trail, snapshot.occupancy.serial)
 
 
-def _reachable(world: Snapshot, nodes: Sequence[str]) -> Mask:
+def _reachable(snapshot: Snapshot, nodes: Sequence[str]) -> Mask:
     """(D,) devices that at least one of the nodes may reach."""
-    node = world.fleet.codes["node"]
-    known = np.zeros(len(world.fleet.words.nodes.values) + 1, dtype=np.bool_)
+    node = snapshot.fleet.codes["node"]
+    known = np.zeros(len(snapshot.fleet.words.nodes.values) + 1, dtype=np.bool_)
     known[-1] = True  # code -1: not bound to a node by name
-    codes = [code for name in nodes if (code := world.fleet.words.nodes.find(name)) >= 0]
+    codes = [code for name in nodes if (code := snapshot.fleet.words.nodes.find(name)) >= 0]
     known[codes] = True
     return known[node]
 
 
 def _unready(topology: Topology) -> Mask:
-    """(D,) devices of pools that no node can use as they are."""
+    """(D,) devices of pools that are incomplete or invalid for all nodes."""
     pieces = [~pool.offered(topology.rules) for pool in topology.fleet.pools]
     return np.concatenate(pieces) if pieces else np.zeros(0, dtype=np.bool_)
 
@@ -98,11 +98,11 @@ def _unready(topology: Topology) -> Mask:
 _UNREADY = Cache(_unready, on_fork=share)
 
 
-def _tests(ask: Ask, world: Snapshot) -> Iterator[tuple[str, Callable[[Rows], Mask]]]:
-    if not ask.admin:
-        yield FREE, lambda rows: ~world.occupancy.held[rows]
-    yield CAPACITY, lambda rows: capacity_permits(ask, rows, world)
-    if world.occupancy.open is not None:  # said only where some device excludes others
-        yield EXCLUSION, lambda rows: not_excluded(rows, world)
-    yield COUNTERS, lambda rows: counters_permit(rows, world)
-    yield TAINTS, lambda rows: taints_permit(ask, rows, world)
+def _tests(option: RequestOption, snapshot: Snapshot) -> Iterator[tuple[str, Callable[[Rows], Mask]]]:
+    if not option.admin:
+        yield FREE, lambda rows: ~snapshot.occupancy.held[rows]
+    yield CAPACITY, lambda rows: capacity_permits(option, rows, snapshot)
+    if snapshot.occupancy.open is not None:  # listed only where some device excludes others
+        yield EXCLUSION, lambda rows: not_excluded(rows, snapshot)
+    yield COUNTERS, lambda rows: counters_permit(rows, snapshot)
+    yield TAINTS, lambda rows: taints_permit(option, rows, snapshot)

@@ -139,8 +139,8 @@ class Explanation:
     nearest: tuple[NearMiss, ...] = ()
     constraints: tuple[str, ...] = ()
     """Attributes whose constraint, if it alone were gone, would let the claims be allocated"""
-    wishes: tuple[str, ...] = ()
-    """Wishes for joint allocation without which, each alone, the claims could be allocated"""
+    preferences: tuple[str, ...] = ()
+    """Preferences of joint allocation: without any one of them, the claims could be allocated"""
     conflict: tuple[tuple[ObjectKey, str], ...] = ()
     """Requests of which each subset could be met, but not all of them; as few as found"""
 
@@ -160,8 +160,8 @@ class Explanation:
                 yield f"request {request.request} is stopped by: {why}"
         if self.constraints:
             yield f"without the constraint on {' or '.join(self.constraints)} it would fit"
-        if self.wishes:
-            yield f"without {' or '.join(self.wishes)} it would fit"
+        if self.preferences:
+            yield f"without {' or '.join(self.preferences)} it would fit"
         if self.conflict:
             yield f"not together: {', '.join(request for _, request in self.conflict)}"
         if self.nearest:

@@ -85,7 +85,7 @@ REASONS: Mapping[str, Advice] = {
         "Raise --steps, or make the requests more alike: fewer constraints and alternatives.",
         Whose.CLAIM,
     ),
-    Reason.WISH_INVALID: Advice(
+    Reason.PREFERENCES_INVALID: Advice(
         "What the claim, or a class of its, says about joint allocation or partitions cannot be understood.",
         "Correct the annotation or the class's configuration at the place that the message names.",
         Whose.CLAIM,

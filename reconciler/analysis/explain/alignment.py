@@ -1,14 +1,14 @@
-"""Joint allocation as an explanation sees it: the wishes that claims wait for, and what comes closest."""
+"""Joint allocation in an explanation: which preferences keep claims pending, and what comes closest."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from reconciler.allocation.alignment.deciding import Wished
-from reconciler.allocation.alignment.partitions import Kept, kept_requests
-from reconciler.allocation.alignment.preferences import has_wishes
-from reconciler.allocation.dra.request_options import Asked
+from reconciler.allocation.alignment.deciding import PreferenceKey
+from reconciler.allocation.alignment.partitions import PartitionedRequest, partitioned_requests
+from reconciler.allocation.alignment.preferences import has_preferences
+from reconciler.allocation.dra.request_options import ParsedClaims
 from reconciler.allocation.reasons.explanation import NearMiss
 from reconciler.analysis.explain import partitions
 from reconciler.analysis.explain.device_status import against
@@ -27,34 +27,34 @@ class Joint:
     """Wishes without which being met claims wait."""
 
     near: tuple[Near, ...] = ()
-    kept: tuple[Kept, ...] = ()
+    partitioned: tuple[PartitionedRequest, ...] = ()
     failed: Near | None = None
     """The first alignment that refuses beside those before it"""
 
-    def named(self) -> Iterator[tuple[str, Wished]]:
-        """Each wish, in words and as it is lifted."""
+    def named(self) -> Iterator[tuple[str, PreferenceKey]]:
+        """Each preference, in words and as its key."""
         for near in self.near:
-            yield f"the alignment on {near.wish.required}", (near.claim, near.number)
-        for kept in self.kept:
-            yield f"the partition table for request {kept.at[1]}", kept.at
+            yield f"the alignment on {near.alignment.required}", (near.claim, near.number)
+        for request in self.partitioned:
+            yield f"the partition table for request {request.at[1]}", request.at
 
 
 def joint_of(
-    asked: Asked, left: Masks, world: Snapshot, places: Places, reason: Reason | None, what_if: WhatIf
+    parsed: ParsedClaims, left: Masks, world: Snapshot, places: Places, reason: Reason | None, what_if: WhatIf
 ) -> Joint:
-    """The wishes of claims that were refused for a reason, or not."""
-    if not has_wishes(asked.claims, world.classes):
+    """The preferences of claims that were refused for a reason, or not."""
+    if not has_preferences(parsed.claims, world.classes):
         return Joint()
-    near = required(asked, left, world, places)
-    kept = tuple(one for one in kept_requests(asked.claims, world) if one.honored)
-    joint = Joint(near, kept)
+    near = required(parsed, left, world, places)
+    partitioned = tuple(one for one in partitioned_requests(parsed.claims, world) if one.honored)
+    joint = Joint(near, partitioned)
     if reason is not Reason.ALIGNMENT:
         return joint
     for number in range(1, len(near)):
-        later = [wished for _, wished in Joint(near[number:], kept).named()]
+        later = [preference for _, preference in Joint(near[number:], partitioned).named()]
         if what_if.fits_without(later) is False:
-            return Joint(near, kept, near[number - 1])
-    return Joint(near, kept, near[-1])
+            return Joint(near, partitioned, near[number - 1])
+    return Joint(near, partitioned, near[-1])
 
 
 def misses(
@@ -76,17 +76,17 @@ def misses(
             once = "" if short[at] or not near.countable else ", but not all at once"
             yield NearMiss(places.names[at], (), told + once)
         return
-    of = {(s.ask.claim, s.ask.request): s for of_slot in sieves for s in of_slot}
+    of = {(s.option.claim, s.option.request): s for of_slot in sieves for s in of_slot}
     short = np.zeros(len(places.names), dtype=np.int64)
-    for kept in joint.kept:
-        short += places.by_code(partitions.lacking(kept, of[kept.at].left, places.codes), kept.size)
+    for request in joint.partitioned:
+        short += places.by_code(partitions.lacking(request, of[request.at].left, places.codes), request.size)
     for at in np.argsort(short, kind="stable")[:MOST_NODES].tolist():
-        parts = [_closest(kept, of[kept.at], places.code(at), world) for kept in joint.kept]
+        parts = [_closest(request, of[request.at], places.code(at), world) for request in joint.partitioned]
         yield NearMiss(places.names[at], (), "; ".join(parts))
 
 
-def _closest(kept: Kept, sieve: Sieve, code: int, world: Snapshot) -> str:
+def _closest(request: PartitionedRequest, sieve: Sieve, code: int, world: Snapshot) -> str:
     def why(row: int) -> str:
-        return against(row, sieve.ask, sieve.gates, world)
+        return against(row, sieve.option, sieve.gates, world)
 
-    return f"request {kept.at[1]}: {partitions.closest(kept, sieve.left, code, why)}"
+    return f"request {request.at[1]}: {partitions.closest(request, sieve.left, code, why)}"

@@ -7,7 +7,7 @@ import numpy as np
 
 from kernels.types import Mask
 from reconciler.allocation.dra.constraints import Constraint, compile_constraint
-from reconciler.allocation.dra.request_options import Ask, Asked
+from reconciler.allocation.dra.request_options import ParsedClaims, RequestOption
 from reconciler.analysis.explain.places import Places
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 
@@ -33,18 +33,18 @@ class Tied:
 
 
 def tie(
-    asked: Asked, left: Mapping[int, Mask], world: Snapshot, places: Places
+    parsed: ParsedClaims, left: Mapping[int, Mask], world: Snapshot, places: Places
 ) -> dict[tuple[int, int], Tied]:
-    """Each constraint by (claim, number); `left` gives by identity of the ask what passed all other gates."""
+    """Each constraint by (claim, number); `left` gives what passed all other gates, by id of the option."""
     found: dict[tuple[int, int], Tied] = {}
     everything = np.arange(world.fleet.size)
-    for at, claim in enumerate(asked.claims):
+    for at, claim in enumerate(parsed.claims):
         for number, source in enumerate(claim.spec.devices.constraints):
             constraint = compile_constraint(source, world.fleet, everything, world.rules)
             slots = [
-                [ask for ask in slot.asks if number in ask.constraints]
-                for slot in asked.slots
-                if slot.claim == at and all(number in ask.constraints for ask in slot.asks)
+                [option for option in slot.options if number in option.constraints]
+                for slot in parsed.slots
+                if slot.claim == at and all(number in option.constraints for option in slot.options)
             ]
             found[at, number] = _tied(constraint, slots, left, world, places)
     return found
@@ -52,7 +52,7 @@ def tie(
 
 def _tied(
     constraint: Constraint,
-    slots: Sequence[Sequence[Ask]],
+    slots: Sequence[Sequence[RequestOption]],
     left: Mapping[int, Mask],
     world: Snapshot,
     places: Places,
@@ -63,15 +63,17 @@ def _tied(
     pair = np.where((codes >= 0) & (node >= 0), node.astype(np.int64) * values + codes, -1)
     used, group_of = np.unique(np.append(pair, -1), return_inverse=True)
     group_of, size = group_of.reshape(-1)[:-1] - 1, len(used) - 1
-    asks = [ask for slot in slots for ask in slot]
-    simple = constraint.match and constraint.plain and all(places.local(left[id(ask)]) for ask in asks)
-    if not simple or not asks or any(ask.all or ask.admin for ask in asks):
+    options = [option for slot in slots for option in slot]
+    simple = (
+        constraint.match and constraint.plain and all(places.local(left[id(option)]) for option in options)
+    )
+    if not simple or not options or any(option.all or option.admin for option in options):
         return Tied(constraint, None, group_of)
     groups = np.ones(size, dtype=np.bool_)
     for slot in slots:
         serves = np.zeros(size, dtype=np.bool_)
-        for ask in slot:
-            there = group_of[left[id(ask)]]
-            serves |= np.bincount(there[there >= 0], minlength=size) >= ask.source.wanted
+        for option in slot:
+            there = group_of[left[id(option)]]
+            serves |= np.bincount(there[there >= 0], minlength=size) >= option.source.wanted
         groups &= serves
     return Tied(constraint, groups, group_of)

@@ -6,7 +6,7 @@ import numpy as np
 
 from kernels.types import Mask, Rows
 from reconciler.allocation.dra.refusal import Fatal
-from reconciler.allocation.dra.request_options import Ask
+from reconciler.allocation.dra.request_options import RequestOption
 from reconciler.allocation.dra.static_match import resolve, tolerated
 from reconciler.allocation.reasons.kinds import Kind
 from reconciler.analysis.explain.gates import SELECTION, Gate, problem
@@ -35,19 +35,19 @@ def nearest(among: Mask, gates: Sequence[Gate], world: Snapshot, most: int) -> R
     return near[order[:most]]
 
 
-def against(row: int, ask: Ask, gates: Sequence[Gate], world: Snapshot) -> str:
+def against(row: int, option: RequestOption, gates: Sequence[Gate], world: Snapshot) -> str:
     """What stands against a device: that it is another, or else who holds it, what it lacks, and so on."""
     failed = [gate for gate in gates if not gate.passed[row]]
     # Of what selects, the first that fails: those after it would not even be tried.
     other = [gate for gate in failed if gate.kind in SELECTION][:1]
-    return "; ".join(_against(row, ask, gate, world) for gate in other or failed)
+    return "; ".join(_against(row, option, gate, world) for gate in other or failed)
 
 
-def _against(row: int, ask: Ask, gate: Gate, world: Snapshot) -> str:
+def _against(row: int, option: RequestOption, gate: Gate, world: Snapshot) -> str:
     name = world.fleet.id_of(row).device
     match gate.kind:
         case Kind.CLASS | Kind.SELECTOR if gate.error is not None and gate.error[row]:
-            return f"{gate.about} fails on {name}: {_problem(row, ask, gate, world)}"
+            return f"{gate.about} fails on {name}: {_problem(row, option, gate, world)}"
         case Kind.CLASS | Kind.SELECTOR:
             return f"other devices there do not pass {gate.about}"
         case Kind.FEATURE:
@@ -57,11 +57,11 @@ def _against(row: int, ask: Ask, gate: Gate, world: Snapshot) -> str:
             flaw = pool.flaw(world.rules) or "an older generation"
             return f"{name} is in pool {pool.id}, which is not ready: {flaw}"
         case Kind.TAINTS:
-            return f"{name} has the taint {_taints(row, ask, world)}"
+            return f"{name} has the taint {_taints(row, option, world)}"
         case Kind.HELD:
             return f"{name} is held{_by(row, world)}"
         case Kind.CAPACITY:
-            return _capacity(row, ask, world)
+            return _capacity(row, option, world)
         case Kind.COUNTERS:
             return _short(row, world)
         case Kind.GROUPS:
@@ -70,8 +70,8 @@ def _against(row: int, ask: Ask, gate: Gate, world: Snapshot) -> str:
     return f"no node that was considered reaches {name}"
 
 
-def _problem(row: int, ask: Ask, gate: Gate, world: Snapshot) -> str:
-    uses = (gate.use,) if gate.use is not None else ask.selectors
+def _problem(row: int, option: RequestOption, gate: Gate, world: Snapshot) -> str:
+    uses = (gate.use,) if gate.use is not None else option.selectors
     return next(filter(None, (problem(use, world.fleet, row) for use in uses)), "")
 
 
@@ -90,18 +90,18 @@ def _by(row: int, world: Snapshot) -> str:
     return f" by {', '.join(map(str, claims[:MOST_HOLDERS]))}" if claims else ""
 
 
-def _taints(row: int, ask: Ask, world: Snapshot) -> str:
+def _taints(row: int, option: RequestOption, world: Snapshot) -> str:
     taints = world.fleet.words.taints.values[int(world.fleet.codes["taints"][row])]
-    unbearable = [taint for taint in taints if not tolerated((taint,), ask.source.tolerations)]
+    unbearable = [taint for taint in taints if not tolerated((taint,), option.source.tolerations)]
     return ", ".join(
         f"{taint.key}{f'={taint.value}' if taint.value else ''}:{taint.effect}" for taint in unbearable
     )
 
 
-def _capacity(row: int, ask: Ask, world: Snapshot) -> str:
+def _capacity(row: int, option: RequestOption, world: Snapshot) -> str:
     name = world.fleet.id_of(row).device
     code = int(world.fleet.codes["shape"][row])
-    taken = resolve(ask, [code], world).get(code)
+    taken = resolve(option, [code], world).get(code)
     if isinstance(taken, Fatal):
         return f"capacity of {name}: {taken}"
     if taken is None:

@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 
 from reconciler.allocation.alignment import decide
-from reconciler.allocation.dra.claim_templates import form_of
+from reconciler.allocation.dra.claim_shapes import claim_shape
 from reconciler.allocation.dra.refusal import Fatal
-from reconciler.allocation.dra.request_options import Asked, read_claims
+from reconciler.allocation.dra.request_options import ParsedClaims, read_claims
 from reconciler.allocation.reasons.explanation import Explanation, NearMiss, Request
 from reconciler.allocation.reasons.kinds import Kind
 from reconciler.allocation.reasons.reasons import remedy
@@ -31,7 +31,7 @@ STEPS = 10_000
 MOST_SELECTORS = 256
 """Different selectors of what is explained request by request."""
 _JOINT = {Reason.ALIGNMENT: Kind.ALIGNMENT, Reason.PARTITION: Kind.PARTITION}
-"""Where the wishes refuse: the gate"""
+"""Where the preferences refuse: the gate"""
 
 
 def explain(
@@ -61,26 +61,26 @@ def explain(
         nodes=len(places.names),
     )
     try:
-        asked = read_claims(claims, world.classes, world.rules)
+        parsed = read_claims(claims, world.classes, world.rules)
     except Fatal:
         return told  # no device was looked at
-    if _is_beyond(asked) or form_of(claims, world).overspent(world):
+    if _is_beyond(parsed) or claim_shape(claims, world).overspent(world):
         return told
-    sieves = [[sift(ask, world, places) for ask in slot.asks] for slot in asked.slots]
-    left = {id(sieve.ask): sieve.left for of_slot in sieves for sieve in of_slot}
+    sieves = [[sift(option, world, places) for option in slot.options] for slot in parsed.slots]
+    left = {id(sieve.option): sieve.left for of_slot in sieves for sieve in of_slot}
     what_if = WhatIf(claims, world, nodes, effort)
     reason = answer.reason if isinstance(answer, Unsatisfied) else None
     try:
-        joint = joint_of(asked, left, world, places, reason, what_if)
+        joint = joint_of(parsed, left, world, places, reason, what_if)
     except Malformed:  # which is why they are refused
         joint = Joint()
-    told = replace(told, requests=tuple(_requests(asked, sieves, joint, reason, world, places)))
+    told = replace(told, requests=tuple(_requests(parsed, sieves, joint, reason, world, places)))
     if isinstance(answer, Granted):
         return told
     if answer.reason in _JOINT:
         nearest = tuple(joint_misses(joint, left, sieves, world, places))
     else:
-        nearest = tuple(near_misses(asked, sieves, world, places))
+        nearest = tuple(near_misses(parsed, sieves, world, places))
     errors = dict(answer.nodes_refused)
     nearest = tuple(replace(miss, together=errors.get(miss.node, miss.together)) for miss in nearest)
     if answer.reason.is_error or not all(_possible(of_slot) for of_slot in sieves):
@@ -90,14 +90,14 @@ def explain(
         told,
         nearest=tuple(_completed(miss, conflict, claims, what_if) for miss in nearest),
         constraints=tuple(dict.fromkeys(what_if.guilty())),
-        wishes=tuple(dict.fromkeys(what_if.lifted(joint.named()))) if answer.reason in _JOINT else (),
+        preferences=tuple(dict.fromkeys(what_if.lifted(joint.named()))) if answer.reason in _JOINT else (),
         conflict=conflict,
     )
 
 
-def _is_beyond(asked: Asked) -> bool:
+def _is_beyond(parsed: ParsedClaims) -> bool:
     """Whether there are more selectors than compiled ones are kept, so that each would be compiled again."""
-    uses = {use.expression for slot in asked.slots for ask in slot.asks for use in ask.selectors}
+    uses = {use.expression for slot in parsed.slots for option in slot.options for use in option.selectors}
     return len(uses) > MOST_SELECTORS
 
 
@@ -106,7 +106,7 @@ def _possible(alternatives: Sequence[Sieve]) -> bool:
 
 
 def _requests(
-    asked: Asked,
+    parsed: ParsedClaims,
     sieves: Sequence[Sequence[Sieve]],
     joint: Joint,
     reason: Reason | None,
@@ -116,31 +116,31 @@ def _requests(
     together = np.ones(len(places.names), dtype=np.bool_)
     for of_slot in sieves:
         together &= np.any([sieve.nodes.enough for sieve in of_slot], axis=0)
-    left = {id(sieve.ask): sieve.left for of_slot in sieves for sieve in of_slot}
-    meant = {id(sieve.ask): sieve.of_kind for of_slot in sieves for sieve in of_slot}
+    left = {id(sieve.option): sieve.left for of_slot in sieves for sieve in of_slot}
+    meant = {id(sieve.option): sieve.of_kind for of_slot in sieves for sieve in of_slot}
     empty = _JOINT.get(reason, Kind.TOGETHER) if reason is not None else None
     beyond = Beyond(together, joint, empty, left, meant)
-    ties = tie(asked, left, world, places)
+    ties = tie(parsed, left, world, places)
     for of_slot in sieves:
         for sieve in of_slot:
-            yield _request(asked, sieve, world, places, ties, beyond)
+            yield _request(parsed, sieve, world, places, ties, beyond)
 
 
 def _request(
-    asked: Asked,
+    parsed: ParsedClaims,
     sieve: Sieve,
     world: Snapshot,
     places: Places,
     ties: Mapping[tuple[int, int], Tied],
     beyond: Beyond,
 ) -> Request:
-    ask = sieve.ask
+    option = sieve.option
     found = funnel(sieve, world)
-    mine = [ties[ask.claim, number] for number in ask.constraints]
-    wanted = None if ask.all else ask.source.wanted
+    mine = [ties[option.claim, number] for number in option.constraints]
+    wanted = None if option.all else option.source.wanted
     return Request(
-        claim=asked.claims[ask.claim].key,
-        request=ask.name,
+        claim=parsed.claims[option.claim].key,
+        request=option.name,
         wanted=wanted,
         devices=world.fleet.size,
         funnel=(*found.steps, *beyond.steps(sieve, mine, places, world)),

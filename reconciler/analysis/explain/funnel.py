@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kernels.types import Amounts, Mask
-from reconciler.allocation.dra.request_options import Ask
+from reconciler.allocation.dra.request_options import RequestOption
 from reconciler.allocation.dra.static_match import resolve
 from reconciler.allocation.reasons.explanation import Failing, Shortage, Step
 from reconciler.allocation.reasons.kinds import Kind
@@ -19,7 +19,7 @@ from reconciler.state.devices.snapshot.snapshot import Snapshot
 
 
 class Have(NamedTuple):
-    """Per node (N,): the devices that an ask could take there, and how many of them it wants."""
+    """Per node (N,): the devices that a request option could take there, and how many of them it wants."""
 
     have: Amounts
     wanted: Amounts
@@ -32,9 +32,9 @@ class Have(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sieve:
-    """An ask, its gates over D devices, and what passes all of them."""
+    """A request option, its gates over D devices, and what passes all of them."""
 
-    ask: Ask
+    option: RequestOption
     gates: tuple[Gate, ...]
     left: Mask
     """(D,)"""
@@ -45,15 +45,15 @@ class Sieve:
     """(N,) how many of those each node has"""
 
 
-def sift(ask: Ask, world: Snapshot, places: Places) -> Sieve:
-    """Judge the fleet for an ask, each device on its own."""
-    gates = gates_of(ask, world, places)
+def sift(option: RequestOption, world: Snapshot, places: Places) -> Sieve:
+    """Judge the fleet for a request option, each device on its own."""
+    gates = gates_of(option, world, places)
     left = _all_of(gates, world.fleet.size)
     have = places.counts(left)
     of_kind = _all_of([gate for gate in gates if gate.kind in SELECTION], world.fleet.size)
     meant = places.counts(of_kind)
-    wanted = np.maximum(meant, 1) if ask.all else np.full(len(places.names), ask.source.wanted)
-    return Sieve(ask, tuple(gates), left, Have(have, wanted), of_kind, meant)
+    wanted = np.maximum(meant, 1) if option.all else np.full(len(places.names), option.source.wanted)
+    return Sieve(option, tuple(gates), left, Have(have, wanted), of_kind, meant)
 
 
 def _all_of(gates: Sequence[Gate], size: int) -> Mask:
@@ -81,7 +81,7 @@ def funnel(sieve: Sieve, world: Snapshot) -> Funnel:
     for gate in sieve.gates:
         errors = np.flatnonzero(alive & gate.error) if gate.error is not None else np.zeros(0, np.intp)
         if len(errors):
-            failing.append(_failing(sieve.ask, gate, int(errors[0]), len(errors), world))
+            failing.append(_failing(sieve.option, gate, int(errors[0]), len(errors), world))
         stopped = np.flatnonzero(alive & ~gate.passed)
         detail = ""
         if gate.kind is Kind.COUNTERS:
@@ -94,13 +94,13 @@ def funnel(sieve: Sieve, world: Snapshot) -> Funnel:
     return Funnel(tuple(steps), short, tuple(failing))
 
 
-def _failing(ask: Ask, gate: Gate, row: int, count: int, world: Snapshot) -> Failing:
+def _failing(option: RequestOption, gate: Gate, row: int, count: int, world: Snapshot) -> Failing:
     device = world.fleet.id_of(row)
-    uses = ask.selectors if gate.kind is Kind.CLASS else filter(None, (gate.use,))
+    uses = option.selectors if gate.kind is Kind.CLASS else filter(None, (gate.use,))
     found = ((use, text) for use in uses if (text := problem(use, world.fleet, row)))
     use, text = next(found, (None, ""))
     if use is not None:
         return Failing(use.where, device, use.expression, text, count)
     code = int(world.fleet.codes["shape"][row])
-    where = f"request {ask.name}: {gate.about}"
-    return Failing(where, device, "", str(resolve(ask, [code], world).get(code)), count)
+    where = f"request {option.name}: {gate.about}"
+    return Failing(where, device, "", str(resolve(option, [code], world).get(code)), count)

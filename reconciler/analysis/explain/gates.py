@@ -1,4 +1,4 @@
-"""The gates between an ask and a device, each as a mask over the whole fleet, judged on its own.
+"""The gates between a request option and a device, each as a mask over the whole fleet, judged on its own.
 
 The order is fixed: what a device is, then what its slices lack, then what is held, then where it is.
 """
@@ -12,7 +12,7 @@ from kernels.fit import fits
 from kernels.types import Mask
 from reconciler.allocation.dra.candidates import capacity_permits, not_excluded
 from reconciler.allocation.dra.refusal import Fatal
-from reconciler.allocation.dra.request_options import Ask, SelectorUse
+from reconciler.allocation.dra.request_options import RequestOption, SelectorUse
 from reconciler.allocation.dra.static_match import draws, resolve, taints_permit
 from reconciler.allocation.reasons.kinds import Kind
 from reconciler.analysis.explain.places import Places
@@ -31,7 +31,7 @@ class Gate:
 
     kind: Kind
     about: str
-    """What it tests, in words that name class, selector or request; unique among the gates of an ask"""
+    """What it tests, in words that name class, selector or request; unique among the gates of an option"""
     passed: Mask
     """(D,)"""
     error: Mask | None = None
@@ -40,39 +40,39 @@ class Gate:
     """The expression, for gates that are one"""
 
 
-def gates_of(ask: Ask, world: Snapshot, places: Places) -> list[Gate]:
-    """The gates of an ask, in order. Those for features, pools and groups only where they stop a device."""
-    return [gate for gate in _gates(ask, world, places) if gate.kind not in _RARE or not gate.passed.all()]
+def gates_of(option: RequestOption, world: Snapshot, places: Places) -> list[Gate]:
+    """The gates of an option, in order. Gates for features, pools and groups only if they stop a device."""
+    return [gate for gate in _gates(option, world, places) if gate.kind not in _RARE or not gate.passed.all()]
 
 
 _RARE = frozenset({Kind.FEATURE, Kind.POOL, Kind.GROUPS})
 
 
-def _gates(ask: Ask, world: Snapshot, places: Places) -> Iterator[Gate]:
+def _gates(option: RequestOption, world: Snapshot, places: Places) -> Iterator[Gate]:
     fleet, occupancy = world.fleet, world.occupancy
     rows = np.arange(fleet.size)
-    of_class = len(ask.device_class.spec.selectors)
-    yield _class(ask, ask.selectors[:of_class], fleet)
-    for number, use in enumerate(ask.selectors[of_class:]):
+    of_class = len(option.device_class.spec.selectors)
+    yield _class(option, option.selectors[:of_class], fleet)
+    for number, use in enumerate(option.selectors[of_class:]):
         passed, error = _answers(use, fleet)
         yield Gate(Kind.SELECTOR, f"selector #{number}", passed, error, use)
     yield Gate(Kind.FEATURE, "features that are on", _supported(world))
     yield Gate(Kind.POOL, "complete and valid pools", ready(world))
-    yield Gate(Kind.TAINTS, "tolerated taints", taints_permit(ask, rows, world))
-    yield Gate(Kind.HELD, "not held by others", ~occupancy.held | ask.admin)
-    yield _capacity(ask, world)
+    yield Gate(Kind.TAINTS, "tolerated taints", taints_permit(option, rows, world))
+    yield Gate(Kind.HELD, "not held by others", ~occupancy.held | option.admin)
+    yield _capacity(option, world)
     yield Gate(Kind.COUNTERS, "counters", _counters(world))
     yield Gate(Kind.GROUPS, "not excluded by what is held", not_excluded(rows, world))
     yield Gate(Kind.NODES, "reached by the nodes considered", places.reached())
 
 
-def _class(ask: Ask, uses: Sequence[SelectorUse], fleet: Fleet) -> Gate:
+def _class(option: RequestOption, uses: Sequence[SelectorUse], fleet: Fleet) -> Gate:
     alive, failed = np.ones(fleet.size, dtype=np.bool_), np.zeros(fleet.size, dtype=np.bool_)
     for use in uses:
         passed, error = _answers(use, fleet)
         failed |= alive & error
         alive &= passed
-    return Gate(Kind.CLASS, f"class {ask.device_class.key.name}", alive, failed)
+    return Gate(Kind.CLASS, f"class {option.device_class.key.name}", alive, failed)
 
 
 def _answers(use: SelectorUse, fleet: Fleet) -> tuple[Mask, Mask]:
@@ -117,11 +117,11 @@ def ready(world: Snapshot) -> Mask:
     return np.concatenate(pieces) if pieces else np.zeros(0, dtype=np.bool_)
 
 
-def _capacity(ask: Ask, world: Snapshot) -> Gate:
+def _capacity(option: RequestOption, world: Snapshot) -> Gate:
     """An amount that cannot be represented is an error on every device that would be asked for it."""
     shape = world.fleet.codes["shape"]
-    passed = capacity_permits(ask, np.arange(world.fleet.size), world)
-    resolved = resolve(ask, np.unique(shape).tolist(), world)
+    passed = capacity_permits(option, np.arange(world.fleet.size), world)
+    resolved = resolve(option, np.unique(shape).tolist(), world)
     error = np.isin(shape, [code for code, taken in resolved.items() if isinstance(taken, Fatal)])
     return Gate(Kind.CAPACITY, "capacity", passed & ~error, error)
 

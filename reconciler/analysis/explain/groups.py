@@ -8,12 +8,12 @@ import numpy as np
 from kernels.types import Amounts, Mask, Rows
 from reconciler.allocation.alignment.preferences import limit
 from reconciler.allocation.dra.constraints import Constraint, compile_constraint
-from reconciler.allocation.dra.request_options import Ask, Slot
+from reconciler.allocation.dra.request_options import RequestOption, Slot
 from reconciler.api.objects.semantics import Semantics
 from reconciler.state.devices.pools.fleet import Fleet
 
 Masks = Mapping[int, Mask]
-"""By identity of an ask: (D,) devices"""
+"""By identity of an option: (D,) devices"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,18 +37,24 @@ class Groups:
     def lacking(self, slots: Sequence[Slot], masks: Masks) -> Amounts:
         """(slots, G) devices that a group has too few of for each request, in its best alternative."""
         short = [
-            np.min([np.maximum(ask.source.wanted - self._counts(ask, masks), 0) for ask in slot.asks], axis=0)
+            np.min(
+                [
+                    np.maximum(option.source.wanted - self._counts(option, masks), 0)
+                    for option in slot.options
+                ],
+                axis=0,
+            )
             for slot in slots
         ]
         return np.array(short)
 
-    def have(self, ask: Ask, masks: Masks, group: int) -> int:
-        """How many devices for an ask a group has."""
-        return int(self._counts(ask, masks)[group])
+    def have(self, option: RequestOption, masks: Masks, group: int) -> int:
+        """How many devices for a request option a group has."""
+        return int(self._counts(option, masks)[group])
 
     def pairs(self, slots: Sequence[Slot], masks: Masks) -> Amounts:
         """(G,) sets of one device for each request."""
-        found: Amounts = np.min([self._counts(slot.asks[0], masks) for slot in slots], axis=0)
+        found: Amounts = np.min([self._counts(slot.options[0], masks) for slot in slots], axis=0)
         return found
 
     def text(self, group: int) -> str:
@@ -57,8 +63,8 @@ class Groups:
         value = key[1] if isinstance(key, tuple) else key
         return f"{self.tier} {str(value).lower() if isinstance(value, bool) else value}"
 
-    def _counts(self, ask: Ask, masks: Masks) -> Amounts:
-        there = self.of[masks[id(ask)]]
+    def _counts(self, option: RequestOption, masks: Masks) -> Amounts:
+        there = self.of[masks[id(option)]]
         return np.bincount(there[there >= 0], minlength=len(self.node))
 
 

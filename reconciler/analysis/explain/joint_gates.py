@@ -27,15 +27,15 @@ class Beyond:
     empty: Kind | None
     """The gate that search says refuses: together, alignment or partition. None if nothing does"""
     left: Masks
-    """By ask, what passes the gates of single devices"""
+    """By option, what passes the gates of single devices"""
     meant: Masks
-    """By ask, what is of the kind asked for, whoever holds it"""
+    """By option, what is of the kind asked for, whoever holds it"""
 
     def steps(self, sieve: Sieve, ties: Sequence[Tied], places: Places, world: Snapshot) -> Iterator[Step]:
-        """The gates for one ask. What counting lets through, but the search has refused, is left out."""
-        ask, enough = sieve.ask, sieve.nodes.enough
+        """The gates for one option. What counting lets through, but the search has refused, is left out."""
+        option, enough = sieve.option, sieve.nodes.enough
         alive = sieve.left & places.reached(enough)
-        amount = "all" if ask.all else str(ask.source.wanted)
+        amount = "all" if option.all else str(option.source.wanted)
         yield _step(Kind.ENOUGH, f"{amount} of them on one node", alive, nodes=enough)
         for tied in ties:
             alive &= tied.passes(sieve.left)
@@ -44,7 +44,7 @@ class Beyond:
         alive &= places.reached(able)
         yield _step(Kind.TOGETHER, "all requests together", alive, nodes=able)
         for near in self.joint.near:
-            if near.concerns(ask):
+            if near.concerns(option):
                 failed = near is self.joint.failed
                 alive &= near.passes(self.left) & (not failed)
                 nodes = None
@@ -54,14 +54,14 @@ class Beyond:
                 never = failed and near.countable and near.lacking(self.meant).min(initial=1) > 0
                 detail = "even if nothing were held" if never else ""
                 yield _step(Kind.ALIGNMENT, near.about, alive, detail, nodes)
-        for kept in self.joint.kept:
-            if kept.at == (ask.claim, ask.request):
+        for request in self.joint.partitioned:
+            if request.at == (option.claim, option.request):
                 failed = self.empty is Kind.PARTITION
-                alive &= partitions.passes(kept, world.fleet) & (not failed)
-                short = places.by_code(partitions.lacking(kept, sieve.left, places.codes), 1)
+                alive &= partitions.passes(request, world.fleet) & (not failed)
+                short = places.by_code(partitions.lacking(request, sieve.left, places.codes), 1)
                 able = able & (short == 0) & (not failed)
                 yield _step(
-                    Kind.PARTITION, partitions.ABOUT, alive, partitions.never(kept) if failed else "", able
+                    Kind.PARTITION, partitions.ABOUT, alive, partitions.never(request) if failed else "", able
                 )
 
 

@@ -1,4 +1,4 @@
-"""The smallest sets of gates that alone are enough to refuse an ask on every node."""
+"""The smallest sets of gates that alone are enough to refuse a request option on every node."""
 
 from collections.abc import Iterator, Sequence
 from itertools import combinations

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from kernels.types import Amounts
-from reconciler.allocation.dra.request_options import Asked
+from reconciler.allocation.dra.request_options import ParsedClaims
 from reconciler.allocation.reasons.explanation import Lack, NearMiss
 from reconciler.analysis.explain.device_status import against, nearest
 from reconciler.analysis.explain.funnel import Sieve
@@ -18,7 +18,7 @@ MOST_DEVICES = 3
 
 
 def near_misses(
-    asked: Asked, sieves: Sequence[Sequence[Sieve]], world: Snapshot, places: Places
+    parsed: ParsedClaims, sieves: Sequence[Sequence[Sieve]], world: Snapshot, places: Places
 ) -> Iterator[NearMiss]:
     """The nodes that lack fewest devices; then those that have most of the kind, if in use; then by name.
 
@@ -34,7 +34,7 @@ def near_misses(
         for alternatives in sieves:
             best = min(alternatives, key=lambda sieve: int(_missing(sieve)[at]))
             if _missing(best)[at]:
-                lacks.append(_lack(asked, best, at, world, places))
+                lacks.append(_lack(parsed, best, at, world, places))
         yield NearMiss(places.names[at], tuple(lacks))
 
 
@@ -42,15 +42,15 @@ def _missing(sieve: Sieve) -> Amounts:
     return np.maximum(sieve.nodes.wanted - sieve.nodes.have, 0)
 
 
-def _lack(asked: Asked, sieve: Sieve, at: int, world: Snapshot, places: Places) -> Lack:
+def _lack(parsed: ParsedClaims, sieve: Sieve, at: int, world: Snapshot, places: Places) -> Lack:
     most = min(int(_missing(sieve)[at]), MOST_DEVICES)
     rows = nearest(places.at(at), sieve.gates, world, most)
-    why = dict.fromkeys(against(row, sieve.ask, sieve.gates, world) for row in rows.tolist())
+    why = dict.fromkeys(against(row, sieve.option, sieve.gates, world) for row in rows.tolist())
     if not why:
         why["the node has no other device"] = None
     return Lack(
-        asked.claims[sieve.ask.claim].key,
-        sieve.ask.name,
+        parsed.claims[sieve.option.claim].key,
+        sieve.option.name,
         int(sieve.nodes.have[at]),
         int(sieve.nodes.wanted[at]),
         tuple(why),

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
 
-from reconciler.allocation.alignment.deciding import Wished, decide
+from reconciler.allocation.alignment.deciding import PreferenceKey, decide
 from reconciler.allocation.alignment.narrowing import narrowed
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.meta import ObjectKey
@@ -52,15 +52,15 @@ class WhatIf:
                 if self._fits([*self._claims[:at], changed, *self._claims[at + 1 :]], self._nodes) is True:
                     yield constraint.match_attribute or constraint.distinct_attribute or ""
 
-    def lifted(self, named: Iterable[tuple[str, Wished]]) -> Iterator[str]:
+    def lifted(self, named: Iterable[tuple[str, PreferenceKey]]) -> Iterator[str]:
         """Wishes, in words, of which each alone stands in the way."""
-        for words, wished in islice(named, MOST_CONSTRAINTS):
-            if self.fits_without([wished]) is True:
+        for words, preference in islice(named, MOST_CONSTRAINTS):
+            if self.fits_without([preference]) is True:
                 yield words
 
-    def fits_without(self, wished: Collection[Wished]) -> bool | None:
-        """Whether the claims could be had if some wishes were not there; None if nobody knows."""
-        return self._fits(self._claims, self._nodes, wished)
+    def fits_without(self, preferences: Collection[PreferenceKey]) -> bool | None:
+        """Whether the claims could be had if some preferences were not there; None if nobody knows."""
+        return self._fits(self._claims, self._nodes, preferences)
 
     def conflict(self) -> tuple[Named, ...]:
         """Requests that cannot be met together, though any of them could be left out to meet the others.
@@ -105,7 +105,7 @@ class WhatIf:
         self,
         claims: Sequence[ResourceClaim],
         nodes: Collection[str] | None,
-        without: Collection[Wished] = (),
+        without: Collection[PreferenceKey] = (),
     ) -> bool | None:
         """None if the search gave up, of which nothing follows."""
         if self._left <= 0:

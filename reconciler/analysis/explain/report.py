@@ -18,7 +18,7 @@ def as_json(told: Explanation) -> dict[str, Any]:
         "requests": [_request(request) for request in told.requests],
         "nearest": [_miss(miss) for miss in told.nearest],
         "constraintsInTheWay": list(told.constraints),
-        "wishesInTheWay": list(told.wishes),
+        "wishesInTheWay": list(told.preferences),
         "notTogether": [{"claim": str(key), "request": name} for key, name in told.conflict],
     }
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from reconciler.allocation.alignment import decide
-from reconciler.allocation.dra.budget import LEISURE, Pace
+from reconciler.allocation.dra.budget import UNLIMITED, Budget
 from reconciler.allocation.placement import NodeChoice, Placement
 from reconciler.analysis.whatif.answer import Answer, Limit, Lost, Placed, Refused
 from reconciler.analysis.whatif.losing import afresh, lost_with, staying, units_of
@@ -30,10 +30,9 @@ STEPS = 10_000
 
 
 def answer(
-    question: Question, base: Base, *, steps: int = STEPS, most: int = MOST, pace: Pace = LEISURE
+    question: Question, base: Base, *, steps: int = STEPS, most: int = MOST, budget: Budget = UNLIMITED
 ) -> Answer:
-    """What would be. Raises Rejected for claims and nodes that are not there, Unfinished where `pace` breaks
-    off.
+    """What would be. Raises Rejected for claims and nodes that are not there, Unfinished as `budget` does.
 
     What is lost comes before what is asked for: it has been there longer. Copies stay where they were put.
     """
@@ -46,7 +45,7 @@ def answer(
     load(store, (afresh(allocated[key]) for key in (*freed, *(claim.key for claim in lost))))
     for name in question.drained:
         store.apply(Removed("Node", ObjectKey("", name)))
-    trial = _Trial(base, steps, pace)
+    trial = _Trial(base, steps, budget)
     gone = [_lose(unit, trial, allocated, store) for unit in units_of(lost, store.pods)]
     copies, limit, placed, refused = _copies(question, trial, most)
     return Answer(freed, tuple(gone), copies, question.count, limit, tuple(placed), refused)
@@ -121,7 +120,7 @@ def _own_pod(pod: Pod, copy: int) -> Pod:
 class _Trial:
     """One picture, on which units are placed one after another."""
 
-    def __init__(self, base: Base, steps: int, pace: Pace) -> None:
+    def __init__(self, base: Base, steps: int, budget: Budget) -> None:
         self._store = base.store
         self._nodes = Nodes()
         for node in base.nodes:
@@ -131,7 +130,7 @@ class _Trial:
         self._placement = Placement(self._nodes, supposed=True)
         self._charged = False
         self._steps = steps
-        self._pace = pace
+        self._budget = budget
 
     def place(self, unit: Unit, copy: int) -> Placed | Refused:
         """Where a unit goes; it is held from then on."""
@@ -153,7 +152,7 @@ class _Trial:
                 choice = suiting(unit.pod, held, world)
         except Rejected as exc:
             return Refused(unit.name, copy, Reason.NODE_SELECTOR, str(exc))
-        found = decide(unit.claims, world, nodes=choice.nodes, steps=self._steps, pace=self._pace)
+        found = decide(unit.claims, world, nodes=choice.nodes, steps=self._steps, budget=self._budget)
         if not isinstance(found, Granted):
             if unit.pod is not None:
                 left_out = self._placement.left_out(unit.pod, held, world)
@@ -175,5 +174,5 @@ class _Trial:
             return
         self._charged = True
         for pod in self._store.pods.values():
-            self._pace.beat()
+            self._budget.spend()
             self._nodes.room.charge(pod.key, charge_of(pod, self._store))

@@ -41,7 +41,7 @@ class Reason(StrEnum):
     CONSTRAINT_VIOLATED = "ConstraintViolated"
     NODE_SELECTOR = "NodeSelectorInvalid"
     CAPACITY_INVALID = "CapacityInvalid"
-    WISH_INVALID = "JointAllocationInvalid"
+    PREFERENCES_INVALID = "JointAllocationInvalid"
 
     @property
     def is_error(self) -> bool:
@@ -65,7 +65,7 @@ _ERRORS = frozenset(
         Reason.CONSTRAINT_VIOLATED,
         Reason.NODE_SELECTOR,
         Reason.CAPACITY_INVALID,
-        Reason.WISH_INVALID,
+        Reason.PREFERENCES_INVALID,
     }
 )
 

@@ -100,8 +100,8 @@ def _tail(told: Explanation) -> Iterator[str]:
     yield ""
     if told.constraints:
         yield f"without the constraint on {' or '.join(told.constraints)} it could be allocated"
-    if told.wishes:
-        yield f"without {' or '.join(told.wishes)} it could be allocated"
+    if told.preferences:
+        yield f"without {' or '.join(told.preferences)} it could be allocated"
     if len(told.conflict) > 1:
         names = ", ".join(f"{key} {name}" for key, name in told.conflict)
         yield f"these requests cannot be met together: {names}"

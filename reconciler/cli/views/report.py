@@ -49,7 +49,7 @@ def _device(device: AllocatedDevice) -> str:
 
 
 def _aligned(report: Report) -> Iterator[str]:
-    """How near to each other the devices are, where claims wished for that."""
+    """How near to each other the devices are, where claims asked for that."""
     for granted in report.granted:
         for plan in granted.plans:
             yield from (f"aligned: claim {plan.claim}: {tiers}" for _, tiers in plan.annotations)

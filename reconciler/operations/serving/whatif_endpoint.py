@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from reconciler.aio.worker_thread import Closed, ShouldContinue, WorkerThread
-from reconciler.allocation.dra.budget import Pace, Unfinished
+from reconciler.allocation.dra.budget import Budget, Unfinished, WhileWanted
 from reconciler.analysis.whatif import Base, Question, answer
 from reconciler.analysis.whatif.reading import units_in
 from reconciler.analysis.whatif.report import as_json
@@ -30,7 +30,7 @@ MOST = 256
 STEPS = 2_000
 """Devices tried for one decision on one node"""
 SELDOM = 64
-"""Objects or devices from one look at whether the answer is still wanted to the next"""
+"""Objects or devices between two checks whether the answer is still wanted"""
 
 
 class WhatifEndpoint:
@@ -65,7 +65,7 @@ def _answer(
     nodes: tuple[Node, ...],
     wanted: ShouldContinue,
 ) -> dict[str, Any]:
-    pace = _Wanted(wanted)
+    budget = WhileWanted(wanted, SELDOM)
     asked = bundle(of_text("body", text))
     if asked.refused:
         raise Rejected(str(asked.refused[0].problem))
@@ -78,15 +78,15 @@ def _answer(
         added = (*nodes, *fork.snapshot.classes.values(), *supply, *fork.pods, *fork.claims(), *added)
     else:
         store = fork.store()
-    load(store, _paced(added, pace))
+    load(store, _counted(added, budget))
     nodes = (*nodes, *asked.of(Node))
     question = Question(units, options.count, options.without, options.drained)
-    return as_json(answer(question, Base(store, nodes), steps=STEPS, most=MOST, pace=pace))
+    return as_json(answer(question, Base(store, nodes), steps=STEPS, most=MOST, budget=budget))
 
 
-def _paced(objects: Iterable[ApiObject], pace: Pace) -> Iterator[ApiObject]:
+def _counted(objects: Iterable[ApiObject], budget: Budget) -> Iterator[ApiObject]:
     for thing in objects:
-        pace.beat()
+        budget.spend()
         yield thing
 
 
@@ -95,17 +95,3 @@ def _added(asked: Bundle) -> Iterable[ApiObject]:
     if next(held, None) is not None:
         raise Rejected("a claim of the body has an allocation; leave its status out to ask about it")
     return (*asked.of(Node), *asked.of(DeviceClass), *asked.of(ResourceSlice))
-
-
-class _Wanted(Pace):
-    """At leisure, for as long as somebody waits."""
-
-    def __init__(self, wanted: ShouldContinue) -> None:
-        self._wanted = wanted
-        self._beats = 0
-
-    def beat(self) -> None:
-        """See `Pace.beat`."""
-        self._beats += 1
-        if self._beats % SELDOM == 0 and not self._wanted():
-            raise Unfinished("nobody waits for the answer any more")

@@ -34,9 +34,9 @@ def test_a_claim_that_is_not_allocated_has_a_line_with_counts(tmp_path: Path):
     assert result.exit_code == SOME
     (line,) = (line for line in result.stdout.splitlines() if line.startswith("not allocated"))
     assert line.startswith(
-        "not allocated: claim default/b: request gpu wants 2 devices: of 2 devices 2 match"
+        "not allocated: claim default/b: request gpu: 2 of 2 devices match class and selectors; 1 is free; "
     )
-    assert "1 are not in use" in line
+    assert line.endswith("; the request needs 2 devices")
     assert result.stdout.splitlines()[-1] == "1 claim allocated, 1 not"
 
 

@@ -26,7 +26,7 @@ def test_a_claim_that_cannot_be_allocated_is_told_with_funnel_nearest_miss_and_r
     result = explain("default/big", manifests=together(FLEET, claim("big", 3)))
     assert result.exit_code == 1
     lines = result.stdout.splitlines()
-    assert lines[0].startswith("claim default/big: NoSuitableNode: request gpu wants 3 devices: of 3 devices")
+    assert lines[0].startswith("claim default/big: NoSuitableNode: request gpu: 3 of 3 devices match")
     assert "request gpu of claim default/big wants 3 devices" in lines
     bars = {words: bar for left, bar, words in (line.split(maxsplit=2) for line in lines[3:] if "█" in line)}
     assert len(bars["class gpu"]) == 24

@@ -71,7 +71,7 @@ def test_what_does_not_fit_says_why(say):
     result = say(claim("c", 3))
     assert result.exit_code == 1
     assert result.stdout.splitlines()[0] == "does not fit: claim default/c"
-    assert "wants 3 devices" in result.stdout
+    assert "the request needs 3 devices" in result.stdout
 
 
 def test_devices_can_be_added(say):

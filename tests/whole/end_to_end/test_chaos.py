@@ -173,7 +173,7 @@ async def test_chaos_ends_in_order(seed: int):
 @pytest.mark.parametrize("seed", range(6))
 async def test_chaos_ends_in_order_where_every_search_is_long(seed: int, monkeypatch: pytest.MonkeyPatch):
     """Each goes to a thread, and the world goes on meanwhile."""
-    monkeypatch.setattr(background_search, "GLANCE", 0)
+    monkeypatch.setattr(background_search, "QUICK_STEPS", 0)
     await play(Chaos(100 + seed))
 
 

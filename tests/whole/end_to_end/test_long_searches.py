@@ -5,7 +5,7 @@ from threading import Event
 
 import pytest
 
-from reconciler.allocation.dra.budget import Glance, Pace, Unfinished
+from reconciler.allocation.dra.budget import Budget, StepLimit, Unfinished
 from reconciler.api.objects.plan import Granted
 from reconciler.control.decider import Decider, Refusal
 from reconciler.control.decisions.decisions import Allocated
@@ -26,16 +26,16 @@ class Long:
         self.found: list[Granted | Refusal] = []
         find = Decider.find
 
-        def hard(decider: Decider, asked: Decide, world: Snapshot, pace: Pace) -> Granted | Refusal:
+        def hard(decider: Decider, asked: Decide, world: Snapshot, budget: Budget) -> Granted | Refusal:
             if asked.claims[0].key.name != name:
-                return find(decider, asked, world, pace)
-            if isinstance(pace, Glance):
+                return find(decider, asked, world, budget)
+            if isinstance(budget, StepLimit):
                 raise Unfinished("long")
-            answer = find(decider, asked, world, pace)
+            answer = find(decider, asked, world, budget)
             self.begun.set()
             try:
                 while not self.go.wait(0.001):
-                    pace.beat()
+                    budget.spend()
             except Unfinished:
                 self.broken_off.set()
                 raise

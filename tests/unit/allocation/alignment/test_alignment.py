@@ -13,7 +13,7 @@ from reconciler.allocation.dra import allocate
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted, Plan, Reason, Unsatisfied
 from tests.tools.alignment_outcomes import answer, given_by
-from tests.tools.alignment_world import PCIE, classes, machine, wishing
+from tests.tools.alignment_world import PCIE, classes, gpu_nic_claim, machine
 from tests.tools.builders import first_of, held, hold, match, snapshot, typed, wants
 
 TIERS = "dra-reconciler.io/joint-allocation-tiers"
@@ -30,7 +30,7 @@ def tiers(outcome: Granted | Unsatisfied) -> list[str]:
 
 def test_four_gpus_and_four_nics_come_in_pairs():
     taken = held("h", hold("gpu-0", driver="gpu", pool="n"), hold("nic-2", driver="nic", pool="n"))
-    outcome = answer([*classes(), *EIGHT, taken], wishing("c", 4, 4, joint_allocation={"pairs": True}))
+    outcome = answer([*classes(), *EIGHT, taken], gpu_nic_claim("c", 4, 4, joint_allocation={"pairs": True}))
     found = given_by(outcome)
     assert found["gpu"] == ["gpu-1", "gpu-3", "gpu-4", "gpu-5"]
     assert found["nic"] == ["nic-1", "nic-3", "nic-4", "nic-5"]
@@ -39,15 +39,15 @@ def test_four_gpus_and_four_nics_come_in_pairs():
 
 def test_four_gpus_of_one_numa_node_and_its_one_nic():
     taken = held("h", hold("gpu-0", driver="gpu", pool="n"))
-    outcome = answer([*classes(), *FOUR_AND_FOUR, taken], wishing("c", 4, 1, joint_allocation={}))
+    outcome = answer([*classes(), *FOUR_AND_FOUR, taken], gpu_nic_claim("c", 4, 1, joint_allocation={}))
     assert given_by(outcome) == {"gpu": ["gpu-4", "gpu-5", "gpu-6", "gpu-7"], "nic": ["nic-1"]}
     assert tiers(outcome) == ["numaNode"]
 
 
 def test_what_is_not_near_is_still_given_unless_it_is_required():
-    five = wishing("c", 5, 1, joint_allocation={})
+    five = gpu_nic_claim("c", 5, 1, joint_allocation={})
     assert tiers(answer([*classes(), *FOUR_AND_FOUR], five)) == ["node"]
-    near = wishing("c", 5, 1, joint_allocation={"required": "numaNode"})
+    near = gpu_nic_claim("c", 5, 1, joint_allocation={"required": "numaNode"})
     outcome = answer([*classes(), *FOUR_AND_FOUR], near)
     assert isinstance(outcome, Unsatisfied)
     assert outcome.reason is Reason.ALIGNMENT
@@ -62,31 +62,31 @@ def test_what_is_not_near_is_still_given_unless_it_is_required():
 def test_a_nearer_tier_on_a_later_node_comes_first():
     early = machine("a", [("p0", 0)], [("p1", 0)])
     late = machine("b", [("p0", 0)], [("p0", 0)])
-    outcome = answer([*classes(), *early, *late], wishing("c", 1, 1, joint_allocation={}))
+    outcome = answer([*classes(), *early, *late], gpu_nic_claim("c", 1, 1, joint_allocation={}))
     assert isinstance(outcome, Granted)
     assert (outcome.node, tiers(outcome)) == ("b", [PCIE])
-    limited = answer([*classes(), *early, *late], wishing("c", 1, 1, joint_allocation={}), nodes=["a"])
+    limited = answer([*classes(), *early, *late], gpu_nic_claim("c", 1, 1, joint_allocation={}), nodes=["a"])
     assert tiers(limited) == ["numaNode"]
 
 
 def test_a_list_on_one_side_matches_a_scalar_on_the_other():
     world = machine("n", [("p0", 0), ("p3", 1)], [(["p3", "p4"], 1)])
-    outcome = answer([*classes(), *world], wishing("c", 1, 1, joint_allocation={}))
+    outcome = answer([*classes(), *world], gpu_nic_claim("c", 1, 1, joint_allocation={}))
     assert given_by(outcome) == {"gpu": ["gpu-1"], "nic": ["nic-0"]}
     assert tiers(outcome) == [PCIE]
 
 
-def test_a_class_can_wish_for_all_its_claims():
+def test_a_class_can_align_all_its_claims():
     config = {"apiVersion": "dra-reconciler.io/v1alpha1", "kind": "JointAllocation", "classes": ["nic"]}
     world = machine("n", [("p0", 0), ("p1", 0)], [("p1", 0)])
-    outcome = answer([*classes(gpu=[config]), *world], wishing("c", 1, 1))
+    outcome = answer([*classes(gpu=[config]), *world], gpu_nic_claim("c", 1, 1))
     assert given_by(outcome) == {"gpu": ["gpu-1"], "nic": ["nic-0"]}
-    own = wishing("c", 1, 1, joint_allocation=[])
+    own = gpu_nic_claim("c", 1, 1, joint_allocation=[])
     assert given_by(answer([*classes(gpu=[config]), *world], own))["gpu"] == ["gpu-0"]
 
 
 def test_alternatives_are_aligned_as_well():
-    claim = wishing("c", 0, 1, joint_allocation={})
+    claim = gpu_nic_claim("c", 0, 1, joint_allocation={})
     alternatives = first_of("any", two=wants(2, device_class="gpu"), one=wants(1, device_class="gpu"))
     claim["spec"]["devices"]["requests"].insert(0, alternatives)
     outcome = answer([*classes(), *machine("n", [("p0", 0), ("p1", 0)], [("p1", 0)])], claim)
@@ -94,7 +94,7 @@ def test_alternatives_are_aligned_as_well():
 
 
 def test_pairs_keep_the_constraints_and_the_configuration_of_the_claim():
-    claim = wishing("c", 2, 2, joint_allocation={"pairs": True})
+    claim = gpu_nic_claim("c", 2, 2, joint_allocation={"pairs": True})
     claim["spec"]["devices"]["constraints"] = [match("gpu/numaNode", "gpu")]
     parameters = {"driver": "gpu", "parameters": {"mode": "x"}}
     claim["spec"]["devices"]["config"] = [{"requests": ["gpu"], "opaque": parameters}, {"opaque": parameters}]
@@ -110,7 +110,7 @@ def test_pairs_keep_the_constraints_and_the_configuration_of_the_claim():
 
 
 @pytest.mark.parametrize(
-    ("wish", "message"),
+    ("preference", "message"),
     [
         pytest.param({"requests": ["gpus"]}, "there is no request gpus", id="request"),
         pytest.param({"required": "rack"}, "required is rack", id="required"),
@@ -120,16 +120,16 @@ def test_pairs_keep_the_constraints_and_the_configuration_of_the_claim():
         pytest.param("near", "joint-allocation", id="no object"),
     ],
 )
-def test_a_wish_that_cannot_be_understood_refuses_the_claim(wish: Any, message: str):
-    outcome = answer([*classes(), *EIGHT], wishing("c", 2, 1, joint_allocation=wish))
+def test_an_invalid_preference_refuses_the_claim(preference: Any, message: str):
+    outcome = answer([*classes(), *EIGHT], gpu_nic_claim("c", 2, 1, joint_allocation=preference))
     assert isinstance(outcome, Unsatisfied)
-    assert outcome.reason is Reason.WISH_INVALID
+    assert outcome.reason is Reason.PREFERENCES_INVALID
     assert message in outcome.message
     assert "claim default/c" in outcome.message
 
 
 def test_json_with_a_comment_is_refused_with_its_place():
-    claim = wishing("c", 1, 1)
+    claim = gpu_nic_claim("c", 1, 1)
     claim["metadata"]["annotations"]["dra-reconciler.io/joint-allocation"] = '{"tiers": [], // none\n}'
     outcome = answer([*classes(), *EIGHT], claim)
     assert isinstance(outcome, Unsatisfied)
@@ -138,7 +138,7 @@ def test_json_with_a_comment_is_refused_with_its_place():
 
 def test_a_class_with_a_wrong_configuration_is_named():
     config = {"apiVersion": "dra-reconciler.io/v1alpha1", "kind": "JointAllocation", "tiers": "x"}
-    outcome = answer([*classes(gpu=[config]), *EIGHT], wishing("c", 1, 1))
+    outcome = answer([*classes(gpu=[config]), *EIGHT], gpu_nic_claim("c", 1, 1))
     assert isinstance(outcome, Unsatisfied)
     assert "class gpu: spec.config[0].opaque.parameters: tiers" in outcome.message
 
@@ -156,10 +156,13 @@ def shared(values: Sequence[Any]) -> bool:
 
 
 def best_tiers(
-    gpus: list[tuple[str, int]], nics: list[tuple[Any, int]], wanted: tuple[int, int], wish: dict[str, Any]
+    gpus: list[tuple[str, int]],
+    nics: list[tuple[Any, int]],
+    wanted: tuple[int, int],
+    preference: dict[str, Any],
 ) -> tuple[int, ...] | None:
     """The smallest tuple of tiers over all ways to choose devices; None if there is none."""
-    accepted = 3 if wish["required"] == "node" else 1 + [PCIE, "numaNode"].index(wish["required"])
+    accepted = 3 if preference["required"] == "node" else 1 + [PCIE, "numaNode"].index(preference["required"])
 
     def tier(together: list[tuple[Any, int]]) -> int:
         if shared([root for root, _ in together]):
@@ -168,7 +171,7 @@ def best_tiers(
 
     def levels(ways: tuple[Any, Any]) -> tuple[int, ...]:
         mine = [gpus[n] for n in ways[0]], [nics[n] for n in ways[1]]
-        if wish["pairs"]:
+        if preference["pairs"]:
             return tuple(tier([gpu, nic]) for gpu, nic in zip(*mine, strict=True))
         return (tier([*mine[0], *mine[1]]),)
 
@@ -226,10 +229,10 @@ def check(
 ) -> None:
     if pairs:
         counts = (counts[1], counts[1])
-    wish = {"pairs": pairs, "required": required}
-    claim = wishing("c", *counts, joint_allocation=wish)
+    preference = {"pairs": pairs, "required": required}
+    claim = gpu_nic_claim("c", *counts, joint_allocation=preference)
     outcome = answer([*classes(), *machine("n", gpus, nics)], claim)
-    expected = best_tiers(gpus, nics, counts, wish)
+    expected = best_tiers(gpus, nics, counts, preference)
     if expected is None:
         assert isinstance(outcome, Unsatisfied)
     else:
@@ -240,9 +243,9 @@ def check(
         assert len({*found["gpu"], *found["nic"]}) == sum(counts)
 
 
-def test_a_claim_without_wishes_is_decided_as_ever():
+def test_a_claim_without_preferences_is_decided_by_the_allocator():
     world = snapshot(*classes(), *EIGHT)
-    claim = typed(wishing("c", 2, 1))
+    claim = typed(gpu_nic_claim("c", 2, 1))
     assert isinstance(claim, ResourceClaim)
     plain, jointly = allocate([claim], world), decide([claim], world)
     assert isinstance(plain, Granted)

@@ -18,7 +18,7 @@ def test_the_table_says_who_got_what_and_how_near():
     assert "aligned: claim default/near: resource.kubernetes.io/pcieRoot" in lines
     refused = {line.split()[3].rstrip(":,"): line for line in lines if line.startswith("not allocated: ")}
     assert refused["default/pairs"].endswith(
-        "request nic wants 2 devices: of 10 devices 2 match class and selectors, 1 are not in use"
+        "request nic: 2 of 10 devices match class and selectors; 1 is free; the request needs 2 devices"
     )
     assert refused["default/within"].endswith(
         "no node has devices for default/within gpu, default/within nic that share numaNode, "
@@ -41,7 +41,7 @@ def test_the_page_names_the_example():
     assert f"docs/examples/{Path(EXAMPLE).name}" in (DOCS / "joint-allocation.md").read_text()
 
 
-def test_explain_shows_the_wish_as_a_gate_and_how_near_it_came():
+def test_explain_shows_the_alignment_as_a_gate_with_the_nearest_miss():
     result = CliRunner().invoke(main, ["explain", "within", "-f", EXAMPLE])
     assert result.exit_code == 1
     lines = [" ".join(line.split()) for line in result.stdout.splitlines()]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from reconciler.api.objects.plan import Granted, Reason, Unsatisfied
 from tests.tools.alignment_outcomes import answer, given_by
-from tests.tools.alignment_world import classes, machine, wishing
+from tests.tools.alignment_world import classes, gpu_nic_claim, machine
 from tests.tools.builders import Object, held, hold
 from tests.tools.partition_tables import PAIRS, partition, table
 
@@ -31,43 +31,43 @@ ONES = [partition(n) for n in range(8)]
 
 def test_only_listed_sets_are_given():
     listed = table(*PAIRS)
-    assert chosen(answer(world(listed, (0, 2)), wishing("c", 2, 0))) == {4, 5}
-    outcome = answer(world(listed, (0, 2, 4, 6)), wishing("c", 2, 0))
+    assert chosen(answer(world(listed, (0, 2)), gpu_nic_claim("c", 2, 0))) == {4, 5}
+    outcome = answer(world(listed, (0, 2, 4, 6)), gpu_nic_claim("c", 2, 0))
     assert isinstance(outcome, Unsatisfied)
     assert outcome.reason is Reason.PARTITION
-    assert "no partition is whole" in outcome.message
-    missing = answer(world(listed), wishing("c", 3, 0))
+    assert "no partition is free as a whole" in outcome.message
+    missing = answer(world(listed), gpu_nic_claim("c", 3, 0))
     assert isinstance(missing, Unsatisfied)
     assert "no partition of that size" in missing.message
 
 
 def test_a_preferred_set_gives_way_to_none():
     listed = table(*PAIRS, policy="Prefer")
-    assert chosen(answer(world(listed, (0,)), wishing("c", 2, 0))) == {2, 3}
-    assert chosen(answer(world(listed, (0, 2, 4, 6)), wishing("c", 2, 0))) == {1, 3}
-    outcome = answer(world(listed, (0, 2, 4, 6)), wishing("c", 2, 0, partition={}))
+    assert chosen(answer(world(listed, (0,)), gpu_nic_claim("c", 2, 0))) == {2, 3}
+    assert chosen(answer(world(listed, (0, 2, 4, 6)), gpu_nic_claim("c", 2, 0))) == {1, 3}
+    outcome = answer(world(listed, (0, 2, 4, 6)), gpu_nic_claim("c", 2, 0, partition={}))
     assert isinstance(outcome, Unsatisfied)
 
 
 def test_what_is_left_decides_between_equal_scores():
     listed = table(*ONES, *PAIRS, *FOURS)
-    assert chosen(answer(world(listed, (4, 5)), wishing("c", 2, 0))) == {6, 7}
-    assert chosen(answer(world(listed, (6,)), wishing("c", 1, 0))) == {7}
+    assert chosen(answer(world(listed, (4, 5)), gpu_nic_claim("c", 2, 0))) == {6, 7}
+    assert chosen(answer(world(listed, (6,)), gpu_nic_claim("c", 1, 0))) == {7}
 
 
-def test_a_restricted_wish_takes_the_highest_score_of_the_size_or_nothing():
+def test_a_restricted_claim_takes_the_highest_score_of_the_size_or_nothing():
     listed = table(partition(0, 1, score=2), partition(2, 3, score=1))
-    restricted = wishing("c", 2, 0, partition={"allocatePolicy": "Restricted"})
+    restricted = gpu_nic_claim("c", 2, 0, partition={"allocatePolicy": "Restricted"})
     assert chosen(answer(world(listed), restricted)) == {0, 1}
     assert isinstance(answer(world(listed, (0,)), restricted), Unsatisfied)
-    assert chosen(answer(world(listed, (0,)), wishing("c", 2, 0, partition={}))) == {2, 3}
+    assert chosen(answer(world(listed, (0,)), gpu_nic_claim("c", 2, 0, partition={}))) == {2, 3}
 
 
 def test_bandwidth_is_a_minimum_and_none_declared_is_none():
     listed = table(partition(0, 1), partition(2, 3, bandwidth="100Gi"), partition(4, 5, bandwidth="400Gi"))
-    assert chosen(answer(world(listed), wishing("c", 2, 0, partition={"bandwidth": "200Gi"}))) == {4, 5}
+    assert chosen(answer(world(listed), gpu_nic_claim("c", 2, 0, partition={"bandwidth": "200Gi"}))) == {4, 5}
     assert isinstance(
-        answer(world(listed, (4,)), wishing("c", 2, 0, partition={"bandwidth": "200Gi"})), Unsatisfied
+        answer(world(listed, (4,)), gpu_nic_claim("c", 2, 0, partition={"bandwidth": "200Gi"})), Unsatisfied
     )
 
 
@@ -75,7 +75,7 @@ def test_a_later_node_is_taken_where_its_partition_is_whole():
     listed = table(*FOURS)
     taken = held("h", *(hold(f"gpu-{n}", driver="gpu", pool="a") for n in (0, 4)))
     machines = [*machine("a", GPUS, []), *machine("b", GPUS, [])]
-    outcome = answer([*classes(gpu=[listed]), *machines, taken], wishing("c", 4, 0))
+    outcome = answer([*classes(gpu=[listed]), *machines, taken], gpu_nic_claim("c", 4, 0))
     assert isinstance(outcome, Granted)
     assert (outcome.node, chosen(outcome)) == ("b", {0, 1, 2, 3})
 
@@ -83,33 +83,35 @@ def test_a_later_node_is_taken_where_its_partition_is_whole():
 def test_partitions_and_alignment_go_together():
     listed = table(partition(0, 1, score=1), partition(2, 3))
     gpus = [("p0", 0), ("p1", 0), ("p4", 1), ("p4", 1)]
-    claim = wishing("c", 2, 1, joint_allocation={})
+    claim = gpu_nic_claim("c", 2, 1, joint_allocation={})
     outcome = answer([*classes(gpu=[listed]), *machine("n", gpus, [("p4", 1)])], claim)
     assert chosen(outcome) == {2, 3}
-    pairs = wishing("c", 2, 2, joint_allocation={"pairs": True})
+    pairs = gpu_nic_claim("c", 2, 2, joint_allocation={"pairs": True})
     outcome = answer([*classes(gpu=[listed]), *machine("n", gpus, [("p4", 1), ("p0", 0)])], pairs)
     assert chosen(outcome) in ({0, 1}, {2, 3})
 
 
 @pytest.mark.parametrize(
-    ("wish", "message"),
+    ("preference", "message"),
     [
         pytest.param({"requests": ["nic"]}, "no class with a PartitionTable", id="class"),
         pytest.param({"requests": ["x"]}, "there is no request x", id="request"),
         pytest.param({"allocatePolicy": "x"}, "allocatePolicy", id="policy"),
     ],
 )
-def test_a_wish_that_cannot_be_understood_refuses_the_claim(wish: Any, message: str):
+def test_an_invalid_preference_refuses_the_claim(preference: Any, message: str):
     listed = world(table(*PAIRS))
-    outcome = answer([*listed, *machine("m", [], [("p0", 0)])], wishing("c", 2, 1, partition=wish))
+    outcome = answer(
+        [*listed, *machine("m", [], [("p0", 0)])], gpu_nic_claim("c", 2, 1, partition=preference)
+    )
     assert isinstance(outcome, Unsatisfied)
-    assert outcome.reason is Reason.WISH_INVALID
+    assert outcome.reason is Reason.PREFERENCES_INVALID
     assert message in outcome.message
 
 
 def test_two_requests_of_a_claim_get_partitions_that_do_not_overlap():
     listed = table(partition(0, 1), partition(1, 2), partition(2, 3))
-    claim = wishing("c", 2, 0)
+    claim = gpu_nic_claim("c", 2, 0)
     (first,) = claim["spec"]["devices"]["requests"]
     claim["spec"]["devices"]["requests"].append({**first, "name": "more"})
     found = given_by(answer(world(listed), claim))
@@ -131,9 +133,9 @@ def test_the_set_has_the_highest_score_of_those_that_are_whole(
 ):
     listed = table(*(partition(*sorted(one), score=score) for one, score in sets), policy=policy)
     gpus = machine("n", GPUS[:6], [])
-    wish = {"partition": {"allocatePolicy": "Restricted"}} if restricted else {}
+    preference = {"partition": {"allocatePolicy": "Restricted"}} if restricted else {}
     holder = held("h", *(hold(f"gpu-{n}", driver="gpu", pool="n") for n in sorted(taken)))
-    outcome = answer([*classes(gpu=[listed]), *gpus, holder], wishing("c", count, 0, **wish))
+    outcome = answer([*classes(gpu=[listed]), *gpus, holder], gpu_nic_claim("c", count, 0, **preference))
     of_size = [(one, score) for one, score in sets if len(one) == count]
     highest = max((score for _, score in of_size), default=0)
     whole = [

@@ -1,14 +1,14 @@
-"""What a refusal is put down to: it is asked again without that."""
+"""Why preferences refuse a claim: the decision is repeated without them."""
 
 from hypothesis import given
 
 from reconciler.allocation.alignment import decide
-from reconciler.allocation.alignment.deciding import Wished
+from reconciler.allocation.alignment.deciding import PreferenceKey
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted, Reason, Unsatisfied
 from tests.tools.alignment_cases import Case, cases
 from tests.tools.alignment_outcomes import answer
-from tests.tools.alignment_world import PCIE, classes, machine, wishing
+from tests.tools.alignment_world import PCIE, classes, gpu_nic_claim, machine
 from tests.tools.builders import held, hold, snapshot, typed
 from tests.tools.partition_tables import PAIRS, table
 
@@ -18,29 +18,31 @@ def refused(outcome: Granted | Unsatisfied) -> Unsatisfied:
     return outcome
 
 
-def test_what_lacks_without_any_wish_is_told_in_the_names_of_the_claim():
+def test_a_refusal_without_preferences_names_the_requests_of_the_claim():
     world = [*classes(), *machine("n", [("p0", 0), ("p1", 0)], [("p0", 0)])]
-    outcome = refused(answer(world, wishing("c", 2, 2, joint_allocation={"pairs": True, "required": PCIE})))
+    outcome = refused(
+        answer(world, gpu_nic_claim("c", 2, 2, joint_allocation={"pairs": True, "required": PCIE}))
+    )
     assert outcome.reason is Reason.NO_DEVICE
-    assert outcome.message.startswith("claim default/c, request nic wants 2 devices: of 3 devices 1 match")
+    assert outcome.message.startswith("claim default/c, request nic: 1 of 3 devices matches")
 
 
-def test_partitions_are_blamed_with_counts():
+def test_a_refusal_by_partitions_has_counts():
     taken = held("h", *(hold(f"gpu-{n}", driver="gpu", pool="n") for n in (0, 2, 4, 6)))
     world = [*classes(gpu=[table(*PAIRS)]), *machine("n", [("p0", 0)] * 8, []), taken]
-    outcome = refused(answer(world, wishing("c", 2, 0)))
+    outcome = refused(answer(world, gpu_nic_claim("c", 2, 0)))
     assert (outcome.reason, outcome.nodes) == (Reason.PARTITION, 1)
     (count,) = outcome.counts
     assert [gate.left for gate in count.gates][-2:] == [4, 0]
 
 
-def test_a_wish_that_is_lifted_is_not_looked_at():
+def test_preferences_in_without_are_ignored():
     world = snapshot(*classes(gpu=[table(*PAIRS)]), *machine("n", [("p0", 0), ("p1", 1), ("p1", 1)], []))
-    claim = typed(wishing("c", 3, 0, joint_allocation={"required": "numaNode"}))
+    claim = typed(gpu_nic_claim("c", 3, 0, joint_allocation={"required": "numaNode"}))
     assert isinstance(claim, ResourceClaim)
 
-    def without(*wished: Wished) -> Reason | None:
-        outcome = decide([claim], world, without=wished)
+    def without(*preferences: PreferenceKey) -> Reason | None:
+        outcome = decide([claim], world, without=preferences)
         return outcome.reason if isinstance(outcome, Unsatisfied) else None
 
     assert without() is Reason.ALIGNMENT
@@ -50,12 +52,12 @@ def test_a_wish_that_is_lifted_is_not_looked_at():
 
 
 @given(cases())
-def test_without_what_is_blamed_the_claim_could_be_had(case: Case):
+def test_without_the_named_preferences_the_claim_fits(case: Case):
     """Gates go from what any claim needs over alignment to partitions; the first that refuses is named."""
     outcome = decide([case.claim], case.world)
     if isinstance(outcome, Granted):
         return
-    alignments: list[Wished] = [(0, 0), (0, 1)]
+    alignments: list[PreferenceKey] = [(0, 0), (0, 1)]
     unpartitioned = decide([case.claim], case.world, without=[(0, "gpu")])
     plain = decide([case.claim], case.world, without=[*alignments, (0, "gpu")])
     match outcome.reason:

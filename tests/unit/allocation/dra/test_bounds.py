@@ -1,4 +1,4 @@
-"""What a bound must not overlook: solvable cases, and errors, that a slightly bolder bound would hide.
+"""Cases that a too strong bound would hide: solutions, and errors.
 
 Bounds are only asked once a search has turned back. So each case begins with a request for A or B and one
 for A alone: first fit gives A away, fails, and begins again with B.
@@ -196,7 +196,7 @@ EQUALS = {
 @pytest.mark.parametrize("pruned", [True, False], ids=["pruned", "plain"])
 @pytest.mark.parametrize("case", EQUALS.values(), ids=EQUALS)
 def test_a_device_is_tried_although_one_failed_that_differs_by(case: Case, pruned: bool):
-    """Where one device fails, those equal to it are passed over; these are not equal."""
+    """The search skips devices equal to one that failed. These devices are not equal."""
     assert case.answer(pruned=pruned) == case.expected
 
 

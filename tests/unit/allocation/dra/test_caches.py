@@ -1,4 +1,4 @@
-"""What decisions derive from a snapshot stays with it: forks and threads do not share it, and it is freed."""
+"""Caches of a snapshot belong to it: forks and threads do not share them, and they are freed with it."""
 
 import gc
 import sys
@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 
 from reconciler.allocation.dra import allocate
 from reconciler.allocation.dra.availability import Available, available
-from reconciler.allocation.dra.request_options import Ask, read_claims
-from reconciler.allocation.dra.selector_masks import look, look_at_all
-from reconciler.allocation.dra.static_match import whole_offer
+from reconciler.allocation.dra.request_options import RequestOption, read_claims
+from reconciler.allocation.dra.selector_masks import evaluate_all_selectors, evaluate_selectors
+from reconciler.allocation.dra.static_match import match_in_fleet
 from reconciler.analysis.explain.explain import explain
 from reconciler.api.objects.changes import Changed, Removed
 from reconciler.api.objects.claims import ResourceClaim
@@ -56,13 +56,13 @@ def asking(name: str, *requests: Object, constraints: list[Object] | None = None
     return found
 
 
-def ask_of(one: ResourceClaim, world: Snapshot) -> Ask:
-    return read_claims([one], world.classes, world.rules).slots[0].asks[0]
+def option_of(one: ResourceClaim, world: Snapshot) -> RequestOption:
+    return read_claims([one], world.classes, world.rules).slots[0].options[0]
 
 
 def counts(world: Snapshot) -> Available:
     """The counts for a plain request."""
-    return available(ask_of(asking("c"), world), world)
+    return available(option_of(asking("c"), world), world)
 
 
 def free(picture: Store) -> list[int]:
@@ -99,7 +99,7 @@ def test_forks_that_change_differently_count_for_themselves():
 
 
 def test_a_fork_of_the_same_holds_has_counts_and_views_of_its_own():
-    """Another thread follows what is held in its own time."""
+    """Each thread updates its counts on its own."""
     world = store(*pools()).snapshot()
     counted, view = counts(world), world.topology.view("n1")
     fork = world.fork()
@@ -112,15 +112,15 @@ def test_a_fork_of_the_same_holds_has_counts_and_views_of_its_own():
 def test_a_fork_starts_with_what_is_known_of_the_devices_and_keeps_to_itself_what_it_adds():
     picture = store(*pools())
     world = picture.snapshot()
-    known = ask_of(asking("c"), world)
-    seen, offered = look(known, world.fleet), whole_offer(known, world)
+    known = option_of(asking("c"), world)
+    seen, static = evaluate_selectors(known, world.fleet), match_in_fleet(known, world)
     one, other = (Forked.fork_of(picture).store().snapshot() for _ in range(2))
-    assert look(known, one.fleet) is look(known, other.fleet) is seen
-    assert whole_offer(known, one) is whole_offer(known, other) is offered
+    assert evaluate_selectors(known, one.fleet) is evaluate_selectors(known, other.fleet) is seen
+    assert match_in_fleet(known, one) is match_in_fleet(known, other) is static
 
     asked = asking("c", request("r", selectors=selectors("device.driver == 'd'")))
-    for derive in (lambda ask, seen: look(ask, seen.fleet), whole_offer):
-        new = [derive(ask_of(asked, seen), seen) for seen in (one, other, world)]
+    for derive in (lambda option, seen: evaluate_selectors(option, seen.fleet), match_in_fleet):
+        new = [derive(option_of(asked, seen), seen) for seen in (one, other, world)]
         assert len({id(value) for value in new}) == 3
 
 
@@ -140,7 +140,7 @@ def test_forks_used_by_turns_answer_as_pictures_made_afresh(world: World):
 
 
 def store_again(picture: Store, world: World) -> Store:
-    """The same objects in a store that has decided nothing."""
+    """The same objects in a new store without decisions."""
     supply = (*world.nodes, *world.classes, *world.slices, *world.taint_rules)
     return store(*supply, *(world.held if picture.claims else ()), rules=world.rules)
 
@@ -172,14 +172,14 @@ def test_threads_on_forks_answer_as_if_they_were_alone():
     world = picture.snapshot()
     with hurried(), ThreadPoolExecutor(3) as threads:
         others = [threads.submit(decide, world.fork()) for _ in range(2)]
-        warmed = threads.submit(lambda: [look_at_all(one, world, lambda: True) for one in claims])
+        warmed = threads.submit(lambda: [evaluate_all_selectors(one, world, lambda: True) for one in claims])
         assert decide(world) == expected
         assert [other.result(timeout=60) for other in others] == [expected, expected]
         assert all(warmed.result(timeout=60))
 
 
 def test_an_old_fleet_and_what_was_derived_from_it_are_freed():
-    """Without a collector: a controller freezes what it has loaded, and no collector looks at that again."""
+    """Without the garbage collector: a controller freezes its objects, so it never visits them again."""
     gpus = [device(name, {"d/numa": 1}, draws={"g": {"memory": 1}}) for name in ("A", "B")]
     counters = counter_slice("t", {"g": {"memory": 2}}, slices=2, nodeName="n")
     picture = store(node("n"), device_class(), counters, resource_slice("s", gpus, slices=2, nodeName="n"))
@@ -195,7 +195,7 @@ def test_an_old_fleet_and_what_was_derived_from_it_are_freed():
         fork = world.fork()
         assert isinstance(allocate([asking("one")], fork), Granted)
         old = [ref(owner) for seen in (world, fork) for owner in (seen.fleet, seen.topology)]
-        mask = ref(whole_offer(ask_of(pair, world), world).matching)
+        mask = ref(match_in_fleet(option_of(pair, world), world).matching)
         del world, fork
         assert [one() is None for one in old] == [False, False, True, True]
         assert mask() is not None

@@ -1,4 +1,4 @@
-"""Devices that exclude one another: the proposal's examples, where the modes differ, and what is said."""
+"""Devices that exclude one another: the examples of the proposal, differences of the modes, and messages."""
 
 from dataclasses import replace
 from typing import Any
@@ -37,7 +37,7 @@ def part(name: str, amount: int, *groups: str, **fields: Any) -> Object:
 
 
 def gpu(*parts: Object, total: int = 152, pool: str = "p", on: str = "n") -> Object:
-    """Counters and devices in one slice, as the proposals write it."""
+    """Counters and devices in one slice, as in the proposals."""
     made = resource_slice(f"s-{pool}", parts, pool=pool, nodeName=on)
     made["spec"]["sharedCounters"] = [{"name": "cs", "counters": {"m": {"value": str(total)}}}]
     return made
@@ -190,7 +190,7 @@ PATTERNS = [resource_slice("s", [FULL, OTHER, PARTITION, TWIN, SOFT, MODELESS], 
 )
 @pytest.mark.parametrize("rules", [NEW, PAIRWISE, without(COMPATIBILITY_GROUPS)])
 def test_patterns_of_the_second_proposal(one: str, other: str, together: bool, rules: Semantics):
-    """Both ways, whoever came first."""
+    """In both orders."""
     for wanted, before in ((one, other), (other, one)):
         found = outcome(wanting(wanted, before, rules=rules, slices=PATTERNS))
         assert found == (wanted if together else Reason.EXCLUDED)
@@ -279,7 +279,7 @@ def test_an_expression_that_fails_is_reported_with_the_device_and_why():
 
 
 def test_no_expression_is_judged_against_its_own_device():
-    """Not as a candidate, and not when administrative access asks for what is held."""
+    """Neither as a candidate, nor with administrative access to held devices."""
     alone = [resource_slice("s", [stating("a", 'device.attributes["d"].id != "a"')], nodeName="n")]
     assert outcome(wanting("a", rules=NEW, slices=alone)) == "a"
     looking = World(alone, [claim("c", request(adminAccess=True))], [held("h", hold("a"))])
@@ -291,7 +291,7 @@ def test_no_expression_is_judged_against_its_own_device():
 
 @pytest.mark.parametrize("rules", [NEW, PAIRWISE])
 def test_devices_of_one_decision_exclude_each_other(rules: Semantics):
-    """The first in order is tried first, and left again where the others do not go with it."""
+    """The first device in order is tried first, and given up if the others do not fit with it."""
     slices = [gpu(part("a", 1, "mig"), part("b", 1, "foo"), part("c", 1, "foo"))]
     found = decide(World(slices, [claim("c", request(count=2))], rules=rules))
     assert isinstance(found, Granted)
@@ -306,7 +306,7 @@ def test_devices_of_one_decision_exclude_each_other(rules: Semantics):
 
 
 def test_devices_without_counters_exclude_each_other_within_one_request():
-    """The plain ending of a search, which reads devices off the masks, must not be used for them."""
+    """The fast path, which takes devices from the masks, must not be used for them."""
     slices = [resource_slice("s", [stating("a", "false"), *devices("b", "c")], nodeName="n")]
     found = decide(World(slices, [claim("c", request(count=2))]))
     assert isinstance(found, Granted)
@@ -316,7 +316,7 @@ def test_devices_without_counters_exclude_each_other_within_one_request():
 
 
 def test_a_search_turns_back_over_exclusion():
-    """A search that prunes equal devices must not take these for equal."""
+    """A search that skips equal devices must not treat these as equal."""
     slices = [gpu(part("a", 1, "x"), part("b", 1, "x", "y"), part("c", 1, "y"), part("d", 1, "y"))]
     found = decide(World(slices, [claim("c", request("r", 2), request("q", selectors=only("d")))]))
     assert isinstance(found, Granted)
@@ -331,7 +331,7 @@ def test_administrative_access_holds_nothing():
 
 
 def test_a_share_is_judged_once():
-    """What joined before the slice was edited keeps giving out shares; a first share is judged."""
+    """A device held before the slice changed keeps giving shares; a first share is checked."""
     shared = [part(name, 1, group, allowMultipleAllocations=True) for name, group in (("a", "x"), ("b", "y"))]
     world = World(
         [gpu(*shared)],

@@ -1,4 +1,4 @@
-"""Whatever is allocated, in whatever order and however often the picture is rebuilt, goes together."""
+"""Held devices never exclude one another, in any order of claims and after any rebuild of the snapshot."""
 
 from itertools import combinations
 
@@ -58,7 +58,7 @@ def fleets(draw: st.DrawFn) -> list[Object]:
 
 
 def goes(scene: Scene, one: Device, other: Device) -> bool:
-    """What one device's expression says of another."""
+    """The result of one device's expression on another device."""
     stated = one.raw.get("compatibleOnlyWith")
     try:
         return stated is None or compile_selector(stated["expression"]).matches(scene.view(other))
@@ -67,7 +67,7 @@ def goes(scene: Scene, one: Device, other: Device) -> bool:
 
 
 def at_odds(slices: list[Object], held: set[DeviceID], rules: Semantics) -> list[str]:
-    """Everything that is held and must not be, from the definition: pairs, and whole counter sets."""
+    """All violations among held devices, from the definition: pairs, and whole counter sets."""
     scene = Scene(World(slices, [], rules=rules), "n")
     taken = [
         Device(raw, s, True, 0)
@@ -112,7 +112,7 @@ def _nothing_in_common(taken: list[Device]) -> list[str]:
     st.lists(st.tuples(st.integers(1, 3), st.booleans(), st.booleans()), min_size=1, max_size=8),
 )
 def test_what_is_held_together_goes_together(slices, modes, turns):
-    """Claims come and go; now and then the picture is built afresh, as by a restart."""
+    """Claims are added and deleted; sometimes the snapshot is rebuilt, as after a restart."""
     rules = Semantics(group_modes=modes)
     basis = [node("n"), device_class(), *slices]
     held: dict[str, Object] = {}

@@ -1,4 +1,4 @@
-"""Feature gates that are off, and claims that are wrong whatever the devices: which answer, which error."""
+"""The answers and errors for disabled feature gates, and for claims that are invalid with any devices."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Instances on which a search without bounds does not end: how many devices are tried, never how long."""
+"""Problems that a search without bounds does not finish. The tests count tried devices, never time."""
 
 from typing import Any
 
@@ -45,7 +45,7 @@ def steps_of(slices: list[Object], *claims: Object) -> tuple[list[str] | Reason 
 
 @pytest.mark.parametrize("holes", [3, 8, 16, 31])
 def test_one_request_more_than_devices_is_seen_at_once(holes: int):
-    """Pigeons and holes: all devices differ, so that no two are tried as one."""
+    """More requests than devices; all devices differ, so that none is skipped as equal."""
     answer, steps = steps_of([local(*kinds(holes, holes))], claim("c", *each(holes + 1)))
     assert (answer, steps <= FEW) == (None, True), steps
 
@@ -119,7 +119,7 @@ def profile(name: str) -> list[Object]:
 
 @pytest.mark.parametrize("gpus", [1, 8])
 def test_four_2g_slices_do_not_fit_on_one_a100(gpus: int):
-    """Compute would do for three, memory for four; there are three placements."""
+    """Compute is enough for three, memory for four; there are three placements."""
     on_one = [match("d/parent")]
     four = {
         "one request": [request(count=4, selectors=profile("2g.10gb"))],

@@ -1,4 +1,4 @@
-"""The choice among nodes: order, preferences, what is skipped unseen, what happened before."""
+"""The choice among nodes: order, ranks, nodes that counts exclude, and earlier decisions."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -92,7 +92,7 @@ def test_no_claims_are_met_on_any_node():
 
 @pytest.mark.parametrize("others", [(), ("b",), ("b", "c")])
 def test_nodes_without_devices_of_their_own_are_considered(others: tuple[str, ...]):
-    """Devices that belong to no node serve them; no constraint or count may trip over their absence."""
+    """Devices that belong to no node serve them; constraints and counts must handle their absence."""
     anywhere = resource_slice("s", [device("A", {"m": 1})], pool="z", allNodes=True)
     slices = [anywhere, *(on(name, "X") for name in others)]
     from_anywhere = selectors('has(device.attributes["d"].m)')
@@ -194,7 +194,7 @@ def test_nodes_that_are_skipped_unseen_had_no_answer(world: World):
 
 @dataclass
 class History:
-    """One store that decides again and again, and what it has granted."""
+    """One store with repeated decisions, and its allocations."""
 
     world: World
     granted: dict[str, tuple[Plan, ...]] = field(default_factory=dict)
@@ -238,7 +238,7 @@ def test_a_device_that_is_freed_is_found_again(place: Object):
     st.lists(st.tuples(st.integers(0, 3), st.booleans()), min_size=2, max_size=6),
 )
 def test_what_was_decided_before_leaves_nothing_but_what_is_held(world: World, turns):
-    """Counts are kept up to date from decision to decision; they must say what counting afresh would."""
+    """Counts are updated from decision to decision; they must equal new counts."""
     history = History(world)
     for number, (which, free) in enumerate(turns):
         if free and history.granted:
@@ -257,8 +257,8 @@ def test_what_was_decided_before_leaves_nothing_but_what_is_held(world: World, t
                 history.warm.assume(plan)
 
 
-def test_claims_of_one_spec_are_told_apart_in_messages():
-    """What they ask for is read once; whose error it is must not be remembered with it."""
+def test_messages_name_the_right_claim_of_one_spec():
+    """Their spec is parsed once; the cached shape must not hold the name of the claim."""
     broken = request(selectors=selectors('device.attributes["d"].x == 1'))
     asked = World([on("a", "A")], [claim("c1", broken), claim("c2", broken)], nodes=NODES)
     seen = asked.snapshot()
@@ -271,7 +271,7 @@ def test_claims_of_one_spec_are_told_apart_in_messages():
 
 
 def test_a_class_that_changes_is_read_again():
-    """Also by claims of a spec that was asked for before."""
+    """Also by claims of a spec that is cached."""
     picture = store(*NODES, device_class(), on("a", "A"))
     (wanted,) = World((), [claim("c", request())]).wanted()
     assert isinstance(allocate([wanted], picture.snapshot()), Granted)
@@ -281,7 +281,7 @@ def test_a_class_that_changes_is_read_again():
 
 
 def test_a_card_that_is_full_of_shares_is_not_looked_at():
-    """And is looked at again once a share is given back."""
+    """And is tried again after a share is freed."""
 
     def card(place: str) -> Object:
         shared = device("A", capacity={"mem": amount("10Gi")}, allowMultipleAllocations=True)

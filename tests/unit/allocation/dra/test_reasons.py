@@ -1,4 +1,4 @@
-"""Why not: every reason has a case that ends in it, and the counts say what counting by hand says."""
+"""Refusals: every reason has a case, and the counts equal those of plain loops."""
 
 from collections.abc import Callable
 
@@ -29,12 +29,12 @@ from tests.tools.refused_worlds import CASES
 
 
 def test_every_reason_has_a_case():
-    """The budget of steps has a test of its own, and so have wishes, which the allocator knows nothing of."""
+    """The limit of steps has a test of its own, and so have preferences, which the allocator ignores."""
     assert set(Reason) - set(CASES) == {
         Reason.GAVE_UP,
         Reason.ALIGNMENT,
         Reason.PARTITION,
-        Reason.WISH_INVALID,
+        Reason.PREFERENCES_INVALID,
     }
 
 
@@ -45,7 +45,7 @@ def test_a_refusal_gives_its_reason_and_names_the_claim_or_the_request(reason: R
     assert outcome.reason is reason
     assert (
         "default/c" in outcome.message
-        or "r wants" in outcome.message
+        or "request r needs" in outcome.message
         or reason is Reason.NODE_SELECTOR
         or reason is Reason.CAPACITY_INVALID
     )
@@ -62,13 +62,13 @@ def test_the_message_of_a_plain_refusal_says_which_test_left_how_many():
     assert isinstance(outcome, Unsatisfied)
     assert outcome.reason is Reason.TAINTED
     assert outcome.message == (
-        "claim default/c, request gpu wants 2 devices: of 4 devices 3 match class and selectors, "
-        "2 are not in use, 2 have the capacity, 2 fit what is left of their counters, "
-        "1 have only tolerated taints"
+        "claim default/c, request gpu: 3 of 4 devices match class and selectors; "
+        "2 are free; 2 have enough capacity; 2 fit the remaining counters; "
+        "1 has only tolerated taints; the request needs 2 devices"
     )
 
 
-def test_an_error_is_told_with_its_node():
+def test_an_error_names_its_node():
     outcome = decide(CASES[Reason.CEL_RUNTIME])
     assert isinstance(outcome, Unsatisfied)
     assert [name for name, _ in outcome.nodes_refused] == ["n"]
@@ -88,7 +88,7 @@ def test_a_search_that_gave_up_says_after_how_many_steps():
 
 
 def _naive(scene: Scene, everything: list[Device], wanted: Object) -> dict[str, int]:
-    """What each test leaves, of all devices that are published for the nodes or for no single one."""
+    """The devices that pass each test, of those published for the nodes or for no single node."""
     names = [n["metadata"]["name"] for n in scene.world.nodes]
     left = [d for d in everything if d.place.get("nodeName", names[0]) in names]
     counts = {"devices": len(left)}
@@ -119,7 +119,7 @@ SOUND = tuple(feature for feature in CONTESTED if feature != "all")
 @examples(60)
 @given(st.one_of(contests(), worlds(features=SOUND)))
 def test_the_counts_of_a_refusal_are_true(world: World):
-    """Of pools without faults. Each test can only take away."""
+    """For pools without errors. Each test can only remove devices."""
     assume(world.rules.has("DRAPartitionableDevices") and world.rules.binding_conditions)
     outcome = decide(world)
     if isinstance(outcome, Granted):

@@ -1,4 +1,4 @@
-"""What is written into a claim: results, configuration, node selector (docs/rules/results.md)."""
+"""The allocation of a claim: results, configuration, node selector (docs/rules/results.md)."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -56,7 +56,7 @@ def test_results_are_in_the_order_of_claims_requests_and_positions():
 
 
 def test_tolerations_are_copied_whole_whether_needed_or_not():
-    """RES-4: eviction looks at them."""
+    """RES-4: eviction reads them."""
     tolerations = [
         {"key": "k", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 9},
         {"key": "l", "operator": "Equal", "value": "v"},
@@ -267,7 +267,7 @@ def test_a_selector_of_two_terms_cannot_be_written():
 
 
 def test_a_selector_of_two_terms_does_not_matter_behind_a_local_device():
-    """RES-12: the first device that is local ends the walk."""
+    """RES-12: the first local device decides."""
     local_first = [apart("A", nodeName="n"), apart("B", **chosen_by(ZONE, RACK))]
     assert allocation(claim("c", request(count=2)), local_first)["nodeSelector"] == PINNED
 

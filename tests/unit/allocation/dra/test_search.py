@@ -1,4 +1,4 @@
-"""The search against a slow one that tries everything, and its answers against the rules."""
+"""Compares the search with a slow one that tries everything, and checks its answers by the rules."""
 
 from dataclasses import replace
 
@@ -30,7 +30,7 @@ def _names(world: World) -> list[str]:
 @examples(80)
 @given(worlds())
 def test_the_answer_is_that_of_trying_everything_in_order(world: World):
-    """Same devices, same error, same "no": nothing is pruned that was an answer, and errors are answers."""
+    """Same devices, same error, same "does not fit": no answer is pruned, and errors are answers."""
     for name in _names(world):
         assert answer(on_node(world, name)) == _expected(world, name)
 
@@ -44,7 +44,7 @@ def test_where_requests_compete_the_answer_is_that_of_trying_everything(world: W
 @examples(50)
 @given(contests())
 def test_bounds_and_equality_of_devices_change_no_answer(world: World):
-    """Beyond the size at which everything can be tried."""
+    """Worlds too large to try everything."""
     quick, slow = on_node(world), on_node(world, pruned=False)
     assert answer(quick) == answer(slow)
     assert quick.steps <= slow.steps or not isinstance(quick, Found)

@@ -1,4 +1,4 @@
-"""The end-to-end vectors of the rules, by their numbers: who gets which device, or which error.
+"""The end-to-end vectors of the rules, by their numbers: the devices of each claim, or the error.
 
 Unless a case says otherwise: one node `n`, one pool of one slice with devices A, B, C, all free, each
 request for one device of any kind.

@@ -7,7 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from reconciler.allocation.dra.refusal import Fatal
-from reconciler.allocation.dra.request_options import Ask
+from reconciler.allocation.dra.request_options import RequestOption
 from reconciler.allocation.reasons.explanation import Request
 from reconciler.allocation.reasons.kinds import Kind
 from reconciler.analysis.explain.explain import explain
@@ -31,16 +31,16 @@ Predicate = Callable[[Device], bool | None]
 """None is an error."""
 
 
-def asks(world: World, seen: Snapshot) -> list[Ask]:
+def options(world: World, seen: Snapshot) -> list[RequestOption]:
     try:
-        return [ask for slot in world.asked(seen).slots for ask in slot.asks]
+        return [option for slot in world.parsed(seen).slots for option in slot.options]
     except Fatal:
         assume(False)
         raise
 
 
 def ways(world: World) -> Iterator[Object]:
-    """The same asks as JSON."""
+    """The same options as JSON."""
     for raw in world.claims:
         for one in raw["spec"]["devices"]["requests"]:
             yield from [one["exactly"]] if "exactly" in one else one["firstAvailable"]
@@ -102,9 +102,9 @@ def test_every_gate_is_what_a_loop_over_devices_says(world: World):
     scene = Scene(world, world.nodes[0]["metadata"]["name"])
     everything = in_order(scene)
     places = Places(seen, None)
-    for ask, wanted in zip(asks(world, seen), ways(world), strict=True):
+    for option, wanted in zip(options(world, seen), ways(world), strict=True):
         expected = predicates(scene, everything, wanted)
-        for gate in gates_of(ask, seen, places):
+        for gate in gates_of(option, seen, places):
             if gate.kind is Kind.POOL:
                 continue
             test = expected[gate.kind].pop(0)
@@ -125,10 +125,10 @@ def test_the_funnel_counts_what_passes_gate_after_gate(world: World):
     seen = world.snapshot()
     places = Places(seen, None)
     told = {(r.claim.name, r.request): r for r in explain(world.wanted(), seen).requests}
-    for ask in asks(world, seen):
-        request = told[world.wanted()[ask.claim].key.name, ask.name]
+    for option in options(world, seen):
+        request = told[world.wanted()[option.claim].key.name, option.name]
         alive = [True] * seen.fleet.size
-        for gate, step in zip(gates_of(ask, seen, places), request.funnel, strict=False):
+        for gate, step in zip(gates_of(option, seen, places), request.funnel, strict=False):
             errors = gate.error.tolist() if gate.error is not None else [False] * len(alive)
             assert step.errors == sum(a and e for a, e in zip(alive, errors, strict=True))
             alive = [a and p for a, p in zip(alive, gate.passed.tolist(), strict=True)]
@@ -143,7 +143,7 @@ def reach(places: Places) -> list[list[int]]:
     return [places.at(n).nonzero()[0].tolist() for n in range(len(places.names))]
 
 
-def _excludes(gates: list[Gate], chosen: tuple[int, ...], ask: Ask, places: Places) -> bool:
+def _excludes(gates: list[Gate], chosen: tuple[int, ...], option: RequestOption, places: Places) -> bool:
     """Whether some gates alone leave every node short, by loops."""
 
     def passes(row: int, numbers: list[int]) -> bool:
@@ -151,8 +151,8 @@ def _excludes(gates: list[Gate], chosen: tuple[int, ...], ask: Ask, places: Plac
 
     picks = [n for n in range(len(gates)) if gates[n].kind in SELECTION]
     for rows in reach(places):
-        if not ask.all:
-            if sum(passes(row, list(chosen)) for row in rows) >= ask.source.wanted:
+        if not option.all:
+            if sum(passes(row, list(chosen)) for row in rows) >= option.source.wanted:
                 return False
             continue
         meant = [row for row in rows if passes(row, picks)]
@@ -167,13 +167,13 @@ def _excludes(gates: list[Gate], chosen: tuple[int, ...], ask: Ask, places: Plac
 def test_the_smallest_sets_are_those_that_trying_every_subset_finds(world: World):
     seen = world.snapshot()
     places = Places(seen, None)
-    for ask in asks(world, seen):
-        gates = gates_of(ask, seen, places)
-        wanted = None if ask.all else ask.source.wanted
+    for option in options(world, seen):
+        gates = gates_of(option, seen, places)
+        wanted = None if option.all else option.source.wanted
         found = smallest_sets(gates, wanted, places)
         stopping = [n for n, gate in enumerate(gates) if not gate.passed.all()]
         by_size = [
-            [chosen for chosen in combinations(stopping, size) if _excludes(gates, chosen, ask, places)]
+            [chosen for chosen in combinations(stopping, size) if _excludes(gates, chosen, option, places)]
             for size in range(len(stopping) + 1)
         ]
         first = next((sets for sets in by_size if sets), [])
@@ -215,8 +215,8 @@ def test_gates_that_exclude_everything_mean_a_refusal_and_a_refusal_has_an_expla
 def test_an_ask_sifts_a_fleet_without_devices():
     world = World([], [claim("c", request())])
     seen = world.snapshot()
-    (ask,) = asks(world, seen)
-    sieve = sift(ask, seen, Places(seen, None))
+    (option,) = options(world, seen)
+    sieve = sift(option, seen, Places(seen, None))
     assert sieve.left.shape == (0,)
     (told,) = explain(world.wanted(), seen).requests
     assert (told.devices, told.smallest) == (0, ((),))

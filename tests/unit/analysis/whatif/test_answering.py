@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.allocation.dra.budget import Glance, Unfinished
+from reconciler.allocation.dra.budget import StepLimit, Unfinished
 from reconciler.analysis.whatif import Answer, Base, Limit, Lost, Placed, Question, Refused, answer
 from reconciler.analysis.whatif.reading import MOST_UNITS, units_in
 from reconciler.api.manifests.bundle import Bundle, bundle
@@ -193,7 +193,7 @@ def test_a_pod_whose_claims_are_not_beside_it_is_refused():
 
 def test_an_answer_can_be_broken_off():
     with pytest.raises(Unfinished):
-        answer(Question(units_in(read(claim("c")))), base(fleet(a=64)), pace=Glance(10))
+        answer(Question(units_in(read(claim("c")))), base(fleet(a=64)), budget=StepLimit(10))
 
 
 Sizes = dict[str, int]

@@ -1,0 +1,92 @@
+"""Parsed claims, cached by spec: most claims come from a few templates."""
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from reconciler.allocation.dra.match_attribute import MatchGroup, match_groups
+from reconciler.allocation.dra.node_filter import NodeFilter
+from reconciler.allocation.dra.refusal import Fatal
+from reconciler.allocation.dra.request_options import ParsedClaims, read_claims
+from reconciler.allocation.dra.selector_masks import is_overspent, is_quick
+from reconciler.api.objects.claims import DeviceClass, ResourceClaim, ResourceClaimSpec
+from reconciler.state.caches import Cache
+from reconciler.state.devices.snapshot.snapshot import Snapshot, Topology
+
+KEPT = 256
+"""Specs that are cached for one topology."""
+
+_to_json = ResourceClaimSpec.__pydantic_serializer__.to_json
+
+
+@dataclass(slots=True)
+class ClaimShape:
+    """All claims of equal specs, whatever their names."""
+
+    parsed: ParsedClaims
+    """Of the first such claims; others differ only in `claims`"""
+    node_filter: NodeFilter
+    known: bool = False
+    """Whether its selectors are known to take little time"""
+    _match_groups: tuple[MatchGroup, ...] | None = None
+    _overspent: bool | None = None
+
+    def quick(self, snapshot: Snapshot) -> bool:
+        """Whether all selectors ran on the fleet already, or take little time."""
+        self.known = self.known or is_quick(self.parsed.slots, snapshot.fleet)
+        return self.known
+
+    def overspent(self, snapshot: Snapshot) -> bool:
+        """Whether its selectors take more steps on the fleet than a decision may use. Runs them."""
+        if self._overspent is None:
+            self._overspent = is_overspent(self.parsed.slots, snapshot.fleet)
+        return self._overspent
+
+    def match_groups(self, snapshot: Snapshot) -> tuple[MatchGroup, ...]:
+        """The groups of its `matchAttribute` constraints that can exclude nodes."""
+        if self._match_groups is None:
+            self._match_groups = match_groups(self.parsed, snapshot)
+        return self._match_groups
+
+
+@dataclass(slots=True)
+class _ClaimShapes:
+    """Shapes by the JSON of the specs. Valid for one state of the classes."""
+
+    classes: Mapping[str, DeviceClass] | None = None
+    by_spec: OrderedDict[tuple[bytes, ...], ClaimShape] = field(default_factory=OrderedDict)
+
+
+_SHAPES: Cache[Topology, _ClaimShapes] = Cache(lambda _: _ClaimShapes())
+
+
+def claim_shape(claims: Sequence[ResourceClaim], snapshot: Snapshot) -> ClaimShape:
+    """The shape of claims. Raises Fatal for a claim that no node can meet."""
+    shapes = _SHAPES.of(snapshot.topology)
+    if shapes.classes is not snapshot.classes:
+        shapes.classes = snapshot.classes
+        shapes.by_spec.clear()
+    try:
+        specs = tuple([_to_json(claim.spec) for claim in claims])
+    except ValueError:  # text that is not Unicode: too rare to cache
+        return _read(claims, snapshot)
+    shape = shapes.by_spec.get(specs)
+    if shape is None:
+        shape = shapes.by_spec[specs] = _read(claims, snapshot)
+        if len(shapes.by_spec) > KEPT:
+            shapes.by_spec.popitem(last=False)
+    shapes.by_spec.move_to_end(specs)
+    return shape
+
+
+def selectors_are_quick(claims: Sequence[ResourceClaim], snapshot: Snapshot) -> bool:
+    """Whether the selectors of claims ran already, or take little time."""
+    try:
+        return claim_shape(claims, snapshot).quick(snapshot)
+    except Fatal:
+        return True
+
+
+def _read(claims: Sequence[ResourceClaim], snapshot: Snapshot) -> ClaimShape:
+    parsed = read_claims(claims, snapshot.classes, snapshot.rules)
+    return ClaimShape(parsed, NodeFilter(parsed.slots, snapshot.topology))
