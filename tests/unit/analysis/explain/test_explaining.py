@@ -66,7 +66,8 @@ def test_the_nearest_miss_names_counter_set_amount_and_holder():
     assert explanation.reason == "CountersExhausted"
     by_node = {miss.node: str(miss) for miss in explanation.nearest}
     assert by_node["near"] == (
-        "near: 0 of 1 for request r; short 14 multiprocessors on gpu-2, held by default/train-near"
+        "near: 0 of 1 for request r; counter set gpu-2 is short of 14 multiprocessors "
+        "(held by default/train-near)"
     )
 
 
