@@ -1,4 +1,4 @@
-"""Devices of one node that have one value of an attribute in common: which groups there are, how large."""
+"""Groups of devices of one node with the same value of an attribute, and their sizes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from reconciler.api.objects.semantics import Semantics
 from reconciler.state.devices.pools.fleet import Fleet
 
 Masks = Mapping[int, Mask]
-"""By identity of an ask: (D,) devices"""
+"""id of an ask -> (D,) devices"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,11 +31,11 @@ class Groups:
 
     def passed_by(self, groups: Mask) -> Mask:
         """(D,) the devices of some groups (G,)."""
-        found: Mask = np.append(groups, np.False_)[self.of]  # -1 takes the last, which is nobody's group
+        found: Mask = np.append(groups, np.False_)[self.of]  # index -1 selects the appended False
         return found
 
     def lacking(self, slots: Sequence[Slot], masks: Masks) -> Amounts:
-        """(slots, G) devices that a group has too few of for each request, in its best alternative."""
+        """(slots, G) how many devices each group lacks for each request, in its best alternative."""
         short = [
             np.min([np.maximum(ask.source.wanted - self._counts(ask, masks), 0) for ask in slot.asks], axis=0)
             for slot in slots
@@ -43,11 +43,11 @@ class Groups:
         return np.array(short)
 
     def have(self, ask: Ask, masks: Masks, group: int) -> int:
-        """How many devices for an ask a group has."""
+        """The number of devices in a group that pass the gates of an ask."""
         return int(self._counts(ask, masks)[group])
 
     def pairs(self, slots: Sequence[Slot], masks: Masks) -> Amounts:
-        """(G,) sets of one device for each request."""
+        """(G,) how many sets with one device for each request."""
         found: Amounts = np.min([self._counts(slot.asks[0], masks) for slot in slots], axis=0)
         return found
 
@@ -63,7 +63,7 @@ class Groups:
 
 
 def groups_of(tier: str, fleet: Fleet, rules: Semantics) -> Groups:
-    """The groups of a tier. Devices of no single node are in none."""
+    """The groups of a tier. Devices without a single node are in no group."""
     constraint = compile_constraint(limit(tier, ()), fleet, np.arange(fleet.size), rules)
     codes, node = constraint.codes.astype(np.int64), fleet.codes["node"].astype(np.int64)
     values = int(codes.max(initial=-1)) + 1
