@@ -159,7 +159,7 @@ class Explanation:
                 yield f"request {request.request}: no node has this many devices"
             elif request.smallest:
                 sets = " or by ".join(" and ".join(names) for names in request.smallest[:2])
-                yield f"request {request.request} is stopped by {sets}"
+                yield f"request {request.request} is blocked by {sets}"
         if self.constraints:
             yield f"fits without the constraint on {' or '.join(self.constraints)}"
         if self.wishes:
