@@ -35,7 +35,7 @@ class ConstraintGate:
 def constraint_gates(
     asked: Asked, left: Mapping[int, Mask], snapshot: Snapshot, reach: NodeReach
 ) -> dict[tuple[int, int], ConstraintGate]:
-    """(claim, number) -> constraint. `left` has, by id of the ask, the devices that pass all other gates."""
+    """(claim, number) -> constraint. `left`: id of an ask -> devices that pass all other gates."""
     found: dict[tuple[int, int], ConstraintGate] = {}
     everything = np.arange(snapshot.fleet.size)
     for at, claim in enumerate(asked.claims):
