@@ -1,4 +1,4 @@
-"""Why a claim waits: how many devices each gate leaves, as bars."""
+"""Why a claim is pending: how many devices each gate leaves, as bars."""
 
 from docs.pictures.moment import question
 from docs.pictures.svg import BLUE, GREY, RED, Drawing
@@ -11,12 +11,12 @@ _LEFT, _WIDTH, _ROW = 330, 420, 26
 def funnel() -> str:
     """The picture."""
     asked = question(_CLAIM)
-    told = explain(asked.claims, asked.world, nodes=asked.nodes)
-    (request,) = told.requests
+    explanation = explain(asked.claims, asked.world, nodes=asked.nodes)
+    (request,) = explanation.requests
     steps = request.funnel
-    drawing = Drawing(_LEFT + _WIDTH + 70, 72 + _ROW * (len(steps) + 1), f"Why {_CLAIM} waits")
+    drawing = Drawing(_LEFT + _WIDTH + 70, 72 + _ROW * (len(steps) + 1), f"Why {_CLAIM} is pending")
     wanted = f"{_CLAIM}: request {request.request} wants {request.wanted}"
-    drawing.text(12, 24, f"{wanted} devices: {told.reason}", size=15, bold=True)
+    drawing.text(12, 24, f"{wanted} devices: {explanation.reason}", size=15, bold=True)
     drawing.text(12, 44, "Devices of the whole fleet that pass a gate and all gates above it")
     lines = [("all devices", request.devices), *((step.about or str(step.kind), step.left) for step in steps)]
     for at, (name, left) in enumerate(lines):

@@ -9,7 +9,7 @@ import click
 from rich.console import Console
 from rich.live import Live
 
-from reconciler.analysis.capacity import By, Ground, Line, Solver, lay_ground, lines, measure
+from reconciler.analysis.capacity import By, FleetLayout, Line, Solver, fleet_layout, lines, measure
 from reconciler.api.objects.core import Node, Pod
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.reading import read
@@ -169,12 +169,12 @@ class Gauge:
 
     def __init__(self) -> None:
         self._solver = Solver(effort=EFFORT)
-        self._known: tuple[Fleet, Ground] | None = None
+        self._known: tuple[Fleet, FleetLayout] | None = None
 
     def lines(self, world: Snapshot, by: By) -> list[Line]:
         """How full it is."""
         if self._known is None or self._known[0] is not world.fleet:
-            self._known = world.fleet, lay_ground(world.fleet, world.rules)
+            self._known = world.fleet, fleet_layout(world.fleet, world.rules)
         return lines(measure(self._known[1], world.occupancy, self._solver), by)
 
 

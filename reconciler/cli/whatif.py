@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import click
 
-from reconciler.analysis.whatif import Answer, Base, Question, Unit, answer
+from reconciler.analysis.whatif import Answer, Baseline, Scenario, Unit, answer
 from reconciler.analysis.whatif.answering import STEPS
 from reconciler.analysis.whatif.reading import units_in
 from reconciler.analysis.whatif.report import as_json
@@ -91,12 +91,12 @@ def whatif(
             raise NoAnswer("what is asked about, or added, was refused in part")
         nodes, objects = _world(first, units, more, files, reach, work)
         store = store_of(work.each("putting the picture together", objects), rules)
-        base = Base(store, nodes.described, nodes.supposed)
-        question = Question(units, count, left_out, frozenset(drained))
+        baseline = Baseline(store, nodes.described, nodes.supposed)
+        scenario = Scenario(units, count, left_out, frozenset(drained))
         if not units and not drained:
             raise NoAnswer(f"{files[0]} holds no claim that waits, no template and no pod")
         work.stage("placing")
-        found = answer(question, base, steps=steps)
+        found = answer(scenario, baseline, steps=steps)
     _print(found, units, output)
     sys.exit(Exit.OK if found.fits else Exit.FAILED)
 

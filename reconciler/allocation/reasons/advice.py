@@ -1,16 +1,16 @@
-"""What a row of the table of reasons says."""
+"""A row of the table of reasons."""
 
 from enum import StrEnum
 from typing import NamedTuple
 
 
-class Whose(StrEnum):
-    """Who can do something about it."""
+class Section(StrEnum):
+    """The sections of the page of reasons, by what resolves a reason."""
 
-    TIME = "passes when devices are freed or added"
-    CLAIM = "the claim has to be mended"
-    FLEET = "slices, classes or nodes have to be mended"
-    POD = "pods that request Koordinator's devices"
+    WAIT = "resolved when devices are freed or added"
+    CLAIM = "fix the claim"
+    FLEET = "fix slices, classes or nodes"
+    KOORDINATOR = "pods that request Koordinator devices"
 
 
 class Advice(NamedTuple):
@@ -18,4 +18,4 @@ class Advice(NamedTuple):
 
     meaning: str
     remedy: str
-    whose: Whose
+    section: Section

@@ -1,4 +1,4 @@
-"""What an explanation says, as values. How it is shown is for the command, Events and logs."""
+"""Explanations as values. The command, the status page, Events and logs present them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,18 +15,18 @@ class Step:
     kind: Kind
     about: str
     left: int
-    """Devices of the fleet that passed this gate and all before it"""
+    """Devices of the fleet that pass this gate and all earlier gates"""
     errors: int = 0
-    """Devices on which it failed with an error"""
+    """Devices on which the gate fails with an error"""
     detail: str = ""
-    """What took the devices away, where there is more to say: who excludes them, which taint"""
+    """Why devices are stopped, for example the missing counter; may be empty"""
     nodes: int | None = None
-    """Of gates that look at several devices: nodes where they may be passed; None where none are counted"""
+    """For gates on several devices: the number of nodes that can pass; None if nodes are not counted"""
 
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
-    """One counter that does not do for a device."""
+    """A counter with less left than a device needs."""
 
     counter: str
     set: str
@@ -35,22 +35,22 @@ class Shortage:
     wanted: Quantity
     left: Quantity
     devices: int
-    """Draws for which this counter is short, in sets of the same make; one a device, as a rule"""
+    """Draws for which this counter is short, in sets with the same counters; usually one per device"""
     holders: tuple[ObjectKey, ...]
-    """Claims that hold something of the set, a few of them"""
+    """Some of the claims that hold parts of the set"""
 
     @property
     def short(self) -> Quantity:
         return self.wanted - self.left
 
     def __str__(self) -> str:
-        by = f", held by {', '.join(map(str, self.holders))}" if self.holders else ""
-        return f"short {self.short} {self.counter} on {self.set}{by}"
+        by = f" (held by {', '.join(map(str, self.holders))})" if self.holders else ""
+        return f"counter set {self.set} is short of {self.short} {self.counter}{by}"
 
 
 @dataclass(frozen=True, slots=True)
 class Failing:
-    """An expression, or an amount, that ends in an error."""
+    """An expression or amount that fails with an error."""
 
     where: str
     device: DeviceID
@@ -62,30 +62,31 @@ class Failing:
 
     def __str__(self) -> str:
         expression = f" {self.expression}:" if self.expression else ""
-        others = f" (and {self.devices - 1} more devices)" if self.devices > 1 else ""
+        more = self.devices - 1
+        others = f" (and on {more} more device{'s' if more > 1 else ''})" if more else ""
         return f"{self.where}:{expression} device {self.device}: {self.problem}{others}"
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One way to meet one request, and how far the fleet is from that."""
+    """One alternative of one request, and what stops it."""
 
     claim: ObjectKey
     request: str
     """`request` or `request/alternative`"""
     wanted: int | None
-    """None is all devices that match"""
+    """None means all matching devices"""
     devices: int
-    """Of the whole fleet"""
+    """Number of devices in the fleet"""
     funnel: tuple[Step, ...]
     smallest: tuple[tuple[str, ...], ...]
-    """Sets of gates, as small as can be, which alone leave no node with enough devices; none if none do, an
-    empty set if no node has so many devices at all"""
+    """The smallest sets of gates that alone leave no node with enough devices. Empty if no set does; one
+    empty set if no node has enough devices even without gates"""
     shortages: tuple[Shortage, ...]
-    """Of the devices that reach the gate of counters and fail there"""
+    """For the devices that reach the counters gate and fail there"""
     failing: tuple[Failing, ...]
     possible: bool
-    """Whether some node has enough devices, each judged on its own"""
+    """Whether some node has enough devices, if each device is tested alone"""
 
     @property
     def left(self) -> int:
@@ -94,14 +95,14 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Lack:
-    """What one node lacks for one request."""
+    """The devices that one node lacks for one request."""
 
     claim: ObjectKey
     request: str
     have: int
     wanted: int
     why: tuple[str, ...]
-    """What stands against the devices that come closest, one text a device"""
+    """Why the closest devices fail, one text per device"""
 
     def __str__(self) -> str:
         head = f"{self.have} of {self.wanted} for request {self.request}"
@@ -110,13 +111,13 @@ class Lack:
 
 @dataclass(frozen=True, slots=True)
 class NearMiss:
-    """A node that comes close."""
+    """A node that almost fits."""
 
     node: str
     lacks: tuple[Lack, ...]
-    """Empty if every request alone could be met there"""
+    """Empty if each request alone fits on the node"""
     together: str = ""
-    """What could not be met together there"""
+    """What does not fit together on the node"""
 
     def __str__(self) -> str:
         return f"{self.node}: {'; '.join([*map(str, self.lacks), *filter(None, [self.together])])}"
@@ -124,45 +125,46 @@ class NearMiss:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Why claims that are decided together can, or cannot, be allocated."""
+    """Why claims that are allocated together can or cannot be allocated."""
 
     claims: tuple[ObjectKey, ...]
     node: str
-    """Where they could be allocated now; empty if nowhere"""
+    """Where they can be allocated now; empty if nowhere"""
     reason: str
-    """Of `reasons.REASONS`; empty if they can be allocated"""
+    """A key of `reasons.REASONS`; empty if the claims can be allocated"""
     message: str
     remedy: str
     nodes: int
-    """Nodes considered"""
+    """Number of considered nodes"""
     requests: tuple[Request, ...] = ()
     nearest: tuple[NearMiss, ...] = ()
     constraints: tuple[str, ...] = ()
-    """Attributes whose constraint, if it alone were gone, would let the claims be allocated"""
+    """Attributes of constraints: without any one of these constraints the claims can be allocated"""
     preferences: tuple[str, ...] = ()
-    """Preferences of joint allocation: without any one of them, the claims could be allocated"""
+    """Joint allocation requirements: without any one of them the claims can be allocated"""
     conflict: tuple[tuple[ObjectKey, str], ...] = ()
-    """Requests of which each subset could be met, but not all of them; as few as found"""
+    """A minimal set of requests that cannot be allocated together"""
 
     @property
     def allocatable(self) -> bool:
         return not self.reason
 
     def short(self) -> str:
-        """The nearest miss and the smallest set of gates, in a line."""
+        """The smallest sets of gates and the nearest miss, in one line."""
         return "; ".join(self._parts())
 
     def _parts(self) -> Iterator[str]:
         for request in self.requests:
-            if request.smallest:
-                few = [" and ".join(names) for names in request.smallest[:2]]
-                why = " or ".join(filter(None, few)) or "no node has so many devices at all"
-                yield f"request {request.request} is stopped by: {why}"
+            if request.smallest == ((),):
+                yield f"request {request.request}: no node has this many devices"
+            elif request.smallest:
+                sets = " or by ".join(" and ".join(names) for names in request.smallest[:2])
+                yield f"request {request.request} is blocked by {sets}"
         if self.constraints:
-            yield f"without the constraint on {' or '.join(self.constraints)} it would fit"
+            yield f"fits without the constraint on {' or '.join(self.constraints)}"
         if self.preferences:
-            yield f"without {' or '.join(self.preferences)} it would fit"
+            yield f"fits without {' or '.join(self.preferences)}"
         if self.conflict:
-            yield f"not together: {', '.join(request for _, request in self.conflict)}"
+            yield f"these do not fit together: {', '.join(request for _, request in self.conflict)}"
         if self.nearest:
             yield f"nearest miss {self.nearest[0]}"

@@ -1,10 +1,10 @@
-"""The kinds of gates between a request and a device. The gates themselves are in `gates`."""
+"""The kinds of gates between a request and a device. The gates are in analysis/explain/gates.py."""
 
 from enum import StrEnum
 
 
 class Kind(StrEnum):
-    """What a gate asks of a device."""
+    """What a gate tests. The first ten test single devices."""
 
     CLASS = "class"
     SELECTOR = "selector"
@@ -17,7 +17,7 @@ class Kind(StrEnum):
     GROUPS = "groups"
     NODES = "nodes"
 
-    # Not of one device alone: how many there are, and with which others.
+    # These test several devices at once.
     ENOUGH = "enough"
     CONSTRAINT = "constraint"
     TOGETHER = "together"

@@ -1,86 +1,86 @@
-"""Reasons for which a pod waits that requests Koordinator's devices. Source: koordinator.md, the statuses."""
+"""Reasons why a pod that requests Koordinator devices is pending. Source: koordinator.md, the statuses."""
 
 from collections.abc import Mapping
 
-from reconciler.allocation.reasons.advice import Advice, Whose
+from reconciler.allocation.reasons.advice import Advice, Section
 
 
 def _advice(meaning: str, remedy: str) -> Advice:
-    return Advice(meaning, remedy, Whose.POD)
+    return Advice(meaning, remedy, Section.KOORDINATOR)
 
 
 KOORDINATOR: Mapping[str, Advice] = {
     "InsufficientDevices": _advice(
-        "No node has enough devices, or enough of them left, of the type that is named.",
-        "Wait, delete pods that hold such devices, or ask for less.",
+        "No node has enough free devices, or enough free amounts on them, of the type in the message.",
+        "Wait, delete pods that hold such devices, or request less.",
     ),
     "NoDevicesOfType": _advice(
-        "No node has devices of a type that is requested.",
-        "Look at the Device objects of the nodes, or correct the resource that is requested.",
+        "No node has devices of a requested type.",
+        "Check the Device objects of the nodes, or correct the requested resource.",
     ),
     "NoVirtualFunctions": _advice(
-        "A virtual function is wanted, and no device of that type has any.",
-        "Set up virtual functions on the nodes, or take the selector out of the pod's annotation.",
+        "The pod needs a virtual function, and no device of that type has one.",
+        "Create virtual functions on the nodes, or remove the selector from the pod's annotation.",
     ),
     "NoFeasiblePartition": _advice(
-        "No partition of the node's table is free as a whole.",
-        "Wait until the GPUs of a partition are free, or ask for a smaller one.",
+        "No partition in the node's table is completely free.",
+        "Wait until the GPUs of a partition are free, or request a smaller one.",
     ),
     "PartitionSizeUnsupported": _advice(
-        "The node's table has no partition of so many GPUs.",
-        "Ask for a number of GPUs that the table has.",
+        "The node's table has no partition with this number of GPUs.",
+        "Request a number of GPUs that the table lists.",
     ),
     "PartitionTableMissing": _advice(
-        "The pod must follow a partition table, and the node's Device has none.",
-        "Publish the table in the Device, or take the policy out of the pod.",
+        "The pod must use a partition table, and the node's Device has none.",
+        "Publish the table in the Device, or remove the policy from the pod.",
     ),
     "TopologyMissing": _advice(
-        "The pod wants GPUs that are near one another, and the node's Device says nothing of topology.",
-        "Publish the topology in the Device, or drop the scope from the pod's annotation.",
+        "The pod needs GPUs that are close to each other, and the node's Device has no topology.",
+        "Publish the topology in the Device, or remove the scope from the pod's annotation.",
     ),
     "TopologyScopeUnsatisfied": _advice(
-        "No group of GPUs within the scope that is required has enough of them free.",
+        "No group of GPUs within the required scope has enough free GPUs.",
         "Wait, or require a wider scope.",
     ),
     "MultiShareWithRequiredScope": _advice(
-        "Shares of several GPUs cannot be required to lie within a scope.",
-        "Ask for whole GPUs, or drop the required scope.",
+        "A required scope is not supported for shares of several GPUs.",
+        "Request whole GPUs, or remove the required scope.",
     ),
     "JointScopeViolation": _advice(
-        "GPUs and the devices to go with them do not lie within the scope that is required.",
-        "Wait until nearer devices are free, or drop the required scope.",
+        "The GPUs and the devices that must be allocated with them are not within the required scope.",
+        "Wait until closer devices are free, or remove the required scope.",
     ),
     "NoMatchingShareTemplate": _advice(
-        "No template of shares fits what is requested.",
-        "Ask for what a template of the GPU's model offers.",
+        "No share template fits the request.",
+        "Request amounts that a template of the GPU model offers.",
     ),
     "GpuShareUnsupportedModel": _advice(
-        "GPUs of that model cannot be shared.", "Ask for whole GPUs, or for another model."
+        "GPUs of this model cannot be shared.", "Request whole GPUs, or another model."
     ),
     "GpuCapacityUnknown": _advice(
-        "A GPU's Device does not say how much memory it has.",
+        "The Device of a GPU does not state the GPU's memory.",
         "Publish the memory of the GPU in the Device.",
     ),
     "IsolationProviderMissing": _advice(
-        "The pod asks for an isolation of shares that the node does not offer.",
-        "Label the node if it offers it, or drop the label from the pod.",
+        "The pod requires an isolation of shares that the node does not offer.",
+        "Label the node if it offers the isolation, or remove the label from the pod.",
     ),
     "InvalidRequestCombination": _advice(
-        "The resources that are requested do not go together.",
+        "The requested resources cannot be combined.",
         "Request whole GPUs or shares in one of the combinations that Koordinator documents.",
     ),
     "InvalidRequestUnit": _advice(
-        "An amount is not in the unit of its resource.",
-        "Request a multiple of 100 where more than one device is meant.",
+        "An amount does not match the unit of its resource.",
+        "To request more than one device, use a multiple of 100.",
     ),
     "TwoKindsOfDevices": _advice(
-        "The pod asks for devices by claims and by Koordinator's resources.", "Use one of the two."
+        "The pod requests devices both by claims and by Koordinator resources.", "Use only one of the two."
     ),
     "HoldsDevices": _advice(
-        "The pod says already which devices it holds, though its gate is still there.",
-        "Remove the annotation of its devices, or the gate if it shall stand.",
+        "The pod's annotation already lists allocated devices, but its scheduling gate is still there.",
+        "Remove the annotation; or remove the gate to keep the devices.",
     ),
     "MalformedAnnotation": _advice(
-        "An annotation of the pod cannot be read.", "Correct the annotation that the message names."
+        "An annotation of the pod cannot be parsed.", "Correct the annotation that the message names."
     ),
 }

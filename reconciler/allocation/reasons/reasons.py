@@ -1,207 +1,208 @@
-"""Every reason for which a claim waits, what it means, and what to do about it. One table for all.
+"""The table of all reasons why a claim is pending: what each means, and what to do.
 
-The words are stable: they are the reasons of Events, log lines and the metric of waiting claims.
+The identifiers are stable: Events, log lines and the metric of pending claims use them.
 """
 
 from collections.abc import Mapping
 
-from reconciler.allocation.reasons.advice import Advice, Whose
+from reconciler.allocation.reasons.advice import Advice, Section
 from reconciler.allocation.reasons.koordinator import KOORDINATOR
 from reconciler.api.objects.plan import Reason
 
-UNKNOWN = Advice("A reason that this release does not know.", "See the message.", Whose.CLAIM)
+UNKNOWN = Advice("This release does not know the reason.", "See the message.", Section.CLAIM)
 
 REASONS: Mapping[str, Advice] = {
     Reason.NO_DEVICE: Advice(
-        "Fewer devices match the class and the selectors than are wanted.",
-        "Compare the selectors with the attributes that the slices publish: "
-        "kubectl get resourceslices -o yaml. Add devices of that kind, or widen the selectors.",
-        Whose.CLAIM,
+        "Fewer devices match the class and the selectors than the claim needs.",
+        "Compare the selectors with the published attributes: kubectl get resourceslices -o yaml. "
+        "Add matching devices, or widen the selectors.",
+        Section.CLAIM,
     ),
     Reason.POOL: Advice(
-        "Devices would match, but their pools are incomplete or contradict themselves.",
-        "Look at the driver: it has not published every slice of the newest generation. "
-        "dra-reconciler doctor names the pools.",
-        Whose.FLEET,
+        "Devices match, but their pools are incomplete or invalid.",
+        "Check the driver: it has not published all slices of the newest generation, or it has published "
+        "invalid slices. dra-reconciler doctor lists the pools.",
+        Section.FLEET,
     ),
     Reason.IN_USE: Advice(
-        "Devices match, but other claims hold them.",
-        "Wait, add devices, or delete claims that nobody uses. The nearest miss names who holds them.",
-        Whose.TIME,
+        "Devices match, but too few are free: other claims hold them.",
+        "Wait, add devices, or delete unused claims. The nearest miss names the claims that hold devices.",
+        Section.WAIT,
     ),
     Reason.TAINTED: Advice(
-        "Devices match, but carry taints that the request does not tolerate.",
-        "Repair the devices or remove the DeviceTaintRule; or add a toleration to the request if it may "
-        "use such devices.",
-        Whose.FLEET,
+        "Devices match, but have taints that the request does not tolerate.",
+        "Repair the devices or delete the DeviceTaintRule; or add a toleration if the request may use "
+        "tainted devices.",
+        Section.FLEET,
     ),
     Reason.CAPACITY: Advice(
-        "Devices match, but do not have the capacity that is asked for, or shares have consumed it.",
-        "Ask for less, wait for shares to be freed, or add larger devices.",
-        Whose.TIME,
+        "Devices match, but they have less capacity than requested, or other shares consume it.",
+        "Request less, wait until shares are freed, or add larger devices.",
+        Section.WAIT,
     ),
     Reason.EXCLUDED: Advice(
-        "Devices match, but what is held beside them excludes them.",
-        "Wait until the devices named are freed, or use a node whose devices are in another mode: "
-        "dra-reconciler modes shows them.",
-        Whose.TIME,
+        "Devices match, but devices in use exclude them.",
+        "Wait until the devices that the message names are free, or use a node with devices in another "
+        "mode: dra-reconciler modes shows the modes.",
+        Section.WAIT,
     ),
     Reason.COUNTERS: Advice(
-        "Devices match, but what they draw from shared counters is not left.",
-        "Wait, or delete claims that hold parts of the same physical device; ask for a smaller partition. "
-        "The explanation names the counter, the set and by how much it is short.",
-        Whose.TIME,
+        "Devices match, but too little is free in the shared counters that they consume.",
+        "Wait, delete claims that hold parts of the same physical device, or request a smaller partition. "
+        "The explanation names the counter, its counter set and the missing amount.",
+        Section.WAIT,
     ),
     Reason.CONSTRAINT: Advice(
-        "Each request could be met, but no node has devices that agree, or differ, as a constraint wants.",
-        "Check the attribute that the constraint names: devices without it never pass. "
-        "Free devices that share a value, or drop the constraint.",
-        Whose.TIME,
+        "Each request fits alone, but no node has enough devices that satisfy a constraint.",
+        "Check the attribute in the constraint: devices without it never match. "
+        "Free devices that satisfy the constraint, or remove it.",
+        Section.WAIT,
     ),
     Reason.TOGETHER: Advice(
-        "Each request could be met alone, but no node has devices for all of them at once.",
-        "Wait, or spread the requests over claims of several pods. All claims of one pod must fit one node.",
-        Whose.TIME,
+        "Each request fits alone, but no node can fit all of them together.",
+        "Wait, or split the requests among several pods. All claims of one pod must fit on one node.",
+        Section.WAIT,
     ),
     Reason.NO_NODE: Advice(
-        "Enough devices would do, but no single node that the pod may use has enough of them.",
-        "Ask for fewer devices a claim, free devices on one node, or loosen the pod's node selector.",
-        Whose.TIME,
+        "Enough devices match in total, but no node that the pod can use has enough of them.",
+        "Request fewer devices per claim, free devices on one node, or relax the pod's node selector.",
+        Section.WAIT,
     ),
     Reason.ALIGNMENT: Advice(
-        "Devices enough could be had, but none that are as near to each other as joint allocation requires.",
-        "Wait until devices that share the tier are free, require a farther tier or `node`, or ask for fewer "
-        "devices. The nearest miss names the tier's value that comes closest.",
-        Whose.TIME,
+        "Enough devices are available, but they are not as close together as joint allocation requires.",
+        "Wait until devices that share the tier are free, require a wider tier or `node`, or request fewer "
+        "devices. The nearest miss names the best value of the tier.",
+        Section.WAIT,
     ),
     Reason.PARTITION: Advice(
-        "Devices enough are free, but no set of them that the class's partition table lists is.",
-        "Wait until a whole partition is free, list more partitions, or have the table preferred instead of "
-        "honored.",
-        Whose.TIME,
+        "Enough devices are free, but no partition in the class's partition table is completely free.",
+        "Wait until a whole partition is free, list more partitions, or set the table to preferred instead "
+        "of honored.",
+        Section.WAIT,
     ),
     Reason.GAVE_UP: Advice(
-        "The search used up its steps; whether an answer exists is not known.",
-        "Raise --steps, or make the requests more alike: fewer constraints and alternatives.",
-        Whose.CLAIM,
+        "The search reached its step limit. It is unknown whether the claim fits.",
+        "Raise --steps, or simplify the claim: use fewer constraints and alternatives.",
+        Section.CLAIM,
     ),
     Reason.PREFERENCES_INVALID: Advice(
-        "What the claim, or a class of its, says about joint allocation or partitions cannot be understood.",
-        "Correct the annotation or the class's configuration at the place that the message names.",
-        Whose.CLAIM,
+        "The joint allocation or partition settings of the claim or its class are invalid.",
+        "Correct the annotation or class configuration that the message names.",
+        Section.CLAIM,
     ),
     Reason.CLASS_NOT_FOUND: Advice(
         "A request names a DeviceClass that does not exist.",
         "Create the DeviceClass, or correct deviceClassName.",
-        Whose.FLEET,
+        Section.FLEET,
     ),
     Reason.MISSING_CLASS: Advice(
-        "A request names no DeviceClass.", "Set deviceClassName in the request.", Whose.CLAIM
+        "A request names no DeviceClass.", "Set deviceClassName in the request.", Section.CLAIM
     ),
     Reason.FEATURE_DISABLED: Advice(
-        "The claim uses a feature that is off.",
-        "Turn on the feature gate that the message names, on the server and with --feature-gates, "
-        "or write the claim without it.",
-        Whose.CLAIM,
+        "The claim uses a disabled feature.",
+        "Enable the feature gate that the message names, on the server and with --feature-gates, "
+        "or remove the feature from the claim.",
+        Section.CLAIM,
     ),
     Reason.UNSUPPORTED_MODE: Advice(
-        "A request has an allocation mode that is not known, or neither exactly nor firstAvailable.",
-        "Use allocationMode ExactCount or All.",
-        Whose.CLAIM,
+        "A request has an unknown allocation mode, or neither exactly nor firstAvailable.",
+        "Set allocationMode to ExactCount or All, in exactly or firstAvailable.",
+        Section.CLAIM,
     ),
     Reason.UNSUPPORTED_SELECTOR: Advice(
-        "A selector is of a kind that is not known.", "Write the selector in CEL.", Whose.CLAIM
+        "A selector has an unknown type.", "Write the selector in CEL.", Section.CLAIM
     ),
     Reason.UNSUPPORTED_CONSTRAINT: Advice(
-        "A constraint is of a kind that is not known.",
+        "A constraint has an unknown type.",
         "Use matchAttribute or distinctAttribute.",
-        Whose.CLAIM,
+        Section.CLAIM,
     ),
     Reason.CEL_COMPILE: Advice(
-        "An expression cannot be compiled.",
+        "A CEL expression does not compile.",
         "Correct the expression that the message quotes.",
-        Whose.CLAIM,
+        Section.CLAIM,
     ),
     Reason.CEL_RUNTIME: Advice(
-        "An expression fails on a device, most often because it reads an attribute that is not there.",
-        "Guard the attribute: has(device.attributes['domain'].name) && ...; or .?name.orValue(...).",
-        Whose.CLAIM,
+        "A CEL expression fails on a device, usually because it reads a missing attribute.",
+        "Check for the attribute first: has(device.attributes['domain'].name) && ...; or "
+        ".?name.orValue(...).",
+        Section.CLAIM,
     ),
     Reason.TOO_MANY_DEVICES: Advice(
-        "The claim needs more devices than a claim can hold.",
-        "Split it into several claims of at most 32 devices.",
-        Whose.CLAIM,
+        "The claim needs more devices than one claim can hold.",
+        "Split the claim into several claims of at most 32 devices.",
+        Section.CLAIM,
     ),
     Reason.INCOMPLETE_POOL: Advice(
-        "A request wants all devices, but slices of a pool are missing.",
-        "Wait for the driver to publish the rest of the pool that the message names.",
-        Whose.FLEET,
+        "A request needs all matching devices, but slices of a pool are missing.",
+        "Wait until the driver has published all slices of the pool that the message names.",
+        Section.FLEET,
     ),
     Reason.INVALID_POOL: Advice(
-        "The slices of a pool contradict one another.",
-        "Correct the driver's slices; dra-reconciler doctor says what is wrong.",
-        Whose.FLEET,
+        "The slices of a pool contradict each other.",
+        "Fix the driver's slices; dra-reconciler doctor reports the errors.",
+        Section.FLEET,
     ),
     Reason.CONSTRAINT_VIOLATED: Advice(
-        "A request wants all devices, and they cannot all meet its constraint.",
-        "Drop the constraint, or narrow the selectors to devices that meet it.",
-        Whose.CLAIM,
+        "A request needs all matching devices, and together they violate its constraint.",
+        "Remove the constraint, or narrow the selectors to devices that satisfy it.",
+        Section.CLAIM,
     ),
     Reason.NODE_SELECTOR: Advice(
-        "A node selector cannot be read.",
+        "A node selector is invalid.",
         "Correct the node selector of the slice or the pod that the message names.",
-        Whose.FLEET,
+        Section.FLEET,
     ),
     Reason.CAPACITY_INVALID: Advice(
-        "An amount of capacity cannot be given as it is asked for.",
-        "Ask for a positive amount that the policy of the device can express.",
-        Whose.CLAIM,
+        "A requested capacity is invalid.",
+        "Request a positive amount that the device's request policy allows.",
+        Section.CLAIM,
     ),
     "NotOurs": Advice(
-        "Devices would do, but they belong to another allocator.",
-        "Name the driver or the class with --own-driver or --own-class if no other allocator gives them out.",
-        Whose.FLEET,
+        "Devices match, but they belong to another allocator.",
+        "If no other allocator allocates them, set --own-driver or --own-class to their driver or class.",
+        Section.FLEET,
     ),
     "ClaimNotMade": Advice(
-        "The claim of a template has not been made yet.",
-        "It is made by the resourceclaim controller; check that it runs and that the template exists.",
-        Whose.FLEET,
+        "The claim has not yet been created from its template.",
+        "The resourceclaim controller creates it: check that it runs and that the template exists.",
+        Section.FLEET,
     ),
     "ClaimRefused": Advice(
-        "The claim on the server cannot be read.",
+        "The claim on the server is invalid.",
         "Correct the field that the message names.",
-        Whose.CLAIM,
+        Section.CLAIM,
     ),
     "ClaimNotFound": Advice(
-        "A pod names a claim that does not exist.", "Create the claim, or correct the pod.", Whose.CLAIM
+        "A pod refers to a claim that does not exist.", "Create the claim, or correct the pod.", Section.CLAIM
     ),
     "ClaimDeleting": Advice(
-        "A claim that is needed is being deleted.",
-        "Wait until it is gone, and create it again if the pod still needs it.",
-        Whose.TIME,
+        "A required claim is being deleted.",
+        "Wait until it is deleted. Create it again if the pod still needs it.",
+        Section.WAIT,
     ),
     "ClaimOfOtherPod": Advice(
-        "A claim of that name was made for another pod.",
+        "The claim with this name was created for another pod.",
         "Delete the older pod or its claim, or rename the pod.",
-        Whose.CLAIM,
+        Section.CLAIM,
     ),
     "NeedsSeveralShards": Advice(
-        "The fleet is divided among shards, and none alone is sure to have all that is asked for.",
-        "Let the class say whose devices it means (`device.driver == ...`), annotate the claim with "
-        "dra-reconciler.io/pool-prefix where shards differ in pools, and keep a pod's claims in one shard.",
-        Whose.CLAIM,
+        "No single shard is certain to have all requested devices.",
+        "Select the driver in the class (`device.driver == ...`). If shards differ by pool, annotate the "
+        "claim with dra-reconciler.io/pool-prefix. Keep all claims of a pod in one shard.",
+        Section.CLAIM,
     ),
     "LeftToScheduler": Advice(
-        "kube-scheduler took back what we allocated for the pod, and decides itself.",
-        "Look at the pod's events and at the log line `allocation taken back`; nothing else is to be done.",
-        Whose.TIME,
+        "kube-scheduler released the devices that we allocated, and now allocates for the pod itself.",
+        "No action is needed. The pod's events and the log line `allocation taken back` say more.",
+        Section.WAIT,
     ),
     **KOORDINATOR,
 }
-"""Reason -> what it means. Bounded: what is not here never becomes a label of a metric."""
+"""Reason -> advice. Only these reasons, and OTHER, become labels of metrics."""
 
 OTHER = "Other"
-"""Stands for a reason that is not in the table, where reasons must be bounded."""
+"""The label for all reasons that are not in the table"""
 
 
 def remedy(reason: str) -> str:
@@ -210,5 +211,5 @@ def remedy(reason: str) -> str:
 
 
 def bounded(reason: str) -> str:
-    """The reason itself if it is in the table, otherwise one word for all others."""
+    """The reason if it is in the table, otherwise OTHER."""
     return str(reason) if reason in REASONS else OTHER

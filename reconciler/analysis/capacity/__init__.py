@@ -1,11 +1,22 @@
-"""How full a fleet is: what still fits, what is stranded, and how much of what is free is of use.
+"""Capacity analysis: how many devices still fit, which free capacity is stranded, and the fragmentation.
 
-Worked out from columns. No I/O, no clock, no logging. docs/capacity.md says what the words mean.
+Computed from columns. No I/O, no clock, no logging. docs/capacity.md defines the terms.
 """
 
-from reconciler.analysis.capacity.layout import Ground, lay_ground
-from reconciler.analysis.capacity.lines import By, Fits, Left, Line, lines
-from reconciler.analysis.capacity.measure import Measured, measure
-from reconciler.analysis.capacity.states import Solver
+from reconciler.analysis.capacity.layout import FleetLayout, fleet_layout
+from reconciler.analysis.capacity.lines import By, CounterUsage, Line, ProfileUsage, lines
+from reconciler.analysis.capacity.measure import Measurement, measure
+from reconciler.analysis.capacity.solver import Solver
 
-__all__ = ["By", "Fits", "Ground", "Left", "Line", "Measured", "Solver", "lay_ground", "lines", "measure"]
+__all__ = [
+    "By",
+    "CounterUsage",
+    "FleetLayout",
+    "Line",
+    "Measurement",
+    "ProfileUsage",
+    "Solver",
+    "fleet_layout",
+    "lines",
+    "measure",
+]

@@ -1,4 +1,4 @@
-"""Devices of one profile that may exclude one another, so that counters alone do not tell how many fit."""
+"""Devices of one profile that may exclude each other, so counters alone do not tell how many fit."""
 
 import numpy as np
 
@@ -7,19 +7,19 @@ from reconciler.state.devices.exclusion.scopes import Exclusion
 from reconciler.state.devices.occupancy.occupancy import Occupancy
 
 
-def may_clash(exclusion: Exclusion, occupancy: Occupancy, rows: Rows, profile: Codes) -> Mask:
-    """Devices that another of the same profile and scope may keep out, or that it may keep out.
+def may_exclude(exclusion: Exclusion, occupancy: Occupancy, rows: Rows, profile: Codes) -> Mask:
+    """Devices that may exclude, or be excluded by, another device of the same profile and scope.
 
-    Sound, not complete: a device without a clash can be held beside all others of its profile that can be
-    had. One with a clash may go with some of them.
+    A device that is not marked can be allocated together with all other available devices of its profile. A
+    marked device may still be compatible with some of them.
 
-    rows (n,)     devices that can be had now
+    rows (n,)     available devices
     profile (D,)
     ->   (n,)
     """
     clash = np.zeros(len(rows), dtype=np.bool_)
     assert occupancy.common is not None
-    # Each device once for each of its scopes: two may have the same one in different columns.
+    # One entry per device and scope: devices may have the same scope in different columns.
     member, k = np.nonzero((exclusion.scopes[rows] >= 0) & exclusion.bound[rows, None])
     order = np.lexsort((exclusion.scopes[rows[member], k], profile[rows[member]]))
     if not len(order):

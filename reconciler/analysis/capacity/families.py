@@ -1,4 +1,4 @@
-"""Counters that differ by a number at their end are places of one thing, as memory-slice-0 and -1 are."""
+"""Counter families: counters whose names differ only by a final number, such as memory-slice-0 and -1."""
 
 import re
 from collections import Counter
@@ -16,10 +16,9 @@ _BINARY = 1024 * NANO
 
 @lru_cache(maxsize=4096)
 def families(scale: Scale) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    """The names of the families of a set, sorted; and for each counter its family.
+    """The sorted names of the families of a set, and the index of the family of each counter.
 
-    A counter is of a family with others if their names are equal up to a number at the end. Alone it is its
-    own family, under its full name.
+    A counter that shares its family with no other counter keeps its full name.
     """
     stems = [_stem(name) for name in scale.counters]
     shared = Counter(stems)
@@ -35,11 +34,11 @@ def _stem(name: str) -> str:
     return found[1] if found and found[1] else name
 
 
-def worths(scale: Scale, draws: Amounts) -> list[list[int]]:
-    """What draws take of each family, in billionths.
+def family_amounts(scale: Scale, draws: Amounts) -> list[list[int]]:
+    """The amount that each draw takes of each family, in billionths.
 
     draws (T, C)  in the units of the scale
-    ->    one list of T amounts a family
+    ->    one list of T amounts per family
     """
     names, of_counter = families(scale)
     found = [[0] * len(draws) for _ in names]
@@ -49,8 +48,8 @@ def worths(scale: Scale, draws: Amounts) -> list[list[int]]:
     return found
 
 
-def summed(scale: Scale, amounts: Amounts) -> np.ndarray:
-    """The sum of each family, in billionths, in floating point: for people, not for decisions.
+def family_sums(scale: Scale, amounts: Amounts) -> np.ndarray:
+    """The sum of each family, in billionths, as floats: only for display.
 
     amounts (n, C)
     ->      (n, F)
@@ -62,14 +61,14 @@ def summed(scale: Scale, amounts: Amounts) -> np.ndarray:
     return found
 
 
-def drawn(scale: Scale, row: Amounts) -> dict[str, int]:
-    """What one draw (C,) takes of each family, in billionths; families of which it takes nothing left out."""
+def family_draw(scale: Scale, row: Amounts) -> dict[str, int]:
+    """The amount that one draw (C,) takes of each family, in billionths; without families of amount 0."""
     names, _ = families(scale)
-    amounts = worths(scale, row[None, :])
+    amounts = family_amounts(scale, row[None, :])
     return {name: of[0] for name, of in zip(names, amounts, strict=True) if of[0]}
 
 
 def shown(nanos: int) -> str:
-    """An amount as Kubernetes writes it, with binary suffixes where it has them."""
+    """A Kubernetes quantity, with a binary suffix if the amount is a multiple of 1024."""
     binary = nanos and nanos % _BINARY == 0
     return str(Quantity(nanos, Format.BINARY if binary else Format.DECIMAL))

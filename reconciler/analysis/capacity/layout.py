@@ -1,4 +1,4 @@
-"""What can be prepared for a fleet, whatever is held in it."""
+"""The layout of a fleet for capacity analysis. It does not depend on allocations."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,84 +7,84 @@ import numpy as np
 
 from kernels.packing import unique_rows
 from kernels.types import Amounts, Codes, Mask, Rows
-from reconciler.analysis.capacity.families import drawn, summed
+from reconciler.analysis.capacity.families import family_draw, family_sums
 from reconciler.analysis.capacity.profiles import Profiles, profiles
 from reconciler.api.objects.semantics import TAINTS, Semantics
 from reconciler.state.devices.pools.counters import Scale
 from reconciler.state.devices.pools.fleet import Fleet
 
-KEEPS_OUT = frozenset({"NoSchedule", "NoExecute"})
-"""Effects of taints for which a claim needs a toleration"""
+BLOCKING_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
+"""Taint effects that need a toleration"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Kind:
-    """Sets of one profile in which each device of it draws the same."""
+class UniformSets:
+    """Counter sets in which all devices of one profile draw the same amounts."""
 
     profile: int
     scale: int
     sets: Rows
     demand: dict[str, int]
-    """Family -> billionths that one device draws"""
+    """Family -> amount that one device draws, in billionths"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Ground:
-    """Of a fleet of D devices and S counter sets. All arrays are read-only."""
+class FleetLayout:
+    """A fleet of D devices and S counter sets. All arrays are read-only."""
 
     fleet: Fleet
     offered: Mask
-    """(D,) of complete pools, in the generation that counts"""
+    """(D,) devices of complete pools, in their current generation"""
     tainted: Mask
-    """(D,) out of bounds for claims without a toleration"""
+    """(D,) devices that need a toleration"""
     profiles: Profiles
     sizes: tuple[tuple[float, float], ...]
-    """For each profile, of its largest device: the part of a set that it draws, see `_size`"""
+    """The size of the largest device of each profile, see `_size`"""
     drivers: tuple[str, ...]
     driver_of_pool: Codes
     node_of: Codes
-    """(D,) of the vocabulary; -1 for devices that more than one node may reach"""
+    """(D,) code of the node; -1 for devices without a single node"""
     scales: tuple[Scale, ...]
     scale_of: Codes
-    """(S,) position in `scales`"""
+    """(S,) index in `scales`"""
     used: Mask
-    """(S, C) counters that an offered device draws from"""
+    """(S, C) counters from which an offered device draws"""
     pool_of_set: Codes
     node_of_set: Codes
-    """(S,) the node of all devices that draw from the set; -1 if there is no such one"""
-    together: Codes
-    """(S,) the first of the sets that are drawn from together with it, directly or by way of others"""
-    kinds: tuple[Kind, ...]
-    """Of profiles whose devices draw from one set each, and of each set the same"""
+    """(S,) the node of all devices that draw from the set; -1 if they have no common node"""
+    linked: Codes
+    """(S,) the first set of the group; sets are in a group if a device draws from both, also transitively"""
+    uniform: tuple[UniformSets, ...]
+    """For profiles whose devices draw from one set each and draw the same amounts in each set"""
     uneven: frozenset[int]
-    """Profiles of which that is not so"""
+    """All other profiles"""
 
     @property
-    def joined(self) -> Mask:
-        """(S,) sets that are drawn from together with others."""
-        counts = np.bincount(self.together, minlength=len(self.together))
-        found: Mask = counts[self.together] > 1
+    def is_linked(self) -> Mask:
+        """(S,) sets in a group with other sets."""
+        counts = np.bincount(self.linked, minlength=len(self.linked))
+        found: Mask = counts[self.linked] > 1
         return found
 
 
-def lay_ground(fleet: Fleet, rules: Semantics) -> Ground:
-    """Costs a few passes over the devices, and a walk over pools, sets and distinct draws."""
+def fleet_layout(fleet: Fleet, rules: Semantics) -> FleetLayout:
+    """Prepare a fleet. Costs a few passes over the devices and a loop over pools, sets and distinct draws."""
     nothing = np.zeros(0, dtype=np.bool_)
     offered = np.concatenate([nothing, *(pool.offered(rules) for pool in fleet.pools)])
     scales = tuple(dict.fromkeys(columns.scale for columns in fleet.set_columns))
     position = {scale: at for at, scale in enumerate(scales)}
     scale_of = np.array([position[columns.scale] for columns in fleet.set_columns], dtype=np.int32)
-    found = profiles(fleet, scale_of, offered)
+    of_devices = profiles(fleet, scale_of, offered)
     drivers = tuple(sorted({pool.id.driver for pool in fleet.pools}))
     place = {driver: at for at, driver in enumerate(drivers)}
     pool_of_set = np.repeat(np.arange(len(fleet.pools)), np.diff(fleet.first_set)).astype(np.int32)
-    kinds, uneven = _kinds(fleet, offered, found, scales, scale_of)
-    return Ground(
+    uniform, uneven = _uniform_sets(fleet, offered, of_devices, scales, scale_of)
+    return FleetLayout(
         fleet=fleet,
         offered=offered,
         tainted=_tainted(fleet, rules),
-        profiles=found,
-        sizes=_sizes(fleet, found, scales, scale_of),
+        profiles=of_devices,
+        sizes=_sizes(fleet, of_devices, scales, scale_of),
         drivers=drivers,
         driver_of_pool=np.array([place[pool.id.driver] for pool in fleet.pools], dtype=np.int32),
         node_of=fleet.codes["node"],
@@ -93,8 +93,8 @@ def lay_ground(fleet: Fleet, rules: Semantics) -> Ground:
         used=_used(fleet, offered),
         pool_of_set=pool_of_set,
         node_of_set=_node_of_set(fleet),
-        together=_together(fleet),
-        kinds=kinds,
+        linked=_linked(fleet),
+        uniform=uniform,
         uneven=uneven,
     )
 
@@ -106,15 +106,15 @@ def _tainted(fleet: Fleet, rules: Semantics) -> Mask:
     values = fleet.words.taints.values
     out = np.zeros(len(values) + 1, dtype=np.bool_)
     for code in np.unique(codes[codes >= 0]).tolist():
-        out[code] = any(taint.effect in KEEPS_OUT for taint in values[code])
-    return out[codes]  # the last place is that of code -1
+        out[code] = any(taint.effect in BLOCKING_EFFECTS for taint in values[code])
+    return out[codes]  # the last entry is for code -1
 
 
 def _sizes(
     fleet: Fleet, found: Profiles, scales: tuple[Scale, ...], scale_of: Codes
 ) -> tuple[tuple[float, float], ...]:
-    """Of each profile's largest device. One that draws from several sets is as large as in the first."""
-    sizes = [(1.0, 0.0)] * len(found.names)  # what draws nothing is a whole device
+    """The size of each profile's largest device. If it draws from several sets, only the first one counts."""
+    sizes = [(1.0, 0.0)] * len(found.names)  # a device without draws is a whole device
     rows = np.flatnonzero((fleet.sets >= 0).any(axis=1))
     if not len(rows):
         return tuple(sizes)
@@ -133,10 +133,11 @@ def _sizes(
 
 
 def _size(scale: Scale, totals: Amounts, draw: Amounts) -> tuple[float, float]:
-    """The part of a set that a draw takes: the median of its families, since it may need all of something
-    rare; then the sum of all parts.
+    """The part of a set that a draw takes: the median over the families, and the sum over the families.
+
+    The median, because a small partition may need the only unit of a rare family.
     """
-    total, wanted = (summed(scale, amounts[None, :])[0] for amounts in (totals, draw))
+    total, wanted = (family_sums(scale, amounts[None, :])[0] for amounts in (totals, draw))
     parts = wanted[total > 0] / total[total > 0]
     if not parts.any():
         return 1.0, 0.0
@@ -164,30 +165,30 @@ def _node_of_set(fleet: Fleet) -> Codes:
     return np.where(nodes == lowest, nodes, -1).astype(np.int32)
 
 
-def _together(fleet: Fleet) -> Codes:
-    """Sets from which one device draws belong together, and so do those that belong to the same."""
+def _linked(fleet: Fleet) -> Codes:
+    """Sets from which one device draws are in one group, also transitively."""
     parent = list(range(len(fleet.totals)))
 
-    def root(one: int) -> int:
-        while parent[one] != one:
-            parent[one] = parent[parent[one]]
-            one = parent[one]
-        return one
+    def root(number: int) -> int:
+        while parent[number] != number:
+            parent[number] = parent[parent[number]]
+            number = parent[number]
+        return number
 
     if fleet.sets.shape[1] > 1:
         several = fleet.sets[(fleet.sets >= 0).sum(axis=1) > 1]
         first, _ = unique_rows(several)
         for sets in several[first].tolist():
-            roots = sorted({root(one) for one in sets if one >= 0})
+            roots = sorted({root(number) for number in sets if number >= 0})
             for other in roots[1:]:
                 parent[other] = roots[0]
-    return np.array([root(one) for one in range(len(parent))], dtype=np.int32)
+    return np.array([root(number) for number in range(len(parent))], dtype=np.int32)
 
 
-def _kinds(
+def _uniform_sets(
     fleet: Fleet, offered: Mask, found: Profiles, scales: tuple[Scale, ...], scale_of: Codes
-) -> tuple[tuple[Kind, ...], frozenset[int]]:
-    """Where devices of one profile draw the same, and the profiles that have sets in which they do not."""
+) -> tuple[tuple[UniformSets, ...], frozenset[int]]:
+    """The sets in which devices of one profile draw the same, and the profiles with other sets."""
     counts = (fleet.sets >= 0).sum(axis=1)
     uneven = set(np.unique(found.of[offered & (counts > 1)]).tolist())
     rows = np.flatnonzero(offered & (counts == 1))
@@ -197,7 +198,7 @@ def _kinds(
     sets, draws = fleet.sets[rows, at], fleet.draws[rows, at]
     makes = np.stack([scale_of[sets], draws], axis=1)
     first, codes = unique_rows(makes)
-    demands = [drawn(scales[scale], fleet.table[draw]) for scale, draw in makes[first].tolist()]
+    demands = [family_draw(scales[scale], fleet.table[draw]) for scale, draw in makes[first].tolist()]
     distinct = {_key(scale, one): one for (scale, _), one in zip(makes[first].tolist(), demands, strict=True)}
     number = {key: at for at, key in enumerate(distinct)}
     demand_of = np.array(
@@ -218,7 +219,7 @@ def _key(scale: int, demand: dict[str, int]) -> tuple[int, tuple[tuple[str, int]
 
 def _gathered(
     triples: np.ndarray, demands: list[dict[str, int]], scale_of: Codes, uneven: set[int]
-) -> Iterator[Kind]:
+) -> Iterator[UniformSets]:
     """Triples (n, 3)  profile, set, demand"""
     order = np.lexsort((triples[:, 1], triples[:, 2], triples[:, 0]))
     triples = triples[order]
@@ -226,4 +227,6 @@ def _gathered(
     for start, end in zip([0, *ends[:-1].tolist()], ends.tolist(), strict=True):
         profile, one, demand = triples[start].tolist()
         if profile not in uneven and demands[demand]:
-            yield Kind(profile, int(scale_of[one]), triples[start:end, 1].astype(np.intp), demands[demand])
+            yield UniformSets(
+                profile, int(scale_of[one]), triples[start:end, 1].astype(np.intp), demands[demand]
+            )

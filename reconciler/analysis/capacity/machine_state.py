@@ -72,7 +72,7 @@ class MachineState:
     """Whether GPUs are allocated only as partitions"""
 
 
-def standing(fleet: Fleet, name: str) -> MachineState:
+def describe_machine(fleet: Fleet, name: str) -> MachineState:
     """The current state of a known machine."""
     machine, holdings = fleet.machines[name], fleet.holders(name)
     holders: dict[tuple[str, int], list[tuple[ObjectKey, Grant]]] = {}

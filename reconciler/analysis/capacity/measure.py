@@ -1,4 +1,4 @@
-"""What fits and what is stranded, set by set, from columns. Source: docs/capacity.md."""
+"""Measures what fits and what is stranded, by counter set, from columns. Source: docs/capacity.md."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -7,47 +7,47 @@ import numpy as np
 
 from kernels.packing import WorthBounds, unique_rows
 from kernels.types import Amounts, Codes, Mask, Rows
-from reconciler.analysis.capacity.excluding import may_clash
-from reconciler.analysis.capacity.families import families, summed, worths
-from reconciler.analysis.capacity.layout import Ground
-from reconciler.analysis.capacity.states import Question, Solver
+from reconciler.analysis.capacity.excluding import may_exclude
+from reconciler.analysis.capacity.families import families, family_amounts, family_sums
+from reconciler.analysis.capacity.layout import FleetLayout
+from reconciler.analysis.capacity.solver import PackingProblem, Solver
 from reconciler.state.devices.occupancy.occupancy import Occupancy
 
-Rest = dict[str, tuple[float, bool]]
-"""Family -> billionths that are stranded, and whether none more are"""
+Stranded = dict[str, tuple[float, bool]]
+"""Family -> stranded amount in billionths, and whether it is exact"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Measured:
-    """Of the ground's fleet, as it is held now."""
+class Measurement:
+    """The state of a fleet with its current allocations."""
 
-    ground: Ground
+    layout: FleetLayout
     held: Mask
-    """(D,) of those that are offered, as the next three"""
+    """(D,) only offered devices, also in the next three"""
     shared: Mask
     allocatable: Mask
-    """(D,) free, fits beside all that is held, and not tainted"""
+    """(D,) free, fits into its counters, not excluded and not tainted"""
     tainted: Mask
-    """(D,) free, and tainted"""
+    """(D,) free and tainted"""
     single: Rows
-    """(n,) devices of which each fits whatever else is taken: whole ones, and those shared already"""
-    doubtful: Rows
-    """(n,) devices of which each would fit, were it not that others of their profile may exclude them"""
+    """(n,) devices that fit independently of others: whole devices and devices that are shared already"""
+    uncertain: Rows
+    """(n,) devices that fit independently, but other devices of their profile may exclude them"""
     fits: np.ndarray
-    """(m, 4) profile, set, devices that fit there at once, and the bound beyond which none do"""
+    """(m, 4) profile, set, number of devices that fit together, and its upper bound"""
     left: Amounts
-    """(S, C) what is left; not negative"""
-    stranded: tuple[tuple[Rows, Rest], ...]
-    """Counter sets in the same state, and what of each is stranded"""
+    """(S, C) amounts left; not negative"""
+    stranded: tuple[tuple[Rows, Stranded], ...]
+    """Counter sets in the same state, and what is stranded in each of them"""
     fragmentation: dict[int, float]
-    """Profile -> part of the free capacity that it cannot use; none where nothing is free"""
+    """Profile -> part of the free capacity that it cannot use; missing if nothing is free"""
 
 
-def measure(ground: Ground, occupancy: Occupancy, solver: Solver) -> Measured:
-    """Costs a few passes over the devices, and a search for every state of a counter set that is new."""
+def measure(layout: FleetLayout, occupancy: Occupancy, solver: Solver) -> Measurement:
+    """Measure. Costs a few passes over the devices, and a search for each new state of a counter set."""
     solver.begin()
-    fleet, offered = ground.fleet, ground.offered
-    free = occupancy.free & offered & ~ground.tainted
+    fleet, offered = layout.fleet, layout.offered
+    free = occupancy.free & offered & ~layout.tainted
     drawing = (fleet.sets >= 0).any(axis=1)
     narrow = free & drawing & ~occupancy.sharing
     rows = np.flatnonzero(narrow)
@@ -56,105 +56,111 @@ def measure(ground: Ground, occupancy: Occupancy, solver: Solver) -> Measured:
     clashing = np.zeros(0, dtype=np.intp)
     if fleet.exclusion is not None:
         both = np.flatnonzero(free)
-        clashing = both[may_clash(fleet.exclusion, occupancy, both, ground.profiles.of)]
-    found = _cautious(_fits(ground, rows, left, solver), ground, clashing)
-    doubtful = _but_one(clashing[~narrow[clashing]], ground)
-    return Measured(
-        ground=ground,
+        clashing = both[may_exclude(fleet.exclusion, occupancy, both, layout.profiles.of)]
+    found = _limit_clashing(_fits(layout, rows, left, solver), layout, clashing)
+    uncertain = _all_but_first(clashing[~narrow[clashing]], layout)
+    return Measurement(
+        layout=layout,
         held=occupancy.held & offered,
         shared=occupancy.sharing & ~occupancy.held & offered,
         allocatable=free & ~occupancy.sharing,
-        tainted=occupancy.free & offered & ground.tainted & ~occupancy.sharing,
-        single=np.setdiff1d(single, doubtful),
-        doubtful=doubtful,
+        tainted=occupancy.free & offered & layout.tainted & ~occupancy.sharing,
+        single=np.setdiff1d(single, uncertain),
+        uncertain=uncertain,
         fits=found,
         left=left,
-        stranded=tuple(_stranded(ground, rows, left, solver)),
-        fragmentation=_fragmentation(ground, found, left),
+        stranded=tuple(_stranded(layout, rows, left, solver)),
+        fragmentation=_fragmentation(layout, found, left),
     )
 
 
-def _fits(ground: Ground, rows: Rows, left: Amounts, solver: Solver) -> np.ndarray:
+def _fits(layout: FleetLayout, rows: Rows, left: Amounts, solver: Solver) -> np.ndarray:
     found: list[np.ndarray] = [np.zeros((0, 4), dtype=np.int64)]
 
     def note(profile: Codes, first_sets: Codes, packed: WorthBounds) -> None:
         same = np.full(len(profile), packed.best), np.full(len(profile), packed.bound)
         found.append(np.stack([profile, first_sets, *same], axis=1).astype(np.int64))
 
-    _each_state(ground, rows, ground.profiles.of, left, lambda g, s, q: note(g, s[:, 0], solver.solve(q)))
+    _for_each_state(layout, rows, layout.profiles.of, left, lambda g, s, q: note(g, s[:, 0], solver.solve(q)))
     return np.concatenate(found)
 
 
-def _cautious(found: np.ndarray, ground: Ground, clashing: Rows) -> np.ndarray:
-    """With one device, where it may exclude the others of its profile."""
-    sets = ground.fleet.sets[clashing]
-    profiles, k = ground.profiles.of[clashing], sets.shape[1]
-    pairs = np.stack([np.repeat(profiles, k), np.append(ground.together, -1)[sets.ravel()]], axis=1)
-    doubted = set(map(tuple, pairs[pairs[:, 1] >= 0].tolist()))
-    if doubted:
-        at = zip(found[:, 0].tolist(), ground.together[found[:, 1]].tolist(), strict=True)
-        mask = np.array([pair in doubted for pair in at], dtype=np.bool_)
+def _limit_clashing(found: np.ndarray, layout: FleetLayout, clashing: Rows) -> np.ndarray:
+    """Limit `fits` to one device where devices of the profile may exclude each other."""
+    sets = layout.fleet.sets[clashing]
+    profiles, k = layout.profiles.of[clashing], sets.shape[1]
+    pairs = np.stack([np.repeat(profiles, k), np.append(layout.linked, -1)[sets.ravel()]], axis=1)
+    clashing_pairs = set(map(tuple, pairs[pairs[:, 1] >= 0].tolist()))
+    if clashing_pairs:
+        at = zip(found[:, 0].tolist(), layout.linked[found[:, 1]].tolist(), strict=True)
+        mask = np.array([pair in clashing_pairs for pair in at], dtype=np.bool_)
         found[mask, 2] = np.minimum(found[mask, 2], 1)
     return found
 
 
-def _but_one(rows: Rows, ground: Ground) -> Rows:
-    """All but the first of each profile in each pool, which can be had by itself."""
-    marks = np.stack([ground.profiles.of[rows], ground.fleet.pool_of[rows]], axis=1)
+def _all_but_first(rows: Rows, layout: FleetLayout) -> Rows:
+    """All rows but the first of each profile and pool: one of them can be allocated."""
+    marks = np.stack([layout.profiles.of[rows], layout.fleet.pool_of[rows]], axis=1)
     first, _ = unique_rows(marks)
     return np.delete(rows, first)
 
 
-def _each_state(
-    ground: Ground,
+def _for_each_state(
+    layout: FleetLayout,
     rows: Rows,
     group: Codes,
     left: Amounts,
-    ask: Callable[[Codes, Codes, Question], None],
+    use: Callable[[Codes, Codes, PackingProblem], None],
 ) -> None:
-    """Ask one question for all counter sets in which devices of a group meet the same.
+    """Build one packing problem for all counter sets with the same state, for each group of devices.
 
     rows (n,)   devices
-    group (D,)  only devices of one group are asked about together
+    group (D,)  each problem has devices of one group only
     left (S, C)
-    ask         given (m,) groups, (m, sets) sets in the order of the question's counters, and the question
+    use         gets (m,) groups, (m, sets) sets in the order of the problem's counters, and the problem
     """
-    fleet = ground.fleet
+    fleet = layout.fleet
     if not len(rows):
         return
     at = (fleet.sets[rows] >= 0).argmax(axis=1)
     sets, draws = fleet.sets[rows, at], fleet.draws[rows, at]
-    joined = ground.joined[sets]
-    alone = np.flatnonzero(~joined)
+    is_linked = layout.is_linked[sets]
+    alone = np.flatnonzero(~is_linked)
     order = alone[np.lexsort((draws[alone], sets[alone], group[rows[alone]]))]
     groups, sets_, draws_ = group[rows[order]], sets[order], draws[order]
     starts = np.flatnonzero(np.append(True, (groups[1:] != groups[:-1]) | (sets_[1:] != sets_[:-1])))
     starts = starts if len(order) else starts[:0]
     sizes = np.diff(np.append(starts, len(order)))
-    for size in np.unique(sizes).tolist():  # those with as many devices stand in one matrix
+    for size in np.unique(sizes).tolist():  # equal sizes form one matrix
         begin = starts[sizes == size]
         drawn = draws_[begin[:, None] + np.arange(size)]
         own = sets_[begin]
-        state = np.concatenate([drawn, ground.scale_of[own][:, None], left[own]], axis=1)
+        state = np.concatenate([drawn, layout.scale_of[own][:, None], left[own]], axis=1)
         first, codes = unique_rows(state.astype(np.int64))
         members = np.split(np.argsort(codes, kind="stable"), np.cumsum(np.bincount(codes))[:-1])
-        for one, same in zip(first.tolist(), members, strict=True):
-            question = Question(fleet.table[drawn[one]], left[own[one]])
-            ask(groups[begin[same]], own[same][:, None], question)
-    for one_group, one_root in _pairs(group[rows[joined]], ground.together[sets[joined]]):
-        mine = rows[joined][(group[rows[joined]] == one_group) & (ground.together[sets[joined]] == one_root)]
-        members_ = np.flatnonzero(ground.together == one_root).astype(np.int32)
-        wide = _spread(ground, mine, members_)
-        ask(np.array([one_group], dtype=np.int32), members_[None, :], Question(wide, left[members_].ravel()))
+        for index, same in zip(first.tolist(), members, strict=True):
+            problem = PackingProblem(fleet.table[drawn[index]], left[own[index]])
+            use(groups[begin[same]], own[same][:, None], problem)
+    for one_group, one_root in _pairs(group[rows[is_linked]], layout.linked[sets[is_linked]]):
+        mine = rows[is_linked][
+            (group[rows[is_linked]] == one_group) & (layout.linked[sets[is_linked]] == one_root)
+        ]
+        members_ = np.flatnonzero(layout.linked == one_root).astype(np.int32)
+        wide = _spread(layout, mine, members_)
+        use(
+            np.array([one_group], dtype=np.int32),
+            members_[None, :],
+            PackingProblem(wide, left[members_].ravel()),
+        )
 
 
 def _pairs(groups: Codes, roots: Codes) -> list[tuple[int, int]]:
     return sorted(set(zip(groups.tolist(), roots.tolist(), strict=True)))
 
 
-def _spread(ground: Ground, rows: Rows, sets: Codes) -> Amounts:
-    """(n, sets x C) what devices draw from some sets, side by side."""
-    fleet = ground.fleet
+def _spread(layout: FleetLayout, rows: Rows, sets: Codes) -> Amounts:
+    """(n, sets x C) the draws of devices from some sets, side by side."""
+    fleet = layout.fleet
     width = fleet.totals.shape[1]
     wide = np.zeros((len(rows), len(sets), width), dtype=np.int64)
     for k in range(fleet.sets.shape[1]):
@@ -164,56 +170,58 @@ def _spread(ground: Ground, rows: Rows, sets: Codes) -> Amounts:
     return wide.reshape(len(rows), -1)
 
 
-def _stranded(ground: Ground, rows: Rows, left: Amounts, solver: Solver) -> Iterator[tuple[Rows, Rest]]:
-    """What is left beyond the most that any choice of devices takes of a family."""
-    fleet = ground.fleet
+def _stranded(
+    layout: FleetLayout, rows: Rows, left: Amounts, solver: Solver
+) -> Iterator[tuple[Rows, Stranded]]:
+    """What remains of each family after the choice of devices that takes the most of it."""
+    fleet = layout.fleet
     width = fleet.totals.shape[1]
-    left = np.where(ground.used, left, 0)
-    found: list[tuple[Rows, Rest]] = []
-    untouched: Mask = np.any(ground.used, axis=1)
-    vague = np.zeros(len(left), dtype=np.bool_)  # sets in which more may be stranded, since devices exclude
+    left = np.where(layout.used, left, 0)
+    found: list[tuple[Rows, Stranded]] = []
+    untouched: Mask = np.any(layout.used, axis=1)
+    vague = np.zeros(len(left), dtype=np.bool_)  # sets in which exclusion may strand more
     if fleet.exclusion is not None:
         sets_ = fleet.sets[rows[fleet.exclusion.bound[rows]]]
         vague[sets_[sets_ >= 0]] = True
 
-    def rest(_: Codes, sets: Codes, asked: Question) -> None:
+    def rest(_: Codes, sets: Codes, problem: PackingProblem) -> None:
         untouched[sets] = False
         for at in range(sets.shape[1]):
             part = slice(at * width, (at + 1) * width)
-            scale = ground.scales[ground.scale_of[sets[0, at]]]
-            there = summed(scale, asked.left[None, part])[0]
-            of_family: Rest = {}
+            scale = layout.scales[layout.scale_of[sets[0, at]]]
+            there = family_sums(scale, problem.left[None, part])[0]
+            of_family: Stranded = {}
             for family, name in enumerate(families(scale)[0]):
-                taken = worths(scale, asked.draws[:, part])[family]
-                packed = solver.solve(Question(asked.draws, asked.left, taken))
+                taken = family_amounts(scale, problem.draws[:, part])[family]
+                packed = solver.solve(PackingProblem(problem.draws, problem.left, taken))
                 of_family[name] = max(0.0, there[family] - packed.bound), packed.best == packed.bound
             numbers = sets[:, at].astype(np.intp)
             found.append((numbers[~vague[numbers]], of_family))
             unsure = {name: (nanos, False) for name, (nanos, _) in of_family.items()}
             found.append((numbers[vague[numbers]], unsure))
 
-    _each_state(ground, rows, np.zeros(fleet.size, dtype=np.int32), left, rest)
+    _for_each_state(layout, rows, np.zeros(fleet.size, dtype=np.int32), left, rest)
     yield from found
-    for scale_at, scale in enumerate(ground.scales):  # nothing fits there at all
-        sets = np.flatnonzero(untouched & (ground.scale_of == scale_at))
-        amounts = summed(scale, left[sets])
+    for scale_at, scale in enumerate(layout.scales):  # no device fits
+        sets = np.flatnonzero(untouched & (layout.scale_of == scale_at))
+        amounts = family_sums(scale, left[sets])
         for at, name in enumerate(families(scale)[0]):
             for number in np.flatnonzero(amounts[:, at]).tolist():
                 yield sets[number : number + 1], {name: (float(amounts[number, at]), True)}
 
 
-def _fragmentation(ground: Ground, fits: np.ndarray, left: Amounts) -> dict[int, float]:
-    """One minus the devices that fit, by those that the same amounts would do for if they lay together."""
+def _fragmentation(layout: FleetLayout, fits: np.ndarray, left: Amounts) -> dict[int, float]:
+    """1 - (devices that fit) / (devices that would fit if all free amounts were in one set)."""
     pooled: dict[int, float] = {}
-    for kind in ground.kinds:
-        scale = ground.scales[kind.scale]
+    for uniform in layout.uniform:
+        scale = layout.scales[uniform.scale]
         names = families(scale)[0]
-        there = dict(zip(names, summed(scale, left[kind.sets]).sum(axis=0).tolist(), strict=True))
-        copies = min(there[family] / nanos for family, nanos in kind.demand.items())
-        pooled[kind.profile] = pooled.get(kind.profile, 0.0) + copies
-    devices = np.bincount(fits[:, 0], weights=fits[:, 2], minlength=len(ground.profiles.names))
+        there = dict(zip(names, family_sums(scale, left[uniform.sets]).sum(axis=0).tolist(), strict=True))
+        copies = min(there[family] / nanos for family, nanos in uniform.demand.items())
+        pooled[uniform.profile] = pooled.get(uniform.profile, 0.0) + copies
+    devices = np.bincount(fits[:, 0], weights=fits[:, 2], minlength=len(layout.profiles.names))
     return {
         profile: min(1.0, max(0.0, 1.0 - float(devices[profile]) / copies))
         for profile, copies in pooled.items()
-        if copies > 0 and profile not in ground.uneven
+        if copies > 0 and profile not in layout.uneven
     }

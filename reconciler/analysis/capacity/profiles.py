@@ -1,8 +1,7 @@
-"""Which devices count as the same thing, and what that is called.
+"""Profiles: which devices count as equal, and their names.
 
-A device with a string attribute `profile` is of that profile. Others are told apart by what they draw: the
-same amounts of the same families of counters are one profile, wherever in the set they lie. Devices that draw
-nothing are whole devices.
+The string attribute `profile` names the profile of a device. Devices without it have the same profile if they
+draw the same amounts of the same counter families. Devices without draws are whole devices.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,19 +12,19 @@ import numpy as np
 
 from kernels.packing import unique_rows
 from kernels.types import Codes, Mask
-from reconciler.analysis.capacity.families import drawn, shown
+from reconciler.analysis.capacity.families import family_draw, shown
 from reconciler.state.devices.pools.fleet import Fleet
 
 ATTRIBUTE = "profile"
 WHOLE = "device"
-"""What draws nothing and has no profile"""
+"""The profile of devices without draws and without the attribute"""
 OTHER = "_other"
 MAX_PROFILES = 32
-"""Profiles of one driver that are told apart, those of most devices; the others are one, `_other`."""
+"""Maximum profiles per driver. The profiles with the most devices are kept; the others become `_other`."""
 LONGEST = 63
-"""Characters of a name"""
+"""Maximum characters of a name"""
 MOST_AMOUNTS = 3
-"""Amounts in a name"""
+"""Maximum amounts in a name"""
 _HASH = 6
 
 
@@ -36,16 +35,16 @@ class Profiles:
     names: tuple[tuple[str, str], ...]
     """(driver, profile), sorted"""
     of: Codes
-    """(D,) position in `names`"""
+    """(D,) index in `names`"""
 
 
 def profiles(fleet: Fleet, scale_of: Codes, offered: Mask) -> Profiles:
-    """What each device of a fleet is; `offered` (D,) ones decide which profiles are told apart.
+    """The profile of each device. Only `offered` (D,) devices count for MAX_PROFILES.
 
-    scale_of (S,)  a number for what each set counts, and in which units
+    scale_of (S,)  the scale of each set: its counters and units
     """
-    first, codes = unique_rows(_marks(fleet, scale_of))
-    named = list(_named(fleet, first.tolist()))
+    first, codes = unique_rows(_profile_keys(fleet, scale_of))
+    named = list(_names(fleet, first.tolist()))
     counts = np.bincount(codes, weights=offered, minlength=len(first))
     devices: dict[tuple[str, str], float] = {}
     for name, count in zip(named, counts.tolist(), strict=True):
@@ -58,8 +57,8 @@ def profiles(fleet: Fleet, scale_of: Codes, offered: Mask) -> Profiles:
     return Profiles(names, of[codes] if len(codes) else np.zeros(0, dtype=np.int32))
 
 
-def _marks(fleet: Fleet, scale_of: Codes) -> Codes:
-    """(D, m) all that the name of a device's profile depends on."""
+def _profile_keys(fleet: Fleet, scale_of: Codes) -> Codes:
+    """(D, m) all values that determine the profile of a device."""
     declared = [fleet.cel.attributes[key].codes for key in _attributes(fleet)]
     scales = np.where(fleet.sets >= 0, np.append(scale_of, -1)[fleet.sets], -1)
     columns = [fleet.codes["driver"], *declared, *scales.T, *np.where(scales >= 0, fleet.draws, -1).T]
@@ -70,11 +69,11 @@ def _attributes(fleet: Fleet) -> list[tuple[str, str]]:
     return sorted(key for key in fleet.cel.attributes if key[1] == ATTRIBUTE)
 
 
-def _named(fleet: Fleet, rows: list[int]) -> Iterator[tuple[str, str]]:
+def _names(fleet: Fleet, rows: list[int]) -> Iterator[tuple[str, str]]:
     keys = _attributes(fleet)
     for row in rows:
         driver = fleet.words.drivers.values[fleet.codes["driver"][row]]
-        # The driver's own word before those of other domains.
+        # The driver's own attribute comes before those of other domains.
         for key in sorted(keys, key=lambda key: key[0] != driver):
             column = fleet.cel.attributes[key]
             value = column.values[column.codes[row]] if column.codes[row] >= 0 else None
@@ -82,35 +81,35 @@ def _named(fleet: Fleet, rows: list[int]) -> Iterator[tuple[str, str]]:
                 yield driver, _cut(value)
                 break
         else:
-            yield driver, _cut(_text(_drawn(fleet, row)))
+            yield driver, _cut(_text(_total_draw(fleet, row)))
 
 
-def _drawn(fleet: Fleet, row: int) -> Mapping[str, int]:
+def _total_draw(fleet: Fleet, row: int) -> Mapping[str, int]:
     total: dict[str, int] = {}
     for number, draw in zip(fleet.sets[row].tolist(), fleet.draws[row].tolist(), strict=True):
         if number >= 0:
-            for family, nanos in drawn(fleet.set_columns[number].scale, fleet.table[draw]).items():
+            for family, nanos in family_draw(fleet.set_columns[number].scale, fleet.table[draw]).items():
                 total[family] = total.get(family, 0) + nanos
     return total
 
 
 def _text(amounts: Mapping[str, int]) -> str:
-    """Memory first: by it most partitions are known. Of many amounts the first, and a mark for all."""
-    ordered = sorted(amounts.items(), key=lambda one: (one[0] != "memory", one[0]))
+    """The amounts, memory first. With many amounts: the first one and a hash of all."""
+    ordered = sorted(amounts.items(), key=lambda amount: (amount[0] != "memory", amount[0]))
     texts = [f"{family}={shown(nanos)}" for family, nanos in ordered]
     if len(texts) > MOST_AMOUNTS:
-        return f"{texts[0]}~{_mark(','.join(texts))}"
+        return f"{texts[0]}~{_short_hash(','.join(texts))}"
     return ",".join(texts) or WHOLE
 
 
-def _mark(text: str) -> str:
+def _short_hash(text: str) -> str:
     return sha256(text.encode()).hexdigest()[:_HASH]
 
 
 def _cut(text: str) -> str:
     if len(text) <= LONGEST:
         return text
-    return f"{text[: LONGEST - _HASH - 1]}~{_mark(text)}"
+    return f"{text[: LONGEST - _HASH - 1]}~{_short_hash(text)}"
 
 
 def _most_common(devices: Mapping[tuple[str, str], float]) -> set[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""Why not: what stands between claims and the devices of a fleet. Computes only; no I/O, no clock."""
+"""Explains why claims cannot be allocated: which gates stop which devices. No I/O, no clock."""
 
 from reconciler.analysis.explain.explain import explain
 

@@ -1,4 +1,4 @@
-"""Joint allocation in an explanation: which preferences keep claims pending, and what comes closest."""
+"""Joint allocation in explanations: the required alignments and partitions, and the nearest misses."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,82 +11,92 @@ from reconciler.allocation.alignment.preferences import has_preferences
 from reconciler.allocation.dra.request_options import ParsedClaims
 from reconciler.allocation.reasons.explanation import NearMiss
 from reconciler.analysis.explain import partitions
-from reconciler.analysis.explain.device_status import against
-from reconciler.analysis.explain.funnel import Sieve
+from reconciler.analysis.explain.device_status import describe_failure
+from reconciler.analysis.explain.funnel import GateResult
 from reconciler.analysis.explain.groups import Masks
 from reconciler.analysis.explain.near_misses import MOST_NODES
-from reconciler.analysis.explain.places import Places
-from reconciler.analysis.explain.relaxation import WhatIf
-from reconciler.analysis.explain.tiers import Near, required
+from reconciler.analysis.explain.node_reach import NodeReach
+from reconciler.analysis.explain.relaxation import Relaxation
+from reconciler.analysis.explain.tiers import RequiredAlignment, required_alignments
 from reconciler.api.objects.plan import Reason
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Joint:
-    """Wishes without which being met claims wait."""
+class JointRequirements:
+    """The joint allocation requirements of claims: they stay pending until all are met."""
 
-    near: tuple[Near, ...] = ()
-    partitioned: tuple[PartitionedRequest, ...] = ()
-    failed: Near | None = None
-    """The first alignment that refuses beside those before it"""
+    alignments: tuple[RequiredAlignment, ...] = ()
+    partitions: tuple[PartitionedRequest, ...] = ()
+    failed: RequiredAlignment | None = None
+    """The first alignment that cannot be met together with the earlier ones"""
 
-    def named(self) -> Iterator[tuple[str, PreferenceKey]]:
-        """Each preference, in words and as its key."""
-        for near in self.near:
-            yield f"the alignment on {near.alignment.required}", (near.claim, near.number)
-        for request in self.partitioned:
+    def described(self) -> Iterator[tuple[str, PreferenceKey]]:
+        """Each requirement: its text, and the key with which `decide` ignores it."""
+        for alignment in self.alignments:
+            yield f"the alignment on {alignment.alignment.required}", (alignment.claim, alignment.number)
+        for request in self.partitions:
             yield f"the partition table for request {request.at[1]}", request.at
 
 
-def joint_of(
-    parsed: ParsedClaims, left: Masks, world: Snapshot, places: Places, reason: Reason | None, what_if: WhatIf
-) -> Joint:
-    """The preferences of claims that were refused for a reason, or not."""
-    if not has_preferences(parsed.claims, world.classes):
-        return Joint()
-    near = required(parsed, left, world, places)
-    partitioned = tuple(one for one in partitioned_requests(parsed.claims, world) if one.honored)
-    joint = Joint(near, partitioned)
+def joint_requirements(
+    parsed: ParsedClaims,
+    left: Masks,
+    snapshot: Snapshot,
+    reach: NodeReach,
+    reason: Reason | None,
+    relaxation: Relaxation,
+) -> JointRequirements:
+    """The requirements of claims. `reason` is why they were refused; None if they can be allocated."""
+    if not has_preferences(parsed.claims, snapshot.classes):
+        return JointRequirements()
+    alignments = required_alignments(parsed, left, snapshot, reach)
+    honored = tuple(request for request in partitioned_requests(parsed.claims, snapshot) if request.honored)
+    joint = JointRequirements(alignments, honored)
     if reason is not Reason.ALIGNMENT:
         return joint
-    for number in range(1, len(near)):
-        later = [preference for _, preference in Joint(near[number:], partitioned).named()]
-        if what_if.fits_without(later) is False:
-            return Joint(near, partitioned, near[number - 1])
-    return Joint(near, partitioned, near[-1])
+    for number in range(1, len(alignments)):
+        later = [preference for _, preference in JointRequirements(alignments[number:], honored).described()]
+        if relaxation.fits_without(later) is False:
+            return JointRequirements(alignments, honored, alignments[number - 1])
+    return JointRequirements(alignments, honored, alignments[-1])
 
 
-def misses(
-    joint: Joint,
+def joint_near_misses(
+    joint: JointRequirements,
     left: Masks,
-    sieves: Sequence[Sequence[Sieve]],
-    world: Snapshot,
-    places: Places,
+    results: Sequence[Sequence[GateResult]],
+    snapshot: Snapshot,
+    reach: NodeReach,
 ) -> Iterator[NearMiss]:
-    """The nodes that come closest to what refuses: an alignment, otherwise partitions."""
+    """The nodes that are closest to meeting the failed alignment, or else the partitions."""
     if joint.failed is not None:
-        near = joint.failed
-        if near.countable:
-            short = places.by_code(near.lacking(left), 1)
+        failed = joint.failed
+        if failed.countable:
+            short = reach.by_code(failed.lacking(left), 1)
         else:
-            short = np.zeros(len(places.names), dtype=np.int64)
+            short = np.zeros(len(reach.names), dtype=np.int64)
         for at in np.argsort(short, kind="stable")[:MOST_NODES].tolist():
-            told = near.best(places.names[at], left, world)
-            once = "" if short[at] or not near.countable else ", but not all at once"
-            yield NearMiss(places.names[at], (), told + once)
+            best = failed.describe_best(reach.names[at], left, snapshot)
+            enough = failed.countable and not short[at]
+            yield NearMiss(reach.names[at], (), f"{best}, but these do not fit together" if enough else best)
         return
-    of = {(s.option.claim, s.option.request): s for of_slot in sieves for s in of_slot}
-    short = np.zeros(len(places.names), dtype=np.int64)
-    for request in joint.partitioned:
-        short += places.by_code(partitions.lacking(request, of[request.at].left, places.codes), request.size)
+    by_request = {(r.option.claim, r.option.request): r for alternatives in results for r in alternatives}
+    short = np.zeros(len(reach.names), dtype=np.int64)
+    for request in joint.partitions:
+        short += reach.by_code(
+            partitions.lacking(request, by_request[request.at].left, reach.code_count), request.size
+        )
     for at in np.argsort(short, kind="stable")[:MOST_NODES].tolist():
-        parts = [_closest(request, of[request.at], places.code(at), world) for request in joint.partitioned]
-        yield NearMiss(places.names[at], (), "; ".join(parts))
+        parts = [
+            _closest(request, by_request[request.at], reach.code_of(at), snapshot)
+            for request in joint.partitions
+        ]
+        yield NearMiss(reach.names[at], (), "; ".join(parts))
 
 
-def _closest(request: PartitionedRequest, sieve: Sieve, code: int, world: Snapshot) -> str:
-    def why(row: int) -> str:
-        return against(row, sieve.option, sieve.gates, world)
+def _closest(request: PartitionedRequest, result: GateResult, code: int, snapshot: Snapshot) -> str:
+    def failure(row: int) -> str:
+        return describe_failure(row, result.option, result.gates, snapshot)
 
-    return f"request {request.at[1]}: {partitions.closest(request, sieve.left, code, why)}"
+    return f"request {request.at[1]}: {partitions.closest(request, result.left, code, failure)}"

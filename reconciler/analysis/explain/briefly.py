@@ -1,4 +1,4 @@
-"""An explanation that may be made between decisions: it searches a bounded number of devices."""
+"""Explanations within a small step limit, so that they can run between decisions."""
 
 from collections.abc import Iterable, Sequence
 
@@ -8,12 +8,13 @@ from reconciler.api.objects.claims import ResourceClaim
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 
 STEPS = 200
-"""Devices tried in one search, and ten times as many in all: what holds the loop holds it briefly."""
+"""Maximum devices tried in one search; all searches together try ten times as many. The event loop is blocked
+meanwhile."""
 
 
 def explain_briefly(
-    claims: Sequence[ResourceClaim], world: Snapshot, nodes: Iterable[str] | None
+    claims: Sequence[ResourceClaim], snapshot: Snapshot, nodes: Iterable[str] | None
 ) -> Explanation:
-    """As `explain`, for `nodes` or for all."""
+    """Like `explain`; `nodes` None means all nodes."""
     allowed = None if nodes is None else frozenset(nodes)
-    return explain(claims, world, nodes=allowed, steps=STEPS, effort=10 * STEPS)
+    return explain(claims, snapshot, nodes=allowed, steps=STEPS, effort=10 * STEPS)

@@ -1,4 +1,4 @@
-"""What stands against one device, in words that name who holds it and by how much it falls short."""
+"""Describes why one device cannot be allocated: who holds it, what it lacks."""
 
 from collections.abc import Sequence
 
@@ -10,106 +10,106 @@ from reconciler.allocation.dra.request_options import RequestOption
 from reconciler.allocation.dra.static_match import resolve, tolerated
 from reconciler.allocation.reasons.kinds import Kind
 from reconciler.analysis.explain.gates import SELECTION, Gate, problem
-from reconciler.analysis.explain.shortage import MOST_HOLDERS, amount, of_device, relative
+from reconciler.analysis.explain.shortage import MOST_HOLDERS, amount, relative_shortage, shortages_of_device
 from reconciler.state.devices.exclusion import modes
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 
 MOST_COUNTERS = 2
-"""Counters of one device that are named."""
-FAR = 1000
-"""What a gate of selection weighs against one of state: a device that is meant is nearer than another."""
+"""Maximum counters that are named per device."""
+SELECTION_WEIGHT = 1000
+"""Weight of a failed selection gate; other gates have weight 1. So devices that match are always closer."""
 
 
-def nearest(among: Mask, gates: Sequence[Gate], world: Snapshot, most: int) -> Rows:
-    """(n,) up to `most` rows of `among` (D,) that fail, those that fail least first."""
+def closest_devices(among: Mask, gates: Sequence[Gate], snapshot: Snapshot, most: int) -> Rows:
+    """(n,) up to `most` rows of `among` (D,) that fail, with the smallest failure first."""
     weight = np.zeros(len(among), dtype=np.int64)
     for gate in gates:
-        weight += np.where(gate.passed, 0, FAR if gate.kind in SELECTION else 1)
+        weight += np.where(gate.passed, 0, SELECTION_WEIGHT if gate.kind in SELECTION else 1)
     rows = np.flatnonzero(among & (weight > 0))
     if not len(rows):
         return rows
     near = rows[
         weight[rows] <= np.partition(weight[rows], min(most, len(rows)) - 1)[min(most, len(rows)) - 1]
     ]
-    order = np.lexsort((near, relative(near, world), weight[near]))
+    order = np.lexsort((near, relative_shortage(near, snapshot), weight[near]))
     return near[order[:most]]
 
 
-def against(row: int, option: RequestOption, gates: Sequence[Gate], world: Snapshot) -> str:
-    """What stands against a device: that it is another, or else who holds it, what it lacks, and so on."""
+def describe_failure(row: int, option: RequestOption, gates: Sequence[Gate], snapshot: Snapshot) -> str:
+    """Why a device fails: the first failed selection gate, or otherwise all failed gates."""
     failed = [gate for gate in gates if not gate.passed[row]]
-    # Of what selects, the first that fails: those after it would not even be tried.
-    other = [gate for gate in failed if gate.kind in SELECTION][:1]
-    return "; ".join(_against(row, option, gate, world) for gate in other or failed)
+    # The allocator does not evaluate later selectors.
+    selection = [gate for gate in failed if gate.kind in SELECTION][:1]
+    return "; ".join(_failure(row, option, gate, snapshot) for gate in selection or failed)
 
 
-def _against(row: int, option: RequestOption, gate: Gate, world: Snapshot) -> str:
-    name = world.fleet.id_of(row).device
+def _failure(row: int, option: RequestOption, gate: Gate, snapshot: Snapshot) -> str:
+    name = snapshot.fleet.id_of(row).device
     match gate.kind:
         case Kind.CLASS | Kind.SELECTOR if gate.error is not None and gate.error[row]:
-            return f"{gate.about} fails on {name}: {_problem(row, option, gate, world)}"
+            return f"{gate.about} fails on {name}: {_problem(row, option, gate, snapshot)}"
         case Kind.CLASS | Kind.SELECTOR:
-            return f"other devices there do not pass {gate.about}"
+            return f"other devices on the node do not match {gate.about}"
         case Kind.FEATURE:
-            return f"{name} needs a feature that is off"
+            return f"{name} needs a disabled feature"
         case Kind.POOL:
-            pool = world.fleet.pools[int(world.fleet.pool_of[row])]
-            flaw = pool.flaw(world.rules) or "an older generation"
+            pool = snapshot.fleet.pools[int(snapshot.fleet.pool_of[row])]
+            flaw = pool.flaw(snapshot.rules) or "an older generation"
             return f"{name} is in pool {pool.id}, which is not ready: {flaw}"
         case Kind.TAINTS:
-            return f"{name} has the taint {_taints(row, option, world)}"
+            return f"{name} has {_taints(row, option, snapshot)}"
         case Kind.HELD:
-            return f"{name} is held{_by(row, world)}"
+            return f"{name} is held{_held_by(row, snapshot)}"
         case Kind.CAPACITY:
-            return _capacity(row, option, world)
+            return _capacity(row, option, snapshot)
         case Kind.COUNTERS:
-            return _short(row, world)
+            return _counters(row, snapshot)
         case Kind.GROUPS:
-            why = modes.explain(np.array([row], dtype=np.intp), world)
+            why = modes.explain(np.array([row], dtype=np.intp), snapshot)
             return f"{name} is excluded{f' ({why})' if why else ''}"
-    return f"no node that was considered reaches {name}"
+    return f"no considered node can reach {name}"
 
 
-def _problem(row: int, option: RequestOption, gate: Gate, world: Snapshot) -> str:
+def _problem(row: int, option: RequestOption, gate: Gate, snapshot: Snapshot) -> str:
     uses = (gate.use,) if gate.use is not None else option.selectors
-    return next(filter(None, (problem(use, world.fleet, row) for use in uses)), "")
+    return next(filter(None, (problem(use, snapshot.fleet, row) for use in uses)), "")
 
 
-def _short(row: int, world: Snapshot) -> str:
-    """The scarcest counters: a device that is gone altogether lacks them all."""
-    found = of_device(row, world)
+def _counters(row: int, snapshot: Snapshot) -> str:
+    """The scarcest counters; a fully used device is short of all of them."""
+    found = shortages_of_device(row, snapshot)
     if not found:
-        return f"the pool of {world.fleet.id_of(row).device} has given out more than it has"
+        return f"the pool of {snapshot.fleet.id_of(row).device} is over-committed"
     scarcest = found[-MOST_COUNTERS:][::-1]
-    more = f" (and of {len(found) - len(scarcest)} more counters)" if len(found) > len(scarcest) else ""
-    return "; ".join(map(str, scarcest)) + more
+    more = len(found) - len(scarcest)
+    others = f" (and {more} more counter{'s' if more > 1 else ''})" if more else ""
+    return "; ".join(map(str, scarcest)) + others
 
 
-def _by(row: int, world: Snapshot) -> str:
-    claims = world.occupancy.claims_of(world.fleet.id_of(row))
+def _held_by(row: int, snapshot: Snapshot) -> str:
+    claims = snapshot.occupancy.claims_of(snapshot.fleet.id_of(row))
     return f" by {', '.join(map(str, claims[:MOST_HOLDERS]))}" if claims else ""
 
 
-def _taints(row: int, option: RequestOption, world: Snapshot) -> str:
-    taints = world.fleet.words.taints.values[int(world.fleet.codes["taints"][row])]
-    unbearable = [taint for taint in taints if not tolerated((taint,), option.source.tolerations)]
-    return ", ".join(
-        f"{taint.key}{f'={taint.value}' if taint.value else ''}:{taint.effect}" for taint in unbearable
-    )
+def _taints(row: int, option: RequestOption, snapshot: Snapshot) -> str:
+    taints = snapshot.fleet.words.taints.values[int(snapshot.fleet.codes["taints"][row])]
+    blocking = [taint for taint in taints if not tolerated((taint,), option.source.tolerations)]
+    texts = [f"{taint.key}{f'={taint.value}' if taint.value else ''}:{taint.effect}" for taint in blocking]
+    return f"the taint{'s' if len(texts) > 1 else ''} {', '.join(texts)}"
 
 
-def _capacity(row: int, option: RequestOption, world: Snapshot) -> str:
-    name = world.fleet.id_of(row).device
-    code = int(world.fleet.codes["shape"][row])
-    taken = resolve(option, [code], world).get(code)
+def _capacity(row: int, option: RequestOption, snapshot: Snapshot) -> str:
+    name = snapshot.fleet.id_of(row).device
+    code = int(snapshot.fleet.codes["shape"][row])
+    taken = resolve(option, [code], snapshot).get(code)
     if isinstance(taken, Fatal):
         return f"capacity of {name}: {taken}"
     if taken is None:
-        return f"{name} does not offer the capacity that is asked for"
-    consumed = world.occupancy.consumed.get(row, {})
+        return f"{name} does not have the requested capacity"
+    consumed = snapshot.occupancy.consumed.get(row, {})
     short = [
         f"{amount(consumed.get(key, 0) + wanted.nanos - taken.total[key])} {key}"
         for key, wanted in taken.taken.items()
         if consumed.get(key, 0) + wanted.nanos > taken.total[key]
     ]
-    return f"short {', '.join(short)} of the capacity of {name}{_by(row, world) if consumed else ''}"
+    return f"{name} is short of {', '.join(short)}{_held_by(row, snapshot) if consumed else ''}"

@@ -1,4 +1,4 @@
-"""The whole explanation: funnels from masks, what lacks where, and what the allocator says to less."""
+"""Builds an explanation: the funnels, the near misses, and the answers of the allocator to smaller claims."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -12,149 +12,152 @@ from reconciler.allocation.dra.request_options import ParsedClaims, read_claims
 from reconciler.allocation.reasons.explanation import Explanation, NearMiss, Request
 from reconciler.allocation.reasons.kinds import Kind
 from reconciler.allocation.reasons.reasons import remedy
-from reconciler.analysis.explain.alignment import Joint, joint_of
-from reconciler.analysis.explain.alignment import misses as joint_misses
-from reconciler.analysis.explain.constraints import Tied, tie
-from reconciler.analysis.explain.funnel import Sieve, funnel, sift
-from reconciler.analysis.explain.joint_gates import Beyond
+from reconciler.analysis.explain.alignment import JointRequirements, joint_near_misses, joint_requirements
+from reconciler.analysis.explain.constraints import ConstraintGate, constraint_gates
+from reconciler.analysis.explain.funnel import GateResult, apply_gates, funnel
+from reconciler.analysis.explain.joint_gates import MultiDeviceGates
 from reconciler.analysis.explain.minimal_sets import smallest_sets
 from reconciler.analysis.explain.near_misses import near_misses
-from reconciler.analysis.explain.places import Places
-from reconciler.analysis.explain.relaxation import EFFORT, Named, WhatIf
+from reconciler.analysis.explain.node_reach import NodeReach
+from reconciler.analysis.explain.relaxation import EFFORT, Relaxation, RequestName
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted, Reason, Unsatisfied
 from reconciler.errors import Malformed
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 
 STEPS = 10_000
-"""Devices tried for the answer itself, where none is given."""
+"""Maximum devices tried to find the answer, if none is given."""
 MOST_SELECTORS = 256
-"""Different selectors of what is explained request by request."""
+"""Maximum different selectors of claims whose requests are explained."""
 _JOINT = {Reason.ALIGNMENT: Kind.ALIGNMENT, Reason.PARTITION: Kind.PARTITION}
-"""Where the preferences refuse: the gate"""
+"""Reason of joint allocation -> the gate that refuses"""
 
 
 def explain(
     claims: Sequence[ResourceClaim],
-    world: Snapshot,
+    snapshot: Snapshot,
     *,
     nodes: Collection[str] | None = None,
     answer: Granted | Unsatisfied | None = None,
     steps: int = STEPS,
     effort: int = EFFORT,
 ) -> Explanation:
-    """Why claims that are decided together can or cannot be allocated on one of `nodes`; None is all nodes.
+    """Explain why claims can or cannot be allocated together on one of `nodes`; None means all nodes.
 
-    `answer` is what the allocator said to the same question; it is asked, with `steps`, if that is not
-    given. Costs some passes over the fleet, and up to a few dozen searches in which `effort` devices are
-    tried in all, so it is not for the path of a decision.
+    `answer` is the allocator's answer for the same claims; without it the allocator is called with `steps`.
+    The cost is some passes over the fleet and up to a few dozen searches that try `effort` devices in total,
+    so do not call it on the path of a decision.
     """
     if answer is None:
-        answer = decide(claims, world, nodes=nodes, steps=steps)
-    places = Places(world, nodes)
-    told = Explanation(
+        answer = decide(claims, snapshot, nodes=nodes, steps=steps)
+    reach = NodeReach(snapshot, nodes)
+    explanation = Explanation(
         claims=tuple(claim.key for claim in claims),
         node=answer.node if isinstance(answer, Granted) else "",
         reason="" if isinstance(answer, Granted) else str(answer.reason),
         message="" if isinstance(answer, Granted) else answer.message,
         remedy="" if isinstance(answer, Granted) else remedy(answer.reason),
-        nodes=len(places.names),
+        nodes=len(reach.names),
     )
     try:
-        parsed = read_claims(claims, world.classes, world.rules)
+        parsed = read_claims(claims, snapshot.classes, snapshot.rules)
     except Fatal:
-        return told  # no device was looked at
-    if _is_beyond(parsed) or claim_shape(claims, world).overspent(world):
-        return told
-    sieves = [[sift(option, world, places) for option in slot.options] for slot in parsed.slots]
-    left = {id(sieve.option): sieve.left for of_slot in sieves for sieve in of_slot}
-    what_if = WhatIf(claims, world, nodes, effort)
+        return explanation  # no device was considered
+    if _has_too_many_selectors(parsed) or claim_shape(claims, snapshot).overspent(snapshot):
+        return explanation
+    results = [[apply_gates(option, snapshot, reach) for option in slot.options] for slot in parsed.slots]
+    left = {id(result.option): result.left for alternatives in results for result in alternatives}
+    relaxation = Relaxation(claims, snapshot, nodes, effort)
     reason = answer.reason if isinstance(answer, Unsatisfied) else None
     try:
-        joint = joint_of(parsed, left, world, places, reason, what_if)
-    except Malformed:  # which is why they are refused
-        joint = Joint()
-    told = replace(told, requests=tuple(_requests(parsed, sieves, joint, reason, world, places)))
+        joint = joint_requirements(parsed, left, snapshot, reach, reason, relaxation)
+    except Malformed:  # the refusal names the error
+        joint = JointRequirements()
+    explanation = replace(
+        explanation, requests=tuple(_requests(parsed, results, joint, reason, snapshot, reach))
+    )
     if isinstance(answer, Granted):
-        return told
+        return explanation
     if answer.reason in _JOINT:
-        nearest = tuple(joint_misses(joint, left, sieves, world, places))
+        nearest = tuple(joint_near_misses(joint, left, results, snapshot, reach))
     else:
-        nearest = tuple(near_misses(parsed, sieves, world, places))
+        nearest = tuple(near_misses(parsed, results, snapshot, reach))
     errors = dict(answer.nodes_refused)
     nearest = tuple(replace(miss, together=errors.get(miss.node, miss.together)) for miss in nearest)
-    if answer.reason.is_error or not all(_possible(of_slot) for of_slot in sieves):
-        return replace(told, nearest=tuple(miss for miss in nearest if miss.lacks or miss.together))
-    conflict = what_if.conflict() if answer.reason is not Reason.GAVE_UP else ()
+    if answer.reason.is_error or not all(_possible(alternatives) for alternatives in results):
+        return replace(explanation, nearest=tuple(miss for miss in nearest if miss.lacks or miss.together))
+    conflict = relaxation.conflict() if answer.reason is not Reason.GAVE_UP else ()
     return replace(
-        told,
-        nearest=tuple(_completed(miss, conflict, claims, what_if) for miss in nearest),
-        constraints=tuple(dict.fromkeys(what_if.guilty())),
-        preferences=tuple(dict.fromkeys(what_if.lifted(joint.named()))) if answer.reason in _JOINT else (),
+        explanation,
+        nearest=tuple(_with_joint_limit(miss, conflict, claims, relaxation) for miss in nearest),
+        constraints=tuple(dict.fromkeys(relaxation.blocking_constraints())),
+        preferences=tuple(dict.fromkeys(relaxation.blocking_preferences(joint.described())))
+        if answer.reason in _JOINT
+        else (),
         conflict=conflict,
     )
 
 
-def _is_beyond(parsed: ParsedClaims) -> bool:
-    """Whether there are more selectors than compiled ones are kept, so that each would be compiled again."""
+def _has_too_many_selectors(parsed: ParsedClaims) -> bool:
+    """Whether the cache of compiled selectors is too small, so that each would be compiled again."""
     uses = {use.expression for slot in parsed.slots for option in slot.options for use in option.selectors}
     return len(uses) > MOST_SELECTORS
 
 
-def _possible(alternatives: Sequence[Sieve]) -> bool:
-    return any(bool(sieve.nodes.enough.any()) for sieve in alternatives)
+def _possible(alternatives: Sequence[GateResult]) -> bool:
+    return any(bool(result.nodes.enough.any()) for result in alternatives)
 
 
 def _requests(
     parsed: ParsedClaims,
-    sieves: Sequence[Sequence[Sieve]],
-    joint: Joint,
+    results: Sequence[Sequence[GateResult]],
+    joint: JointRequirements,
     reason: Reason | None,
-    world: Snapshot,
-    places: Places,
+    snapshot: Snapshot,
+    reach: NodeReach,
 ) -> Iterator[Request]:
-    together = np.ones(len(places.names), dtype=np.bool_)
-    for of_slot in sieves:
-        together &= np.any([sieve.nodes.enough for sieve in of_slot], axis=0)
-    left = {id(sieve.option): sieve.left for of_slot in sieves for sieve in of_slot}
-    meant = {id(sieve.option): sieve.of_kind for of_slot in sieves for sieve in of_slot}
-    empty = _JOINT.get(reason, Kind.TOGETHER) if reason is not None else None
-    beyond = Beyond(together, joint, empty, left, meant)
-    ties = tie(parsed, left, world, places)
-    for of_slot in sieves:
-        for sieve in of_slot:
-            yield _request(parsed, sieve, world, places, ties, beyond)
+    together = np.ones(len(reach.names), dtype=np.bool_)
+    for alternatives in results:
+        together &= np.any([result.nodes.enough for result in alternatives], axis=0)
+    left = {id(result.option): result.left for alternatives in results for result in alternatives}
+    selected = {id(result.option): result.selected for alternatives in results for result in alternatives}
+    refusing = _JOINT.get(reason, Kind.TOGETHER) if reason is not None else None
+    gates = MultiDeviceGates(together, joint, refusing, left, selected)
+    constraints = constraint_gates(parsed, left, snapshot, reach)
+    for alternatives in results:
+        for result in alternatives:
+            yield _request(parsed, result, snapshot, reach, constraints, gates)
 
 
 def _request(
     parsed: ParsedClaims,
-    sieve: Sieve,
-    world: Snapshot,
-    places: Places,
-    ties: Mapping[tuple[int, int], Tied],
-    beyond: Beyond,
+    result: GateResult,
+    snapshot: Snapshot,
+    reach: NodeReach,
+    constraints: Mapping[tuple[int, int], ConstraintGate],
+    gates: MultiDeviceGates,
 ) -> Request:
-    option = sieve.option
-    found = funnel(sieve, world)
-    mine = [ties[option.claim, number] for number in option.constraints]
+    option = result.option
+    found = funnel(result, snapshot)
+    own = [constraints[option.claim, number] for number in option.constraints]
     wanted = None if option.all else option.source.wanted
     return Request(
         claim=parsed.claims[option.claim].key,
         request=option.name,
         wanted=wanted,
-        devices=world.fleet.size,
-        funnel=(*found.steps, *beyond.steps(sieve, mine, places, world)),
-        smallest=smallest_sets(sieve.gates, wanted, places),
+        devices=snapshot.fleet.size,
+        funnel=(*found.steps, *gates.steps(result, own, reach, snapshot)),
+        smallest=smallest_sets(result.gates, wanted, reach),
         shortages=found.shortages,
         failing=found.failing,
-        possible=bool(sieve.nodes.enough.any()),
+        possible=bool(result.nodes.enough.any()),
     )
 
 
-def _completed(
-    miss: NearMiss, conflict: Sequence[Named], claims: Sequence[ResourceClaim], what_if: WhatIf
+def _with_joint_limit(
+    miss: NearMiss, conflict: Sequence[RequestName], claims: Sequence[ResourceClaim], relaxation: Relaxation
 ) -> NearMiss:
-    """What counting cannot tell of a node where each request alone finds enough devices."""
+    """Add what does not fit together, if each request alone finds enough devices on the node."""
     if miss.lacks or miss.together:
         return miss
     if len(conflict) == 1:
@@ -167,6 +170,6 @@ def _completed(
             if r.name == name
         )
         if wanted > 1:
-            have = what_if.most(conflict[0], miss.node)
-            return replace(miss, together=f"{have} of {wanted} for request {name} fit at once")
-    return replace(miss, together="each request could be met there, but not all together")
+            have = relaxation.largest_count(conflict[0], miss.node)
+            return replace(miss, together=f"{have} of {wanted} devices for request {name} fit together")
+    return replace(miss, together="each request fits alone, but not all of them together")

@@ -1,6 +1,6 @@
-"""The gates between a request option and a device, each as a mask over the whole fleet, judged on its own.
+"""The gates between a request and a device: each is a mask over the whole fleet, independent of the others.
 
-The order is fixed: what a device is, then what its slices lack, then what is held, then where it is.
+The order is fixed: attributes of the device, state of its pool, allocations, and the nodes that reach it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,55 +15,57 @@ from reconciler.allocation.dra.refusal import Fatal
 from reconciler.allocation.dra.request_options import RequestOption, SelectorUse
 from reconciler.allocation.dra.static_match import draws, resolve, taints_permit
 from reconciler.allocation.reasons.kinds import Kind
-from reconciler.analysis.explain.places import Places
+from reconciler.analysis.explain.node_reach import NodeReach
 from reconciler.api.objects.semantics import PARTITIONABLE_DEVICES
 from reconciler.cel.program import CelRefused, compile_selector
 from reconciler.state.devices.pools.fleet import Fleet
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 
 SELECTION = frozenset({Kind.CLASS, Kind.SELECTOR, Kind.FEATURE, Kind.POOL, Kind.CAPACITY, Kind.NODES})
-"""Gates that say which devices are meant when all are wanted; the others say whether they can be had."""
+"""Gates that select the devices of a request for all devices; the other gates test whether they are free."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Gate:
-    """One test of single devices."""
+    """A test of single devices."""
 
     kind: Kind
     about: str
-    """What it tests, in words that name class, selector or request; unique among the gates of an option"""
+    """The text for users, with the class or selector; unique among the gates of a request"""
     passed: Mask
     """(D,)"""
     error: Mask | None = None
-    """(D,) the test fails with an error; disjoint from `passed`. None if none does"""
+    """(D,) the test fails with an error; disjoint from `passed`. None if there are no errors"""
     use: SelectorUse | None = None
-    """The expression, for gates that are one"""
+    """The expression, if the gate is a selector"""
 
 
-def gates_of(option: RequestOption, world: Snapshot, places: Places) -> list[Gate]:
-    """The gates of an option, in order. Gates for features, pools and groups only if they stop a device."""
-    return [gate for gate in _gates(option, world, places) if gate.kind not in _RARE or not gate.passed.all()]
+def gates_of(option: RequestOption, snapshot: Snapshot, reach: NodeReach) -> list[Gate]:
+    """The gates of a request, in order. Gates in _RARE are left out if they stop no device."""
+    return [
+        gate for gate in _gates(option, snapshot, reach) if gate.kind not in _RARE or not gate.passed.all()
+    ]
 
 
 _RARE = frozenset({Kind.FEATURE, Kind.POOL, Kind.GROUPS})
 
 
-def _gates(option: RequestOption, world: Snapshot, places: Places) -> Iterator[Gate]:
-    fleet, occupancy = world.fleet, world.occupancy
+def _gates(option: RequestOption, snapshot: Snapshot, reach: NodeReach) -> Iterator[Gate]:
+    fleet, occupancy = snapshot.fleet, snapshot.occupancy
     rows = np.arange(fleet.size)
     of_class = len(option.device_class.spec.selectors)
     yield _class(option, option.selectors[:of_class], fleet)
     for number, use in enumerate(option.selectors[of_class:]):
         passed, error = _answers(use, fleet)
         yield Gate(Kind.SELECTOR, f"selector #{number}", passed, error, use)
-    yield Gate(Kind.FEATURE, "features that are on", _supported(world))
-    yield Gate(Kind.POOL, "complete and valid pools", ready(world))
-    yield Gate(Kind.TAINTS, "tolerated taints", taints_permit(option, rows, world))
-    yield Gate(Kind.HELD, "not held by others", ~occupancy.held | option.admin)
-    yield _capacity(option, world)
-    yield Gate(Kind.COUNTERS, "counters", _counters(world))
-    yield Gate(Kind.GROUPS, "not excluded by what is held", not_excluded(rows, world))
-    yield Gate(Kind.NODES, "reached by the nodes considered", places.reached())
+    yield Gate(Kind.FEATURE, "enabled features", _supported(snapshot))
+    yield Gate(Kind.POOL, "complete and valid pools", ready(snapshot))
+    yield Gate(Kind.TAINTS, "tolerated taints", taints_permit(option, rows, snapshot))
+    yield Gate(Kind.HELD, "not held by other claims", ~occupancy.held | option.admin)
+    yield _capacity(option, snapshot)
+    yield Gate(Kind.COUNTERS, "counters", _counters(snapshot))
+    yield Gate(Kind.GROUPS, "not excluded by held devices", not_excluded(rows, snapshot))
+    yield Gate(Kind.NODES, "reachable from considered nodes", reach.reached())
 
 
 def _class(option: RequestOption, uses: Sequence[SelectorUse], fleet: Fleet) -> Gate:
@@ -76,7 +78,7 @@ def _class(option: RequestOption, uses: Sequence[SelectorUse], fleet: Fleet) -> 
 
 
 def _answers(use: SelectorUse, fleet: Fleet) -> tuple[Mask, Mask]:
-    """(D,) where an expression is true, and where it fails: everywhere if it cannot be compiled (SEL-3)."""
+    """(D,) where an expression is true, and where it fails: everywhere if it does not compile (SEL-3)."""
     try:
         masks = compile_selector(use.expression).masks(fleet.cel)
     except CelRefused:
@@ -85,55 +87,57 @@ def _answers(use: SelectorUse, fleet: Fleet) -> tuple[Mask, Mask]:
 
 
 def problem(use: SelectorUse, fleet: Fleet, row: int) -> str:
-    """What goes wrong when an expression is tried on a device where it fails."""
+    """The error of an expression on a device where it fails."""
     try:
         return compile_selector(use.expression).explain(fleet.cel, row)
     except CelRefused as refused:
         return str(refused)
 
 
-def _supported(world: Snapshot) -> Mask:
-    """(D,) devices that need no feature which is off (SEL-1, POOL-2)."""
-    fleet, rules = world.fleet, world.rules
-    found = np.ones(fleet.size, dtype=np.bool_)
+def _supported(snapshot: Snapshot) -> Mask:
+    """(D,) devices that need no disabled feature (SEL-1, POOL-2)."""
+    fleet, rules = snapshot.fleet, snapshot.rules
+    passed = np.ones(fleet.size, dtype=np.bool_)
     if not rules.binding_conditions:
         bindings = fleet.words.bindings.values
         waiting = [code for code, binding in enumerate(bindings) if binding.conditions]
-        found &= ~np.isin(fleet.codes["binding"], waiting)
+        passed &= ~np.isin(fleet.codes["binding"], waiting)
     if not rules.has(PARTITIONABLE_DEVICES):
-        found &= ~draws(fleet, np.arange(fleet.size))
+        passed &= ~draws(fleet, np.arange(fleet.size))
         for at, pool in enumerate(fleet.pools):
             for number, block in enumerate(pool.blocks):
                 spec = block.slice.spec
                 if spec.per_device_node_selection is not None or spec.shared_counters:
                     start = int(fleet.start[at])
-                    found[start + pool.offsets[number] : start + pool.offsets[number + 1]] = False
-    return found
+                    passed[start + pool.offsets[number] : start + pool.offsets[number + 1]] = False
+    return passed
 
 
-def ready(world: Snapshot) -> Mask:
-    """(D,) devices of pools that are complete and valid, as far as slices alone can tell."""
-    pieces = [pool.offered(world.rules) for pool in world.fleet.pools]
+def ready(snapshot: Snapshot) -> Mask:
+    """(D,) devices of pools that are complete and valid according to their slices."""
+    pieces = [pool.offered(snapshot.rules) for pool in snapshot.fleet.pools]
     return np.concatenate(pieces) if pieces else np.zeros(0, dtype=np.bool_)
 
 
-def _capacity(option: RequestOption, world: Snapshot) -> Gate:
-    """An amount that cannot be represented is an error on every device that would be asked for it."""
-    shape = world.fleet.codes["shape"]
-    passed = capacity_permits(option, np.arange(world.fleet.size), world)
-    resolved = resolve(option, np.unique(shape).tolist(), world)
+def _capacity(option: RequestOption, snapshot: Snapshot) -> Gate:
+    """An amount that cannot be represented is an error on each device with that request policy."""
+    shape = snapshot.fleet.codes["shape"]
+    passed = capacity_permits(option, np.arange(snapshot.fleet.size), snapshot)
+    resolved = resolve(option, np.unique(shape).tolist(), snapshot)
     error = np.isin(shape, [code for code, taken in resolved.items() if isinstance(taken, Fatal)])
     return Gate(Kind.CAPACITY, "capacity", passed & ~error, error)
 
 
-def _counters(world: Snapshot) -> Mask:
-    """(D,) its draw is left, in a pool that is not over-committed (CTR-6), or was drawn before (CAP-13)."""
-    fleet, occupancy = world.fleet, world.occupancy
-    if not world.rules.has(PARTITIONABLE_DEVICES):
+def _counters(snapshot: Snapshot) -> Mask:
+    """(D,) enough is left for the draw and the pool is not over-committed (CTR-6), or it is drawn already
+    (CAP-13).
+    """
+    fleet, occupancy = snapshot.fleet, snapshot.occupancy
+    if not snapshot.rules.has(PARTITIONABLE_DEVICES):
         return np.ones(fleet.size, dtype=np.bool_)
-    fine = fits(occupancy.left, fleet.table, fleet.sets, fleet.draws)
+    passed = fits(occupancy.left, fleet.table, fleet.sets, fleet.draws)
     over = (occupancy.left < 0).any(axis=1)
     if over.any():
         groups = fleet.set_group[over]
-        fine &= ~((fleet.sets >= 0) & np.isin(fleet.set_group[fleet.sets], groups)).any(axis=1)
-    return fine | occupancy.sharing
+        passed &= ~((fleet.sets >= 0) & np.isin(fleet.set_group[fleet.sets], groups)).any(axis=1)
+    return passed | occupancy.sharing

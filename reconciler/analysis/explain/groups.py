@@ -1,4 +1,4 @@
-"""Devices of one node that have one value of an attribute in common: which groups there are, how large."""
+"""Groups of devices of one node with the same value of an attribute, and their sizes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from reconciler.api.objects.semantics import Semantics
 from reconciler.state.devices.pools.fleet import Fleet
 
 Masks = Mapping[int, Mask]
-"""By identity of an option: (D,) devices"""
+"""id of an option -> (D,) devices"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,11 +31,11 @@ class Groups:
 
     def passed_by(self, groups: Mask) -> Mask:
         """(D,) the devices of some groups (G,)."""
-        found: Mask = np.append(groups, np.False_)[self.of]  # -1 takes the last, which is nobody's group
+        found: Mask = np.append(groups, np.False_)[self.of]  # index -1 selects the appended False
         return found
 
     def lacking(self, slots: Sequence[Slot], masks: Masks) -> Amounts:
-        """(slots, G) devices that a group has too few of for each request, in its best alternative."""
+        """(slots, G) how many devices each group lacks for each request, in its best alternative."""
         short = [
             np.min(
                 [
@@ -49,11 +49,11 @@ class Groups:
         return np.array(short)
 
     def have(self, option: RequestOption, masks: Masks, group: int) -> int:
-        """How many devices for a request option a group has."""
+        """The number of devices in a group that pass the gates of an option."""
         return int(self._counts(option, masks)[group])
 
     def pairs(self, slots: Sequence[Slot], masks: Masks) -> Amounts:
-        """(G,) sets of one device for each request."""
+        """(G,) how many sets with one device for each request."""
         found: Amounts = np.min([self._counts(slot.options[0], masks) for slot in slots], axis=0)
         return found
 
@@ -69,7 +69,7 @@ class Groups:
 
 
 def groups_of(tier: str, fleet: Fleet, rules: Semantics) -> Groups:
-    """The groups of a tier. Devices of no single node are in none."""
+    """The groups of a tier. Devices without a single node are in no group."""
     constraint = compile_constraint(limit(tier, ()), fleet, np.arange(fleet.size), rules)
     codes, node = constraint.codes.astype(np.int64), fleet.codes["node"].astype(np.int64)
     values = int(codes.max(initial=-1)) + 1

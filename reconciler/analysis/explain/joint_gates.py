@@ -1,4 +1,4 @@
-"""The gates that look at several devices, in order, and the one at which a refusal leaves nothing."""
+"""The gates on several devices at once, in order."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -9,59 +9,66 @@ from kernels.types import Mask
 from reconciler.allocation.reasons.explanation import Step
 from reconciler.allocation.reasons.kinds import Kind
 from reconciler.analysis.explain import partitions
-from reconciler.analysis.explain.alignment import Joint
-from reconciler.analysis.explain.constraints import Tied
-from reconciler.analysis.explain.funnel import Sieve
+from reconciler.analysis.explain.alignment import JointRequirements
+from reconciler.analysis.explain.constraints import ConstraintGate
+from reconciler.analysis.explain.funnel import GateResult
 from reconciler.analysis.explain.groups import Masks
-from reconciler.analysis.explain.places import Places
+from reconciler.analysis.explain.node_reach import NodeReach
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Beyond:
-    """What all requests have in common."""
+class MultiDeviceGates:
+    """The state that the gates of all requests share."""
 
     together: Mask
-    """(N,) nodes with enough for every request, each request on its own"""
-    joint: Joint
-    empty: Kind | None
-    """The gate that search says refuses: together, alignment or partition. None if nothing does"""
+    """(N,) nodes with enough devices for each request alone"""
+    joint: JointRequirements
+    refusing: Kind | None
+    """The gate at which the search fails: together, alignment or partition. None if the claims fit"""
     left: Masks
-    """By option, what passes the gates of single devices"""
-    meant: Masks
-    """By option, what is of the kind asked for, whoever holds it"""
+    """Devices that pass all gates on single devices"""
+    selected: Masks
+    """Devices that pass the selection gates, even if they are held"""
 
-    def steps(self, sieve: Sieve, ties: Sequence[Tied], places: Places, world: Snapshot) -> Iterator[Step]:
-        """The gates for one option. What counting lets through, but the search has refused, is left out."""
-        option, enough = sieve.option, sieve.nodes.enough
-        alive = sieve.left & places.reached(enough)
-        amount = "all" if option.all else str(option.source.wanted)
-        yield _step(Kind.ENOUGH, f"{amount} of them on one node", alive, nodes=enough)
-        for tied in ties:
-            alive &= tied.passes(sieve.left)
-            yield _step(Kind.CONSTRAINT, f"constraint on {tied.constraint.attribute}", alive)
-        able = self.together if self.empty is not Kind.TOGETHER else np.zeros_like(self.together)
-        alive &= places.reached(able)
+    def steps(
+        self, result: GateResult, constraints: Sequence[ConstraintGate], reach: NodeReach, snapshot: Snapshot
+    ) -> Iterator[Step]:
+        """The gates for one request. No device passes the refusing gate, whatever counting says."""
+        option, enough = result.option, result.nodes.enough
+        alive = result.left & reach.reached(enough)
+        wanted = option.source.wanted
+        amount = "all devices" if option.all else f"{wanted} device{'' if wanted == 1 else 's'}"
+        yield _step(Kind.ENOUGH, f"{amount} on one node", alive, nodes=enough)
+        for gate in constraints:
+            alive &= gate.passes(result.left)
+            yield _step(Kind.CONSTRAINT, f"constraint on {gate.constraint.attribute}", alive)
+        able = self.together if self.refusing is not Kind.TOGETHER else np.zeros_like(self.together)
+        alive &= reach.reached(able)
         yield _step(Kind.TOGETHER, "all requests together", alive, nodes=able)
-        for near in self.joint.near:
-            if near.concerns(option):
-                failed = near is self.joint.failed
-                alive &= near.passes(self.left) & (not failed)
+        for alignment in self.joint.alignments:
+            if alignment.concerns(option):
+                failed = alignment is self.joint.failed
+                alive &= alignment.passes(self.left) & (not failed)
                 nodes = None
-                if near.countable:
-                    short = places.by_code(near.lacking(self.left), 1)
+                if alignment.countable:
+                    short = reach.by_code(alignment.lacking(self.left), 1)
                     nodes = able = able & (short == 0) & (not failed)
-                never = failed and near.countable and near.lacking(self.meant).min(initial=1) > 0
-                detail = "even if nothing were held" if never else ""
-                yield _step(Kind.ALIGNMENT, near.about, alive, detail, nodes)
-        for request in self.joint.partitioned:
+                never = failed and alignment.countable and alignment.lacking(self.selected).min(initial=1) > 0
+                detail = "even if all devices were free" if never else ""
+                yield _step(Kind.ALIGNMENT, alignment.about, alive, detail, nodes)
+        for request in self.joint.partitions:
             if request.at == (option.claim, option.request):
-                failed = self.empty is Kind.PARTITION
-                alive &= partitions.passes(request, world.fleet) & (not failed)
-                short = places.by_code(partitions.lacking(request, sieve.left, places.codes), 1)
+                failed = self.refusing is Kind.PARTITION
+                alive &= partitions.passes(request, snapshot.fleet) & (not failed)
+                short = reach.by_code(partitions.lacking(request, result.left, reach.code_count), 1)
                 able = able & (short == 0) & (not failed)
                 yield _step(
-                    Kind.PARTITION, partitions.ABOUT, alive, partitions.never(request) if failed else "", able
+                    Kind.PARTITION,
+                    partitions.ABOUT,
+                    alive,
+                    partitions.impossible(request) if failed else "",
+                    able,
                 )
 
 

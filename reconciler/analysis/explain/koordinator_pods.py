@@ -1,4 +1,4 @@
-"""Why a pod waits for Koordinator's devices: what each test leaves over of all that there are."""
+"""Explains why a pod that requests Koordinator devices is pending: how many devices each test leaves."""
 
 from reconciler.allocation.koordinator.demand import Demand
 from reconciler.allocation.koordinator.failure import Failure
@@ -16,11 +16,11 @@ KINDS = {
     "exclusiveness and virtual functions": Kind.HELD,
     "free amounts": Kind.CAPACITY,
 }
-"""Test -> what comes closest to it among the tests of claimed devices"""
+"""Test -> the most similar kind of gate"""
 
 
 def explain_pod(pod: Pod, demand: Demand | Failure, fleet: Fleet, reason: str) -> Explanation:
-    """One request for each type of device. `reason` is the one that the pod was told."""
+    """One request for each device type. `reason` is the reason of the refusal."""
     if isinstance(demand, Failure):
         return Explanation((), "", reason, demand.message, remedy(reason), 0)
     requests = tuple(_request(pod.key, count) for count in fleet.counts(demand))

@@ -1,4 +1,4 @@
-"""The nodes that come closest, and what they lack."""
+"""The nodes that almost fit, and what they lack."""
 
 from collections.abc import Iterator, Sequence
 
@@ -7,51 +7,51 @@ import numpy as np
 from kernels.types import Amounts
 from reconciler.allocation.dra.request_options import ParsedClaims
 from reconciler.allocation.reasons.explanation import Lack, NearMiss
-from reconciler.analysis.explain.device_status import against, nearest
-from reconciler.analysis.explain.funnel import Sieve
-from reconciler.analysis.explain.places import Places
+from reconciler.analysis.explain.device_status import closest_devices, describe_failure
+from reconciler.analysis.explain.funnel import GateResult
+from reconciler.analysis.explain.node_reach import NodeReach
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 
 MOST_NODES = 3
 MOST_DEVICES = 3
-"""Devices of a node about which a near miss says what stands against them."""
+"""Maximum devices of a node whose failure a near miss describes."""
 
 
 def near_misses(
-    parsed: ParsedClaims, sieves: Sequence[Sequence[Sieve]], world: Snapshot, places: Places
+    parsed: ParsedClaims, results: Sequence[Sequence[GateResult]], snapshot: Snapshot, reach: NodeReach
 ) -> Iterator[NearMiss]:
-    """The nodes that lack fewest devices; then those that have most of the kind, if in use; then by name.
+    """The nodes that lack the fewest devices; among equals those with more matching devices, then by name.
 
-    `sieves` are those of each slot's alternatives.
+    `results` has, for each slot, those of its alternatives.
     """
-    total = np.zeros(len(places.names), dtype=np.int64)
-    foreign = np.zeros(len(places.names), dtype=np.int64)
-    for alternatives in sieves:
-        total += np.min([_missing(sieve) for sieve in alternatives], axis=0)
-        foreign += np.min([np.maximum(s.nodes.wanted - s.meant, 0) for s in alternatives], axis=0)
-    for at in np.lexsort((foreign, total))[:MOST_NODES].tolist():
+    total = np.zeros(len(reach.names), dtype=np.int64)
+    unmatched = np.zeros(len(reach.names), dtype=np.int64)
+    for alternatives in results:
+        total += np.min([_missing(result) for result in alternatives], axis=0)
+        unmatched += np.min([np.maximum(r.nodes.wanted - r.selected_counts, 0) for r in alternatives], axis=0)
+    for at in np.lexsort((unmatched, total))[:MOST_NODES].tolist():
         lacks = []
-        for alternatives in sieves:
-            best = min(alternatives, key=lambda sieve: int(_missing(sieve)[at]))
+        for alternatives in results:
+            best = min(alternatives, key=lambda result: int(_missing(result)[at]))
             if _missing(best)[at]:
-                lacks.append(_lack(parsed, best, at, world, places))
-        yield NearMiss(places.names[at], tuple(lacks))
+                lacks.append(_lack(parsed, best, at, snapshot, reach))
+        yield NearMiss(reach.names[at], tuple(lacks))
 
 
-def _missing(sieve: Sieve) -> Amounts:
-    return np.maximum(sieve.nodes.wanted - sieve.nodes.have, 0)
+def _missing(result: GateResult) -> Amounts:
+    return np.maximum(result.nodes.wanted - result.nodes.have, 0)
 
 
-def _lack(parsed: ParsedClaims, sieve: Sieve, at: int, world: Snapshot, places: Places) -> Lack:
-    most = min(int(_missing(sieve)[at]), MOST_DEVICES)
-    rows = nearest(places.at(at), sieve.gates, world, most)
-    why = dict.fromkeys(against(row, sieve.option, sieve.gates, world) for row in rows.tolist())
+def _lack(parsed: ParsedClaims, result: GateResult, at: int, snapshot: Snapshot, reach: NodeReach) -> Lack:
+    most = min(int(_missing(result)[at]), MOST_DEVICES)
+    rows = closest_devices(reach.at(at), result.gates, snapshot, most)
+    why = dict.fromkeys(describe_failure(row, result.option, result.gates, snapshot) for row in rows.tolist())
     if not why:
         why["the node has no other device"] = None
     return Lack(
-        parsed.claims[sieve.option.claim].key,
-        sieve.option.name,
-        int(sieve.nodes.have[at]),
-        int(sieve.nodes.wanted[at]),
+        parsed.claims[result.option.claim].key,
+        result.option.name,
+        int(result.nodes.have[at]),
+        int(result.nodes.wanted[at]),
         tuple(why),
     )

@@ -1,4 +1,4 @@
-"""Partition tables that are honored, as gates: which devices are in a partition that could be given."""
+"""Honored partition tables as gates: which devices are in a partition that can be allocated."""
 
 from collections.abc import Callable
 
@@ -8,13 +8,13 @@ from kernels.types import Amounts, Mask, Rows
 from reconciler.allocation.alignment.partitions import PartitionedRequest
 from reconciler.state.devices.pools.fleet import Fleet
 
-ABOUT = "in a partition that may be given"
+ABOUT = "in a partition that can be allocated"
 MOST_DEVICES = 3
-"""Missing devices of a partition that are told."""
+"""Maximum missing devices of a partition that are described."""
 
 
 def passes(request: PartitionedRequest, fleet: Fleet) -> Mask:
-    """(D,) devices of partitions that will do and are whole."""
+    """(D,) devices of eligible partitions that are completely free."""
     passed, picks = np.zeros(fleet.size, dtype=np.bool_), _picks(request)
     of_whole = request.whole[:, picks].astype(np.int32) @ request.layout.members[picks].astype(np.int32) > 0
     rows = request.layout.rows[of_whole]
@@ -22,23 +22,24 @@ def passes(request: PartitionedRequest, fleet: Fleet) -> Mask:
     return passed
 
 
-def never(request: PartitionedRequest) -> str:
-    """Why no partition of the table will ever do; empty if one might."""
+def impossible(request: PartitionedRequest) -> str:
+    """Why no partition of the table can ever be allocated; empty if one can."""
     if len(_picks(request)):
         return ""
+    devices = _devices(request)
     sizes = np.unique(request.layout.sizes)
     if request.size not in sizes:
         listed = ", ".join(map(str, sizes.tolist()))
-        return f"the table lists no partition of {request.size} devices, but of {listed}"
-    return f"no partition of {request.size} devices in the table has the bandwidth asked for"
+        return f"the table lists no partition of {devices}, only of {listed}"
+    return f"no partition of {devices} in the table has the requested bandwidth"
 
 
-def lacking(request: PartitionedRequest, free: Mask, wide: int) -> Amounts:
-    """(wide,) by code of the node, how many devices the partition lacks that comes closest there.
+def lacking(request: PartitionedRequest, free: Mask, code_count: int) -> Amounts:
+    """(code_count,) by code of the node: how many devices the closest partition of the node lacks.
 
-    free   (D,) what the request could get
+    free   (D,) devices that the request can get
     """
-    least = np.full(wide, request.size, dtype=np.int64)
+    least = np.full(code_count, request.size, dtype=np.int64)
     picks = _picks(request)
     if len(picks) and len(request.layout.pools):
         of_pool = request.layout.missing(free)[:, picks].min(axis=1)
@@ -49,27 +50,35 @@ def lacking(request: PartitionedRequest, free: Mask, wide: int) -> Amounts:
     return least
 
 
-def closest(request: PartitionedRequest, free: Mask, code: int, why: Callable[[int], str]) -> str:
-    """The partition of a node, by its code, that lacks fewest devices, and what stands against those."""
+def closest(request: PartitionedRequest, free: Mask, code: int, failure: Callable[[int], str]) -> str:
+    """The partition of a node that lacks the fewest devices, and why those fail.
+
+    code      of the node
+    failure   row -> why the device fails
+    """
     layout, picks = request.layout, _picks(request)
     pools = np.flatnonzero((layout.node == code) | (layout.node < 0))
     if not len(pools) or not len(picks):
-        return never(request) or f"none of its pools has a partition of {request.size} devices"
+        return impossible(request) or f"the pools of the node have no partition of {_devices(request)}"
     missing = layout.missing(free)[np.ix_(pools, picks)]
     pool, pick = np.unravel_index(missing.argmin(), missing.shape)
     members = np.flatnonzero(layout.members[picks[pick]])
     rows = layout.rows[pools[pool], members]
     names = [layout.names[n] for n in members.tolist()]
-    told = {
-        why(row) if row >= 0 else f"there is no {name}": None
+    failures = {
+        failure(row) if row >= 0 else f"{name} does not exist": None
         for row, name in zip(rows.tolist(), names, strict=True)
         if row < 0 or not free[row]
     }
     have = len(names) - int(missing.min())
-    head = f"{have} of {len(names)} of the partition {', '.join(names)} can be had"
-    return "; ".join([head, *list(told)[:MOST_DEVICES]])
+    head = f"{have} of {len(names)} devices of partition {', '.join(names)} can be allocated"
+    return "; ".join([head, *list(failures)[:MOST_DEVICES]])
+
+
+def _devices(request: PartitionedRequest) -> str:
+    return f"{request.size} device{'' if request.size == 1 else 's'}"
 
 
 def _picks(request: PartitionedRequest) -> Rows:
-    """(p,) the partitions that will do."""
+    """(p,) the eligible partitions."""
     return np.concatenate([*request.levels, np.zeros(0, dtype=np.intp)])

@@ -1,4 +1,4 @@
-"""What would have to go so that the rest can be met: asked of the allocator, a bounded number of times."""
+"""Finds which requests or requirements block claims: asks the allocator again without some of them."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
@@ -13,33 +13,33 @@ from reconciler.state.devices.snapshot.snapshot import Snapshot
 
 MOST_CONSTRAINTS = 8
 MOST_REQUESTS = 32
-"""Claims with more are not taken apart: each part is another search."""
+"""Claims with more requests are not tested in parts, because each part needs a search."""
 STEPS = 2_000
-"""Devices tried on one node in one search."""
+"""Maximum devices tried on one node in one search."""
 EFFORT = 50_000
-"""Devices tried in all searches of an explanation that somebody waits for."""
+"""Maximum devices tried in all searches of one explanation, if a user waits for it."""
 
-Named = tuple[ObjectKey, str]
+RequestName = tuple[ObjectKey, str]
 
 
-class WhatIf:
-    """Variations of claims that were refused, asked of the same picture."""
+class Relaxation:
+    """Asks the allocator about variations of refused claims, on the same snapshot."""
 
     def __init__(
         self,
         claims: Sequence[ResourceClaim],
-        world: Snapshot,
+        snapshot: Snapshot,
         nodes: Collection[str] | None,
         effort: int = EFFORT,
     ) -> None:
-        """`effort` bounds the devices tried in all. What is asked beyond it has no answer."""
+        """`effort` limits the devices tried in total. After that, all answers are unknown."""
         self._claims = claims
-        self._world = world
+        self._world = snapshot
         self._nodes = nodes
         self._left = effort
 
-    def guilty(self) -> Iterator[str]:
-        """Attributes whose constraint alone stands in the way."""
+    def blocking_constraints(self) -> Iterator[str]:
+        """Attributes of the constraints that alone block the claims."""
         left = MOST_CONSTRAINTS
         for at, claim in enumerate(self._claims):
             constraints = claim.spec.devices.constraints
@@ -52,49 +52,46 @@ class WhatIf:
                 if self._fits([*self._claims[:at], changed, *self._claims[at + 1 :]], self._nodes) is True:
                     yield constraint.match_attribute or constraint.distinct_attribute or ""
 
-    def lifted(self, named: Iterable[tuple[str, PreferenceKey]]) -> Iterator[str]:
-        """Wishes, in words, of which each alone stands in the way."""
-        for words, preference in islice(named, MOST_CONSTRAINTS):
+    def blocking_preferences(self, described: Iterable[tuple[str, PreferenceKey]]) -> Iterator[str]:
+        """Texts of the joint allocation requirements that alone block the claims."""
+        for text, preference in islice(described, MOST_CONSTRAINTS):
             if self.fits_without([preference]) is True:
-                yield words
+                yield text
 
-    def fits_without(self, preferences: Collection[PreferenceKey]) -> bool | None:
-        """Whether the claims could be had if some preferences were not there; None if nobody knows."""
-        return self._fits(self._claims, self._nodes, preferences)
+    def fits_without(self, preference: Collection[PreferenceKey]) -> bool | None:
+        """Whether the claims fit if some requirements are ignored; None if unknown."""
+        return self._fits(self._claims, self._nodes, preference)
 
-    def conflict(self) -> tuple[Named, ...]:
-        """Requests that cannot be met together, though any of them could be left out to meet the others.
-
-        Empty if there are too many requests.
-        """
+    def conflict(self) -> tuple[RequestName, ...]:
+        """A minimal set of requests that cannot be allocated together; empty for more than MOST_REQUESTS."""
         kept = [(claim.key, r.name) for claim in self._claims for r in claim.spec.devices.requests]
         if len(kept) > MOST_REQUESTS:
             return ()
-        for one in list(kept):
-            fewer = [other for other in kept if other != one]
+        for request in list(kept):
+            fewer = [other for other in kept if other != request]
             if self._fits(list(self._only(fewer)), self._nodes) is False:
                 kept = fewer
         return tuple(kept)
 
-    def most(self, one: Named, node: str) -> int:
-        """How many devices of a request a node could give at once, without the other requests."""
-        claim = next(claim for claim in self._claims if claim.key == one[0])
-        request = next(r for r in claim.spec.devices.requests if r.name == one[1])
+    def largest_count(self, name: RequestName, node: str) -> int:
+        """How many devices of a request fit on a node together, without the other requests."""
+        claim = next(claim for claim in self._claims if claim.key == name[0])
+        request = next(r for r in claim.spec.devices.requests if r.name == name[1])
         if request.exactly is None:
             return 0
-        fine, bad = 0, request.exactly.wanted
-        while bad - fine > 1:
-            middle = (fine + bad) // 2
+        fits, too_many = 0, request.exactly.wanted
+        while too_many - fits > 1:
+            middle = (fits + too_many) // 2
             exactly = request.exactly.model_copy(update={"count": middle})
             fewer = request.model_copy(update={"exactly": exactly})
             alone = narrowed(_with(claim, (fewer,), claim.spec.devices.constraints), ())
             if self._fits([alone], (node,), [(0, request.name)]) is True:
-                fine = middle
+                fits = middle
             else:
-                bad = middle
-        return fine
+                too_many = middle
+        return fits
 
-    def _only(self, names: Collection[Named]) -> Iterator[ResourceClaim]:
+    def _only(self, names: Collection[RequestName]) -> Iterator[ResourceClaim]:
         for claim in self._claims:
             requests = tuple(r for r in claim.spec.devices.requests if (claim.key, r.name) in names)
             if requests:
@@ -107,7 +104,7 @@ class WhatIf:
         nodes: Collection[str] | None,
         without: Collection[PreferenceKey] = (),
     ) -> bool | None:
-        """None if the search gave up, of which nothing follows."""
+        """None if the search gave up: the answer is unknown."""
         if self._left <= 0:
             return None
         steps = min(STEPS, self._left)

@@ -1,25 +1,25 @@
-"""An explanation as JSON. Field names are stable."""
+"""Converts an explanation to JSON. The field names are stable."""
 
 from typing import Any
 
 from reconciler.allocation.reasons.explanation import Explanation, Failing, Lack, NearMiss, Request, Shortage
 
 
-def as_json(told: Explanation) -> dict[str, Any]:
-    """Everything that an explanation holds."""
+def as_json(explanation: Explanation) -> dict[str, Any]:
+    """The whole explanation."""
     return {
-        "claims": [str(key) for key in told.claims],
-        "allocatable": told.allocatable,
-        "node": told.node or None,
-        "reason": told.reason or None,
-        "message": told.message,
-        "remedy": told.remedy,
-        "nodesConsidered": told.nodes,
-        "requests": [_request(request) for request in told.requests],
-        "nearest": [_miss(miss) for miss in told.nearest],
-        "constraintsInTheWay": list(told.constraints),
-        "wishesInTheWay": list(told.preferences),
-        "notTogether": [{"claim": str(key), "request": name} for key, name in told.conflict],
+        "claims": [str(key) for key in explanation.claims],
+        "allocatable": explanation.allocatable,
+        "node": explanation.node or None,
+        "reason": explanation.reason or None,
+        "message": explanation.message,
+        "remedy": explanation.remedy,
+        "nodesConsidered": explanation.nodes,
+        "requests": [_request(request) for request in explanation.requests],
+        "nearest": [_miss(miss) for miss in explanation.nearest],
+        "constraintsInTheWay": list(explanation.constraints),
+        "wishesInTheWay": list(explanation.preferences),
+        "notTogether": [{"claim": str(key), "request": name} for key, name in explanation.conflict],
     }
 
 

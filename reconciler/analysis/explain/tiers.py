@@ -1,4 +1,4 @@
-"""Alignments that claims wait for, as gates: where enough devices share a value of a tier that will do."""
+"""Required alignments as gates: where enough devices share a value of an accepted tier."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -9,53 +9,53 @@ from kernels.types import Amounts, Mask
 from reconciler.allocation.alignment.preferences import NODE, Alignment, alignments
 from reconciler.allocation.dra.request_options import ParsedClaims, RequestOption, Slot
 from reconciler.analysis.explain.groups import Groups, Masks, groups_of
-from reconciler.analysis.explain.places import Places
+from reconciler.analysis.explain.node_reach import NodeReach
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Near:
-    """An alignment that requires a tier, over a fleet."""
+class RequiredAlignment:
+    """An alignment with a required tier, over the D devices of a fleet."""
 
     claim: int
     number: int
-    """Among the claim's alignments"""
+    """Index among the alignments of the claim"""
     alignment: Alignment
     slots: tuple[Slot, ...]
-    """The requests that are aligned"""
+    """The aligned requests"""
     tiers: tuple[Groups, ...]
-    """Those that will do, the nearest first"""
+    """The accepted tiers, the narrowest first"""
     countable: bool
-    """Whether counting tells anything: devices of single nodes with single values, so many of them"""
-    wide: int
-    """Codes of nodes"""
+    """Whether devices can be counted: each has one node and one value, and the requests have counts"""
+    code_count: int
+    """Number of node codes in the fleet"""
 
     @property
     def about(self) -> str:
-        """`aligned on numaNode`, in pairs or not."""
+        """`aligned on numaNode` or `aligned in pairs on numaNode`."""
         return f"aligned {'in pairs ' if self.alignment.pairs else ''}on {self.alignment.required}"
 
     def concerns(self, option: RequestOption) -> bool:
-        """Whether a request option is among those aligned."""
+        """Whether an option is aligned."""
         return any(option is one for slot in self.slots for one in slot.options)
 
     def lacking(self, masks: Masks) -> Amounts:
-        """(codes of nodes,) how many devices the best group of each node lacks; only where countable.
+        """(code_count,) how many devices the best group of each node lacks; only if countable.
 
-        With pairs, what all groups lack together: some may share one tier and some another.
+        For pairs, what all groups of a node lack together: some pairs may share one tier and some another.
         """
         wanted = sum(_wanted(slot) for slot in self.slots)
         if self.alignment.pairs:
             pairs = np.sum([self._paired(groups, masks) for groups in self.tiers], axis=0)
             lacking: Amounts = np.maximum(wanted - pairs * len(self.slots), 0)
             return lacking
-        least = np.full(self.wide, wanted, dtype=np.int64)
+        least = np.full(self.code_count, wanted, dtype=np.int64)
         for groups in self.tiers:
             np.minimum.at(least, groups.node, groups.lacking(self.slots, masks).sum(axis=0))
         return least
 
     def passes(self, masks: Masks) -> Mask:
-        """(D,) devices that could be part of an answer, of those in the masks of their options."""
+        """(D,) devices in `masks` that may be part of a solution."""
         if not self.countable:
             return np.logical_or.reduce([groups.constraint.allowed(None) for groups in self.tiers])
         if not self.alignment.pairs:
@@ -66,11 +66,11 @@ class Near:
         passed = [groups.passed_by(some) for groups, some in zip(self.tiers, complete, strict=True)]
         return np.logical_or.reduce(passed)
 
-    def best(self, node: str, masks: Masks, world: Snapshot) -> str:
-        """What comes closest on a node: at which value, how many devices of each request."""
-        code = world.fleet.words.nodes.find(node)
+    def describe_best(self, node: str, masks: Masks, snapshot: Snapshot) -> str:
+        """The closest value on a node, and how many devices of each request share it."""
+        code = snapshot.fleet.words.nodes.find(node)
         if not self.countable or code < 0:
-            return f"no devices there are near enough to share {self.alignment.required}"
+            return f"no suitable devices on the node share {self.alignment.required}"
         if self.alignment.pairs:
             pairs = [(int(self._paired(groups, masks)[code]), groups.tier) for groups in self.tiers]
             most, tier = max(pairs, key=lambda pair: pair[0])
@@ -82,33 +82,35 @@ class Near:
                 lacking = groups.lacking(self.slots, masks).sum(axis=0)[here]
                 choices.append((int(lacking.min()), groups, int(here[lacking.argmin()])))
         if not choices:
-            return f"no device there has {self.alignment.required}"
-        # Of tiers that lack as much, the farthest: the nearer ones are harder still.
+            return f"no device on the node has {self.alignment.required}"
+        # Among tiers that lack the same number, take the widest: it is the easiest to meet.
         _, groups, group = min(reversed(choices), key=lambda choice: choice[0])
         return f"{groups.text(group)}: {', '.join(self._have(groups, masks, group))}"
 
     def _have(self, groups: Groups, masks: Masks, group: int) -> Iterator[str]:
         for slot in self.slots:
             counts = [(option, groups.have(option, masks, group)) for option in slot.options]
-            option, have = min(counts, key=lambda one: max(one[0].source.wanted - one[1], 0))
+            option, have = min(counts, key=lambda count: max(count[0].source.wanted - count[1], 0))
             yield f"{have} of {option.source.wanted} for request {option.name}"
 
     def _paired(self, groups: Groups, masks: Masks) -> Amounts:
-        """(codes of nodes,) pairs."""
-        found = np.zeros(self.wide, dtype=np.int64)
+        """(code_count,) pairs."""
+        found = np.zeros(self.code_count, dtype=np.int64)
         np.add.at(found, groups.node, groups.pairs(self.slots, masks))
         return found
 
 
-def required(parsed: ParsedClaims, left: Masks, world: Snapshot, places: Places) -> tuple[Near, ...]:
-    """The alignments without which being met claims wait, in order. Raises Malformed.
+def required_alignments(
+    parsed: ParsedClaims, left: Masks, snapshot: Snapshot, reach: NodeReach
+) -> tuple[RequiredAlignment, ...]:
+    """The required alignments of claims, in order. Raises Malformed.
 
-    left   what passes the gates of single devices
+    left   devices that pass the gates on single devices
     """
     known: dict[str, Groups] = {}
     found = []
     for at, claim in enumerate(parsed.claims):
-        for number, alignment in enumerate(alignments(claim, world.classes)):
+        for number, alignment in enumerate(alignments(claim, snapshot.classes)):
             if alignment.required == NODE:
                 continue
             slots = tuple(
@@ -119,20 +121,20 @@ def required(parsed: ParsedClaims, left: Masks, world: Snapshot, places: Places)
             )
             for tier in alignment.accepted:
                 if tier not in known:
-                    known[tier] = groups_of(tier, world.fleet, world.rules)
+                    known[tier] = groups_of(tier, snapshot.fleet, snapshot.rules)
             tiers = tuple(known[tier] for tier in alignment.accepted)
-            countable = _countable(slots, tiers, left, places)
-            wide = len(world.fleet.words.nodes.values)
-            found.append(Near(at, number, alignment, slots, tiers, countable, wide))
+            countable = _countable(slots, tiers, left, reach)
+            code_count = len(snapshot.fleet.words.nodes.values)
+            found.append(RequiredAlignment(at, number, alignment, slots, tiers, countable, code_count))
     return tuple(found)
 
 
-def _countable(slots: Sequence[Slot], tiers: Sequence[Groups], left: Masks, places: Places) -> bool:
+def _countable(slots: Sequence[Slot], tiers: Sequence[Groups], left: Masks, reach: NodeReach) -> bool:
     options = [option for slot in slots for option in slot.options]
     return (
         bool(options)
         and all(groups.constraint.plain for groups in tiers)
-        and all(not option.all and not option.admin and places.local(left[id(option)]) for option in options)
+        and all(not option.all and not option.admin and reach.local(left[id(option)]) for option in options)
     )
 
 

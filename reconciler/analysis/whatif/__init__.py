@@ -1,10 +1,21 @@
-"""What would be, if there were other claims, fewer claims, fewer nodes or more devices.
+"""What-if analysis: would claims fit, with fewer claims, fewer nodes or more devices.
 
-Decided by what decides in earnest, on a picture of its own. Nothing is written. No I/O, no clock, no logging.
+The allocator itself decides, on a separate store. Nothing is written. No I/O, no clock, no logging.
 """
 
 from reconciler.analysis.whatif.answer import Answer, Limit, Lost, Placed, Refused
-from reconciler.analysis.whatif.answering import MOST, answer
-from reconciler.analysis.whatif.question import Base, Question, Unit
+from reconciler.analysis.whatif.answering import MAX_COPIES, answer
+from reconciler.analysis.whatif.scenario import Baseline, Scenario, Unit
 
-__all__ = ["MOST", "Answer", "Base", "Limit", "Lost", "Placed", "Question", "Refused", "Unit", "answer"]
+__all__ = [
+    "MAX_COPIES",
+    "Answer",
+    "Baseline",
+    "Limit",
+    "Lost",
+    "Placed",
+    "Refused",
+    "Scenario",
+    "Unit",
+    "answer",
+]

@@ -1,4 +1,4 @@
-"""What is answered. How it is shown is for the command and the status port."""
+"""The answer as values. The command and the status port present it."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -6,76 +6,76 @@ from enum import StrEnum
 from reconciler.api.objects.meta import DeviceID, ObjectKey
 
 Device = tuple[ObjectKey, str, DeviceID]
-"""Claim, request, and what it got"""
+"""Claim, request and allocated device"""
 
 
 class Limit(StrEnum):
-    """Why no further copy was tried."""
+    """Why no more copies were tried."""
 
     ASKED = "asked"
-    """There are as many as were asked for"""
+    """The requested number of copies is placed"""
     FULL = "full"
-    """The next one does not fit"""
+    """The next copy does not fit"""
     GAVE_UP = "gave-up"
-    """The search for the next one was given up: it may fit or not"""
+    """The search for the next copy gave up: it is unknown whether it fits"""
     BOUND = "bound"
-    """No more are tried than that; more may fit"""
+    """The maximum number of copies is placed; more may fit"""
     NOTHING = "nothing"
-    """There was nothing to place"""
+    """The scenario has no units"""
 
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A unit that would fit."""
+    """A unit that fits."""
 
     unit: str
     copy: int
     """From 1"""
     node: str
-    """Empty for what no node is needed for"""
+    """Empty if no node is needed"""
     devices: tuple[Device, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A unit that would not."""
+    """A unit that does not fit."""
 
     unit: str
     copy: int
     reason: str
-    """Of `Reason`"""
+    """A value of `Reason`"""
     message: str
 
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """Claims that hold devices on a node that is gone, and what would become of them."""
+    """Claims that lose their devices on a drained node, and where they fit instead."""
 
     claims: tuple[ObjectKey, ...]
-    """Those of one pod are decided together"""
+    """The claims of one pod are allocated together"""
     pod: ObjectKey | None
     devices: tuple[DeviceID, ...]
-    """Which they hold now"""
+    """The devices that they hold now"""
     elsewhere: Placed | Refused
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What would be."""
+    """The answer to a scenario."""
 
     freed: tuple[ObjectKey, ...]
-    """Claims that would hold nothing"""
+    """Claims that hold no devices in the scenario"""
     lost: tuple[Lost, ...]
     copies: int
-    """Placed in full"""
+    """Copies with all units placed"""
     asked: int | None
     limit: Limit
     placed: tuple[Placed, ...]
     refused: Refused | None
-    """What stopped the next copy"""
+    """The unit that stopped the next copy"""
 
     @property
     def fits(self) -> bool:
-        """Whether all that was asked for would fit, and all that is lost elsewhere."""
+        """Whether all requested copies fit, and all lost claims fit elsewhere."""
         enough = self.limit is Limit.NOTHING or self.copies >= (self.asked or 1)
-        return enough and not any(isinstance(one.elsewhere, Refused) for one in self.lost)
+        return enough and not any(isinstance(lost.elsewhere, Refused) for lost in self.lost)

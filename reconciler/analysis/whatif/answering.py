@@ -1,4 +1,4 @@
-"""Finds the answer: places what is lost first, then what was asked for, copy after copy."""
+"""Answers a scenario: places the lost claims first, then copy after copy of the units."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -6,8 +6,8 @@ from reconciler.allocation.alignment import decide
 from reconciler.allocation.dra.budget import UNLIMITED, Budget
 from reconciler.allocation.placement import NodeChoice, Placement
 from reconciler.analysis.whatif.answer import Answer, Limit, Lost, Placed, Refused
-from reconciler.analysis.whatif.losing import afresh, lost_with, staying, units_of
-from reconciler.analysis.whatif.question import Base, Question, Unit
+from reconciler.analysis.whatif.losing import lost_claims, remaining_claims, unallocated, units_of
+from reconciler.analysis.whatif.scenario import Baseline, Scenario, Unit
 from reconciler.api.objects.changes import Changed, Removed
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
@@ -21,53 +21,58 @@ from reconciler.state.nodes.room import Charge
 from reconciler.state.nodes.table import Nodes
 from reconciler.state.store import Store
 
-MOST = 1_000
-"""Copies tried where none are counted"""
-SOME = 3
-"""Nodes that are named to who names one that is not there"""
+MAX_COPIES = 1_000
+"""Maximum copies if the scenario has no count"""
+SHOWN_NODES = 3
+"""Nodes that an error about an unknown node lists"""
 STEPS = 10_000
-"""Devices tried for one decision on one node"""
+"""Maximum devices tried for one decision on one node"""
 
 
 def answer(
-    question: Question, base: Base, *, steps: int = STEPS, most: int = MOST, budget: Budget = UNLIMITED
+    scenario: Scenario,
+    baseline: Baseline,
+    *,
+    steps: int = STEPS,
+    max_copies: int = MAX_COPIES,
+    budget: Budget = UNLIMITED,
 ) -> Answer:
-    """What would be. Raises Rejected for claims and nodes that are not there, Unfinished as `budget` does.
+    """Answer a scenario. Raises Rejected for unknown claims and nodes, Unfinished if `budget` interrupts.
 
-    What is lost comes before what is asked for: it has been there longer. Copies stay where they were put.
+    Lost claims are placed before the units, because they are older. Placed copies keep their devices.
     """
-    _check(question, base.store)
-    store = base.store
+    _check(scenario, baseline.store)
+    store = baseline.store
     allocated = {key: claim for key, claim in store.claims.items() if claim.allocation is not None}
-    freed = tuple(sorted(question.without))
-    kept = [claim for key, claim in allocated.items() if key not in question.without]
-    lost = lost_with(question.drained, store.snapshot(), kept)
-    load(store, (afresh(allocated[key]) for key in (*freed, *(claim.key for claim in lost))))
-    for name in question.drained:
+    freed = tuple(sorted(scenario.without))
+    kept = [claim for key, claim in allocated.items() if key not in scenario.without]
+    lost = lost_claims(scenario.drained, store.snapshot(), kept)
+    load(store, (unallocated(allocated[key]) for key in (*freed, *(claim.key for claim in lost))))
+    for name in scenario.drained:
         store.apply(Removed("Node", ObjectKey("", name)))
-    trial = _Trial(base, steps, budget)
-    gone = [_lose(unit, trial, allocated, store) for unit in units_of(lost, store.pods)]
-    copies, limit, placed, refused = _copies(question, trial, most)
-    return Answer(freed, tuple(gone), copies, question.count, limit, tuple(placed), refused)
+    simulation = _Simulation(baseline, steps, budget)
+    gone = [_lose(unit, simulation, allocated, store) for unit in units_of(lost, store.pods)]
+    copies, limit, placed, refused = _copies(scenario, simulation, max_copies)
+    return Answer(freed, tuple(gone), copies, scenario.count, limit, tuple(placed), refused)
 
 
-def _check(question: Question, store: Store) -> None:
-    for key in sorted(question.without):
+def _check(scenario: Scenario, store: Store) -> None:
+    for key in sorted(scenario.without):
         claim = store.claims.get(key)
         if claim is None:
             raise Rejected(f"there is no claim {key}; name it as NAMESPACE/NAME")
         if claim.allocation is None:
-            raise Rejected(f"claim {key} holds nothing, so nothing would come free without it")
+            raise Rejected(f"claim {key} holds no devices, so removing it frees nothing")
     nodes = store.snapshot().topology.nodes
-    for name in sorted(question.drained):
+    for name in sorted(scenario.drained):
         if name not in nodes:
-            some = ", ".join(sorted(nodes)[:SOME])
-            raise Rejected(f"there is no node {name}; there are {len(nodes)}: {some or 'none'}")
+            shown = ", ".join(sorted(nodes)[:SHOWN_NODES])
+            raise Rejected(f"there is no node {name}; known nodes ({len(nodes)}): {shown or 'none'}")
 
 
 def _lose(
     unit: Unit,
-    trial: "_Trial",
+    simulation: "_Simulation",
     allocated: Mapping[ObjectKey, ResourceClaim],
     store: Store,
 ) -> Lost:
@@ -75,57 +80,62 @@ def _lose(
     return Lost(
         claims=tuple(claim.key for claim in unit.claims),
         pod=unit.pod.key if unit.pod is not None else None,
-        devices=tuple(result.id for one in before if one is not None for result in one.devices.results),
-        elsewhere=trial.move(unit, tuple(staying(unit, store.claims))),
+        devices=tuple(
+            result.id
+            for allocation in before
+            if allocation is not None
+            for result in allocation.devices.results
+        ),
+        elsewhere=simulation.move(unit, tuple(remaining_claims(unit, store.claims))),
     )
 
 
 def _copies(
-    question: Question, trial: "_Trial", most: int
+    scenario: Scenario, simulation: "_Simulation", max_copies: int
 ) -> tuple[int, Limit, list[Placed], Refused | None]:
     placed: list[Placed] = []
-    if not question.units:
+    if not scenario.units:
         return 0, Limit.NOTHING, placed, None
-    wanted = most if question.count is None else question.count
+    wanted = max_copies if scenario.count is None else scenario.count
     for copy in range(1, wanted + 1):
-        for unit in _named(question.units, copy):
-            found = trial.place(unit, copy)
-            if isinstance(found, Refused):
-                limit = Limit.GAVE_UP if found.reason == Reason.GAVE_UP else Limit.FULL
-                return copy - 1, limit, placed, found
-            placed.append(found)
-    return wanted, Limit.BOUND if question.count is None else Limit.ASKED, placed, None
+        for unit in _copy_units(scenario.units, copy):
+            outcome = simulation.place(unit, copy)
+            if isinstance(outcome, Refused):
+                limit = Limit.GAVE_UP if outcome.reason == Reason.GAVE_UP else Limit.FULL
+                return copy - 1, limit, placed, outcome
+            placed.append(outcome)
+    return wanted, Limit.BOUND if scenario.count is None else Limit.ASKED, placed, None
 
 
-def _named(units: Sequence[Unit], copy: int) -> Iterator[Unit]:
-    """Units of one copy, with claims and pods of their own."""
+def _copy_units(units: Sequence[Unit], copy: int) -> Iterator[Unit]:
+    """The units of one copy, with their own claims and pods."""
     for unit in units:
-        pod = _own_pod(unit.pod, copy) if unit.pod is not None else None
-        yield Unit(unit.name, tuple(_own(claim, copy) for claim in unit.claims), pod)
+        pod = _copy_pod(unit.pod, copy) if unit.pod is not None else None
+        yield Unit(unit.name, tuple(_copy_claim(claim, copy) for claim in unit.claims), pod)
 
 
-def _own(claim: ResourceClaim, copy: int) -> ResourceClaim:
-    """No server gives such a uid, so that it is nobody else's."""
+def _copy_claim(claim: ResourceClaim, copy: int) -> ResourceClaim:
+    """The uid cannot occur on a server, so it is unique."""
     metadata = claim.metadata.model_copy(update={"uid": f"what if {claim.key} {copy}"})
     return claim.model_copy(update={"metadata": metadata})
 
 
-def _own_pod(pod: Pod, copy: int) -> Pod:
-    """No pod can have such a name, so that each copy takes room of its own."""
+def _copy_pod(pod: Pod, copy: int) -> Pod:
+    """The name is not a valid pod name, so it is unique and each copy uses its own node resources."""
     return pod.model_copy(
         update={"metadata": pod.metadata.model_copy(update={"name": f"what if {pod.key.name} {copy}"})}
     )
 
 
-class _Trial:
-    """One picture, on which units are placed one after another."""
+class _Simulation:
+    """A store on which units are placed one after another."""
 
-    def __init__(self, base: Base, steps: int, budget: Budget) -> None:
-        self._store = base.store
+    def __init__(self, baseline: Baseline, steps: int, budget: Budget) -> None:
+        self._store = baseline.store
         self._nodes = Nodes()
-        for node in base.nodes:
+        for node in baseline.nodes:
             self._nodes.note(Changed("Node", node))
-        for node in base.supposed:
+        for node in baseline.supposed:
             self._nodes.suppose(node)
         self._placement = Placement(self._nodes, supposed=True)
         self._charged = False
@@ -133,43 +143,45 @@ class _Trial:
         self._budget = budget
 
     def place(self, unit: Unit, copy: int) -> Placed | Refused:
-        """Where a unit goes; it is held from then on."""
+        """Place a unit; it holds its devices from now on."""
         return self._place(unit, copy, self._placement.for_pod, ())
 
     def move(self, unit: Unit, held: Sequence[ResourceClaim]) -> Placed | Refused:
-        """Where a unit goes that has to leave its node. `held` are the claims of its pod that stay."""
+        """Place a unit that leaves its node. `held` are the claims of its pod that keep their devices."""
         return self._place(unit, 1, self._placement.before_binding, held)
 
     def _place(
-        self, unit: Unit, copy: int, suiting: Callable[..., NodeChoice], held: Sequence[ResourceClaim]
+        self, unit: Unit, copy: int, choose_nodes: Callable[..., NodeChoice], held: Sequence[ResourceClaim]
     ) -> Placed | Refused:
-        world, left_out = self._store.snapshot(), ""
+        snapshot, left_out = self._store.snapshot(), ""
         try:
             if unit.pod is None:
-                choice = self._placement.for_claim(world)
+                choice = self._placement.for_claim(snapshot)
             else:
                 self._charge()
-                choice = suiting(unit.pod, held, world)
+                choice = choose_nodes(unit.pod, held, snapshot)
         except Rejected as exc:
             return Refused(unit.name, copy, Reason.NODE_SELECTOR, str(exc))
-        found = decide(unit.claims, world, nodes=choice.nodes, steps=self._steps, budget=self._budget)
-        if not isinstance(found, Granted):
+        outcome = decide(unit.claims, snapshot, nodes=choice.nodes, steps=self._steps, budget=self._budget)
+        if not isinstance(outcome, Granted):
             if unit.pod is not None:
-                left_out = self._placement.left_out(unit.pod, held, world)
-            return Refused(unit.name, copy, found.reason, "; ".join(filter(None, [found.message, left_out])))
-        for plan in found.plans:
+                left_out = self._placement.left_out(unit.pod, held, snapshot)
+            return Refused(
+                unit.name, copy, outcome.reason, "; ".join(filter(None, [outcome.message, left_out]))
+            )
+        for plan in outcome.plans:
             self._store.assume(plan)
-        if unit.pod is not None and found.node:
-            self._nodes.room.charge(unit.pod.key, Charge(found.node, demand(unit.pod)))
+        if unit.pod is not None and outcome.node:
+            self._nodes.room.charge(unit.pod.key, Charge(outcome.node, demand(unit.pod)))
         devices = tuple(
             (plan.claim, result.request, result.id)
-            for plan in found.plans
+            for plan in outcome.plans
             for result in plan.allocation.devices.results
         )
-        return Placed(unit.name, copy, found.node, devices)
+        return Placed(unit.name, copy, outcome.node, devices)
 
     def _charge(self) -> None:
-        """Count what the pods of the picture take, once a pod asks for room: there may be many thousands."""
+        """Charge the nodes for the existing pods, once a unit has a pod: there may be thousands."""
         if self._charged:
             return
         self._charged = True

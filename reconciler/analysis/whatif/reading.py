@@ -1,10 +1,10 @@
-"""What is asked for, out of manifests: pods with their claims, and claims and templates on their own."""
+"""Reads the units of a scenario from manifests: pods with their claims, and single claims and templates."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 from reconciler.allocation.placement import place
-from reconciler.analysis.whatif.question import Unit
+from reconciler.analysis.whatif.scenario import Unit
 from reconciler.api.manifests.bundle import Bundle, Entry
 from reconciler.api.manifests.templates import claim_from_template
 from reconciler.api.objects.claims import ResourceClaim, ResourceClaimTemplate
@@ -13,21 +13,19 @@ from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.versions.reading import typed
 from reconciler.errors import Malformed
 
-MOST_UNITS = 100
-"""Of one copy"""
+MAX_UNITS = 100
+"""Maximum units of one copy"""
 
 
 def units_in(bundle: Bundle) -> tuple[Unit, ...]:
     """The units of one copy, in the order in which they are placed.
 
-    Raises Malformed for a pod whose claims are not there, or too many units.
-    A claim that has an allocation is none: it is part of the world. A template stands for one claim.
+    Raises Malformed for a pod with a missing claim or template, and for too many units. Allocated claims are
+    not units: they belong to the baseline. A template is one claim.
     """
     units = tuple(sorted(_units(bundle), key=lambda unit: place(unit.pod or unit.claims[0])))
-    if len(units) > MOST_UNITS:
-        raise Malformed(
-            "the question", "", f"has {len(units)} pods and claims; at most {MOST_UNITS} are asked"
-        )
+    if len(units) > MAX_UNITS:
+        raise Malformed("the input", "", f"has {len(units)} pods and claims; the maximum is {MAX_UNITS}")
     return units
 
 
@@ -63,8 +61,8 @@ def _of_pod(
             yield _claim(claim_from_template(pod, entry.name, templates[key].raw))
         else:
             where = f"spec.resourceClaims[{entry.name}]"
-            what = f"claim {key}, unallocated," if name else f"template {key}"
-            raise Malformed(f"Pod {pod.key}", where, f"{what} is not beside it; put it into the same file")
+            what = f"unallocated claim {key}" if name else f"template {key}"
+            raise Malformed(f"Pod {pod.key}", where, f"{what} is missing; add it to the same file")
 
 
 def _from_template(key: ObjectKey, raw: Mapping[str, Any]) -> dict[str, Any]:

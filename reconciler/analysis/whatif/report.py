@@ -1,41 +1,46 @@
-"""An answer as JSON, for the command and the status port."""
+"""Converts an answer to JSON, for the command and the status port. The field names are stable."""
 
 from typing import Any
 
 from reconciler.analysis.whatif.answer import Answer, Lost, Placed, Refused
 
 
-def as_json(found: Answer) -> dict[str, Any]:
-    """All of it."""
+def as_json(result: Answer) -> dict[str, Any]:
+    """The whole answer."""
     return {
-        "fits": found.fits,
-        "copies": found.copies,
-        "copiesAsked": found.asked,
-        "limit": str(found.limit),
-        "placed": [_placed(one) for one in found.placed],
-        "refused": _refused(found.refused) if found.refused is not None else None,
-        "freed": [str(key) for key in found.freed],
-        "lost": [_lost(one) for one in found.lost],
+        "fits": result.fits,
+        "copies": result.copies,
+        "copiesAsked": result.asked,
+        "limit": str(result.limit),
+        "placed": [_placed(one) for one in result.placed],
+        "refused": _refused(result.refused) if result.refused is not None else None,
+        "freed": [str(key) for key in result.freed],
+        "lost": [_lost(one) for one in result.lost],
     }
 
 
-def _placed(one: Placed) -> dict[str, Any]:
+def _placed(placed: Placed) -> dict[str, Any]:
     devices = [
         {"claim": str(claim), "request": request, **device._asdict()}
-        for claim, request, device in one.devices
+        for claim, request, device in placed.devices
     ]
-    return {"unit": one.unit, "copy": one.copy, "node": one.node or None, "devices": devices}
+    return {"unit": placed.unit, "copy": placed.copy, "node": placed.node or None, "devices": devices}
 
 
-def _refused(one: Refused) -> dict[str, Any]:
-    return {"unit": one.unit, "copy": one.copy, "reason": str(one.reason), "message": one.message}
-
-
-def _lost(one: Lost) -> dict[str, Any]:
+def _refused(refused: Refused) -> dict[str, Any]:
     return {
-        "claims": [str(key) for key in one.claims],
-        "pod": str(one.pod) if one.pod is not None else None,
-        "devices": [device._asdict() for device in one.devices],
-        "elsewhere": _placed(one.elsewhere) if isinstance(one.elsewhere, Placed) else None,
-        "refused": _refused(one.elsewhere) if isinstance(one.elsewhere, Refused) else None,
+        "unit": refused.unit,
+        "copy": refused.copy,
+        "reason": str(refused.reason),
+        "message": refused.message,
+    }
+
+
+def _lost(lost: Lost) -> dict[str, Any]:
+    return {
+        "claims": [str(key) for key in lost.claims],
+        "pod": str(lost.pod) if lost.pod is not None else None,
+        "devices": [device._asdict() for device in lost.devices],
+        "elsewhere": _placed(lost.elsewhere) if isinstance(lost.elsewhere, Placed) else None,
+        "refused": _refused(lost.elsewhere) if isinstance(lost.elsewhere, Refused) else None,
     }

@@ -7,7 +7,7 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from reconciler.analysis.capacity import By, Fits, Left, Line
+from reconciler.analysis.capacity import By, CounterUsage, Line, ProfileUsage
 from reconciler.analysis.capacity.families import shown
 from reconciler.cli.common.output import add_row, table_for
 
@@ -43,7 +43,7 @@ def _summary(lines: Iterable[Line], by: By, console: Console) -> Table:
     return table
 
 
-def _profiles(found: Iterable[tuple[Line, Fits]], console: Console) -> Table:
+def _profiles(found: Iterable[tuple[Line, ProfileUsage]], console: Console) -> Table:
     numbers = ("DEVICES", "HELD", "FITS", "FRAGMENTED")
     table = table_for(console, ("DRIVER", "PROFILE", *numbers), right=numbers)
     for line, one in found:
@@ -53,7 +53,7 @@ def _profiles(found: Iterable[tuple[Line, Fits]], console: Console) -> Table:
     return table
 
 
-def _counters(found: Iterable[tuple[Line, Left]], console: Console) -> Table:
+def _counters(found: Iterable[tuple[Line, CounterUsage]], console: Console) -> Table:
     numbers = ("TOTAL", "LEFT", "STRANDED")
     table = table_for(console, ("DRIVER", "COUNTER", *numbers), right=numbers)
     for line, one in found:
@@ -62,7 +62,7 @@ def _counters(found: Iterable[tuple[Line, Left]], console: Console) -> Table:
     return table
 
 
-def _number(one: Fits) -> str:
+def _number(one: ProfileUsage) -> str:
     """A range where the search gave up."""
     return str(one.fits) if one.fits == one.at_most else f"{one.fits}-{one.at_most}"
 
@@ -92,7 +92,7 @@ def _line(line: Line) -> dict[str, Any]:
     }
 
 
-def _profile(one: Fits) -> dict[str, Any]:
+def _profile(one: ProfileUsage) -> dict[str, Any]:
     return {
         "profile": one.profile,
         "devices": one.devices,
@@ -104,7 +104,7 @@ def _profile(one: Fits) -> dict[str, Any]:
     }
 
 
-def _counter(one: Left) -> dict[str, Any]:
+def _counter(one: CounterUsage) -> dict[str, Any]:
     return {
         "counter": one.counter,
         "total": shown(one.total),

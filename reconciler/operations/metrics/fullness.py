@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from reconciler.aio.worker_thread import ShouldContinue, WorkerThread
-from reconciler.analysis.capacity import Ground, Line, Solver, lay_ground, lines, measure
+from reconciler.analysis.capacity import FleetLayout, Line, Solver, fleet_layout, lines, measure
 from reconciler.operations.metrics.catalogue import MAX_DRIVERS
 from reconciler.state.devices.pools.fleet import Fleet
 from reconciler.state.devices.snapshot.snapshot import Snapshot
@@ -21,7 +21,7 @@ class Fullness:
         self._ready = ready
         self._lane = WorkerThread("fullness")
         self._solver = Solver()
-        self._ground: Ground | None = None
+        self._layout: FleetLayout | None = None
         self._version = -1
         self.lines: list[Line] = []
         """One a driver, those with most devices"""
@@ -58,6 +58,6 @@ class Fullness:
 
     def _measured(self, world: Snapshot, _: ShouldContinue) -> list[Line]:
         fleet: Fleet = world.fleet
-        if self._ground is None or self._ground.fleet is not fleet:
-            self._ground = lay_ground(fleet, world.rules)
-        return lines(measure(self._ground, world.occupancy, self._solver), "driver")
+        if self._layout is None or self._layout.fleet is not fleet:
+            self._layout = fleet_layout(fleet, world.rules)
+        return lines(measure(self._layout, world.occupancy, self._solver), "driver")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from reconciler.allocation.koordinator.fleet import Fleet
-from reconciler.analysis.capacity.machine_state import STATES, MachineState, standing
+from reconciler.analysis.capacity.machine_state import STATES, MachineState, describe_machine
 from reconciler.analysis.capacity.machine_totals import Tally, by_type
 from reconciler.api.koordinator.amounts import printed
 from reconciler.api.koordinator.names import GPU, GPU_MEMORY, TYPES
@@ -63,7 +63,7 @@ def machines_values(query: Query, fleet: Fleet) -> dict[str, object]:
     return {
         "told": told,
         "types": [_type_row(tally, query) for tally in by_type(fleet)],
-        "machines": [_machine(standing(fleet, name), kinds, query) for name in meant.here],
+        "machines": [_machine(describe_machine(fleet, name), kinds, query) for name in meant.here],
         "pages": {
             "page": meant.page,
             "pages": meant.pages,

@@ -9,7 +9,7 @@ from typing import Any
 
 from reconciler.aio.worker_thread import Closed, ShouldContinue, WorkerThread
 from reconciler.allocation.dra.budget import Budget, Unfinished, WhileWanted
-from reconciler.analysis.whatif import Base, Question, answer
+from reconciler.analysis.whatif import Baseline, Scenario, answer
 from reconciler.analysis.whatif.reading import units_in
 from reconciler.analysis.whatif.report import as_json
 from reconciler.api.manifests.bundle import Bundle, bundle
@@ -80,8 +80,8 @@ def _answer(
         store = fork.store()
     load(store, _counted(added, budget))
     nodes = (*nodes, *asked.of(Node))
-    question = Question(units, options.count, options.without, options.drained)
-    return as_json(answer(question, Base(store, nodes), steps=STEPS, most=MOST, budget=budget))
+    scenario = Scenario(units, options.count, options.without, options.drained)
+    return as_json(answer(scenario, Baseline(store, nodes), steps=STEPS, max_copies=MOST, budget=budget))
 
 
 def _counted(objects: Iterable[ApiObject], budget: Budget) -> Iterator[ApiObject]:

@@ -30,9 +30,9 @@ def test_a_claim_that_cannot_be_allocated_is_told_with_funnel_nearest_miss_and_r
     assert "request gpu of claim default/big wants 3 devices" in lines
     bars = {words: bar for left, bar, words in (line.split(maxsplit=2) for line in lines[3:] if "█" in line)}
     assert len(bars["class gpu"]) == 24
-    assert any(line.split() == ["0", "3", "of", "them", "on", "one", "node"] for line in lines)
+    assert any(line.split() == ["0", "3", "devices", "on", "one", "node"] for line in lines)
     assert "nearest miss: n1: 2 of 3 for request gpu; the node has no other device" in lines
-    assert lines[-1].startswith("what to do: Ask for fewer devices")
+    assert lines[-1].startswith("what to do: Request fewer devices per claim")
 
 
 def test_claims_that_come_first_hold_their_devices_as_they_do_for_allocate():

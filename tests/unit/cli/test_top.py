@@ -16,7 +16,7 @@ import yaml
 from click.testing import CliRunner, Result
 from rich.console import Console
 
-from reconciler.analysis.capacity import Fits, Left, Line
+from reconciler.analysis.capacity import CounterUsage, Line, ProfileUsage
 from reconciler.api.objects.semantics import Semantics
 from reconciler.cli import main
 from reconciler.cli.common.connection import Reach
@@ -194,8 +194,8 @@ async def _until(terminal: int, seen: bytearray, true: Callable[[], bool]) -> No
 
 
 def test_a_search_that_gave_up_is_shown_as_a_range():
-    fits = Fits("p", devices=9, held=0, fits=2, at_most=4, size=0.5, fragmentation=None)
-    left = Left("mem", 10**10, 10**10, 3 * 10**9, exact=False)
+    fits = ProfileUsage("p", devices=9, held=0, fits=2, at_most=4, size=0.5, fragmentation=None)
+    left = CounterUsage("mem", 10**10, 10**10, 3 * 10**9, exact=False)
     line = Line("d", "", "", 9, 0, 0, 9, 0, 0, (fits,), (left,))
     out = StringIO()
     console = Console(file=out, width=200)

@@ -144,7 +144,7 @@ def test_waiting_claims_of_the_world_do_not_take_part(say):
         (claim("c"), "", [], "No ResourceSlice was read"),
         (node("x"), FLEET, [], "holds no claim that waits"),
         ("", FLEET, ["--drain", "nowhere"], "there is no node nowhere"),
-        (pod("p", "a=c"), FLEET, [], "is not beside it"),
+        (pod("p", "a=c"), FLEET, [], "claim default/c is missing; add it"),
         (claim("c"), FLEET, ["--count", "0"], "0 is not in the range"),
         (together(claim("c"), claim("d", -1)), FLEET, [], "was refused in part"),
     ],

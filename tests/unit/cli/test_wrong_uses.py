@@ -28,7 +28,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("explain trian -f all.yaml", 2, "there is no claim default/trian; there is default/train"),
         ("explain a/b/c -f all.yaml", 2, "'a/b/c' names nothing: write CLAIM or NAMESPACE/CLAIM"),
         ("explain default/ -f all.yaml", 2, "write CLAIM or NAMESPACE/CLAIM"),
-        ("whatif -f all.yaml --drain n2", 2, "there is no node n2; there are 1: n1"),
+        ("whatif -f all.yaml --drain n2", 2, "there is no node n2; known nodes (1): n1"),
         (
             "whatif -f all.yaml --without other",
             2,

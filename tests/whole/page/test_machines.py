@@ -5,7 +5,7 @@ import re
 import pytest
 
 from reconciler.allocation.koordinator.fleet import Fleet
-from reconciler.analysis.capacity.machine_state import standing
+from reconciler.analysis.capacity.machine_state import describe_machine
 from reconciler.control.decisions.decisions import Equipped, Waits
 from reconciler.operations.page.query import Query
 from reconciler.operations.page.rack import rack as drawn
@@ -157,7 +157,7 @@ def test_a_device_that_many_hold_is_drawn_within_its_box():
     made.put(device(gpu(0, (0, "x")), name="n"), {})
     for number in range(12):
         give(made, f"p{number}", {"gpu-core": 5, "gpu-memory-ratio": 5})
-    drawing = drawn(standing(made, "n"))
+    drawing = drawn(describe_machine(made, "n"))
     ground, *pieces = drawing.spans
     assert [piece.text for piece in pieces if piece.holder] == ["A", "B", "C+"]
     assert max(piece.x + piece.width for piece in pieces) <= ground.x + ground.width + 1e-9

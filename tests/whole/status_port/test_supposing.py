@@ -107,7 +107,7 @@ async def test_it_is_behind_the_access_of_the_port(tmp_path):
         ("", "{", "application/json", 400, "body:2:1"),
         ("", b"\xff", "application/yaml", 400, "not UTF-8"),
         ("", text(claim("c", -1)), "application/yaml", 400, "count"),
-        ("", text(pod("p", "c")), "application/yaml", 400, "is not beside it"),
+        ("", text(pod("p", "c")), "application/yaml", 400, "claim default/c is missing"),
         ("", "x" * (MAX_BYTES + 1), "application/yaml", 413, "Too Large"),
     ],
 )

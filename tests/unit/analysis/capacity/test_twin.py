@@ -1,11 +1,11 @@
-"""What fits and what is stranded, against taking devices one after another in every way there is."""
+"""Capacity analysis against a brute-force search over all choices of devices."""
 
 from collections.abc import Iterator
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.analysis.capacity import Measured, Solver, lay_ground, lines, measure
+from reconciler.analysis.capacity import Measurement, Solver, fleet_layout, lines, measure
 from reconciler.api.objects.claims import Allocation
 from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.objects.plan import Plan
@@ -19,7 +19,7 @@ GROUPS = ("a", "b")
 
 @st.composite
 def fleets(draw: st.DrawFn) -> tuple[list[Object], list[int]]:
-    """Pools with counter sets, devices that draw from one or two of them or none; and which are held."""
+    """Pools with counter sets, devices that draw from up to two of them, and the numbers of held devices."""
     sets = {
         f"s{number}": {name: draw(st.integers(1, 3)) for name in COUNTERS}
         for number in range(draw(st.integers(1, 2)))
@@ -62,74 +62,74 @@ def take(picture: Store, device: DeviceID, name: str) -> Plan:
     return plan
 
 
-def reached(picture: Store, rows: list[int]) -> Iterator[tuple[int, ...]]:
-    """Every choice of some devices that can be had beside what is held."""
+def choices_of(picture: Store, rows: list[int]) -> Iterator[tuple[int, ...]]:
+    """Every choice of devices that can be allocated together."""
     yield ()
     for at, row in enumerate(rows):
         world = picture.snapshot()
         if not world.occupancy.free[row]:
             continue
         plan = take(picture, world.fleet.id_of(row), f"try-{row}")
-        for more in reached(picture, rows[at + 1 :]):
+        for more in choices_of(picture, rows[at + 1 :]):
             yield (row, *more)
         picture.forget(plan)
 
 
-def looked_at(picture: Store) -> Measured:
+def measured(picture: Store) -> Measurement:
     world = picture.snapshot()
-    return measure(lay_ground(world.fleet, world.rules), world.occupancy, Solver())
+    return measure(fleet_layout(world.fleet, world.rules), world.occupancy, Solver())
 
 
-def prepared(fleet: tuple[list[Object], list[int]]) -> tuple[Store, Measured]:
+def prepared(fleet: tuple[list[Object], list[int]]) -> tuple[Store, Measurement]:
     objects, held = fleet
     picture = store(*objects)
     for number in held:
         world = picture.snapshot()
         if number < world.fleet.size and world.occupancy.free[number] and not world.fleet.shared[number]:
             take(picture, world.fleet.id_of(number), f"held-{number}")
-    return picture, looked_at(picture)
+    return picture, measured(picture)
 
 
 @examples(60)
 @given(fleets())
 def test_no_other_choice_has_more_devices_of_a_profile(fleet: tuple[list[Object], list[int]]):
     picture, found = prepared(fleet)
-    ground = found.ground
-    stating = ground.fleet.exclusion is not None
+    layout = found.layout
+    excluding = layout.fleet.exclusion is not None
     for line in lines(found, "driver"):
-        for told in line.profiles:
-            number = ground.profiles.names.index((line.driver, told.profile))
+        for usage in line.profiles:
+            number = layout.profiles.names.index((line.driver, usage.profile))
             mine = [
                 row
-                for row in range(ground.fleet.size)
-                if ground.profiles.of[row] == number and ground.offered[row] and not ground.tainted[row]
+                for row in range(layout.fleet.size)
+                if layout.profiles.of[row] == number and layout.offered[row] and not layout.tainted[row]
             ]
-            best = max(map(len, reached(picture, mine)))
-            assert told.fits <= best <= told.at_most
-            assert stating or told.fits == best
+            best = max(map(len, choices_of(picture, mine)))
+            assert usage.fits <= best <= usage.at_most
+            assert excluding or usage.fits == best
 
 
 @examples(50)
 @given(fleets())
 def test_what_is_stranded_is_what_no_choice_takes(fleet: tuple[list[Object], list[int]]):
     picture, found = prepared(fleet)
-    ground, world = found.ground, picture.snapshot()
-    rows = [r for r in range(world.fleet.size) if ground.offered[r] and not ground.tainted[r]]
-    choices = list(reached(picture, rows))
-    stating = world.fleet.exclusion is not None
-    told = {left.counter: left for line in lines(found, "driver") for left in line.counters}
+    layout, world = found.layout, picture.snapshot()
+    rows = [r for r in range(world.fleet.size) if layout.offered[r] and not layout.tainted[r]]
+    choices = list(choices_of(picture, rows))
+    excluding = world.fleet.exclusion is not None
+    usage = {left.counter: left for line in lines(found, "driver") for left in line.counters}
     for family in ("mem", "slice-*"):
         mine = [c for c in COUNTERS if c.startswith(family.removesuffix("-*"))]
         stranded = 0
         for number, columns in enumerate(world.fleet.set_columns):
-            at = [columns.counters.index(c) for c in mine if ground.used[number, columns.counters.index(c)]]
+            at = [columns.counters.index(c) for c in mine if layout.used[number, columns.counters.index(c)]]
             units = [columns.units[c] for c in at]
             left = [max(0, int(world.occupancy.left[number, c])) for c in at]
             taken = max(_taken(choice, number, at, units, picture) for choice in choices)
             stranded += sum(n * u for n, u in zip(left, units, strict=True)) - taken
-        if family in told:
-            assert told[family].stranded <= stranded
-            assert stating or (told[family].stranded, told[family].exact) == (stranded, True)
+        if family in usage:
+            assert usage[family].stranded <= stranded
+            assert excluding or (usage[family].stranded, usage[family].exact) == (stranded, True)
         else:
             assert stranded == 0
 
@@ -166,14 +166,14 @@ def test_sets_that_are_drawn_from_alike_differ_by_what_is_left():
     take(picture, DeviceID("d", "q", "other"), "held")
     found = {
         (line.pool, one.profile): one.fits
-        for line in lines(looked_at(picture), "pool")
+        for line in lines(measured(picture), "pool")
         for one in line.profiles
     }
     assert (found["q", "p"], found["r", "p"]) == (2, 3)
 
 
 def test_devices_that_go_together_may_not_go_with_what_is_held():
-    """Each shares a group with the held one, and both another one, which that has not."""
+    """Each shares a group with the held device. They share another group that the held one lacks."""
     objects = parts(
         "q",
         9,
@@ -182,10 +182,10 @@ def test_devices_that_go_together_may_not_go_with_what_is_held():
         half("y", groups=("b", "c")),
     )
     picture = store(*objects)
-    assert [one.fits for one in lines(looked_at(picture), "driver")[0].profiles if one.profile == "p"] == [2]
+    assert [one.fits for one in lines(measured(picture), "driver")[0].profiles if one.profile == "p"] == [2]
     take(picture, DeviceID("d", "q", "old"), "held")
-    (told,) = [one for one in lines(looked_at(picture), "driver")[0].profiles if one.profile == "p"]
-    assert (told.fits, told.at_most) == (1, 2)
+    (usage,) = [one for one in lines(measured(picture), "driver")[0].profiles if one.profile == "p"]
+    assert (usage.fits, usage.at_most) == (1, 2)
 
 
 def test_devices_exclude_each_other_in_whichever_of_their_sets_they_meet():
@@ -197,5 +197,5 @@ def test_devices_exclude_each_other_in_whichever_of_their_sets_they_meet():
         content.append(made)
     here: Object = {"nodeName": "n", "slices": 2}
     picture = store(counter_slice("c", sets, **here), resource_slice("d", content, **here))
-    (told,) = lines(looked_at(picture), "driver")[0].profiles
-    assert (told.fits, told.at_most) == (1, 2)
+    (usage,) = lines(measured(picture), "driver")[0].profiles
+    assert (usage.fits, usage.at_most) == (1, 2)

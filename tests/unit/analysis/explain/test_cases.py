@@ -1,4 +1,4 @@
-"""Single gates and ties, in worlds made for them."""
+"""Single gates and constraints, in worlds made for them."""
 
 from reconciler.allocation.reasons.explanation import Explanation, Request
 from reconciler.allocation.reasons.kinds import Kind
@@ -23,7 +23,7 @@ from tests.tools.builders import (
 from tests.tools.refused_worlds import CASES
 
 
-def told(world: World, effort: int = 1000) -> Explanation:
+def explanation_of(world: World, effort: int = 1000) -> Explanation:
     return explain(world.wanted(), world.snapshot(), effort=effort)
 
 
@@ -42,14 +42,14 @@ def test_a_pool_that_gave_out_more_than_it_has_gives_nothing_from_any_of_its_set
         counter_slice("t", {"g": {"m": 4}, "h": {"m": 4}}, slices=2, nodeName="n"),
     ]
     wanted = claim("c", request("r", 2))
-    explanation = told(World(slices, [wanted], [held("h", hold("A"))]))
+    explanation = explanation_of(World(slices, [wanted], [held("h", hold("A"))]))
     assert left(explanation.requests[0])[Kind.COUNTERS] == 1
-    assert explanation.nearest[0].lacks[0].why == ("the pool of B has given out more than it has",)
+    assert explanation.nearest[0].lacks[0].why == ("the pool of B is over-committed",)
 
 
 def test_whoever_has_administrative_access_does_not_mind_who_holds_a_device():
     wanted = claim("c", request(adminAccess=True))
-    explanation = told(
+    explanation = explanation_of(
         World([resource_slice("s", devices("A"), nodeName="n")], [wanted], [held("h", hold("A"))])
     )
     assert left(explanation.requests[0])[Kind.HELD] == 1
@@ -58,12 +58,12 @@ def test_whoever_has_administrative_access_does_not_mind_who_holds_a_device():
 def test_a_selector_of_a_class_is_not_tried_on_what_one_before_it_refuses():
     classes = [device_class("any", "false", "device.attributes['d'].nothing == 1")]
     world = World([resource_slice("s", devices("A"), nodeName="n")], [claim("c", request())], classes=classes)
-    (asked,) = told(world).requests
+    (asked,) = explanation_of(world).requests
     assert (asked.failing, asked.funnel[0].errors, asked.funnel[0].left) == ((), 0, 0)
 
 
 def test_an_amount_that_cannot_be_given_is_an_error_and_passes_nothing():
-    (asked,) = told(CASES[Reason.CAPACITY_INVALID]).requests
+    (asked,) = explanation_of(CASES[Reason.CAPACITY_INVALID]).requests
     assert (left(asked)[Kind.CAPACITY], asked.smallest) == (0, (("capacity",),))
     assert str(asked.failing[0]).startswith("request r: capacity: device d/p/A: ")
 
@@ -72,7 +72,7 @@ def test_after_all_requests_together_nothing_is_left_of_a_refusal():
     world = World(
         [resource_slice("s", devices("A", "B"), nodeName="n")], [claim("c", request("r", 2), request("q"))]
     )
-    assert [asked.left for asked in told(world).requests] == [0, 0]
+    assert [asked.left for asked in explanation_of(world).requests] == [0, 0]
 
 
 def test_of_what_is_granted_only_nodes_that_serve_all_requests_are_left():
@@ -82,7 +82,7 @@ def test_of_what_is_granted_only_nodes_that_serve_all_requests_are_left():
         resource_slice("t", [device("C", {"kind": "x"})], pool="m", nodeName="m"),
     ]
     wanted = claim("c", request("r", selectors=of_kind["x"]), request("q", selectors=of_kind["y"]))
-    explanation = told(World(slices, [wanted], nodes=[node("n"), node("m")]))
+    explanation = explanation_of(World(slices, [wanted], nodes=[node("n"), node("m")]))
     assert explanation.node == "n"
     assert left(explanation.requests[0])[Kind.ENOUGH] == 2
     assert [asked.left for asked in explanation.requests] == [1, 1]
@@ -102,7 +102,7 @@ def test_the_nearest_node_lacks_fewest_devices_then_has_most_of_the_kind():
         [held("h", hold("b0", pool="b"), hold("b1", pool="b"))],
         nodes=[node("a"), node("b"), node("c")],
     )
-    assert [miss.node for miss in told(world).nearest] == ["c", "b", "a"]
+    assert [miss.node for miss in explanation_of(world).nearest] == ["c", "b", "a"]
 
 
 def test_of_the_sets_of_a_device_the_one_that_comes_closest_is_told():
@@ -111,7 +111,7 @@ def test_of_the_sets_of_a_device_the_one_that_comes_closest_is_told():
         resource_slice("s", content, slices=2, nodeName="n"),
         counter_slice("t", {"g": {"m": 7}, "h": {"m": 9}}, slices=2, nodeName="n"),
     ]
-    (asked,) = told(World(slices, [claim("c", request())])).requests
+    (asked,) = explanation_of(World(slices, [claim("c", request())])).requests
     (short,) = asked.shortages
     assert (short.set, str(short.short), short.devices) == ("h", "1", 2)
 
@@ -122,10 +122,10 @@ def test_without_effort_nothing_is_asked_again_and_nothing_is_claimed():
         [resource_slice("s", content, nodeName="n")],
         [claim("c", request("r", 2), request("q"), constraints=[match("d/x", "r")])],
     )
-    explanation = told(world, effort=0)
+    explanation = explanation_of(world, effort=0)
     assert explanation.constraints == ()
     assert [name for _, name in explanation.conflict] == ["r", "q"]
-    assert told(world).constraints == ("d/x",)
+    assert explanation_of(world).constraints == ("d/x",)
 
 
 def test_requests_that_are_tied_need_a_value_that_serves_each_of_them():
@@ -142,10 +142,10 @@ def test_requests_that_are_tied_need_a_value_that_serves_each_of_them():
         request("q", selectors=of_kind["y"]),
         constraints=[match("d/v")],
     )
-    explanation = told(World([resource_slice("s", content, nodeName="n")], [wanted]))
+    explanation = explanation_of(World([resource_slice("s", content, nodeName="n")], [wanted]))
     assert [left(asked)[Kind.CONSTRAINT] for asked in explanation.requests] == [1, 1]
     apart = claim("c", request("r", 2), constraints=[distinct("d/v")])
-    assert told(World([resource_slice("s", content, nodeName="n")], [apart])).allocatable
+    assert explanation_of(World([resource_slice("s", content, nodeName="n")], [apart])).allocatable
 
 
 def test_of_a_node_the_device_that_fails_least_is_told_and_of_what_selects_the_first():
@@ -156,9 +156,11 @@ def test_of_a_node_the_device_that_fails_least_is_told_and_of_what_selects_the_f
         [claim("c", request())],
         [held("h", hold("A"), hold("B"))],
     )
-    assert told(world).nearest[0].lacks[0].why == ("B is held by default/h",)
+    assert explanation_of(world).nearest[0].lacks[0].why == ("B is held by default/h",)
     other = claim("c", request(selectors=selectors("false")))
     foreign = World(
         [resource_slice("s", content, nodeName="n")], [other], classes=[device_class("any", "false")]
     )
-    assert told(foreign).nearest[0].lacks[0].why == ("other devices there do not pass class any",)
+    assert explanation_of(foreign).nearest[0].lacks[0].why == (
+        "other devices on the node do not match class any",
+    )

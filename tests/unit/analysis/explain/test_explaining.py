@@ -32,7 +32,7 @@ from tests.tools.builders import (
 from tests.tools.examples import examples
 
 
-def told(world: World, nodes: list[str] | None = None) -> Explanation:
+def explanation_of(world: World, nodes: list[str] | None = None) -> Explanation:
     return explain(world.wanted(), world.snapshot(), nodes=nodes)
 
 
@@ -52,7 +52,7 @@ def test_the_nearest_miss_names_counter_set_amount_and_holder():
     near, holds_near = mig("near", 98, taken=5)
     asked = claim("c", request("r", selectors=selectors('device.attributes["d"].size == 42')))
     world = World([*far, *near], [asked], [holds_far, holds_near], nodes=[node("far"), node("near")])
-    explanation = told(world)
+    explanation = explanation_of(world)
     (asked_for,) = explanation.requests
     (short,) = asked_for.shortages
     assert (str(short.short), short.counter, short.set, short.devices) == (
@@ -66,7 +66,8 @@ def test_the_nearest_miss_names_counter_set_amount_and_holder():
     assert explanation.reason == "CountersExhausted"
     by_node = {miss.node: str(miss) for miss in explanation.nearest}
     assert by_node["near"] == (
-        "near: 0 of 1 for request r; short 14 multiprocessors on gpu-2, held by default/train-near"
+        "near: 0 of 1 for request r; counter set gpu-2 is short of 14 multiprocessors "
+        "(held by default/train-near)"
     )
 
 
@@ -81,7 +82,7 @@ def test_the_best_case_of_a_counter_is_told_in_its_own_unit():
         ],
         [claim("c", request())],
     )
-    (short,) = told(world).requests[0].shortages
+    (short,) = explanation_of(world).requests[0].shortages
     assert (str(short.short), str(short.left), str(short.wanted)) == ("20Gi", "40Gi", "60Gi")
 
 
@@ -90,10 +91,10 @@ def test_enough_one_by_one_but_not_at_once_says_how_many_fit():
     world = World(
         slices, [claim("c", request("r", 4, selectors=selectors('device.attributes["d"].size == 14')))]
     )
-    explanation = told(world)
+    explanation = explanation_of(world)
     assert explanation.reason == "RequestsCompete"
     assert explanation.conflict == ((ObjectKey("default", "c"), "r"),)
-    assert str(explanation.nearest[0]) == "n: 3 of 4 for request r fit at once"
+    assert str(explanation.nearest[0]) == "n: 3 of 4 devices for request r fit together"
 
 
 def test_a_constraint_is_blamed_by_its_attribute_and_only_if_it_alone_stands_in_the_way():
@@ -102,7 +103,7 @@ def test_a_constraint_is_blamed_by_its_attribute_and_only_if_it_alone_stands_in_
         [resource_slice("s", content, nodeName="n")],
         [claim("c", request("r", 2), constraints=[match("d/x"), match("d/y")])],
     )
-    explanation = told(world)
+    explanation = explanation_of(world)
     assert explanation.constraints == ("d/y",)
     counts = {step.about: step.left for step in explanation.requests[0].funnel}
     assert (counts["constraint on d/x"], counts["constraint on d/y"]) == (2, 0)
@@ -114,7 +115,7 @@ def test_devices_without_the_attribute_do_not_pass_a_constraint():
         [resource_slice("s", content, nodeName="n")],
         [claim("c", request("r", 2), constraints=[distinct("d/x")])],
     )
-    counts = {step.about: step.left for step in told(world).requests[0].funnel}
+    counts = {step.about: step.left for step in explanation_of(world).requests[0].funnel}
     assert counts["constraint on d/x"] == 1
 
 
@@ -122,7 +123,7 @@ def test_requests_that_want_the_same_devices_are_named_and_no_others():
     content = [device("A", {"kind": "x"}), device("B", {"kind": "x"}), device("C", {"kind": "y"})]
     of_x, of_y = (selectors(f'device.attributes["d"].kind == "{kind}"') for kind in "xy")
     requests = [request("p", 2, selectors=of_x), request("q", selectors=of_y), request("r", selectors=of_x)]
-    explanation = told(World([resource_slice("s", content, nodeName="n")], [claim("c", *requests)]))
+    explanation = explanation_of(World([resource_slice("s", content, nodeName="n")], [claim("c", *requests)]))
     assert [name for _, name in explanation.conflict] == ["p", "r"]
 
 
@@ -132,7 +133,7 @@ def test_an_error_is_told_with_its_expression_and_a_device():
     world = World(
         [resource_slice("s", content, nodeName="n")], [claim("c", request(selectors=selectors(text)))]
     )
-    (failing,) = told(world).requests[0].failing
+    (failing,) = explanation_of(world).requests[0].failing
     assert (failing.expression, str(failing.device), failing.devices) == (text, "d/p/B", 2)
     assert "no such key" in failing.problem
 
@@ -143,7 +144,7 @@ def test_a_taint_is_spelled_and_a_tolerated_one_is_not():
         [resource_slice("s", [device("A", taints=taints)], nodeName="n")],
         [claim("c", request(tolerations=[{"key": "k", "operator": "Exists"}]))],
     )
-    assert told(world).nearest[0].lacks[0].why == ("A has the taint maintenance=today:NoExecute",)
+    assert explanation_of(world).nearest[0].lacks[0].why == ("A has the taint maintenance=today:NoExecute",)
 
 
 def test_two_gates_that_share_the_work_are_told_together():
@@ -151,13 +152,13 @@ def test_two_gates_that_share_the_work_are_told_together():
     world = World(
         [resource_slice("s", content, nodeName="n")], [claim("c", request())], [held("h", hold("A"))]
     )
-    assert told(world).requests[0].smallest == (("tolerated taints", "not held by others"),)
+    assert explanation_of(world).requests[0].smallest == (("tolerated taints", "not held by other claims"),)
 
 
 def test_nodes_that_are_not_considered_are_a_gate():
     slices = [resource_slice("s", devices("A"), nodeName="n")]
     world = World(slices, [claim("c", request())], nodes=[node("n"), node("m")])
-    explanation = told(world, ["m"])
+    explanation = explanation_of(world, ["m"])
     assert explanation.requests[0].smallest == ((),), "no node considered has any device"
     counts = {step.kind: step.left for step in explanation.requests[0].funnel}
     assert (counts[Kind.COUNTERS], counts[Kind.NODES]) == (1, 0)
@@ -169,7 +170,11 @@ def test_devices_that_a_selector_gives_to_nodes_count_on_each_of_them():
     slices = [resource_slice("s", devices("A", "B"), nodeSelector=zone)]
     nodes = [node("n", zone="a"), node("m", zone="a"), node("o", zone="b")]
     world = World(slices, [claim("c", request("r", 3))], nodes=nodes)
-    assert [(miss.node, miss.lacks[0].have) for miss in told(world).nearest] == [("m", 2), ("n", 2), ("o", 0)]
+    assert [(miss.node, miss.lacks[0].have) for miss in explanation_of(world).nearest] == [
+        ("m", 2),
+        ("n", 2),
+        ("o", 0),
+    ]
 
 
 def test_the_alternatives_of_a_request_are_explained_one_by_one():
@@ -177,7 +182,7 @@ def test_the_alternatives_of_a_request_are_explained_one_by_one():
         [resource_slice("s", devices("A"), nodeName="n")],
         [claim("c", first_of("r", a=wants(3), b=wants(2)))],
     )
-    explanation = told(world)
+    explanation = explanation_of(world)
     assert [(r.request, r.wanted) for r in explanation.requests] == [("r/a", 3), ("r/b", 2)]
     assert explanation.nearest[0].lacks[0].request == "r/b"
 
@@ -188,14 +193,16 @@ def test_all_devices_of_a_node_lack_those_that_are_held():
         [claim("c", request(count=None))],
         [held("h", hold("B"))],
     )
-    explanation = told(world)
+    explanation = explanation_of(world)
     (lack,) = explanation.nearest[0].lacks
     assert (lack.have, lack.wanted, lack.why) == (1, 2, ("B is held by default/h",))
-    assert explanation.requests[0].smallest == (("not held by others",),)
+    assert explanation.requests[0].smallest == (("not held by other claims",),)
 
 
 def test_what_can_be_allocated_says_where_and_counts_all_the_same():
-    explanation = told(World([resource_slice("s", devices("A"), nodeName="n")], [claim("c", request())]))
+    explanation = explanation_of(
+        World([resource_slice("s", devices("A"), nodeName="n")], [claim("c", request())])
+    )
     assert (explanation.allocatable, explanation.node, explanation.reason) == (True, "n", "")
     assert explanation.requests[0].funnel[-1].kind is Kind.TOGETHER
     assert explanation.requests[0].left == 1
@@ -205,14 +212,14 @@ def test_claims_of_one_pod_are_explained_together():
     world = World(
         [resource_slice("s", devices("A"), nodeName="n")], [claim("c", request()), claim("d", request())]
     )
-    explanation = told(world)
+    explanation = explanation_of(world)
     assert [str(key) for key, _ in explanation.conflict] == ["default/c", "default/d"]
 
 
 @examples(40)
 @given(contests())
 def test_a_conflict_is_one_and_is_minimal(world: World):
-    explanation = told(world)
+    explanation = explanation_of(world)
     names = [(str(key), name) for key, name in explanation.conflict]
 
     def only(kept: list[tuple[str, str]]) -> World:

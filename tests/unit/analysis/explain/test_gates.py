@@ -11,10 +11,10 @@ from reconciler.allocation.dra.request_options import RequestOption
 from reconciler.allocation.reasons.explanation import Request
 from reconciler.allocation.reasons.kinds import Kind
 from reconciler.analysis.explain.explain import explain
-from reconciler.analysis.explain.funnel import sift
+from reconciler.analysis.explain.funnel import apply_gates
 from reconciler.analysis.explain.gates import SELECTION, Gate, gates_of
 from reconciler.analysis.explain.minimal_sets import smallest_sets
-from reconciler.analysis.explain.places import Places
+from reconciler.analysis.explain.node_reach import NodeReach
 from reconciler.api.objects.plan import Reason
 from reconciler.cel.program import CelError, CelRefused, compile_selector
 from reconciler.state.devices.snapshot.snapshot import Snapshot
@@ -101,7 +101,7 @@ def test_every_gate_is_what_a_loop_over_devices_says(world: World):
     seen = world.snapshot()
     scene = Scene(world, world.nodes[0]["metadata"]["name"])
     everything = in_order(scene)
-    places = Places(seen, None)
+    places = NodeReach(seen, None)
     for option, wanted in zip(options(world, seen), ways(world), strict=True):
         expected = predicates(scene, everything, wanted)
         for gate in gates_of(option, seen, places):
@@ -123,10 +123,10 @@ def test_every_gate_is_what_a_loop_over_devices_says(world: World):
 @given(worlds())
 def test_the_funnel_counts_what_passes_gate_after_gate(world: World):
     seen = world.snapshot()
-    places = Places(seen, None)
-    told = {(r.claim.name, r.request): r for r in explain(world.wanted(), seen).requests}
+    places = NodeReach(seen, None)
+    explanation = {(r.claim.name, r.request): r for r in explain(world.wanted(), seen).requests}
     for option in options(world, seen):
-        request = told[world.wanted()[option.claim].key.name, option.name]
+        request = explanation[world.wanted()[option.claim].key.name, option.name]
         alive = [True] * seen.fleet.size
         for gate, step in zip(gates_of(option, seen, places), request.funnel, strict=False):
             errors = gate.error.tolist() if gate.error is not None else [False] * len(alive)
@@ -138,12 +138,12 @@ def test_the_funnel_counts_what_passes_gate_after_gate(world: World):
         assert request.left == left[-1]
 
 
-def reach(places: Places) -> list[list[int]]:
+def reach(places: NodeReach) -> list[list[int]]:
     """Rows by node."""
     return [places.at(n).nonzero()[0].tolist() for n in range(len(places.names))]
 
 
-def _excludes(gates: list[Gate], chosen: tuple[int, ...], option: RequestOption, places: Places) -> bool:
+def _excludes(gates: list[Gate], chosen: tuple[int, ...], option: RequestOption, places: NodeReach) -> bool:
     """Whether some gates alone leave every node short, by loops."""
 
     def passes(row: int, numbers: list[int]) -> bool:
@@ -166,7 +166,7 @@ def _excludes(gates: list[Gate], chosen: tuple[int, ...], option: RequestOption,
 @given(worlds(features=EVERYTHING))
 def test_the_smallest_sets_are_those_that_trying_every_subset_finds(world: World):
     seen = world.snapshot()
-    places = Places(seen, None)
+    places = NodeReach(seen, None)
     for option in options(world, seen):
         gates = gates_of(option, seen, places)
         wanted = None if option.all else option.source.wanted
@@ -188,35 +188,35 @@ def test_many_selectors_count_as_one_gate_so_that_all_subsets_can_be_tried():
         [resource_slice("s", devices("A"), nodeName="n")],
         [claim("c", request(selectors=selectors(*texts)))],
     )
-    (told,) = explain(world.wanted(), world.snapshot()).requests
-    assert told.smallest == (("the 20 selectors",),)
+    (explanation,) = explain(world.wanted(), world.snapshot()).requests
+    assert explanation.smallest == (("the 20 selectors",),)
 
 
 @examples(60)
 @given(st.one_of(worlds(), contests()))
 def test_gates_that_exclude_everything_mean_a_refusal_and_a_refusal_has_an_explanation(world: World):
     seen = world.snapshot()
-    told = explain(world.wanted(), seen)
+    explanation = explain(world.wanted(), seen)
     by_request: dict[tuple[str, str], list[Request]] = {}
-    for way in told.requests:
+    for way in explanation.requests:
         by_request.setdefault((way.claim.name, way.request.partition("/")[0]), []).append(way)
     stopped = any(all(way.smallest for way in ways) for ways in by_request.values())
     if stopped:
-        assert not told.allocatable
-    if told.allocatable:
-        assert told.node
+        assert not explanation.allocatable
+    if explanation.allocatable:
+        assert explanation.node
         assert all(any(way.possible for way in ways) for ways in by_request.values())
         return
-    assert told.remedy
-    if not Reason(told.reason).is_error and told.reason != Reason.GAVE_UP:
-        assert stopped or told.conflict
+    assert explanation.remedy
+    if not Reason(explanation.reason).is_error and explanation.reason != Reason.GAVE_UP:
+        assert stopped or explanation.conflict
 
 
 def test_an_ask_sifts_a_fleet_without_devices():
     world = World([], [claim("c", request())])
     seen = world.snapshot()
     (option,) = options(world, seen)
-    sieve = sift(option, seen, Places(seen, None))
-    assert sieve.left.shape == (0,)
-    (told,) = explain(world.wanted(), seen).requests
-    assert (told.devices, told.smallest) == (0, ((),))
+    result = apply_gates(option, seen, NodeReach(seen, None))
+    assert result.left.shape == (0,)
+    (explanation,) = explain(world.wanted(), seen).requests
+    assert (explanation.devices, explanation.smallest) == (0, ((),))

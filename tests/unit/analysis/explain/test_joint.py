@@ -24,7 +24,7 @@ OF = {Reason.ALIGNMENT: Kind.ALIGNMENT, Reason.PARTITION: Kind.PARTITION}
 MACHINE = machine("n", [("p0", 0), ("p0", 0), ("p1", 0), ("p2", 1)], [("p0", 0), ("p2", 1)])
 
 
-def told(world: list[Object], claim: Object) -> Explanation:
+def explanation_of(world: list[Object], claim: Object) -> Explanation:
     asked = typed(claim)
     assert isinstance(asked, ResourceClaim)
     return explain([asked], snapshot(*world))
@@ -36,18 +36,20 @@ def step(explanation: Explanation, request: str, kind: Kind) -> Step:
 
 
 def test_an_alignment_that_refuses_is_the_gate_that_leaves_nothing():
-    preference = {"required": PCIE}
-    explanation = told([*classes(), *MACHINE], gpu_nic_claim("c", 3, 1, joint_allocation=preference))
+    wish = {"required": PCIE}
+    explanation = explanation_of([*classes(), *MACHINE], gpu_nic_claim("c", 3, 1, joint_allocation=wish))
     assert explanation.reason == "AlignmentUnmet"
     assert step(explanation, "gpu", Kind.TOGETHER).left == 4
     near = step(explanation, "gpu", Kind.ALIGNMENT)
-    assert (near.left, near.nodes, near.detail) == (0, 0, "even if nothing were held")
+    assert (near.left, near.nodes, near.detail) == (0, 0, "even if all devices were free")
     assert explanation.preferences == (f"the alignment on {PCIE}",)
     assert str(explanation.nearest[0]) == f"n: {PCIE} p0: 2 of 3 for request gpu, 1 of 1 for request nic"
 
 
 def test_what_is_granted_counts_what_could_be_near_enough():
-    explanation = told([*classes(), *MACHINE], gpu_nic_claim("c", 2, 1, joint_allocation={"required": PCIE}))
+    explanation = explanation_of(
+        [*classes(), *MACHINE], gpu_nic_claim("c", 2, 1, joint_allocation={"required": PCIE})
+    )
     assert explanation.allocatable
     near = step(explanation, "gpu", Kind.ALIGNMENT)
     assert (near.left, near.nodes) == (2, 1)
@@ -55,17 +57,19 @@ def test_what_is_granted_counts_what_could_be_near_enough():
 
 
 def test_of_several_alignments_the_first_that_refuses_is_told():
-    preferences = [{"requests": ["gpu"], "required": "numaNode"}, {"required": PCIE}]
-    explanation = told([*classes(), *MACHINE], gpu_nic_claim("c", 3, 1, joint_allocation=preferences))
+    wishes = [{"requests": ["gpu"], "required": "numaNode"}, {"required": PCIE}]
+    explanation = explanation_of([*classes(), *MACHINE], gpu_nic_claim("c", 3, 1, joint_allocation=wishes))
     left = [one.left for one in explanation.requests[0].funnel if one.kind is Kind.ALIGNMENT]
     assert left == [3, 0]
     assert [one.about for one in explanation.requests[1].funnel][-1] == f"aligned on {PCIE}"
 
 
 def test_pairs_are_counted_by_node():
-    preference = {"pairs": True, "required": PCIE}
+    wish = {"pairs": True, "required": PCIE}
     taken = held("h", hold("gpu-3", driver="gpu", pool="n"))
-    explanation = told([*classes(), *MACHINE, taken], gpu_nic_claim("c", 2, 2, joint_allocation=preference))
+    explanation = explanation_of(
+        [*classes(), *MACHINE, taken], gpu_nic_claim("c", 2, 2, joint_allocation=wish)
+    )
     assert explanation.reason == "AlignmentUnmet"
     near = step(explanation, "nic", Kind.ALIGNMENT)
     assert (near.about, near.left, near.detail) == (f"aligned in pairs on {PCIE}", 0, "")
@@ -76,38 +80,43 @@ def test_a_partition_that_is_not_whole_is_told_with_who_holds_what_it_lacks():
     gpus = machine("n", [("p0", 0)] * 8, [])
     taken = held("h", *(hold(f"gpu-{n}", driver="gpu", pool="n") for n in (0, 1, 3, 4, 7)))
     world = [*classes(gpu=[table(*PAIRS)]), *gpus, taken]
-    explanation = told(world, gpu_nic_claim("c", 2, 0))
+    explanation = explanation_of(world, gpu_nic_claim("c", 2, 0))
     assert explanation.reason == "PartitionsTaken"
     gate = step(explanation, "gpu", Kind.PARTITION)
     assert (gate.left, gate.nodes) == (0, 0)
     assert explanation.preferences == ("the partition table for request gpu",)
     assert str(explanation.nearest[0]) == (
-        "n: request gpu: 1 of 2 of the partition gpu-2, gpu-3 can be had; gpu-3 is held by default/h"
+        "n: request gpu: 1 of 2 devices of partition gpu-2, gpu-3 can be allocated; "
+        "gpu-3 is held by default/h"
     )
 
 
 @pytest.mark.parametrize(
-    ("preference", "why"),
+    ("wish", "why"),
     [
-        pytest.param({}, "the table lists no partition of 3 devices, but of 2", id="size"),
-        pytest.param({"bandwidth": "1Gi"}, "of 2 devices in the table has the bandwidth", id="bandwidth"),
+        pytest.param({}, "the table lists no partition of 3 devices, only of 2", id="size"),
+        pytest.param({"bandwidth": "1Gi"}, "in the table has the requested bandwidth", id="bandwidth"),
     ],
 )
-def test_a_table_that_will_never_do_is_told(preference: Any, why: str):
-    count = 2 if preference else 3
+def test_a_table_that_will_never_do_is_told(wish: Any, why: str):
+    count = 2 if wish else 3
     world = [*classes(gpu=[table(partition(0, 1))]), *MACHINE]
-    explanation = told(world, gpu_nic_claim("c", count, 0, partition=preference))
+    explanation = explanation_of(world, gpu_nic_claim("c", count, 0, partition=wish))
     assert why in step(explanation, "gpu", Kind.PARTITION).detail
 
 
 def test_an_invalid_preference_leaves_the_other_gates():
-    explanation = told([*classes(), *MACHINE], gpu_nic_claim("c", 1, 1, joint_allocation={"tier": []}))
+    explanation = explanation_of(
+        [*classes(), *MACHINE], gpu_nic_claim("c", 1, 1, joint_allocation={"tier": []})
+    )
     assert explanation.reason == "JointAllocationInvalid"
     assert step(explanation, "gpu", Kind.ENOUGH).left == 4
 
 
 def test_json_has_the_gate_with_its_nodes_and_the_preferences_in_the_way():
-    raw = as_json(told([*classes(), *MACHINE], gpu_nic_claim("c", 3, 1, joint_allocation={"required": PCIE})))
+    raw = as_json(
+        explanation_of([*classes(), *MACHINE], gpu_nic_claim("c", 3, 1, joint_allocation={"required": PCIE}))
+    )
     gate = json.loads(json.dumps(raw))["requests"][0]["funnel"][-1]
     assert (gate["gate"], gate["left"], gate["nodes"]) == ("alignment", 0, 0)
     assert raw["wishesInTheWay"] == [f"the alignment on {PCIE}"]
@@ -133,13 +142,13 @@ def test_counts_fall_the_reason_is_the_gate_that_empties_and_what_is_lifted_lets
         ]
         assert set(firsts) - {None} == {OF[answer.reason]}
         assert explanation.nearest
-    preferences: dict[str, list[PreferenceKey]] = {"the partition table for request gpu": [(0, "gpu")]}
-    for number, preference in enumerate(alignments(case.claim, {})):
-        preferences.setdefault(f"the alignment on {preference.required}", []).append((0, number))
+    wishes: dict[str, list[PreferenceKey]] = {"the partition table for request gpu": [(0, "gpu")]}
+    for number, wish in enumerate(alignments(case.claim, {})):
+        wishes.setdefault(f"the alignment on {wish.required}", []).append((0, number))
     alone = {
         words
-        for words, preferences in preferences.items()
-        if any(isinstance(decide([case.claim], case.world, without=[one]), Granted) for one in preferences)
+        for words, wished in wishes.items()
+        if any(isinstance(decide([case.claim], case.world, without=[one]), Granted) for one in wished)
     }
     if answer.reason in OF:
         assert set(explanation.preferences) == alone

@@ -39,7 +39,7 @@ def of_koordinator() -> Iterator[str]:
 
 
 def test_every_reason_that_can_be_told_is_in_the_table():
-    told = {
+    known = {
         *map(str, Reason),
         planner.NOT_OURS,
         planner.LEFT,
@@ -50,7 +50,7 @@ def test_every_reason_that_can_be_told_is_in_the_table():
         handler.HELD,
     }
     assert len(set(blocking())) >= 5
-    assert told == set(map(str, REASONS))
+    assert known == set(map(str, REASONS))
 
 
 @pytest.mark.parametrize("reason", REASONS, ids=str)

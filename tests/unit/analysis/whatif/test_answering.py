@@ -1,4 +1,4 @@
-"""What would be, against what is when it is so."""
+"""What-if answers against the decisions on a cluster that really is so."""
 
 from copy import deepcopy
 from typing import Any
@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.allocation.dra.budget import StepLimit, Unfinished
-from reconciler.analysis.whatif import Answer, Base, Limit, Lost, Placed, Question, Refused, answer
-from reconciler.analysis.whatif.reading import MOST_UNITS, units_in
+from reconciler.analysis.whatif import Answer, Baseline, Limit, Lost, Placed, Refused, Scenario, answer
+from reconciler.analysis.whatif.reading import MAX_UNITS, units_in
 from reconciler.api.manifests.bundle import Bundle, bundle
 from reconciler.api.manifests.documents import Document
 from reconciler.api.manifests.origin import Origin
@@ -43,18 +43,18 @@ def read(*objects: Object) -> Bundle:
 
 
 def ask(world: list[Object], *asked: Object, **options: object) -> Answer:
-    question = Question(units_in(read(*asked)), **options)  # type: ignore[arg-type]
-    return answer(question, base(world))
+    scenario = Scenario(units_in(read(*asked)), **options)  # type: ignore[arg-type]
+    return answer(scenario, base(world))
 
 
-def base(world: list[Object]) -> Base:
+def base(world: list[Object]) -> Baseline:
     picture = store(*[raw for raw in world if raw["kind"] != "Pod"])
     for raw in world:
         if raw["kind"] == "Pod":
             (entry,) = read(raw).entries["Pod"].values()
             picture.apply(Changed("Pod", entry.object))
     nodes = [typed(raw) for raw in world if raw["kind"] == "Node"]
-    return Base(picture, tuple(one for one in nodes if isinstance(one, Node)))
+    return Baseline(picture, tuple(one for one in nodes if isinstance(one, Node)))
 
 
 def fleet(**counts: int) -> list[Object]:
@@ -84,8 +84,8 @@ def test_what_is_counted_is_placed_so_often():
 
 
 def test_no_more_copies_are_tried_than_the_bound():
-    question = Question(units_in(read(claim("c"))))
-    found = answer(question, base(fleet(a=8)), most=5)
+    scenario = Scenario(units_in(read(claim("c"))))
+    found = answer(scenario, base(fleet(a=8)), max_copies=5)
     assert (found.copies, found.limit, found.refused) == (5, Limit.BOUND, None)
 
 
@@ -175,7 +175,7 @@ def test_a_pod_asks_with_its_selector_and_its_templates():
     ("options", "message"),
     [
         ({"without": frozenset([ObjectKey("default", "no")])}, "there is no claim default/no"),
-        ({"without": frozenset([ObjectKey("default", "waits")])}, "holds nothing"),
+        ({"without": frozenset([ObjectKey("default", "waits")])}, "holds no devices"),
         ({"drained": frozenset(["no"])}, "there is no node no"),
     ],
 )
@@ -185,15 +185,15 @@ def test_what_is_not_there_is_refused(options: dict[str, object], message: str):
 
 
 def test_a_pod_whose_claims_are_not_beside_it_is_refused():
-    with pytest.raises(Malformed, match="claim default/c, unallocated, is not beside it"):
+    with pytest.raises(Malformed, match="unallocated claim default/c is missing"):
         units_in(read(pod("p", "c")))
-    with pytest.raises(Malformed, match=f"at most {MOST_UNITS}"):
-        units_in(read(*[claim(f"c{n}") for n in range(MOST_UNITS + 1)]))
+    with pytest.raises(Malformed, match=f"the maximum is {MAX_UNITS}"):
+        units_in(read(*[claim(f"c{n}") for n in range(MAX_UNITS + 1)]))
 
 
 def test_an_answer_can_be_broken_off():
     with pytest.raises(Unfinished):
-        answer(Question(units_in(read(claim("c")))), base(fleet(a=64)), budget=StepLimit(10))
+        answer(Scenario(units_in(read(claim("c")))), base(fleet(a=64)), budget=StepLimit(10))
 
 
 Sizes = dict[str, int]
@@ -252,7 +252,7 @@ def test_it_is_as_if_it_were_so(
 def test_the_store_in_earnest_is_not_needed_again():
     """It is used up, as it says; whoever asks twice gives a picture each time."""
     own = base(fleet(a=1))
-    answer(Question(units_in(read(claim("c")))), own)
+    answer(Scenario(units_in(read(claim("c")))), own)
     assert isinstance(own.store, Store)
     assert own.store.snapshot().occupancy.held.any()
     own.store.apply(Removed("Node", ObjectKey("", "a")))

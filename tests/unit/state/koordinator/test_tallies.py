@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.allocation.koordinator.fleet import Fleet, Placed
-from reconciler.analysis.capacity.machine_state import STATES, MachineState, standing
+from reconciler.analysis.capacity.machine_state import STATES, MachineState, describe_machine
 from reconciler.analysis.capacity.machine_totals import by_node, by_type
 from reconciler.api.koordinator.annotations import Hint
 from reconciler.api.objects.meta import ObjectKey
@@ -60,7 +60,7 @@ def test_tallies_equal_a_walk_over_the_machines(seeds, sick, semantics):
         if isinstance(answer, Placed):
             fleet.hold(asked.pod, answer.node, answer.allocation, asked.hints)
             held.append(asked.pod)
-    machines = [standing(fleet, name) for name in sorted(fleet.machines)]
+    machines = [describe_machine(fleet, name) for name in sorted(fleet.machines)]
     expected = walked(machines)
     tallies = by_node(fleet)
     assert [(one.node, one.kind) for one in tallies] == sorted(expected)
@@ -84,12 +84,12 @@ def test_each_device_lists_its_holders():
     fleet.hold(
         asked.pod, "n", answer.allocation, {"rdma": Hint.model_validate({"exclusivePolicy": "DeviceLevel"})}
     )
-    card, rdma = standing(fleet, "n").devices
+    card, rdma = describe_machine(fleet, "n").devices
     assert (card.state, card.holders[0].pod) == ("held", asked.pod)
     # Something of it is left, but its holder wants to be alone.
     assert (rdma.state, rdma.vfs_free, rdma.holders[0].vfs) == ("held", 1, ("00:00.0",))
     fleet.remove("n")
-    assert [one.healthy for one in standing(fleet, "n").devices] == [False, False]
+    assert [one.healthy for one in describe_machine(fleet, "n").devices] == [False, False]
 
 
 @pytest.mark.parametrize("kind", [by_type, by_node])

@@ -3,7 +3,7 @@
 import numpy as np
 from hypothesis import given
 
-from reconciler.analysis.explain.places import Places
+from reconciler.analysis.explain.node_reach import NodeReach
 from tests.tools.allocation_strategies import EVERYTHING, worlds
 from tests.tools.allocation_world import World
 from tests.tools.builders import claim, devices, node, request, resource_slice
@@ -25,7 +25,7 @@ def test_a_node_reaches_what_a_loop_says(world: World):
     seen = world.snapshot()
     names = [n["metadata"]["name"] for n in world.nodes]
     for chosen in (None, names[:1]):
-        places = Places(seen, chosen)
+        places = NodeReach(seen, chosen)
         expected = {name: reached(world, name) for name in places.names}
         for number, name in enumerate(places.names):
             assert places.at(number).tolist() == expected[name]
@@ -45,7 +45,7 @@ def test_devices_that_skip_operations_count_on_nodes_that_know_of_it():
         resource_slice("t", devices("B"), pool="q", allNodes=True),
     ]
     nodes = [{**node("new"), **FEATURED}, node("old")]
-    places = Places(World(slices, [claim("c", request())], nodes=nodes).snapshot(), None)
+    places = NodeReach(World(slices, [claim("c", request())], nodes=nodes).snapshot(), None)
     everything = np.ones(2, dtype=np.bool_)
     assert dict(zip(places.names, places.counts(everything).tolist(), strict=True)) == {"new": 2, "old": 1}
     assert places.at(1).tolist() == [False, True]
@@ -53,5 +53,5 @@ def test_devices_that_skip_operations_count_on_nodes_that_know_of_it():
 
 def test_without_nodes_nothing_is_reached():
     world = World([resource_slice("s", devices("A"), allNodes=True)], [claim("c", request())])
-    places = Places(world.snapshot(), [])
+    places = NodeReach(world.snapshot(), [])
     assert (places.names, places.reached().tolist()) == ((), [False])

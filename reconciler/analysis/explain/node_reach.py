@@ -1,4 +1,4 @@
-"""Which of the nodes that were considered reach which devices, and how many of them."""
+"""Which of the considered nodes reach which devices."""
 
 from collections.abc import Iterable
 
@@ -9,12 +9,12 @@ from reconciler.allocation.dra.static_match import SKIP_OPERATIONS
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 
 
-class Places:
-    """N nodes and the D devices of a fleet. Nothing here loops over devices."""
+class NodeReach:
+    """N considered nodes and the D devices of a fleet. No method loops over devices."""
 
-    def __init__(self, world: Snapshot, nodes: Iterable[str] | None) -> None:
-        """`nodes` are those considered; None is all."""
-        topology, fleet = world.topology, world.fleet
+    def __init__(self, snapshot: Snapshot, nodes: Iterable[str] | None) -> None:
+        """`nodes` are the considered nodes; None means all."""
+        topology, fleet = snapshot.topology, snapshot.fleet
         chosen = None if nodes is None else set(nodes)
         at = [n for n, name in enumerate(topology.order) if chosen is None or name in chosen]
         self.names: tuple[str, ...] = tuple(topology.order[n] for n in at)
@@ -22,34 +22,37 @@ class Places:
         self._selector = fleet.codes["selector"]
         self._anywhere = fleet.anywhere
         self._codes = topology.order_codes[at]
-        """(N,) negative for nodes that no device names"""
-        self.codes = self._local = len(fleet.words.nodes.values)
-        """How many codes of nodes the fleet has"""
+        """(N,) codes of the nodes; negative for nodes that no device names"""
+        self.code_count = self._local = len(fleet.words.nodes.values)
+        """Number of node codes in the fleet"""
         self._selectors = len(fleet.words.selectors.values)
-        self._pairs = self._selected(world, np.array(at, dtype=np.int64))
+        self._pairs = self._selected(snapshot, np.array(at, dtype=np.int64))
         operations = fleet.codes["operations"] >= 0
         self._special: Mask | None = operations if operations.any() else None
-        """(D,) devices for which a node needs a feature"""
+        """(D,) devices that only nodes with a feature can use"""
         self._featured = np.array(
             [SKIP_OPERATIONS in topology.nodes[name].features for name in self.names], dtype=np.bool_
         )
 
-    def _selected(self, world: Snapshot, at: Amounts) -> tuple[Amounts, Codes]:
-        """(M,) nodes and (M,) selectors that match them, all such pairs."""
+    def _selected(self, snapshot: Snapshot, at: Amounts) -> tuple[Amounts, Codes]:
+        """(M,) nodes and (M,) codes of selectors: all pairs that match."""
         if not (self._selector >= 0).any():
             return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int32)
-        places, codes = world.topology.selected()
-        position = np.full(len(world.topology.order), -1, dtype=np.int64)
+        selected, codes = snapshot.topology.selected()
+        position = np.full(len(snapshot.topology.order), -1, dtype=np.int64)
         position[at] = np.arange(len(at))
-        mine = position[places] >= 0
-        return position[places][mine], codes[mine]
+        considered = position[selected] >= 0
+        return position[selected][considered], codes[considered]
 
     def counts(self, mask: Mask) -> Amounts:
         """(N,) how many devices of `mask` (D,) each node reaches."""
         return self.table(mask.astype(np.int64), 2)[1]
 
     def table(self, kind: Amounts, kinds: int) -> Amounts:
-        """(kinds, N) how many devices of each kind, given per device (D,), each node reaches."""
+        """(kinds, N) how many devices of each kind each node reaches.
+
+        kind (D,)   of each device, 0 to kinds - 1
+        """
         if self._special is None:
             return self._table(kind, kinds)
         plain = self._table(np.where(self._special, kinds, kind), kinds + 1)[:kinds]
@@ -72,7 +75,7 @@ class Places:
         return found
 
     def reached(self, nodes: Mask | None = None) -> Mask:
-        """(D,) devices that at least one of some nodes (N,) reaches; None is all N."""
+        """(D,) devices that at least one of `nodes` (N,) reaches; None means all N."""
         chosen = np.ones(len(self.names), dtype=np.bool_) if nodes is None else nodes
         found = self._reached(chosen)
         if self._special is not None:
@@ -81,7 +84,7 @@ class Places:
 
     def _reached(self, chosen: Mask) -> Mask:
         known = np.zeros(self._local + 1, dtype=np.bool_)
-        known[self._codes[chosen & (self._codes >= 0)]] = True  # the last stands for "no node"
+        known[self._codes[chosen & (self._codes >= 0)]] = True  # the last entry is for code -1
         found = known[self._node]
         if chosen.any():
             found = found | self._anywhere
@@ -93,13 +96,13 @@ class Places:
         return found
 
     def by_code(self, values: np.ndarray, otherwise: int) -> Amounts:
-        """(N,) what is given by the fleet's code of a node; `otherwise` for nodes that no device names."""
+        """(N,) `values` are given by node code; `otherwise` is for nodes that no device names."""
         if not len(values):
             return np.full(len(self.names), otherwise, dtype=np.int64)
         return np.where(self._codes >= 0, values[np.maximum(self._codes, 0)], otherwise)
 
-    def code(self, number: int) -> int:
-        """The fleet's code of a node; negative if no device names it."""
+    def code_of(self, number: int) -> int:
+        """The code of a node; negative if no device names it."""
         return int(self._codes[number])
 
     def at(self, number: int) -> Mask:
@@ -109,5 +112,5 @@ class Places:
         return self.reached(chosen)
 
     def local(self, mask: Mask) -> bool:
-        """Whether every device of `mask` (D,) is bound to one node by name."""
+        """Whether each device of `mask` (D,) names one node."""
         return bool((self._node[mask] >= 0).all())

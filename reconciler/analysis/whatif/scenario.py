@@ -1,0 +1,44 @@
+"""A what-if scenario, and the cluster state that it starts from."""
+
+from dataclasses import dataclass
+
+from reconciler.api.objects.claims import ResourceClaim
+from reconciler.api.objects.core import Node, Pod
+from reconciler.api.objects.meta import ObjectKey
+from reconciler.state.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """Unallocated claims that need one node together."""
+
+    name: str
+    """For users: `claim default/a`, `pod default/p`"""
+    claims: tuple[ResourceClaim, ...]
+    pod: Pod | None = None
+    """The pod that uses the claims, if any; it restricts the nodes"""
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """Units to place under assumptions. Without units: which claims are lost, and where they fit instead."""
+
+    units: tuple[Unit, ...] = ()
+    """The units of one copy"""
+    count: int | None = None
+    """Number of copies; None means as many as fit"""
+    without: frozenset[ObjectKey] = frozenset()
+    """Claims that are assumed to hold no devices"""
+    drained: frozenset[str] = frozenset()
+    """Nodes that are assumed to be removed with their devices"""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Baseline:
+    """The state before the scenario. The answer changes the store, so use it only once."""
+
+    store: Store
+    nodes: tuple[Node, ...]
+    """Node objects: the store does not keep the taints, cordons and allocatable resources of nodes"""
+    supposed: tuple[Node, ...] = ()
+    """Nodes in the store without a Node object: named only by slices, or assumed"""
