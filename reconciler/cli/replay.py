@@ -1,4 +1,4 @@
-"""`dra-reconciler replay`: the decisions of a journal made again, without a cluster."""
+"""`dra-reconciler replay`: repeat the decisions of a journal, without a cluster."""
 
 import sys
 from collections.abc import Iterator
@@ -16,32 +16,34 @@ from reconciler.analysis.explain.report import as_json
 from reconciler.cli.common.exits import Exit
 from reconciler.cli.common.options import output_option
 from reconciler.cli.common.output import echo_value
-from reconciler.cli.common.plain_text import plain
+from reconciler.cli.common.plain_text import counted, plain
 from reconciler.cli.views.explanation import print_explanation
 from reconciler.errors import Rejected
 from reconciler.operations.journal.entries import Decided
 from reconciler.operations.journal.replaying import Again, Tally, replay
 
 
-@click.command("replay", short_help="Make the decisions of a journal again, without a cluster.")
+@click.command("replay")
 @click.argument("journal", type=click.Path(exists=True, path_type=Path), metavar="DIR|FILE")
-@click.option("--until", metavar="DECISION", help="Stop after the decision of this name.")
-@click.option("--explain", "explained", is_flag=True, help="Explain the refusals, or with --until that one.")
+@click.option("--until", metavar="DECISION", help="Stop after the decision with this id.")
+@click.option(
+    "--explain", "explained", is_flag=True, help="Explain the refusals, or with --until that decision."
+)
 @click.option(
     "--diff-policy",
     "policy",
     type=click.Choice(["first-fit"]),
-    help="Compare with what this policy decides.  [default: the one of the journal, first-fit]",
+    help="Compare with this policy.  [default: the policy of the journal, first-fit]",
 )
 @output_option("table", "json")
 def replay_command(
     journal: Path, until: str | None, explained: bool, policy: str | None, output: str
 ) -> None:
-    """Make the decisions of a journal again, from the same inputs in the same order, and compare.
+    """Repeat the decisions of a journal, from the same inputs in the same order, and compare.
 
-    A journal is written by `run --journal DIR`. Share ids are drawn anew, so they are not compared.
+    `run --journal DIR` writes a journal. Share ids are random, so they are not compared.
     """
-    del policy  # the only one there is, so it is what is compared with anyway
+    del policy  # first-fit is the only policy
     found: list[dict[str, Any]] = []
     last: list[Again] = []
     with _progress(output) as advance:
@@ -57,9 +59,7 @@ def replay_command(
             elif explained and wanted and again.world is None:
                 found.append({"decision": again.then.id, "explanation": None})
                 if output == "table":
-                    click.echo(
-                        plain(f"decision {again.then.id}: what it was made from is not in the journal")
-                    )
+                    click.echo(plain(f"decision {again.then.id}: its inputs are not in the journal"))
             elif explained and wanted and again.world is not None:
                 told = explain(again.claims, again.world, nodes=again.then.nodes)
                 found.append({"decision": again.then.id, "explanation": as_json(told)})
@@ -72,7 +72,7 @@ def replay_command(
         except Rejected as exc:
             raise click.UsageError(str(exc)) from exc
     if until is not None and (not last or last[0].then.id != until):
-        raise click.UsageError(f"there is no decision {until} in {journal}")
+        raise click.UsageError(f"decision {until} is not in {journal}")
     if output == "json":
         echo_value(_as_json(tally, found), "json")
     else:
@@ -82,7 +82,7 @@ def replay_command(
 
 @contextmanager
 def _progress(output: str) -> Iterator[Any]:
-    """Counts entries on a terminal: a journal may be long."""
+    """Show the number of entries on a terminal: a journal can be long."""
     console = Console(stderr=True)
     if output == "json" or not console.is_terminal:
         yield lambda _: None
@@ -114,16 +114,16 @@ def _print(tally: Tally) -> None:
     for again in tally.different:
         assert again.now is not None
         claims = ", ".join(map(str, again.then.claims)) or again.then.unit
-        click.echo(plain(f"decision {again.then.id} about {claims}:"))
-        click.echo(plain(f"  then: {_said(again.then)}"))
-        click.echo(plain(f"  now:  {_said(again.now)}"))
-    parts = [f"{tally.same} decisions are the same", f"{len(tally.different)} different"]
+        click.echo(plain(f"decision {again.then.id} for {claims} differs:"))
+        click.echo(plain(f"  recorded: {_result(again.then)}"))
+        click.echo(plain(f"  replayed: {_result(again.now)}"))
+    parts = [f"{counted(tally.same, 'decision')} the same", f"{len(tally.different)} different"]
     if tally.unknown:
-        parts.append(f"{tally.unknown} could not be made again, for want of what came before")
+        parts.append(f"{tally.unknown} not repeated because earlier entries are missing")
     click.echo(", ".join(parts))
 
 
-def _said(decided: Decided) -> str:
+def _result(decided: Decided) -> str:
     if decided.reason:
         return decided.reason
     return f"{'; '.join(', '.join(one) for one in decided.devices)} on {decided.node}"

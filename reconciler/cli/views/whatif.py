@@ -1,4 +1,4 @@
-"""What `whatif` says to people."""
+"""The table of `whatif`."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -8,29 +8,32 @@ from rich.console import Console
 from rich.table import Table
 
 from reconciler.analysis.whatif import Answer, Limit, Lost, Placed, Refused, Unit
-from reconciler.cli.common.output import add_row, console_on, say, table_for
+from reconciler.cli.common.output import add_row, console_on, print_line, table_for
+from reconciler.cli.common.plain_text import counted
 
-SHOWN = 20
-"""Copies whose devices are listed; of further ones only the nodes are counted"""
+MAX_COPIES = 20
+"""Copies to list with their devices; for further copies, only the nodes are counted"""
 
 
 def print_answer(found: Answer, units: Sequence[Unit], out: TextIO) -> None:
-    """The verdict first, then where things go, then what is lost."""
+    """Print the verdict, then the placements, then the lost claims."""
     console = console_on(out)
     for line in _verdict(found, units):
-        say(console, line)
-    shown = [one for one in found.placed if one.copy <= SHOWN]
+        print_line(console, line)
+    shown = [one for one in found.placed if one.copy <= MAX_COPIES]
     if shown:
         console.print()
         console.print(_placements(shown, console))
     if len(found.placed) > len(shown):
         nodes = Counter(one.node or "no node" for one in found.placed[len(shown) :])
-        say(console, f"and on: {', '.join(f'{node} ({count})' for node, count in sorted(nodes.items()))}")
+        print_line(
+            console, f"and on: {', '.join(f'{node} ({count})' for node, count in sorted(nodes.items()))}"
+        )
     if found.lost:
         console.print()
         console.print(_losses(found.lost, console))
     if found.freed:
-        say(console, f"counted as freed: {', '.join(map(str, found.freed))}")
+        print_line(console, f"assumed free: {', '.join(map(str, found.freed))}")
 
 
 def _verdict(found: Answer, units: Sequence[Unit]) -> Iterator[str]:
@@ -41,20 +44,20 @@ def _verdict(found: Answer, units: Sequence[Unit]) -> Iterator[str]:
         case Limit.ASKED:
             yield f"fits: {what}" if found.copies == 1 else f"fits {found.copies} times: {what}"
         case Limit.BOUND:
-            yield f"fits {found.copies} times, and no more was tried: {what}"
+            yield f"fits at least {found.copies} times: {what}"
         case _ if found.copies and not found.asked:
             yield f"fits {_times(found.copies)}: {what}"
         case _ if found.asked and found.asked > 1:
-            yield f"does not fit: {found.copies} of {found.asked} times: {what}"
+            yield f"does not fit: {found.copies} of {found.asked} copies: {what}"
         case _:
             yield f"does not fit: {what}"
     if found.refused is not None:
-        word = "nobody knows about" if found.limit is Limit.GAVE_UP else "stopped by"
-        yield f"{word} copy {found.refused.copy}, {found.refused.unit}: {_why(found.refused)}"
+        verdict = "may fit" if found.limit is Limit.GAVE_UP else "does not fit"
+        yield f"copy {found.refused.copy} {verdict}: {found.refused.unit}: {_why(found.refused)}"
     if found.lost or found.limit is Limit.NOTHING:
         claims = sum(len(one.claims) for one in found.lost)
         nowhere = sum(len(one.claims) for one in found.lost if isinstance(one.elsewhere, Refused))
-        yield f"lost: {claims} claim{'' if claims == 1 else 's'}, {nowhere} of which find no other place"
+        yield f"lost: {counted(claims, 'claim')}; {nowhere} cannot be allocated elsewhere"
 
 
 def _times(count: int) -> str:

@@ -23,7 +23,7 @@ def test_the_table_names_claim_request_devices_and_node(tmp_path: Path):
         ["CLAIM", "REQUEST", "DEVICE", "NODE"],
         ["default/a", "gpu", "gpu.example.com/n1/gpu-0", "n1"],
         ["gpu.example.com/n1/gpu-1"],
-        ["nodes", "known", "only", "by", "name:", "n1"],
+        ["nodes", "without", "a", "Node", "object:", "n1"],
         ["1", "claim", "allocated"],
     ]
     assert result.stderr == ""
@@ -37,7 +37,7 @@ def test_a_claim_that_is_not_allocated_has_a_line_with_counts(tmp_path: Path):
         "not allocated: claim default/b: request gpu wants 2 devices: of 2 devices 2 match"
     )
     assert "1 are not in use" in line
-    assert result.stdout.splitlines()[-1] == "1 claim allocated, 1 not"
+    assert result.stdout.splitlines()[-1] == "1 claim allocated, 1 pending"
 
 
 def test_the_claims_of_a_pod_are_named_with_it(tmp_path: Path):
@@ -80,7 +80,7 @@ def test_the_yaml_is_the_claims_and_nothing_else(tmp_path: Path):
     assert written[0]["status"]["allocation"]["allocationTimestamp"].endswith("Z")
     assert "&id" not in result.stdout
     assert "not allocated: claim default/b" in result.stderr
-    assert "nodes known only by name" in result.stderr
+    assert "nodes without a Node object" in result.stderr
 
 
 def test_the_json_is_one_list(tmp_path: Path):
@@ -103,7 +103,7 @@ def test_its_own_output_can_be_read_from_standard_input(tmp_path: Path):
     first = allocate(tmp_path, "-o", "yaml", f=together(CLASS, gpus("n1", 1), claim("a")))
     (tmp_path / "f.yaml").unlink()
     again = allocate(tmp_path, "-f", "-", stdin=first.stdout, g=together(CLASS, gpus("n1", 1), claim("b")))
-    assert again.stdout.splitlines()[-1] == "0 claims allocated, 1 not, 1 held before"
+    assert again.stdout.splitlines()[-1] == "0 claims allocated, 1 pending, 1 already allocated"
 
 
 def test_files_can_also_follow_without_a_flag(tmp_path: Path):
@@ -161,7 +161,7 @@ def test_slices_of_different_generations_that_leave_a_pool_incomplete_are_told(t
     result = allocate(tmp_path, f=together(CLASS, *slices, claim("a")))
     assert result.exit_code == SOME
     assert (
-        "pool gpu.example.com/n1 is not usable: 1 of 2 slices of generation 2 are published" in result.stdout
+        "pool gpu.example.com/n1 cannot be used: 1 of 2 slices of generation 2 are published" in result.stdout
     )
 
 

@@ -32,7 +32,7 @@ def test_the_table_shows_the_annotation_and_why_others_get_nothing(tmp_path: Pat
     assert lines[0].split() == ["POD", "NODE", "DEVICES", "ALLOCATED"]
     assert lines[1].split() == ["default/p", "n", ANNOTATION]
     why = "0/1 nodes can give the devices: 1 too few devices with enough left"
-    assert lines[2:] == [f"not given devices: pod default/q: {why}", "1 pod given devices, 1 not"]
+    assert lines[2:] == [f"not allocated: pod default/q: {why}", "1 pod allocated, 1 pending"]
 
 
 def test_json_and_yaml_are_the_pods_as_a_live_run_leaves_them(tmp_path: Path):
@@ -106,4 +106,4 @@ def test_claims_and_devices_are_told_one_after_the_other(tmp_path: Path):
     text = together(CLASS, gpus("n1"), claim("a"), written(machine("n", gpu(0)), wants("p", GPU)))
     result = allocate(tmp_path, f=text)
     assert "1 claim allocated" in result.stdout
-    assert result.stdout.splitlines()[-1] == "1 pod given devices"
+    assert result.stdout.splitlines()[-1] == "1 pod allocated"

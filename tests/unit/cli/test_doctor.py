@@ -53,7 +53,7 @@ def test_the_table_names_what_is_wrong_and_where_and_the_remedy(tmp_path: Path):
     for part_of_it in ("ResourceSlice s", "spec.pool.resourceSliceCount", "1 of 2 slices", "a.yaml:2"):
         assert part_of_it in line
     assert "Publish the missing slices" in line
-    assert result.stdout.splitlines()[-1] == "1 error, 0 warning, 0 info"
+    assert result.stdout.splitlines()[-1] == "1 error, 0 warnings, 0 info"
 
 
 def test_json_has_every_finding(tmp_path: Path):

@@ -3,7 +3,7 @@
 import click
 import pytest
 
-from reconciler.cli.common.exits import Exit, NoAnswer, errors_as, failing
+from reconciler.cli.common.exits import Exit, NoAnswer, errors_as, exit_on_errors
 from reconciler.errors import Rejected, Retry
 
 
@@ -11,14 +11,14 @@ def test_each_error_of_a_group_is_printed_and_the_command_fails(capsys: pytest.C
     nested = ExceptionGroup(
         "tasks", [OSError("no route"), ExceptionGroup("more", [Rejected("no such gate")])]
     )
-    with pytest.raises(SystemExit) as ended, failing():
+    with pytest.raises(SystemExit) as ended, exit_on_errors():
         raise nested
     assert ended.value.code == Exit.FAILED
     assert capsys.readouterr().err == "error: no route\nerror: no such gate\n"
 
 
 def test_a_defect_is_not_taken_for_an_error_of_the_cluster(capsys: pytest.CaptureFixture[str]):
-    with pytest.raises(KeyError), failing():
+    with pytest.raises(KeyError), exit_on_errors():
         raise KeyError("a defect")
     with pytest.raises(ZeroDivisionError), errors_as(NoAnswer):
         raise ZeroDivisionError

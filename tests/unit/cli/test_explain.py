@@ -27,7 +27,7 @@ def test_a_claim_that_cannot_be_allocated_is_told_with_funnel_nearest_miss_and_r
     assert result.exit_code == 1
     lines = result.stdout.splitlines()
     assert lines[0].startswith("claim default/big: NoSuitableNode: request gpu wants 3 devices: of 3 devices")
-    assert "request gpu of claim default/big wants 3 devices" in lines
+    assert "request gpu of claim default/big needs 3 devices" in lines
     bars = {words: bar for left, bar, words in (line.split(maxsplit=2) for line in lines[3:] if "█" in line)}
     assert len(bars["class gpu"]) == 24
     assert any(line.split() == ["0", "3", "of", "them", "on", "one", "node"] for line in lines)
@@ -120,7 +120,7 @@ def test_a_pod_without_claims_waits_for_nothing():
         (["missing"], "there is no claim default/missing"),
         (["missing", "-n", "other"], "there is no claim other/missing"),
         (["--pod", "missing"], "there is no pod default/missing"),
-        (["p"], "there is no claim default/p; there is a pod of that name, say --pod to explain it"),
+        (["p"], "there is no claim default/p; there is a pod of that name; use --pod to explain it"),
     ],
 )
 def test_what_is_not_there_is_an_error_of_its_own(arguments: list[str], message: str):
@@ -208,7 +208,7 @@ async def test_a_claim_that_nobody_gave_us_is_explained_with_a_note():
     labelled = claim("ours", metadata='labels: {dra-reconciler.io/managed: "true"}')
     api = served(FLEET, node("n1"), node("n2"), claim("theirs"), labelled)
     theirs, ours = await ask(api, "theirs"), await ask(api, "ours")
-    assert theirs.stderr.startswith("note: default/theirs: neither labelled dra-reconciler.io/managed=true")
+    assert theirs.stderr.startswith("note: default/theirs: dra-reconciler allocates it only with ")
     assert (theirs.exit_code, ours.exit_code, ours.stderr) == (0, 0, "")
 
 

@@ -65,15 +65,15 @@ def test_the_summary_counts_reasons_latencies_repetitions_and_problems():
     assert [one["claim"] for one in found["slowest"]] == ["other/c", "default/a"]
     assert found["repeated"] == {"conflict": 1, "retry": 1}
     assert found["problems"] == {"device held twice": 1}
-    assert "2 lines are none of ours" in result.stderr
+    assert "skipped 2 lines that dra-reconciler did not write" in result.stderr
 
 
 def test_the_table_says_the_same():
     text = run().stdout
     for part in (
-        "2 claims allocated, 0 freed, 1 wait still",
+        "2 claims allocated, 0 freed, 1 still pending",
         "p50 4 ms",
-        "turns repeated: 1 conflict, 1 retry",
+        "reconciles retried: 1 conflict, 1 retry",
         "CountersExhausted  1         1",
         "80.5 ms",
         "device held twice",
@@ -118,7 +118,7 @@ def test_words_of_strangers_cannot_move_the_cursor():
 def test_what_is_no_duration_is_refused(text: str):
     result = run("--since", text)
     assert result.exit_code == 2
-    assert "is no duration" in result.stderr
+    assert "is not a duration" in result.stderr
 
 
 def test_a_log_without_lines_of_ours_is_said():

@@ -115,7 +115,7 @@ def test_json_says_the_same_and_what_is_at_odds(tmp_path: Path):
 
 
 def test_a_fleet_in_which_nothing_excludes_anything_says_so(tmp_path: Path):
-    assert run("modes", "-f", write(tmp_path, gpus("n1"))).stdout == "no device excludes another\n"
+    assert run("modes", "-f", write(tmp_path, gpus("n1"))).stdout == "no devices exclude each other\n"
 
 
 @pytest.mark.parametrize(

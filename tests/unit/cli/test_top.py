@@ -18,8 +18,8 @@ from rich.console import Console
 from reconciler.analysis.capacity import Fits, Left, Line
 from reconciler.api.objects.semantics import Semantics
 from reconciler.cli import main
-from reconciler.cli.common.connection import Reach
-from reconciler.cli.top import Gauge, follow_fullness
+from reconciler.cli.common.connection import Connection
+from reconciler.cli.top import Gauge, follow_usage
 from reconciler.cli.views.capacity import tables
 from reconciler.embedded import ApiServer, serve
 from reconciler.state.devices.snapshot.snapshot import Snapshot
@@ -59,7 +59,7 @@ def test_partitions_are_counted_by_what_fits_at_once():
         ["d", "whole", "1", "0", "1", "0%"],
         ["d", "half", "3", "0", "2", "0%"],
         [],
-        ["DRIVER", "COUNTER", "TOTAL", "LEFT", "STRANDED"],
+        ["DRIVER", "COUNTER", "TOTAL", "FREE", "STRANDED"],
         ["d", "mem", "10", "10", "0"],
         ["d", "slice-*", "2", "2", "0"],
     ]
@@ -103,7 +103,7 @@ def test_a_driver_can_be_asked_for():
     ("arguments", "message"),
     [
         (["-f", "-", "--server", "http://127.0.0.1:1"], "not both"),
-        (["-f", "-", "--by", "driver", "--node", "n"], "--node goes with"),
+        (["-f", "-", "--by", "driver", "--node", "n"], "--node needs --by node"),
     ],
 )
 def test_wrong_usage_is_told(arguments: list[str], message: str):
@@ -145,8 +145,8 @@ async def test_a_cluster_is_followed():
         pictures.put_nowait([line.largest for line in gauge.lines(world, "driver")])
 
     async with serve(api) as url, asyncio.timeout(PATIENCE):
-        reach = Reach(named=True, server=url, kubeconfig=None, context=None, insecure=False)
-        task = asyncio.create_task(follow_fullness(reach, Semantics(), show, 0.001))
+        connection = Connection(named=True, server=url, kubeconfig=None, context=None, insecure=False)
+        task = asyncio.create_task(follow_usage(connection, Semantics(), show, 0.001))
         try:
             assert await pictures.get() == ["whole"]
             api.load([taken("left")])

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from reconciler.allocation.koordinator.fleet import Fleet
 from reconciler.analysis.capacity.machine_totals import by_type
 from reconciler.cli import main
-from reconciler.cli.common.connection import Reach
+from reconciler.cli.common.connection import Connection
 from reconciler.cli.views.koordinator_machines import follow_machines
 from reconciler.control.decisions.decisions import Equipped
 from reconciler.embedded import serve
@@ -95,14 +95,16 @@ async def test_a_cluster_without_claims_is_followed():
             cluster.remove("q")
 
     async with serve(cluster.api) as url:
-        reach = Reach(named=True, server=url, kubeconfig=None, context=None, insecure=False)
-        following = asyncio.create_task(follow_machines(reach, Semantics.PROPOSAL, show, 0.01))
+        connection = Connection(named=True, server=url, kubeconfig=None, context=None, insecure=False)
+        following = asyncio.create_task(follow_machines(connection, Semantics.PROPOSAL, show, 0.01))
         async with asyncio.timeout(PATIENCE):
             await changed.wait()
         following.cancel()
         await asyncio.wait([following])
         once: list[int] = []
-        await follow_machines(reach, Semantics.PROPOSAL, lambda found: once.append(len(found.machines)), None)
+        await follow_machines(
+            connection, Semantics.PROPOSAL, lambda found: once.append(len(found.machines)), None
+        )
     assert seen[0] == 2
     assert once == [2]
 

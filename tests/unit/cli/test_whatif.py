@@ -45,7 +45,7 @@ def test_without_a_count_as_many_are_placed_as_fit(say):
     assert result.exit_code == 0
     lines = result.stdout.splitlines()
     assert lines[0] == "fits 3 times: claim default/c"
-    assert lines[1].startswith("stopped by copy 4, claim default/c: DevicesInUse: ")
+    assert lines[1].startswith("copy 4 does not fit: claim default/c: DevicesInUse: ")
     assert [line.split() for line in lines[3:]] == [
         ["COPY", "CLAIM", "REQUEST", "DEVICE", "NODE"],
         ["1", "default/c", "gpu", "gpu.example.com/n1/gpu-0", "n1"],
@@ -59,7 +59,7 @@ def test_without_a_count_as_many_are_placed_as_fit(say):
     [
         ("1", 0, "fits: claim default/c"),
         ("3", 0, "fits 3 times: claim default/c"),
-        ("4", 1, "does not fit: 3 of 4 times: claim default/c"),
+        ("4", 1, "does not fit: 3 of 4 copies: claim default/c"),
     ],
 )
 def test_copies_are_counted(say, count: str, code: int, line: str):
@@ -83,7 +83,7 @@ def test_claims_can_be_counted_as_freed(say):
     world = together(FLEET, holding("old", "n1", "gpu-0"))
     assert say(claim("c", 2), world=world).exit_code == 1
     result = say(claim("c", 2), "--without", "old", world=world)
-    assert (result.exit_code, result.stdout.splitlines()[-1]) == (0, "counted as freed: default/old")
+    assert (result.exit_code, result.stdout.splitlines()[-1]) == (0, "assumed free: default/old")
     other = say(claim("c"), "--without", "old", "-n", "other", world=world)
     assert (other.exit_code, other.stderr) == (
         2, "Error: there is no claim other/old; name it as NAMESPACE/NAME\n",
@@ -94,10 +94,10 @@ def test_what_a_drained_node_takes_with_it_is_told(say):
     world = together(FLEET, holding("one", "n1", "gpu-0"), holding("two", "n1", "gpu-1"))
     result = say("", "--drain", "n1", world=world)
     assert result.exit_code == 1
-    assert result.stdout.splitlines()[0] == "lost: 2 claims, 1 of which find no other place"
+    assert result.stdout.splitlines()[0] == "lost: 2 claims; 1 cannot be allocated elsewhere"
     assert "gpu.example.com/n2/gpu-0 on n2" in result.stdout
     assert "nowhere: DevicesInUse" in result.stdout
-    assert say("", "--drain", "n2", world=world).stdout == "lost: 0 claims, 0 of which find no other place\n"
+    assert say("", "--drain", "n2", world=world).stdout == "lost: 0 claims; 0 cannot be allocated elsewhere\n"
 
 
 @pytest.mark.parametrize("output", ["json", "yaml"])
@@ -140,13 +140,13 @@ def test_waiting_claims_of_the_world_do_not_take_part(say):
 @pytest.mark.parametrize(
     ("asked", "world", "arguments", "message"),
     [
-        ("", "", [], "Say what is asked about"),
+        ("", "", [], "Nothing to analyze: name manifests with -f"),
         (claim("c"), "", [], "No ResourceSlice was read"),
-        (node("x"), FLEET, [], "holds no claim that waits"),
+        (node("x"), FLEET, [], "has no pending claim"),
         ("", FLEET, ["--drain", "nowhere"], "there is no node nowhere"),
         (pod("p", "a=c"), FLEET, [], "is not beside it"),
         (claim("c"), FLEET, ["--count", "0"], "0 is not in the range"),
-        (together(claim("c"), claim("d", -1)), FLEET, [], "was refused in part"),
+        (together(claim("c"), claim("d", -1)), FLEET, [], "are invalid; fix them"),
     ],
 )
 def test_wrong_usage_has_a_code_of_its_own(say, asked: str, world: str, arguments: list[str], message: str):
@@ -188,7 +188,7 @@ async def test_a_cluster_is_asked_about_and_nothing_is_written(say):
         "fits 3 times: claim default/c",
         "does not fit: claim default/c",
         "fits 6 times: claim default/c",
-        "lost: 1 claim, 0 of which find no other place",
+        "lost: 1 claim; 0 cannot be allocated elsewhere",
     ]
     assert [one.exit_code for one in (plain, freed, drained, added, alone)] == [0, 0, 1, 0, 0]
     assert set(api.methods) == {"GET"}

@@ -24,9 +24,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        ("explain other/train -f all.yaml", 2, "there is no claim other/train; there is default/train"),
-        ("explain trian -f all.yaml", 2, "there is no claim default/trian; there is default/train"),
-        ("explain a/b/c -f all.yaml", 2, "'a/b/c' names nothing: write CLAIM or NAMESPACE/CLAIM"),
+        ("explain other/train -f all.yaml", 2, "there is no claim other/train; did you mean default/train?"),
+        ("explain trian -f all.yaml", 2, "there is no claim default/trian; did you mean default/train?"),
+        ("explain a/b/c -f all.yaml", 2, "'a/b/c' is not a claim name: write CLAIM or NAMESPACE/CLAIM"),
         ("explain default/ -f all.yaml", 2, "write CLAIM or NAMESPACE/CLAIM"),
         ("whatif -f all.yaml --drain n2", 2, "there is no node n2; there are 1: n1"),
         (

@@ -68,10 +68,10 @@ CASES: dict[tuple[str, int], tuple[str, ...]] = {
     ("whatif", 0): ("-f", "short.yaml", "--count", "1", "--add", "more.yaml"),
     ("whatif", 1): ("-f", "short.yaml", "--count", "1"),
 }
-"""Those that one command line brings about; `demo` is told to be impatient for its 1"""
+"""Those that one command line brings about; `demo` gets a short limit for its 1"""
 SIGNALLED = ("apiserver", "run")
 OF_JOURNALS = ("replay",)
-"""Needs a journal that was recorded: tests/journal has its 0 and 1"""
+"""Needs a journal that was recorded: tests/unit/operations/journal has its 0 and 1"""
 
 
 def test_every_command_has_codes_and_every_code_a_case():
@@ -94,7 +94,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(("command", "code"), CASES, ids=str)
 def test_a_command_ends_with(here: Path, monkeypatch: pytest.MonkeyPatch, command: str, code: int):
     if (command, code) == ("demo", 1):
-        monkeypatch.setattr(reconciler.cli.demo.play, "LONGEST_SECONDS", 0.0)
+        monkeypatch.setattr(reconciler.cli.demo.play, "MAX_SECONDS", 0.0)
     result = CliRunner().invoke(main, [command, *CASES[command, code]])
     assert result.exit_code == code, result.output
 
@@ -109,9 +109,9 @@ def test_a_flag_that_there_is_not_is_wrong_usage(command: str):
 @pytest.mark.parametrize("command", EXITS)
 def test_help_ends_with_the_codes(command: str):
     said = CliRunner().invoke(main, [command, "--help"], terminal_width=200).stdout
-    table = [line.split(None, 1) for line in said.partition("Exits with\n")[2].splitlines()]
+    table = [line.split(None, 1) for line in said.partition("Exit codes:\n")[2].splitlines()]
     assert table == [[str(code), meaning] for code, meaning in EXITS[command].items()]
-    assert "Exits with" not in said.partition("Exits with")[2], "it is in the docstring, too"
+    assert "Exit codes:" not in said.partition("Exit codes:")[2], "it is in the docstring, too"
 
 
 @contextmanager

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from reconciler.cli.common.progress import SELDOM, Work, working
+from reconciler.cli.common.progress import UPDATE_STEPS, ProgressTracker, track_progress
 from tests.tools.patience import PATIENCE
 from tests.tools.short_manifests import CLASS, claim, gpus, together
 
 HURRIED = (
-    "import reconciler.cli.common.progress as w; w.PATIENCE = 0; from reconciler.cli import main; main()"
+    "import reconciler.cli.common.progress as w; w.DELAY_SECONDS = 0; from reconciler.cli import main; main()"
 )
 """The program, for which nobody waits as long as a person does"""
 STAGE = b"reading "
@@ -32,26 +32,26 @@ def shown(console: Console) -> str:
 
 
 def test_what_is_shown_names_the_stage_and_counts():
-    work, console = Work(), terminal()
-    work.show(console)
-    assert list(work.each("reading", range(2 * SELDOM))) == list(range(2 * SELDOM))
-    work.stage("deciding")
-    work.end()
+    progress, console = ProgressTracker(), terminal()
+    progress.show(console)
+    assert list(progress.each("reading", range(2 * UPDATE_STEPS))) == list(range(2 * UPDATE_STEPS))
+    progress.stage("deciding")
+    progress.end()
     assert "deciding" in shown(console)
 
 
 def test_work_that_is_over_shows_nothing_any_more():
-    work, console = Work(), terminal()
-    work.stage("deciding")
-    work.end()
-    work.show(console)
-    work.stage("more")
+    progress, console = ProgressTracker(), terminal()
+    progress.stage("deciding")
+    progress.end()
+    progress.show(console)
+    progress.stage("more")
     assert shown(console) == ""
 
 
 def test_without_a_terminal_only_the_work_is_done(capfd: pytest.CaptureFixture[str]):
-    with working() as work:
-        assert list(work.each("reading", "ab")) == ["a", "b"]
+    with track_progress() as progress:
+        assert list(progress.each("reading", "ab")) == ["a", "b"]
     assert capfd.readouterr() == ("", "")
 
 
