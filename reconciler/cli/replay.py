@@ -21,6 +21,7 @@ from reconciler.cli.views.explanation import print_explanation
 from reconciler.errors import Rejected
 from reconciler.operations.journal.entries import Decided
 from reconciler.operations.journal.replaying import Again, Tally, replay
+from reconciler.operations.logs.setup import configure
 
 
 @click.command("replay")
@@ -44,6 +45,7 @@ def replay_command(
     `run --journal DIR` writes a journal. Share ids are random, so they are not compared.
     """
     del policy  # first-fit is the only policy
+    configure("warning")
     found: list[dict[str, Any]] = []
     last: list[Again] = []
     with _progress(output) as advance:

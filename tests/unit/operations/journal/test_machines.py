@@ -227,3 +227,4 @@ def test_another_answer_is_seen(tmp_path: Path):
     result = CliRunner().invoke(main, ["replay", str(tmp_path)])
     assert result.exit_code == 1
     assert "for pod default/p" in result.stdout
+    assert "devices not understood" not in result.stdout, "log lines go to standard error"
