@@ -63,13 +63,13 @@ def in_manifests(
 
     `asking` is called with each question before it is decided.
     """
-    asked: list[Question] = []
+    matching: list[Question] = []
     notes: list[str] = []
 
     def note(question: Question) -> None:
         asking(question)
         if question.pod == key if of_pod else any(claim.key == key for claim in question.claims):
-            asked.append(question)
+            matching.append(question)
             notes.extend(filter(None, [question.left_out()]))
 
     report = decide(bundle, rules, steps=steps, asking=note)
@@ -78,12 +78,12 @@ def in_manifests(
         for answer in report.answers
         if not isinstance(answer.outcome, Blocked)
     }
-    if asked:
+    if matching:
         questions = [
             AllocationQuestion(
                 q.claims, q.world, q.nodes, answers.get((q.pod, tuple(c.key for c in q.claims)))
             )
-            for q in asked
+            for q in matching
         ]
         return Situation(questions, notes=notes)
     for answer in report.answers:
@@ -114,10 +114,12 @@ async def on_cluster(
     message = ""
     for unit in units:
         match planner.next(unit):
-            case Decide() as asked:
-                where = None if asked.nodes is None else tuple(asked.nodes)
-                questions.append(AllocationQuestion(asked.claims, intake.store.snapshot(), where))
-                notes += filter(None, [planner.left_out(asked), _ownership_note(unit, asked, intake.store)])
+            case Decide() as planned:
+                where = None if planned.nodes is None else tuple(planned.nodes)
+                questions.append(AllocationQuestion(planned.claims, intake.store.snapshot(), where))
+                notes += filter(
+                    None, [planner.left_out(planned), _ownership_note(unit, planned, intake.store)]
+                )
             case Blocked(reason=reason, message=why):
                 message = message or f"{reason}: {why}"
     if questions or message:
@@ -139,12 +141,12 @@ def _listings(raws: Iterable[Mapping[str, Any]]) -> Iterable[Replaced]:
     return [Replaced(kind, tuple(objects[kind]), tuple(refused[kind])) for kind in KINDS]
 
 
-def _ownership_note(unit: Unit, asked: Decide, store: Store) -> str:
+def _ownership_note(unit: Unit, planned: Decide, store: Store) -> str:
     """Return a note if the reconciler ignores some of the claims by default; otherwise nothing."""
     pod = store.pods.get(unit.key) if unit.kind is Kind.POD else None
     if pod is not None and pod.gated:
         return ""
-    foreign = [str(claim.key) for claim in asked.claims if claim.metadata.labels.get(MANAGED) != "true"]
+    foreign = [str(claim.key) for claim in planned.claims if claim.metadata.labels.get(MANAGED) != "true"]
     if not foreign:
         return ""
     return (

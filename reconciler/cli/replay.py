@@ -11,6 +11,7 @@ import click
 from rich.console import Console
 from rich.progress import Progress
 
+from reconciler.allocation.reasons.explanation import Explanation
 from reconciler.analysis.explain import explain
 from reconciler.analysis.explain.report import as_json
 from reconciler.cli.common.exits import Exit
@@ -46,40 +47,47 @@ def replay_command(
     """
     del policy  # first-fit is the only policy
     configure("warning")
-    found: list[dict[str, Any]] = []
+    explanations: list[dict[str, Any]] = []
     last: list[Again] = []
     with _progress(output) as advance:
 
-        def seen(again: Again) -> None:
+        def on_decision(again: Again) -> None:
             last[:] = [again]
-            wanted = again.then.id == until if until is not None else bool(again.then.reason)
-            if explained and wanted and again.told is not None:
-                found.append({"decision": again.then.id, "explanation": as_json(again.told)})
+            decision = again.then.id
+            if explained and (decision == until if until is not None else again.then.reason):
+                explanation = _explain(again)
+                explanations.append(
+                    {"decision": decision, "explanation": explanation and as_json(explanation)}
+                )
                 if output == "table":
-                    click.echo(f"decision {again.then.id}")
-                    print_explanation(again.told, sys.stdout)
-            elif explained and wanted and again.world is None:
-                found.append({"decision": again.then.id, "explanation": None})
-                if output == "table":
-                    click.echo(plain(f"decision {again.then.id}: its inputs are not in the journal"))
-            elif explained and wanted and again.world is not None:
-                told = explain(again.claims, again.world, nodes=again.then.nodes)
-                found.append({"decision": again.then.id, "explanation": as_json(told)})
-                if output == "table":
-                    click.echo(f"decision {again.then.id}")
-                    print_explanation(told, sys.stdout)
+                    _print_explanation(decision, explanation)
 
         try:
-            tally = replay(journal, until=until, seen=seen, progress=advance)
+            tally = replay(journal, until=until, seen=on_decision, progress=advance)
         except Rejected as exc:
             raise click.UsageError(str(exc)) from exc
     if until is not None and (not last or last[0].then.id != until):
         raise click.UsageError(f"decision {until} is not in {journal}")
     if output == "json":
-        echo_value(_as_json(tally, found), "json")
+        echo_value(_as_json(tally, explanations), "json")
     else:
         _print(tally)
     sys.exit(Exit.FAILED if tally.different else Exit.OK)
+
+
+def _explain(again: Again) -> Explanation | None:
+    """Explain a repeated decision; None if its inputs are not in the journal."""
+    if again.told is not None or again.world is None:
+        return again.told
+    return explain(again.claims, again.world, nodes=again.then.nodes)
+
+
+def _print_explanation(decision: str, explanation: Explanation | None) -> None:
+    if explanation is None:
+        click.echo(plain(f"decision {decision}: its inputs are not in the journal"))
+    else:
+        click.echo(plain(f"decision {decision}"))
+        print_explanation(explanation, sys.stdout)
 
 
 @contextmanager
@@ -94,7 +102,7 @@ def _progress(output: str) -> Iterator[Any]:
         yield lambda count: bar.update(task, completed=count) if count % 1000 == 0 else None
 
 
-def _as_json(tally: Tally, explained: list[dict[str, Any]]) -> dict[str, Any]:
+def _as_json(tally: Tally, explanations: list[dict[str, Any]]) -> dict[str, Any]:
     different = [
         {"then": _decided(again.then), "now": _decided(again.now)}
         for again in tally.different
@@ -104,7 +112,7 @@ def _as_json(tally: Tally, explained: list[dict[str, Any]]) -> dict[str, Any]:
         "same": tally.same,
         "unknown": tally.unknown,
         "different": different,
-        "explanations": explained,
+        "explanations": explanations,
     }
 
 

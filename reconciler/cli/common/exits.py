@@ -84,8 +84,8 @@ EXITS: Mapping[str, Mapping[Exit, str]] = {
     },
     "top": {Exit.OK: "the table was printed", Exit.FAILED: "the server cannot be read", Exit.USAGE: _USAGE},
     "whatif": {
-        Exit.OK: "everything fits, and all lost claims can be allocated elsewhere",
-        Exit.FAILED: "something does not fit, or a lost claim cannot be allocated elsewhere",
+        Exit.OK: "the claims fit, and all lost claims can be allocated elsewhere",
+        Exit.FAILED: "the claims do not fit, or a lost claim cannot be allocated elsewhere",
         Exit.USAGE: f"{_USAGE}, a named object does not exist, or the input or the server cannot be read",
     },
 }

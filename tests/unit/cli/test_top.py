@@ -48,7 +48,7 @@ def rows(result: Result) -> list[list[str]]:
     return [line.split() for line in result.stdout.splitlines()]
 
 
-def test_partitions_are_counted_by_what_fits_at_once():
+def test_partitions_are_counted_by_what_fits_at_the_same_time():
     result = top(manifests=text(partitioned()))
     assert result.exit_code == 0
     assert rows(result) == [
@@ -65,7 +65,7 @@ def test_partitions_are_counted_by_what_fits_at_once():
     ]
 
 
-def test_what_is_left_of_a_set_that_a_partition_is_held_of():
+def test_the_free_part_of_a_set_with_an_allocated_partition():
     (found,) = json.loads(top("-o", "json", manifests=text([*partitioned(), taken("left")])).stdout)["items"]
     assert (found["devices"], found["held"], found["allocatable"], found["blocked"]) == (4, 1, 2, 1)
     assert found["largestFit"] == "half"
@@ -92,7 +92,7 @@ def test_lines_are_drivers_pools_or_nodes():
     assert [one["node"] for one in roomy["items"]] == ["n2", "n1"]
 
 
-def test_a_driver_can_be_asked_for():
+def test_lines_are_filtered_by_driver():
     mixed = together(text(partitioned()), gpus("n2", 3))
     (found,) = json.loads(top("--driver", "gpu.example.com", "-o", "json", manifests=mixed).stdout)["items"]
     assert (found["driver"], found["devices"], found["largestFit"]) == ("gpu.example.com", 3, "device")
@@ -106,16 +106,16 @@ def test_a_driver_can_be_asked_for():
         (["-f", "-", "--by", "driver", "--node", "n"], "--node needs --by node"),
     ],
 )
-def test_wrong_usage_is_told(arguments: list[str], message: str):
+def test_wrong_usage_is_reported(arguments: list[str], message: str):
     result = top(*arguments)
     assert (result.exit_code, message in result.stderr) == (2, True)
 
 
-def test_a_server_that_does_not_answer_is_an_error():
+def test_an_unreachable_server_is_an_error():
     assert top("--server", "http://127.0.0.1:1").exit_code == 1
 
 
-def test_looking_at_files_does_not_import_the_cluster_client(tmp_path):
+def test_reading_files_does_not_import_the_cluster_client(tmp_path):
     (tmp_path / "m.yaml").write_text(gpus("n1"))
     assert not loaded_by(f"top -f {tmp_path}") & {"kubernetes_asyncio", "aiohttp"}
 
@@ -124,7 +124,7 @@ def test_looking_at_files_does_not_import_the_cluster_client(tmp_path):
 
 
 @pytest.mark.loopback
-async def test_a_cluster_is_shown_once_where_there_is_no_terminal():
+async def test_a_cluster_is_shown_once_without_a_terminal():
     api = Overheard()
     api.load([*partitioned(), taken("left")])
     async with serve(api) as url:
@@ -135,7 +135,7 @@ async def test_a_cluster_is_shown_once_where_there_is_no_terminal():
 
 
 @pytest.mark.loopback
-async def test_a_cluster_is_followed():
+async def test_a_cluster_is_watched():
     api = Overheard()
     api.load(partitioned())
     pictures: asyncio.Queue[list[str]] = asyncio.Queue()
@@ -159,7 +159,7 @@ async def test_a_cluster_is_followed():
 
 
 @pytest.mark.loopback
-async def test_a_terminal_shows_it_until_it_is_interrupted():
+async def test_a_terminal_shows_the_table_until_interrupted():
     api = ApiServer()
     api.load(partitioned())
     seen = bytearray()

@@ -1,4 +1,4 @@
-"""`dra-reconciler whatif`: what it says of manifests and of a cluster, and that it writes nothing."""
+"""`dra-reconciler whatif`: output for manifests and for a cluster; it writes nothing."""
 
 import asyncio
 import json
@@ -40,7 +40,7 @@ def say(tmp_path: Path) -> Callable[..., Result]:
     return run
 
 
-def test_without_a_count_as_many_are_placed_as_fit(say):
+def test_without_a_count_copies_are_placed_until_one_does_not_fit(say):
     result = say(claim("c"))
     assert result.exit_code == 0
     lines = result.stdout.splitlines()
@@ -67,7 +67,7 @@ def test_copies_are_counted(say, count: str, code: int, line: str):
     assert (result.exit_code, result.stdout.splitlines()[0]) == (code, line)
 
 
-def test_what_does_not_fit_says_why(say):
+def test_a_claim_that_does_not_fit_has_a_reason(say):
     result = say(claim("c", 3))
     assert result.exit_code == 1
     assert result.stdout.splitlines()[0] == "does not fit: claim default/c"
@@ -79,7 +79,7 @@ def test_devices_can_be_added(say):
     assert "n3" in say(claim("c", 3), "--add", "@more", more=gpus("n3", 3)).stdout
 
 
-def test_claims_can_be_counted_as_freed(say):
+def test_claims_can_be_assumed_free(say):
     world = together(FLEET, holding("old", "n1", "gpu-0"))
     assert say(claim("c", 2), world=world).exit_code == 1
     result = say(claim("c", 2), "--without", "old", world=world)
@@ -90,7 +90,7 @@ def test_claims_can_be_counted_as_freed(say):
     )  # fmt: skip
 
 
-def test_what_a_drained_node_takes_with_it_is_told(say):
+def test_lost_claims_of_a_drained_node_are_listed(say):
     world = together(FLEET, holding("one", "n1", "gpu-0"), holding("two", "n1", "gpu-1"))
     result = say("", "--drain", "n1", world=world)
     assert result.exit_code == 1
@@ -101,7 +101,7 @@ def test_what_a_drained_node_takes_with_it_is_told(say):
 
 
 @pytest.mark.parametrize("output", ["json", "yaml"])
-def test_programs_get_all_of_it(say, output: str):
+def test_json_and_yaml_contain_everything(say, output: str):
     world = together(FLEET, holding("old", "n1", "gpu-0"))
     result = say(claim("c"), "--drain", "n1", "-o", output, world=world)
     told = json.loads(result.stdout) if output == "json" else yaml.safe_load(result.stdout)
@@ -127,13 +127,13 @@ def test_programs_get_all_of_it(say, output: str):
     assert told["refused"]["reason"] == "DevicesInUse"
 
 
-def test_pods_and_templates_are_asked_about_too(say):
+def test_pods_and_templates_are_placed(say):
     asked = together(template("t", 2), pod("p", "a:t"))
     result = say(asked)
     assert (result.exit_code, result.stdout.splitlines()[0]) == (0, "fits once: pod default/p")
 
 
-def test_waiting_claims_of_the_world_do_not_take_part(say):
+def test_other_pending_claims_are_ignored(say):
     assert say(claim("c"), world=together(FLEET, claim("waits", 2))).stdout.startswith("fits 3 times")
 
 
@@ -149,16 +149,16 @@ def test_waiting_claims_of_the_world_do_not_take_part(say):
         (together(claim("c"), claim("d", -1)), FLEET, [], "are invalid; fix them"),
     ],
 )
-def test_wrong_usage_has_a_code_of_its_own(say, asked: str, world: str, arguments: list[str], message: str):
+def test_wrong_usage_has_its_own_exit_code(say, asked: str, world: str, arguments: list[str], message: str):
     result = say(asked, *arguments, world=world)
     assert (result.exit_code, message in result.stderr) == (2, True)
 
 
-def test_a_server_that_does_not_answer_is_no_answer(say):
+def test_an_unreachable_server_gives_no_answer(say):
     assert say(claim("c"), "--server", "http://127.0.0.1:1", world="").exit_code == 2
 
 
-def test_asking_about_files_does_not_import_the_cluster_client(tmp_path: Path):
+def test_reading_files_does_not_import_the_cluster_client(tmp_path: Path):
     (tmp_path / "m.yaml").write_text(together(FLEET, claim("c")))
     assert not loaded_by(f"whatif -f {tmp_path}") & {"kubernetes_asyncio", "aiohttp"}
 
@@ -167,7 +167,7 @@ def test_asking_about_files_does_not_import_the_cluster_client(tmp_path: Path):
 
 
 @pytest.mark.loopback
-async def test_a_cluster_is_asked_about_and_nothing_is_written(say):
+async def test_a_cluster_is_only_read(say):
     api = Overheard()
     api.load([*yaml.safe_load_all(together(FLEET, node("n1"), node("n2"), holding("old", "n1", "gpu-0")))])
     async with serve(api) as url:

@@ -1,4 +1,4 @@
-"""Wrong uses: what is said names what is wrong, and what to do instead."""
+"""Wrong usage: the error names the problem and the remedy."""
 
 import gzip
 from pathlib import Path
@@ -40,6 +40,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("convert -f random.yaml", 1, "refused: random.yaml:1: is not UTF-8 text"),
     ],
 )
-def test_what_is_said_names_what_is_wrong_and_what_to_do(arguments: str, code: int, said: str):
+def test_the_error_names_the_problem_and_the_remedy(arguments: str, code: int, said: str):
     result = CliRunner().invoke(main, arguments.split())
     assert (result.exit_code, said in result.output) == (code, True), result.output

@@ -1,4 +1,4 @@
-"""The demonstration: it settles, and shows what its manifests promise."""
+"""The demonstration settles and shows the expected allocations and reasons."""
 
 import re
 import sys
@@ -50,7 +50,7 @@ async def test_it_prints_each_allocation_and_why_the_rest_is_pending():
         assert line in text
 
 
-async def test_on_a_terminal_it_is_one_table_that_grows():
+async def test_a_terminal_shows_one_growing_table():
     text = await shown(terminal=True)
     last = text[text.rindex("CLAIM") :]
     assert "worker-0, worker-1, worker-2, worker-3" in last

@@ -1,4 +1,4 @@
-"""Long work says what it is at: on a terminal, on standard error, never beside output for programs."""
+"""Slow commands show progress: only on a terminal, on standard error, never with JSON."""
 
 import io
 import os
@@ -15,10 +15,10 @@ from reconciler.cli.common.progress import UPDATE_STEPS, ProgressTracker, track_
 from tests.tools.patience import PATIENCE
 from tests.tools.short_manifests import CLASS, claim, gpus, together
 
-HURRIED = (
+WITHOUT_DELAY = (
     "import reconciler.cli.common.progress as w; w.DELAY_SECONDS = 0; from reconciler.cli import main; main()"
 )
-"""The program, for which nobody waits as long as a person does"""
+"""The program, with progress from the start"""
 STAGE = b"reading "
 
 
@@ -31,7 +31,7 @@ def shown(console: Console) -> str:
     return console.file.getvalue()
 
 
-def test_what_is_shown_names_the_stage_and_counts():
+def test_progress_shows_the_stage_and_counts():
     progress, console = ProgressTracker(), terminal()
     progress.show(console)
     assert list(progress.each("reading", range(2 * UPDATE_STEPS))) == list(range(2 * UPDATE_STEPS))
@@ -40,7 +40,7 @@ def test_what_is_shown_names_the_stage_and_counts():
     assert "deciding" in shown(console)
 
 
-def test_work_that_is_over_shows_nothing_any_more():
+def test_progress_that_has_ended_shows_nothing():
     progress, console = ProgressTracker(), terminal()
     progress.stage("deciding")
     progress.end()
@@ -49,7 +49,7 @@ def test_work_that_is_over_shows_nothing_any_more():
     assert shown(console) == ""
 
 
-def test_without_a_terminal_only_the_work_is_done(capfd: pytest.CaptureFixture[str]):
+def test_without_a_terminal_nothing_is_shown(capfd: pytest.CaptureFixture[str]):
     with track_progress() as progress:
         assert list(progress.each("reading", "ab")) == ["a", "b"]
     assert capfd.readouterr() == ("", "")
@@ -62,27 +62,27 @@ def run(*arguments: str, wait: bytes) -> tuple[bytes, bytes]:
     """
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-c", HURRIED, *arguments],
+        [sys.executable, "-c", WITHOUT_DELAY, *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=theirs,
         env={**os.environ, "TERM": "xterm-256color"},
     )
     os.close(theirs)
-    told = b""
-    while wait not in told:
-        assert select.select([ours], [], [], PATIENCE)[0], f"nothing more comes after {told!r}"
-        told += os.read(ours, 4096)
+    shown_text = b""
+    while wait not in shown_text:
+        assert select.select([ours], [], [], PATIENCE)[0], f"no more output after {shown_text!r}"
+        shown_text += os.read(ours, 4096)
     out, _ = process.communicate(together(CLASS, gpus("n1", 1), claim("a")).encode(), timeout=PATIENCE)
     os.set_blocking(ours, False)
     try:
         while piece := os.read(ours, 4096):
-            told += piece
-    except OSError:  # how Linux says that the other end is closed
+            shown_text += piece
+    except OSError:  # Linux: the other end is closed
         pass
     finally:
         os.close(ours)
-    return out, told
+    return out, shown_text
 
 
 @pytest.mark.parametrize(
@@ -96,16 +96,16 @@ def run(*arguments: str, wait: bytes) -> tuple[bytes, bytes]:
     ],
     ids=lambda arguments: arguments[0],
 )
-def test_a_command_that_takes_long_says_what_it_is_at(arguments: tuple[str, ...]):
-    out, told = run(*arguments, wait=STAGE)
-    assert out, "what is for people, or programs, goes where it always went"
+def test_a_slow_command_shows_progress(arguments: tuple[str, ...]):
+    out, shown_text = run(*arguments, wait=STAGE)
+    assert out, "the result goes to standard output"
     assert STAGE not in out
-    assert b"Traceback" not in told
+    assert b"Traceback" not in shown_text
 
 
 @pytest.mark.parametrize("command", ["allocate", "convert"])
-def test_nothing_is_shown_beside_json(command: str, tmp_path: Path):
-    """Whoever reads both streams as one must be able to parse them."""
-    out, told = run(command, "-f", "-", "-o", "json", wait=b"")
+def test_no_progress_with_json(command: str, tmp_path: Path):
+    """A reader of both streams together must be able to parse them."""
+    out, shown_text = run(command, "-f", "-", "-o", "json", wait=b"")
     assert out.startswith(b"{")
-    assert STAGE not in told
+    assert STAGE not in shown_text
