@@ -15,49 +15,49 @@ MAX_COPIES = 20
 """Copies to list with their devices; for further copies, only the nodes are counted"""
 
 
-def print_answer(found: Answer, units: Sequence[Unit], out: TextIO) -> None:
+def print_answer(answer: Answer, units: Sequence[Unit], out: TextIO) -> None:
     """Print the verdict, then the placements, then the lost claims."""
     console = console_on(out)
-    for line in _verdict(found, units):
+    for line in _verdict(answer, units):
         print_line(console, line)
-    shown = [one for one in found.placed if one.copy <= MAX_COPIES]
+    shown = [one for one in answer.placed if one.copy <= MAX_COPIES]
     if shown:
         console.print()
         console.print(_placements(shown, console))
-    if len(found.placed) > len(shown):
-        nodes = Counter(one.node or "no node" for one in found.placed[len(shown) :])
+    if len(answer.placed) > len(shown):
+        nodes = Counter(one.node or "no node" for one in answer.placed[len(shown) :])
         print_line(
             console, f"and on: {', '.join(f'{node} ({count})' for node, count in sorted(nodes.items()))}"
         )
-    if found.lost:
+    if answer.lost:
         console.print()
-        console.print(_losses(found.lost, console))
-    if found.freed:
-        print_line(console, f"assumed free: {', '.join(map(str, found.freed))}")
+        console.print(_losses(answer.lost, console))
+    if answer.freed:
+        print_line(console, f"assumed free: {', '.join(map(str, answer.freed))}")
 
 
-def _verdict(found: Answer, units: Sequence[Unit]) -> Iterator[str]:
-    what = ", ".join(unit.name for unit in units)
-    match found.limit:
+def _verdict(answer: Answer, units: Sequence[Unit]) -> Iterator[str]:
+    names = ", ".join(unit.name for unit in units)
+    match answer.limit:
         case Limit.NOTHING:
             pass
         case Limit.ASKED:
-            yield f"fits: {what}" if found.copies == 1 else f"fits {found.copies} times: {what}"
+            yield f"fits: {names}" if answer.copies == 1 else f"fits {answer.copies} times: {names}"
         case Limit.BOUND:
-            yield f"fits at least {found.copies} times: {what}"
-        case _ if found.copies and not found.asked:
-            yield f"fits {_times(found.copies)}: {what}"
-        case _ if found.asked and found.asked > 1:
-            yield f"does not fit: {found.copies} of {found.asked} copies: {what}"
+            yield f"fits at least {answer.copies} times: {names}"
+        case _ if answer.copies and not answer.asked:
+            yield f"fits {_times(answer.copies)}: {names}"
+        case _ if answer.asked and answer.asked > 1:
+            yield f"does not fit: {answer.copies} of {answer.asked} copies: {names}"
         case _:
-            yield f"does not fit: {what}"
-    if found.refused is not None:
-        verdict = "may fit" if found.limit is Limit.GAVE_UP else "does not fit"
-        yield f"copy {found.refused.copy} {verdict}: {found.refused.unit}: {_why(found.refused)}"
-    if found.lost or found.limit is Limit.NOTHING:
-        claims = sum(len(one.claims) for one in found.lost)
-        nowhere = sum(len(one.claims) for one in found.lost if isinstance(one.elsewhere, Refused))
-        yield f"lost: {counted(claims, 'claim')}; {nowhere} cannot be allocated elsewhere"
+            yield f"does not fit: {names}"
+    if answer.refused is not None:
+        verdict = "may fit" if answer.limit is Limit.GAVE_UP else "does not fit"
+        yield f"copy {answer.refused.copy} {verdict}: {answer.refused.unit}: {_why(answer.refused)}"
+    if answer.lost or answer.limit is Limit.NOTHING:
+        claims = sum(len(one.claims) for one in answer.lost)
+        stuck = sum(len(one.claims) for one in answer.lost if isinstance(one.elsewhere, Refused))
+        yield f"lost: {counted(claims, 'claim')}; {stuck} cannot be allocated elsewhere"
 
 
 def _times(count: int) -> str:
