@@ -11,7 +11,7 @@ from reconciler.api.objects.plan import Granted
 from reconciler.api.objects.pods import claims_of
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.reading import read
-from reconciler.cli.common.fleet_source import in_bundle
+from reconciler.cli.common.fleet_source import bundle_objects
 from reconciler.cli.demo.play import MANIFESTS
 from reconciler.control.offline import Question, Report, decide
 from reconciler.state.devices.snapshot.snapshot import Snapshot
@@ -33,7 +33,7 @@ def after(pod: str) -> Snapshot:
     claims = {key: entry for key, entry in bundle.entries["ResourceClaim"].items() if key in named}
     alone = replace(bundle, entries={**bundle.entries, "Pod": pods, "ResourceClaim": claims})
     report = decide(alone, Semantics())
-    store = store_of(in_bundle(bundle), Semantics())
+    store = store_of(bundle_objects(bundle), Semantics())
     written = report.allocated(datetime.now(UTC))
     load(store, (read({**raw, "metadata": {**raw["metadata"], "uid": pod}}) for raw in written))
     return store.snapshot()

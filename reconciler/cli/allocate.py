@@ -1,4 +1,4 @@
-"""`dra-reconciler allocate`: what manifests ask for and what they offer, decided without a cluster."""
+"""`dra-reconciler allocate`: allocate the claims in manifests, without a cluster."""
 
 import sys
 from datetime import UTC, datetime
@@ -17,7 +17,7 @@ from reconciler.cli.common.options import (
 )
 from reconciler.cli.common.output import as_documents, as_list
 from reconciler.cli.common.plain_text import plain
-from reconciler.cli.common.progress import working
+from reconciler.cli.common.progress import track_progress
 from reconciler.cli.views.koordinator_report import lines, print_devices, written
 from reconciler.cli.views.report import notes, print_report, refusals
 from reconciler.control.offline import STEPS, decide
@@ -25,13 +25,13 @@ from reconciler.state.koordinator.rules import Rules
 from reconciler.state.koordinator.rules import Semantics as DeviceSemantics
 
 
-@click.command(short_help="Allocate the claims of manifests, without a cluster.")
+@click.command()
 @manifest_options
 @output_option(
     "table",
     "yaml",
     "json",
-    explained="A table for people, or the claims that got devices, as a live run would write them.",
+    explained="A table, or the allocated claims as `run` would write them.",
 )
 @koordinator_semantics_option(default="proposal")
 @release_and_rules_options
@@ -39,27 +39,27 @@ from reconciler.state.koordinator.rules import Semantics as DeviceSemantics
 def allocate(
     files: tuple[str, ...], output: str, rules: Semantics, steps: int, koordinator_semantics: str
 ) -> None:
-    """Allocate the claims of manifests, without a cluster.
+    """Allocate the claims in manifests, without a cluster.
 
-    Reads ResourceSlices, DeviceClasses, ResourceClaims and templates, DeviceTaintRules, Nodes and Pods;
-    other kinds are counted and left alone. Claims that are allocated already hold their devices. The claims
-    of one pod are allocated together, for one node; others one by one. Pods of higher priority come first,
-    then older objects, then names; what has no creation timestamp counts as youngest. Nodes are left out
-    as the reconciler leaves them out: cordoned, tainted, without room for the pod.
+    Reads ResourceSlices, DeviceClasses, ResourceClaims, ResourceClaimTemplates, DeviceTaintRules, Nodes and
+    Pods; ignores other kinds. Claims that are already allocated keep their devices. All claims of a pod are
+    allocated together, for one node; other claims one by one. The order is: pods with higher priority, then
+    older objects, then names; objects without a creation timestamp count as youngest. As in `run`, a pod
+    cannot use nodes that are cordoned, tainted or too full for it.
 
-    Nodes that no Node object describes are taken from the slices' `nodeName`. For selectors that match none
-    of them, one more node is assumed, with labels for as many as possible.
+    Nodes without a Node object are taken from `nodeName` of the slices. If node selectors match none of the
+    nodes, one more node is assumed, with labels that match as many of these selectors as possible.
 
-    Where there are Koordinator's Device objects, pods that request their devices get them, too: the table
-    shows the annotation that records them, yaml and json the pods. Pods that have it hold what it says.
+    Pods that request devices of Koordinator's Device objects are also served: the table shows the annotation
+    that records the devices; yaml and json contain the pods. Pods with this annotation keep their devices.
     """
     if not files:
-        raise click.UsageError("Nothing to read: name manifests with -f FILE, -f DIR or -f -.")
-    with working(quiet=output == "json") as work:
-        bundle = read_manifests(files, work)
-        work.stage("allocating claims")
+        raise click.UsageError("No input: name manifests with -f FILE, -f DIR or -f -.")
+    with track_progress(quiet=output == "json") as progress:
+        bundle = read_manifests(files, progress)
+        progress.stage("allocating claims")
         machines = Rules(DeviceSemantics(koordinator_semantics))
-        report = decide(bundle, rules, steps=steps, machines=machines, asking=work.step)
+        report = decide(bundle, rules, steps=steps, machines=machines, asking=progress.step)
         devices = report.devices
     report_warnings(bundle.warnings)
     report_refused(bundle.refused)

@@ -1,4 +1,4 @@
-"""`dra-reconciler completion`: the script by which a shell completes our commands, options and files."""
+"""`dra-reconciler completion`: the completion script for a shell."""
 
 import os
 import sys
@@ -8,15 +8,15 @@ from click.shell_completion import CompletionItem, ShellComplete, get_completion
 
 NAME = "dra-reconciler"
 _VARIABLE = "_DRA_RECONCILER_COMPLETE"
-"""By this variable the script asks the program; click derives the same name from the program's"""
+"""The variable with which the script calls the program; click derives it from the program name"""
 _FILES, _NOTHING_ELSE = 0, 4
-"""Directives of kubectl: let the shell complete files; do not"""
+"""Directives for kubectl: the shell also completes files; it does not"""
 
 
-@click.command(short_help="Print the script by which a shell completes commands, options and files.")
+@click.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
-    """Print the script by which a shell completes commands, options, their values and files.
+    """Print the script with which a shell completes commands, options, their values and files.
 
     \b
       source <(dra-reconciler completion bash)                                          # this bash
@@ -24,32 +24,32 @@ def completion(shell: str) -> None:
       dra-reconciler completion zsh > "${fpath[1]}/_dra-reconciler"
       dra-reconciler completion fish > ~/.config/fish/completions/dra-reconciler.fish
 
-    kubectl completes the plugin by itself where it is written with a dash, `kubectl dra-reconciler`: it
-    asks the program kubectl_complete-dra_reconciler, which is installed beside this one.
+    kubectl completes the plugin without a script if it is spelled with a dash, `kubectl dra-reconciler`: it
+    calls the program kubectl_complete-dra_reconciler, which is installed with this one.
     """
-    found = get_completion_class(shell)
-    assert found is not None
+    complete = get_completion_class(shell)
+    assert complete is not None
     root = click.get_current_context().find_root().command
-    click.echo(found(root, {}, NAME, _VARIABLE).source())
+    click.echo(complete(root, {}, NAME, _VARIABLE).source())
 
 
 class KubectlComplete(ShellComplete):
-    """Answers kubectl: the words so far are arguments, the last of them is not finished."""
+    """Completion for kubectl: the words are arguments of the program, and the last one is incomplete."""
 
     name = "kubectl"
 
     def get_completion_args(self) -> tuple[list[str], str]:
-        """The words that are finished, and the one that is not."""
+        """Return the complete words, and the incomplete one."""
         *before, last = sys.argv[1:] or [""]
         return before, last
 
     def format_completion(self, item: CompletionItem) -> str:
-        """One line: the word, and what it is for."""
+        """One line: the word and its help."""
         return f"{item.value}\t{item.help}" if item.help else str(item.value)
 
 
 def answer_kubectl(command: click.Command) -> None:
-    """Print what could come next after the words of the command line, and how the shell is to take it."""
+    """Print the completions of the command line, and the directive for the shell."""
     os.environ.setdefault("COLUMNS", "200")
     complete = KubectlComplete(command, {}, NAME, _VARIABLE)
     items = complete.get_completions(*complete.get_completion_args())

@@ -1,4 +1,4 @@
-"""`dra-reconciler convert`: manifests of any version and shape, written as Kubernetes 1.36 takes them."""
+"""`dra-reconciler convert`: convert manifests of any version and shape for Kubernetes 1.36."""
 
 import copy
 import sys
@@ -20,32 +20,32 @@ from reconciler.cli.common.input import read_manifests, report_ignored, report_r
 from reconciler.cli.common.options import files_option, output_option
 from reconciler.cli.common.output import as_documents, as_list
 from reconciler.cli.common.plain_text import plain
-from reconciler.cli.common.progress import working
+from reconciler.cli.common.progress import track_progress
 
 _KINDS = {kind.kind: kind for kind in BUILTIN}
 _ADMIN = {"resource.kubernetes.io/admin-access": "true"}
-"""Which namespaces may ask for administrative access is not for manifests to say"""
+"""Labels of every namespace: manifests do not say which namespaces allow admin access"""
 
 
-@click.command(short_help="Write manifests of any version as resource.k8s.io/v1.")
+@click.command()
 @files_option(required=True)
-@output_option("yaml", "json", explained="YAML documents, or one List in JSON.")
+@output_option("yaml", "json", explained="YAML documents, or one JSON List.")
 @click.option(
     "--rename-map",
     type=click.File("w", encoding="utf-8", lazy=True),
-    help="Write what was renamed to this file, as YAML, instead of to standard error.",
+    help="Write the renames to this file, as YAML, instead of to standard error.",
 )
 def convert(files: tuple[str, ...], output: str, rename_map: TextIO | None) -> None:
-    """Write manifests of any version and shape as an API server of Kubernetes 1.36 takes them.
+    """Convert manifests of any version and shape to objects that Kubernetes 1.36 accepts.
 
-    Reads the same as `allocate`. Mixins and includes are written out, composite devices become counters,
-    counters go into slices of their own, and slices that are too large are split. Which devices a claim
-    gets stays the same. What the API does not know goes into the annotation
-    dra-reconciler.io/device-extensions; names that it does not take are replaced, always in the same way.
+    Reads the same input as `allocate`. Expands mixins and includes, replaces composite devices by counters,
+    moves counters into separate slices and splits slices that are too large. A claim gets the same devices
+    before and after. Fields that the API does not have go into the annotation
+    dra-reconciler.io/device-extensions; invalid names are replaced, always in the same way.
     """
-    with working(quiet=output == "json") as work:
-        bundle = read_manifests(files, work)
-        work.stage("converting")
+    with track_progress(quiet=output == "json") as progress:
+        bundle = read_manifests(files, progress)
+        progress.stage("converting")
         result = converted(_in_order(bundle), objections)
     report_warnings(bundle.warnings)
     report_refused(bundle.refused)
@@ -68,12 +68,12 @@ def convert(files: tuple[str, ...], output: str, rename_map: TextIO | None) -> N
 
 
 def _in_order(bundle: Bundle) -> list[Any]:
-    entries = [entry for found in bundle.entries.values() for entry in found.values()]
+    entries = [entry for by_key in bundle.entries.values() for entry in by_key.values()]
     return [entry.raw for entry in sorted(entries, key=lambda entry: entry.number)]
 
 
 def objections(obj: dict[str, Any]) -> list[str]:
-    """What the rules of the embedded API server hold against an object."""
+    """Validate an object with the rules of the embedded API server; return the errors."""
     kind = _KINDS[obj["kind"]]
     copied = copy.deepcopy(obj)
     review = Review(copied, None, kind.stored, "", _ADMIN)

@@ -1,4 +1,4 @@
-"""`dra-reconciler doctor`: what is wrong with slices, classes and claims, and what to do about it."""
+"""`dra-reconciler doctor`: find problems in slices, classes and claims, with remedies."""
 
 import asyncio
 import sys
@@ -19,11 +19,12 @@ from reconciler.api.manifests.origin import Origin
 from reconciler.api.manifests.sources import texts
 from reconciler.api.objects.semantics import Semantics
 from reconciler.cli.common.cluster_listing import list_objects
-from reconciler.cli.common.connection import Reach
+from reconciler.cli.common.connection import Connection
 from reconciler.cli.common.exits import Exit, errors_as
 from reconciler.cli.common.options import cluster_options, manifest_options, output_option, rules_options
-from reconciler.cli.common.output import add_row, console_on, echo_value, say, table_for
-from reconciler.cli.common.progress import working
+from reconciler.cli.common.output import add_row, console_on, echo_value, print_line, table_for
+from reconciler.cli.common.plain_text import counted
+from reconciler.cli.common.progress import track_progress
 
 KINDS = (
     "ResourceSlice",
@@ -36,28 +37,30 @@ KINDS = (
 )
 
 
-@click.command(short_help="Say what is wrong with slices, classes and claims, and what to do about it.")
+@click.command()
 @manifest_options
 @cluster_options
 @output_option("table", "json", "sarif")
-@click.option("--strict", is_flag=True, help="Exit with 3 for warnings, for use in CI.")
+@click.option("--strict", is_flag=True, help="Exit with code 3 if there are warnings, for CI.")
 @rules_options
-def doctor(files: tuple[str, ...], reach: Reach, output: str, strict: bool, rules: Semantics) -> None:
-    """Say what is wrong with ResourceSlices, DeviceClasses and ResourceClaims, and what to do about it."""
-    if bool(files) == reach.named:
+def doctor(
+    files: tuple[str, ...], connection: Connection, output: str, strict: bool, rules: Semantics
+) -> None:
+    """Find problems in ResourceSlices, DeviceClasses and ResourceClaims, with a remedy for each."""
+    if bool(files) == connection.named:
         raise click.UsageError("Name manifests with -f, or a cluster with --cluster.")
-    with working(quiet=output != "table") as work:
+    with track_progress(quiet=output != "table") as progress:
         sources: dict[str, str] = {}
         if files:
-            read = list(work.each("reading files", texts(files, sys.stdin.buffer)))
+            read = list(progress.each("reading files", texts(files, sys.stdin.buffer)))
             sources = {name: text for name, text in read if isinstance(text, str)}
-            found: Iterable[Document | Refusal] = work.each("reading manifests", of_texts(read))
+            found: Iterable[Document | Refusal] = progress.each("reading manifests", of_texts(read))
         else:
-            work.stage("asking the cluster")
+            progress.stage("reading the cluster")
             with errors_as(click.ClickException):
-                found = [_document(raw) for raw in asyncio.run(list_objects(KINDS, reach))]
+                found = [_document(raw) for raw in asyncio.run(list_objects(KINDS, connection))]
         data = read_input(found, rules)
-        work.stage("examining")
+        progress.stage("checking")
         findings = worst_first(_with_lines(examine(data), sources))
     match output:
         case "json":
@@ -70,25 +73,25 @@ def doctor(files: tuple[str, ...], reach: Reach, output: str, strict: bool, rule
 
 
 def _with_lines(findings: Iterable[Finding], sources: Mapping[str, str]) -> Iterator[Finding]:
-    """The findings, each on the line of its field where the text of its file is at hand."""
-    found = list(findings)
-    asked: dict[str, list[tuple[Origin, str]]] = {}
-    for one in found:
-        if one.field and one.origin.file in sources:
-            asked.setdefault(one.origin.file, []).append((one.origin, one.field))
+    """The findings, each with the line of its field if the text of its file was read."""
+    findings = list(findings)
+    fields: dict[str, list[tuple[Origin, str]]] = {}
+    for finding in findings:
+        if finding.field and finding.origin.file in sources:
+            fields.setdefault(finding.origin.file, []).append((finding.origin, finding.field))
     lines = {
-        at: line for file, fields in asked.items() for at, line in lines_of(sources[file], fields).items()
+        field: line for file, at in fields.items() for field, line in lines_of(sources[file], at).items()
     }
-    for one in found:
-        line = lines.get((one.origin, one.field), one.origin.line)
-        yield replace(one, origin=one.origin._replace(line=line))
+    for finding in findings:
+        line = lines.get((finding.origin, finding.field), finding.origin.line)
+        yield replace(finding, origin=finding.origin._replace(line=line))
 
 
 def _exit_code(findings: Sequence[Finding], *, strict: bool) -> Exit:
-    found = {one.severity for one in findings}
-    if Severity.ERROR in found:
+    severities = {finding.severity for finding in findings}
+    if Severity.ERROR in severities:
         return Exit.FAILED
-    return Exit.PARTIAL if strict and Severity.WARNING in found else Exit.OK
+    return Exit.PARTIAL if strict and Severity.WARNING in severities else Exit.OK
 
 
 def _document(raw: dict[str, Any]) -> Document:
@@ -99,11 +102,11 @@ def _document(raw: dict[str, Any]) -> Document:
 
 def _print(findings: Sequence[Finding], out: TextIO) -> None:
     console = console_on(out)
-    table = table_for(console, ("SEVERITY", "CHECK", "OBJECT", "FIELD", "WHAT", "REMEDY", "WHERE"))
+    table = table_for(console, ("SEVERITY", "CHECK", "OBJECT", "FIELD", "PROBLEM", "REMEDY", "LOCATION"))
     for one in findings:
         cells = (one.severity.value, one.check, one.object, one.field or "-", one.what, one.remedy)
         add_row(table, (*cells, str(one.origin)))
     if findings:
         console.print(table)
-    summary = ", ".join(f"{count} {severity}" for severity, count in counts(findings).items())
-    say(console, summary)
+    errors, warnings, info = counts(findings).values()
+    print_line(console, f"{counted(errors, 'error')}, {counted(warnings, 'warning')}, {info} info")

@@ -1,4 +1,4 @@
-"""`dra-reconciler explain`: why a claim waits, from manifests or from a cluster."""
+"""`dra-reconciler explain`: why a claim is pending, from manifests or from a cluster."""
 
 import asyncio
 import sys
@@ -11,7 +11,7 @@ from reconciler.analysis.explain.report import as_json
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.semantics import Semantics
 from reconciler.cli.common.cluster_listing import list_objects
-from reconciler.cli.common.connection import Reach
+from reconciler.cli.common.connection import Connection
 from reconciler.cli.common.exits import Exit, NoAnswer, errors_as
 from reconciler.cli.common.input import read_manifests, report_refused, report_warnings
 from reconciler.cli.common.options import (
@@ -24,16 +24,18 @@ from reconciler.cli.common.options import (
 )
 from reconciler.cli.common.output import echo_value
 from reconciler.cli.common.plain_text import plain
-from reconciler.cli.common.progress import working
+from reconciler.cli.common.progress import track_progress
 from reconciler.cli.explain_question import KINDS, Situation, in_manifests, on_cluster
 from reconciler.cli.views.explanation import print_explanation
 from reconciler.control.offline import STEPS
 
 
-@click.command(short_help="Say why a claim waits, or where it could be allocated.")
+@click.command()
 @click.argument("target", metavar="[NAMESPACE/]CLAIM")
 @namespace_option
-@click.option("--pod", "of_pod", is_flag=True, help="The name is a pod's: explain all its claims together.")
+@click.option(
+    "--pod", "of_pod", is_flag=True, help="The name is that of a pod: explain all its claims together."
+)
 @files_option(required=False)
 @cluster_options
 @output_option("table", "json", "yaml")
@@ -44,65 +46,65 @@ def explain(
     namespace: str,
     of_pod: bool,
     files: tuple[str, ...],
-    reach: Reach,
+    connection: Connection,
     output: str,
     rules: Semantics,
     steps: int,
 ) -> None:
-    """Say why a claim cannot be allocated: how many devices each gate leaves, what stops it, what is near.
+    """Explain why a claim is pending: the devices that pass each gate, the blocking gates, near misses.
 
-    Looks at a cluster as it is now, or with -f at manifests, where claims and pods that come first are
-    allocated first, as `allocate` does. Claims of one pod are explained together, for one node.
+    Reads a cluster as it is now, or manifests with -f. In manifests, claims and pods that come first are
+    allocated first, as `allocate` does. All claims of a pod are explained together, for one node.
     """
-    if files and reach.named:
+    if files and connection.named:
         raise click.UsageError("Name manifests with -f, or a cluster, not both.")
     before, _, name = target.rpartition("/")
     if not name or "/" in before:
-        raise click.UsageError(f"{target!r} names nothing: write CLAIM or NAMESPACE/CLAIM.")
+        raise click.UsageError(f"{target!r} is not a claim name: write CLAIM or NAMESPACE/CLAIM.")
     key = ObjectKey(before or namespace, name)
     quiet = output != "table"
-    with working(quiet=quiet) as work:
+    with track_progress(quiet=quiet) as progress:
         if files:
-            bundle = read_manifests(files, work)
+            bundle = read_manifests(files, progress)
             report_warnings(bundle.warnings)
             report_refused(bundle.refused)
-            work.stage("allocating what comes first")
-            found = in_manifests(bundle, rules, key, of_pod=of_pod, steps=steps, asking=work.step)
+            progress.stage("allocating earlier claims")
+            situation = in_manifests(bundle, rules, key, of_pod=of_pod, steps=steps, asking=progress.step)
         else:
-            work.stage("asking the cluster")
+            progress.stage("reading the cluster")
             with errors_as(NoAnswer):
-                found = asyncio.run(_live(key, rules, reach, of_pod=of_pod))
-    if not found.known:
-        raise NoAnswer(plain(found.message))
-    for note in found.notes:
+                situation = asyncio.run(_live(key, rules, connection, of_pod=of_pod))
+    if not situation.known:
+        raise NoAnswer(plain(situation.message))
+    for note in situation.notes:
         click.echo(plain(f"note: {note}"), err=True)
-    if not found.questions:
-        _say(key, found.message, output, allocated=found.allocated)
-        sys.exit(Exit.OK if found.allocated else Exit.FAILED)
-    with working(quiet=quiet) as work:
-        told = [
-            explain_claims(q.claims, q.world, nodes=q.nodes, answer=q.answer, steps=steps)
-            for q in work.each("explaining", found.questions)
+    if not situation.questions:
+        _print_message(key, situation.message, output, allocated=situation.allocated)
+        sys.exit(Exit.OK if situation.allocated else Exit.FAILED)
+    with track_progress(quiet=quiet) as progress:
+        explanations = [
+            explain_claims(q.claims, q.snapshot, nodes=q.nodes, answer=q.answer, steps=steps)
+            for q in progress.each("explaining", situation.questions)
         ]
-    _print(told, output)
-    sys.exit(Exit.OK if any(one.allocatable for one in told) else Exit.FAILED)
+    _print(explanations, output)
+    sys.exit(Exit.OK if any(one.allocatable for one in explanations) else Exit.FAILED)
 
 
-async def _live(key: ObjectKey, rules: Semantics, reach: Reach, *, of_pod: bool) -> Situation:
-    return await on_cluster(await list_objects(KINDS, reach), rules, key, of_pod=of_pod)
+async def _live(key: ObjectKey, rules: Semantics, connection: Connection, *, of_pod: bool) -> Situation:
+    return await on_cluster(await list_objects(KINDS, connection), rules, key, of_pod=of_pod)
 
 
-def _print(told: list[Explanation], output: str) -> None:
+def _print(explanations: list[Explanation], output: str) -> None:
     if output != "table":
-        echo_value([as_json(one) for one in told], output)
+        echo_value([as_json(one) for one in explanations], output)
         return
-    for number, one in enumerate(told):
+    for number, explanation in enumerate(explanations):
         if number:
             click.echo()
-        print_explanation(one, sys.stdout)
+        print_explanation(explanation, sys.stdout)
 
 
-def _say(key: ObjectKey, message: str, output: str, *, allocated: bool) -> None:
+def _print_message(key: ObjectKey, message: str, output: str, *, allocated: bool) -> None:
     if output != "table":
         echo_value([{"name": str(key), "allocatable": allocated, "message": message}], output)
     else:

@@ -1,4 +1,4 @@
-"""What `explain` explains: the question that a claim or pod raises, in manifests or on a cluster."""
+"""The input of `explain`: the allocation questions of a claim or pod, in manifests or on a cluster."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
@@ -23,30 +23,30 @@ from reconciler.errors import Malformed
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 from reconciler.state.store import Store
 
-MOST_MEANT = 3
-"""Names that are suggested for one that is not there"""
+MAX_SUGGESTIONS = 3
+"""Names to suggest for a name that does not exist"""
 KINDS = ("Node", "DeviceClass", "DeviceTaintRule", "ResourceSlice", "ResourceClaim", "Pod")
-"""What a cluster is asked for, in the order in which it is taken in"""
+"""The kinds to list, in the order in which the store receives them"""
 
 
-class Asked(NamedTuple):
-    """A question to the allocator, and what it said if it was asked."""
+class AllocationQuestion(NamedTuple):
+    """The input of one allocation, and its result if it was decided."""
 
     claims: Sequence[ResourceClaim]
-    world: Snapshot
+    snapshot: Snapshot
     nodes: Collection[str] | None
     answer: Granted | Unsatisfied | None = None
 
 
 class Situation(NamedTuple):
-    """The questions; or, where there are none, why not."""
+    """The questions about a claim or pod; if there are none, a message."""
 
-    questions: Sequence[Asked] = ()
+    questions: Sequence[AllocationQuestion] = ()
     message: str = ""
     allocated: bool = False
-    """Without a question: whether all is well"""
+    """Without questions: whether nothing is pending"""
     known: bool = True
-    """Whether there is such a claim or pod at all"""
+    """Whether the claim or pod exists"""
     notes: Sequence[str] = ()
 
 
@@ -59,17 +59,17 @@ def in_manifests(
     steps: int,
     asking: Callable[[Question], None] = lambda _: None,
 ) -> Situation:
-    """As `allocate` meets it: claims and pods that come first are allocated first.
+    """Return the questions as `allocate` meets them: earlier claims and pods are allocated first.
 
-    `asking` is told of every question before it is answered.
+    `asking` is called with each question before it is decided.
     """
-    asked: list[Question] = []
+    matching: list[Question] = []
     notes: list[str] = []
 
     def note(question: Question) -> None:
         asking(question)
         if question.pod == key if of_pod else any(claim.key == key for claim in question.claims):
-            asked.append(question)
+            matching.append(question)
             notes.extend(filter(None, [question.left_out()]))
 
     report = decide(bundle, rules, steps=steps, asking=note)
@@ -78,10 +78,12 @@ def in_manifests(
         for answer in report.answers
         if not isinstance(answer.outcome, Blocked)
     }
-    if asked:
+    if matching:
         questions = [
-            Asked(q.claims, q.world, q.nodes, answers.get((q.pod, tuple(c.key for c in q.claims))))
-            for q in asked
+            AllocationQuestion(
+                q.claims, q.world, q.nodes, answers.get((q.pod, tuple(c.key for c in q.claims)))
+            )
+            for q in matching
         ]
         return Situation(questions, notes=notes)
     for answer in report.answers:
@@ -89,15 +91,15 @@ def in_manifests(
         if named and isinstance(answer.outcome, Blocked):
             return Situation(message=f"{answer.reason}: {answer.message}")
     claims = {claim.key: claim for claim in bundle.of(ResourceClaim)}
-    return _unasked(key, claims, {pod.key: pod for pod in bundle.of(Pod)}, of_pod=of_pod)
+    return _without_questions(key, claims, {pod.key: pod for pod in bundle.of(Pod)}, of_pod=of_pod)
 
 
 async def on_cluster(
     raws: Iterable[Mapping[str, Any]], rules: Semantics, key: ObjectKey, *, of_pod: bool
 ) -> Situation:
-    """As the reconciler meets it now: what is allocated there is, and nobody else comes first.
+    """Return the questions as the reconciler meets them now: other pending claims do not come first.
 
-    Every claim and device counts as ours: whose they are is a setting of who runs.
+    Treats every claim and device as owned: ownership is a setting of the running reconciler.
     """
     queue: Queue[Unit] = Queue(base=1.0, cap=1.0, random=random)
     intake = Intake(Store(rules), queue, KINDS, lambda _: None)
@@ -107,20 +109,22 @@ async def on_cluster(
     planner = Planner(intake.store, intake.roster, intake.placement, ours, intake.yielded)
     pods = [key] if of_pod else sorted(intake.roster.users(key))
     units = [Unit(Kind.POD, pod) for pod in pods] or [Unit(Kind.CLAIM, key)]
-    questions: list[Asked] = []
+    questions: list[AllocationQuestion] = []
     notes: list[str] = []
     message = ""
     for unit in units:
         match planner.next(unit):
-            case Decide() as asked:
-                where = None if asked.nodes is None else tuple(asked.nodes)
-                questions.append(Asked(asked.claims, intake.store.snapshot(), where))
-                notes += filter(None, [planner.left_out(asked), _whose(unit, asked, intake.store)])
+            case Decide() as planned:
+                where = None if planned.nodes is None else tuple(planned.nodes)
+                questions.append(AllocationQuestion(planned.claims, intake.store.snapshot(), where))
+                notes += filter(
+                    None, [planner.left_out(planned), _ownership_note(unit, planned, intake.store)]
+                )
             case Blocked(reason=reason, message=why):
                 message = message or f"{reason}: {why}"
     if questions or message:
         return Situation(questions, message, notes=notes)
-    return _unasked(key, intake.store.claims, intake.store.pods, of_pod=of_pod)
+    return _without_questions(key, intake.store.claims, intake.store.pods, of_pod=of_pod)
 
 
 def _listings(raws: Iterable[Mapping[str, Any]]) -> Iterable[Replaced]:
@@ -137,49 +141,49 @@ def _listings(raws: Iterable[Mapping[str, Any]]) -> Iterable[Replaced]:
     return [Replaced(kind, tuple(objects[kind]), tuple(refused[kind])) for kind in KINDS]
 
 
-def _whose(unit: Unit, asked: Decide, store: Store) -> str:
-    """Who would have to ask us."""
+def _ownership_note(unit: Unit, planned: Decide, store: Store) -> str:
+    """Return a note if the reconciler ignores some of the claims by default; otherwise nothing."""
     pod = store.pods.get(unit.key) if unit.kind is Kind.POD else None
     if pod is not None and pod.gated:
         return ""
-    foreign = [str(claim.key) for claim in asked.claims if claim.metadata.labels.get(MANAGED) != "true"]
+    foreign = [str(claim.key) for claim in planned.claims if claim.metadata.labels.get(MANAGED) != "true"]
     if not foreign:
         return ""
     return (
-        f"{', '.join(foreign)}: neither labelled {MANAGED}=true nor of a gated pod, so it is allocated by "
-        "dra-reconciler with --all-claims alone"
+        f"{', '.join(foreign)}: dra-reconciler allocates it only with --all-claims, because it has neither "
+        f"the label {MANAGED}=true nor a gated pod"
     )
 
 
-def _unasked(
+def _without_questions(
     key: ObjectKey,
     claims: Mapping[ObjectKey, ResourceClaim],
     pods: Mapping[ObjectKey, Pod],
     *,
     of_pod: bool,
 ) -> Situation:
-    """Nobody has to decide: it is held already, its pods have ended, or it is not there."""
+    """Say why there is nothing to decide: it is allocated, its pods have finished, or it does not exist."""
     if of_pod and key in pods:
-        return Situation(message="the pod has no claim that waits", allocated=True)
+        return Situation(message="the pod has no pending claims", allocated=True)
     if of_pod or key not in claims:
-        hint = "" if of_pod or key not in pods else "; there is a pod of that name, say --pod to explain it"
-        hint = hint or _like(key, pods if of_pod else claims)
+        hint = "" if of_pod or key not in pods else "; there is a pod of that name; use --pod to explain it"
+        hint = hint or _suggestion(key, pods if of_pod else claims)
         return Situation(message=f"there is no {'pod' if of_pod else 'claim'} {key}{hint}", known=False)
     allocation = claims[key].allocation
     if allocation is not None:
-        return Situation(message=f"allocated: {_holdings(allocation)}", allocated=True)
-    return Situation(message="nobody decides about it: it is being deleted, or its pods have ended")
+        return Situation(message=f"allocated: {_devices(allocation)}", allocated=True)
+    return Situation(message="not pending: the claim is being deleted, or its pods have finished")
 
 
-def _like(key: ObjectKey, known: Collection[ObjectKey]) -> str:
-    """What may have been meant: the name in another namespace, or one that is spelled nearly so."""
-    names = get_close_matches(key.name, {one.name for one in known}, MOST_MEANT)
-    meant = sorted(one for one in known if one.name == key.name) or [
-        one for one in known if one.name in names
+def _suggestion(key: ObjectKey, known: Collection[ObjectKey]) -> str:
+    """Suggest existing names: the same name in another namespace, or a similar name."""
+    similar = get_close_matches(key.name, {other.name for other in known}, MAX_SUGGESTIONS)
+    names = sorted(other for other in known if other.name == key.name) or [
+        other for other in known if other.name in similar
     ]
-    return f"; there is {', '.join(map(str, meant[:MOST_MEANT]))}" if meant else ""
+    return f"; did you mean {' or '.join(map(str, names[:MAX_SUGGESTIONS]))}?" if names else ""
 
 
-def _holdings(allocation: Allocation) -> str:
-    found = (f"{device.id} for request {device.request}" for device in allocation.devices.results)
-    return ", ".join(found) or "no devices"
+def _devices(allocation: Allocation) -> str:
+    devices = (f"{device.id} for request {device.request}" for device in allocation.devices.results)
+    return ", ".join(devices) or "no devices"

@@ -1,4 +1,4 @@
-"""`dra-reconciler logs`: what happened, from the lines that `run` wrote."""
+"""`dra-reconciler logs`: summarize or filter the log lines of `run`."""
 
 import json
 import os
@@ -16,7 +16,8 @@ from rich.console import Console
 from reconciler.cli.common.clock import Clock, pass_clock
 from reconciler.cli.common.exits import Exit
 from reconciler.cli.common.options import output_option
-from reconciler.cli.common.output import add_row, bare_table, console_on, echo_value, say
+from reconciler.cli.common.output import add_row, bare_table, console_on, echo_value, print_line
+from reconciler.cli.common.plain_text import counted
 from reconciler.operations.logs.reading import Line, Reader
 from reconciler.operations.logs.summary import Summary, latencies, summed_up
 
@@ -26,29 +27,34 @@ _HIDDEN = ("timestamp", "level", "logger", "event", "decision_id", "counts")
 
 
 class Duration(click.ParamType[float]):
-    """`50ms`, `10m`, `1h30m`; in seconds."""
+    """A duration such as `50ms`, `10m` or `1h30m`, as seconds."""
 
     name = "duration"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Seconds. Fails for what is no duration."""
+        """Return seconds; fail if the value is not a duration."""
         if isinstance(value, float):
             return value
         parts = re.findall(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)", str(value))
         if not parts or "".join(number + unit for number, unit in parts) != value:
-            self.fail(f"{value!r} is no duration; write 50ms, 10m or 1h30m", param, ctx)
+            self.fail(f"{value!r} is not a duration; write for example 50ms, 10m or 1h30m", param, ctx)
         return sum(float(number) * _UNITS[unit] for number, unit in parts)
 
 
-@click.command(short_help="Say what happened, from log lines.")
+@click.command()
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True), metavar="FILE|-")
-@click.option("--claim", metavar="[NAMESPACE/]CLAIM", help="What happened to this claim, in order.")
+@click.option("--claim", metavar="[NAMESPACE/]CLAIM", help="Show only lines about this claim.")
+@click.option("--reason", metavar="REASON", help="Show only decisions with this reason.")
 @click.option(
-    "--reason", metavar="REASON", help="Only refusals for this reason, and the claims they are about."
+    "--slow",
+    type=Duration(),
+    metavar="DURATION",
+    help="Show only decisions that took at least this long: 50ms.",
 )
-@click.option("--slow", type=Duration(), metavar="DURATION", help="Only decisions that took so long: 50ms.")
-@click.option("--since", type=Duration(), metavar="DURATION", help="Only lines not older than that: 10m.")
-@click.option("--follow", is_flag=True, help="Print lines as they are written, until interrupted.")
+@click.option(
+    "--since", type=Duration(), metavar="DURATION", help="Use only lines that are not older than this: 10m."
+)
+@click.option("--follow", is_flag=True, help="Print new lines until interrupted.")
 @output_option("table", "json")
 @pass_clock
 def logs(
@@ -61,10 +67,10 @@ def logs(
     follow: bool,
     output: str,
 ) -> None:
-    """Say what happened, from the JSON lines that `run --log-format json` wrote; - is standard input.
+    """Summarize or filter the JSON log lines of `run --log-format json`; - is standard input.
 
-    Without --claim, --reason, --slow or --follow: counts by reason, latencies, the slowest decisions,
-    conflicts and retries, warnings. Otherwise the lines that are meant, one by one.
+    Without --claim, --reason, --slow or --follow, prints a summary: counts by reason, latencies, the
+    slowest decisions, conflicts and retries, warnings. With one of them, prints the matching lines.
 
     \b
       kubectl logs -n dra-reconciler deploy/dra-reconciler | dra-reconciler logs -
@@ -73,7 +79,7 @@ def logs(
     reader = Reader()
     texts = _follow(file) if follow else _texts(file)
     oldest = clock.now() - timedelta(seconds=since) if since is not None else None
-    meant = (
+    matching = (
         line
         for line in reader.read(texts)
         if (oldest is None or line.at >= oldest)
@@ -83,18 +89,18 @@ def logs(
     )
     console = console_on(sys.stdout)
     if follow or claim or reason or slow is not None:
-        count = _print_lines(meant, console, output, at_once=follow)
+        count = _print_lines(matching, console, output, at_once=follow)
     else:
-        summary = summed_up(meant)
+        summary = summed_up(matching)
         count = summary.events.total()
         if output == "json":
             echo_value(summary.as_json(), "json")
         else:
             _print_summary(summary, console)
     if reader.foreign:
-        click.echo(f"{reader.foreign} lines are none of ours and were left out", err=True)
+        click.echo(f"skipped {counted(reader.foreign, 'line')} that dra-reconciler did not write", err=True)
     if not count and not follow:
-        click.echo("no such line; is it the log of `run --log-format json`?", err=True)
+        click.echo("no line matches; is this the log of `run --log-format json`?", err=True)
         sys.exit(Exit.FAILED)
 
 
@@ -107,7 +113,7 @@ def _texts(file: str) -> Iterator[str]:
 
 
 def _follow(file: str) -> Iterator[str]:
-    """The lines there are, and those that are added. Reads on where the file was cut back or replaced."""
+    """Yield the existing lines, then new ones. Reopens the file if it was truncated or replaced."""
     if file == "-":
         yield from sys.stdin
         return
@@ -144,15 +150,15 @@ def _is_about(line: Line, claim: str) -> bool:
 
 
 def _print_lines(lines: Iterable[Line], console: Console, output: str, *, at_once: bool) -> int:
-    """Print lines; returns how many there were."""
-    table = bare_table(("TIME", "EVENT", "WHAT", "DECISION"))
+    """Print lines and return their number."""
+    table = bare_table(("TIME", "EVENT", "DETAILS", "DECISION"))
     count = 0
     for line in lines:
         count += 1
         if output == "json":
             click.echo(json.dumps(line.fields))
         elif at_once:
-            say(console, "  ".join(_cells(line)))
+            print_line(console, "  ".join(_cells(line)))
         else:
             add_row(table, _cells(line))
     if table.row_count:
@@ -162,8 +168,8 @@ def _print_lines(lines: Iterable[Line], console: Console, output: str, *, at_onc
 
 def _cells(line: Line) -> tuple[str, str, str, str]:
     shown = {key: value for key, value in line.fields.items() if key not in _HIDDEN}
-    what = " ".join(f"{key}={_word(value)}" for key, value in shown.items())
-    return line.at.isoformat(timespec="milliseconds"), line.event, what, line.decision or "-"
+    details = " ".join(f"{key}={_word(value)}" for key, value in shown.items())
+    return line.at.isoformat(timespec="milliseconds"), line.event, details, line.decision or "-"
 
 
 def _word(value: object) -> str:
@@ -174,20 +180,21 @@ def _word(value: object) -> str:
 
 def _print_summary(summary: Summary, console: Console) -> None:
     allocated, freed = summary.events["claim allocated"], summary.events["claim freed"]
-    console.print(f"{allocated} claims allocated, {freed} freed, {len(summary.waiting)} wait still")
+    counts = f"{counted(allocated, 'claim')} allocated, {freed} freed, {len(summary.waiting)} still pending"
+    console.print(counts)
     if summary.durations:
         parts = [f"{name} {value:g} ms" for name, value in latencies(summary.durations).items()]
-        console.print("time until stored: " + ", ".join(parts))
+        console.print("time from start of decision until stored: " + ", ".join(parts))
     repeated = ", ".join(f"{count} {cause}" for cause, count in summary.causes.most_common())
-    console.print(f"turns repeated: {repeated or 'none'}")
+    console.print(f"reconciles retried: {repeated or 'none'}")
     waiting: dict[str, int] = {}
     for reason in summary.waiting.values():
         waiting[reason] = waiting.get(reason, 0) + 1
     rows = [(reason, str(n), str(waiting.get(reason, 0))) for reason, n in summary.reasons.most_common()]
-    _table(console, ("REASON", "REFUSALS", "WAIT STILL"), rows)
+    _table(console, ("REASON", "REFUSALS", "STILL PENDING"), rows)
     slow = [(f"{line.milliseconds:g} ms", *_cells(line)) for line in summary.slowest]
-    _table(console, ("SLOWEST", "TIME", "EVENT", "WHAT", "DECISION"), slow)
-    _table(console, ("PROBLEM", "TIMES"), [(name, str(n)) for name, n in summary.problems.most_common()])
+    _table(console, ("SLOWEST", "TIME", "EVENT", "DETAILS", "DECISION"), slow)
+    _table(console, ("PROBLEM", "COUNT"), [(name, str(n)) for name, n in summary.problems.most_common()])
 
 
 def _table(console: Console, headings: Iterable[str], rows: Iterable[tuple[str, ...]]) -> None:

@@ -1,4 +1,4 @@
-"""`dra-reconciler modes`: in which mode each physical device is, and what that locks out."""
+"""`dra-reconciler modes`: what is allocated on each physical device, and what that locks out."""
 
 import sys
 from collections.abc import Iterable
@@ -11,11 +11,11 @@ from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.meta import ApiObject
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.slices import ResourceSlice
-from reconciler.cli.common.connection import Reach
+from reconciler.cli.common.connection import Connection
 from reconciler.cli.common.exits import Exit, errors_as
 from reconciler.cli.common.fleet_source import list_cluster, read_files
 from reconciler.cli.common.options import cluster_options, manifest_options, output_option, rules_options
-from reconciler.cli.common.output import add_row, console_on, echo_value, say, table_for
+from reconciler.cli.common.output import add_row, console_on, echo_value, print_line, table_for
 from reconciler.state.devices.exclusion.modes import Held, Mode, problems
 from reconciler.state.devices.exclusion.modes import modes as modes_of
 from reconciler.state.devices.snapshot.snapshot import Snapshot
@@ -24,41 +24,41 @@ from reconciler.state.loading import store_of
 KINDS = ("ResourceSlice", "ResourceClaim")
 
 
-@click.command(short_help="Show what is held on each device, and what it locks out.")
+@click.command()
 @manifest_options
 @cluster_options
 @output_option("table", "json")
 @rules_options
-def modes(files: tuple[str, ...], reach: Reach, output: str, rules: Semantics) -> None:
-    """Show, for each physical device whose parts exclude one another, what is held and what that locks out.
+def modes(files: tuple[str, ...], connection: Connection, output: str, rules: Semantics) -> None:
+    """Show physical devices with parts that exclude each other: allocated parts and parts locked out.
 
-    A physical device is a counter set. Devices that draw from none count together by pool, or by node.
-    What is held is read from the ResourceClaims, so that claims without an allocation show nothing.
+    A physical device is a counter set. Devices without counter sets are grouped by pool, or by node.
+    Allocations are read from the ResourceClaims.
     """
-    if bool(files) == reach.named:
+    if bool(files) == connection.named:
         raise click.UsageError("Name manifests with -f, or a cluster with --cluster.")
-    refused = False
+    has_invalid = False
     if files:
         bundle = read_files(files)
-        refused = bool(bundle.refused)
-        found: Iterable[ApiObject] = (
+        has_invalid = bool(bundle.refused)
+        objects: Iterable[ApiObject] = (
             *bundle.of(ResourceSlice),
             *map(with_own_uid, bundle.of(ResourceClaim)),
         )
     else:
         with errors_as(click.ClickException):
-            found = list_cluster(KINDS, reach)
-    world = store_of(found, rules).snapshot()
+            objects = list_cluster(KINDS, connection)
+    snapshot = store_of(objects, rules).snapshot()
     if output == "json":
-        echo_value(_json(world), "json")
+        echo_value(_json(snapshot), "json")
     else:
-        _print(world, sys.stdout)
-    if refused:
+        _print(snapshot, sys.stdout)
+    if has_invalid:
         sys.exit(Exit.FAILED)
 
 
-def _json(world: Snapshot) -> dict[str, Any]:
-    return {"modes": [_mode(mode) for mode in modes_of(world)], "problems": list(problems(world))}
+def _json(snapshot: Snapshot) -> dict[str, Any]:
+    return {"modes": [_mode(mode) for mode in modes_of(snapshot)], "problems": list(problems(snapshot))}
 
 
 def _mode(mode: Mode) -> dict[str, Any]:
@@ -81,9 +81,9 @@ def _mode(mode: Mode) -> dict[str, Any]:
     }
 
 
-def _print(world: Snapshot, out: TextIO) -> None:
+def _print(snapshot: Snapshot, out: TextIO) -> None:
     console = console_on(out)
-    found = modes_of(world)
+    found = modes_of(snapshot)
     table = table_for(console, ("POOL", "COUNTER SET", "HELD", "GROUPS", "CLAIM", "LOCKED OUT"))
     for mode in found:
         cells = (str(mode.pool), mode.scope or "-", *_columns(mode.held), _some(mode.locked_out))
@@ -91,16 +91,18 @@ def _print(world: Snapshot, out: TextIO) -> None:
     if found:
         console.print(table)
     else:
-        console.print("no device excludes another")
+        console.print("no devices exclude each other")
     for mode in found:
         for conflict in mode.conflicts:
-            say(console, f"held side by side in {mode.pool} {mode.scope}: {conflict}")
-    for problem in problems(world):
-        say(console, f"problem: {problem}")
+            print_line(
+                console, f"conflict in {' '.join(filter(None, (str(mode.pool), mode.scope)))}: {conflict}"
+            )
+    for problem in problems(snapshot):
+        print_line(console, f"problem: {problem}")
 
 
 def _columns(held: Iterable[Held]) -> tuple[str, str, str]:
-    """Devices, groups and claims, one line a device."""
+    """Devices, groups and claims, one line per device."""
     lines = [
         (one.device.device, ", ".join(one.groups) or one.expression or "-", ", ".join(map(str, one.claims)))
         for one in held

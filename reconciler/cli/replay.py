@@ -1,4 +1,4 @@
-"""`dra-reconciler replay`: the decisions of a journal made again, without a cluster."""
+"""`dra-reconciler replay`: repeat the decisions of a journal, without a cluster."""
 
 import sys
 from collections.abc import Iterator
@@ -11,78 +11,88 @@ import click
 from rich.console import Console
 from rich.progress import Progress
 
+from reconciler.allocation.reasons.explanation import Explanation
 from reconciler.analysis.explain import explain
 from reconciler.analysis.explain.report import as_json
 from reconciler.cli.common.exits import Exit
 from reconciler.cli.common.options import output_option
 from reconciler.cli.common.output import echo_value
-from reconciler.cli.common.plain_text import plain
+from reconciler.cli.common.plain_text import counted, plain
 from reconciler.cli.views.explanation import print_explanation
 from reconciler.errors import Rejected
 from reconciler.operations.journal.entries import Decided
 from reconciler.operations.journal.replaying import Again, Tally, replay
+from reconciler.operations.logs.setup import configure
 
 
-@click.command("replay", short_help="Make the decisions of a journal again, without a cluster.")
+@click.command("replay")
 @click.argument("journal", type=click.Path(exists=True, path_type=Path), metavar="DIR|FILE")
-@click.option("--until", metavar="DECISION", help="Stop after the decision of this name.")
-@click.option("--explain", "explained", is_flag=True, help="Explain the refusals, or with --until that one.")
+@click.option("--until", metavar="DECISION", help="Stop after the decision with this id.")
+@click.option(
+    "--explain", "explained", is_flag=True, help="Explain the refusals, or with --until that decision."
+)
 @click.option(
     "--diff-policy",
     "policy",
     type=click.Choice(["first-fit"]),
-    help="Compare with what this policy decides.  [default: the one of the journal, first-fit]",
+    help="Compare with this policy.  [default: the policy of the journal, first-fit]",
 )
 @output_option("table", "json")
 def replay_command(
     journal: Path, until: str | None, explained: bool, policy: str | None, output: str
 ) -> None:
-    """Make the decisions of a journal again, from the same inputs in the same order, and compare.
+    """Repeat the decisions of a journal, from the same inputs in the same order, and compare.
 
-    A journal is written by `run --journal DIR`. Share ids are drawn anew, so they are not compared.
+    `run --journal DIR` writes a journal. Share ids are random, so they are not compared.
     """
-    del policy  # the only one there is, so it is what is compared with anyway
-    found: list[dict[str, Any]] = []
+    del policy  # first-fit is the only policy
+    configure("warning")
+    explanations: list[dict[str, Any]] = []
     last: list[Again] = []
     with _progress(output) as advance:
 
-        def seen(again: Again) -> None:
+        def on_decision(again: Again) -> None:
             last[:] = [again]
-            wanted = again.then.id == until if until is not None else bool(again.then.reason)
-            if explained and wanted and again.told is not None:
-                found.append({"decision": again.then.id, "explanation": as_json(again.told)})
+            decision = again.then.id
+            if explained and (decision == until if until is not None else again.then.reason):
+                explanation = _explain(again)
+                explanations.append(
+                    {"decision": decision, "explanation": explanation and as_json(explanation)}
+                )
                 if output == "table":
-                    click.echo(f"decision {again.then.id}")
-                    print_explanation(again.told, sys.stdout)
-            elif explained and wanted and again.world is None:
-                found.append({"decision": again.then.id, "explanation": None})
-                if output == "table":
-                    click.echo(
-                        plain(f"decision {again.then.id}: what it was made from is not in the journal")
-                    )
-            elif explained and wanted and again.world is not None:
-                told = explain(again.claims, again.world, nodes=again.then.nodes)
-                found.append({"decision": again.then.id, "explanation": as_json(told)})
-                if output == "table":
-                    click.echo(f"decision {again.then.id}")
-                    print_explanation(told, sys.stdout)
+                    _print_explanation(decision, explanation)
 
         try:
-            tally = replay(journal, until=until, seen=seen, progress=advance)
+            tally = replay(journal, until=until, seen=on_decision, progress=advance)
         except Rejected as exc:
             raise click.UsageError(str(exc)) from exc
     if until is not None and (not last or last[0].then.id != until):
-        raise click.UsageError(f"there is no decision {until} in {journal}")
+        raise click.UsageError(f"decision {until} is not in {journal}")
     if output == "json":
-        echo_value(_as_json(tally, found), "json")
+        echo_value(_as_json(tally, explanations), "json")
     else:
         _print(tally)
     sys.exit(Exit.FAILED if tally.different else Exit.OK)
 
 
+def _explain(again: Again) -> Explanation | None:
+    """Explain a repeated decision; None if its inputs are not in the journal."""
+    if again.told is not None or again.world is None:
+        return again.told
+    return explain(again.claims, again.world, nodes=again.then.nodes)
+
+
+def _print_explanation(decision: str, explanation: Explanation | None) -> None:
+    if explanation is None:
+        click.echo(plain(f"decision {decision}: its inputs are not in the journal"))
+    else:
+        click.echo(plain(f"decision {decision}"))
+        print_explanation(explanation, sys.stdout)
+
+
 @contextmanager
 def _progress(output: str) -> Iterator[Any]:
-    """Counts entries on a terminal: a journal may be long."""
+    """Show the number of entries on a terminal: a journal can be long."""
     console = Console(stderr=True)
     if output == "json" or not console.is_terminal:
         yield lambda _: None
@@ -92,7 +102,7 @@ def _progress(output: str) -> Iterator[Any]:
         yield lambda count: bar.update(task, completed=count) if count % 1000 == 0 else None
 
 
-def _as_json(tally: Tally, explained: list[dict[str, Any]]) -> dict[str, Any]:
+def _as_json(tally: Tally, explanations: list[dict[str, Any]]) -> dict[str, Any]:
     different = [
         {"then": _decided(again.then), "now": _decided(again.now)}
         for again in tally.different
@@ -102,7 +112,7 @@ def _as_json(tally: Tally, explained: list[dict[str, Any]]) -> dict[str, Any]:
         "same": tally.same,
         "unknown": tally.unknown,
         "different": different,
-        "explanations": explained,
+        "explanations": explanations,
     }
 
 
@@ -114,16 +124,16 @@ def _print(tally: Tally) -> None:
     for again in tally.different:
         assert again.now is not None
         claims = ", ".join(map(str, again.then.claims)) or again.then.unit
-        click.echo(plain(f"decision {again.then.id} about {claims}:"))
-        click.echo(plain(f"  then: {_said(again.then)}"))
-        click.echo(plain(f"  now:  {_said(again.now)}"))
-    parts = [f"{tally.same} decisions are the same", f"{len(tally.different)} different"]
+        click.echo(plain(f"decision {again.then.id} for {claims} differs:"))
+        click.echo(plain(f"  recorded: {_result(again.then)}"))
+        click.echo(plain(f"  replayed: {_result(again.now)}"))
+    parts = [f"{counted(tally.same, 'decision')} the same", f"{len(tally.different)} different"]
     if tally.unknown:
-        parts.append(f"{tally.unknown} could not be made again, for want of what came before")
+        parts.append(f"{tally.unknown} not repeated because earlier entries are missing")
     click.echo(", ".join(parts))
 
 
-def _said(decided: Decided) -> str:
+def _result(decided: Decided) -> str:
     if decided.reason:
         return decided.reason
     return f"{'; '.join(', '.join(one) for one in decided.devices)} on {decided.node}"

@@ -1,4 +1,4 @@
-"""`dra-reconciler run`: allocate the claims of a cluster or of the embedded API server, until told to end."""
+"""`dra-reconciler run`: allocate the claims of a cluster, or of the embedded API server."""
 
 import asyncio
 import signal
@@ -13,8 +13,8 @@ import structlog
 
 from reconciler import app
 from reconciler.aio.tasks import Stopped, unless
-from reconciler.cli.common.exits import failing
-from reconciler.cli.common.input import read_served
+from reconciler.cli.common.exits import exit_on_errors
+from reconciler.cli.common.input import read_for_server
 from reconciler.cli.common.options import (
     connection_options,
     files_option,
@@ -33,59 +33,72 @@ from reconciler.settings import Settings, load
 log = structlog.get_logger()
 
 
-@click.command(short_help="Allocate the claims of a cluster, until told to end.")
+@click.command()
 @connection_options(default=None)
 @click.option(
     "--embedded", is_flag=True, default=None, help="Start an API server with controllers in this process."
 )
+@click.option("--port", "embedded_port", type=int, help="Port of the embedded server.  [default: a free one]")
 @click.option(
-    "--port", "embedded_port", type=int, help="Port of the embedded server.  [default: any free one]"
+    "--all-claims", is_flag=True, default=None, help="Allocate all claims, with or without the label."
 )
-@click.option("--all-claims", is_flag=True, default=None, help="Allocate every claim, labelled or not.")
-@click.option("--mode", type=click.Choice(["allocate", "shadow"]), help="shadow: compare and write nothing.")
+@click.option(
+    "--mode",
+    type=click.Choice(["allocate", "shadow"]),
+    help="shadow: compare with the scheduler and write nothing.",
+)
 @click.option("--pause", is_flag=True, default=None, help="Decide, but write nothing.")
-@click.option("--pause-config-map", metavar="NAMESPACE/NAME", help="A ConfigMap that can stop all writes.")
+@click.option("--pause-config-map", metavar="NAMESPACE/NAME", help="A ConfigMap that can pause all writes.")
 @click.option(
     "--own-driver",
     "own_drivers",
     multiple=True,
     metavar="NAME",
-    help="A driver whose devices nobody else allocates.",
+    help="A driver whose devices no other allocator allocates.",
 )
 @click.option(
     "--own-class",
     "own_classes",
     multiple=True,
     metavar="NAME",
-    help="A device class whose devices nobody else allocates.",
+    help="A device class whose devices no other allocator allocates.",
 )
 @click.option(
-    "--leader-elect", is_flag=True, default=None, help="Write only while we hold a Lease; others stand by."
+    "--leader-elect",
+    is_flag=True,
+    default=None,
+    help="Write only while holding a Lease; other replicas are standby.",
 )
-@click.option("--lease-namespace", metavar="NAME", help="Where the Lease is.  [default: kube-system]")
+@click.option("--lease-namespace", metavar="NAME", help="Namespace of the Lease.  [default: kube-system]")
 @click.option(
-    "--shard", metavar="driver=NAME,pool-prefix=TEXT", help="The part of the fleet that is ours alone."
+    "--shard", metavar="driver=NAME,pool-prefix=TEXT", help="The part of the fleet that this replica owns."
 )
 @release_option("semantics")
-@click.option("--feature-gates", metavar="A=BOOL,...", help="Gates that are not on.")
+@click.option("--feature-gates", metavar="A=BOOL,...", help="Feature gates to enable or disable.")
 @group_mode_option
 @click.option(
     "--koordinator",
     is_flag=True,
     default=None,
-    help="Serve pods with requests for Koordinator's devices, too.",
+    help="Also serve pods that request Koordinator's devices.",
 )
 @koordinator_semantics_option()
 @click.option(
-    "--steps", "search_steps", type=int, help="Devices tried for one decision on one node.  [default: 10000]"
+    "--steps",
+    "search_steps",
+    type=int,
+    help="Devices to try per decision and node before giving up.  [default: 10000]",
 )
 @click.option(
-    "--status-address", metavar="ADDRESS", help="Where health and metrics are served.  [default: 127.0.0.1]"
+    "--status-address", metavar="ADDRESS", help="Address of health and metrics.  [default: 127.0.0.1]"
 )
-@click.option("--status-port", type=int, help="Port of health and metrics.  [default: any free one]")
+@click.option("--status-port", type=int, help="Port of health and metrics.  [default: a free one]")
 @click.option("--no-events", "events", is_flag=True, flag_value=False, default=None, help="Write no Events.")
 @click.option(
-    "--journal", type=click.Path(file_okay=False), metavar="DIR", help="Write a journal there, for `replay`."
+    "--journal",
+    type=click.Path(file_okay=False),
+    metavar="DIR",
+    help="Write a journal for `replay` to this directory.",
 )
 @click.option("--traces", is_flag=True, default=None, help="Send OpenTelemetry traces over OTLP.")
 @click.option("--log-format", type=click.Choice(["auto", "json", "text"]), help="[default: auto]")
@@ -93,31 +106,31 @@ log = structlog.get_logger()
 @click.option("--config", type=click.Path(path_type=Path), metavar="FILE", help="Settings as YAML.")
 @files_option(required=False)
 def run(config: Path | None, files: tuple[str, ...], **flags: Any) -> None:
-    """Allocate devices to claims until SIGINT or SIGTERM; then let begun writes finish, and end.
+    """Allocate devices to claims until SIGINT or SIGTERM; then finish the writes in progress.
 
-    Ours are claims labelled dra-reconciler.io/managed: "true" and all claims of pods with the
-    scheduling gate dra-reconciler.io/allocation. On a live cluster say with --own-driver or
-    --own-class which devices no other allocator gives out; nothing else is ever written.
+    Serves claims with the label dra-reconciler.io/managed: "true" and all claims of pods with the
+    scheduling gate dra-reconciler.io/allocation. On a live cluster, name with --own-driver or
+    --own-class the devices that no other allocator allocates; only these are ever allocated.
 
-    With --koordinator, pods with that gate that request Koordinator's devices get them from its
-    Device objects, recorded in their annotation scheduling.koordinator.sh/device-allocated.
+    With --koordinator, gated pods that request Koordinator's devices get them from its Device
+    objects, recorded in their annotation scheduling.koordinator.sh/device-allocated.
 
     Every setting can also come from the environment, as DRA_RECONCILER_OWN_DRIVERS=a,b, or from
-    --config. Flags win over the environment, the environment over the file. -f loads manifests
-    into the embedded server.
+    --config. Flags override the environment; the environment overrides the file. -f loads
+    manifests into the embedded server.
     """
-    with failing():
+    with exit_on_errors():
         settings = load({name: value for name, value in flags.items() if value not in (None, ())}, config)
     if files and not settings.embedded:
-        raise click.UsageError("-f loads the embedded server, so it needs --embedded")
+        raise click.UsageError("-f loads manifests into the embedded server: add --embedded, or remove -f")
     configure(settings.log_level, settings.log_format)
-    raws = read_served(files)
-    with failing():
+    raws = read_for_server(files)
+    with exit_on_errors():
         asyncio.run(_run(settings, raws))
 
 
 async def _run(settings: Settings, raws: Sequence[dict[str, Any]]) -> None:
-    app.check(settings)  # refused before anything is started or asked
+    app.check(settings)  # before anything starts
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -132,15 +145,15 @@ async def _run(settings: Settings, raws: Sequence[dict[str, Any]]) -> None:
             settings = settings.model_copy(update={"server": server})
             click.echo(f"embedded API server on {server}")
             click.echo(f"kubectl --server={server} get resourceslices,resourceclaims,pods -A")
-        reach = connect(
+        connection = connect(
             server=server,
             kubeconfig=settings.kubeconfig,
             context=settings.context,
             insecure=settings.insecure_skip_tls_verify,
         )
         try:
-            transport = await unless(stop, stack.enter_async_context(reach))
-        except Stopped:  # while a plugin of the kubeconfig was asked for credentials
+            transport = await unless(stop, stack.enter_async_context(connection))
+        except Stopped:  # stopped while a plugin of the kubeconfig fetched credentials
             return
         port = StatusPort(access_for(settings, Client(transport), loop.time))
         status = await stack.enter_async_context(serving(port, settings, now=lambda: datetime.now(UTC)))

@@ -1,4 +1,4 @@
-"""`dra-reconciler top`: how full the devices are, again and again."""
+"""`dra-reconciler top`: the usage of devices, live or once."""
 
 import asyncio
 import sys
@@ -13,9 +13,9 @@ from reconciler.analysis.capacity import By, FleetLayout, Line, Solver, fleet_la
 from reconciler.api.objects.core import Node, Pod
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.reading import read
-from reconciler.cli.common.connection import Reach
+from reconciler.cli.common.connection import Connection
 from reconciler.cli.common.exits import errors_as
-from reconciler.cli.common.fleet_source import in_bundle, list_cluster, read_files
+from reconciler.cli.common.fleet_source import bundle_objects, list_cluster, read_files
 from reconciler.cli.common.options import cluster_options, files_option, output_option, rules_options
 from reconciler.cli.common.output import console_on, echo_value
 from reconciler.cli.views.capacity import as_json, tables
@@ -25,41 +25,45 @@ from reconciler.state.loading import store_of
 from reconciler.state.store import Store
 
 KINDS = ("DeviceTaintRule", "ResourceSlice", "ResourceClaim")
-EFFORT = 200_000
-"""Choices looked at for one table: a few seconds, where sets are in as many states as there are sets"""
+MAX_CHOICES = 200_000
+"""Limit of the search for one table: at most a few seconds, if every counter set has its own state"""
 ORDERS: dict[str, Callable[[Line], float]] = {
     "devices": lambda line: -line.devices,
     "held": lambda line: -(line.held + line.shared),
     "allocatable": lambda line: -line.allocatable,
     "fits": lambda line: -max((one.size for one in line.profiles if one.fits), default=0.0),
 }
-"""What `--sort` can say -> what goes first, the lowest; equal lines stay sorted by name"""
+"""Value of `--sort` -> sort key, lowest first; equal lines stay sorted by name"""
 
 
-@click.command(short_help="Show how full the devices are, and what still fits.")
+@click.command()
 @cluster_options
 @files_option(required=False)
 @click.option(
     "--by",
     type=click.Choice(["driver", "pool", "node"]),
-    help="What a line is.  [default: driver; node with --node]",
+    help="Group lines by this.  [default: driver; node with --node]",
 )
-@click.option("--driver", "drivers", multiple=True, metavar="NAME", help="Only this driver.")
-@click.option("--node", "nodes", multiple=True, metavar="NAME", help="Only this node.")
+@click.option("--driver", "drivers", multiple=True, metavar="NAME", help="Show only this driver.")
+@click.option("--node", "nodes", multiple=True, metavar="NAME", help="Show only this node.")
 @click.option("--sort", type=click.Choice(["name", *ORDERS]), default="name", show_default=True)
-@click.option("--once", is_flag=True, help="Show it once, and end. So it is without a terminal.")
+@click.option("--once", is_flag=True, help="Print once and exit; the default without a terminal.")
 @click.option(
-    "--interval", type=click.FloatRange(min=0.1), default=5.0, show_default=True, help="Seconds between two."
+    "--interval",
+    type=click.FloatRange(min=0.1),
+    default=5.0,
+    show_default=True,
+    help="Seconds between updates.",
 )
-@output_option("table", "json", "yaml", explained="json and yaml are written once.")
+@output_option("table", "json", "yaml", explained="json and yaml are printed once.")
 @click.option(
     "--koordinator",
     is_flag=True,
-    help="Koordinator's devices instead, by Device objects and pods; a driver is a type: gpu, rdma, fpga.",
+    help="Show Koordinator's devices instead; --driver then names a type: gpu, rdma, fpga.",
 )
 @rules_options
 def top(
-    reach: Reach,
+    connection: Connection,
     files: tuple[str, ...],
     by: By | None,
     drivers: tuple[str, ...],
@@ -71,45 +75,45 @@ def top(
     koordinator: bool,
     rules: Semantics,
 ) -> None:
-    """Show how many devices there are, are held and can still be had; and how many more of each profile fit.
+    """Show how many devices exist, are allocated and are free; and how many more of each profile fit.
 
-    Devices that are partitions of one another are counted by what fits at once, net of the counters that
-    they share. docs/capacity.md says what a profile, stranded and fragmented are.
+    For partitions that share counters, counts what fits at the same time. docs/capacity.md defines
+    profile, stranded and fragmented.
     """
-    if files and reach.named:
+    if files and connection.named:
         raise click.UsageError("Name manifests with -f, or a cluster, not both.")
     chosen: By = by or ("node" if nodes else "driver")
     if nodes and chosen == "driver":
-        raise click.UsageError("--node goes with --by node or --by pool.")
+        raise click.UsageError("--node needs --by node or --by pool.")
     if koordinator:
-        _machines(reach, files, chosen, drivers, nodes, sort, output, None if once else interval)
+        _machines(connection, files, chosen, drivers, nodes, sort, output, None if once else interval)
         return
     console = console_on(sys.stdout)
     gauge = Gauge()
 
-    def seen(world: Snapshot) -> list[Line]:
+    def selected(snapshot: Snapshot) -> list[Line]:
         found = [
             line
-            for line in gauge.lines(world, chosen)
+            for line in gauge.lines(snapshot, chosen)
             if (not drivers or line.driver in drivers) and (not nodes or line.node in nodes)
         ]
         return sorted(found, key=ORDERS[sort]) if sort in ORDERS else found
 
     with errors_as(click.ClickException):
         if files or once or output != "table" or not console.is_terminal:
-            objects = in_bundle(read_files(files)) if files else list_cluster(KINDS, reach)
-            _print(seen(store_of(objects, rules).snapshot()), chosen, output, console)
+            objects = bundle_objects(read_files(files)) if files else list_cluster(KINDS, connection)
+            _print(selected(store_of(objects, rules).snapshot()), chosen, output, console)
             return
         with suppress(KeyboardInterrupt), Live(console=console, auto_refresh=False, screen=True) as live:
 
-            def show(world: Snapshot) -> None:
-                live.update(tables(seen(world), chosen, console), refresh=True)
+            def show(snapshot: Snapshot) -> None:
+                live.update(tables(selected(snapshot), chosen, console), refresh=True)
 
-            asyncio.run(follow_fullness(reach, rules, show, interval))
+            asyncio.run(follow_usage(connection, rules, show, interval))
 
 
 def _machines(
-    reach: Reach,
+    connection: Connection,
     files: tuple[str, ...],
     by: By,
     types: Sequence[str],
@@ -119,7 +123,7 @@ def _machines(
     interval: float | None,
 ) -> None:
     """Show Koordinator's devices."""
-    # What decides about them is imported by nobody who asks for something else.
+    # Late imports: the other cases of `top` do not need them.
     from reconciler.allocation.koordinator.fleet import Fleet  # noqa: PLC0415
     from reconciler.analysis.capacity.machine_totals import Tally  # noqa: PLC0415
     from reconciler.api.koordinator.device import Device  # noqa: PLC0415
@@ -127,11 +131,13 @@ def _machines(
     from reconciler.state.koordinator.rules import Semantics as DeviceSemantics  # noqa: PLC0415
 
     if by == "pool":
-        raise click.UsageError("Koordinator's devices have no pools: --by node, or --by driver for types.")
+        raise click.UsageError(
+            "Koordinator's devices have no pools: use --by node, or --by driver for types."
+        )
     if sort not in ("name", "devices"):
-        raise click.UsageError("Koordinator's devices are sorted by name or by devices.")
+        raise click.UsageError("Koordinator's devices can only be sorted by name or devices.")
     console = console_on(sys.stdout)
-    lasting = interval if output == "table" and console.is_terminal and not files else None
+    refresh = interval if output == "table" and console.is_terminal and not files else None
 
     def lines(fleet: Fleet) -> list[Tally]:
         found = koordinator_machines.tallies(fleet, by, types, nodes)
@@ -151,8 +157,10 @@ def _machines(
             bundle = read_files(files)
             objects = (*bundle.of(Node), *bundle.of(Device), *bundle.of(Pod))
             once(koordinator_machines.fleet_of(objects, DeviceSemantics.PROPOSAL))
-        elif lasting is None:
-            asyncio.run(koordinator_machines.follow_machines(reach, DeviceSemantics.PROPOSAL, once, None))
+        elif refresh is None:
+            asyncio.run(
+                koordinator_machines.follow_machines(connection, DeviceSemantics.PROPOSAL, once, None)
+            )
         else:
             with suppress(KeyboardInterrupt), Live(console=console, auto_refresh=False, screen=True) as live:
 
@@ -160,39 +168,39 @@ def _machines(
                     live.update(koordinator_machines.table(lines(fleet), by, console), refresh=True)
 
                 asyncio.run(
-                    koordinator_machines.follow_machines(reach, DeviceSemantics.PROPOSAL, show, lasting)
+                    koordinator_machines.follow_machines(connection, DeviceSemantics.PROPOSAL, show, refresh)
                 )
 
 
 class Gauge:
-    """Measures pictures one after another, and remembers what it need not find out again."""
+    """Measures one snapshot after another, and keeps what stays valid between them."""
 
     def __init__(self) -> None:
-        self._solver = Solver(effort=EFFORT)
+        self._solver = Solver(effort=MAX_CHOICES)
         self._known: tuple[Fleet, FleetLayout] | None = None
 
-    def lines(self, world: Snapshot, by: By) -> list[Line]:
-        """How full it is."""
-        if self._known is None or self._known[0] is not world.fleet:
-            self._known = world.fleet, fleet_layout(world.fleet, world.rules)
-        return lines(measure(self._known[1], world.occupancy, self._solver), by)
+    def lines(self, snapshot: Snapshot, by: By) -> list[Line]:
+        """Return the usage of the devices."""
+        if self._known is None or self._known[0] is not snapshot.fleet:
+            self._known = snapshot.fleet, fleet_layout(snapshot.fleet, snapshot.rules)
+        return lines(measure(self._known[1], snapshot.occupancy, self._solver), by)
 
 
-async def follow_fullness(
-    reach: Reach, rules: Semantics, show: Callable[[Snapshot], None], interval: float
+async def follow_usage(
+    connection: Connection, rules: Semantics, show: Callable[[Snapshot], None], interval: float
 ) -> None:
-    """Show a cluster as it is, from its first listing on, every so many seconds. Ends when cancelled.
+    """Watch a cluster and show its state every `interval` seconds, until cancelled.
 
-    Raises a ReconcilerError or OSError when the server cannot be asked at first; later it is asked again.
+    Raises ReconcilerError or OSError if the first connection fails; later failures are retried.
     """
-    # Importing the client library takes longer than all else these commands do for files.
+    # Late imports: the client library takes longer to import than these commands take for files.
     from reconciler.cli.common.cluster_following import following  # noqa: PLC0415
     from reconciler.cluster.client import Client  # noqa: PLC0415
     from reconciler.cluster.discovery import discover  # noqa: PLC0415
     from reconciler.cluster.http import connect  # noqa: PLC0415
 
     store = Store(rules)
-    async with connect(**reach.arguments()) as transport:
+    async with connect(**connection.arguments()) as transport:
         client = Client(transport)
         served = await discover(client, also=KINDS)
         decoders = {kind: read for kind in KINDS if kind in served}

@@ -1,4 +1,4 @@
-"""`dra-reconciler whatif`: would it fit, where, how many more of it, and what is lost."""
+"""`dra-reconciler whatif`: whether and where claims would fit, how often, and which claims are lost."""
 
 import sys
 from collections.abc import Iterable, Set
@@ -18,9 +18,9 @@ from reconciler.api.objects.core import Node, Pod
 from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.slices import ResourceSlice
-from reconciler.cli.common.connection import Reach
+from reconciler.cli.common.connection import Connection
 from reconciler.cli.common.exits import Exit, NoAnswer, errors_as
-from reconciler.cli.common.fleet_source import in_bundle, list_cluster, read_files
+from reconciler.cli.common.fleet_source import bundle_objects, list_cluster, read_files
 from reconciler.cli.common.options import (
     cluster_options,
     files_option,
@@ -30,31 +30,37 @@ from reconciler.cli.common.options import (
     steps_option,
 )
 from reconciler.cli.common.output import echo_value
-from reconciler.cli.common.progress import Work, working
+from reconciler.cli.common.progress import ProgressTracker, track_progress
 from reconciler.cli.views.whatif import print_answer
 from reconciler.state.loading import store_of
 
 KINDS = ("Node", "DeviceClass", "DeviceTaintRule", "ResourceSlice", "ResourceClaim", "Pod")
-MOST_COUNTED = 10_000
+MAX_COPIES = 10_000
 
 
-@click.command(short_help="Say whether claims would fit, if; and what would be lost.")
+@click.command()
 @files_option(required=False)
 @cluster_options
 @click.option(
-    "--count", type=click.IntRange(1, MOST_COUNTED), help="Copies to place.  [default: as many as fit]"
+    "--count", type=click.IntRange(1, MAX_COPIES), help="Copies to place.  [default: as many as fit]"
 )
 @click.option(
-    "--without", "without", multiple=True, metavar="[NAMESPACE/]CLAIM", help="As if this claim held nothing."
+    "--without",
+    "without",
+    multiple=True,
+    metavar="[NAMESPACE/]CLAIM",
+    help="Assume that this claim is not allocated.",
 )
-@click.option("--drain", "drained", multiple=True, metavar="NODE", help="As if this node were gone.")
+@click.option(
+    "--drain", "drained", multiple=True, metavar="NODE", help="Assume that this node does not exist."
+)
 @click.option(
     "--add",
     "added",
     multiple=True,
     type=click.Path(exists=True, readable=True, allow_dash=True),
     metavar="FILE|DIR|-",
-    help="As if these ResourceSlices, Nodes and DeviceClasses were there.",
+    help="Assume that these ResourceSlices, Nodes and DeviceClasses exist.",
 )
 @namespace_option
 @output_option("table", "json", "yaml")
@@ -62,7 +68,7 @@ MOST_COUNTED = 10_000
 @steps_option(STEPS)
 def whatif(
     files: tuple[str, ...],
-    reach: Reach,
+    connection: Connection,
     count: int | None,
     without: tuple[str, ...],
     drained: tuple[str, ...],
@@ -72,87 +78,92 @@ def whatif(
     rules: Semantics,
     steps: int,
 ) -> None:
-    """Say whether claims would fit and where, how many more of them, and what is lost. Writes nothing.
+    """What-if analysis: would claims fit, where, how many copies, and which claims are lost. Writes nothing.
 
-    The claims that wait in the first -f, its templates and its pods, are what is asked about. They are
-    asked about the cluster that is named; or else about all that is in the -f files.
+    Places the pending claims, the templates and the pods of the first -f: on the named cluster, or on
+    the fleet of all -f files.
 
-    Without --count, copies are placed until one does not fit, 1,000 at most. With --drain, claims that
-    hold devices on that node are placed elsewhere first, if they can be. docs/what-if.md says more.
+    Without --count, places copies until one does not fit, at most 1,000. With --drain, first moves the
+    claims with devices on that node elsewhere, if possible. See docs/what-if.md.
     """
     if not files and not drained:
-        raise click.UsageError("Say what is asked about with -f, or with --drain which node is gone.")
-    left_out = frozenset(_key(name, namespace) for name in without)
-    with errors_as(NoAnswer), working(quiet=output != "table") as work:
-        first = read_files(files if reach.named else files[:1], work)
+        raise click.UsageError("Nothing to analyze: name manifests with -f, or a node with --drain.")
+    freed = frozenset(_key(name, namespace) for name in without)
+    with errors_as(NoAnswer), track_progress(quiet=output != "table") as progress:
+        first = read_files(files if connection.named else files[:1], progress)
         units = units_in(first)
-        more = read_files(added, work)
+        more = read_files(added, progress)
         if first.refused or more.refused:
-            raise NoAnswer("what is asked about, or added, was refused in part")
-        nodes, objects = _world(first, units, more, files, reach, work)
-        store = store_of(work.each("putting the picture together", objects), rules)
+            raise NoAnswer("some objects of the first -f or of --add are invalid; fix them")
+        nodes, objects = _fleet(first, units, more, files, connection, progress)
+        store = store_of(progress.each("loading objects", objects), rules)
         baseline = Baseline(store, nodes.described, nodes.supposed)
-        scenario = Scenario(units, count, left_out, frozenset(drained))
+        scenario = Scenario(units, count, freed, frozenset(drained))
         if not units and not drained:
-            raise NoAnswer(f"{files[0]} holds no claim that waits, no template and no pod")
-        work.stage("placing")
-        found = answer(scenario, baseline, steps=steps)
-    _print(found, units, output)
-    sys.exit(Exit.OK if found.fits else Exit.FAILED)
+            raise NoAnswer(f"{files[0]} has no pending claim, no template and no pod")
+        progress.stage("placing")
+        result = answer(scenario, baseline, steps=steps)
+    _print(result, units, output)
+    sys.exit(Exit.OK if result.fits else Exit.FAILED)
 
 
 def _key(name: str, namespace: str) -> ObjectKey:
-    before, _, last = name.rpartition("/")
-    return ObjectKey(before or namespace, last)
+    prefix, _, last = name.rpartition("/")
+    return ObjectKey(prefix or namespace, last)
 
 
-def _world(
-    first: Bundle, units: tuple[Unit, ...], more: Bundle, files: tuple[str, ...], reach: Reach, work: Work
+def _fleet(
+    first: Bundle,
+    units: tuple[Unit, ...],
+    more: Bundle,
+    files: tuple[str, ...],
+    connection: Connection,
+    progress: ProgressTracker,
 ) -> tuple[InferredNodes, list[ApiObject]]:
-    """What the question is about: its nodes, and all its objects."""
+    """Return the nodes and all objects of the fleet."""
     extra = [*more.of(ResourceSlice), *more.of(DeviceClass)]
-    if not reach.named:
-        rest = read_files(files[1:], work)
+    if not connection.named:
+        rest = read_files(files[1:], progress)
         objects = [
-            *in_bundle(first),
-            *(one for one in in_bundle(rest) if not isinstance(one, Node)),
+            *bundle_objects(first),
+            *(one for one in bundle_objects(rest) if not isinstance(one, Node)),
             *extra,
         ]
         pods = {unit.pod.key for unit in units if unit.pod is not None}
-        objects = [one for one in objects if not _asked(one, pods)]
+        objects = [one for one in objects if not _is_question(one, pods)]
         slices = [one for one in objects if isinstance(one, ResourceSlice)]
         if not slices:
             raise click.UsageError(
-                "No ResourceSlice was read: name a cluster with --cluster, or more with -f."
+                "No ResourceSlice was read: name a cluster with --cluster, or more files with -f."
             )
         described = _last_of([*first.of(Node), *rest.of(Node), *more.of(Node)])
         machines = [one.key.name for bundle in (first, rest, more) for one in bundle.of(Device)]
         found = infer_nodes(described, slices, machines)
         return found, [*found.nodes, *(one for one in objects if not isinstance(one, Node))]
-    work.stage("asking the cluster")
-    listed = list(list_cluster(KINDS, reach))
+    progress.stage("reading the cluster")
+    listed = list(list_cluster(KINDS, connection))
     extra += [*first.of(ResourceSlice), *first.of(DeviceClass)]
     added = [one for one in extra if isinstance(one, ResourceSlice)]
-    there = [one for one in listed if isinstance(one, Node)]
-    found = infer_nodes(_last_of([*there, *first.of(Node), *more.of(Node)]), added)
-    if found.assumed is not None:  # a cluster has all its nodes
+    known = [one for one in listed if isinstance(one, Node)]
+    found = infer_nodes(_last_of([*known, *first.of(Node), *more.of(Node)]), added)
+    if found.assumed is not None:  # a cluster lists all its nodes
         found = replace(found, nodes=found.nodes[:-1], assumed=None)
     return found, [*found.nodes, *(one for one in listed if not isinstance(one, Node)), *extra]
 
 
-def _asked(one: ApiObject, pods: Set[ObjectKey]) -> bool:
-    """What is asked about is not part of the world; nor are other claims that wait."""
-    waits = isinstance(one, ResourceClaim) and one.allocation is None
-    return waits or isinstance(one, ResourceClaimTemplate) or (isinstance(one, Pod) and one.key in pods)
+def _is_question(obj: ApiObject, pods: Set[ObjectKey]) -> bool:
+    """Objects to place are not part of the fleet; nor are other pending claims."""
+    pending = isinstance(obj, ResourceClaim) and obj.allocation is None
+    return pending or isinstance(obj, ResourceClaimTemplate) or (isinstance(obj, Pod) and obj.key in pods)
 
 
 def _last_of(nodes: Iterable[Node]) -> list[Node]:
-    """One of each name."""
+    """The last node of each name."""
     return list({node.key: node for node in nodes}.values())
 
 
-def _print(found: Answer, units: tuple[Unit, ...], output: str) -> None:
+def _print(result: Answer, units: tuple[Unit, ...], output: str) -> None:
     if output == "table":
-        print_answer(found, units, sys.stdout)
+        print_answer(result, units, sys.stdout)
     else:
-        echo_value(as_json(found), output)
+        echo_value(as_json(result), output)

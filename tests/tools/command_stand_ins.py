@@ -1,4 +1,4 @@
-"""What stands for the placeholders of the pages, and which commands are not run, and why not."""
+"""Values for the placeholders in pages, and the commands that no test runs, with reasons."""
 
 from collections.abc import Mapping
 
@@ -19,23 +19,23 @@ STAND_INS: Mapping[str, str] = {
     "node-17": "h100-0",
     "dra-reconciler COMMAND": "dra-reconciler allocate",
 }
-"""Text of a page -> what is typed in its place; SERVER and DECISION are known when they are there.
+"""Text of a page -> replacement; SERVER and DECISION are known only while the test runs.
 
-Files and folders are as the pages call them, in a folder that `workspace` fills."""
+Files and folders have the names of the pages, in a folder that `workspace` fills."""
 
-_CLUSTER = "needs what only a real cluster has: "
+_CLUSTER = "needs a real cluster: "
 NOT_RUN: Mapping[str, str] = {
-    "make ": "works on this very checkout; CI runs test and lint, another test the demonstration",
-    "source .venv/bin/activate": "changes the shell that types it; the other commands run from that folder",
-    "python -m tests.conformance": "CI runs it where the recorded answers are",
-    "python -m reconciler.": "another test compares the page with what it prints",
-    "python -m docs.pictures": "another test compares the pictures with what it draws",
-    "python -m perf run": "takes as long as a measurement does; tests/perf runs a small one",
-    "python -m tests.tools.fuzz": "needs a fuzzer that is no dependency, and runs for as long as it is let",
+    "make ": "changes this checkout; CI runs test and lint, and another test runs the demonstration",
+    "source .venv/bin/activate": "changes the shell; the other commands run from that folder",
+    "python -m tests.conformance": "CI runs it if the recorded answers are available",
+    "python -m reconciler.": "another test compares the page with the output",
+    "python -m docs.pictures": "another test compares the pictures",
+    "python -m perf run": "is a long measurement; tests/whole/perf runs a small one",
+    "python -m tests.tools.fuzz": "needs a fuzzer that is not a dependency, and runs without end",
     "kubectl logs": _CLUSTER + "logs of pods",
-    "kubectl proxy": _CLUSTER + "runs until it is ended, and has nothing to do with us",
+    "kubectl proxy": _CLUSTER + "runs until it is stopped",
     "kubectl -n dra-reconciler port-forward": _CLUSTER + "a kubelet",
-    "kubectl apply -k deploy/": "tests/deploy checks these manifests, object by object",
-    "dra-reconciler run --leader-elect": "waits as long as a Lease may hold; tests/election runs replicas",
+    "kubectl apply -k deploy/": "tests/whole/deploy checks these manifests",
+    "dra-reconciler run --leader-elect": "waits for a Lease; tests/whole/ha runs replicas",
 }
-"""Beginning of a command -> why no test types it"""
+"""Start of a command -> why no test runs it"""

@@ -1,1 +1,1 @@
-"""What several commands share: options, exit codes, input, output, connections."""
+"""Shared by commands: options, exit codes, input, output, connections."""

@@ -1,4 +1,4 @@
-"""The time of day, as commands read it."""
+"""The clock that commands read."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,15 +7,15 @@ from datetime import UTC, datetime
 import click
 
 
-def _of_the_machine() -> datetime:
+def _system_time() -> datetime:
     return datetime.now(UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """Tells the time. Whoever calls the command line may pass another one as `obj` of click's context."""
+    """A source of the current time. A caller can pass another one as `obj` of click's context."""
 
-    now: Callable[[], datetime] = _of_the_machine
+    now: Callable[[], datetime] = _system_time
 
 
 pass_clock = click.make_pass_decorator(Clock, ensure=True)

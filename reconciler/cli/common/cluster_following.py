@@ -1,4 +1,4 @@
-"""A cluster followed by a command that shows it as it is. Importing this is slow: import it late."""
+"""Watches for commands that show a cluster live. Importing this is slow: import it late."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -14,26 +14,26 @@ from reconciler.cluster.watch import follow
 
 @asynccontextmanager
 async def following(
-    client: Client, served: Served, decoders: Mapping[str, Decode], take: Callable[[Change], object]
+    client: Client, served: Served, decoders: Mapping[str, Decode], on_change: Callable[[Change], object]
 ) -> AsyncIterator[None]:
-    """Tell `take` about the kinds that have decoders; the block begins once all of them were listed."""
-    missing, whole = set(decoders), asyncio.Event()
+    """Watch the kinds that have decoders and call `on_change`; the block starts when all are listed."""
+    unlisted, listed = set(decoders), asyncio.Event()
 
-    def hear(change: Change) -> None:
-        take(change)
+    def receive(change: Change) -> None:
+        on_change(change)
         if isinstance(change, Replaced):
-            missing.discard(change.kind)
-            if not missing:
-                whole.set()
+            unlisted.discard(change.kind)
+            if not unlisted:
+                listed.set()
 
     async with asyncio.TaskGroup() as group:
         watches = [
             group.create_task(
-                follow(client, served[kind], sink=hear, random=random, decode=decode), name=f"watch {kind}"
+                follow(client, served[kind], sink=receive, random=random, decode=decode), name=f"watch {kind}"
             )
             for kind, decode in decoders.items()
         ]
-        await whole.wait()
+        await listed.wait()
         try:
             yield
         finally:

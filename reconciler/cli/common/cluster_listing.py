@@ -1,23 +1,23 @@
-"""The objects of a cluster, for commands that look at it once."""
+"""The objects of a cluster, for commands that read it once."""
 
 from collections.abc import Collection
 from typing import Any
 
-from reconciler.cli.common.connection import Reach
+from reconciler.cli.common.connection import Connection
 
 
-async def list_objects(kinds: Collection[str], reach: Reach) -> list[dict[str, Any]]:
-    """All objects of the kinds that the server serves, as JSON with kind and version.
+async def list_objects(kinds: Collection[str], connection: Connection) -> list[dict[str, Any]]:
+    """Return all objects of those kinds that the server serves, as JSON with kind and apiVersion.
 
-    Raises a ReconcilerError or OSError when the server cannot be read.
+    Raises ReconcilerError or OSError if the server cannot be read.
     """
-    # Importing the client library takes longer than all else these commands do for files.
+    # Late imports: the client library takes longer to import than these commands take for files.
     from reconciler.cluster.client import Client  # noqa: PLC0415
     from reconciler.cluster.decoding import decode  # noqa: PLC0415
     from reconciler.cluster.discovery import discover  # noqa: PLC0415
     from reconciler.cluster.http import connect  # noqa: PLC0415
 
-    async with connect(**reach.arguments()) as transport:
+    async with connect(**connection.arguments()) as transport:
         client = Client(transport)
         served = await discover(client, also=kinds)
         return [

@@ -1,20 +1,20 @@
-"""Which cluster a command asks."""
+"""The cluster that a command reads."""
 
 from typing import Any, NamedTuple
 
 
-class Reach(NamedTuple):
-    """Which cluster is meant, and whether any certificate of it is accepted."""
+class Connection(NamedTuple):
+    """The options that choose a cluster."""
 
     named: bool
-    """Whether any option names a cluster; otherwise it is the one of the usual places"""
+    """Whether any option names a cluster; if not, the defaults of kubectl apply"""
     server: str | None
     kubeconfig: str | None
     context: str | None
     insecure: bool
 
     def arguments(self) -> dict[str, Any]:
-        """As `connect` takes them."""
+        """The keyword arguments of `connect`."""
         return {
             "server": self.server,
             "kubeconfig": self.kubeconfig,

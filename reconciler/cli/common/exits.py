@@ -1,6 +1,6 @@
-"""Exit codes: the numbers, what they mean for each command, and how errors become one.
+"""Exit codes: the numbers, their meaning for each command, and how errors map to them.
 
-Help, docs/commands.md and the tests are made from the table.
+Help, docs/commands.md and the tests read the table.
 """
 
 import sys
@@ -14,101 +14,101 @@ from reconciler.errors import ReconcilerError
 
 
 class Exit(IntEnum):
-    """The codes of all commands. `EXITS` says what each means for one command."""
+    """The codes of all commands. `EXITS` has the meaning of each code for each command."""
 
     OK = 0
-    """The command did what was asked, and any answer is yes."""
+    """The command succeeded, and the answer, if any, is yes."""
     FAILED = 1
-    """The command could not do all of it, or the answer is no."""
+    """The command failed in part or as a whole, or the answer is no."""
     USAGE = 2
-    """The command line is wrong, or names what is not there, so there is no answer."""
+    """The command line is invalid, or names an object that does not exist: there is no answer."""
     PARTIAL = 3
-    """The command did all of it, and the result is not what was hoped for."""
+    """The command succeeded, but some claims are pending or there are warnings."""
 
 
-_USAGE = "the command line is wrong"
+_USAGE = "the command line is invalid"
 
 EXITS: Mapping[str, Mapping[Exit, str]] = {
     "allocate": {
-        Exit.OK: "every claim is allocated and every pod served",
-        Exit.FAILED: "some of the input was refused; the rest was done",
+        Exit.OK: "all claims are allocated and all pods have their devices",
+        Exit.FAILED: "some of the input is invalid; the rest was processed",
         Exit.USAGE: _USAGE,
-        Exit.PARTIAL: "some claims or pods got nothing",
+        Exit.PARTIAL: "some claims or pods are pending",
     },
     "apiserver": {
-        Exit.OK: "it served until it was told to end",
-        Exit.FAILED: "the input or an object in it was refused, or the address cannot be listened on",
+        Exit.OK: "the server was stopped by a signal",
+        Exit.FAILED: "the input is invalid, or the server cannot listen on the address",
         Exit.USAGE: _USAGE,
     },
     "completion": {Exit.OK: "the script was printed", Exit.USAGE: _USAGE},
     "convert": {
-        Exit.OK: "everything was written",
-        Exit.FAILED: "some of the input was rejected or cannot be converted; the rest was written",
+        Exit.OK: "all objects were written",
+        Exit.FAILED: "some of the input is invalid or cannot be converted; the rest was written",
         Exit.USAGE: _USAGE,
     },
     "demo": {
-        Exit.OK: "all was shown",
-        Exit.FAILED: "the reconciler did not come to rest",
+        Exit.OK: "all sample claims are allocated or pending with a reason",
+        Exit.FAILED: "some claims were not decided in time",
         Exit.USAGE: _USAGE,
     },
     "doctor": {
-        Exit.OK: "nothing is worse than a note; or there are warnings, without --strict",
-        Exit.FAILED: "there are errors, or the server cannot be asked",
+        Exit.OK: "there are no errors; with --strict, no warnings either",
+        Exit.FAILED: "there are errors, or the server cannot be read",
         Exit.USAGE: _USAGE,
-        Exit.PARTIAL: "there are warnings and no errors, with --strict",
+        Exit.PARTIAL: "there are warnings but no errors, with --strict",
     },
     "explain": {
-        Exit.OK: "it is allocated, or can be",
-        Exit.FAILED: "it cannot be allocated now",
-        Exit.USAGE: f"{_USAGE}, there is no such claim, or the input or the server cannot be read",
+        Exit.OK: "the claim is allocated, or can be allocated",
+        Exit.FAILED: "the claim cannot be allocated now",
+        Exit.USAGE: f"{_USAGE}, the claim does not exist, or the input or the server cannot be read",
     },
     "logs": {
-        Exit.OK: "there are such lines",
-        Exit.FAILED: "there is no such line of ours",
+        Exit.OK: "some lines match",
+        Exit.FAILED: "no line of dra-reconciler matches",
         Exit.USAGE: _USAGE,
     },
     "modes": {
-        Exit.OK: "it was shown",
-        Exit.FAILED: "the server cannot be asked, or some of the input was refused",
+        Exit.OK: "the table was printed",
+        Exit.FAILED: "the server cannot be read, or some of the input is invalid",
         Exit.USAGE: _USAGE,
     },
     "replay": {
         Exit.OK: "all decisions are the same",
-        Exit.FAILED: "some are different",
-        Exit.USAGE: f"{_USAGE}, or this is no journal",
+        Exit.FAILED: "some decisions differ",
+        Exit.USAGE: f"{_USAGE}, or the path is not a journal",
     },
     "run": {
-        Exit.OK: "it was told to end, and begun writes finished",
-        Exit.FAILED: "it cannot start: a setting is wrong, nothing is owned, or the server cannot be used",
+        Exit.OK: "it was stopped by a signal and finished the writes in progress",
+        Exit.FAILED: "it cannot start: a setting is invalid, nothing is owned, or the server cannot be used",
         Exit.USAGE: _USAGE,
     },
-    "top": {Exit.OK: "it was shown", Exit.FAILED: "the server cannot be asked", Exit.USAGE: _USAGE},
+    "top": {Exit.OK: "the table was printed", Exit.FAILED: "the server cannot be read", Exit.USAGE: _USAGE},
     "whatif": {
-        Exit.OK: "it fits, and what is lost finds another place",
-        Exit.FAILED: "it does not",
-        Exit.USAGE: f"{_USAGE}, what is named is not there, or the input or the server cannot be read",
+        Exit.OK: "the claims fit, and all lost claims can be allocated elsewhere",
+        Exit.FAILED: "the claims do not fit, or a lost claim cannot be allocated elsewhere",
+        Exit.USAGE: f"{_USAGE}, a named object does not exist, or the input or the server cannot be read",
     },
 }
 """Command -> exit code -> meaning"""
 
 
 def exits_text(command: str) -> str:
-    """The codes of a command as its help ends with them; empty if it has none of its own."""
-    found = EXITS.get(command)
-    if found is None:
+    """The exit codes of a command, for the end of its help; empty if the table has none."""
+    codes = EXITS.get(command)
+    if codes is None:
         return ""
-    return "\n".join(["\b", "Exits with", *(f"  {code}  {meaning}" for code, meaning in found.items())])
+    return "\n".join(["\b", "Exit codes:", *(f"  {code}  {meaning}" for code, meaning in codes.items())])
 
 
 class NoAnswer(click.ClickException):
-    """A question has no answer: what it names is not there, or nobody can be asked."""
+    """A question has no answer: a named object does not exist, or the server cannot be read."""
 
     exit_code = Exit.USAGE
 
 
 @contextmanager
 def errors_as(error: type[click.ClickException]) -> Iterator[None]:
-    """End the command with this error when the block cannot read its input or reach its server."""
+    """Exit with this error if the block cannot read its input or connection its server."""
     try:
         yield
     except (ReconcilerError, OSError) as exc:
@@ -116,8 +116,8 @@ def errors_as(error: type[click.ClickException]) -> Iterator[None]:
 
 
 @contextmanager
-def failing() -> Iterator[None]:
-    """End the command with `Exit.FAILED` when tasks of the block fail, and print each of their errors."""
+def exit_on_errors() -> Iterator[None]:
+    """Exit with `Exit.FAILED` if tasks of the block fail, and print each of their errors."""
     failures: list[BaseException] = []
     try:
         yield

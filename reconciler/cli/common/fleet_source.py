@@ -1,4 +1,4 @@
-"""The picture of manifests or of a cluster, for commands that ask about the whole of it once."""
+"""All objects of manifests or of a cluster, for commands that read them once."""
 
 import asyncio
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -16,28 +16,28 @@ from reconciler.api.objects.slices import ResourceSlice
 from reconciler.api.objects.taint_rules import DeviceTaintRule
 from reconciler.api.versions.reading import read
 from reconciler.cli.common.cluster_listing import list_objects
-from reconciler.cli.common.connection import Reach
+from reconciler.cli.common.connection import Connection
 from reconciler.cli.common.input import read_manifests, report_refused, report_warnings
 from reconciler.cli.common.plain_text import plain
-from reconciler.cli.common.progress import SILENT, Work
+from reconciler.cli.common.progress import SILENT, ProgressTracker
 from reconciler.errors import Malformed
 
 
-def read_files(files: Sequence[str], work: Work = SILENT) -> Bundle:
-    """What manifests hold. Says on standard error what of it cannot be used."""
-    bundle = read_manifests(files, work)
+def read_files(files: Sequence[str], progress: ProgressTracker = SILENT) -> Bundle:
+    """Read manifests. Prints warnings and invalid objects to standard error."""
+    bundle = read_manifests(files, progress)
     report_warnings(bundle.warnings)
     report_refused(bundle.refused)
     return bundle
 
 
-def list_cluster(kinds: Collection[str], reach: Reach) -> Iterator[ApiObject]:
-    """The objects of a cluster. Says what cannot be read. Raises a ReconcilerError or OSError."""
-    return readable(asyncio.run(list_objects(kinds, reach)))
+def list_cluster(kinds: Collection[str], connection: Connection) -> Iterator[ApiObject]:
+    """List a cluster. Prints invalid objects to standard error. Raises ReconcilerError or OSError."""
+    return read_valid(asyncio.run(list_objects(kinds, connection)))
 
 
-def readable(raws: Iterable[dict[str, Any]]) -> Iterator[ApiObject]:
-    """What can be read of objects that a server told."""
+def read_valid(raws: Iterable[dict[str, Any]]) -> Iterator[ApiObject]:
+    """The valid ones among the objects of a server. Prints the invalid ones to standard error."""
     for raw in raws:
         try:
             yield read(raw)
@@ -45,8 +45,8 @@ def readable(raws: Iterable[dict[str, Any]]) -> Iterator[ApiObject]:
             click.echo(plain(f"refused: {exc}"), err=True)
 
 
-def in_bundle(bundle: Bundle) -> Iterator[ApiObject]:
-    """The objects of manifests, with the nodes that they imply, and claims with a uid of their own."""
+def bundle_objects(bundle: Bundle) -> Iterator[ApiObject]:
+    """The objects of manifests, with the nodes that the slices imply and a unique uid for each claim."""
     slices = bundle.of(ResourceSlice)
     yield from (*slices, *bundle.of(DeviceClass), *bundle.of(DeviceTaintRule), *bundle.of(Pod))
     yield from infer_nodes(bundle.of(Node), slices).nodes

@@ -1,4 +1,4 @@
-"""Reading manifests, and reporting what of them cannot be used."""
+"""Read manifests, and report what is invalid in them."""
 
 import sys
 from collections import Counter
@@ -13,20 +13,20 @@ from reconciler.api.manifests.served import as_served
 from reconciler.api.manifests.sources import SUFFIXES
 from reconciler.cli.common.exits import Exit
 from reconciler.cli.common.plain_text import plain
-from reconciler.cli.common.progress import Work
+from reconciler.cli.common.progress import ProgressTracker
 
 
-def read_manifests(paths: Sequence[str], work: Work) -> Bundle:
-    """Every manifest that `paths` names, with `-` for standard input. Never raises for what is in them."""
-    found = bundle(work.each("reading manifests", documents(paths, sys.stdin.buffer)))
+def read_manifests(paths: Sequence[str], progress: ProgressTracker) -> Bundle:
+    """Read all manifests in `paths`; `-` is standard input. Never raises for their content."""
+    found = bundle(progress.each("reading manifests", documents(paths, sys.stdin.buffer)))
     if paths and not (found.size or found.refused or found.ignored):
         suffixes = ", ".join(SUFFIXES)
-        click.echo(f"note: no object was read; of a directory, files that end in {suffixes} are", err=True)
+        click.echo(f"note: no object was read; in a directory, only {suffixes} files are read", err=True)
     return found
 
 
-def read_served(paths: Sequence[str]) -> list[dict[str, Any]]:
-    """Every object of the manifests, as a server stores it. Ends the command where one is refused."""
+def read_for_server(paths: Sequence[str]) -> list[dict[str, Any]]:
+    """Read all objects of the manifests in the form that a server stores. Exits if one is invalid."""
     found = list(documents(paths, sys.stdin.buffer))
     refused = [document for document in found if isinstance(document, Refusal)]
     report_refused(refused)
@@ -41,19 +41,19 @@ def read_served(paths: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def report_refused(refused: Iterable[Refusal]) -> None:
-    """One line on standard error for everything that could not be used."""
+    """Print a line to standard error for each invalid document or object."""
     for refusal in refused:
         click.echo(plain(f"refused: {refusal.problem}"), err=True)
 
 
 def report_warnings(warnings: Iterable[str]) -> None:
-    """One line on standard error for everything that was put right."""
+    """Print a line to standard error for each fix that was made while reading."""
     for warning in warnings:
         click.echo(plain(f"warning: {warning}"), err=True)
 
 
 def report_ignored(ignored: Counter[str]) -> None:
-    """One line on standard error that counts the objects of other kinds."""
+    """Print a line to standard error with the number of objects of other kinds."""
     if ignored:
         kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(ignored.items()))
         click.echo(plain(f"ignored: {kinds}"), err=True)

@@ -1,7 +1,7 @@
-"""The options that commands share: what they read, which cluster they ask, which rules apply, how they print.
+"""Options shared by commands: input, cluster, allocation rules and output.
 
-A decorator adds a group of options. A command gets a group as one argument where that says more: `reach` for
-the options that name a cluster, `rules` for those of the rules, `files` for all manifests.
+A decorator adds a group of options. Some groups become one argument of the command:
+`connection` for the cluster, `rules` for the rules, `files` for all manifests.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from reconciler.api.objects.semantics import Release, Semantics, with_gates, with_group_modes
-from reconciler.cli.common.connection import Reach
+from reconciler.cli.common.connection import Connection
 from reconciler.errors import Rejected
 
 F = Callable[..., Any]
@@ -19,7 +19,7 @@ Decorator = Callable[[F], F]
 
 
 def files_option(*, required: bool) -> Decorator:
-    """`-f`, as often as needed; a directory is read with everything below it."""
+    """`-f`, which can be repeated; a directory is read recursively."""
     return click.option(
         "-f",
         "--filename",
@@ -28,12 +28,12 @@ def files_option(*, required: bool) -> Decorator:
         required=required,
         type=click.Path(exists=True, readable=True, allow_dash=True),
         metavar="FILE|DIR|-",
-        help="Manifests: a YAML or JSON file, a directory with all files below it, or - for standard input.",
+        help="Manifests: a YAML or JSON file, a directory (recursive), or - for standard input.",
     )
 
 
 def manifest_options(func: F) -> F:
-    """`-f`, and files and directories as arguments; the command gets all of them as `files`."""
+    """`-f`, and files and directories as arguments; all become `files`."""
 
     @wraps(func)
     def command(*, files: tuple[str, ...], more: tuple[str, ...], **rest: Any) -> Any:
@@ -58,18 +58,18 @@ def connection_options(**default: Any) -> Decorator:
         click.option(
             "--context", metavar="NAME", help="Context of the kubeconfig.  [default: its current one]"
         ),
-        click.option("--server", metavar="URL", help="API server that needs no credentials."),
+        click.option("--server", metavar="URL", help="An API server that needs no credentials."),
         click.option(
             "--insecure-skip-tls-verify",
             is_flag=True,
-            help="Accept any certificate. A kubeconfig that says so is refused without this flag.",
+            help="Accept any certificate. A kubeconfig that sets this also needs this flag.",
             **default,
         ),
     )
 
 
 def cluster_options(func: F) -> F:
-    """`--cluster` and the options of a connection; the command gets them as one `reach`."""
+    """`--cluster` and the connection options, as one `connection`."""
 
     @wraps(func)
     def command(
@@ -81,24 +81,26 @@ def cluster_options(func: F) -> F:
         insecure_skip_tls_verify: bool,
         **rest: Any,
     ) -> Any:
-        from reconciler.operations.logs.setup import configure  # noqa: PLC0415 - commands that ask no cluster log nothing
+        from reconciler.operations.logs.setup import configure  # noqa: PLC0415 - other commands log nothing
 
         configure("warning")
         named = bool(cluster or kubeconfig or context or server)
-        return func(reach=Reach(named, server, kubeconfig, context, insecure_skip_tls_verify), **rest)
+        return func(
+            connection=Connection(named, server, kubeconfig, context, insecure_skip_tls_verify), **rest
+        )
 
     return _all_of(
         click.option(
             "--cluster",
             is_flag=True,
-            help="Ask a cluster: that of KUBECONFIG or ~/.kube/config, or the one this runs in.",
+            help="Read a cluster: from KUBECONFIG or ~/.kube/config, or the one this runs in.",
         ),
         connection_options(),
     )(command)
 
 
 def rules_options(func: F) -> F:
-    """`--feature-gates` and `--group-mode`, without a server that says which gates it has."""
+    """`--feature-gates` and `--group-mode`, for commands that do not ask a server for its gates."""
 
     @wraps(func)
     def command(
@@ -110,7 +112,7 @@ def rules_options(func: F) -> F:
 
 
 def release_and_rules_options(func: F) -> F:
-    """`--semantics` and the options of `rules_options`; the command gets them as one `rules`."""
+    """`--semantics` and the options of `rules_options`, as one `rules`."""
     return release_option("release", default="1.37")(rules_options(func))
 
 
@@ -120,7 +122,7 @@ def release_option(name: str, **default: Any) -> Decorator:
         "--semantics",
         name,
         type=click.Choice(["1.37", "1.36"]),
-        help="Kubernetes release that decides where releases differ.  [default: 1.37]",
+        help="The Kubernetes release to follow where releases differ.  [default: 1.37]",
         **default,
     )
 
@@ -130,39 +132,39 @@ def koordinator_semantics_option(**default: Any) -> Decorator:
     return click.option(
         "--koordinator-semantics",
         type=click.Choice(["proposal", "upstream"]),
-        help="Koordinator's proposals or its release, where they differ.  [default: proposal]",
+        help="Follow Koordinator's proposals or its release.  [default: proposal]",
         **default,
     )
 
 
 def group_mode_option(func: F) -> F:
-    """`--group-mode`, once for each driver."""
+    """`--group-mode`, once per driver."""
     return click.option(
         "--group-mode",
         "group_modes",
         multiple=True,
         callback=_group_modes,
         metavar="DRIVER=MODE",
-        help="How a driver's compatibility groups are compared: kep-5963 or pairwise; * is every other "
-        "driver.  [default: *=kep-5963]",
+        help="How to compare a driver's compatibility groups: kep-5963 or pairwise; * stands for all other "
+        "drivers.  [default: *=kep-5963]",
     )(func)
 
 
 def steps_option(default: int) -> Decorator:
-    """`--steps`, for commands that decide in one go."""
+    """`--steps`, for commands that decide once."""
     return click.option(
         "--steps",
         type=click.IntRange(min=1),
         default=default,
         show_default=True,
-        help="Devices to try for one decision on one node before giving up.",
+        help="Devices to try per decision and node before the search gives up.",
     )
 
 
 def namespace_option(func: F) -> F:
-    """`-n`, for commands that take names of claims."""
+    """`-n`, for commands that take claim names."""
     return click.option(
-        "-n", "--namespace", default="default", show_default=True, help="Used where NAMESPACE is not given."
+        "-n", "--namespace", default="default", show_default=True, help="Namespace of names without one."
     )(func)
 
 
@@ -185,7 +187,7 @@ def _gates_option(func: F) -> F:
         default="",
         callback=_gates,
         metavar="A=true,B=false",
-        help="Feature gates to turn on or off; all are on unless turned off here.",
+        help="Feature gates to enable or disable; all are enabled by default.",
     )(func)
 
 
@@ -207,5 +209,5 @@ def _group_modes(
 
 
 def _all_of(*decorators: Decorator) -> Decorator:
-    """One decorator for several, in the order in which they would stand above a function."""
+    """Combine decorators, in the order in which they would be written above a function."""
     return lambda func: reduce(lambda made, decorator: decorator(made), reversed(decorators), func)

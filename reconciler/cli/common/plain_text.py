@@ -1,6 +1,11 @@
-"""Text that a terminal shows and does not obey."""
+"""Text for terminals."""
 
 
 def plain(text: str) -> str:
-    """`text` with escapes in place of control characters and of what cannot be encoded."""
+    """Escape control characters and characters that cannot be encoded."""
     return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 claim`, `2 claims`."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"

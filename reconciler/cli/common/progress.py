@@ -1,4 +1,4 @@
-"""Says on a terminal what a command is at, once that takes long: what it does, how far, for how long."""
+"""Progress of slow commands on a terminal: the stage, a count and the elapsed time."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -9,88 +9,88 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
 T = TypeVar("T")
-PATIENCE = 0.7
-"""Seconds until anything is shown: who is answered at once has nothing to wait for"""
-SELDOM = 64
-"""Steps from one change of what is shown to the next"""
+DELAY_SECONDS = 0.7
+"""Seconds until progress is shown; fast commands show none"""
+UPDATE_STEPS = 64
+"""Steps between two updates of the display"""
 
 
-class Work:
-    """What a command is at. Costs next to nothing where nobody looks."""
+class ProgressTracker:
+    """The progress of a command. Almost free while it is not shown."""
 
     def __init__(self) -> None:
-        self._words, self._done = "", 0
+        self._stage, self._done = "", 0
         self._bar: Progress | None = None
         self._task = TaskID(0)
         self._over = False
         self._lock = Lock()
 
-    def stage(self, words: str) -> None:
-        """From now on it is at this: `deciding`."""
-        self._words, self._done = words, 0
-        self._tell()
+    def stage(self, name: str) -> None:
+        """Start a stage, for example `allocating claims`."""
+        self._stage, self._done = name, 0
+        self._update()
 
     def step(self, *_of: object) -> None:
-        """One more is done. Takes what whoever counts hands over."""
+        """Count one step. Ignores its arguments, so that it can be used as a callback."""
         self._done += 1
-        if self._done % SELDOM == 0:
-            self._tell()
+        if self._done % UPDATE_STEPS == 0:
+            self._update()
 
-    def each(self, words: str, things: Iterable[T]) -> Iterator[T]:
-        """The things, counted as they are taken."""
-        self.stage(words)
-        for thing in things:
-            yield thing
+    def each(self, name: str, items: Iterable[T]) -> Iterator[T]:
+        """Start a stage and yield the items, counting them."""
+        self.stage(name)
+        for item in items:
+            yield item
             self.step()
 
     def show(self, console: Console) -> None:
-        """Show it from now on. Any thread may call this."""
+        """Start to show progress. Any thread can call this."""
         with self._lock:
             if self._over:
                 return
-            # What the command prints must not go where the bar is.
+            # The command's own output must not go to the progress bar.
             columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
             bar = Progress(*columns, console=console, transient=True, redirect_stdout=False)
             self._task = bar.add_task(self._text(), total=None)
             bar.start()
-            self._bar = bar  # from here on whoever works tells it
-            self._tell()
+            self._bar = bar  # from now on the working thread updates it
+            self._update()
 
     def end(self) -> None:
-        """Take away what is shown."""
+        """Remove the progress bar."""
         with self._lock:
             self._over = True
             if self._bar is not None:
                 self._bar.stop()
                 self._bar = None
 
-    def _tell(self) -> None:
+    def _update(self) -> None:
         if self._bar is not None:
             self._bar.update(self._task, description=self._text())
 
     def _text(self) -> str:
-        return f"{self._words}: {self._done:,}" if self._done else self._words
+        return f"{self._stage}: {self._done:,}" if self._done else self._stage
 
 
-SILENT = Work()
-"""Nobody looks at it"""
+SILENT = ProgressTracker()
+"""Progress that is never shown"""
 
 
 @contextmanager
-def working(*, quiet: bool = False) -> Iterator[Work]:
-    """What a command is at in the block, on standard error where that is a terminal; unless `quiet`.
+def track_progress(*, quiet: bool = False) -> Iterator[ProgressTracker]:
+    """Show the progress of the block on standard error if that is a terminal; unless `quiet`.
 
-    Nothing is left of it afterwards, so what is printed for people is printed then.
+    The progress bar is removed at the end: print results after the block.
     """
-    work, console = Work(), Console(stderr=True)
+    progress, console = ProgressTracker(), Console(stderr=True)
     if quiet or not console.is_terminal:
-        yield work
+        yield progress
         return
-    timer = Timer(PATIENCE, work.show, (console,))
+    timer = Timer(DELAY_SECONDS, progress.show, (console,))
     timer.daemon = True
     timer.start()
     try:
-        yield work
+        yield progress
     finally:
         timer.cancel()
-        work.end()
+        progress.end()

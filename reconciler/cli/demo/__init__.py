@@ -1,1 +1,1 @@
-"""The demonstration: a small fleet and a mix of claims, allocated before one's eyes."""
+"""The demonstration: allocate sample claims on a small fleet, live."""

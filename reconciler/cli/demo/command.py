@@ -1,4 +1,4 @@
-"""`dra-reconciler demo`: the reconciler at work on the embedded API server, and the end."""
+"""`dra-reconciler demo`: run the reconciler on the embedded API server with sample objects."""
 
 import asyncio
 import sys
@@ -6,19 +6,19 @@ import sys
 import click
 from rich.console import Console
 
-from reconciler.cli.common.exits import failing
+from reconciler.cli.common.exits import exit_on_errors
 from reconciler.cli.demo.play import manifests, play
 from reconciler.operations.logs.setup import configure
 
 
-@click.command(short_help="Allocate sample claims on the embedded API server, and end.")
+@click.command()
 def demo() -> None:
-    """Start the embedded API server with a sample fleet and a mix of claims, reconcile over HTTP, end.
+    """Start the embedded API server with a sample fleet and claims, reconcile over HTTP, then exit.
 
-    Needs no cluster. Shows each allocation when it is made, and for each claim that stays
-    without devices why. The objects are in the package's directory demo/manifests.
+    Needs no cluster. Shows each allocation as it happens, and the reason for each pending claim.
+    The objects are in the package's directory cli/demo/manifests.
     """
     configure("warning")
     console = Console(highlight=False, emoji=False, markup=False)
-    with failing():
+    with exit_on_errors():
         asyncio.run(play(manifests(sys.stdin.buffer), console))

@@ -1,4 +1,4 @@
-"""The demonstration from curtain to curtain: server, fleet, reconciler, until nothing changes any more."""
+"""The whole demonstration: server, fleet and reconciler, until nothing changes any more."""
 
 import asyncio
 from collections import Counter
@@ -12,8 +12,8 @@ from rich.console import Console
 from reconciler import app
 from reconciler.aio.tasks import forever
 from reconciler.api.manifests.documents import Refusal, documents
-from reconciler.cli.demo.board import KINDS, Board
 from reconciler.cli.demo.display import conclusion, display
+from reconciler.cli.demo.state import KINDS, DemoState
 from reconciler.cluster.client import Client
 from reconciler.cluster.discovery import discover
 from reconciler.cluster.http import connect
@@ -24,13 +24,13 @@ from reconciler.settings import Settings
 
 MANIFESTS = Path(__file__).parent / "manifests"
 QUIET_SECONDS = 0.5
-"""So long must nothing change before the show is over: a device set free is given on at once."""
-LONGEST_SECONDS = 45.0
-"""So long may nothing be settled before the show has failed."""
+"""The demonstration ends after this time without a change; freed devices are allocated again at once."""
+MAX_SECONDS = 45.0
+"""The demonstration fails if it has not settled after this time."""
 
 
 def manifests(stdin: BinaryIO) -> list[dict[str, Any]]:
-    """The fleet and the claims, as they are shipped."""
+    """Read the sample fleet and claims."""
     raws = []
     for document in documents([str(MANIFESTS)], stdin):
         if isinstance(document, Refusal):
@@ -40,7 +40,7 @@ def manifests(stdin: BinaryIO) -> list[dict[str, Any]]:
 
 
 async def play(raws: Sequence[dict[str, Any]], console: Console) -> None:
-    """Show the reconciler at work on these objects. Raises Retry if they do not settle."""
+    """Run the reconciler on these objects. Raises Retry if they do not settle."""
     api = ApiServer()
     api.load(raws)
     async with run_controllers(api), serve(api) as url, connect(server=url) as transport:
@@ -52,37 +52,38 @@ async def play(raws: Sequence[dict[str, Any]], console: Console) -> None:
             soft_wrap=True,
             highlight=False,
         )
-        board, stop = Board(), asyncio.Event()
+        state, stop = DemoState(), asyncio.Event()
         client = Client(transport)
         served = await discover(client)
         async with asyncio.TaskGroup() as group:
             group.create_task(
-                app.run(Settings(embedded=True), transport, stop=stop, tell=board.hear), name="reconciler"
+                app.run(Settings(embedded=True), transport, stop=stop, tell=state.on_decision),
+                name="reconciler",
             )
 
             async def watch(kind: str) -> None:
-                await forever(kind, follow(client, served[kind], sink=board.take, random=random))
+                await forever(kind, follow(client, served[kind], sink=state.on_change, random=random))
 
             watches = [group.create_task(watch(kind), name=f"watch {kind}") for kind in KINDS]
-            await _until_settled(board, console)
+            await _until_settled(state, console)
             stop.set()
             for task in watches:
                 task.cancel()
-        for line in conclusion(board, console):
+        for line in conclusion(state, console):
             console.print(line, soft_wrap=True)
 
 
-async def _until_settled(board: Board, console: Console) -> None:
+async def _until_settled(state: DemoState, console: Console) -> None:
     loop = asyncio.get_running_loop()
-    end = loop.time() + LONGEST_SECONDS
+    end = loop.time() + MAX_SECONDS
     with display(console) as screen:
         while loop.time() < end:
-            board.news.clear()
+            state.changed.clear()
             try:
-                async with asyncio.timeout(QUIET_SECONDS if board.settled else end - loop.time()):
-                    await board.news.wait()
+                async with asyncio.timeout(QUIET_SECONDS if state.settled else end - loop.time()):
+                    await state.changed.wait()
             except TimeoutError:
-                if board.settled:
+                if state.settled:
                     return
-            screen.show(board)
-    raise Retry(f"not settled after {LONGEST_SECONDS:.0f} s")
+            screen.show(state)
+    raise Retry(f"the demonstration has not settled after {MAX_SECONDS:.0f} s")

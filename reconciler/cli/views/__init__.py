@@ -1,1 +1,1 @@
-"""What commands print for people."""
+"""Tables that commands print."""

@@ -1,4 +1,4 @@
-"""What `top` shows: tables for people, all of it for programs."""
+"""The output of `top`: tables and JSON."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -15,7 +15,7 @@ NONE = "-"
 
 
 def tables(lines: Sequence[Line], by: By, console: Console) -> Group:
-    """The lines; by driver with tables of profiles and of counters below."""
+    """The table of lines; by driver also the tables of profiles and counters."""
     found: list[Table | Text] = [_summary(lines, by, console)]
     if by == "driver":
         profiles = [(line, one) for line in lines for one in line.profiles]
@@ -26,7 +26,7 @@ def tables(lines: Sequence[Line], by: By, console: Console) -> Group:
 
 
 def as_json(lines: Iterable[Line], by: By) -> dict[str, Any]:
-    """All that is known."""
+    """Return all figures."""
     return {"by": by, "items": [_line(line) for line in lines]}
 
 
@@ -54,7 +54,7 @@ def _profiles(found: Iterable[tuple[Line, ProfileUsage]], console: Console) -> T
 
 
 def _counters(found: Iterable[tuple[Line, CounterUsage]], console: Console) -> Table:
-    numbers = ("TOTAL", "LEFT", "STRANDED")
+    numbers = ("TOTAL", "FREE", "STRANDED")
     table = table_for(console, ("DRIVER", "COUNTER", *numbers), right=numbers)
     for line, one in found:
         stranded = f"{shown(one.stranded)}{'' if one.exact else ' or more'}"
@@ -63,7 +63,7 @@ def _counters(found: Iterable[tuple[Line, CounterUsage]], console: Console) -> T
 
 
 def _number(one: ProfileUsage) -> str:
-    """A range where the search gave up."""
+    """The number that fits; a range if the search gave up."""
     return str(one.fits) if one.fits == one.at_most else f"{one.fits}-{one.at_most}"
 
 

@@ -1,30 +1,31 @@
-"""What `explain` prints for people: a funnel with bars, what is short, the nearest misses, the remedy."""
+"""The table of `explain`: a funnel with bars, shortages, near misses and the remedy."""
 
 from collections.abc import Iterator
 from typing import TextIO
 
 from reconciler.allocation.reasons.explanation import Explanation, Request, Shortage, Step
 from reconciler.allocation.reasons.kinds import Kind
-from reconciler.cli.common.output import console_on, say
+from reconciler.cli.common.output import console_on, print_line
+from reconciler.cli.common.plain_text import counted
 
 BAR = 24
-MOST_SHORTAGES = 5
+MAX_SHORTAGES = 5
 _ON_NODES = frozenset({Kind.ALIGNMENT, Kind.PARTITION})
-"""Gates of which the nodes are told"""
+"""Gates that show the number of nodes"""
 
 
-def print_explanation(told: Explanation, out: TextIO) -> None:
-    """One decision: what it came to, each request with its funnel, and what to do."""
+def print_explanation(explanation: Explanation, out: TextIO) -> None:
+    """Print a decision: its result, each request with its funnel, and what to do."""
     console = console_on(out)
     block = _block(out)
-    say(console, _head(told))
-    for request in told.requests:
-        say(console, "")
-        say(console, f"request {request.request} of claim {request.claim} wants {_wanted(request)}")
+    print_line(console, _head(explanation))
+    for request in explanation.requests:
+        print_line(console, "")
+        print_line(console, f"request {request.request} of claim {request.claim} needs {_wanted(request)}")
         for line in (*_funnel(request, block), *_about(request)):
-            say(console, line)
-    for line in _tail(told):
-        say(console, line)
+            print_line(console, line)
+    for line in _tail(explanation):
+        print_line(console, line)
 
 
 def _block(out: TextIO) -> str:
@@ -35,21 +36,21 @@ def _block(out: TextIO) -> str:
     return "█"
 
 
-def _head(told: Explanation) -> str:
-    claims = ", ".join(map(str, told.claims))
-    subject = f"claim{'s' if len(told.claims) > 1 else ''} {claims}"
-    if told.allocatable:
-        return f"{subject}: can be allocated on node {told.node}"
-    message = told.message
-    if len(told.claims) == 1:  # which claim has been said already
-        message = message.removeprefix(f"claim {told.claims[0]}, ")
-    return f"{subject}: {told.reason}: {message}"
+def _head(explanation: Explanation) -> str:
+    claims = ", ".join(map(str, explanation.claims))
+    subject = f"claim{'s' if len(explanation.claims) > 1 else ''} {claims}"
+    if explanation.allocatable:
+        return f"{subject}: can be allocated on node {explanation.node}"
+    message = explanation.message
+    if len(explanation.claims) == 1:  # the subject names the claim
+        message = message.removeprefix(f"claim {explanation.claims[0]}, ")
+    return f"{subject}: {explanation.reason}: {message}"
 
 
 def _wanted(request: Request) -> str:
     if request.wanted is None:
-        return "all devices that match"
-    return f"{request.wanted} device{'' if request.wanted == 1 else 's'}"
+        return "all matching devices"
+    return counted(request.wanted, "device")
 
 
 def _funnel(request: Request, block: str) -> Iterator[str]:
@@ -61,50 +62,49 @@ def _funnel(request: Request, block: str) -> Iterator[str]:
 
 
 def _words(step: Step) -> str:
-    words = step.about + (f", an error on {step.errors}" if step.errors else "")
+    words = step.about + (f", error on {step.errors}" if step.errors else "")
     if step.kind in _ON_NODES and step.nodes is not None:
-        words += f", on {step.nodes or 'no'} node{'' if step.nodes in (0, 1) else 's'}"
+        words += f", on {counted(step.nodes, 'node') if step.nodes else 'no node'}"
     return words + (f" ({step.detail})" if step.detail else "")
 
 
 def _length(left: int, total: int) -> int:
-    """What is left of a bar; never nothing while a device is left."""
+    """The length of a bar; at least 1 if a device remains."""
     return max(round(BAR * left / total), 1) if left else 0
 
 
 def _about(request: Request) -> Iterator[str]:
     for names in request.smallest:
-        alone = " and ".join(names) or "the nodes: none of them has so many devices at all"
-        yield f"stopped by {alone}"
-    for shortage in request.shortages[:MOST_SHORTAGES]:
+        yield f"blocked by {' and '.join(names) or 'the nodes: none has this many devices'}"
+    for shortage in request.shortages[:MAX_SHORTAGES]:
         yield _shortage(shortage)
-    more = len(request.shortages) - MOST_SHORTAGES
+    more = len(request.shortages) - MAX_SHORTAGES
     if more > 0:
-        yield f"and {more} more counters are short"
+        yield f"and {counted(more, 'more counter')} short"
     for failing in request.failing:
         yield f"error: {failing}"
 
 
 def _shortage(short: Shortage) -> str:
-    by = f", held by {', '.join(map(str, short.holders))}" if short.holders else ""
-    others = f", the best of {short.devices} devices" if short.devices > 1 else ""
+    best = f" (the best of {short.devices} devices)" if short.devices > 1 else ""
+    holders = f"; held by {', '.join(map(str, short.holders))}" if short.holders else ""
     return (
-        f"short {short.short} {short.counter} in counter set {short.set} of {short.pool}: "
-        f"{short.device.device} draws {short.wanted}, {short.left} left{others}{by}"
+        f"counter {short.counter} of set {short.set} in {short.pool} is short by {short.short}: "
+        f"{short.device.device} needs {short.wanted}, {short.left} free{best}{holders}"
     )
 
 
-def _tail(told: Explanation) -> Iterator[str]:
-    if told.allocatable:
+def _tail(explanation: Explanation) -> Iterator[str]:
+    if explanation.allocatable:
         return
     yield ""
-    if told.constraints:
-        yield f"without the constraint on {' or '.join(told.constraints)} it could be allocated"
-    if told.preferences:
-        yield f"without {' or '.join(told.preferences)} it could be allocated"
-    if len(told.conflict) > 1:
-        names = ", ".join(f"{key} {name}" for key, name in told.conflict)
+    if explanation.constraints:
+        yield f"without the constraint on {' or '.join(explanation.constraints)} it could be allocated"
+    if explanation.preferences:
+        yield f"without {' or '.join(explanation.preferences)} it could be allocated"
+    if len(explanation.conflict) > 1:
+        names = ", ".join(f"{key} {name}" for key, name in explanation.conflict)
         yield f"these requests cannot be met together: {names}"
-    for miss in told.nearest:
+    for miss in explanation.nearest:
         yield f"nearest miss: {miss}"
-    yield f"what to do: {told.remedy}"
+    yield f"what to do: {explanation.remedy}"

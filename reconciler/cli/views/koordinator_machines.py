@@ -1,4 +1,4 @@
-"""What `top --koordinator` shows: Koordinator's devices by type, or by node and type."""
+"""The output of `top --koordinator`: Koordinator's devices by type, or by node and type."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
@@ -14,7 +14,7 @@ from reconciler.api.koordinator.amounts import printed
 from reconciler.api.koordinator.reading import read_device
 from reconciler.api.objects.meta import ApiObject
 from reconciler.api.versions.reading import read
-from reconciler.cli.common.connection import Reach
+from reconciler.cli.common.connection import Connection
 from reconciler.cli.common.output import add_row, table_for
 from reconciler.control.koordinator.state import Picture
 from reconciler.state.koordinator.rules import Rules, Semantics
@@ -25,7 +25,7 @@ Show = Callable[[Fleet], None]
 
 
 def tallies(fleet: Fleet, by: By, types: Sequence[str], nodes: Sequence[str]) -> list[Tally]:
-    """The lines to show, by name; `types` and `nodes` are the only ones wanted, if there are any."""
+    """The lines to show, sorted by name; only `types` and `nodes`, unless they are empty."""
     found = by_node(fleet) if by == "node" else by_type(fleet)
     return [
         one
@@ -35,34 +35,36 @@ def tallies(fleet: Fleet, by: By, types: Sequence[str], nodes: Sequence[str]) ->
 
 
 def table(found: Iterable[Tally], by: By, console: Console) -> Table:
-    """A line for each."""
+    """The table, with one row per tally."""
     names = ("NODE", "TYPE") if by == "node" else ("TYPE",)
     numbers = ("DEVICES", *(state.upper() for state in STATES))
     made = table_for(console, (*names, *numbers, "FREE"), right=numbers)
     for one in found:
         own = (one.node, one.kind) if by == "node" else (one.kind,)
-        add_row(made, (*own, *map(str, (one.devices, *one.states)), ", ".join(_left(one))))
+        add_row(made, (*own, *map(str, (one.devices, *one.states)), ", ".join(_free(one))))
     return made
 
 
 def as_json(found: Iterable[Tally], by: By) -> dict[str, Any]:
-    """All that is known."""
+    """Return all figures."""
     return {"by": by, "items": [_item(one) for one in found]}
 
 
 def fleet_of(objects: Iterable[ApiObject], semantics: Semantics) -> Fleet:
-    """Machines and what pods hold of them, as manifests say."""
+    """The fleet of manifests, with the devices that pods hold."""
     picture = _picture(semantics)
     load(picture, objects)
     return picture.fleet
 
 
-async def follow_machines(reach: Reach, semantics: Semantics, show: Show, interval: float | None) -> None:
-    """Show a cluster as it is, once all is listed: once, or every so many seconds until cancelled.
+async def follow_machines(
+    connection: Connection, semantics: Semantics, show: Show, interval: float | None
+) -> None:
+    """Watch a cluster and show its state: once if `interval` is None, else repeatedly until cancelled.
 
-    Raises a ReconcilerError or OSError when the server cannot be asked at first; later it is asked again.
+    Raises ReconcilerError or OSError if the first connection fails; later failures are retried.
     """
-    # Importing the client library takes longer than all else these commands do for files.
+    # Late imports: the client library takes longer to import than these commands take for files.
     from reconciler.cli.common.cluster_following import following  # noqa: PLC0415
     from reconciler.cluster.client import Client  # noqa: PLC0415
     from reconciler.cluster.discovery import discover_at_least_pods  # noqa: PLC0415
@@ -70,7 +72,7 @@ async def follow_machines(reach: Reach, semantics: Semantics, show: Show, interv
     from reconciler.cluster.koordinator import with_devices  # noqa: PLC0415
 
     picture = _picture(semantics)
-    async with connect(**reach.arguments()) as transport:
+    async with connect(**connection.arguments()) as transport:
         client = Client(transport)
         served = await with_devices(client, await discover_at_least_pods(client))
         decoders = {"Node": read, "Device": read_device, "Pod": read}
@@ -85,7 +87,7 @@ def _picture(semantics: Semantics) -> Picture:
     return Picture(Fleet(Rules(semantics)), lambda _: None)
 
 
-def _left(one: Tally) -> Iterable[str]:
+def _free(one: Tally) -> Iterable[str]:
     for name, total, free in one.amounts:
         shown = (next(iter(printed({name: int(amount)}).values())) for amount in (free, total))
         yield f"{name.rpartition('/')[2]} {' of '.join(shown)}"

@@ -1,4 +1,4 @@
-"""What `allocate` prints: a table for people, claims for programs."""
+"""The table of `allocate`."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TextIO
@@ -10,17 +10,18 @@ from reconciler.api.manifests.inferred_nodes import InferredNodes
 from reconciler.api.objects.claims import AllocatedDevice
 from reconciler.api.objects.node_selector import NodeSelector, NodeSelectorRequirement
 from reconciler.api.objects.plan import Granted, Plan
-from reconciler.cli.common.output import add_row, console_on, say, table_for
+from reconciler.cli.common.output import add_row, console_on, print_line, table_for
+from reconciler.cli.common.plain_text import counted
 from reconciler.control.offline import Answer, Report
 
 
 def print_report(report: Report, out: TextIO) -> None:
-    """The devices of every claim, why the others have none, and what was assumed about nodes."""
+    """Print the devices of each claim, why other claims are pending, and notes about pools and nodes."""
     console = console_on(out)
     if report.granted:
         console.print(_table(report.granted, console))
     for line in (*_aligned(report), *refusals(report), *notes(report), _summary(report)):
-        say(console, line)
+        print_line(console, line)
 
 
 def _table(granted: Iterable[Granted], console: Console) -> Table:
@@ -33,11 +34,11 @@ def _table(granted: Iterable[Granted], console: Console) -> Table:
 
 
 def _by_request(plan: Plan) -> Iterator[tuple[str, str]]:
-    """Each request with its devices, one a line. A claim without requests has a row without any."""
+    """Yield each request with its devices, one per line; a placeholder for a claim without requests."""
     devices: dict[str, list[str]] = {}
     for device in plan.allocation.devices.results:
         devices.setdefault(device.request, []).append(_device(device))
-    yield from ((request, "\n".join(found)) for request, found in devices.items())
+    yield from ((request, "\n".join(names)) for request, names in devices.items())
     if not devices:
         yield "-", "-"
 
@@ -49,14 +50,14 @@ def _device(device: AllocatedDevice) -> str:
 
 
 def _aligned(report: Report) -> Iterator[str]:
-    """How near to each other the devices are, where claims asked for that."""
+    """Yield the tiers that the devices share, for claims that request alignment."""
     for granted in report.granted:
         for plan in granted.plans:
             yield from (f"aligned: claim {plan.claim}: {tiers}" for _, tiers in plan.annotations)
 
 
 def refusals(report: Report) -> Iterator[str]:
-    """Why claims are not allocated, a line for those that were decided together."""
+    """Yield why claims are not allocated, one line for claims that were decided together."""
     yield from (_why(answer) for answer in report.waiting)
 
 
@@ -66,39 +67,35 @@ def _why(answer: Answer) -> str:
     pod = f"pod {answer.pod}" if answer.pod else ""
     both = f"{subject} of {pod}" if subject and pod else subject or pod
     message = answer.message
-    if len(answer.claims) == 1:  # which claim has been said already
+    if len(answer.claims) == 1:  # the subject names the claim
         message = message.removeprefix(f"claim {answer.claims[0]}, ")
     return f"not allocated: {both}: {message}"
 
 
 def _summary(report: Report) -> str:
     granted = sum(len(outcome.plans) for outcome in report.granted)
-    parts = [f"{_claims(granted)} allocated"]
-    waiting = {key for answer in report.waiting for key in answer.claims}
+    parts = [f"{counted(granted, 'claim')} allocated"]
+    pending = {key for answer in report.waiting for key in answer.claims}
     if report.waiting:
-        parts.append(f"{len(waiting)} not")
+        parts.append(f"{len(pending)} pending")
     if report.held:
-        parts.append(f"{len(report.held)} held before")
+        parts.append(f"{len(report.held)} already allocated")
     return ", ".join(parts)
 
 
-def _claims(count: int) -> str:
-    return f"{count} claim{'' if count == 1 else 's'}"
-
-
 def notes(report: Report) -> Iterator[str]:
-    """What a reader of the answers has to know about pools and nodes."""
+    """Yield notes about unusable slices and pools, and about assumed nodes."""
     if report.nowhere:
-        fields = "nodeName, nodeSelector, allNodes, perDeviceNodeSelection"
-        yield f"slices that no node can use, for want of one of {fields}: {_some(report.nowhere)}"
+        fields = "nodeName, nodeSelector, allNodes or perDeviceNodeSelection"
+        yield f"slices that no node can use, without {fields}: {_some(report.nowhere)}"
     for pool, problem in report.unusable.items():
-        yield f"pool {pool} is not usable: {problem}"
+        yield f"pool {pool} cannot be used: {problem}"
     yield from _node_notes(report.nodes)
 
 
 def _node_notes(picture: InferredNodes) -> Iterator[str]:
     if picture.named:
-        yield f"nodes known only by name: {_some(picture.named)}"
+        yield f"nodes without a Node object: {_some(picture.named)}"
     if picture.assumed is not None:
         labels = ", ".join(f"{key}={value}" for key, value in picture.assumed.metadata.labels.items())
         yield f"node {picture.assumed.key.name} is not in the input; its labels are assumed: {labels}"

@@ -1,4 +1,4 @@
-"""What `whatif` says to people."""
+"""The table of `whatif`."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -8,53 +8,56 @@ from rich.console import Console
 from rich.table import Table
 
 from reconciler.analysis.whatif import Answer, Limit, Lost, Placed, Refused, Unit
-from reconciler.cli.common.output import add_row, console_on, say, table_for
+from reconciler.cli.common.output import add_row, console_on, print_line, table_for
+from reconciler.cli.common.plain_text import counted
 
-SHOWN = 20
-"""Copies whose devices are listed; of further ones only the nodes are counted"""
+MAX_COPIES = 20
+"""Copies to list with their devices; for further copies, only the nodes are counted"""
 
 
-def print_answer(found: Answer, units: Sequence[Unit], out: TextIO) -> None:
-    """The verdict first, then where things go, then what is lost."""
+def print_answer(answer: Answer, units: Sequence[Unit], out: TextIO) -> None:
+    """Print the verdict, then the placements, then the lost claims."""
     console = console_on(out)
-    for line in _verdict(found, units):
-        say(console, line)
-    shown = [one for one in found.placed if one.copy <= SHOWN]
+    for line in _verdict(answer, units):
+        print_line(console, line)
+    shown = [one for one in answer.placed if one.copy <= MAX_COPIES]
     if shown:
         console.print()
         console.print(_placements(shown, console))
-    if len(found.placed) > len(shown):
-        nodes = Counter(one.node or "no node" for one in found.placed[len(shown) :])
-        say(console, f"and on: {', '.join(f'{node} ({count})' for node, count in sorted(nodes.items()))}")
-    if found.lost:
+    if len(answer.placed) > len(shown):
+        nodes = Counter(one.node or "no node" for one in answer.placed[len(shown) :])
+        print_line(
+            console, f"and on: {', '.join(f'{node} ({count})' for node, count in sorted(nodes.items()))}"
+        )
+    if answer.lost:
         console.print()
-        console.print(_losses(found.lost, console))
-    if found.freed:
-        say(console, f"counted as freed: {', '.join(map(str, found.freed))}")
+        console.print(_losses(answer.lost, console))
+    if answer.freed:
+        print_line(console, f"assumed free: {', '.join(map(str, answer.freed))}")
 
 
-def _verdict(found: Answer, units: Sequence[Unit]) -> Iterator[str]:
-    what = ", ".join(unit.name for unit in units)
-    match found.limit:
+def _verdict(answer: Answer, units: Sequence[Unit]) -> Iterator[str]:
+    names = ", ".join(unit.name for unit in units)
+    match answer.limit:
         case Limit.NOTHING:
             pass
         case Limit.ASKED:
-            yield f"fits: {what}" if found.copies == 1 else f"fits {found.copies} times: {what}"
+            yield f"fits: {names}" if answer.copies == 1 else f"fits {answer.copies} times: {names}"
         case Limit.BOUND:
-            yield f"fits {found.copies} times, and no more was tried: {what}"
-        case _ if found.copies and not found.asked:
-            yield f"fits {_times(found.copies)}: {what}"
-        case _ if found.asked and found.asked > 1:
-            yield f"does not fit: {found.copies} of {found.asked} times: {what}"
+            yield f"fits at least {answer.copies} times: {names}"
+        case _ if answer.copies and not answer.asked:
+            yield f"fits {_times(answer.copies)}: {names}"
+        case _ if answer.asked and answer.asked > 1:
+            yield f"does not fit: {answer.copies} of {answer.asked} copies: {names}"
         case _:
-            yield f"does not fit: {what}"
-    if found.refused is not None:
-        word = "nobody knows about" if found.limit is Limit.GAVE_UP else "stopped by"
-        yield f"{word} copy {found.refused.copy}, {found.refused.unit}: {_why(found.refused)}"
-    if found.lost or found.limit is Limit.NOTHING:
-        claims = sum(len(one.claims) for one in found.lost)
-        nowhere = sum(len(one.claims) for one in found.lost if isinstance(one.elsewhere, Refused))
-        yield f"lost: {claims} claim{'' if claims == 1 else 's'}, {nowhere} of which find no other place"
+            yield f"does not fit: {names}"
+    if answer.refused is not None:
+        verdict = "may fit" if answer.limit is Limit.GAVE_UP else "does not fit"
+        yield f"copy {answer.refused.copy} {verdict}: {answer.refused.unit}: {_why(answer.refused)}"
+    if answer.lost or answer.limit is Limit.NOTHING:
+        claims = sum(len(one.claims) for one in answer.lost)
+        stuck = sum(len(one.claims) for one in answer.lost if isinstance(one.elsewhere, Refused))
+        yield f"lost: {counted(claims, 'claim')}; {stuck} cannot be allocated elsewhere"
 
 
 def _times(count: int) -> str:

@@ -25,17 +25,17 @@ def written(*objects: dict[str, Any]) -> str:
     return yaml.safe_dump_all(objects)
 
 
-def test_the_table_shows_the_annotation_and_why_others_get_nothing(tmp_path: Path):
+def test_the_table_shows_the_annotation_and_why_other_pods_are_pending(tmp_path: Path):
     result = allocate(tmp_path, f=written(machine("n", gpu(0)), wants("p", GPU), wants("q", GPU)))
     assert result.exit_code == SOME
     lines = result.stdout.splitlines()
     assert lines[0].split() == ["POD", "NODE", "DEVICES", "ALLOCATED"]
     assert lines[1].split() == ["default/p", "n", ANNOTATION]
     why = "0/1 nodes can give the devices: 1 too few devices with enough left"
-    assert lines[2:] == [f"not given devices: pod default/q: {why}", "1 pod given devices, 1 not"]
+    assert lines[2:] == [f"not allocated: pod default/q: {why}", "1 pod allocated, 1 pending"]
 
 
-def test_json_and_yaml_are_the_pods_as_a_live_run_leaves_them(tmp_path: Path):
+def test_json_and_yaml_are_the_pods_as_run_writes_them(tmp_path: Path):
     text = written(machine("n", gpu(0)), wants("p", GPU, nodeSelector={}))
     result = allocate(tmp_path, "-o", "json", f=text)
     assert result.exit_code == ALL
@@ -48,7 +48,7 @@ def test_json_and_yaml_are_the_pods_as_a_live_run_leaves_them(tmp_path: Path):
     assert list(yaml.safe_load_all(allocate(tmp_path, "-o", "yaml", f=text).stdout)) == [found]
 
 
-def test_pods_that_hold_devices_keep_them_and_priorities_go_first(tmp_path: Path):
+def test_pods_with_devices_keep_them_and_higher_priorities_come_first(tmp_path: Path):
     held = wants("held", GPU, annotations={names.ALLOCATED: ANNOTATION}, nodeName="n", gates=())
     result = allocate(
         tmp_path,
@@ -58,7 +58,7 @@ def test_pods_that_hold_devices_keep_them_and_priorities_go_first(tmp_path: Path
     assert '"minor":1' in result.stdout
 
 
-def test_a_pod_is_served_where_it_can_run(tmp_path: Path):
+def test_a_pod_gets_devices_on_a_node_where_it_can_run(tmp_path: Path):
     zone = node("b") | {"metadata": {"name": "b", "labels": {"zone": "z"}}}
     machines = [machine(name, gpu(0)) for name in ("a", "b")]
     pods = [wants("p", GPU, nodeSelector={"zone": "z"}), wants("q", GPU, nodeSelector={"zone": "x"})]
@@ -68,7 +68,7 @@ def test_a_pod_is_served_where_it_can_run(tmp_path: Path):
     assert "1 could, but the pod cannot run there" in result.stdout
 
 
-def test_what_cannot_be_read_is_refused_alone(tmp_path: Path):
+def test_only_invalid_objects_are_refused(tmp_path: Path):
     bad = wants("bad", GPU, annotations={names.JOINT_ALLOCATE: "{"})
     odd = machine("odd", gpu(0) | {"minor": -1})
     both = wants("both", GPU, resourceClaims=[{"name": "c", "resourceClaimName": "c"}])
@@ -80,7 +80,7 @@ def test_what_cannot_be_read_is_refused_alone(tmp_path: Path):
     assert "use only one" in result.stdout
 
 
-def test_the_release_can_be_followed_instead(tmp_path: Path):
+def test_the_rules_of_the_release_can_be_selected(tmp_path: Path):
     alone = {names.ALLOCATE_HINT: {"rdma": {"exclusivePolicy": "PCIeLevel"}}}
     text = written(
         machine("n", nic(0, (0, "x"))), wants("a", {"rdma": 1}), wants("b", {"rdma": 1}, annotations=alone)
@@ -89,7 +89,7 @@ def test_the_release_can_be_followed_instead(tmp_path: Path):
     assert allocate(tmp_path, "--koordinator-semantics", "upstream", f=text).exit_code == ALL
 
 
-def test_the_pod_of_the_documentation_is_served(tmp_path: Path):
+def test_the_pod_of_the_documentation_gets_devices(tmp_path: Path):
     page = (ROOT / "docs" / "koordinator.md").read_text()
     example = page.split("```yaml\n")[1].split("```")[0]
     near = (0, "x")
@@ -102,8 +102,8 @@ def test_the_pod_of_the_documentation_is_served(tmp_path: Path):
     assert [entry["extension"]["vfs"] for entry in given["rdma"]] == [[{"busID": "01:00.0"}]]
 
 
-def test_claims_and_devices_are_told_one_after_the_other(tmp_path: Path):
+def test_claims_and_koordinator_pods_are_printed_in_turn(tmp_path: Path):
     text = together(CLASS, gpus("n1"), claim("a"), written(machine("n", gpu(0)), wants("p", GPU)))
     result = allocate(tmp_path, f=text)
     assert "1 claim allocated" in result.stdout
-    assert result.stdout.splitlines()[-1] == "1 pod given devices"
+    assert result.stdout.splitlines()[-1] == "1 pod allocated"

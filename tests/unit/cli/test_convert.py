@@ -1,4 +1,4 @@
-"""`dra-reconciler convert`, and what the published schemas of 1.36 say about what it writes."""
+"""`dra-reconciler convert`; its output is validated with the published schemas of 1.36."""
 
 import io
 import json
@@ -46,7 +46,7 @@ def dumped(*objects: dict[str, Any]) -> str:
 
 @pytest.mark.skipif(not TEXT.exists(), reason=ABSENT)
 class TestTwoGpus:
-    def test_the_first_revision_becomes_valid_objects_that_mean_the_same(self, tmp_path: Path):
+    def test_the_first_revision_becomes_valid_objects_with_the_same_allocations(self, tmp_path: Path):
         result = run(tmp_path, dumped(two_gpus(), four_partitions(), device_class("mig.nvidia.com", MIG)))
         assert result.exit_code == 0
         for made in written(result):
@@ -60,7 +60,7 @@ class TestTwoGpus:
             "gpu-0-mig-3g-20gb-4-7",
         ]
 
-    def test_what_was_put_right_and_renamed_is_said(self, tmp_path: Path):
+    def test_fixes_and_renames_are_reported(self, tmp_path: Path):
         result = run(tmp_path, dumped(two_gpus(), four_partitions()))
         lines = result.stderr.splitlines()
         assert any("spec.spec: belongs in a ResourceClaimTemplate" in line for line in lines)
@@ -69,7 +69,7 @@ class TestTwoGpus:
         name = "gpu-0-mig-1g.5gb-0"
         assert f"renamed: device {name} of gpu.nvidia.com/n is now {name.replace('.', '-')}" in lines
 
-    def test_the_map_of_names_can_be_had_as_a_file(self, tmp_path: Path):
+    def test_renames_can_be_written_to_a_file(self, tmp_path: Path):
         path = tmp_path / "map.txt"
         result = run(tmp_path, dumped(two_gpus()), options=("--rename-map", str(path)))
         assert "renamed:" not in result.stderr
@@ -83,13 +83,13 @@ class TestTwoGpus:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_the_schemas_of_1_36_know_all_that_is_written(seed: int):
+def test_output_is_valid_in_the_schemas_of_1_36(seed: int):
     for made in conversion(*pool_of(seed)).objects:
         check(made)
 
 
 @pytest.mark.skipif(not SAMPLES.is_dir(), reason=f"{SAMPLES} is not there")
-def test_what_was_published_in_older_versions_is_valid_after_conversion(tmp_path: Path):
+def test_published_manifests_of_older_versions_are_valid_after_conversion(tmp_path: Path):
     count = 0
     for path in sorted(SAMPLES.glob("*/history/**/*.yaml")):
         found = read_bundle([str(path)], io.BytesIO())
@@ -103,7 +103,7 @@ def test_what_was_published_in_older_versions_is_valid_after_conversion(tmp_path
     assert count > 100
 
 
-def test_what_is_written_converts_to_itself(tmp_path: Path):
+def test_converted_objects_convert_to_themselves(tmp_path: Path):
     once = run(tmp_path, together(CLASS, gpus("n1"), claim("a"), pod("p", "gpu=a")))
     assert once.exit_code == 0
     again = run(tmp_path, once.stdout)
@@ -117,7 +117,7 @@ def test_json_is_one_list(tmp_path: Path):
     assert [made["kind"] for made in found["items"]] == ["DeviceClass", "ResourceSlice"]
 
 
-def test_what_cannot_be_expressed_is_named_and_the_rest_written(tmp_path: Path):
+def test_a_pool_that_cannot_be_converted_is_reported_and_the_rest_is_written(tmp_path: Path):
     crowded = resource_slice("s", [device("a", {f"a{n}": n for n in range(33)})], nodeName="n")
     result = run(tmp_path, dumped(crowded, resource_slice("t", devices("b"), pool="q", nodeName="n")))
     assert result.exit_code == 1
@@ -126,7 +126,7 @@ def test_what_cannot_be_expressed_is_named_and_the_rest_written(tmp_path: Path):
     assert line.startswith("error: pool d/p cannot be converted: ResourceSlice s: spec.devices[0]: ")
 
 
-def test_a_claim_that_a_server_would_refuse_is_named(tmp_path: Path):
+def test_a_claim_that_a_server_would_reject_is_reported(tmp_path: Path):
     bad = claim("a").replace("count: 1", "count: -1")
     result = run(tmp_path, together(CLASS, claim("b"), bad))
     assert result.exit_code == 1

@@ -1,4 +1,4 @@
-"""`dra-reconciler doctor`: what it prints, how it ends, and its documentation."""
+"""`dra-reconciler doctor`: output, exit codes and documentation."""
 
 import asyncio
 import json
@@ -42,18 +42,18 @@ def doctor(tmp_path: Path, text: str, *options: str) -> Result:
         pytest.param(SOUND, ["--cluster"], 2, id="files and a cluster"),
     ],
 )
-def test_the_worst_finding_decides_how_it_ends(tmp_path: Path, text: str, options: list[str], code: int):
+def test_the_worst_finding_decides_the_exit_code(tmp_path: Path, text: str, options: list[str], code: int):
     assert doctor(tmp_path, text, *options).exit_code == code
 
 
-def test_the_table_names_what_is_wrong_and_where_and_the_remedy(tmp_path: Path):
+def test_the_table_names_problem_location_and_remedy(tmp_path: Path):
     result = doctor(tmp_path, WRONG)
     line = next(line for line in result.stdout.splitlines() if "pool-incomplete" in line)
     assert line.startswith("error")
     for part_of_it in ("ResourceSlice s", "spec.pool.resourceSliceCount", "1 of 2 slices", "a.yaml:2"):
         assert part_of_it in line
     assert "Publish the missing slices" in line
-    assert result.stdout.splitlines()[-1] == "1 error, 0 warning, 0 info"
+    assert result.stdout.splitlines()[-1] == "1 error, 0 warnings, 0 info"
 
 
 def test_json_has_every_finding(tmp_path: Path):
@@ -84,7 +84,7 @@ def test_every_rule_is_documented():
 
 
 @pytest.mark.loopback
-async def test_a_server_is_asked_for_what_it_has():
+async def test_a_server_is_checked():
     server = ApiServer()
     server.load([ONE, device_class("false")])
     found = await _asked(server)
@@ -92,7 +92,7 @@ async def test_a_server_is_asked_for_what_it_has():
 
 
 @pytest.mark.loopback
-async def test_a_server_is_asked_for_templates_and_pods_too():
+async def test_templates_of_a_server_are_checked():
     server = ApiServer()
     metadata = {"name": "t", "namespace": "default"}
     spec = {"spec": claim("c", wants="gppu")["spec"]}
@@ -105,7 +105,7 @@ async def test_a_server_is_asked_for_templates_and_pods_too():
 
 
 @pytest.mark.loopback
-async def test_a_cluster_is_that_of_the_kubeconfig_unless_another_is_named(tmp_path: Path):
+async def test_the_default_cluster_is_that_of_the_kubeconfig(tmp_path: Path):
     server = ApiServer()
     server.load([ONE, device_class("false")])
     async with serve(server) as url:

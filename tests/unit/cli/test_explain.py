@@ -1,4 +1,4 @@
-"""`dra-reconciler explain`: what it says, where it looks, how it exits."""
+"""`dra-reconciler explain`: output, input and exit codes."""
 
 import asyncio
 import json
@@ -22,7 +22,7 @@ def explain(*arguments: str, manifests: str = "") -> Result:
     return CliRunner().invoke(main, ["explain", *arguments, *files], input=manifests)
 
 
-def test_a_claim_that_cannot_be_allocated_is_told_with_funnel_nearest_miss_and_remedy():
+def test_a_pending_claim_is_explained_with_funnel_nearest_miss_and_remedy():
     result = explain("default/big", manifests=together(FLEET, claim("big", 3)))
     assert result.exit_code == 1
     lines = result.stdout.splitlines()
@@ -35,7 +35,7 @@ def test_a_claim_that_cannot_be_allocated_is_told_with_funnel_nearest_miss_and_r
     assert lines[-1].startswith("what to do: Request fewer devices per claim")
 
 
-def test_claims_that_come_first_hold_their_devices_as_they_do_for_allocate():
+def test_earlier_claims_hold_devices_as_in_allocate():
     wanted = [
         claim(name, metadata=f"creationTimestamp: '2026-01-0{n}T00:00:00Z'")
         for n, name in enumerate("abcd", 1)
@@ -47,7 +47,7 @@ def test_claims_that_come_first_hold_their_devices_as_they_do_for_allocate():
     assert explain("c", manifests=together(FLEET, *wanted)).exit_code == 0
 
 
-def test_a_claim_that_can_be_allocated_says_where():
+def test_a_claim_that_can_be_allocated_shows_its_node():
     result = explain("one", manifests=together(FLEET, claim("one")))
     assert result.exit_code == 0
     assert result.stdout.startswith("claim default/one: can be allocated on node n1\n")
@@ -75,7 +75,7 @@ def test_all_claims_of_a_pod_are_explained_together():
 
 
 @pytest.mark.parametrize("output", ["json", "yaml"])
-def test_programs_get_all_of_it(output: str):
+def test_json_and_yaml_contain_everything(output: str):
     result = explain("big", "-o", output, manifests=together(FLEET, claim("big", 3)))
     (told,) = json.loads(result.stdout) if output == "json" else yaml.safe_load(result.stdout)
     assert (told["claims"], told["allocatable"], told["reason"]) == (["default/big"], False, "NoSuitableNode")
@@ -108,7 +108,7 @@ def test_a_pod_whose_claim_is_missing_cannot_be_allocated():
     )
 
 
-def test_a_pod_without_claims_waits_for_nothing():
+def test_a_pod_without_claims_is_not_pending():
     result = explain("--pod", "p", "-o", "json", manifests=together(FLEET, pod("p")))
     assert result.exit_code == 0
     assert json.loads(result.stdout)[0]["allocatable"] is True
@@ -120,27 +120,27 @@ def test_a_pod_without_claims_waits_for_nothing():
         (["missing"], "there is no claim default/missing"),
         (["missing", "-n", "other"], "there is no claim other/missing"),
         (["--pod", "missing"], "there is no pod default/missing"),
-        (["p"], "there is no claim default/p; there is a pod of that name, say --pod to explain it"),
+        (["p"], "there is no claim default/p; there is a pod of that name; use --pod to explain it"),
     ],
 )
-def test_what_is_not_there_is_an_error_of_its_own(arguments: list[str], message: str):
+def test_an_unknown_name_is_a_usage_error(arguments: list[str], message: str):
     result = explain(*arguments, manifests=together(FLEET, pod("p")))
     assert (result.exit_code, result.stderr) == (2, f"Error: {message}\n")
 
 
-def test_files_and_a_cluster_are_not_looked_at_together():
+def test_files_and_a_cluster_exclude_each_other():
     result = explain("c", "--server", "http://127.0.0.1:1", manifests=FLEET)
     assert result.exit_code == 2
     assert "not both" in result.stderr
 
 
-def test_a_server_that_does_not_answer_is_no_answer():
+def test_an_unreachable_server_gives_no_answer():
     result = explain("c", "--server", "http://127.0.0.1:1")
     assert result.exit_code == 2
     assert result.stderr.startswith("Error: ")
 
 
-def test_a_name_that_would_command_the_terminal_is_escaped():
+def test_control_characters_in_names_are_escaped():
     text = together(
         FLEET,
         claim("c").replace("gpu}]", "gpu}]").replace("deviceClassName: gpu", 'deviceClassName: "\\e[31m"'),
@@ -174,8 +174,8 @@ async def ask(api: ApiServer, *arguments: str) -> Result:
 
 
 @pytest.mark.loopback
-async def test_a_cluster_is_looked_at_as_it_is_now():
-    """Nobody comes first there: what is allocated is, and what waits does not stand in the way."""
+async def test_pending_claims_on_a_cluster_hold_nothing():
+    """Other pending claims do not come first."""
     api = served(FLEET, node("n1"), node("n2"), claim("first", 2), claim("late", 2), claim("big", 3))
     fine, waits = await ask(api, "late"), await ask(api, "big", "-o", "json")
     assert (fine.exit_code, waits.exit_code) == (0, 1)
@@ -184,7 +184,7 @@ async def test_a_cluster_is_looked_at_as_it_is_now():
 
 
 @pytest.mark.loopback
-async def test_nodes_are_left_out_on_a_cluster_as_the_reconciler_leaves_them_out():
+async def test_nodes_that_the_reconciler_does_not_use_are_not_used():
     cordoned = "{apiVersion: v1, kind: Node, metadata: {name: n1}, spec: {unschedulable: true}}\n"
     api = served(FLEET, cordoned, node("n2"), claim("two", 2))
     result = await ask(api, "two", "-o", "json")
@@ -194,7 +194,7 @@ async def test_nodes_are_left_out_on_a_cluster_as_the_reconciler_leaves_them_out
 
 
 @pytest.mark.loopback
-async def test_the_pod_of_a_claim_says_where_on_a_cluster():
+async def test_the_pod_of_a_claim_limits_the_nodes():
     bound = pod("p", "a=one", spec="nodeSelector: {zone: b}, containers: [{name: main, image: main}]")
     api = served(FLEET, node("n1", zone="a"), node("n2", zone="b"), claim("one", 2), bound)
     by_claim, by_pod = await ask(api, "one"), await ask(api, "p", "--pod")
@@ -204,16 +204,16 @@ async def test_the_pod_of_a_claim_says_where_on_a_cluster():
 
 
 @pytest.mark.loopback
-async def test_a_claim_that_nobody_gave_us_is_explained_with_a_note():
+async def test_a_claim_that_is_not_managed_is_explained_with_a_note():
     labelled = claim("ours", metadata='labels: {dra-reconciler.io/managed: "true"}')
     api = served(FLEET, node("n1"), node("n2"), claim("theirs"), labelled)
     theirs, ours = await ask(api, "theirs"), await ask(api, "ours")
-    assert theirs.stderr.startswith("note: default/theirs: neither labelled dra-reconciler.io/managed=true")
+    assert theirs.stderr.startswith("note: default/theirs: dra-reconciler allocates it only with ")
     assert (theirs.exit_code, ours.exit_code, ours.stderr) == (0, 0, "")
 
 
 @pytest.mark.loopback
-async def test_what_blocks_a_pod_on_a_cluster_is_told_by_its_reason():
+async def test_a_blocked_pod_on_a_cluster_has_a_reason():
     waiting = pod("p", "a=nowhere", spec="containers: [{name: main, image: main}]")
     gated = waiting.replace("spec: {", "spec: {schedulingGates: [{name: dra-reconciler.io/allocation}], ")
     result = await ask(served(FLEET, node("n1"), gated), "p", "--pod")

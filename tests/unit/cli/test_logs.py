@@ -18,7 +18,7 @@ from reconciler.operations.logs.reading import Reader
 from reconciler.operations.logs.summary import latencies
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-"""When the command is called"""
+"""The time of the command"""
 
 
 def line(event: str, *, ago: float = 0.0, level: str = "info", **fields: Any) -> str:
@@ -46,7 +46,7 @@ LINES = [
     line(
         "device held twice", device="d/p/x", claims=["default/a", "other/c"], decision_id="z", level="warning"
     ),
-    "plain text of somebody else",
+    "plain text of another program",
     '{"event": "claim allocated"}',
 ]
 
@@ -65,15 +65,15 @@ def test_the_summary_counts_reasons_latencies_repetitions_and_problems():
     assert [one["claim"] for one in found["slowest"]] == ["other/c", "default/a"]
     assert found["repeated"] == {"conflict": 1, "retry": 1}
     assert found["problems"] == {"device held twice": 1}
-    assert "2 lines are none of ours" in result.stderr
+    assert "skipped 2 lines that dra-reconciler did not write" in result.stderr
 
 
 def test_the_table_says_the_same():
     text = run().stdout
     for part in (
-        "2 claims allocated, 0 freed, 1 wait still",
+        "2 claims allocated, 0 freed, 1 still pending",
         "p50 4 ms",
-        "turns repeated: 1 conflict, 1 retry",
+        "reconciles retried: 1 conflict, 1 retry",
         "CountersExhausted  1         1",
         "80.5 ms",
         "device held twice",
@@ -89,7 +89,7 @@ def test_a_claim_has_a_timeline(name: str):
     assert [row.split("  ")[1] for row in rows[1:]] == found
 
 
-def test_lines_are_chosen_by_reason_time_and_duration():
+def test_lines_are_filtered_by_reason_time_and_duration():
     def events(*options: str) -> list[str]:
         return [json.loads(text)["event"] for text in run(*options, "-o", "json").stdout.splitlines()]
 
@@ -100,7 +100,7 @@ def test_lines_are_chosen_by_reason_time_and_duration():
     assert events("--claim", "a", "--since", "59m")[0] == "claim allocated"
 
 
-def test_lines_are_as_old_as_the_machine_says_unless_another_clock_is_passed():
+def test_the_age_of_lines_uses_the_system_clock_by_default():
     stamp = (datetime.now(UTC) - timedelta(days=1)).isoformat()
     text = json.dumps({"timestamp": stamp, "level": "info", "event": "stopped"})
 
@@ -110,18 +110,18 @@ def test_lines_are_as_old_as_the_machine_says_unless_another_clock_is_passed():
     assert [code("23h"), code("2d")] == [1, 0]
 
 
-def test_words_of_strangers_cannot_move_the_cursor():
+def test_control_characters_in_lines_are_escaped():
     assert "\x1b" not in run("--claim", "a", lines=[waits("default/a", pod="\x1b[2J")]).stdout
 
 
 @pytest.mark.parametrize("text", ["10", "ten", "5 m", "-3s", ""])
-def test_what_is_no_duration_is_refused(text: str):
+def test_an_invalid_duration_is_refused(text: str):
     result = run("--since", text)
     assert result.exit_code == 2
-    assert "is no duration" in result.stderr
+    assert "is not a duration" in result.stderr
 
 
-def test_a_log_without_lines_of_ours_is_said():
+def test_a_log_without_lines_of_dra_reconciler_is_reported():
     result = run(lines=["hello"])
     assert result.exit_code == 1
     assert "run --log-format json" in result.stderr
@@ -152,7 +152,7 @@ def test_lines_are_followed_as_they_are_written(tmp_path: Path):
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=1))
-def test_a_percentile_is_the_least_value_that_so_many_do_not_exceed(durations: list[float]):
+def test_a_percentile_is_the_smallest_value_with_enough_values_below(durations: list[float]):
     for name, found in latencies(durations).items():
         share = 1.0 if name == "max" else int(name[1:]) / 100
         assert sum(value <= found for value in durations) >= share * len(durations)
@@ -162,6 +162,6 @@ def test_a_percentile_is_the_least_value_that_so_many_do_not_exceed(durations: l
 
 
 @given(st.lists(st.text() | st.binary().map(repr) | st.sampled_from(LINES)))
-def test_whatever_is_in_a_log_it_is_read(texts: list[str]):
+def test_any_text_can_be_read(texts: list[str]):
     reader = Reader()
     assert len(list(reader.read(texts))) + reader.foreign <= len(texts)

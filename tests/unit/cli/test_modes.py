@@ -94,7 +94,7 @@ def test_the_table_has_a_line_for_each_physical_device(tmp_path: Path):
     ]
 
 
-def test_json_says_the_same_and_what_is_at_odds(tmp_path: Path):
+def test_json_also_has_conflicts(tmp_path: Path):
     held = [holding("a", "gpu-1-mig1"), holding("b", "gpu-1-bar-part")]
     result = run("modes", "-o", "json", "-f", write(tmp_path, PROPOSAL, *held))
     (mode,) = json.loads(result.stdout)["modes"]
@@ -115,8 +115,8 @@ def test_json_says_the_same_and_what_is_at_odds(tmp_path: Path):
     ]
 
 
-def test_a_fleet_in_which_nothing_excludes_anything_says_so(tmp_path: Path):
-    assert run("modes", "-f", write(tmp_path, gpus("n1"))).stdout == "no device excludes another\n"
+def test_a_fleet_without_exclusive_devices(tmp_path: Path):
+    assert run("modes", "-f", write(tmp_path, gpus("n1"))).stdout == "no devices exclude each other\n"
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_wrong_usage_is_refused(arguments: tuple[str, ...]):
     assert run("modes", *arguments).exit_code == 2
 
 
-def test_what_cannot_be_read_is_reported_beside_the_rest(tmp_path: Path):
+def test_invalid_objects_are_reported_and_the_rest_is_shown(tmp_path: Path):
     broken = PROPOSAL.replace("metadata: {name: gpu-1}", "metadata: {name: x}").replace("driver:", "drive:")
     result = run("modes", "-f", write(tmp_path, PROPOSAL, broken))
     assert result.exit_code == 1
@@ -134,7 +134,7 @@ def test_what_cannot_be_read_is_reported_beside_the_rest(tmp_path: Path):
     assert "refused" in result.stderr
 
 
-def test_the_proposal_is_allocated_from_a_file_as_written(tmp_path: Path):
+def test_the_manifests_of_the_proposal_are_allocated(tmp_path: Path):
     """Counters and devices in one slice, attributes without a type."""
     path = write(tmp_path, CLASS, PROPOSAL, claim("a", "foo"), claim("b", "bar"), claim("c", "mig"))
     result = run("allocate", "-f", path, "--group-mode", "*=pairwise")
@@ -146,7 +146,7 @@ def test_the_proposal_is_allocated_from_a_file_as_written(tmp_path: Path):
 
 
 @pytest.mark.loopback
-async def test_the_embedded_server_keeps_what_the_proposal_says():
+async def test_the_embedded_server_keeps_the_fields_of_the_proposal():
     api = ApiServer()
     told: list[str] = []
     raws = [yaml.safe_load(text) for text in (PROPOSAL, holding("train-7", "gpu-1-mig1"))]
@@ -159,7 +159,7 @@ async def test_the_embedded_server_keeps_what_the_proposal_says():
     assert any("split into two" in line for line in told)
 
 
-def test_the_example_of_the_guide_does_what_the_guide_says(tmp_path: Path):
+def test_the_example_of_the_guide_gives_the_output_of_the_guide(tmp_path: Path):
     text = GUIDE.read_text()
     found = re.search(r"```yaml\n(.*?)```", text, re.DOTALL)
     assert found is not None

@@ -16,7 +16,7 @@ def test_help_lists_every_command(flag: str):
         assert line in " ".join(result.stdout.split())
 
 
-def test_the_version_is_told():
+def test_the_version_is_printed():
     result = CliRunner().invoke(main, ["--version"])
     assert result.stdout.startswith("dra-reconciler, version ")
 
@@ -28,14 +28,14 @@ def test_an_unknown_command_is_wrong_usage():
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
-def test_every_command_can_be_asked_for_help(name: str):
+def test_every_command_has_help(name: str):
     result = CliRunner().invoke(main, [name, "--help"])
     assert result.exit_code == 0
     assert result.stdout.startswith(f"Usage: main {name}")
 
 
 def test_help_imports_no_command():
-    """It should answer at once; the cluster client alone takes longer to import than all the rest."""
+    """Help is fast; the cluster client alone takes longer to import than everything else."""
     modules = loaded_by("--help")
     assert not modules & {"kubernetes_asyncio", "aiohttp", "numpy", "pydantic", "lark"}
 

@@ -19,8 +19,8 @@ from rich.console import Console
 from reconciler.analysis.capacity import CounterUsage, Line, ProfileUsage
 from reconciler.api.objects.semantics import Semantics
 from reconciler.cli import main
-from reconciler.cli.common.connection import Reach
-from reconciler.cli.top import Gauge, follow_fullness
+from reconciler.cli.common.connection import Connection
+from reconciler.cli.top import Gauge, follow_usage
 from reconciler.cli.views.capacity import tables
 from reconciler.embedded import ApiServer, serve
 from reconciler.state.devices.snapshot.snapshot import Snapshot
@@ -49,7 +49,7 @@ def rows(result: Result) -> list[list[str]]:
     return [line.split() for line in result.stdout.splitlines()]
 
 
-def test_partitions_are_counted_by_what_fits_at_once():
+def test_partitions_are_counted_by_what_fits_at_the_same_time():
     result = top(manifests=text(partitioned()))
     assert result.exit_code == 0
     assert rows(result) == [
@@ -60,13 +60,13 @@ def test_partitions_are_counted_by_what_fits_at_once():
         ["d", "whole", "1", "0", "1", "0%"],
         ["d", "half", "3", "0", "2", "0%"],
         [],
-        ["DRIVER", "COUNTER", "TOTAL", "LEFT", "STRANDED"],
+        ["DRIVER", "COUNTER", "TOTAL", "FREE", "STRANDED"],
         ["d", "mem", "10", "10", "0"],
         ["d", "slice-*", "2", "2", "0"],
     ]
 
 
-def test_what_is_left_of_a_set_that_a_partition_is_held_of():
+def test_the_free_part_of_a_set_with_an_allocated_partition():
     (found,) = json.loads(top("-o", "json", manifests=text([*partitioned(), taken("left")])).stdout)["items"]
     assert (found["devices"], found["held"], found["allocatable"], found["blocked"]) == (4, 1, 2, 1)
     assert found["largestFit"] == "half"
@@ -93,7 +93,7 @@ def test_lines_are_drivers_pools_or_nodes():
     assert [one["node"] for one in roomy["items"]] == ["n2", "n1"]
 
 
-def test_a_driver_can_be_asked_for():
+def test_lines_are_filtered_by_driver():
     mixed = together(text(partitioned()), gpus("n2", 3))
     (found,) = json.loads(top("--driver", "gpu.example.com", "-o", "json", manifests=mixed).stdout)["items"]
     assert (found["driver"], found["devices"], found["largestFit"]) == ("gpu.example.com", 3, "device")
@@ -104,19 +104,19 @@ def test_a_driver_can_be_asked_for():
     ("arguments", "message"),
     [
         (["-f", "-", "--server", "http://127.0.0.1:1"], "not both"),
-        (["-f", "-", "--by", "driver", "--node", "n"], "--node goes with"),
+        (["-f", "-", "--by", "driver", "--node", "n"], "--node needs --by node"),
     ],
 )
-def test_wrong_usage_is_told(arguments: list[str], message: str):
+def test_wrong_usage_is_reported(arguments: list[str], message: str):
     result = top(*arguments)
     assert (result.exit_code, message in result.stderr) == (2, True)
 
 
-def test_a_server_that_does_not_answer_is_an_error():
+def test_an_unreachable_server_is_an_error():
     assert top("--server", "http://127.0.0.1:1").exit_code == 1
 
 
-def test_looking_at_files_does_not_import_the_cluster_client(tmp_path):
+def test_reading_files_does_not_import_the_cluster_client(tmp_path):
     (tmp_path / "m.yaml").write_text(gpus("n1"))
     assert not loaded_by(f"top -f {tmp_path}") & {"kubernetes_asyncio", "aiohttp"}
 
@@ -125,7 +125,7 @@ def test_looking_at_files_does_not_import_the_cluster_client(tmp_path):
 
 
 @pytest.mark.loopback
-async def test_a_cluster_is_shown_once_where_there_is_no_terminal():
+async def test_a_cluster_is_shown_once_without_a_terminal():
     api = Overheard()
     api.load([*partitioned(), taken("left")])
     async with serve(api) as url:
@@ -136,7 +136,7 @@ async def test_a_cluster_is_shown_once_where_there_is_no_terminal():
 
 
 @pytest.mark.loopback
-async def test_a_cluster_is_followed():
+async def test_a_cluster_is_watched():
     api = Overheard()
     api.load(partitioned())
     pictures: asyncio.Queue[list[str]] = asyncio.Queue()
@@ -146,8 +146,8 @@ async def test_a_cluster_is_followed():
         pictures.put_nowait([line.largest for line in gauge.lines(world, "driver")])
 
     async with serve(api) as url, asyncio.timeout(PATIENCE):
-        reach = Reach(named=True, server=url, kubeconfig=None, context=None, insecure=False)
-        task = asyncio.create_task(follow_fullness(reach, Semantics(), show, 0.001))
+        connection = Connection(named=True, server=url, kubeconfig=None, context=None, insecure=False)
+        task = asyncio.create_task(follow_usage(connection, Semantics(), show, 0.001))
         try:
             assert await pictures.get() == ["whole"]
             api.load([taken("left")])
@@ -160,7 +160,7 @@ async def test_a_cluster_is_followed():
 
 
 @pytest.mark.loopback
-async def test_a_terminal_shows_it_until_it_is_interrupted():
+async def test_a_terminal_shows_the_table_until_interrupted():
     api = ApiServer()
     api.load(partitioned())
     seen = bytearray()

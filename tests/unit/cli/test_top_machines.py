@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from reconciler.allocation.koordinator.fleet import Fleet
 from reconciler.analysis.capacity.machine_totals import by_type
 from reconciler.cli import main
-from reconciler.cli.common.connection import Reach
+from reconciler.cli.common.connection import Connection
 from reconciler.cli.views.koordinator_machines import follow_machines
 from reconciler.control.decisions.decisions import Equipped
 from reconciler.embedded import serve
@@ -63,7 +63,7 @@ def test_manifests_are_shown_by_type(tmp_path: Path):
         (("--driver", "fpga"), []),
     ],
 )
-def test_lines_are_chosen_and_told_to_programs(tmp_path: Path, flags: tuple[str, ...], expected: Any):
+def test_lines_are_filtered_in_json_and_yaml(tmp_path: Path, flags: tuple[str, ...], expected: Any):
     result = run(tmp_path / "m.yaml", "-o", "json", *flags)
     assert [(item["node"], item["type"]) for item in json.loads(result.stdout)["items"]] == expected
     told = yaml.safe_load(run(tmp_path / "m.yaml", "-o", "yaml", *flags).stdout)
@@ -71,18 +71,18 @@ def test_lines_are_chosen_and_told_to_programs(tmp_path: Path, flags: tuple[str,
 
 
 @pytest.mark.parametrize("flags", [("--by", "pool"), ("--sort", "fits")])
-def test_what_such_devices_do_not_have_is_wrong_usage(tmp_path: Path, flags: tuple[str, ...]):
+def test_options_that_do_not_apply_are_wrong_usage(tmp_path: Path, flags: tuple[str, ...]):
     assert run(tmp_path / "m.yaml", *flags).exit_code == 2
 
 
-def test_nothing_is_said_to_be_nothing(tmp_path: Path):
+def test_a_fleet_without_devices(tmp_path: Path):
     (tmp_path / "m.yaml").write_text(yaml.safe_dump(node("a")))
     result = CliRunner().invoke(main, ["top", "--koordinator", "-f", str(tmp_path / "m.yaml")])
     assert result.output == "no devices are published\n"
 
 
 @pytest.mark.loopback
-async def test_a_cluster_without_claims_is_followed():
+async def test_a_cluster_without_claims_is_watched():
     cluster = Plain(fleet())
     seen: list[int] = []
     changed = asyncio.Event()
@@ -95,20 +95,22 @@ async def test_a_cluster_without_claims_is_followed():
             cluster.remove("q")
 
     async with serve(cluster.api) as url:
-        reach = Reach(named=True, server=url, kubeconfig=None, context=None, insecure=False)
-        following = asyncio.create_task(follow_machines(reach, Semantics.PROPOSAL, show, 0.01))
+        connection = Connection(named=True, server=url, kubeconfig=None, context=None, insecure=False)
+        following = asyncio.create_task(follow_machines(connection, Semantics.PROPOSAL, show, 0.01))
         async with asyncio.timeout(PATIENCE):
             await changed.wait()
         following.cancel()
         await asyncio.wait([following])
         once: list[int] = []
-        await follow_machines(reach, Semantics.PROPOSAL, lambda found: once.append(len(found.machines)), None)
+        await follow_machines(
+            connection, Semantics.PROPOSAL, lambda found: once.append(len(found.machines)), None
+        )
     assert seen[0] == 2
     assert once == [2]
 
 
 @pytest.mark.loopback
-async def test_the_same_numbers_are_metrics():
+async def test_metrics_have_the_same_numbers():
     cluster = KoordinatorCluster([node("a"), machine("a", gpu(0), gpu(1), nic(0, vfs=4))])
     cluster.load(wants("p", {"nvidia.com/gpu": 1}))
     async with watched(cluster, koordinator=True) as running:

@@ -1,4 +1,4 @@
-"""`dra-reconciler whatif`: what it says of manifests and of a cluster, and that it writes nothing."""
+"""`dra-reconciler whatif`: output for manifests and for a cluster; it writes nothing."""
 
 import asyncio
 import json
@@ -40,12 +40,12 @@ def say(tmp_path: Path) -> Callable[..., Result]:
     return run
 
 
-def test_without_a_count_as_many_are_placed_as_fit(say):
+def test_without_a_count_copies_are_placed_until_one_does_not_fit(say):
     result = say(claim("c"))
     assert result.exit_code == 0
     lines = result.stdout.splitlines()
     assert lines[0] == "fits 3 times: claim default/c"
-    assert lines[1].startswith("stopped by copy 4, claim default/c: DevicesInUse: ")
+    assert lines[1].startswith("copy 4 does not fit: claim default/c: DevicesInUse: ")
     assert [line.split() for line in lines[3:]] == [
         ["COPY", "CLAIM", "REQUEST", "DEVICE", "NODE"],
         ["1", "default/c", "gpu", "gpu.example.com/n1/gpu-0", "n1"],
@@ -59,7 +59,7 @@ def test_without_a_count_as_many_are_placed_as_fit(say):
     [
         ("1", 0, "fits: claim default/c"),
         ("3", 0, "fits 3 times: claim default/c"),
-        ("4", 1, "does not fit: 3 of 4 times: claim default/c"),
+        ("4", 1, "does not fit: 3 of 4 copies: claim default/c"),
     ],
 )
 def test_copies_are_counted(say, count: str, code: int, line: str):
@@ -67,7 +67,7 @@ def test_copies_are_counted(say, count: str, code: int, line: str):
     assert (result.exit_code, result.stdout.splitlines()[0]) == (code, line)
 
 
-def test_what_does_not_fit_says_why(say):
+def test_a_claim_that_does_not_fit_has_a_reason(say):
     result = say(claim("c", 3))
     assert result.exit_code == 1
     assert result.stdout.splitlines()[0] == "does not fit: claim default/c"
@@ -79,29 +79,29 @@ def test_devices_can_be_added(say):
     assert "n3" in say(claim("c", 3), "--add", "@more", more=gpus("n3", 3)).stdout
 
 
-def test_claims_can_be_counted_as_freed(say):
+def test_claims_can_be_assumed_free(say):
     world = together(FLEET, holding("old", "n1", "gpu-0"))
     assert say(claim("c", 2), world=world).exit_code == 1
     result = say(claim("c", 2), "--without", "old", world=world)
-    assert (result.exit_code, result.stdout.splitlines()[-1]) == (0, "counted as freed: default/old")
+    assert (result.exit_code, result.stdout.splitlines()[-1]) == (0, "assumed free: default/old")
     other = say(claim("c"), "--without", "old", "-n", "other", world=world)
     assert (other.exit_code, other.stderr) == (
         2, "Error: there is no claim other/old; name it as NAMESPACE/NAME\n",
     )  # fmt: skip
 
 
-def test_what_a_drained_node_takes_with_it_is_told(say):
+def test_lost_claims_of_a_drained_node_are_listed(say):
     world = together(FLEET, holding("one", "n1", "gpu-0"), holding("two", "n1", "gpu-1"))
     result = say("", "--drain", "n1", world=world)
     assert result.exit_code == 1
-    assert result.stdout.splitlines()[0] == "lost: 2 claims, 1 of which find no other place"
+    assert result.stdout.splitlines()[0] == "lost: 2 claims; 1 cannot be allocated elsewhere"
     assert "gpu.example.com/n2/gpu-0 on n2" in result.stdout
     assert "nowhere: DevicesInUse" in result.stdout
-    assert say("", "--drain", "n2", world=world).stdout == "lost: 0 claims, 0 of which find no other place\n"
+    assert say("", "--drain", "n2", world=world).stdout == "lost: 0 claims; 0 cannot be allocated elsewhere\n"
 
 
 @pytest.mark.parametrize("output", ["json", "yaml"])
-def test_programs_get_all_of_it(say, output: str):
+def test_json_and_yaml_contain_everything(say, output: str):
     world = together(FLEET, holding("old", "n1", "gpu-0"))
     result = say(claim("c"), "--drain", "n1", "-o", output, world=world)
     told = json.loads(result.stdout) if output == "json" else yaml.safe_load(result.stdout)
@@ -127,38 +127,38 @@ def test_programs_get_all_of_it(say, output: str):
     assert told["refused"]["reason"] == "DevicesInUse"
 
 
-def test_pods_and_templates_are_asked_about_too(say):
+def test_pods_and_templates_are_placed(say):
     asked = together(template("t", 2), pod("p", "a:t"))
     result = say(asked)
     assert (result.exit_code, result.stdout.splitlines()[0]) == (0, "fits once: pod default/p")
 
 
-def test_waiting_claims_of_the_world_do_not_take_part(say):
+def test_other_pending_claims_are_ignored(say):
     assert say(claim("c"), world=together(FLEET, claim("waits", 2))).stdout.startswith("fits 3 times")
 
 
 @pytest.mark.parametrize(
     ("asked", "world", "arguments", "message"),
     [
-        ("", "", [], "Say what is asked about"),
+        ("", "", [], "Nothing to analyze: name manifests with -f"),
         (claim("c"), "", [], "No ResourceSlice was read"),
-        (node("x"), FLEET, [], "holds no claim that waits"),
+        (node("x"), FLEET, [], "has no pending claim"),
         ("", FLEET, ["--drain", "nowhere"], "there is no node nowhere"),
         (pod("p", "a=c"), FLEET, [], "claim default/c is missing; add it"),
         (claim("c"), FLEET, ["--count", "0"], "0 is not in the range"),
-        (together(claim("c"), claim("d", -1)), FLEET, [], "was refused in part"),
+        (together(claim("c"), claim("d", -1)), FLEET, [], "are invalid; fix them"),
     ],
 )
-def test_wrong_usage_has_a_code_of_its_own(say, asked: str, world: str, arguments: list[str], message: str):
+def test_wrong_usage_has_its_own_exit_code(say, asked: str, world: str, arguments: list[str], message: str):
     result = say(asked, *arguments, world=world)
     assert (result.exit_code, message in result.stderr) == (2, True)
 
 
-def test_a_server_that_does_not_answer_is_no_answer(say):
+def test_an_unreachable_server_gives_no_answer(say):
     assert say(claim("c"), "--server", "http://127.0.0.1:1", world="").exit_code == 2
 
 
-def test_asking_about_files_does_not_import_the_cluster_client(tmp_path: Path):
+def test_reading_files_does_not_import_the_cluster_client(tmp_path: Path):
     (tmp_path / "m.yaml").write_text(together(FLEET, claim("c")))
     assert not loaded_by(f"whatif -f {tmp_path}") & {"kubernetes_asyncio", "aiohttp"}
 
@@ -167,7 +167,7 @@ def test_asking_about_files_does_not_import_the_cluster_client(tmp_path: Path):
 
 
 @pytest.mark.loopback
-async def test_a_cluster_is_asked_about_and_nothing_is_written(say):
+async def test_a_cluster_is_only_read(say):
     api = Overheard()
     api.load([*yaml.safe_load_all(together(FLEET, node("n1"), node("n2"), holding("old", "n1", "gpu-0")))])
     async with serve(api) as url:
@@ -188,7 +188,7 @@ async def test_a_cluster_is_asked_about_and_nothing_is_written(say):
         "fits 3 times: claim default/c",
         "does not fit: claim default/c",
         "fits 6 times: claim default/c",
-        "lost: 1 claim, 0 of which find no other place",
+        "lost: 1 claim; 0 cannot be allocated elsewhere",
     ]
     assert [one.exit_code for one in (plain, freed, drained, added, alone)] == [0, 0, 1, 0, 0]
     assert set(api.methods) == {"GET"}

@@ -1,4 +1,4 @@
-"""Wrong uses: what is said names what is wrong, and what to do instead."""
+"""Wrong usage: the error names the problem and the remedy."""
 
 import gzip
 from pathlib import Path
@@ -24,9 +24,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        ("explain other/train -f all.yaml", 2, "there is no claim other/train; there is default/train"),
-        ("explain trian -f all.yaml", 2, "there is no claim default/trian; there is default/train"),
-        ("explain a/b/c -f all.yaml", 2, "'a/b/c' names nothing: write CLAIM or NAMESPACE/CLAIM"),
+        ("explain other/train -f all.yaml", 2, "there is no claim other/train; did you mean default/train?"),
+        ("explain trian -f all.yaml", 2, "there is no claim default/trian; did you mean default/train?"),
+        ("explain a/b/c -f all.yaml", 2, "'a/b/c' is not a claim name: write CLAIM or NAMESPACE/CLAIM"),
         ("explain default/ -f all.yaml", 2, "write CLAIM or NAMESPACE/CLAIM"),
         ("whatif -f all.yaml --drain n2", 2, "there is no node n2; known nodes (1): n1"),
         (
@@ -40,6 +40,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("convert -f random.yaml", 1, "refused: random.yaml:1: is not UTF-8 text"),
     ],
 )
-def test_what_is_said_names_what_is_wrong_and_what_to_do(arguments: str, code: int, said: str):
+def test_the_error_names_the_problem_and_the_remedy(arguments: str, code: int, said: str):
     result = CliRunner().invoke(main, arguments.split())
     assert (result.exit_code, said in result.output) == (code, True), result.output

@@ -1,4 +1,4 @@
-"""`dra-reconciler apiserver` in a process of its own, over a real socket."""
+"""`dra-reconciler apiserver` in a separate process, over a real socket."""
 
 import json
 import signal
@@ -19,9 +19,7 @@ pytestmark = pytest.mark.loopback
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("options", [[], ["--with-controllers"]])
-def test_it_serves_what_it_was_given_until_it_is_told_to_end(
-    tmp_path: Path, number: signal.Signals, options: list[str]
-):
+def test_it_serves_its_input_until_it_is_stopped(tmp_path: Path, number: signal.Signals, options: list[str]):
     (tmp_path / "f.yaml").write_text(together(CLASS, claim("a")))
     with serving(*options, "-f", str(tmp_path)) as (process, url, lines):
         assert lines[0] == "loaded: 1 DeviceClass, 1 ResourceClaim"
@@ -35,7 +33,7 @@ def test_it_serves_what_it_was_given_until_it_is_told_to_end(
         assert process.stderr.read() == ""
 
 
-def test_input_that_cannot_be_read_stops_it_before_it_serves(tmp_path: Path):
+def test_invalid_input_stops_it_before_it_serves(tmp_path: Path):
     (tmp_path / "f.yaml").write_text("a: b: c")
     result = CliRunner().invoke(main, ["apiserver", "--port", "0", "-f", str(tmp_path)])
     assert result.exit_code == 1
@@ -43,7 +41,7 @@ def test_input_that_cannot_be_read_stops_it_before_it_serves(tmp_path: Path):
     assert "serving" not in result.stdout
 
 
-def test_an_object_that_the_server_refuses_stops_it(tmp_path: Path):
+def test_an_object_that_the_server_rejects_stops_it(tmp_path: Path):
     (tmp_path / "f.yaml").write_text(claim("a").replace("count: 1", "count: -1"))
     result = CliRunner().invoke(main, ["apiserver", "--port", "0", "-f", str(tmp_path)])
     assert result.exit_code == 1
@@ -51,7 +49,7 @@ def test_an_object_that_the_server_refuses_stops_it(tmp_path: Path):
 
 
 @pytest.mark.parametrize("options", [[], ["--with-controllers"]])
-def test_a_port_that_is_taken_is_told_in_one_line(options: list[str]):
+def test_a_used_port_is_an_error_of_one_line(options: list[str]):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

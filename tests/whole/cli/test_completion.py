@@ -1,4 +1,4 @@
-"""Completion in real shells and by the real kubectl, where they are, and the plugin itself."""
+"""Completion in real shells and by the real kubectl, if they are installed, and the plugin."""
 
 import os
 import pty
@@ -28,7 +28,7 @@ ASKED = {
         "fpath=($PWD/of $fpath); autoload -Uz compinit; compinit -u -D",
     ),
 }
-"""Shell -> how it is started, and how it is told of our completion as the command's help says"""
+"""Shell -> command to start it, and command to load the completion as in the help"""
 installed = pytest.mark.skipif(
     not (BIN / "kubectl-dra_reconciler").exists(), reason="the console scripts are not installed; run make"
 )
@@ -37,7 +37,7 @@ ENVIRONMENT = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", "TERM": "dum
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_the_script_names_the_program_however_it_was_called(shell: str):
+def test_the_script_names_the_program_under_any_name(shell: str):
     result = CliRunner().invoke(main, ["completion", shell], prog_name="kubectl dra_reconciler")
     assert result.exit_code == 0
     assert "_DRA_RECONCILER_COMPLETE=" in result.stdout
@@ -45,12 +45,12 @@ def test_the_script_names_the_program_however_it_was_called(shell: str):
 
 
 def heard(terminal: int, before: bytes) -> bytes:
-    assert select.select([terminal], [], [], PATIENCE)[0], f"nothing more comes after {before!r}"
+    assert select.select([terminal], [], [], PATIENCE)[0], f"no more output after {before!r}"
     return os.read(terminal, 4096)
 
 
 def typed(of: str, keys: str, wanted: str, folder: Path) -> str:
-    """What an interactive shell shows after these keys, up to the text that is waited for."""
+    """What an interactive shell shows after these keys, up to the text `wanted`."""
     ours, theirs = pty.openpty()
     start, prepare = ASKED[of]
     shell = subprocess.Popen(
@@ -100,7 +100,7 @@ TYPED = pytest.mark.parametrize(
     ],
 )
 def test_a_real_shell_completes(tmp_path: Path, shell: str, keys: str, word: str):
-    """What is shown may begin with the word, or be the rest of it after the keys."""
+    """The shell shows the whole word, or the rest of it after the keys."""
     (tmp_path / "slices.yaml").touch()
     rest = word.removeprefix(keys.rpartition(" ")[2])
     assert f"{rest} " in typed(shell, f"{keys}\t", f"{rest} ", tmp_path)
@@ -133,7 +133,7 @@ def kubectl(*arguments: str) -> str:
 
 @installed
 @needs_kubectl
-def test_kubectl_runs_us_as_a_plugin_that_knows_its_name(tmp_path: Path):
+def test_kubectl_runs_the_plugin_and_help_has_its_name(tmp_path: Path):
     for name in ("dra_reconciler", "dra-reconciler"):
         assert kubectl(name, "explain", "--help").startswith(
             "Usage: kubectl dra_reconciler explain [OPTIONS]"
@@ -144,7 +144,7 @@ def test_kubectl_runs_us_as_a_plugin_that_knows_its_name(tmp_path: Path):
 
 @installed
 @needs_kubectl
-def test_kubectl_completes_our_commands_values_and_leaves_files_to_the_shell():
+def test_kubectl_completes_commands_and_values_and_the_shell_completes_files():
     offered = kubectl("__complete", "dra-reconciler", "ex").splitlines()
     assert [line.partition("\t")[0] for line in offered] == ["explain", ":4"]
     assert kubectl("__complete", "dra-reconciler", "allocate", "-o", "").splitlines() == [

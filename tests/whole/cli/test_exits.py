@@ -1,4 +1,4 @@
-"""Every exit code in the table happens, by the means that a user has."""
+"""Every exit code in the table occurs."""
 
 import os
 import signal
@@ -68,13 +68,13 @@ CASES: dict[tuple[str, int], tuple[str, ...]] = {
     ("whatif", 0): ("-f", "short.yaml", "--count", "1", "--add", "more.yaml"),
     ("whatif", 1): ("-f", "short.yaml", "--count", "1"),
 }
-"""Those that one command line brings about; `demo` is told to be impatient for its 1"""
+"""Codes that need only a command line; `demo` gets a short limit for its 1"""
 SIGNALLED = ("apiserver", "run")
 OF_JOURNALS = ("replay",)
-"""Needs a journal that was recorded: tests/journal has its 0 and 1"""
+"""Needs a recorded journal: tests/unit/operations/journal has its 0 and 1"""
 
 
-def test_every_command_has_codes_and_every_code_a_case():
+def test_every_command_has_exit_codes_and_every_code_a_case():
     assert EXITS.keys() == COMMANDS.keys()
     tried = {*CASES, *((name, 0) for name in SIGNALLED), *((name, 2) for name in EXITS)}
     tried |= {(name, code) for name in OF_JOURNALS for code in (0, 1)}
@@ -92,26 +92,26 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize(("command", "code"), CASES, ids=str)
-def test_a_command_ends_with(here: Path, monkeypatch: pytest.MonkeyPatch, command: str, code: int):
+def test_a_command_exits_with(here: Path, monkeypatch: pytest.MonkeyPatch, command: str, code: int):
     if (command, code) == ("demo", 1):
-        monkeypatch.setattr(reconciler.cli.demo.play, "LONGEST_SECONDS", 0.0)
+        monkeypatch.setattr(reconciler.cli.demo.play, "MAX_SECONDS", 0.0)
     result = CliRunner().invoke(main, [command, *CASES[command, code]])
     assert result.exit_code == code, result.output
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_flag_that_there_is_not_is_wrong_usage(command: str):
+def test_an_unknown_flag_is_wrong_usage(command: str):
     result = CliRunner().invoke(main, [command, "--no-such-flag"])
     assert result.exit_code == 2
     assert "No such option" in result.stderr
 
 
 @pytest.mark.parametrize("command", EXITS)
-def test_help_ends_with_the_codes(command: str):
+def test_help_ends_with_the_exit_codes(command: str):
     said = CliRunner().invoke(main, [command, "--help"], terminal_width=200).stdout
-    table = [line.split(None, 1) for line in said.partition("Exits with\n")[2].splitlines()]
+    table = [line.split(None, 1) for line in said.partition("Exit codes:\n")[2].splitlines()]
     assert table == [[str(code), meaning] for code, meaning in EXITS[command].items()]
-    assert "Exits with" not in said.partition("Exits with")[2], "it is in the docstring, too"
+    assert "Exit codes:" not in said.partition("Exit codes:")[2], "the docstring has them, too"
 
 
 @contextmanager
@@ -126,7 +126,7 @@ def process(*arguments: str) -> Iterator["subprocess.Popen[str]"]:
 
 
 @pytest.mark.parametrize("arguments", [("apiserver", "--port", "0"), ("run", "--embedded")], ids=SIGNALLED)
-def test_what_runs_until_it_is_told_to_end_ends_with_success(here: Path, arguments: tuple[str, ...]):
+def test_a_stopped_server_exits_with_0(here: Path, arguments: tuple[str, ...]):
     with process(*arguments) as running:
         assert running.stdout is not None
         assert any(line.startswith("kubectl ") for line in running.stdout)
@@ -134,7 +134,7 @@ def test_what_runs_until_it_is_told_to_end_ends_with_success(here: Path, argumen
         assert running.wait(timeout=PATIENCE) == 0
 
 
-def test_an_address_that_cannot_be_listened_on(here: Path):
+def test_an_address_that_is_in_use(here: Path):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

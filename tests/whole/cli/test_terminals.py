@@ -1,4 +1,4 @@
-"""Colours, progress and frames are for terminals, and NO_COLOR takes the colours away."""
+"""Colours, progress and frames appear only on terminals; NO_COLOR disables colours."""
 
 import os
 import pty
@@ -16,7 +16,7 @@ COLOUR = re.compile(rb"\x1b\[(?:[0-9;]*;)?[34][0-9]")
 
 
 def on_a_terminal(*arguments: str, **environment: str) -> bytes:
-    """What a command writes to a terminal, both streams."""
+    """What a command writes to a terminal, on both streams."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, "-m", "reconciler", *arguments],
@@ -30,7 +30,7 @@ def on_a_terminal(*arguments: str, **environment: str) -> bytes:
     try:
         while piece := os.read(ours, 4096):
             shown += piece
-    except OSError:  # how Linux says that the other end is closed
+    except OSError:  # Linux: the other end is closed
         pass
     finally:
         os.close(ours)
@@ -52,7 +52,7 @@ def test_no_color_is_respected_on_a_terminal(manifest: str, command: str):
     assert not COLOUR.search(shown)
 
 
-def test_a_pipe_gets_neither_escapes_nor_frames(manifest: str):
+def test_a_pipe_gets_no_escapes_and_no_frames(manifest: str):
     done = subprocess.run(
         [sys.executable, "-m", "reconciler", "allocate", "-f", manifest],
         capture_output=True,

@@ -1,4 +1,4 @@
-"""The demonstration: it settles, and shows what its manifests promise."""
+"""The demonstration settles and shows the expected allocations and reasons."""
 
 import re
 import sys
@@ -25,7 +25,7 @@ async def shown(*, terminal: bool) -> str:
     return re.sub(r"-[a-z0-9]{5}\b(?=:|  )", "", out.file.getvalue())
 
 
-async def test_it_tells_line_by_line_what_happens_and_why_the_rest_waits():
+async def test_it_prints_each_allocation_and_why_the_rest_is_pending():
     # Which of equal devices a claim gets depends on when the pods' claims are there, so they are not named.
     text = re.sub(r"(gpu|rdma)-[0-3]\b", r"\1-N", await shown(terminal=False))
     for line in (
@@ -45,12 +45,12 @@ async def test_it_tells_line_by_line_what_happens_and_why_the_rest_waits():
         "science/torus-of-64: NoMatchingDevice: ",
         "training/mirror-nic: DevicesInUse: ",
         "training/quartet: DevicesInUse: ",
-        "9 claims allocated, 8 of them still held; 6 wait. Pods: 7 running, 1 ended, 1 behind the gate.",
+        "9 claims allocated, 8 still in use; 6 pending. Pods: 7 running, 1 succeeded, 1 gated.",
     ):
         assert line in text
 
 
-async def test_on_a_terminal_it_is_one_table_that_grows():
+async def test_a_terminal_shows_one_growing_table():
     text = await shown(terminal=True)
     last = text[text.rindex("CLAIM") :]
     assert "worker-0, worker-1, worker-2, worker-3" in last

@@ -54,7 +54,7 @@ COUNTERS, DEVICES = sorted(slices("a100-0"), key=lambda spec: "devices" in spec)
 
 @pytest.mark.parametrize("gpu", [0, 1])
 @pytest.mark.parametrize("name", MIG)
-def test_every_place_of_a_profile_is_published_and_draws_what_the_profile_needs(name: str, gpu: int):
+def test_every_placement_of_a_profile_is_published_and_draws_what_the_profile_needs(name: str, gpu: int):
     found = [
         device["consumesCounters"]
         for device in DEVICES["devices"]
@@ -66,7 +66,7 @@ def test_every_place_of_a_profile_is_published_and_draws_what_the_profile_needs(
     ]
 
 
-def test_the_whole_gpu_draws_all_there_is():
+def test_the_whole_gpu_draws_all_counters():
     totals = {pool["name"]: values(pool["counters"]) for pool in COUNTERS["sharedCounters"]}
     whole = {
         device["consumesCounters"][0]["counterSet"]: values(device["consumesCounters"][0]["counters"])
@@ -76,13 +76,13 @@ def test_the_whole_gpu_draws_all_there_is():
     assert whole == totals
 
 
-def test_there_are_26_devices_a_gpu_with_names_of_their_own():
+def test_each_gpu_has_26_devices_with_unique_names():
     names = [device["name"] for device in DEVICES["devices"]]
     assert len(names) == len(set(names)) == 2 * 26
 
 
 @pytest.mark.parametrize("pool", ["a100-0", "h100-0", "tpu-4x4"])
-def test_pools_say_of_how_many_slices_they_consist(pool: str):
+def test_pools_have_the_right_slice_count(pool: str):
     by_driver: dict[str, list[dict[str, Any]]] = {}
     for spec in slices(pool):
         by_driver.setdefault(spec["driver"], []).append(spec)

@@ -226,4 +226,5 @@ def test_another_answer_is_seen(tmp_path: Path):
     assert replay(tmp_path).different
     result = CliRunner().invoke(main, ["replay", str(tmp_path)])
     assert result.exit_code == 1
-    assert "about pod default/p" in result.stdout
+    assert "for pod default/p" in result.stdout
+    assert "devices not understood" not in result.stdout, "log lines go to standard error"

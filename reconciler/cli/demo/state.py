@@ -1,4 +1,4 @@
-"""What the demonstration shows: who got what, who waits and why. Fed by the server and by the reconciler."""
+"""The state of the demonstration: allocations, pending claims and pods, from server and reconciler."""
 
 import asyncio
 from collections import Counter
@@ -12,88 +12,88 @@ from reconciler.control.decisions.decisions import Allocated, Decision, Waits
 from reconciler.embedded.controllers.pods import RUN_SECONDS
 
 KINDS = ("ResourceClaim", "Pod")
-"""What has to be watched for `take`"""
+"""The kinds to watch for `on_change`"""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One claim that was allocated."""
+    """An allocated claim."""
 
     claim: ObjectKey
     devices: tuple[str, ...]
     node: str
     seconds: float
-    """Since the reconciler was started"""
+    """Since the start of the reconciler"""
 
 
-class Board:
-    """The state of the show. `news` is set whenever something on it changed."""
+class DemoState:
+    """What the demonstration shows. `changed` is set after every change."""
 
     def __init__(self) -> None:
-        self.news = asyncio.Event()
+        self.changed = asyncio.Event()
         self.lines: list[Line] = []
         self.reasons: dict[ObjectKey, Waits] = {}
-        """Claim -> why it was refused last; gone once it is allocated"""
+        """Claim -> why it is pending; removed when it is allocated"""
         self.pods: dict[ObjectKey, Pod] = {}
         self.claims: dict[ObjectKey, ResourceClaim] = {}
         self._listed: set[str] = set()
-        self._began = asyncio.get_running_loop().time()
+        self._start = asyncio.get_running_loop().time()
 
-    def hear(self, decision: Decision) -> None:
-        """Note a decision."""
+    def on_decision(self, decision: Decision) -> None:
+        """Record a decision of the reconciler."""
         match decision:
             case Allocated():
                 self.reasons.pop(decision.claim, None)
                 devices = tuple(device.device for device in decision.devices)
-                seconds = asyncio.get_running_loop().time() - self._began
+                seconds = asyncio.get_running_loop().time() - self._start
                 self.lines.append(Line(decision.claim, devices, decision.node, seconds))
             case Waits():
                 self.reasons.update(dict.fromkeys(decision.claims, decision))
-        self.news.set()
+        self.changed.set()
 
-    def take(self, change: Change) -> None:
-        """Note what the server shows."""
+    def on_change(self, change: Change) -> None:
+        """Record a change on the server."""
         match change:
             case Replaced(kind=kind, objects=objects):
                 self._listed.add(kind)
-                for thing in objects:
-                    self._put(thing)
-            case Changed(object=thing):
-                self._put(thing)
+                for obj in objects:
+                    self._put(obj)
+            case Changed(object=obj):
+                self._put(obj)
             case Removed(key=key) | Refused(key=key):
                 (self.pods if change.kind == "Pod" else self.claims).pop(key, None)
-        self.news.set()
+        self.changed.set()
 
     @property
     def settled(self) -> bool:
-        """Whether every claim is allocated or was told why not, and every pod is where it will stay."""
+        """Whether every claim is allocated or refused, and no pod will change any more."""
         return (
             self._listed.issuperset(KINDS)
             and all(claim.allocation or key in self.reasons for key, claim in self.claims.items())
-            and all(map(self._stays, self.pods.values()))
+            and all(map(self._is_final, self.pods.values()))
         )
 
-    def waiting(self) -> list[tuple[ObjectKey, Waits]]:
-        """The claims without devices, by name."""
+    def pending(self) -> list[tuple[ObjectKey, Waits]]:
+        """The pending claims with their reasons, by name."""
         return sorted((key, why) for key, why in self.reasons.items() if key in self.claims)
 
     def users(self, claim: ObjectKey) -> list[str]:
-        """The pods that an allocated claim is reserved for."""
-        found = self.claims.get(claim)
-        return sorted(user.name for user in found.status.reserved_for) if found else []
+        """The pods for which an allocated claim is reserved."""
+        known = self.claims.get(claim)
+        return sorted(user.name for user in known.status.reserved_for) if known else []
 
     def phases(self) -> Counter[str]:
-        """How many pods are how far."""
+        """The number of pods in each phase."""
         return Counter("Gated" if pod.gated else pod.status.phase for pod in self.pods.values())
 
-    def _put(self, thing: ApiObject) -> None:
-        match thing:
+    def _put(self, obj: ApiObject) -> None:
+        match obj:
             case Pod():
-                self.pods[thing.key] = thing
+                self.pods[obj.key] = obj
             case ResourceClaim():
-                self.claims[thing.key] = thing
+                self.claims[obj.key] = obj
 
-    def _stays(self, pod: Pod) -> bool:
+    def _is_final(self, pod: Pod) -> bool:
         if pod.finished:
             return True
         if pod.status.phase == "Running":
