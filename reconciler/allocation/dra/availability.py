@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernels.types import Amounts, Codes, Mask, Rows
-from reconciler.allocation.dra.candidates import beside
+from reconciler.allocation.dra.candidates import capacity_fits
 from reconciler.allocation.dra.request_options import RequestKey, RequestOption
 from reconciler.allocation.dra.static_match import StaticMatch, match_in_fleet
 from reconciler.state.caches import Cache
@@ -193,7 +193,7 @@ def _judge(static: StaticMatch, snapshot: Snapshot, rows: Rows, *, admin: bool) 
     occupancy = snapshot.occupancy
     could = occupancy.fits[rows] | occupancy.sharing[rows] if admin else occupancy.free[rows]
     if occupancy.consumed and static.consumption:
-        could = could & beside(rows, static.consumption, static.shape[rows], could, snapshot)
+        could = could & capacity_fits(rows, static.consumption, static.shape[rows], could, snapshot)
     if static.fails:
         fatal = static.fatal[rows]
         could = could | (fatal if admin else fatal & ~occupancy.held[rows])

@@ -57,7 +57,7 @@ def _possible(problem: NodeProblem, state: State, candidates: Candidates, *, min
     return mask if candidates.option.admin else mask & ~state.taken
 
 
-def hopeless(
+def is_impossible(
     problem: NodeProblem, slots: Sequence[Slot], by_slot: Sequence[Sequence[Candidates]], state: State
 ) -> bool:
     """Whether the next requests cannot be met. Never true if they can be met, or if an error comes first."""

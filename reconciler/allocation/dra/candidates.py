@@ -65,7 +65,7 @@ def find_candidates(option: RequestOption, view: View, snapshot: Snapshot) -> Ca
         if static.fails:
             fatal = fatal & ~view.of(occupancy.held)
     if occupancy.consumed and static.consumption:
-        available &= beside(view.rows, static.consumption, static.shape, available, snapshot)
+        available &= capacity_fits(view.rows, static.consumption, static.shape, available, snapshot)
     return Candidates(
         option=option,
         count=option.source.wanted if listed is None else len(listed),
@@ -76,8 +76,10 @@ def find_candidates(option: RequestOption, view: View, snapshot: Snapshot) -> Ca
     )
 
 
-def beside(rows: Rows, consumption: Consumptions, shape: np.ndarray, among: Mask, snapshot: Snapshot) -> Mask:
-    """(n,) whether the amounts fit beside what shares consume already (CAP-8). Only `among` is looked at."""
+def capacity_fits(
+    rows: Rows, consumption: Consumptions, shape: np.ndarray, among: Mask, snapshot: Snapshot
+) -> Mask:
+    """(n,) whether the capacity left by shares is enough (CAP-8). Only devices in `among` are checked."""
     fits = np.ones(len(rows), dtype=np.bool_)
     shared = snapshot.occupancy.consumed
     for at in np.flatnonzero(among & snapshot.occupancy.sharing[rows]).tolist():
@@ -92,7 +94,7 @@ def capacity_permits(option: RequestOption, rows: Rows, snapshot: Snapshot) -> M
     shape = snapshot.fleet.codes["shape"][rows]
     consumption = resolve(option, np.unique(shape).tolist(), snapshot)
     large = large_enough(option, consumption, shape)
-    return large & beside(rows, consumption, shape, large, snapshot)
+    return large & capacity_fits(rows, consumption, shape, large, snapshot)
 
 
 def not_excluded(rows: Rows, snapshot: Snapshot) -> Mask:
@@ -134,5 +136,5 @@ def _all(option: RequestOption, view: View, snapshot: Snapshot, static: StaticMa
     if snapshot.rules.has(CONSUMABLE_CAPACITY):
         wanted = wanted & large_enough(option, static.consumption, shape)
         if snapshot.rules.old:
-            wanted = wanted & beside(rows, static.consumption, shape, wanted, snapshot)
+            wanted = wanted & capacity_fits(rows, static.consumption, shape, wanted, snapshot)
     return np.flatnonzero(wanted)

@@ -12,19 +12,19 @@ from reconciler.state.devices.snapshot.snapshot import Snapshot, Topology
 
 
 @dataclass(slots=True)
-class Watch:
+class _OptionCounts:
     """The counts for one request option, and which of their changes were applied."""
 
     option: RequestOption
-    there: Available | None = None
-    come: int = 0
+    current: Available | None = None
+    position: int = 0
 
 
 class NodeFilter:
     """N nodes, in the order in which they are tried. Valid for one topology."""
 
     def __init__(self, slots: Sequence[Slot], topology: Topology) -> None:
-        self._watches = [[Watch(option) for option in slot.options] for slot in slots]
+        self._counts = [[_OptionCounts(option) for option in slot.options] for slot in slots]
         self._place_of = topology.place_of
         self._codes = np.maximum(topology.order_codes, -1)
         self._all_placed = bool((topology.place_of[:-1] >= 0).all())
@@ -44,22 +44,22 @@ class NodeFilter:
         """Update all masks to a snapshot."""
         changed: list[Codes] = []
         everywhere = False
-        for of_slot in self._watches:
-            for watch in of_slot:
-                there = watch.there
-                if there is None or not there.reaches(snapshot):
-                    there = watch.there = available(watch.option, snapshot)
+        for of_slot in self._counts:
+            for counts in of_slot:
+                current = counts.current
+                if current is None or not current.reaches(snapshot):
+                    current = counts.current = available(counts.option, snapshot)
                     everywhere = True
                 else:
-                    there.follow(snapshot)
-                    if watch.come < there.log.start:
+                    current.follow(snapshot)
+                    if counts.position < current.log.start:
                         everywhere = True
                     else:
-                        changed += there.log.since(watch.come)
-                watch.come = there.log.end
+                        changed += current.log.since(counts.position)
+                counts.position = current.log.end
         if everywhere:
-            without_error = not any(_counts(watch).fails for slot in self._watches for watch in slot)
-            self._plain = bool(self._watches) and self.least is None and without_error
+            without_error = not any(_current(counts).fails for slot in self._counts for counts in slot)
+            self._plain = bool(self._counts) and self.least is None and without_error
             self._judge(slice(None), snapshot.topology)
         elif changed:
             places = self._place_of[changed[0] if len(changed) == 1 else np.concatenate(changed)]
@@ -68,19 +68,19 @@ class NodeFilter:
     def _judge(self, places: Rows | slice, topology: Topology) -> None:
         codes = self._codes[places]
         if self._plain:
-            enough = self._suffices(self._watches[0][0], codes, places, topology)
-            for (watch,) in self._watches[1:]:
-                enough &= self._suffices(watch, codes, places, topology)
+            enough = self._suffices(self._counts[0][0], codes, places, topology)
+            for (counts,) in self._counts[1:]:
+                enough &= self._suffices(counts, codes, places, topology)
             self.open[places] = enough
             return
         failing = np.zeros(len(codes), dtype=np.bool_)
         enough = np.ones(len(codes), dtype=np.bool_)
         least = np.zeros(len(codes), dtype=np.int64)
-        for of_slot in self._watches:
+        for of_slot in self._counts:
             rank = np.full(len(codes), len(of_slot))
             for number in range(len(of_slot) - 1, -1, -1):
-                if _counts(of_slot[number]).fails:
-                    failing |= _counts(of_slot[number]).failing[codes]
+                if _current(of_slot[number]).fails:
+                    failing |= _current(of_slot[number]).failing[codes]
                 rank[self._suffices(of_slot[number], codes, places, topology)] = number
             enough &= rank < len(of_slot)
             least += rank
@@ -90,18 +90,20 @@ class NodeFilter:
             least[failing] = 0  # the rank behind an error is not known
             self.least[places] = least
 
-    def _suffices(self, watch: Watch, codes: Codes, places: Rows | slice, topology: Topology) -> Mask:
+    def _suffices(
+        self, counts: _OptionCounts, codes: Codes, places: Rows | slice, topology: Topology
+    ) -> Mask:
         """(n,) nodes with enough devices for a request option."""
-        option, there = watch.option, _counts(watch)
+        option, current = counts.option, _current(counts)
         if option.all:  # mode All has no minimum
             return np.ones(len(codes), dtype=np.bool_)
-        have = there.per_node[codes]
-        if not there.local:
-            have = have + there.spanning
-            if there.per_selector.any():
+        have = current.per_node[codes]
+        if not current.local:
+            have = have + current.spanning
+            if current.per_selector.any():
                 selected = np.zeros(len(self._codes), dtype=np.int64)
                 nodes, selectors = topology.selected()
-                np.add.at(selected, nodes, there.per_selector[selectors])
+                np.add.at(selected, nodes, current.per_selector[selectors])
                 have += selected[places]
         found: Mask = have >= option.source.wanted
         return found
@@ -126,6 +128,6 @@ class NodeFilter:
             at += 1
 
 
-def _counts(watch: Watch) -> Available:
-    assert watch.there is not None
-    return watch.there
+def _current(counts: _OptionCounts) -> Available:
+    assert counts.current is not None
+    return counts.current

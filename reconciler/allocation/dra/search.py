@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from reconciler.allocation.dra.bounds import hopeless
+from reconciler.allocation.dra.bounds import is_impossible
 from reconciler.allocation.dra.budget import UNLIMITED, Budget
 from reconciler.allocation.dra.candidates import Candidates
 from reconciler.allocation.dra.fast_path import finish
@@ -26,7 +26,7 @@ from reconciler.allocation.dra.state import (
     in_use,
     viable,
 )
-from reconciler.allocation.dra.symmetry import classes_of_equals
+from reconciler.allocation.dra.symmetry import equality_classes
 from reconciler.api.objects.plan import Reason
 from reconciler.errors import ReconcilerError
 
@@ -35,9 +35,9 @@ class _Impossible(ReconcilerError):
     """The problem has no solution and meets no error; proved by the bounds."""
 
 
-PATIENCE = 32
+MAX_FAILED_PROOFS = 32
 """Failed proofs in a row before proofs are tried less often."""
-SELDOM = 16
+PROOF_INTERVAL = 16
 """Then one in so many is tried."""
 
 
@@ -55,9 +55,9 @@ class Search:
     budget: Budget = UNLIMITED
     steps: int = 0
     _proofs: int = field(default=0, repr=False)
-    _silent: int = field(default=0, repr=False)
+    _failed_proofs: int = field(default=0, repr=False)
     """Failed proofs in a row"""
-    _turned_back: bool = field(default=False, repr=False)
+    _backtracked: bool = field(default=False, repr=False)
     _equals: np.ndarray | None = field(default=None, repr=False)
 
     def run(self) -> tuple[Choice, ...] | None:
@@ -75,11 +75,11 @@ class Search:
     def _begin(self) -> State:
         return begin(self.problem, self.problem.constraints[self.slots[0].claim])
 
-    def _turn_back(self) -> None:
+    def _backtrack(self) -> None:
         """Use proofs from now on: a branch failed. The whole problem first, since mostly all of it fails."""
-        if self.pruned and not self._turned_back:
-            self._turned_back = True
-            if hopeless(self.problem, self.slots, self.by_slot, self._begin()):
+        if self.pruned and not self._backtracked:
+            self._backtracked = True
+            if is_impossible(self.problem, self.slots, self.by_slot, self._begin()):
                 raise _Impossible
 
     def _solve(self, slot: int, state: State) -> tuple[Choice, ...] | None:
@@ -88,29 +88,29 @@ class Search:
         claim = self.slots[slot].claim
         if slot and self.slots[slot - 1].claim != claim:
             state = enter_claim(state, self.problem.constraints[claim])
-        if self._turned_back and self._proves_hopeless(slot, state):
+        if self._backtracked and self._proves_impossible(slot, state):
             return None
         for candidates in self.by_slot[slot]:
             if state.results + candidates.count > MAX_RESULTS or candidates.count == 0:
-                self._turn_back()
+                self._backtrack()
                 continue
             found = self._meet(slot, candidates, state)
             if found is not None:
                 return found
-            self._turn_back()
+            self._backtrack()
         return None
 
-    def _proves_hopeless(self, slot: int, state: State) -> bool:
+    def _proves_impossible(self, slot: int, state: State) -> bool:
         """Whether the bounds exclude the branch. Tried less often after many failed proofs.
 
         A proof costs as much as many steps. Most searches never turn back and need no proof; where the
         bounds do not help, searching is faster.
         """
         self._proofs += 1
-        if self._silent >= PATIENCE and self._proofs % SELDOM:
+        if self._failed_proofs >= MAX_FAILED_PROOFS and self._proofs % PROOF_INTERVAL:
             return False
-        proved = hopeless(self.problem, self.slots[slot:], self.by_slot[slot:], state)
-        self._silent = 0 if proved else self._silent + 1
+        proved = is_impossible(self.problem, self.slots[slot:], self.by_slot[slot:], state)
+        self._failed_proofs = 0 if proved else self._failed_proofs + 1
         return proved
 
     def _meet(self, slot: int, candidates: Candidates, state: State) -> tuple[Choice, ...] | None:
@@ -150,7 +150,7 @@ class Search:
             found = self._pick(slot, candidates, following, chosen + 1, at + 1)
             if found is not None:
                 return found
-            self._turn_back()
+            self._backtrack()
             if self.pruned:
                 failed.add(int(self._class_of(at)))
         return None
@@ -184,7 +184,7 @@ class Search:
 
     def _class_of(self, at: int) -> int:
         if self._equals is None:
-            self._equals = classes_of_equals(self.problem, [c for by_slot in self.by_slot for c in by_slot])
+            self._equals = equality_classes(self.problem, [c for by_slot in self.by_slot for c in by_slot])
         return int(self._equals[at])
 
     def _step(self, devices: int = 1) -> None:

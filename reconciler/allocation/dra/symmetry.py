@@ -10,7 +10,7 @@ from reconciler.allocation.dra.exclusion import equality_columns
 from reconciler.allocation.dra.state import NodeProblem
 
 
-def classes_of_equals(problem: NodeProblem, every: Sequence[Candidates]) -> Codes:
+def equality_classes(problem: NodeProblem, every: Sequence[Candidates]) -> Codes:
     """(n,) class numbers. Devices of one class can replace each other in any solution.
 
     Two devices are equal if all options have equal masks for them, all constraints see the same value, they
