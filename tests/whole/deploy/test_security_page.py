@@ -1,4 +1,4 @@
-"""docs/security.md has the rights of the roles and the limits of the code."""
+"""What the page on security says of rights and limits is so."""
 
 import re
 
@@ -34,7 +34,7 @@ def test_limits_are_those_of_the_code():
         f"| {MAX_LENGTH // 2**20} MiB |",
         f"{A_SECOND:.0f} a second after a burst of {BURST}; {MOST_BYTES // 1024} KiB of text",
         f"| {LONGEST_TOKEN // 1024} KiB; {AT_ONCE} |",
-        f"cached for {REMEMBERED_SECONDS:.0f} s",
+        f"remembered for {REMEMBERED_SECONDS:.0f} s",
     ):
         assert told in PAGE, told
 
