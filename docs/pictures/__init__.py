@@ -1,1 +1,3 @@
-"""The pictures of docs/concepts.md, drawn from what the program makes of the demonstration's manifests."""
+"""The pictures of docs/concepts.md, drawn from what the program computes for the manifests of the
+demonstration, and the one of docs/architecture.md.
+"""

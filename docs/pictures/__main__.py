@@ -1,4 +1,4 @@
-"""Draw the pictures afresh: `python -m docs.pictures`."""
+"""Draw the pictures: `python -m docs.pictures`."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -6,12 +6,14 @@ from pathlib import Path
 from docs.pictures.counters import counters
 from docs.pictures.funnel import funnel
 from docs.pictures.pipeline import pipeline
+from docs.pictures.rooms import rooms
 
 FOLDER = Path(__file__).parents[1] / "images"
 PICTURES: Mapping[str, Callable[[], str]] = {
     "pipeline.svg": pipeline,
     "counters.svg": counters,
     "funnel.svg": funnel,
+    "rooms.svg": rooms,
 }
 
 if __name__ == "__main__":

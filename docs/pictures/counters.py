@@ -1,4 +1,4 @@
-"""One GPU in numbers: what its counter set still has, what each partition would draw, and which fit."""
+"""One GPU in numbers: what remains of its counter set, what each partition draws, and which fit."""
 
 import numpy as np
 
@@ -30,21 +30,21 @@ def counters() -> str:
         width, _TOP + _ROW * (len(rows) + 4) + 30, "Counters of one GPU and what each device draws"
     )
     drawing.text(
-        12, 24, f"Counter set {column.id.name}, when one small partition is held", size=15, bold=True
+        12, 24, f"Counter set {column.id.name}, while one small partition is held", size=15, bold=True
     )
     drawing.text(
-        12, 44, "A device can be given if what it draws is no more than what is left, in every column."
+        12, 44, "A device is available if its draw is at most the remaining amount, in every column."
     )
     for at in counts:
         name = column.counters[at] + (" (Gi)" if in_gibi[at] else "")
         drawing.upright(_LEFT + _CELL * at + 22, _TOP - 8, name)
     drawing.upright(_LEFT + _CELL * len(column.counters) + 30, _TOP - 8, "mask")
     left = occupancy.left[0]
-    for line, (label, amounts) in enumerate((("published", fleet.totals[0]), ("left", left))):
+    for line, (label, amounts) in enumerate((("published", fleet.totals[0]), ("remaining", left))):
         y = _TOP + _ROW * line
         drawing.text(12, y + 14, label, bold=True)
         for at in counts:
-            drawing.box(_LEFT + _CELL * at, y, _CELL, _ROW, BLUE if label == "left" else GREY)
+            drawing.box(_LEFT + _CELL * at, y, _CELL, _ROW, BLUE if label == "remaining" else GREY)
             drawing.text(
                 _LEFT + _CELL * at + _CELL / 2, y + 14, shown(amounts[at], at), anchor="middle", size=11
             )
@@ -64,9 +64,7 @@ def counters() -> str:
         word = "held" if held else "fits" if fits else "does not fit"
         drawing.text(_LEFT + _CELL * len(column.counters) + 12, y + 14, word, size=11, bold=fits and not held)
     y = _TOP + _ROW * (len(rows) + 2) + 36
-    for at, (fill, words) in enumerate(
-        ((GREEN, "held: what it draws is taken off"), (RED, "more than is left"))
-    ):
+    for at, (fill, words) in enumerate(((GREEN, "held: its draw is subtracted"), (RED, "more than remains"))):
         drawing.box(12 + 270 * at, y, 14, 14, fill)
         drawing.text(32 + 270 * at, y + 12, words)
     return str(drawing)

@@ -1,4 +1,4 @@
-"""From slices to writes: what one claim goes through, with the numbers of the demonstration."""
+"""From slices to writes: the way of one claim, with the numbers of the demonstration."""
 
 from collections.abc import Sequence
 
@@ -39,7 +39,7 @@ def pipeline() -> str:
                 f"{len(fleet.codes)} columns of codes",
             ),
         ),
-        ("Masks", BLUE, (f"request {first.request}, devices left:", *masks[:7])),
+        ("Masks", BLUE, (f"request {first.request}, devices that pass:", *masks[:7])),
         ("Decision", GREEN, (f"first fit: node {plan.node}", *devices)),
         (
             "Writes",
@@ -48,16 +48,16 @@ def pipeline() -> str:
                 "1. finalizer on the claim",
                 "2. status.allocation with",
                 "    devices, node, timestamp",
-                "3. a gated pod's gate goes",
+                "3. removal of the pod's gate",
             ),
         ),
     )
     width = len(stages) * (_BOX + _GAP) - _GAP + 24
-    drawing = Drawing(width, _TOP + _HEIGHT + 20, f"What becomes of {_CLAIM}")
+    drawing = Drawing(width, _TOP + _HEIGHT + 20, f"From slices to writes: claim {_CLAIM}")
     drawing.text(
         12,
         28,
-        f"What becomes of claim {_CLAIM}: {len(asked.claims[0].spec.devices.requests)} requests",
+        f"From slices to writes: claim {_CLAIM} with {len(asked.claims[0].spec.devices.requests)} requests",
         size=15,
         bold=True,
     )

@@ -1,4 +1,4 @@
-"""A drawing as SVG text: boxes, words and arrows on white ground."""
+"""A drawing as SVG text: boxes, words and arrows on a white background."""
 
 from html import escape
 

@@ -206,7 +206,7 @@ def _standing(minor: int, field: str, gate: str) -> str:
     version = ROWS[minor][1]
     if not any(field in fields(minor, at, name) for at, name in types(minor) if at == version):
         return "no such field"
-    return "if switched on" if gate in re.split(", ", ROWS[minor][3]) else "yes"
+    return "if enabled" if gate in re.split(", ", ROWS[minor][3]) else "yes"
 
 
 async def _looked_at(api: Any) -> tuple[Served, frozenset[str]]:

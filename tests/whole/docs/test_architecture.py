@@ -1,0 +1,101 @@
+"""docs/architecture.md names every package, the rule of imports, every dependency, and only what exists."""
+
+import ast
+import re
+import tomllib
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from docs.pictures import rooms as picture
+from tests.tools.checkout import DOCS, ROOT
+from tests.tools.rooms import BESIDE, LEVELS, LOOKS_OUT
+from tests.tools.structure import imports, modules
+
+PAGE = (DOCS / "architecture.md").read_text()
+_FILE = re.compile(r"`((?:[\w-]+/)*[\w-]+\.py)(?:: (\w+))?`")
+_FOLDER = re.compile(r"`((?:[a-z_]+/)+[a-z_]*)`")
+_FIRST = re.compile(r"^\| `?([^`|]+?)`? \|", re.MULTILINE)
+OTHERWISE = {"cel-python": "celpy", "google-re2": "re2", "pyyaml": "yaml"}
+"""Distribution -> module, where the names differ by more than a dash"""
+NOT_IMPORTED = {"cel-python"}
+"""Used without an import: the page says why"""
+FILES = sorted({found[1] for found in _FILE.finditer(PAGE)})
+FUNCTIONS = sorted({(found[1], found[2]) for found in _FILE.finditer(PAGE) if found[2]})
+
+
+def section(title: str) -> str:
+    (found,) = re.findall(rf"^## {re.escape(title)}\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL)
+    return str(found)
+
+
+def first_column(title: str) -> list[str]:
+    """The rows of a section's table, without its head."""
+    return _FIRST.findall(section(title))[1:]
+
+
+def named(path: str) -> Path:
+    return next((at for at in (ROOT / "reconciler" / path, ROOT / path) if at.exists()), ROOT / path)
+
+
+@cache
+def defined(path: str) -> frozenset[str]:
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+    tree = ast.parse(named(path).read_text())
+    return frozenset(node.name for node in ast.walk(tree) if isinstance(node, kinds))
+
+
+def joined(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names))
+
+
+def test_every_package_is_listed():
+    packages = {path.parent for path in (ROOT / "reconciler").glob("*/**/__init__.py")}
+    expected = {str(path.relative_to(ROOT / "reconciler")) for path in packages} | {"kernels"}
+    listed = first_column("Rooms and packages")
+    assert sorted(listed) == sorted(expected)
+
+
+@pytest.mark.parametrize("path", FILES)
+def test_every_file_exists(path: str):
+    assert named(path).is_file()
+
+
+@pytest.mark.parametrize(("path", "function"), FUNCTIONS, ids=lambda part: part)
+def test_every_function_exists(path: str, function: str):
+    assert function in defined(path)
+
+
+def test_every_folder_exists():
+    assert [path for path in _FOLDER.findall(PAGE) if not named(path).is_dir()] == []
+
+
+def test_the_rule_of_imports_is_the_one_that_is_checked():
+    text = section("The rule of imports")
+    levels, beside = re.findall(r"^```\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    assert [set(level.split(", ")) for level in levels.strip().split(" < ")] == list(LEVELS)
+    assert beside.splitlines() == [f"{room} imports {joined(wanted)}" for room, wanted in BESIDE.items()]
+    above = f"Only {', '.join(LOOKS_OUT)} import settings, cluster, ha as well. Only cli imports embedded."
+    assert above in text
+
+
+def test_the_picture_shows_the_same_levels():
+    assert [set(level) for level in picture.LEVELS] == list(LEVELS)
+    assert {room for room, _ in picture.BESIDE} == BESIDE.keys()
+
+
+def test_every_dependency_is_listed_and_used():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    required = {re.split(r"[<>=~!]", requirement)[0] for requirement in project["dependencies"]}
+    assert sorted(first_column("Dependencies")) == sorted(required)
+    imported = {name.partition(".")[0] for path in modules().values() for name in imports(path)}
+    wanted = {name: OTHERWISE.get(name, name.replace("-", "_")) for name in required - NOT_IMPORTED}
+    assert [name for name, module in wanted.items() if module not in imported] == []
+
+
+def test_the_glossary_is_sorted_and_says_each_word_once():
+    words = first_column("Glossary")
+    assert len(words) > 25
+    assert words == sorted(set(words))
