@@ -36,7 +36,7 @@ def test_a_claim_that_is_not_allocated_has_a_line_with_counts(tmp_path: Path):
     assert line.startswith(
         "not allocated: claim default/b: request gpu: 2 of 2 devices match class and selectors; 1 is free; "
     )
-    assert "1 are not in use" in line
+    assert "the request needs 2 devices" in line
     assert result.stdout.splitlines()[-1] == "1 claim allocated, 1 pending"
 
 

@@ -27,7 +27,7 @@ def test_a_pending_claim_is_explained_with_funnel_nearest_miss_and_remedy():
     assert result.exit_code == 1
     lines = result.stdout.splitlines()
     assert lines[0].startswith("claim default/big: NoSuitableNode: request gpu: 3 of 3 devices match")
-    assert "request gpu of claim default/big wants 3 devices" in lines
+    assert "request gpu of claim default/big needs 3 devices" in lines
     bars = {words: bar for left, bar, words in (line.split(maxsplit=2) for line in lines[3:] if "█" in line)}
     assert len(bars["class gpu"]) == 24
     assert any(line.split() == ["0", "3", "devices", "on", "one", "node"] for line in lines)
