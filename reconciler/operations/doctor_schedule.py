@@ -74,9 +74,9 @@ class DoctorSchedule:
                 async with asyncio.timeout(ROUND_SECONDS):
                     self._take(await examine(self._command))
             except TimeoutError:
-                log.warning("the doctor's round took too long", seconds=ROUND_SECONDS)
+                log.warning("doctor run timed out", seconds=ROUND_SECONDS)
             except (OSError, ValueError) as exc:
-                log.warning("the doctor's round failed", error=str(exc))
+                log.warning("doctor run failed", error=str(exc))
             await asyncio.sleep(self._pause)
 
     def signals(self) -> Signals:
@@ -98,7 +98,7 @@ class DoctorSchedule:
         lasting = [one for at, one in pools.items() if at in self._before]
         self._before = set(pools)
         self._tell(self._notices(lasting))
-        log.info("the doctor made a round", findings=sum(self.found.values()), pools=len(pools))
+        log.info("doctor run finished", findings=sum(self.found.values()), pools=len(pools))
 
     def _notices(self, findings: Iterable[Finding]) -> Iterator[Notice]:
         slices = {source.key.name: source for source in self._store.slices} if findings else {}

@@ -77,7 +77,7 @@ class Recorder:
             self._files.write(entry, told=told)
         except OSError as exc:
             self._files = None
-            log.warning("journal ended", file=str(self._folder), error=str(exc))
+            log.warning("journal stopped", file=str(self._folder), error=str(exc))
 
     def decided(self, name: str, unit: Unit, asked: Decide, answer: Granted | Refusal) -> None:
         """Write down a decision."""
@@ -96,7 +96,7 @@ class Recorder:
             try:
                 self._files.close()
             except OSError as exc:
-                log.warning("journal ended", file=str(self._folder), error=str(exc))
+                log.warning("journal stopped", file=str(self._folder), error=str(exc))
             self._files = None
 
     def _beginning(self) -> Iterator[Json]:

@@ -102,7 +102,7 @@ def metrics_routes(meters: Meters, readings: Readings) -> list[Route]:
         try:
             await readings.bring_up_to_date()
         except Exception:  # what is broken is best seen by the metrics that are left
-            log.exception("devices could not be counted")
+            log.exception("device metrics failed")
         encode, content_type = choose_encoder(request.headers.get("Accept", ""))
         return web.Response(body=encode(meters.registry), headers={"Content-Type": content_type})
 

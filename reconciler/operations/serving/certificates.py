@@ -53,11 +53,11 @@ class Certificate:
             await asyncio.sleep(every)
             try:
                 if self.renew():
-                    log.info("certificate of the status port renewed", file=str(self._files[0]))
+                    log.info("status port certificate reloaded", file=str(self._files[0]))
                 failing = False
             except (Rejected, OSError) as exc:  # ssl's errors are OSErrors
                 if not failing:
-                    log.warning("certificate of the status port not renewed", error=str(exc))
+                    log.warning("status port certificate not reloaded", error=str(exc))
                 failing = True
 
     def _look(self) -> tuple[tuple[int, int], ...]:

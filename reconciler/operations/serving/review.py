@@ -75,7 +75,7 @@ class Review:
                 return 401
             return 200 if await self._allowed(user, verb, path) else 403
         except ReconcilerError as exc:
-            log.warning("access to the status port could not be reviewed", error=str(exc))
+            log.warning("status port token review failed", error=str(exc))
             raise Denied(503, "the API server could not review the token", {"Retry-After": "5"}) from exc
 
     async def _user(self, token: str) -> Raw | None:

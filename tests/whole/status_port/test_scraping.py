@@ -196,7 +196,7 @@ async def test_when_devices_cannot_be_counted_the_rest_is_served():
             found = await ask(f"{url}/metrics")
     assert found.status == 200
     assert "dra_reconciler_claims_freed_total 0.0" in found.text
-    assert [line["event"] for line in lines] == ["devices could not be counted"]
+    assert [line["event"] for line in lines] == ["device metrics failed"]
 
 
 @pytest.mark.parametrize(
