@@ -21,7 +21,7 @@ from reconciler.operations.events.recorder import EventRecorder
 from reconciler.operations.metrics.capacity import Capacity
 from reconciler.operations.page.page_sources import PageSources, RefusalMessages
 from reconciler.operations.page.routes import page_routes
-from reconciler.operations.serving.whatif import supposing_routes
+from reconciler.operations.serving.whatif import whatif_routes
 from reconciler.operations.serving.whatif_endpoint import WhatifEndpoint
 from reconciler.operations.telemetry.fleet import fleet_signals
 from reconciler.operations.telemetry.process import process_facts
@@ -148,7 +148,7 @@ def _page(
     routes = page_routes(sources.sources(capacity, facts, clock=base.clock, now=now), base.stop)
     if base.settings.status_what_if:
         endpoint = WhatifEndpoint(intake.store, intake.nodes, whole=intake.listed.is_set)
-        routes += supposing_routes(endpoint.ask)
+        routes += whatif_routes(endpoint.ask)
     return Signals(routes=routes)
 
 

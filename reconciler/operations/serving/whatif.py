@@ -47,7 +47,7 @@ Ask = Callable[[str, Options], Awaitable[dict[str, Any]]]
 """Given the text of the body: the answer as JSON. Raises Rejected or Busy"""
 
 
-def supposing_routes(ask: Ask, *, seconds: float = ANSWER_SECONDS) -> list[Route]:
+def whatif_routes(ask: Ask, *, seconds: float = ANSWER_SECONDS) -> list[Route]:
     """The one route."""
 
     async def whatif(request: web.BaseRequest) -> web.StreamResponse:

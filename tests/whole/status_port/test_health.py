@@ -43,7 +43,7 @@ async def test_ready_means_that_every_kind_was_listed():
         await seen.until(others_are_listed)
         waiting = await seen.get("/readyz")
         assert waiting.status == 500
-        assert "[-]listed-resourceclaims failed: ResourceClaim was not listed yet" in waiting.text
+        assert "[-]listed-resourceclaims failed: ResourceClaim is not listed yet" in waiting.text
         assert "[+]listed-pods ok" in waiting.text
         assert waiting.text.endswith("readyz check failed\n")
         assert (await seen.get("/readyz/listed-resourceclaims")).status == 500

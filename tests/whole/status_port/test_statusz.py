@@ -84,7 +84,7 @@ async def test_it_says_what_the_server_serves_and_how_fresh_our_picture_is():
         text = (await seen.get("/statusz")).text
     lines = text.splitlines()
     assert "  ResourceClaim: resource.k8s.io/v1" in lines
-    assert "  feature gates off: none, as far as can be told" in lines
+    assert "  feature gates off: none detected" in lines
     assert "  leading: yes" in lines
     assert "  search_steps: 10000" in lines
     assert any(line.startswith("  Pod: ") and line.endswith(" s ago") for line in lines)
@@ -113,6 +113,6 @@ async def test_a_field_that_the_server_drops_is_said_once_and_shown():
             text = (await seen.get("/statusz")).text
             assert await seen.value("dra_reconciler_dropped_fields") == 1
     field = "status.allocation.devices.results[].bindingConditions"
-    assert f"  {field}: is DRADeviceBindingConditions off?" in text.splitlines()
+    assert f"  {field}: is the feature gate DRADeviceBindingConditions off?" in text.splitlines()
     told = [line for line in logs if line.get("field") == field]
     assert [(line["gate"], line["log_level"]) for line in told] == [("DRADeviceBindingConditions", "warning")]

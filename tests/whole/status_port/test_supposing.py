@@ -15,7 +15,7 @@ from reconciler.control.decisions.decisions import Allocated
 from reconciler.operations.serving.access import Local
 from reconciler.operations.serving.port import StatusPort
 from reconciler.operations.serving.server import serving
-from reconciler.operations.serving.whatif import MAX_BYTES, Busy, Options, supposing_routes
+from reconciler.operations.serving.whatif import MAX_BYTES, Busy, Options, whatif_routes
 from reconciler.operations.serving.whatif_endpoint import WhatifEndpoint
 from reconciler.settings import Settings
 from reconciler.state.nodes.table import Nodes
@@ -115,7 +115,7 @@ async def test_what_cannot_be_asked_is_refused(
     query: str, body: bytes | str, kind: str, status: int, said: str
 ):
     port = StatusPort(Local())
-    port.add(*supposing_routes(WhatifEndpoint(Store(Semantics()), Nodes(), whole=lambda: True).ask))
+    port.add(*whatif_routes(WhatifEndpoint(Store(Semantics()), Nodes(), whole=lambda: True).ask))
     async with serving(port, Settings(), now=utc_now) as url:
         answer = await post(f"{url}/whatif{query}", body, kind)
         assert (answer.status, said in answer.text) == (status, True), answer.text
@@ -142,7 +142,7 @@ async def test_nothing_is_answered_before_everything_was_listed():
 async def test_an_answer_that_takes_too_long_is_given_up():
     port = StatusPort(Local())
     ask = WhatifEndpoint(Store(Semantics()), Nodes(), whole=lambda: True).ask
-    port.add(*supposing_routes(ask, seconds=0.0))
+    port.add(*whatif_routes(ask, seconds=0.0))
     async with serving(port, Settings(), now=utc_now) as url:
         answer = await post(f"{url}/whatif", text(claim("c")))
     assert (answer.status, answer.headers["Retry-After"]) == (503, "60")
