@@ -123,9 +123,9 @@ def _doctor(base: Foundation, found: Found, intake: Intake, events: Events) -> D
     settings = base.settings
     if base.port is None or not settings.doctor_seconds or "ResourceSlice" not in found.served:
         return None
-    tell = events.tell if writes_events(settings) else _unheard
+    record = events.record if writes_events(settings) else _discard
     version = found.served["ResourceSlice"].api_version
-    return DoctorSchedule(settings, intake.store, tell=tell, version=version)
+    return DoctorSchedule(settings, intake.store, record=record, version=version)
 
 
 def _page(
@@ -147,10 +147,10 @@ def _page(
     )
     routes = page_routes(sources.sources(capacity, facts, clock=base.clock, now=now), base.stop)
     if base.settings.status_what_if:
-        endpoint = WhatifEndpoint(intake.store, intake.nodes, whole=intake.listed.is_set)
+        endpoint = WhatifEndpoint(intake.store, intake.nodes, ready=intake.listed.is_set)
         routes += whatif_routes(endpoint.ask)
     return Signals(routes=routes)
 
 
-def _unheard(_: object) -> None:
+def _discard(_: object) -> None:
     """For Events that are not written."""

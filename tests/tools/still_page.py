@@ -34,7 +34,7 @@ class Still:
 
     store: Store
     url: str = ""
-    facts: list[Fact] = field(default_factory=lambda: [Fact("State", "decides")])
+    facts: list[Fact] = field(default_factory=lambda: [Fact("Mode", "allocating")])
     waiting: list[Waiting] = field(default_factory=list)
     plans: dict[ObjectKey, Plan] = field(default_factory=dict)
     fleet: Fleet | None = None

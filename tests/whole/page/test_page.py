@@ -61,7 +61,7 @@ async def test_the_page_tells_what_there_is_who_holds_it_and_who_waits_for_what(
         assert rows.groups() == ("1", "0", "3", "0", "4")
         assert "1 waiting: 1 NoMatchingDevice." in found.text
         assert "wants 9 devices" in found.text
-        assert "State decides" in found.text
+        assert "Mode allocating" in found.text
         assert "Devices held twice 0" in found.text
         assert len(found.charts) == 2
         labels = [str(svg["aria-label"]) for svg in found.all("svg", role="img")]

@@ -79,7 +79,7 @@ async def test_a_process_that_ends_is_not_ready_but_lives():
         await held.arrived.wait()
         seen.stop.set()
         found = await seen.get("/readyz")
-        assert (found.status, "[-]shutdown failed: the process is ending" in found.text) == (500, True)
+        assert (found.status, "[-]shutdown failed: the process is shutting down" in found.text) == (500, True)
         assert (await seen.get("/livez?verbose")).status == 200
         held.go.set()
 
@@ -97,7 +97,7 @@ async def test_workers_that_are_all_stuck_are_noticed():
 
         async def fails() -> bool:
             found = await seen.get("/livez")
-            return found.status == 500 and "[-]workers failed: nothing was done for" in found.text
+            return found.status == 500 and "[-]workers failed: no progress for" in found.text
 
         await seen.until(fails)
         held.go.set()

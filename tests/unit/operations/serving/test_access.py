@@ -23,7 +23,7 @@ from reconciler.errors import Rejected, Retry
 from reconciler.operations.serving.access import Token, is_loopback
 from reconciler.operations.serving.certificates import Certificate
 from reconciler.operations.serving.port import Route, StatusPort
-from reconciler.operations.serving.review import REMEMBERED_SECONDS, Review
+from reconciler.operations.serving.review import CACHE_SECONDS, Review
 from reconciler.operations.serving.server import access_for, serving
 from reconciler.settings import Settings
 from tests.tools.watched_reconciler import ask, utc_now
@@ -287,7 +287,7 @@ async def test_an_answer_is_remembered_for_a_while():
         assert len(judge.asked) == 4  # for every path anew
         await ask(f"{url}/metrics", bearer("b"))
         assert len(judge.asked) == 6
-        now = REMEMBERED_SECONDS
+        now = CACHE_SECONDS
         await ask(f"{url}/metrics", bearer("a"))
         assert len(judge.asked) == 8
 
@@ -326,7 +326,7 @@ async def test_an_answer_that_is_no_yes_is_a_no(answer: bytes):
 
 def test_a_token_file_and_reviews_exclude_one_another(tmp_path: Path):
     settings = Settings(status_token_file=tmp_path / "token", status_token_review=True)
-    with pytest.raises(Rejected, match="exclude one another"):
+    with pytest.raises(Rejected, match="set only one of"):
         access_for(settings, Client(Nobody()), lambda: 0.0)
 
 
@@ -410,7 +410,7 @@ async def test_beyond_this_machine_nothing_goes_in_the_clear(tmp_path: Path):
 async def test_half_a_pair_is_refused(missing: str, tmp_path: Path):
     files = issue(trustme.CA(), tmp_path)
     del files[missing]
-    with pytest.raises(Rejected, match="are a pair"):
+    with pytest.raises(Rejected, match="set both status_tls_cert"):
         async with served(**files):
             pass
 

@@ -101,7 +101,7 @@ os.write(2, b"\\nthe last words")
     task = asyncio.create_task(doctor_schedule.examine((sys.executable, "-c", script), most=100_000))
     pid = int(await asyncio.to_thread(started.read_text))
     with pytest.raises(
-        ValueError, match="more to say than 100000 bytes" if stream == 1 else "the last words"
+        ValueError, match="wrote more than 100000 bytes" if stream == 1 else "the last words"
     ):
         await task
     with pytest.raises(ProcessLookupError):
