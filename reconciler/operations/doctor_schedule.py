@@ -88,7 +88,7 @@ class DoctorSchedule:
         if not self.runs:
             return Fact("Doctor", "no run yet")
         errors = sum(count for (_, severity), count in self.found.items() if severity == "error")
-        return Fact("Doctor", f"findings: {sum(self.found.values())}, errors: {errors}", grave=errors > 0)
+        return Fact("Doctor", f"findings: {sum(self.found.values())}, errors: {errors}", alert=errors > 0)
 
     def _take(self, findings: Sequence[Finding]) -> None:
         self.found = Counter((one["check"], one["severity"]) for one in findings)
@@ -167,9 +167,7 @@ async def _all_of(stream: asyncio.StreamReader, most: int) -> bytes:
     while part := await stream.read(PART):
         output += part
         if len(output) > most:
-            raise ValueError(
-                f"the doctor wrote more than {most} bytes: run it by hand and fix its findings"
-            )
+            raise ValueError(f"the doctor wrote more than {most} bytes: run it by hand and fix its findings")
     return bytes(output)
 
 
