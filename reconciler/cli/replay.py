@@ -49,11 +49,11 @@ def replay_command(
         def seen(again: Again) -> None:
             last[:] = [again]
             wanted = again.then.id == until if until is not None else bool(again.then.reason)
-            if explained and wanted and again.told is not None:
-                found.append({"decision": again.then.id, "explanation": as_json(again.told)})
+            if explained and wanted and again.explanation is not None:
+                found.append({"decision": again.then.id, "explanation": as_json(again.explanation)})
                 if output == "table":
                     click.echo(f"decision {again.then.id}")
-                    print_explanation(again.told, sys.stdout)
+                    print_explanation(again.explanation, sys.stdout)
             elif explained and wanted and again.world is None:
                 found.append({"decision": again.then.id, "explanation": None})
                 if output == "table":
