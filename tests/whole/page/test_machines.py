@@ -32,7 +32,7 @@ def machines(found: Seen) -> list[str | None]:
     return [article["aria-label"] for article in found.all("article")]
 
 
-async def test_each_machine_tells_what_is_free_who_holds_what_and_what_is_sick():
+async def test_each_machine_shows_free_held_and_unhealthy_devices():
     made = fleet()
     give(made, "joined", {"nvidia.com/gpu": 1, "rdma": 1}, **JOINT)
     give(made, "part", {"gpu-core": 30, "gpu-memory-ratio": 30})
@@ -123,7 +123,7 @@ async def test_names_that_mean_harm_do_none():
     assert len(found.all("article")) == 4
 
 
-async def test_the_reconciler_at_work_shows_devices_and_who_waits_for_them():
+async def test_a_running_reconciler_shows_devices_and_pending_pods():
     cluster = KoordinatorCluster([node("a"), machine("a", gpu(0, (0, "x")))])
     cluster.load(wants("first", {"nvidia.com/gpu": 1}))
     async with watched(cluster, koordinator=True) as seen:

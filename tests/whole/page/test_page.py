@@ -53,7 +53,7 @@ def is_allocated(one: Any, name: str) -> bool:
     return bool(one["metadata"]["name"] == name and one.get("status", {}).get("allocation"))
 
 
-async def test_the_page_tells_what_there_is_who_holds_it_and_who_waits_for_what():
+async def test_the_page_shows_devices_holders_and_pending_claims():
     async with settled(small(), 1, 1) as (seen, _):
         found = await page(seen)
         rows = re.search(r"gpu.example.com (\d+) (\d+) (\d+) (\d+) (\d+)", found.text)
@@ -136,7 +136,7 @@ async def test_nothing_comes_from_elsewhere_and_nothing_else_may_run():
                 assert not where.startswith("//")
 
 
-async def test_names_that_mean_harm_are_text():
+async def test_hostile_names_are_escaped():
     async with standing(hostile()) as still:
         still.allocate(*hostile_claims())
         still.facts.append(Fact(HOSTILE, QUOTES, alert=True))
@@ -232,7 +232,7 @@ async def test_a_filtered_page_hears_only_of_what_it_shows():
         assert {part for part in after if after[part] != before[part]} == {"fleet"}
 
 
-async def test_whoever_goes_makes_room_and_too_many_are_turned_away(monkeypatch: pytest.MonkeyPatch):
+async def test_the_number_of_open_pages_is_limited(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(stream, "MOST_CLIENTS", 1)
     async with settled(small(), 1, 1) as (seen, _):
         async with listening(seen) as heard:
@@ -273,7 +273,7 @@ async def test_streams_end_with_the_process():
             await heard.until(lambda _: False)
 
 
-async def test_who_waits_is_explained_on_a_page_of_its_own_but_not_without_bounds():
+async def test_explanations_are_limited():
     async with settled(small(), 1, 1) as (seen, _):
         (link,) = [a for a in (await page(seen)).all("a") if str(a["href"]).startswith("/explanation")]
         found = await page(seen, str(link["href"]))
@@ -294,7 +294,7 @@ async def test_a_claim_that_needs_nothing_is_not_explained():
         assert "There is nothing to decide" in found.text
 
 
-async def test_what_somebody_should_look_at_is_told_on_top():
+async def test_alerts_are_shown_in_the_header():
     async with settled(small(), 0, 1, pause=True) as (seen, _):
         found = await page(seen)
         assert "Writes" in found.text

@@ -40,7 +40,7 @@ def test_a_row_is_one_line_whatever_is_in_it():
     assert "  name with ends: value Settings:" in page.text([]).splitlines()
 
 
-def test_no_secret_and_no_place_of_one_is_shown(tmp_path):
+def test_neither_secrets_nor_their_paths_are_shown(tmp_path):
     file = tmp_path / "hidden-token"
     file.write_text("s3cret")
     settings = Settings(
@@ -59,7 +59,7 @@ def test_no_secret_and_no_place_of_one_is_shown(tmp_path):
     assert set(shown) == set(Settings.model_fields)
 
 
-def test_what_is_not_served_is_what_we_would_rather_have_used():
+def test_not_served_lists_the_missing_kinds():
     def resource(kind: str, version: str) -> Resource:
         return Resource(kind, "resource.k8s.io", version, kind.lower(), namespaced=False)
 
@@ -76,7 +76,7 @@ def test_what_is_not_served_is_what_we_would_rather_have_used():
 
 
 @pytest.mark.loopback
-async def test_it_says_what_the_server_serves_and_how_fresh_our_picture_is():
+async def test_served_kinds_and_the_age_of_watches_are_shown():
     cluster = Cluster([node("n"), device_class(), devices("n", "d0")])
     cluster.load(claim("a"))
     async with watched(cluster) as seen:
@@ -91,7 +91,7 @@ async def test_it_says_what_the_server_serves_and_how_fresh_our_picture_is():
 
 
 @pytest.mark.loopback
-async def test_a_field_that_the_server_drops_is_said_once_and_shown():
+async def test_a_dropped_field_is_logged_once_and_shown():
     """As a server does whose feature gate is off: the answer to the write lacks what was written."""
 
     async def drop(send: Send) -> Response:

@@ -48,7 +48,7 @@ def text(*objects: Any) -> str:
     return yaml.safe_dump_all(objects)
 
 
-async def test_what_is_asked_beside_a_reconciler_at_work_is_answered_and_changes_nothing():
+async def test_an_answer_does_not_change_the_running_reconciler():
     cluster = fleet(a=2, b=1)
     async with watched(cluster, status_what_if=True) as seen:
         cluster.load(claim("held"))
@@ -74,12 +74,12 @@ async def test_what_is_asked_beside_a_reconciler_at_work_is_answered_and_changes
         assert await seen.value("dra_reconciler_devices", driver="gpu.example.com", state="held") == 1
 
 
-async def test_it_is_off_unless_it_is_turned_on():
+async def test_the_endpoint_is_off_by_default():
     async with watched(fleet(a=1)) as seen:
         assert (await post(f"{seen.url}/whatif", text(claim("c")))).status == 404
 
 
-async def test_it_is_behind_the_access_of_the_port(tmp_path):
+async def test_the_endpoint_needs_access_to_the_port(tmp_path):
     (tmp_path / "token").write_text("secret")
     flags = {"status_what_if": True, "status_token_file": tmp_path / "token"}
     async with watched(fleet(a=1), **flags) as seen:
@@ -111,7 +111,7 @@ async def test_it_is_behind_the_access_of_the_port(tmp_path):
         ("", "x" * (MAX_BYTES + 1), "application/yaml", 413, "Too Large"),
     ],
 )
-async def test_what_cannot_be_asked_is_refused(
+async def test_invalid_questions_are_rejected(
     query: str, body: bytes | str, kind: str, status: int, said: str
 ):
     port = StatusPort(Local())
@@ -134,12 +134,12 @@ async def test_one_question_is_answered_at_a_time():
     assert (await endpoint.ask(text(claim("c")), NOTHING))["fits"] is False
 
 
-async def test_nothing_is_answered_before_everything_was_listed():
+async def test_no_answer_before_all_objects_are_listed():
     with pytest.raises(Busy, match="not all objects are listed"):
         await WhatifEndpoint(Store(Semantics()), Nodes(), ready=lambda: False).ask("", NOTHING)
 
 
-async def test_an_answer_that_takes_too_long_is_given_up():
+async def test_an_answer_has_a_timeout():
     port = StatusPort(Local())
     ask = WhatifEndpoint(Store(Semantics()), Nodes(), ready=lambda: True).ask
     port.add(*whatif_routes(ask, seconds=0.0))

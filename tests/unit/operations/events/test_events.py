@@ -136,7 +136,7 @@ async def test_an_event_that_the_server_forgot_is_written_anew():
     assert (len(server.created), server.repeated) == (2, [])
 
 
-async def test_after_a_burst_they_are_written_in_turn():
+async def test_after_a_burst_the_rate_is_limited():
     server = Server()
     async with writing(server) as events:
         events.record(notice(str(number)) for number in range(BURST + 20))
@@ -145,7 +145,7 @@ async def test_after_a_burst_they_are_written_in_turn():
     assert server.times[-1] == pytest.approx(20 / PER_SECOND)
 
 
-async def test_beyond_what_can_wait_they_are_dropped_and_counted():
+async def test_events_beyond_the_queue_are_dropped_and_counted():
     server = Server()
     async with writing(server) as events:
         events.record(notice(str(number)) for number in range(MAX_QUEUED + 5))
@@ -163,7 +163,7 @@ async def test_one_that_fails_is_dropped_and_the_next_is_written():
     assert (events.written, events.dropped) == (1, 1)
 
 
-async def test_after_one_that_is_refused_the_server_is_left_alone_for_a_while():
+async def test_a_rejected_event_pauses_the_writes():
     server = Server(failures=[Rejected("403")])
     async with writing(server) as events:
         events.record([notice("a"), notice("b")])
