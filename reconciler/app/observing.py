@@ -49,7 +49,7 @@ def refusal_inboxes() -> RefusalInboxes:
 
 def listeners(base: Foundation, inboxes: RefusalInboxes, tell: Tell | None) -> Iterator[Tell]:
     """Who gets every decision, in order. `tell` is the listener of whoever runs the process."""
-    yield base.telemetry.meters.tell
+    yield base.telemetry.meters.on_decision
     if base.port is not None:
         yield inboxes.messages.on_decision
     if tell is not None:

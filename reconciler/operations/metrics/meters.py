@@ -48,7 +48,7 @@ class Meters:
             self._refused[reason].inc()
         self._decided[result].observe(seconds, {"decision_id": decision_id})
 
-    def tell(self, decision: Decision) -> None:
+    def on_decision(self, decision: Decision) -> None:
         """Count a decision in the metrics that its class declares."""
         for count in self._counts[type(decision)]:
             count(decision)
