@@ -57,7 +57,8 @@ async def _failover(size: Size, progress: Progress) -> Outcome:
         leader.send(size["signal"])
         created = await _until_decides(standby, leader, made, held)
         over = [
-            (await standby.logged(event))[0] for event in ("lease held, taking over", "leading", ALLOCATED)
+            (await standby.logged(event))[0]
+            for event in ("lease acquired, taking over", "became leader", ALLOCATED)
         ]
         await _check(made, held + created)
         progress(3, STEPS)

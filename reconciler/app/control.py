@@ -34,7 +34,7 @@ from reconciler.control.ownership import Ownership
 from reconciler.control.planner import Planner
 from reconciler.control.queueing.pause import PauseReasons
 from reconciler.control.queueing.units import Unit
-from reconciler.operations.journal.entries import DECIDING, Header
+from reconciler.operations.journal.entries import RECORDED_SETTINGS, Header
 from reconciler.operations.journal.recording import Recorder
 from reconciler.settings import Settings
 from reconciler.state.koordinator.rules import Rules
@@ -124,7 +124,7 @@ def recording(settings: Settings, rules: Semantics, ours: Ownership) -> Recorder
     """The journal that the settings want. Raises Rejected when it cannot be written."""
     if settings.journal is None:
         return None
-    told = settings.model_dump(mode="json", include=set(DECIDING))
+    told = settings.model_dump(mode="json", include=set(RECORDED_SETTINGS))
     header = Header(version("dra-reconciler"), rules, ours, settings.search_steps, settings=told)
     return Recorder(Path(settings.journal), header)
 

@@ -36,9 +36,9 @@ def log_lacks(found: Found) -> None:
     """Log what the server has not that we could use."""
     missing = unserved(found.served)
     if "ResourceClaim" not in found.served:
-        log.info("claims are not served", not_served=missing, gates=sorted(found.off))
+        log.info("ResourceClaims are not served", not_served=missing, gates=sorted(found.off))
     elif missing or found.off:
-        log.info("the server lacks features", not_served=missing, gates=sorted(found.off))
+        log.info("API server lacks kinds or feature gates", not_served=missing, gates=sorted(found.off))
 
 
 async def _beside_devices(client: Client, settings: Settings) -> Served:

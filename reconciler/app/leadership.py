@@ -126,7 +126,7 @@ class Candidate:
             async with asyncio.timeout(RELEASE_SECONDS):
                 await self.campaign.give_up(self._role.transport.quiet_at)
         except (TimeoutError, ReconcilerError) as exc:
-            log.warning("lease not released, it ends by itself", error=str(exc))
+            log.warning("lease not released, it will expire", error=str(exc))
 
     async def _run(self) -> None:
         await self._intake.listed.wait()  # who has no picture yet should not keep others from leading
@@ -138,7 +138,7 @@ class Candidate:
             for recall in self._recalls.values():
                 group.create_task(recall.listed_again())
         await self._fence.raise_()
-        log.info("leading", lease=self.elector.shard.lease)
+        log.info("became leader", lease=self.elector.shard.lease)
 
 
 def recalls_for(settings: Settings, served: Served) -> dict[str, Recall]:

@@ -34,7 +34,7 @@ async def run(
     try:
         parts = await build(settings, transport, stop=stop, tell=tell, port=port)
     except Stopped:
-        log.info("stopped before the server answered")
+        log.info("stopped before the API server answered")
         return
     await run_parts(parts)
 

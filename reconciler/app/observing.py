@@ -21,7 +21,7 @@ from reconciler.operations.events.recorder import EventRecorder
 from reconciler.operations.metrics.capacity import Capacity
 from reconciler.operations.page.page_sources import PageSources, RefusalMessages
 from reconciler.operations.page.routes import page_routes
-from reconciler.operations.serving.whatif import supposing_routes
+from reconciler.operations.serving.whatif import whatif_routes
 from reconciler.operations.serving.whatif_endpoint import WhatifEndpoint
 from reconciler.operations.telemetry.fleet import fleet_signals
 from reconciler.operations.telemetry.process import process_facts
@@ -49,7 +49,7 @@ def refusal_inboxes() -> RefusalInboxes:
 
 def listeners(base: Foundation, inboxes: RefusalInboxes, tell: Tell | None) -> Iterator[Tell]:
     """Who gets every decision, in order. `tell` is the listener of whoever runs the process."""
-    yield base.telemetry.meters.tell
+    yield base.telemetry.meters.on_decision
     if base.port is not None:
         yield inboxes.messages.on_decision
     if tell is not None:
@@ -123,9 +123,9 @@ def _doctor(base: Foundation, found: Found, intake: Intake, events: Events) -> D
     settings = base.settings
     if base.port is None or not settings.doctor_seconds or "ResourceSlice" not in found.served:
         return None
-    tell = events.tell if writes_events(settings) else _unheard
+    record = events.record if writes_events(settings) else _discard
     version = found.served["ResourceSlice"].api_version
-    return DoctorSchedule(settings, intake.store, tell=tell, version=version)
+    return DoctorSchedule(settings, intake.store, record=record, version=version)
 
 
 def _page(
@@ -147,10 +147,10 @@ def _page(
     )
     routes = page_routes(sources.sources(capacity, facts, clock=base.clock, now=now), base.stop)
     if base.settings.status_what_if:
-        endpoint = WhatifEndpoint(intake.store, intake.nodes, whole=intake.listed.is_set)
-        routes += supposing_routes(endpoint.ask)
+        endpoint = WhatifEndpoint(intake.store, intake.nodes, ready=intake.listed.is_set)
+        routes += whatif_routes(endpoint.ask)
     return Signals(routes=routes)
 
 
-def _unheard(_: object) -> None:
+def _discard(_: object) -> None:
     """For Events that are not written."""

@@ -26,7 +26,7 @@ async def tasks(parts: Parts) -> None:
                 parts.shadow.stop()
             deadline.reschedule(asyncio.get_running_loop().time() + settings.drain_seconds)
     except TimeoutError:
-        log.warning("writes cut off", drain_seconds=settings.drain_seconds)
+        log.warning("writes aborted by drain timeout", drain_seconds=settings.drain_seconds)
 
 
 async def _jobs(parts: Parts) -> None:

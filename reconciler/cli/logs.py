@@ -19,7 +19,7 @@ from reconciler.cli.common.options import output_option
 from reconciler.cli.common.output import add_row, bare_table, console_on, echo_value, print_line
 from reconciler.cli.common.plain_text import counted
 from reconciler.operations.logs.reading import Line, Reader
-from reconciler.operations.logs.summary import Summary, latencies, summed_up
+from reconciler.operations.logs.summary import Summary, latencies, summarize
 
 POLL_SECONDS = 0.5
 _UNITS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -91,7 +91,7 @@ def logs(
     if follow or claim or reason or slow is not None:
         count = _print_lines(matching, console, output, at_once=follow)
     else:
-        summary = summed_up(matching)
+        summary = summarize(matching)
         count = summary.events.total()
         if output == "json":
             echo_value(summary.as_json(), "json")

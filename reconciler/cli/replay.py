@@ -77,8 +77,8 @@ def replay_command(
 
 def _explain(again: Again) -> Explanation | None:
     """Explain a repeated decision; None if its inputs are not in the journal."""
-    if again.told is not None or again.world is None:
-        return again.told
+    if again.explanation is not None or again.world is None:
+        return again.explanation
     return explain(again.claims, again.world, nodes=again.then.nodes)
 
 

@@ -34,7 +34,7 @@ async def configuration_for(
     """
     configuration = await _reach(server, kubeconfig, context)
     if insecure:
-        log.warning("the API server's certificate is not verified", server=configuration.host)
+        log.warning("API server certificate is not verified", server=configuration.host)
         configuration.verify_ssl = False
     elif not configuration.verify_ssl:
         raise Rejected(

@@ -49,7 +49,7 @@ class Dropped:
         for field in found:
             if field not in self.fields:
                 self.fields[field] = gate = _GATES.get(field.rpartition(".")[2], "")
-                log.warning("the server dropped a field", field=field, gate=gate, claim=str(written.key))
+                log.warning("API server dropped a field", field=field, gate=gate, claim=str(written.key))
 
 
 def _differing(before: Raw, after: Raw) -> Iterator[str]:

@@ -31,4 +31,4 @@ async def complete_lines(chunks: AsyncIterable[bytes], *, limit: int) -> AsyncGe
         if size > limit:
             raise Retry(f"a line of more than {limit} bytes")
     if size:
-        log.debug("stream cut within a line", dropped=size)
+        log.debug("watch stream ended within a line", dropped=size)

@@ -107,7 +107,7 @@ class Explainer:
             found = self._why(asked.claims, world, asked.nodes)
         except Exception:
             # A note that cannot be written must not stop those who decide.
-            log.exception("refusal not explained", unit=str(unit), decision_id=waits.decision_id)
+            log.exception("explanation failed", unit=str(unit), decision_id=waits.decision_id)
             return None
         if found.allocatable:
             return None

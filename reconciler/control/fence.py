@@ -55,7 +55,7 @@ class Fence:
         await self._intake.listed.wait()
         marked = [claim for claim in self._intake.store.claims.values() if self._concerns(claim)]
         if marked:
-            log.info("fencing off what may still be written", claims=[str(claim.key) for claim in marked])
+            log.info("fencing writes of the previous leader", claims=[str(claim.key) for claim in marked])
         until = self._clock() + self._patience
         async with asyncio.TaskGroup() as group:
             for claim in marked:
@@ -76,7 +76,7 @@ class Fence:
                 return None
             except Rejected as exc:
                 # It may never be let through. What is later than a write may be is not coming.
-                log.warning("cannot fence off a claim", claim=str(claim.key), error=str(exc))
+                log.warning("cannot fence claim", claim=str(claim.key), error=str(exc))
                 return await asyncio.sleep(max(until - self._clock(), 0.0))
             except Retry as exc:
                 await asyncio.sleep(max(pause, exc.after))

@@ -223,7 +223,9 @@ class Intake:
     def _refuse(self, refused: Refused) -> None:
         if self._refused.get((refused.kind, refused.key)) != refused.reason:
             self._refused[refused.kind, refused.key] = refused.reason
-            log.warning("object refused", kind=refused.kind, name=str(refused.key), reason=refused.reason)
+            log.warning(
+                "invalid object ignored", kind=refused.kind, name=str(refused.key), reason=refused.reason
+            )
 
 
 def _things(change: Change) -> Iterable[ApiObject]:

@@ -102,7 +102,7 @@ class Reconciler:
         except Inconsistent:
             raise
         except Gone as exc:  # the watch tells the rest
-            log.debug("nothing left to do", unit=str(unit), error=str(exc))
+            log.debug("object is gone", unit=str(unit), error=str(exc))
         except Conflict as exc:  # it was read again: the sooner it is decided afresh, the better
             delay = self._again(unit, exc.after)
             self._repeats(unit, "conflict", exc, delay)
@@ -113,12 +113,12 @@ class Reconciler:
             self._repeats(unit, "retry", exc, delay)
         except Rejected as exc:
             delay = self._hold_off(unit, self._again(unit, 0.0))
-            log.warning("write refused", unit=str(unit), error=str(exc), pause=round(delay, 3))
+            log.warning("write rejected", unit=str(unit), error=str(exc), pause=round(delay, 3))
         except Exception:
             # One odd claim must not stop the others.
             self.failures += 1
             delay = self._hold_off(unit, self._again(unit, 0.0))
-            log.exception("turn failed", unit=str(unit), pause=round(delay, 3))
+            log.exception("reconcile failed", unit=str(unit), pause=round(delay, 3))
 
         self._hand_back(unit, claims)
 
@@ -133,7 +133,9 @@ class Reconciler:
 
     @staticmethod
     def _repeats(unit: Unit, cause: str, exc: Retry, delay: float) -> None:
-        log.info("turn to be repeated", unit=str(unit), cause=cause, error=str(exc), pause=round(delay, 3))
+        log.info(
+            "reconcile will be retried", unit=str(unit), cause=cause, error=str(exc), pause=round(delay, 3)
+        )
 
     async def turn(self, unit: Unit) -> None:
         """Bring a unit from what it asks to what it holds. Safe to call at any time, twice."""

@@ -126,7 +126,7 @@ class Campaign:
         )
         if against and against != self._against:
             log.error(
-                "shard overlaps with another, nothing is decided here",
+                "shard overlaps with another, allocation stopped",
                 shard=str(self._elector.shard) or "the whole fleet",
                 others=against,
             )
@@ -136,7 +136,7 @@ class Campaign:
         """Tell once what is not believed of Leases, for as long as it stays."""
         doubts = {(record.name, doubt) for record in records for doubt in record.doubts}
         for name, doubt in sorted(doubts - self._doubted)[:MOST_TOLD]:
-            log.warning("lease not believed", lease=shown(name), why=doubt)
+            log.warning("invalid lease ignored", lease=shown(name), why=doubt)
         self._doubted = doubts
 
     async def _withdraw(self) -> None:
@@ -154,11 +154,13 @@ class Campaign:
         leads = self._elector.leads(self._clock())
         if leads and self._term is None:
             log.info(
-                "lease held, taking over", lease=self._elector.shard.lease, identity=self._elector.identity
+                "lease acquired, taking over",
+                lease=self._elector.shard.lease,
+                identity=self._elector.identity,
             )
             self._term = group.create_task(self._begin_term(), name="take over")
         elif not leads and self._term is not None:
-            log.warning("not leading any more", lease=self._elector.shard.lease, holder=self._elector.holder)
+            log.warning("lost leadership", lease=self._elector.shard.lease, holder=self._elector.holder)
             self._term.cancel()
             self._term = None
             self._end()
@@ -177,5 +179,5 @@ class Campaign:
 
     def _trouble(self, exc: ReconcilerError) -> None:
         if str(exc) != self._troubled:
-            log.warning("lease not reached", lease=self._elector.shard.lease, error=str(exc))
+            log.warning("lease request failed", lease=self._elector.shard.lease, error=str(exc))
         self._troubled = str(exc)

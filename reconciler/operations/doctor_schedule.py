@@ -1,7 +1,7 @@
-"""Runs all checks of the doctor on the cluster again and again; findings become metrics and Events.
+"""Runs all checks of the doctor on the cluster periodically. Findings become metrics and Events.
 
-In a process of its own: the checks read every object as it is written and run every expression on every
-device, which would hold the loop and keep memory that nothing else needs.
+The checks run in a separate process: they read every object and evaluate every expression on every device,
+which would block the event loop and keep memory.
 """
 
 import asyncio
@@ -25,15 +25,15 @@ from reconciler.state.store import Store
 
 log = structlog.get_logger()
 
-FIRST_SECONDS = 30.0
-"""Before the first round: slices of a cluster that is starting are still being published."""
-ROUND_SECONDS = 300.0
-"""A round that takes longer is given up."""
+DELAY_SECONDS = 30.0
+"""Delay of the first run: in a starting cluster, drivers still publish slices"""
+TIMEOUT_SECONDS = 300.0
+"""Timeout of a run"""
 MAX_BYTES = 16 * 2**20
-"""Of what a round says: some 50,000 findings. A round that says more is ended."""
+"""Maximum output of a run, about 50,000 findings. A run with more output is stopped."""
 PART = 2**16
-"""Bytes that are read at once"""
-ABOUT_POOLS = {
+"""Bytes per read"""
+POOL_REASONS = {
     "pool-incomplete": "PoolIncomplete",
     "pool-obsolete": "PoolObsolete",
     "pool-disagrees": "PoolSlicesDisagree",
@@ -41,64 +41,64 @@ ABOUT_POOLS = {
     "device-on-two-nodes": "PoolDeviceOnTwoNodes",
     "duplicate-counter-set": "PoolDuplicateCounterSet",
 }
-"""Check -> reason of the Event on the slice: who looks at the slice is whose driver it is"""
+"""Check -> reason of the Event on the slice, where the owner of the driver sees it"""
 NICENESS = 10
 
 Finding = dict[str, Any]
-"""As `doctor -o json` says it"""
+"""A finding of `doctor -o json`"""
 
 
 class DoctorSchedule:
-    """Runs the doctor again and again, and keeps what it found last."""
+    """Runs the doctor periodically and keeps its last findings."""
 
     def __init__(
-        self, settings: Settings, store: Store, *, tell: Callable[[Iterable[Notice]], None], version: str
+        self, settings: Settings, store: Store, *, record: Callable[[Iterable[Notice]], None], version: str
     ) -> None:
-        """`tell` takes Events; `version` is the API version of slices on the server."""
+        """`record` takes Events; `version` is the API version of slices on the API server."""
         self._command = command(settings)
         self._pause = settings.doctor_seconds
         self._store = store
-        self._tell = tell
+        self._record = record
         self._version = version
-        self._before: set[tuple[str, str]] = set()
+        self._previous: set[tuple[str, str]] = set()
         self.found: Counter[tuple[str, str]] = Counter()
-        """(check, severity) -> findings of the last round"""
-        self.rounds = 0
-        """That came to an end"""
+        """(check, severity) -> number of findings of the last run"""
+        self.runs = 0
+        """Completed runs"""
 
     async def run(self) -> None:
-        """Make rounds until cancelled. One that fails is logged and not counted."""
-        await asyncio.sleep(min(FIRST_SECONDS, self._pause))
+        """Run until cancelled. A failed run is logged and not counted."""
+        await asyncio.sleep(min(DELAY_SECONDS, self._pause))
         while True:
             try:
-                async with asyncio.timeout(ROUND_SECONDS):
+                async with asyncio.timeout(TIMEOUT_SECONDS):
                     self._take(await examine(self._command))
             except TimeoutError:
-                log.warning("the doctor's round took too long", seconds=ROUND_SECONDS)
+                log.warning("doctor run timed out", seconds=TIMEOUT_SECONDS)
             except (OSError, ValueError) as exc:
-                log.warning("the doctor's round failed", error=str(exc))
+                log.warning("doctor run failed", error=str(exc))
             await asyncio.sleep(self._pause)
 
     def signals(self) -> Signals:
-        """How many findings there are of each check, with its severity, and how many rounds were made."""
+        """Metrics of findings and runs, and a line on the status page."""
         found = Reading(of.DOCTOR, lambda: [(labels, float(count)) for labels, count in self.found.items()])
-        return Signals(readings=[found, single(of.DOCTOR_ROUNDS, lambda: self.rounds)], facts=[self._fact])
+        return Signals(readings=[found, single(of.DOCTOR_ROUNDS, lambda: self.runs)], facts=[self._fact])
 
     def _fact(self) -> Fact:
-        if not self.rounds:
-            return Fact("Doctor", "no round yet")
-        serious = sum(count for (_, severity), count in self.found.items() if severity == "error")
-        return Fact("Doctor", f"{sum(self.found.values())} findings, {serious} errors", grave=serious > 0)
+        if not self.runs:
+            return Fact("Doctor", "no run yet")
+        errors = sum(count for (_, severity), count in self.found.items() if severity == "error")
+        return Fact("Doctor", f"findings: {sum(self.found.values())}, errors: {errors}", alert=errors > 0)
 
     def _take(self, findings: Sequence[Finding]) -> None:
         self.found = Counter((one["check"], one["severity"]) for one in findings)
-        self.rounds += 1
-        pools = {(one["check"], one["object"]): one for one in findings if one["check"] in ABOUT_POOLS}
-        # A pool is wrong for a moment whenever its driver publishes a new generation: told is what stays.
-        lasting = [one for at, one in pools.items() if at in self._before]
-        self._before = set(pools)
-        self._tell(self._notices(lasting))
-        log.info("the doctor made a round", findings=sum(self.found.values()), pools=len(pools))
+        self.runs += 1
+        pools = {(one["check"], one["object"]): one for one in findings if one["check"] in POOL_REASONS}
+        # A pool is inconsistent while its driver publishes a new generation: report only what persists.
+        lasting = [one for at, one in pools.items() if at in self._previous]
+        self._previous = set(pools)
+        self._record(self._notices(lasting))
+        log.info("doctor run finished", findings=sum(self.found.values()), pools=len(pools))
 
     def _notices(self, findings: Iterable[Finding]) -> Iterator[Notice]:
         slices = {source.key.name: source for source in self._store.slices} if findings else {}
@@ -106,11 +106,11 @@ class DoctorSchedule:
             source: ResourceSlice | None = slices.get(one["object"].removeprefix("ResourceSlice "))
             if source is not None:
                 regarding = Regarding(self._version, source.kind, source.key, source.metadata.uid)
-                yield Notice(regarding, ABOUT_POOLS[one["check"]], f"{one['what']}. {one['remedy']}", "")
+                yield Notice(regarding, POOL_REASONS[one["check"]], f"{one['what']}. {one['remedy']}", "")
 
 
 def command(settings: Settings) -> tuple[str, ...]:
-    """The doctor, on the cluster that the settings name."""
+    """The command line of the doctor for the cluster of the settings."""
     where = {
         "--server": settings.server,
         "--kubeconfig": settings.kubeconfig,
@@ -127,57 +127,57 @@ def command(settings: Settings) -> tuple[str, ...]:
 
 
 async def examine(command: Sequence[str], *, most: int = MAX_BYTES) -> list[Finding]:
-    """What the doctor finds. Raises ValueError, with what it said, where it could not look; or OSError.
+    """The findings of the doctor. Raises OSError, or ValueError with its message if it failed.
 
-    Cancelled, or told more than `most` bytes: the process is ended.
+    The process is killed on cancellation and if it writes more than `most` bytes.
     """
     process = await asyncio.create_subprocess_exec(
         *command,
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
-        preexec_fn=_be_nice,
+        preexec_fn=_lower_priority,
     )
     assert process.stdout is not None
     assert process.stderr is not None
-    complaining = asyncio.create_task(_last_of(process.stderr), name="the doctor's complaints")
+    errors = asyncio.create_task(_last_of(process.stderr), name="errors of the doctor")
     try:
         out = await _all_of(process.stdout, most)
-        err = await complaining
+        err = await errors
         await process.wait()
     finally:
         if process.returncode is None:
             process.kill()
-            await _last_of(process.stdout)  # a pipe that is full would not be seen to end
+            await _last_of(process.stdout)  # a full pipe would block the end of the process
             await process.wait()
-        complaining.cancel()
+        errors.cancel()
     try:
         findings: list[Finding] = json.loads(out)["findings"]
     except (ValueError, KeyError) as exc:
-        said = err.decode(errors="replace").strip().splitlines()
-        raise ValueError(said[-1] if said else f"the doctor ended with {process.returncode}") from exc
+        lines = err.decode(errors="replace").strip().splitlines()
+        raise ValueError(
+            lines[-1] if lines else f"the doctor exited with status {process.returncode}"
+        ) from exc
     return findings
 
 
 async def _all_of(stream: asyncio.StreamReader, most: int) -> bytes:
-    """What is said until the end. Raises ValueError once it is more than `most` bytes."""
-    said = bytearray()
+    """The whole output. Raises ValueError if it is more than `most` bytes."""
+    output = bytearray()
     while part := await stream.read(PART):
-        said += part
-        if len(said) > most:
-            raise ValueError(
-                f"the doctor had more to say than {most} bytes: run it by hand, and mend the most"
-            )
-    return bytes(said)
+        output += part
+        if len(output) > most:
+            raise ValueError(f"the doctor wrote more than {most} bytes: run it by hand and fix its findings")
+    return bytes(output)
 
 
 async def _last_of(stream: asyncio.StreamReader) -> bytes:
-    """The last `PART` bytes of what is said, or somewhat more."""
-    said = b""
+    """The end of the output, at least `PART` bytes if there are so many."""
+    output = b""
     while part := await stream.read(PART):
-        said = said[-PART:] + part
-    return said
+        output = output[-PART:] + part
+    return output
 
 
-def _be_nice() -> None:
+def _lower_priority() -> None:
     os.nice(NICENESS)

@@ -64,7 +64,7 @@ SAMPLES = (
     Sample(
         Waits((CLAIM,), POD, "DevicesInUse", "words", 2, 3, COUNTS),
         "info",
-        "claim waits",
+        "claim pending",
         {
             "claims": ["ns/c"],
             "pod": "ns/p",
@@ -83,14 +83,16 @@ SAMPLES = (
     Sample(
         Equipped(POD, (DEVICE,), "n", 0.25),
         "info",
-        "pod given devices",
+        "devices allocated to pod",
         {"pod": "ns/p", "devices": ["d/p/x"], "node": "n", "duration_ms": 250.0},
     ),
     Sample(
         HeldTwice(DEVICE, (CLAIM,)), "warning", "device held twice", {"device": "d/p/x", "claims": ["ns/c"]}
     ),
-    Sample(Overdrawn(DEVICE, (POD,)), "warning", "device overdrawn", {"device": "d/p/x", "pods": ["ns/p"]}),
-    Sample(AtOdds("words"), "warning", "exclusive devices at odds", {"message": "words"}),
+    Sample(
+        Overdrawn(DEVICE, (POD,)), "warning", "device over-committed", {"device": "d/p/x", "pods": ["ns/p"]}
+    ),
+    Sample(AtOdds("words"), "warning", "exclusive devices held together", {"message": "words"}),
     Sample(
         OverCommitted(POOL, "set", (("memory", "3Gi"),), (CLAIM,)),
         "warning",
@@ -106,13 +108,13 @@ SAMPLES = (
     Sample(
         Uncharged(DEVICE, "set", ("memory",), (CLAIM,)),
         "warning",
-        "held counters unpublished",
+        "counters of held device no longer published",
         {"device": "d/p/x", "counter_set": "set", "counters": ["memory"], "claims": ["ns/c"]},
     ),
     Sample(
         TakenBack(CLAIM, POD, "n", (DEVICE,), "words"),
         "warning",
-        "allocation taken back by kube-scheduler",
+        "allocation removed by kube-scheduler",
         {"claim": "ns/c", "pod": "ns/p", "node": "n", "devices": ["d/p/x"], "message": "words"},
     ),
     Sample(
@@ -147,7 +149,7 @@ SAMPLES = (
         },
     ),
     Sample(WritesPaused("words"), "warning", "writes paused", {"reason": "words"}),
-    Sample(HeldBack(CLAIM, None), "info", "write held back", {"claim": "ns/c"}),
-    Sample(HeldBack(None, POD), "info", "write held back", {"pod": "ns/p"}),
+    Sample(HeldBack(CLAIM, None), "info", "write skipped while paused", {"claim": "ns/c"}),
+    Sample(HeldBack(None, POD), "info", "write skipped while paused", {"pod": "ns/p"}),
     Sample(WritesResumed(2), "info", "writes resumed", {"held": 2}),
 )

@@ -144,7 +144,7 @@ async def asked_of_the_port(scenario: Scenario) -> Expected:
             change = Changed(one["kind"], typed(one))
             store.apply(change)
             nodes.note(change)
-        ask = WhatifEndpoint(store, nodes, whole=lambda: True).ask
+        ask = WhatifEndpoint(store, nodes, ready=lambda: True).ask
         found = await ask(yaml.safe_dump_all(asked), Options(1, frozenset(), frozenset()))
         told |= dict([_placed(unit, found)])
     return told

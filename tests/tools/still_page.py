@@ -16,7 +16,7 @@ from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.objects.plan import Granted, Plan
 from reconciler.operations.metrics.capacity import Capacity
 from reconciler.operations.page.routes import page_routes
-from reconciler.operations.page.sources import Fact, Sources, Waiting
+from reconciler.operations.page.sources import Fact, PendingUnit, Sources
 from reconciler.operations.serving.access import Local
 from reconciler.operations.serving.port import StatusPort
 from reconciler.operations.serving.server import serving
@@ -34,8 +34,8 @@ class Still:
 
     store: Store
     url: str = ""
-    facts: list[Fact] = field(default_factory=lambda: [Fact("State", "decides")])
-    waiting: list[Waiting] = field(default_factory=list)
+    facts: list[Fact] = field(default_factory=lambda: [Fact("Mode", "allocating")])
+    waiting: list[PendingUnit] = field(default_factory=list)
     plans: dict[ObjectKey, Plan] = field(default_factory=dict)
     fleet: Fleet | None = None
 
@@ -70,13 +70,13 @@ class Still:
             now=lambda: NOON,
             clock=time.monotonic,
             facts=lambda: self.facts,
-            picture=picture,
+            snapshot=picture,
             capacity=Capacity(picture),
             claims=lambda: self.store.claims,
             devices_of=self.devices_of,
-            waiting=lambda: self.waiting,
+            pending=lambda: self.waiting,
             by_reason=by_reason,
-            news=lambda: (len(self.waiting), self.fleet.changes if self.fleet else 0),
+            pending_version=lambda: (len(self.waiting), self.fleet.changes if self.fleet else 0),
             fleet=lambda: self.fleet,
             explain=lambda _: None,
         )

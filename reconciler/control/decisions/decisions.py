@@ -1,4 +1,4 @@
-"""What was decided, one class a kind. A class declares all that operators see of it: see `declaration`."""
+"""Decisions, one class per kind. A class declares its log line and its metrics: see `declaration`."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
@@ -32,34 +32,34 @@ ALLOCATION = MetricSpec(
     "allocation_duration_seconds",
     "histogram",
     "Time from the start of a decision until the API server has stored the allocation of a claim. "
-    "Exemplars name the decision.",
+    "Exemplars hold the decision_id.",
     buckets=COARSE,
 )
-FREED = MetricSpec("claims_freed_total", "counter", "Claims that were made to let go of what they held.")
+FREED = MetricSpec("claims_freed_total", "counter", "Claims that released their devices.")
 UNGATED = MetricSpec(
-    "pods_ungated_total", "counter", "Pods whose claims are all allocated, handed to the scheduler."
+    "pods_ungated_total", "counter", "Pods released to the scheduler because all their claims are allocated."
 )
 FINDINGS = MetricSpec(
     "audit_findings_total",
     "counter",
-    "What the audit of held devices found, each finding once.",
-    (("finding", "what was found"),),
+    "Findings of the audit of held devices; each finding counts once.",
+    (("finding", "kind of finding"),),
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What was decided, or found."""
+    """A decision, or a finding of the audit."""
 
     LINES: ClassVar[tuple[Line, ...]]
     """Its log line. Where there are several, `line` chooses."""
     METRICS: ClassVar[tuple[Counted, ...]] = ()
 
     decision_id: Annotated[
-        str, Logged("names one decision in log lines, Events, metric exemplars and the journal")
+        str, Logged("id of the decision in log lines, Events, metric exemplars and the journal")
     ] = field(default="", compare=False)
-    """Allocations that were decided together share it. Empty until the decision is announced, unless whoever
-    decided gave it one."""
+    """Shared by the allocations of one decision. Empty until the decision is reported, unless the decider set
+    it."""
 
     @property
     def line(self) -> Line:
@@ -68,27 +68,27 @@ class Decision:
 
     @classmethod
     def logged_fields(cls) -> Iterator[LoggedField]:
-        """The fields in the order of the log line: its own, then the one that every decision has."""
+        """The fields in the order of the log line: those of the class, then those of every decision."""
         for one in sorted(fields(cls), key=lambda one: one.kw_only is True):
             _, logged = get_args(one.type)
             yield LoggedField(one.name, logged.name or one.name, logged)
 
     @classmethod
     def meaning(cls) -> str:
-        """What happened, in a sentence or two: the first paragraph of the docstring."""
+        """The meaning of the decision: the first paragraph of the docstring."""
         return " ".join((cls.__doc__ or "").partition("\n\n")[0].split())
 
 
 @dataclass(frozen=True, slots=True)
 class Allocated(Decision):
-    """A claim has its devices, and the API server has stored that."""
+    """The API server has stored the allocation of a claim."""
 
     LINES: ClassVar = (Line("claim allocated", Level.INFO),)
     METRICS: ClassVar = (Counted(ALLOCATION, observed="seconds"),)
 
     claim: ClaimKey
     pod: MaybePodKey
-    """For which pod it was decided, if for any"""
+    """The pod that the claim was allocated for, if any"""
     devices: Devices
     node: Node
     seconds: Seconds
@@ -97,16 +97,16 @@ class Allocated(Decision):
 
 @dataclass(frozen=True, slots=True)
 class Waits(Decision):
-    """Claims cannot be met now. Announced again when the reason changes.
+    """Claims cannot be allocated now. Logged again when the reason changes.
 
-    No metric: each refusal is counted where it is answered, those for the same reason included.
+    It has no metric: every refusal is counted when it is decided, also a repeated one.
     """
 
-    LINES: ClassVar = (Line("claim waits", Level.INFO),)
+    LINES: ClassVar = (Line("claim pending", Level.INFO),)
 
     claims: ClaimKeys
     pod: MaybePodKey
-    reason: Annotated[str, Logged("a word of docs/reasons.md")]
+    reason: Annotated[str, Logged("a reason of docs/reasons.md")]
     message: Message
     nodes: NodeCount = 0
     steps: Steps = 0
@@ -121,7 +121,7 @@ class Freed(Decision):
     METRICS: ClassVar = (Counted(FREED),)
 
     claim: ClaimKey
-    why: Annotated[str, Logged("for what cause")]
+    why: Annotated[str, Logged("cause")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,9 +136,9 @@ class Ungated(Decision):
 
 @dataclass(frozen=True, slots=True)
 class Equipped(Decision):
-    """A pod has Koordinator's devices, recorded in its annotation, and the API server has stored that."""
+    """The API server has stored a pod's annotation with its Koordinator devices."""
 
-    LINES: ClassVar = (Line("pod given devices", Level.INFO),)
+    LINES: ClassVar = (Line("devices allocated to pod", Level.INFO),)
     METRICS: ClassVar = (Counted(ALLOCATION, observed="seconds"),)
 
     pod: PodKey
@@ -150,9 +150,9 @@ class Equipped(Decision):
 
 @dataclass(frozen=True, slots=True)
 class HeldTwice(Decision):
-    """Two claims hold a device that only one can hold.
+    """Two claims hold a device that only one claim can hold.
 
-    Not decided by us alone.
+    Not caused by our decisions alone.
     """
 
     LINES: ClassVar = (Line("device held twice", Level.WARNING),)
@@ -164,12 +164,12 @@ class HeldTwice(Decision):
 
 @dataclass(frozen=True, slots=True)
 class Overdrawn(Decision):
-    """Pods hold more of a device than there is, by their annotations.
+    """By their annotations, pods hold more of a Koordinator device than it has.
 
-    Not decided by us alone.
+    Not caused by our decisions alone.
     """
 
-    LINES: ClassVar = (Line("device overdrawn", Level.WARNING),)
+    LINES: ClassVar = (Line("device over-committed", Level.WARNING),)
     METRICS: ClassVar = (Counted(FINDINGS, ("overdrawn",)),)
 
     device: Device
@@ -179,9 +179,9 @@ class Overdrawn(Decision):
 
 @dataclass(frozen=True, slots=True)
 class AtOdds(Decision):
-    """Devices that exclude one another are held at the same time."""
+    """Mutually exclusive devices are held at the same time."""
 
-    LINES: ClassVar = (Line("exclusive devices at odds", Level.WARNING),)
+    LINES: ClassVar = (Line("exclusive devices held together", Level.WARNING),)
     METRICS: ClassVar = (Counted(FINDINGS, ("at_odds",)),)
 
     message: Message
@@ -189,9 +189,9 @@ class AtOdds(Decision):
 
 @dataclass(frozen=True, slots=True)
 class OverCommitted(Decision):
-    """More is drawn from a counter set than it publishes.
+    """Held devices draw more from a counter set than it publishes.
 
-    Not decided by us alone.
+    Not caused by our decisions alone.
     """
 
     LINES: ClassVar = (Line("counters over-committed", Level.WARNING),)
@@ -199,9 +199,7 @@ class OverCommitted(Decision):
 
     pool: Pool
     counter_set: CounterSet
-    short: Annotated[
-        tuple[tuple[str, str], ...], Logged("counter -> how much of it is missing", dict, write=dict)
-    ]
+    short: Annotated[tuple[tuple[str, str], ...], Logged("counter -> missing amount", dict, write=dict)]
     claims: ClaimKeys
 
 
@@ -217,34 +215,34 @@ class CommitmentMet(Decision):
 
 @dataclass(frozen=True, slots=True)
 class Uncharged(Decision):
-    """A held device drew from counters that its pool no longer publishes: no claim is charged for them."""
+    """A held device draws from counters that its pool no longer publishes. They are not charged."""
 
-    LINES: ClassVar = (Line("held counters unpublished", Level.WARNING),)
+    LINES: ClassVar = (Line("counters of held device no longer published", Level.WARNING),)
     METRICS: ClassVar = (Counted(FINDINGS, ("uncharged",)),)
 
     device: Device
     counter_set: CounterSet
-    counters: Annotated[tuple[str, ...], Logged("names of counters of the set", list, write=list)]
+    counters: Annotated[tuple[str, ...], Logged("counters of the set", list, write=list)]
     claims: ClaimKeys
 
 
 @dataclass(frozen=True, slots=True)
 class TakenBack(Decision):
-    """kube-scheduler removed an allocation of ours, and decides about the pod again."""
+    """kube-scheduler removed an allocation of ours and schedules the pod again."""
 
-    LINES: ClassVar = (Line("allocation taken back by kube-scheduler", Level.WARNING),)
+    LINES: ClassVar = (Line("allocation removed by kube-scheduler", Level.WARNING),)
 
     claim: ClaimKey
     pod: PodKey
     node: Node
-    """Where the devices were; empty if that left a choice"""
+    """Node of the devices; empty if they were available on several nodes"""
     devices: Devices
     message: Message
-    """What we know to stand against that node"""
+    """Known problem of that node"""
 
 
 class Outcome(StrEnum):
-    """How what we would have decided compares with what was decided by others."""
+    """How our decision compares with the decision of another scheduler."""
 
     AGREES = "agrees"
     OTHER_DEVICES = "other devices"
@@ -259,27 +257,28 @@ def _text_or_null(outcome: Outcome | None) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Compared(Decision):
-    """Shadow mode: an allocation by others, or the lack of one, compared with ours."""
+    """Shadow mode: our decision compared with the one of another scheduler."""
 
     LINES: ClassVar = (
-        Line("shadow agrees", Level.INFO, "Shadow mode: we would have decided the same."),
-        Line("shadow differs", Level.INFO, "Shadow mode: we would have decided otherwise."),
+        Line("shadow agrees", Level.INFO, "Shadow mode: our decision would be the same."),
+        Line("shadow differs", Level.INFO, "Shadow mode: our decision would differ."),
     )
 
     outcome: Annotated[Outcome, Logged(", ".join(Outcome), write=str)]
     claims: ClaimKeys
-    """One that was allocated; all that a pod waits for"""
+    """The allocated claim, or all pending claims of a pod"""
     pod: MaybePodKey
     node: Node = ""
     devices: Devices = ()
     their_node: Annotated[
-        str, Logged("where the other scheduler put it; empty where its devices leave a choice")
+        str,
+        Logged("node of the other scheduler; empty if its devices are available on several nodes"),
     ] = ""
-    their_devices: Annotated[tuple[DeviceID, ...], Logged("what the other scheduler gave", list, texts)] = ()
+    their_devices: Annotated[tuple[DeviceID, ...], Logged("devices of the other scheduler", list, texts)] = ()
     there: Annotated[
         Outcome | None,
         Logged(
-            "how we compare on their node, where ours would have been another",
+            "outcome on their node, if ours would be another",
             (str, type(None)),
             _text_or_null,
         ),
@@ -296,18 +295,18 @@ class Compared(Decision):
 
 @dataclass(frozen=True, slots=True)
 class WritesPaused(Decision):
-    """Nothing is written from now on. Announced again for another reason."""
+    """Writes stop. Logged again when the reason changes."""
 
     LINES: ClassVar = (Line("writes paused", Level.WARNING),)
 
-    reason: Annotated[str, Logged("why nothing is written")]
+    reason: Annotated[str, Logged("why writes are paused")]
 
 
 @dataclass(frozen=True, slots=True)
 class HeldBack(Decision):
-    """A claim, or a pod with its claims, would have been written but for the pause. Announced once a unit."""
+    """A claim, or a pod with its claims, is not written because writes are paused. Logged once per object."""
 
-    LINES: ClassVar = (Line("write held back", Level.INFO),)
+    LINES: ClassVar = (Line("write skipped while paused", Level.INFO),)
 
     claim: MaybeClaimKey
     pod: MaybePodKey
@@ -315,11 +314,11 @@ class HeldBack(Decision):
 
 @dataclass(frozen=True, slots=True)
 class WritesResumed(Decision):
-    """Writes go on."""
+    """Writes continue."""
 
     LINES: ClassVar = (Line("writes resumed", Level.INFO),)
 
-    held: Annotated[int, Logged("claims and pods that would have been written to meanwhile", int)]
+    held: Annotated[int, Logged("number of claims and pods whose writes were skipped", int)]
 
 
 DECISIONS = tuple(
@@ -332,5 +331,5 @@ DECISIONS = tuple(
 Tell = Callable[[Decision], None]
 
 Answered = Callable[[str, float, str], None]
-"""Hears of every answer to a question about devices, those that change nothing included: the reason of a
-refusal or an empty text, the seconds it took, and the name of the decision."""
+"""Called for every answer to a question about devices, also if it changes nothing: the reason of a refusal or
+an empty text, the seconds it took, and the id of the decision."""

@@ -227,7 +227,7 @@ class Picture:
     def _complain(self, kind: str, key: ObjectKey, complaint: str) -> None:
         """Say once what cannot be read."""
         if complaint and self._complaints.get((kind, key)) != complaint:
-            log.warning("devices not understood", kind=kind, name=str(key), reason=complaint)
+            log.warning("invalid Koordinator devices ignored", kind=kind, name=str(key), reason=complaint)
         if complaint:
             self._complaints[kind, key] = complaint
         else:

@@ -1,7 +1,7 @@
-"""Events about claims and pods that wait: what `kubectl describe` shows. Best effort, beside the work.
+"""Writes Kubernetes Events about pending claims and pods, which `kubectl describe` shows. Best effort.
 
-An Event is written once per object and reason; when it happens again within some minutes, the same Event
-counts on as a series, as Kubernetes' own components do.
+There is one Event per object and reason. If it occurs again within some minutes, the Event becomes a series
+with a count, as in Kubernetes components.
 """
 
 import asyncio
@@ -21,34 +21,34 @@ log = structlog.get_logger()
 CONTROLLER = "dra-reconciler.io/reconciler"
 ACTION = "Allocating"
 DECISION_ID = "dra-reconciler.io/decision-id"
-MOST_DUE = 256
-"""Events that wait to be written; beyond these they are dropped and counted."""
-A_SECOND = 10.0
-"""Events written a second once a burst is used up: they must not crowd the writes of allocations."""
+MAX_QUEUED = 256
+"""Queued Events; further ones are dropped and counted"""
+PER_SECOND = 10.0
+"""Events per second after the burst: they must not delay the writes of allocations"""
 BURST = 50
-REMEMBERED = 4096
-"""Pairs of object and reason of which it is known that there is an Event."""
+CACHE_SIZE = 4096
+"""Cached pairs of object and reason that have an Event"""
 SERIES_SECONDS = 360.0
-"""For so long after the last occurrence the same Event counts on."""
-MOST_BYTES = 1024
-"""Of a note; the server refuses longer ones."""
-LONGEST_NAME = 253
+"""Time after the last occurrence in which the same Event is counted up"""
+MAX_BYTES = 1024
+"""Size of a note; the API server rejects longer ones"""
+MAX_NAME = 253
 BACKOFF_SECONDS = 60.0
-"""No Event is tried for so long after one was refused: a right that is missing will be missing again."""
+"""Pause after a rejected Event: a missing permission stays missing for a while"""
 
 
 class Sink(Protocol):
-    """Where Events go."""
+    """Writes Events."""
 
     async def create(self, event: dict[str, Any]) -> None:
         """Write a new Event."""
 
     async def repeat(self, key: ObjectKey, series: dict[str, Any]) -> None:
-        """Count another occurrence. Raises Gone when there is no such Event any more."""
+        """Count another occurrence. Raises Gone if the Event no longer exists."""
 
 
 class Regarding(NamedTuple):
-    """The object that an Event is about."""
+    """The object of an Event."""
 
     api_version: str
     kind: str
@@ -56,7 +56,7 @@ class Regarding(NamedTuple):
     uid: str
 
     def to_json(self) -> dict[str, str]:
-        """As an Event refers to it."""
+        """The reference in an Event."""
         namespace = {"namespace": self.key.namespace} if self.key.namespace else {}
         return {
             "apiVersion": self.api_version,
@@ -69,7 +69,7 @@ class Regarding(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Something that happened to an object."""
+    """An Event to write."""
 
     regarding: Regarding
     reason: str
@@ -78,46 +78,46 @@ class Notice:
 
 
 @dataclass(slots=True)
-class _Told:
+class _Series:
     key: ObjectKey
     count: int
     last: float
 
 
 class Events:
-    """Takes notices at once, writes them one after the other."""
+    """Queues notices and writes them one after the other."""
 
     def __init__(
         self, sink: Sink, *, instance: str, clock: Callable[[], float], now: Callable[[], datetime]
     ) -> None:
-        """`instance` names this process; `clock` counts seconds, `now` gives the time with its zone."""
+        """`instance` names this process; `clock` counts seconds; `now` returns the time with its zone."""
         self._sink = sink
         self._instance = instance
         self._clock = clock
         self._now = now
-        self._due: asyncio.Queue[Notice] = asyncio.Queue(MOST_DUE)
-        self._told: OrderedDict[tuple[str, str], _Told] = OrderedDict()
+        self._queue: asyncio.Queue[Notice] = asyncio.Queue(MAX_QUEUED)
+        self._series: OrderedDict[tuple[str, str], _Series] = OrderedDict()
         self._tokens = float(BURST)
         self._filled = clock()
-        self._quiet_until = 0.0
+        self._paused_until = 0.0
         self.written = 0
         self.dropped = 0
-        """Not written: too many at once, or the server did not take them"""
+        """Events that were not written: the queue was full, or the API server rejected them"""
 
-    def tell(self, notices: Iterable[Notice]) -> None:
-        """Let notices be written when there is time. Never waits."""
+    def record(self, notices: Iterable[Notice]) -> None:
+        """Queue notices. Does not wait."""
         for notice in notices:
             try:
-                self._due.put_nowait(notice)
+                self._queue.put_nowait(notice)
             except asyncio.QueueFull:
                 self.dropped += 1
 
     async def run(self) -> None:
-        """Write until cancelled. An Event that cannot be written is dropped."""
+        """Write Events until cancelled. An Event that cannot be written is dropped."""
         while True:
-            notice = await self._due.get()
-            await self._turn()
-            if self._clock() < self._quiet_until:
+            notice = await self._queue.get()
+            await self._wait_for_token()
+            if self._clock() < self._paused_until:
                 self.dropped += 1
                 continue
             try:
@@ -127,53 +127,55 @@ class Events:
                 raise
             except Rejected as exc:
                 self.dropped += 1
-                self._quiet_until = self._clock() + BACKOFF_SECONDS
+                self._paused_until = self._clock() + BACKOFF_SECONDS
                 log.warning("events cannot be written", error=str(exc), pause=BACKOFF_SECONDS)
             except ReconcilerError as exc:
                 self.dropped += 1
                 log.debug("event dropped", error=str(exc))
 
-    async def _turn(self) -> None:
-        """Wait until another write is due: a bucket of tokens."""
+    async def _wait_for_token(self) -> None:
+        """Wait until the token bucket allows a write."""
         now = self._clock()
-        self._tokens = min(float(BURST), self._tokens + (now - self._filled) * A_SECOND)
+        self._tokens = min(float(BURST), self._tokens + (now - self._filled) * PER_SECOND)
         self._filled = now
         self._tokens -= 1.0
         if self._tokens < 0:
-            await asyncio.sleep(-self._tokens / A_SECOND)
+            await asyncio.sleep(-self._tokens / PER_SECOND)
 
     async def _write(self, notice: Notice) -> None:
         key = notice.regarding.uid, notice.reason
-        told = self._told.get(key)
-        if told is not None and self._clock() - told.last < SERIES_SECONDS:
-            told.count += 1
-            told.last = self._clock()
+        series = self._series.get(key)
+        if series is not None and self._clock() - series.last < SERIES_SECONDS:
+            series.count += 1
+            series.last = self._clock()
             try:
-                await self._sink.repeat(told.key, {"count": told.count, "lastObservedTime": self._stamp()})
+                await self._sink.repeat(
+                    series.key, {"count": series.count, "lastObservedTime": self._stamp()}
+                )
             except Gone:
-                del self._told[key]
+                del self._series[key]
             else:
-                self._told.move_to_end(key)
+                self._series.move_to_end(key)
                 return
         event = self._event(notice)
         await self._sink.create(event)
         metadata = event["metadata"]
-        self._told[key] = _Told(ObjectKey(metadata["namespace"], metadata["name"]), 1, self._clock())
-        self._told.move_to_end(key)
-        if len(self._told) > REMEMBERED:
-            self._told.popitem(last=False)
+        self._series[key] = _Series(ObjectKey(metadata["namespace"], metadata["name"]), 1, self._clock())
+        self._series.move_to_end(key)
+        if len(self._series) > CACHE_SIZE:
+            self._series.popitem(last=False)
 
     def _event(self, notice: Notice) -> dict[str, Any]:
         regarding = notice.regarding
-        # The convention of Kubernetes: the object's name and the time in hexadecimal digits.
+        # Kubernetes names Events after the object and the time in hexadecimal.
         tail = f".{int(self._now().timestamp() * 1e9):x}"
         return {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
             "metadata": {
-                # What has no namespace has its Events in this one.
+                # Events of objects without a namespace are in `default`.
                 "namespace": regarding.key.namespace or "default",
-                "name": regarding.key.name[: LONGEST_NAME - len(tail)] + tail,
+                "name": regarding.key.name[: MAX_NAME - len(tail)] + tail,
                 "annotations": {DECISION_ID: notice.decision_id},
             },
             "eventTime": self._stamp(),
@@ -191,9 +193,9 @@ class Events:
 
 
 def cut(note: str) -> str:
-    """A note that the server takes: at most 1024 bytes, no character halved."""
+    """The note, cut to 1024 bytes between characters."""
     raw = note.encode(errors="replace")
-    if len(raw) <= MOST_BYTES:
+    if len(raw) <= MAX_BYTES:
         return raw.decode()
     end = " ..."
-    return raw[: MOST_BYTES - len(end)].decode(errors="ignore") + end
+    return raw[: MAX_BYTES - len(end)].decode(errors="ignore") + end

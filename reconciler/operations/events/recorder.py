@@ -1,4 +1,4 @@
-"""Writes Events about claims and pods that are pending, with what they lack."""
+"""Writes Events about pending claims and pods, with an explanation."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -17,7 +17,7 @@ from reconciler.state.store import Store
 
 
 class EventRecorder:
-    """Explains refusals and writes Events about them, beside the work."""
+    """Explains refusals and writes Events about them, in the background."""
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class EventRecorder:
         step: Callable[[Unit], Step],
         clock: Callable[[], float],
     ) -> None:
-        """`step` says what a unit needs; `clock` counts seconds."""
+        """`step` returns the next step of a unit; `clock` counts seconds."""
         self._events = events
         self._served = served
         self._store = store
@@ -44,23 +44,23 @@ class EventRecorder:
             group.create_task(self._events.run(), name="write events")
 
     def _explained(self, waits: Waits, explanation: Explanation | None) -> None:
-        self._events.tell(self._notices(waits, note(waits, explanation)))
+        self._events.record(self._notices(waits, note(waits, explanation)))
 
     def _notices(self, waits: Waits, text: str) -> Iterator[Notice]:
-        concerned: list[tuple[str, ApiObject | None]] = [
+        objects: list[tuple[str, ApiObject | None]] = [
             ("ResourceClaim", self._store.claims.get(key)) for key in waits.claims
         ]
         if waits.pod is not None:
-            concerned.append(("Pod", self._store.pods.get(waits.pod)))
-        for kind, thing in concerned:
-            if thing is not None:
+            objects.append(("Pod", self._store.pods.get(waits.pod)))
+        for kind, found in objects:
+            if found is not None:
                 version = self._served[kind].api_version
-                regarding = Regarding(version, kind, thing.key, thing.metadata.uid)
+                regarding = Regarding(version, kind, found.key, found.metadata.uid)
                 yield Notice(regarding, waits.reason, text, waits.decision_id)
 
 
 def note(waits: Waits, explanation: Explanation | None) -> str:
-    """What an Event says: the nearest miss before the counts, since long notes are cut."""
+    """The text of an Event. The nearest miss comes before the counts, because long notes are cut."""
     parts = [waits.message]
     if explanation is not None:
         parts.append(explanation.short())

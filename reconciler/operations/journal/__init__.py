@@ -1,1 +1,1 @@
-"""Everything that decisions were made from, written down as it came, and decided again from that."""
+"""The journal records all inputs of decisions in order; replay makes the decisions again."""

@@ -1,4 +1,4 @@
-"""Inputs and decisions as JSON, and back. One object a line; `t` says what it is."""
+"""Converts inputs and decisions to JSON and back. One object per line; `t` is its type."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -18,29 +18,29 @@ from reconciler.ha.shards.shard import parse
 from reconciler.state.devices.occupancy.retained_draws import Drawn
 
 FORMAT = 1
-"""Raised when a release can no longer read what an earlier one wrote"""
+"""Increased when a release can no longer read the format of an earlier one"""
 
-DECIDING = ("mode", "pause", "feature_gates", "koordinator", "koordinator_semantics")
-"""Settings that a header tells as they were given"""
+RECORDED_SETTINGS = ("mode", "pause", "feature_gates", "koordinator", "koordinator_semantics")
+"""Settings that the header has with their values"""
 
 BEGUN = "begun"
-"""The entry after those that a file begins with: from here on things happened. `inputs`: how many had come"""
+"""The entry after the initial snapshot of a file; events follow it. `inputs` counts the earlier inputs"""
 
 Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """By which rules the decisions of a file were made."""
+    """The configuration of the decisions in a file."""
 
     program: str
     rules: Semantics
     ours: Ownership
     steps: int
     run: str = ""
-    """Of which process; files of one run go on from each other"""
+    """Id of the process; files of one run continue each other"""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """Others of the run, for who reads a journal: `DECIDING`"""
+    """Values of the settings in `RECORDED_SETTINGS`, for information"""
 
     def to_json(self) -> Json:
         """The first line of a file."""
@@ -64,26 +64,26 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """A question, and what was answered."""
+    """A question and its answer."""
 
     id: str
     unit: str
     claims: tuple[ObjectKey, ...]
     nodes: tuple[str, ...] | None
-    """None: all"""
+    """None for all nodes"""
     behind: int
-    """Inputs that came between the picture that was decided from and this entry; -1: nobody knows"""
+    """Inputs between the snapshot of the decision and this entry; -1 if unknown"""
     reason: str
-    """Of a refusal; empty where devices were given"""
+    """Reason of a refusal; empty if devices were allocated"""
     node: str
     devices: tuple[tuple[str, ...], ...]
-    """Of each claim, `request=DRIVER/POOL/DEVICE` in order"""
+    """For each claim its `request=DRIVER/POOL/DEVICE` in order"""
 
 
 def read_header(raw: Mapping[str, Any]) -> Header:
     """Raises Rejected for a journal of another format."""
     if raw.get("t") != "header" or raw.get("format") != FORMAT:
-        raise Rejected(f"no journal of format {FORMAT}: it begins with {str(raw)[:80]}")
+        raise Rejected(f"not a journal of format {FORMAT}: it starts with {str(raw)[:80]}")
     modes = frozenset((driver, mode) for driver, mode in raw["groupModes"])
     rules = Semantics(raw["release"], frozenset(raw["gates"]), modes)
     ours = Ownership(
@@ -98,7 +98,7 @@ def read_header(raw: Mapping[str, Any]) -> Header:
 
 
 def write_change(change: Change) -> Json:
-    """A change of the picture."""
+    """The entry of a change."""
     match change:
         case Changed(kind=kind, object=thing):
             return {"t": "changed", "kind": kind, "object": thing.to_json()}
@@ -117,7 +117,7 @@ def write_change(change: Change) -> Json:
 
 
 def read_change(raw: Mapping[str, Any]) -> Change | None:
-    """The change, or None if the entry is none."""
+    """The change of an entry; None for other entries."""
     kind = raw.get("kind", "")
     match raw["t"]:
         case "changed":
@@ -138,7 +138,7 @@ def _object(kind: str, raw: Mapping[str, Any]) -> ApiObject:
 
 
 def write_retained_draw(device: DeviceID, drawn: Drawn) -> Json:
-    """What a held device drew before its slices changed."""
+    """The entry with the consumption of a held device from before its slices changed."""
     return {
         "t": "remembered",
         "device": list(device),
@@ -147,12 +147,12 @@ def write_retained_draw(device: DeviceID, drawn: Drawn) -> Json:
 
 
 def read_retained_draw(raw: Mapping[str, Any]) -> tuple[DeviceID, Drawn]:
-    """The device of an entry, and what it drew."""
+    """The device of an entry and its consumption."""
     return DeviceID(*raw["device"]), raw["drawn"]
 
 
 def write_plan(kind: str, plan: Plan) -> Json:
-    """A plan that is `assumed` or `forgotten`."""
+    """The entry of a plan; `kind` is `assumed` or `forgotten`."""
     return {
         "t": kind,
         "claim": list(plan.claim),
@@ -185,7 +185,7 @@ def answered(
     *,
     behind: int = 0,
 ) -> Decided:
-    """An answer as it is written down and compared. Share ids are left out: they are drawn."""
+    """An answer in the form that is recorded and compared. Share ids are omitted: they are random."""
     granted = isinstance(answer, Granted)
     return Decided(
         id=name,

@@ -1,4 +1,4 @@
-"""Files of a journal: JSON lines, compressed, a new file when one is full, the oldest deleted."""
+"""Files of a journal: compressed JSON lines. A full file is followed by a new one; the oldest is deleted."""
 
 import gzip
 import json
@@ -13,19 +13,19 @@ Json = dict[str, Any]
 
 PATTERN = "journal-*.jsonl.gz"
 FULL_BYTES = 64 * 2**20
-"""Of a file, before compression, which makes a tenth or less of it."""
+"""Bytes of a file before compression, which reduces them to a tenth or less"""
 FILES = 16
-"""That are kept."""
+"""Kept files"""
 LEVEL = 1
-"""Of compression: higher ones take several times as long for some percent."""
+"""Compression level; higher levels take several times as long and save a few percent"""
 MAX_LINE = 512 * 2**20
-"""Characters of a line that is read: the listing of a million devices."""
+"""Maximum characters of a line: a list of a million devices"""
 _KIND = re.compile(r'\{"t": ?"(\w+)"')
-"""How every entry begins"""
+"""The start of every entry"""
 
 
 class Files:
-    """Writes entries. Every file begins with what `beginning` says, so that it can be read without others."""
+    """Writes entries. Every file starts with the entries of `beginning`, so it can be read alone."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class Files:
         full: int = FULL_BYTES,
         files: int = FILES,
     ) -> None:
-        """Raises Rejected when the folder cannot be written to."""
+        """Raises Rejected if the folder is not writable."""
         self._folder = folder
         self._beginning = beginning
         self._full = full
@@ -48,21 +48,21 @@ class Files:
         except OSError as exc:
             raise Rejected(f"journal {folder}: {exc.strerror}") from exc
 
-    def write(self, entry: Json, *, told: bool = False) -> None:
-        """Add an entry. `told`: what the file would begin with says so already. Raises OSError."""
+    def write(self, entry: Json, *, in_snapshot: bool = False) -> None:
+        """Add an entry. `in_snapshot`: the initial snapshot of a new file contains it. Raises OSError."""
         begins = self._file is None or self._size >= self._full
         if begins:
             self._begin()
-        if not (begins and told):
+        if not (begins and in_snapshot):
             self._put(entry)
 
     def flush(self) -> None:
-        """Let others read what was written so far."""
+        """Flush, so that other processes can read all entries."""
         if self._file is not None:
             self._file.flush()
 
     def close(self) -> None:
-        """End the present file."""
+        """Close the current file."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -75,7 +75,7 @@ class Files:
         self._size = 0
         for entry in self._beginning():
             self._put(entry)
-        self._size = 0  # what it begins with is not what fills it
+        self._size = 0  # the initial snapshot does not count
         for path in sorted(self._folder.glob(PATTERN))[: -self._files]:
             path.unlink(missing_ok=True)
 
@@ -95,9 +95,9 @@ def paths(place: Path) -> list[Path]:
 
 
 def entries(path: Path, *, only: Container[str] | None = None) -> Iterator[Json]:
-    """The entries of one file. It ends where it was cut off: a process that was killed ends no file.
+    """The entries of one file, up to an incomplete end: a killed process does not complete its file.
 
-    Of entries whose kind is not in `only` nothing but the kind is read, which is much quicker.
+    Of entries whose kind is not in `only`, only the kind is read, which is much faster.
     """
     try:
         with gzip.open(path, "rt", encoding="utf-8") as file:

@@ -1,6 +1,6 @@
-"""Koordinator's part of a journal: machines and pods as they were seen, and what was decided about them.
+"""Koordinator's part of a journal: Device objects and pods, and the decisions about them.
 
-Its entries are wrapped, so that they are told from those about claims: `{"t": "koordinator", "entry": ...}`.
+Its entries are wrapped, unlike those about claims: `{"t": "koordinator", "entry": ...}`.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -32,15 +32,15 @@ Note = Callable[[Json], None]
 
 
 class RecordedPicture(Picture):
-    """A picture that tells a journal of every change that matters to it, in order."""
+    """A state of Koordinator's devices that records every relevant change in order."""
 
     def __init__(self, fleet: Fleet, tell: Tell, note: Note) -> None:
         super().__init__(fleet, tell)
         self._note = note
         self._last: dict[str, Device] = {}
-        """What machines were that are known, and have no Device object that can be read any more"""
+        """Last state of known machines without a readable Device object"""
         self._readable: dict[ObjectKey, Pod] = {}
-        """The version by which a pod holds devices whose newest version cannot be read"""
+        """Last readable version of pods that hold devices and whose newest version cannot be read"""
 
     def apply(self, change: Change) -> None:
         before = self._state(change)
@@ -63,7 +63,7 @@ class RecordedPicture(Picture):
         self._note(wrapped({"t": "forgotten", "pod": list(grant.pod.key)}))
 
     def whole(self) -> Iterator[Json]:
-        """Entries that make the picture from nothing."""
+        """Entries that rebuild the state."""
         nodes = [
             Node.model_validate({"metadata": {"name": n, "labels": dict(of)}})
             for n, of in self._labels.items()
@@ -97,7 +97,7 @@ class RecordedPicture(Picture):
             self._last[name] = before
 
     def _state(self, change: Change) -> tuple[object, ...]:
-        """What a change can change: the same objects before and after it if it did nothing."""
+        """The objects that a change may replace; the same objects before and after if it has no effect."""
         if isinstance(change, Replaced):
             return ()
         key = change.object.key if isinstance(change, Changed) else change.key
@@ -109,7 +109,7 @@ class RecordedPicture(Picture):
         return self._pods.get(key), self._held.get(key), self._assumed.get(key)
 
     def _shortened(self, change: Change) -> Change:
-        """Without what is of no concern here: pods that ask for nothing here, of nodes all but labels."""
+        """The change with only relevant data: labels of nodes, and pods that request these devices."""
         match change:
             case Changed(kind="Node", object=node):
                 return Changed("Node", _labels(node))
@@ -125,13 +125,13 @@ class RecordedPicture(Picture):
 
 
 class Run:
-    """The picture as it grows again, and what is decided from it."""
+    """Rebuilds the state and makes the decisions again."""
 
     def __init__(self, semantics: str) -> None:
         self.picture = Picture(Fleet(Rules(Semantics(semantics))), lambda _: None)
 
     def take(self, entry: Json) -> None:
-        """Take in an entry that is no decision."""
+        """Apply an entry that is not a decision."""
         picture = self.picture
         match entry["t"]:
             case "observed":
@@ -148,13 +148,13 @@ class Run:
                     picture.apply(change)
 
     def again(self, then: Decided, pod: ObjectKey) -> Decided | None:
-        """Make a decision again; None if nothing is known of the pod."""
+        """Make a decision again; None for an unknown pod."""
         demand, fleet = self.picture.demand(pod), self.picture.fleet
         if demand is None or isinstance(demand, Failure):
             return None
         names: Collection[str] = fleet.machines.keys() if then.nodes is None else frozenset(then.nodes)
         found = fleet.first(demand, names.__contains__)
-        assert found is not None  # nothing limits the tries
+        assert found is not None  # the number of tries is unlimited
         if isinstance(found, Unserved):
             why = refusal(found, "", crowded=False)
             return _decided(then.id, then.unit, then.nodes, why)
@@ -163,7 +163,7 @@ class Run:
         return _decided(then.id, then.unit, then.nodes, Grant(_pod(self.picture, pod), demand, held, text))
 
     def explained(self, pod: ObjectKey, reason: str) -> Explanation | None:
-        """Why a pod is refused, as things are."""
+        """The explanation of a refusal in the current state."""
         demand = self.picture.demand(pod)
         if demand is None:
             return None
@@ -171,33 +171,33 @@ class Run:
 
 
 def wrapped(entry: Json) -> Json:
-    """An entry of this part."""
+    """An entry of this part of the journal."""
     return {"t": KOORDINATOR, "entry": entry}
 
 
 def write_decision(
     name: str, pod: Pod, fleet: Fleet, suits: Callable[[str], bool], answer: Grant | Refusal
 ) -> Json:
-    """A decision about a pod. `suits` says on which machines it might be."""
+    """The entry of a decision about a pod. `suits` tells whether a machine is a candidate."""
     nodes = [node for node in fleet.machines if suits(node)]
     every = len(nodes) == len(fleet.machines)
-    told = _decided(name, str(Unit(Kind.POD, pod.key)), None if every else nodes, answer)
+    decided = _decided(name, str(Unit(Kind.POD, pod.key)), None if every else nodes, answer)
     return wrapped(
         {
             "t": "decided",
-            "id": told.id,
-            "unit": told.unit,
+            "id": decided.id,
+            "unit": decided.unit,
             "pod": list(pod.key),
-            "nodes": None if told.nodes is None else list(told.nodes),
-            "reason": told.reason,
-            "node": told.node,
-            "devices": [list(one) for one in told.devices],
+            "nodes": None if decided.nodes is None else list(decided.nodes),
+            "reason": decided.reason,
+            "node": decided.node,
+            "devices": [list(one) for one in decided.devices],
         }
     )
 
 
 def read_decision(entry: Json) -> Decided:
-    """What was decided then."""
+    """The recorded decision."""
     return Decided(
         id=entry["id"],
         unit=entry["unit"],

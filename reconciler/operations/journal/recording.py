@@ -1,4 +1,4 @@
-"""Writes down what the picture is made of and what is decided from it, in the order in which it happens."""
+"""Records the inputs of decisions and the decisions, in their order."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
@@ -40,14 +40,14 @@ from reconciler.state.store import Store
 log = structlog.get_logger()
 
 REMEMBERED = 4096
-"""Pictures of which it is known after which input they were taken."""
+"""Snapshots whose position among the inputs is known"""
 
 
 class Recorder:
-    """A journal of one store. A disk that fails ends the journal, never the work."""
+    """The journal of a store. If the disk fails, the journal stops; allocation continues."""
 
     def __init__(self, folder: Path, header: Header, *, full: int = FULL_BYTES, files: int = FILES) -> None:
-        """Keeps so many `files` of about `full` bytes. Raises Rejected if the folder cannot be written to."""
+        """Keeps `files` files of about `full` bytes. Raises Rejected if the folder is not writable."""
         self.store = RecordedStore(header.rules, self)
         self.header = replace(header, run=token_hex(4))
         self._files: Files | None = Files(folder, self._beginning, full=full, files=files)
@@ -55,48 +55,48 @@ class Recorder:
         self._picture: RecordedPicture | None = None
 
     def machines(self, fleet: Fleet, tell: Tell) -> RecordedPicture:
-        """The picture of Koordinator's devices, to be written down with the rest."""
+        """A recorded state of Koordinator's devices."""
         self._picture = RecordedPicture(fleet, tell, self.note)
         return self._picture
 
     def equipped(
         self, name: str, pod: Pod, suits: Callable[[str], bool], answer: Grant | DeviceRefusal
     ) -> None:
-        """Write down a decision about Koordinator's devices, before it changes the picture."""
+        """Record a decision about Koordinator's devices, before it changes the state."""
         if self._files is None or self._picture is None:
             return
-        self.note(write_decision(name, pod, self._picture.fleet, suits, answer), told=False)
+        self.note(write_decision(name, pod, self._picture.fleet, suits, answer), in_snapshot=False)
         if self._files is not None:
             self._files.flush()
 
-    def note(self, entry: Json, *, told: bool = True) -> None:
-        """Write an entry. `told`: the picture has it already."""
+    def note(self, entry: Json, *, in_snapshot: bool = True) -> None:
+        """Write an entry. `in_snapshot`: a new snapshot contains it."""
         if self._files is None:
             return
         try:
-            self._files.write(entry, told=told)
+            self._files.write(entry, in_snapshot=in_snapshot)
         except OSError as exc:
             self._files = None
-            log.warning("journal ended", file=str(self._folder), error=str(exc))
+            log.warning("journal stopped", file=str(self._folder), error=str(exc))
 
     def decided(self, name: str, unit: Unit, asked: Decide, answer: Granted | Refusal) -> None:
-        """Write down a decision."""
+        """Record a decision."""
         if self._files is None:
             return
         behind = self.store.behind(answer.version)
         claims = [claim.key for claim in asked.claims]
         decided = answered(name, str(unit), claims, asked.nodes, answer, behind=behind)
-        self.note(write_decided(decided), told=False)
+        self.note(write_decided(decided), in_snapshot=False)
         if self._files is not None:
             self._files.flush()
 
     def close(self) -> None:
-        """Write to the end what there is."""
+        """Write all entries and close the file."""
         if self._files is not None:
             try:
                 self._files.close()
             except OSError as exc:
-                log.warning("journal ended", file=str(self._folder), error=str(exc))
+                log.warning("journal stopped", file=str(self._folder), error=str(exc))
             self._files = None
 
     def _beginning(self) -> Iterator[Json]:
@@ -108,13 +108,13 @@ class Recorder:
 
 
 class RecordedStore(Store):
-    """A store that tells a journal of every change, in order."""
+    """A store that records every change in order."""
 
     def __init__(self, rules: Semantics, journal: Recorder) -> None:
         super().__init__(rules)
         self._journal = journal
         self.inputs = 0
-        """That came so far"""
+        """Inputs so far"""
         self._taken: OrderedDict[int, int] = OrderedDict()
 
     def apply(self, change: Change) -> Delta:
@@ -135,19 +135,19 @@ class RecordedStore(Store):
 
     def snapshot(self) -> Snapshot:
         found = super().snapshot()
-        # Claims come without another picture, so the last time that it was asked for is what counts.
+        # A change of claims makes no new snapshot, so the last request for the snapshot counts.
         self._taken[found.version] = self.inputs
         if len(self._taken) > REMEMBERED:
             self._taken.popitem(last=False)
         return found
 
     def behind(self, version: int) -> int:
-        """How many inputs came since a picture was taken; -1 if that is not known any more."""
+        """Inputs since a snapshot was taken; -1 if unknown."""
         taken = self._taken.get(version)
         return -1 if taken is None else self.inputs - taken
 
     def whole(self) -> Iterator[Json]:
-        """Entries that make the picture from nothing. What is remembered first: slices are read with it."""
+        """Entries that rebuild the store. Retained consumption comes first, because slices need it."""
         for pool in self._retained.pools():
             for name, drawn in self._retained.of(pool).items():
                 yield write_retained_draw(DeviceID(*pool, name), drawn)
@@ -170,7 +170,7 @@ class RecordedStore(Store):
 
 
 def _node(info: NodeInfo) -> Node:
-    """What of a node is of any concern to decisions."""
+    """A node with only the fields that decisions use."""
     status = {"declaredFeatures": sorted(info.features)}
     metadata = {"name": info.name, "labels": dict(info.labels)}
     return Node.model_validate({"metadata": metadata, "status": status})

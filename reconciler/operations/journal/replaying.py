@@ -1,4 +1,4 @@
-"""Decides again what a journal says was decided, and compares. No cluster, no clock."""
+"""Makes the decisions of a journal again and compares them, without cluster and clock."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -31,24 +31,24 @@ from reconciler.state.devices.snapshot.snapshot import Snapshot
 from reconciler.state.store import Store
 
 Moment = tuple[str, int]
-"""A process, and how many inputs it had"""
+"""A process and the number of its inputs so far"""
 
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """A decision that was made again."""
+    """A recorded decision and the same decision made again."""
 
     then: Decided
     now: Decided | None
-    """None: the journal does not hold what it was made from"""
+    """None if the journal does not have its inputs"""
     world: Snapshot | None
     claims: tuple[ResourceClaim, ...]
-    told: Explanation | None = None
-    """Of a refusal of Koordinator's devices"""
+    explanation: Explanation | None = None
+    """For a refusal of Koordinator's devices"""
 
     @property
     def same(self) -> bool:
-        """Whether both decided alike."""
+        """Whether both decisions agree."""
         return self.now is None or _essence(self.then) == _essence(self.now)
 
 
@@ -58,11 +58,11 @@ def _essence(decided: Decided) -> tuple[object, ...]:
 
 @dataclass(slots=True)
 class Tally:
-    """What a replay came to."""
+    """The result of a replay."""
 
     same: int = 0
     unknown: int = 0
-    """Not made again: what they were made from came before the journal"""
+    """Decisions whose inputs are older than the journal"""
     different: list[Again] = field(default_factory=list)
 
 
@@ -75,7 +75,7 @@ def replay(
 ) -> Tally:
     """Make every decision of a journal again, or those up to and with the one named `until`.
 
-    `seen` is told each, `progress` how many entries were read. Raises Rejected for what is no journal.
+    `seen` is called for each, `progress` with the number of read entries. Raises Rejected for other files.
     """
     tally = Tally()
     for again in _decisions(place, progress):
@@ -92,9 +92,9 @@ def replay(
 
 
 def _decisions(place: Path, progress: Callable[[int], None]) -> Iterator[Again]:
-    """Every file begins with the whole picture of its time, so that none needs those before it."""
+    """All decisions. Every file starts with a complete snapshot, so it needs no earlier file."""
     files = paths(place)
-    run = _Run(_pictures(files))
+    run = _Run(_snapshots_needed(files))
     count = 0
     for path in files:
         found = entries(path)
@@ -110,8 +110,8 @@ def _decisions(place: Path, progress: Callable[[int], None]) -> Iterator[Again]:
                 yield again
 
 
-def _pictures(files: Iterable[Path]) -> Counter[Moment]:
-    """The pictures that later decisions were made from, and how many were."""
+def _snapshots_needed(files: Iterable[Path]) -> Counter[Moment]:
+    """The snapshots that later entries were decided from, with the number of these decisions."""
     wanted = Counter[Moment]()
     for path in files:
         process, inputs = "", 0
@@ -125,33 +125,33 @@ def _pictures(files: Iterable[Path]) -> Counter[Moment]:
                     if raw["behind"] > 0:
                         wanted[process, inputs - raw["behind"]] += 1
                 case "koordinator":
-                    pass  # of its own picture
+                    pass  # these have their own state
                 case _:
                     inputs += 1
     return wanted
 
 
 class _Run:
-    """The picture as it grows, and what is decided from it."""
+    """Rebuilds the store and makes the decisions again."""
 
     def __init__(self, wanted: Counter[Moment]) -> None:
-        """`wanted` counts the decisions that were made from each of some earlier pictures."""
+        """`wanted` counts the decisions on each earlier snapshot."""
         self._wanted = wanted
         self._kept: dict[Moment, tuple[Snapshot, dict[ObjectKey, ResourceClaim]]] = {}
         self._process = ""
 
     def restart(self, header: Header) -> None:
-        """Begin with nothing: the file says all there was. Earlier pictures of the same process are kept."""
+        """Start with an empty store for a new file. Snapshots of the same process are kept."""
         if not header.run or header.run != self._process:
             self._kept.clear()
         self._process = header.run
-        self._store = _Again(header.rules)
+        self._store = _ReplayStore(header.rules)
         self._decider = Decider(header.ours, steps=header.steps)
         self._machines = machines.Run(header.settings.get("koordinator_semantics", "proposal"))
         self._inputs, self._begun = 0, False
 
     def take(self, raw: dict[str, Any]) -> Again | None:
-        """Take in an entry; a decision is made again."""
+        """Apply an entry, or make its decision again."""
         match raw["t"]:
             case machines.KOORDINATOR:
                 return self._of_machines(raw["entry"])
@@ -180,8 +180,8 @@ class _Run:
             return None
         then, pod = machines.read_decision(entry), ObjectKey(*entry["pod"])
         now = self._machines.again(then, pod)
-        told = None if now is None or not now.reason else self._machines.explained(pod, now.reason)
-        return Again(then, now, None, (), told)
+        explanation = None if now is None or not now.reason else self._machines.explained(pod, now.reason)
+        return Again(then, now, None, (), explanation)
 
     def _again(self, then: Decided) -> Again:
         if then.behind == 0:
@@ -204,11 +204,11 @@ class _Run:
         return Again(then, replace(now, behind=then.behind), world, known)
 
 
-class _Again(Store):
-    """A store that is told what another process remembered."""
+class _ReplayStore(Store):
+    """A store with the retained consumption of another process."""
 
     def retain(self, device: DeviceID, drawn: Drawn) -> None:
-        """Goes on charging a held device as it drew. Before the slices of its pool come."""
+        """Retain the consumption of a held device. Call it before the slices of its pool are applied."""
         self._retained.put(device, drawn)
 
 

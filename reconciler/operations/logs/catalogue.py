@@ -1,7 +1,7 @@
-"""Every event that is logged, with its fields. docs/logs.md is made from it.
+"""Every event that is logged, with its fields. docs/logs.md is generated from it.
 
-The lines of decisions are declared on their classes. The others are declared here; a test holds the code to
-them.
+The classes of decisions declare their own log lines. All others are declared here; a test compares them with
+the code.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,9 +22,9 @@ class Event:
     level: Level
     meaning: str
     fields: tuple[str, ...] = ()
-    """Always there"""
+    """In every line of this event"""
     maybe: tuple[str, ...] = ()
-    """There where they apply"""
+    """In the lines to which they apply"""
 
 
 def events_of(kind: type[Decision]) -> Iterator[Event]:
@@ -38,81 +38,86 @@ def events_of(kind: type[Decision]) -> Iterator[Event]:
 
 DECISIONS = (
     *(event for kind in KINDS for event in events_of(kind)),
-    Event("claim explained", INFO, "What stands in the way of claims that wait, worked out afterwards.",
+    Event("claim explained", INFO, "Why claims are pending, worked out after the decision.",
           ("claims", "reason", "why", "remedy", "decision_id")),
 )  # fmt: skip
 
-TURNS = (
-    Event("turn to be repeated", INFO, "A write met a conflict or a server that is busy or away.",
+RECONCILES = (
+    Event("reconcile will be retried", INFO,
+          "A write met a conflict, or the API server is busy or unreachable.",
           ("unit", "cause", "error", "pause")),
-    Event("write refused", WARNING, "The server refuses a write for good; a right may be missing.",
+    Event("write rejected", WARNING,
+          "The API server rejects a write permanently. A permission may be missing.",
           ("unit", "error", "pause")),
-    Event("turn failed", ERROR, "An error nobody expected: a defect. The unit is tried again.",
+    Event("reconcile failed", ERROR,
+          "Internal error (please report). The claim or pod is retried after a pause.",
           ("unit", "pause", "exception")),
-    Event("nothing left to do", DEBUG, "What was to be written to is gone.", ("unit", "error")),
-    Event("object refused", WARNING, "An object on the server cannot be read; it is left out alone.",
+    Event("object is gone", DEBUG, "The object to write was deleted.", ("unit", "error")),
+    Event("invalid object ignored", WARNING, "An object cannot be read. All others are used.",
           ("kind", "name", "reason")),
-    Event("devices not understood", WARNING, "Part of a Device or a pod's annotation is not understood.",
-          ("kind", "name", "reason")),
-    Event("fencing off what may still be written", INFO,
-          "Claims that another process may have been about to write get a new version first.", ("claims",)),
-    Event("cannot fence off a claim", WARNING, "The write deadline is waited out instead.",
+    Event("invalid Koordinator devices ignored", WARNING,
+          "Part of a Device or of a pod's annotation cannot be read.", ("kind", "name", "reason")),
+    Event("fencing writes of the previous leader", INFO,
+          "Claims that another process may still write get a new resourceVersion first.", ("claims",)),
+    Event("cannot fence claim", WARNING, "The process waits until the write deadline instead.",
           ("claim", "error")),
-    Event("refusal not explained", ERROR, "An explanation failed: a defect. The decision stands.",
+    Event("explanation failed", ERROR, "Internal error (please report). The decision is not affected.",
           ("unit", "decision_id", "exception")),
 )  # fmt: skip
 
 PROCESS = (
-    Event("reconciling", INFO, "The server was asked what it serves; watches begin.", ("kinds",)),
-    Event("claims are not served", INFO,
-          "The server has no resource.k8s.io that we read: only Koordinator's devices are given.",
+    Event("reconciling", INFO, "Discovery is done; watches start.", ("kinds",)),
+    Event("ResourceClaims are not served", INFO,
+          "No supported resource.k8s.io version is served. Only Koordinator's devices are allocated.",
           ("not_served", "gates")),
-    Event("the server lacks features", INFO, "Kinds or feature gates are missing there.",
-          ("not_served", "gates")),
-    Event("status served", INFO, "Health, metrics and status are served.", ("url", "paths")),
-    Event("stopped", INFO, "The end; begun writes are through."),
-    Event("stopped before the server answered", INFO, "The end, before there was anything to do."),
-    Event("writes cut off", WARNING, "Writes were still under way at the end of their time.",
+    Event("API server lacks kinds or feature gates", INFO,
+          "Some kinds are not served, or some feature gates are off.", ("not_served", "gates")),
+    Event("status served", INFO, "The status port serves health, metrics and status.", ("url", "paths")),
+    Event("stopped", INFO, "The process ends; started writes are complete."),
+    Event("stopped before the API server answered", INFO, "The process ends before it did any work."),
+    Event("writes aborted by drain timeout", WARNING, "Writes were in progress when the drain timeout ended.",
           ("drain_seconds",)),
-    Event("shadow summary", INFO, "Shadow mode at its end: how often we agreed.", ("compared",), ("*",)),
-    Event("lease held, taking over", INFO, "What its last holder may still write is waited out.",
-          ("lease", "identity")),
-    Event("leading", INFO, "From now on this process decides.", ("lease",)),
-    Event("not leading any more", WARNING, "Another process holds the Lease; nothing is written.",
+    Event("shadow summary", INFO, "Shadow mode, at the end: the number of comparisons by outcome.",
+          ("compared",), ("*",)),
+    Event("lease acquired, taking over", INFO,
+          "The process waits until the previous leader can write no more.", ("lease", "identity")),
+    Event("became leader", INFO, "This process allocates from now on.", ("lease",)),
+    Event("lost leadership", WARNING, "Another process holds the Lease; this one writes nothing.",
           ("lease", "holder")),
-    Event("lease not reached", WARNING, "The Lease could not be read or renewed; it is tried again.",
+    Event("lease request failed", WARNING, "The Lease could not be read or renewed. The request is retried.",
           ("lease", "error")),
-    Event("lease not believed", WARNING, "A Lease says what no replica would; our own terms are assumed.",
+    Event("invalid lease ignored", WARNING,
+          "A Lease has values that no replica writes. The defaults of this process apply instead.",
           ("lease", "why")),
-    Event("lease released", INFO, "Another process may begin at once.", ("lease", "wait_seconds")),
-    Event("lease not released", INFO, "It was not ours any more, or the server did not answer.",
-          ("lease", "error")),
-    Event("lease not released, it ends by itself", WARNING, "Another process begins when it has run out.",
+    Event("lease released", INFO, "Another process may take the Lease at once.", ("lease", "wait_seconds")),
+    Event("lease not released", INFO,
+          "Another process holds the Lease already, or the API server did not answer.", ("lease", "error")),
+    Event("lease not released, it will expire", WARNING, "Another process starts when the Lease has expired.",
           ("error",)),
-    Event("shard overlaps with another, nothing is decided here", ERROR,
-          "Two shards would own one device; change --shard of one of them.", ("shard", "others")),
-    Event("journal ended", WARNING, "The journal cannot be written any more; the work goes on.",
+    Event("shard overlaps with another, allocation stopped", ERROR,
+          "Two shards would own the same device. Change --shard of one of them.", ("shard", "others")),
+    Event("journal stopped", WARNING, "The journal cannot be written. Allocation continues without it.",
           ("file", "error")),
     Event("listed", DEBUG, "All objects of a kind were listed.", ("kind", "objects", "refused")),
-    Event("stream cut within a line", DEBUG, "A watch ended in the middle of an event.", ("dropped",)),
-    Event("the API server's certificate is not verified", WARNING,
-          "Because --insecure-skip-tls-verify says so.", ("server",)),
-    Event("the server dropped a field", WARNING,
-          "An allocation was stored with other fields than were written; a feature gate may be off there.",
+    Event("watch stream ended within a line", DEBUG, "A watch ended inside an event.", ("dropped",)),
+    Event("API server certificate is not verified", WARNING, "`--insecure-skip-tls-verify` is set.",
+          ("server",)),
+    Event("API server dropped a field", WARNING,
+          "A stored allocation differs from the written one. A feature gate may be off on the API server.",
           ("field", "gate", "claim")),
-    Event("the doctor made a round", INFO, "All checks of `doctor` were made on the cluster.",
-          ("findings", "pools")),
-    Event("the doctor's round failed", WARNING, "The cluster could not be looked at.", ("error",)),
-    Event("the doctor's round took too long", WARNING, "It was given up.", ("seconds",)),
-    Event("events cannot be written", WARNING, "Events are left out for a while.",
-          ("error", "pause")),
+    Event("doctor run finished", INFO, "All checks of `doctor` ran on the cluster.", ("findings", "pools")),
+    Event("doctor run failed", WARNING, "The doctor could not read the cluster.", ("error",)),
+    Event("doctor run timed out", WARNING, "The run took too long and was stopped.", ("seconds",)),
+    Event("events cannot be written", WARNING, "No Events are written during the pause.", ("error", "pause")),
     Event("event dropped", DEBUG, "One Event could not be written.", ("error",)),
-    Event("certificate of the status port renewed", INFO, "Its files changed.", ("file",)),
-    Event("certificate of the status port not renewed", WARNING, "Its files cannot be used.", ("error",)),
-    Event("access to the status port could not be reviewed", WARNING, "The API server did not answer.",
+    Event("status port certificate reloaded", INFO, "The files of the certificate changed.", ("file",)),
+    Event("status port certificate not reloaded", WARNING, "The files of the certificate cannot be used.",
           ("error",)),
-    Event("status request failed", ERROR, "A defect in the status port.", ("path", "exception")),
-    Event("devices could not be counted", ERROR, "A defect in the metrics of devices.", ("exception",)),
+    Event("status port token review failed", WARNING, "The API server did not answer.", ("error",)),
+    Event("status request failed", ERROR, "Internal error of the status port (please report).",
+          ("path", "exception")),
+    Event("device metrics failed", ERROR, "Internal error of the device metrics (please report).",
+          ("exception",)),
 )  # fmt: skip
 
-EVENTS: Mapping[str, Event] = {event.name: event for event in (*DECISIONS, *TURNS, *PROCESS)}
+EVENTS: Mapping[str, Event] = {event.name: event for event in (*DECISIONS, *RECONCILES, *PROCESS)}

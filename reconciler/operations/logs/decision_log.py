@@ -1,4 +1,4 @@
-"""One log line a decision, as its class declares it."""
+"""Logs each decision in one line, as its class declares it."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ log = structlog.get_logger(__name__)
 
 
 class _Fields(dict[type[Decision], tuple[LoggedField, ...]]):
-    """The fields of log lines. Found once a class: there may be thousands of decisions a second."""
+    """The log fields of each class, computed once: there may be thousands of decisions per second."""
 
     def __missing__(self, kind: type[Decision]) -> tuple[LoggedField, ...]:
         found = self[kind] = tuple(kind.logged_fields())

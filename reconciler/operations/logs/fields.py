@@ -1,11 +1,11 @@
-"""Every field of the log lines: the type of its JSON value, and what it is."""
+"""Every field of the log lines: the type of its JSON value, and its meaning."""
 
 from collections.abc import Iterable, Mapping
 
 from reconciler.control.decisions.decisions import DECISIONS, Decision
 
 COMMON = ("timestamp", "level", "logger", "event")
-"""The fields that every line has"""
+"""The fields of every line"""
 
 Types = type | tuple[type, ...]
 
@@ -13,49 +13,49 @@ OTHERS: Mapping[str, tuple[Types, str]] = {
     "timestamp": (str, "time in UTC, ISO 8601 with microseconds"),
     "level": (str, "debug, info, warning or error"),
     "logger": (str, "the module that wrote the line"),
-    "event": (str, "name of the event; everything below goes by it"),
-    "cause": (str, "conflict: somebody wrote first; retry: the server was busy or away"),
-    "compared": (int, "comparisons made"),
-    "drain_seconds": ((int, float), "seconds that begun writes were given"),
-    "dropped": (int, "bytes thrown away"),
-    "error": (str, "what went wrong, in words"),
-    "exception": (str, "traceback, without the values of variables"),
-    "field": (str, "path in the object"),
+    "event": (str, "name of the event; it determines the other fields"),
+    "cause": (str, "conflict: another client wrote first; retry: the API server was busy or unreachable"),
+    "compared": (int, "number of comparisons"),
+    "drain_seconds": ((int, float), "seconds that started writes had to complete"),
+    "dropped": (int, "bytes dropped"),
+    "error": (str, "error message"),
+    "exception": (str, "traceback without the values of variables"),
+    "field": (str, "path of a field in the object"),
     "file": (str, "path of a file"),
     "findings": (int, "findings of the doctor"),
     "gate": (str, "the feature gate that the field belongs to; empty if none is known"),
-    "gates": (list, "feature gates that are off on the server"),
-    "holder": (str, "who holds the Lease"),
-    "identity": (str, "by which name this process holds the Lease"),
+    "gates": (list, "feature gates that are off on the API server"),
+    "holder": (str, "holder of the Lease"),
+    "identity": (str, "name under which this process holds the Lease"),
     "kind": (str, "Kubernetes kind"),
     "kinds": (list, "Kubernetes kinds"),
     "lease": (str, "NAMESPACE/NAME of a Lease"),
-    "name": (str, "NAMESPACE/NAME, or NAME, of an object"),
-    "not_served": (list, "kinds that the server does not serve"),
-    "objects": (int, "objects in a listing"),
-    "others": (list, "shards, by their Leases"),
-    "path": (str, "path of a request"),
-    "paths": (str, "paths that are served"),
-    "pause": ((int, float), "seconds until it is tried again"),
-    "pools": (int, "pools with something wrong"),
+    "name": (str, "NAMESPACE/NAME or NAME of an object"),
+    "not_served": (list, "kinds that the API server does not serve"),
+    "objects": (int, "number of listed objects"),
+    "others": (list, "Leases of the other shards"),
+    "path": (str, "path of the request"),
+    "paths": (str, "served paths"),
+    "pause": ((int, float), "seconds until the retry"),
+    "pools": (int, "number of pools with a finding"),
     "reason": (str, "why an object cannot be read"),
-    "refused": (int, "objects that cannot be read"),
-    "remedy": (str, "what to do about it"),
-    "seconds": ((int, float), "seconds"),
+    "refused": (int, "number of objects that cannot be read"),
+    "remedy": (str, "how to fix it"),
+    "seconds": ((int, float), "timeout in seconds"),
     "server": (str, "URL of the API server"),
-    "shard": (str, "definition of a shard"),
-    "unit": (str, "what a turn is about: `claim NAMESPACE/NAME` or `pod NAMESPACE/NAME`"),
-    "url": (str, "where something is served"),
-    "wait_seconds": ((int, float), "seconds that the next leader still has to wait"),
-    "why": ((str, list), "for what cause"),
+    "shard": (str, "definition of the shard"),
+    "unit": (str, "the reconciled object: `claim NAMESPACE/NAME` or `pod NAMESPACE/NAME`"),
+    "url": (str, "URL of the status port"),
+    "wait_seconds": ((int, float), "seconds that the next leader has to wait"),
+    "why": ((str, list), "cause"),
 }
-"""The fields of lines that are no decisions, as far as decisions do not have the same"""
+"""Fields of the lines that are not decisions, unless a decision has a field of the same meaning"""
 
 
 def described(kinds: Iterable[type[Decision]]) -> dict[str, tuple[tuple[type, ...], str]]:
-    """Field -> types and meaning: those of `OTHERS` and those that decisions declare.
+    """Field -> types and meaning, of `OTHERS` and of the fields that decisions declare.
 
-    What a field means in one line and what it means in another stand side by side.
+    The meanings of a field that differ between lines are joined.
     """
     types: dict[str, dict[type, None]] = {}
     meanings: dict[str, dict[str, None]] = {}

@@ -1,4 +1,4 @@
-"""Log lines back into values. What is no line of ours is counted and left alone."""
+"""Reads log lines. Lines of other programs are counted and skipped."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -9,12 +9,54 @@ from typing import Any
 from reconciler.operations.logs.catalogue import EVENTS
 
 MAX_LENGTH = 2**20
-"""Characters of a line that is read."""
+"""Characters; longer lines are skipped"""
+
+RENAMED = {
+    "claim waits": "claim pending",
+    "pod given devices": "devices allocated to pod",
+    "device overdrawn": "device over-committed",
+    "exclusive devices at odds": "exclusive devices held together",
+    "held counters unpublished": "counters of held device no longer published",
+    "allocation taken back by kube-scheduler": "allocation removed by kube-scheduler",
+    "write held back": "write skipped while paused",
+    "turn to be repeated": "reconcile will be retried",
+    "turn failed": "reconcile failed",
+    "write refused": "write rejected",
+    "nothing left to do": "object is gone",
+    "object refused": "invalid object ignored",
+    "devices not understood": "invalid Koordinator devices ignored",
+    "fencing off what may still be written": "fencing writes of the previous leader",
+    "cannot fence off a claim": "cannot fence claim",
+    "refusal not explained": "explanation failed",
+    "claims are not served": "ResourceClaims are not served",
+    "the server lacks features": "API server lacks kinds or feature gates",
+    "stopped before the server answered": "stopped before the API server answered",
+    "writes cut off": "writes aborted by drain timeout",
+    "lease held, taking over": "lease acquired, taking over",
+    "leading": "became leader",
+    "not leading any more": "lost leadership",
+    "lease not reached": "lease request failed",
+    "lease not believed": "invalid lease ignored",
+    "lease not released, it ends by itself": "lease not released, it will expire",
+    "shard overlaps with another, nothing is decided here": "shard overlaps with another, allocation stopped",
+    "journal ended": "journal stopped",
+    "stream cut within a line": "watch stream ended within a line",
+    "the API server's certificate is not verified": "API server certificate is not verified",
+    "the server dropped a field": "API server dropped a field",
+    "the doctor made a round": "doctor run finished",
+    "the doctor's round failed": "doctor run failed",
+    "the doctor's round took too long": "doctor run timed out",
+    "certificate of the status port renewed": "status port certificate reloaded",
+    "certificate of the status port not renewed": "status port certificate not reloaded",
+    "access to the status port could not be reviewed": "status port token review failed",
+    "devices could not be counted": "device metrics failed",
+}
+"""Event names of earlier versions -> the names of today"""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of ours."""
+    """One log line of the reconciler."""
 
     at: datetime
     event: str
@@ -23,7 +65,7 @@ class Line:
 
     @property
     def claims(self) -> tuple[str, ...]:
-        """The claims it is about, as NAMESPACE/NAME."""
+        """The claims of the line, as NAMESPACE/NAME."""
         named = self.fields.get("claims")
         found = [str(name) for name in named] if isinstance(named, list) else []
         if isinstance(claim := self.fields.get("claim"), str):
@@ -33,30 +75,30 @@ class Line:
 
     @property
     def pod(self) -> str:
-        """The pod it is about, empty if none."""
+        """The pod of the line; empty if none."""
         kind, _, name = str(self.fields.get("unit", "")).partition(" ")
         return name if kind == "pod" else str(self.fields.get("pod", ""))
 
     @property
     def decision(self) -> str:
-        """The name of the decision, empty if none."""
+        """The id of the decision; empty if none."""
         return str(self.fields.get("decision_id", ""))
 
     @property
     def milliseconds(self) -> float | None:
-        """How long it took, where it says so."""
+        """Duration of the decision, if the line has one."""
         found = self.fields.get("duration_ms")
         return float(found) if isinstance(found, int | float) and not isinstance(found, bool) else None
 
 
 class Reader:
-    """Reads lines, and counts those that are none of ours."""
+    """Reads lines, and counts those of other programs."""
 
     def __init__(self) -> None:
         self.foreign = 0
 
     def read(self, texts: Iterable[str]) -> Iterator[Line]:
-        """The lines of ours, in order. Never raises for what is in them."""
+        """The lines of the reconciler, in order. Raises for no content."""
         for text in texts:
             line = _line(text)
             if line is not None:
@@ -66,15 +108,15 @@ class Reader:
 
 
 def _line(text: str) -> Line | None:
-    start = text.find("{")  # kubectl logs --prefix and the like put something before it
+    start = text.find("{")  # kubectl logs --prefix writes a prefix
     if start < 0 or len(text) > MAX_LENGTH:
         return None
     try:
         raw = json.loads(text[start:])
         at = datetime.fromisoformat(raw["timestamp"])
-        event, level = raw["event"], raw["level"]
+        event, level = RENAMED.get(raw["event"], raw["event"]), raw["level"]
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
     if event not in EVENTS or at.tzinfo is None:
         return None
-    return Line(at, event, str(level), raw)
+    return Line(at, event, str(level), raw | {"event": event})

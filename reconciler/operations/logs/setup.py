@@ -1,7 +1,7 @@
-"""Log lines: JSON for machines, readable ones on a terminal. Always on standard error.
+"""Log lines on standard error: JSON, or text on a terminal.
 
-What libraries log goes the same way, from warnings upwards: their finer lines hold whole requests and
-answers, and with them tokens and secrets. For the same reason tracebacks come without local variables.
+Lines of libraries are written from level warning: their debug and info lines contain whole requests and
+responses, with tokens and secrets. For the same reason tracebacks omit local variables.
 """
 
 import asyncio
@@ -20,11 +20,11 @@ from structlog.typing import EventDict, Processor
 Format = Literal["auto", "json", "text"]
 
 LOGGER = "reconciler"
-"""The logger whose level decides about all of ours"""
+"""The parent of all loggers of this program"""
 
 
 def configure(level: str, form: Format = "auto") -> None:
-    """Send every log line of `level` or above to standard error. `auto` is text on a terminal, else JSON."""
+    """Write log lines of `level` or above to standard error. `auto` is text on a terminal, else JSON."""
     text = form == "text" or (form == "auto" and sys.stderr.isatty())
     before: list[Processor] = [
         structlog.contextvars.merge_contextvars,
@@ -33,8 +33,8 @@ def configure(level: str, form: Format = "auto") -> None:
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
     last = _last(text)
-    handler = _Handler(_Pen(sys.stderr))
-    # Lines of our own go to the pen directly: the ways through `logging` cost more than all the rest.
+    handler = _Handler(_LineWriter(sys.stderr))
+    # Our own lines go to the writer directly: `logging` would cost more than everything else.
     structlog.configure(
         processors=[*before, *last],
         logger_factory=handler.logger,
@@ -52,23 +52,23 @@ def configure(level: str, form: Format = "auto") -> None:
     logging.getLogger(LOGGER).setLevel(level.upper())
 
 
-class _Pen:
-    """Writes lines. Those that are made in one turn of an event loop are written at its end, all at once."""
+class _LineWriter:
+    """Writes lines. Lines of one iteration of an event loop are written together at its end."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._lines: list[str] = []
         self._lock = RLock()
         self._loop: asyncio.AbstractEventLoop | None = None
-        """The loop that will write what waits"""
+        """The loop that has scheduled a flush"""
 
     def write(self, line: str) -> None:
-        """Write a line, at the end of this turn at the latest."""
+        """Write a line, at the end of this loop iteration at the latest."""
         with self._lock:
             self._lines.append(line)
         try:
             loop = asyncio.get_running_loop()
-        except RuntimeError:  # there are no turns here, or this is another thread
+        except RuntimeError:  # no event loop in this thread
             self.flush()
             return
         if loop is not self._loop:
@@ -76,10 +76,9 @@ class _Pen:
             loop.call_soon(self.flush)
 
     def flush(self) -> None:
-        """Write what waits, now. It is lost where nobody reads any more, or the disk is full.
+        """Write the buffered lines now. They are lost if the pipe is closed or the disk is full.
 
-        Raised here, the error would end the turn that has something to tell, or be logged in its turn, and
-        that again, for ever.
+        If that raised, it would end the task that logs, or be logged itself, without end.
         """
         with self._lock:
             self._loop = None
@@ -91,44 +90,44 @@ class _Pen:
 
 
 class _Line:
-    """What structlog hands a finished line to, by the name of its level."""
+    """The logger that structlog passes a finished line to."""
 
-    def __init__(self, name: str, pen: _Pen) -> None:
+    def __init__(self, name: str, writer: _LineWriter) -> None:
         self.name = name
-        self._pen = pen
+        self._writer = writer
 
     def info(self, line: str) -> None:
-        self._pen.write(line)
+        self._writer.write(line)
 
     debug = info
 
     def warning(self, line: str) -> None:
-        self._pen.write(line)
-        self._pen.flush()  # who looks for a reason should find it, whatever happens next
+        self._writer.write(line)
+        self._writer.flush()  # the line must survive a crash that follows
 
     error = critical = warning
 
 
 class _Handler(logging.Handler):
-    """Takes what libraries log. At the end of the process `logging` flushes it, so that no line is lost."""
+    """Takes the log records of libraries. `logging` flushes it when the process ends, so no line is lost."""
 
-    def __init__(self, pen: _Pen) -> None:
+    def __init__(self, writer: _LineWriter) -> None:
         super().__init__()
-        self._pen = pen
+        self._writer = writer
         self._names = structlog.stdlib.LoggerFactory()
 
     def logger(self, *name: str) -> _Line:
-        """A logger of ours. Without a name it is called after the module that uses it."""
-        return _Line(name[0] if name else self._names().name, self._pen)
+        """A logger of this program. Its default name is the module that uses it."""
+        return _Line(name[0] if name else self._names().name, self._writer)
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            self._pen.write(self.format(record))
-        except Exception:  # whoever logs must not fail for that
+            self._writer.write(self.format(record))
+        except Exception:  # a failed write must not fail the caller
             self.handleError(record)
 
     def flush(self) -> None:
-        self._pen.flush()
+        self._writer.flush()
 
 
 def _last(text: bool) -> list[Processor]:
@@ -139,7 +138,7 @@ def _last(text: bool) -> list[Processor]:
 
 
 def _as_json(_logger: Any, _method: str, event: EventDict) -> str:
-    """One line of plain ASCII: some characters of Unicode end a line for some readers."""
+    """One line of ASCII: some programs treat some Unicode characters as line ends."""
     try:
         line = msgspec.json.encode(event, enc_hook=repr)
         if line.isascii():

@@ -1,4 +1,4 @@
-"""What many lines say together."""
+"""Counts and latencies of log lines."""
 
 import math
 from collections import Counter
@@ -15,20 +15,20 @@ PERCENTILES = (50, 90, 99)
 
 @dataclass(slots=True)
 class Summary:
-    """Counts and latencies of some lines."""
+    """Counts and latencies."""
 
     events: Counter[str] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)
-    """Reason -> refusals; a claim that is refused twice for one reason is told once"""
+    """Reason -> refusals; repeated refusals of a claim for the same reason count once"""
     waiting: dict[str, str] = field(default_factory=dict)
-    """Claim -> reason for which it waited last, if nothing was allocated since"""
+    """Pending claim -> its latest reason"""
     durations: list[float] = field(default_factory=list)
     """Milliseconds of allocations, in order"""
     slowest: list[Line] = field(default_factory=list)
     causes: Counter[str] = field(default_factory=Counter)
-    """Why turns were repeated"""
+    """Cause of a retry -> retries"""
     problems: Counter[str] = field(default_factory=Counter)
-    """Warnings and errors by event"""
+    """Event -> its warnings and errors"""
 
     def as_json(self) -> dict[str, Any]:
         """As plain values."""
@@ -43,21 +43,21 @@ class Summary:
         }
 
 
-def summed_up(lines: Iterable[Line]) -> Summary:
-    """The summary of some lines in order of time."""
+def summarize(lines: Iterable[Line]) -> Summary:
+    """The summary of lines that are ordered by time."""
     found, timed = Summary(), []
     for line in lines:
         found.events[line.event] += 1
         if line.level in ("warning", "error"):
             found.problems[line.event] += 1
-        if line.event == "claim waits":
+        if line.event == "claim pending":
             reason = str(line.fields.get("reason", ""))
             found.reasons[reason] += 1
             found.waiting.update(dict.fromkeys(line.claims, reason))
         elif line.event == "claim allocated":
             for claim in line.claims:
                 found.waiting.pop(claim, None)
-        elif line.event == "turn to be repeated":
+        elif line.event == "reconcile will be retried":
             found.causes[str(line.fields.get("cause", "retry"))] += 1
         if line.milliseconds is not None:
             found.durations.append(line.milliseconds)
@@ -67,7 +67,7 @@ def summed_up(lines: Iterable[Line]) -> Summary:
 
 
 def latencies(durations: Sequence[float]) -> dict[str, float]:
-    """Percentiles by nearest rank, and the longest; empty if there are none."""
+    """Nearest-rank percentiles and the maximum; empty without durations."""
     if not durations:
         return {}
     ordered = sorted(durations)

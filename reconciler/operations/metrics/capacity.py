@@ -1,4 +1,4 @@
-"""How many devices each driver publishes, and how many are held: arrays counted, not devices walked."""
+"""Counts of published and held devices and counters of each driver, from arrays."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
@@ -18,95 +18,95 @@ from reconciler.state.devices.snapshot.snapshot import Snapshot
 
 STATES = ("held", "shared", "allocatable", "blocked")
 AT_ONCE = 64
-"""Pools looked at before the loop may go on with other work"""
+"""New pools that are indexed before the event loop may run other tasks"""
 
 
 @dataclass(frozen=True, slots=True)
 class Holdings:
-    """What the drivers of a fleet have, and what of it is taken."""
+    """Devices and counters of the drivers of a fleet."""
 
     devices: dict[str, dict[str, int]]
     """Driver -> state -> devices"""
     counters: dict[str, dict[str, tuple[float, float]]]
-    """Driver -> counter -> what is published and what is left, in the counter's own unit"""
+    """Driver -> counter -> published and available amount, in the unit of the counter"""
 
 
 @dataclass(frozen=True, slots=True)
-class _Of:
-    """What of a pool counts."""
+class _PoolIndex:
+    """The devices and counter sets of a pool that are counted."""
 
     offered: Mask
-    """(n,) devices that some node could use, as far as slices tell"""
+    """(n,) devices that some node could use according to the slices"""
     sets: tuple[tuple[Scale, Rows], ...]
-    """Counter sets of the newest generation, as positions in the pool, by their scale"""
+    """Scale -> its counter sets of the newest generation, as positions in the pool"""
 
 
 @dataclass(frozen=True, slots=True)
-class _Index:
-    """What can be prepared for a fleet, whatever is held in it."""
+class _FleetIndex:
+    """The counted devices and counter sets of a fleet, independent of allocations."""
 
     drivers: tuple[str, ...]
     rows: Rows
-    """(n,) rows of the fleet that count"""
+    """(n,) counted rows of the fleet"""
     driver_of: Codes
     """(n,) position in `drivers`"""
     sets: tuple[tuple[int, Scale, Rows], ...]
-    """Position in `drivers`, scale, and the (m,) counter sets that have it"""
+    """Position in `drivers`, scale, and its (m,) counter sets"""
 
 
 class Capacity:
-    """Counts when asked, and keeps the answer for as long as the picture stays as it is.
+    """Counts on request and caches the result until the snapshot changes.
 
-    A fleet that changed costs a look at each of its new pools, a few at a time; a hold that changed
-    costs a few passes over arrays.
+    A changed fleet costs an index of each new pool, in several steps. A changed allocation costs a few
+    passes over arrays.
     """
 
-    def __init__(self, picture: Callable[[], Snapshot], *, ready: Callable[[], bool] = lambda: True) -> None:
-        """`ready` tells whether the picture is whole: until then to look costs much and tells little."""
-        self._picture = picture
+    def __init__(self, snapshot: Callable[[], Snapshot], *, ready: Callable[[], bool] = lambda: True) -> None:
+        """`ready` tells whether all objects were listed. Before that, nothing is counted."""
+        self._snapshot = snapshot
         self._ready = ready
-        self._pools: dict[Pool, _Of] = {}
+        self._pools: dict[Pool, _PoolIndex] = {}
         self._fleet: ref[Fleet] | None = None
-        self._index: _Index | None = None
+        self._index: _FleetIndex | None = None
         self._version = -1
         self.holdings = Holdings({}, {})
 
     async def refresh(self) -> None:
-        """Bring `holdings` up to date. Cancelled: they stay as they were."""
+        """Update `holdings`. If cancelled, they stay unchanged."""
         if not self._ready():
             return
-        world = self._picture()
-        if world.version == self._version:
+        snapshot = self._snapshot()
+        if snapshot.version == self._version:
             return
-        fleet, rules = world.fleet, world.rules
-        del world  # while somebody holds it, every change of a hold copies its columns
+        fleet, rules = snapshot.fleet, snapshot.rules
+        del snapshot  # while a snapshot is referenced, every change of an allocation copies its columns
         if self._index is None or self._fleet is None or self._fleet() is not fleet:
-            looked: dict[Pool, _Of] = {}
+            indexed: dict[Pool, _PoolIndex] = {}
             for at, pool in enumerate(fleet.pools):
                 known = self._pools.get(pool)
-                looked[pool] = known or _look(pool, rules)
+                indexed[pool] = known or _index_pool(pool, rules)
                 if known is None and at % AT_ONCE == 0:
                     await asyncio.sleep(0)
-            self._pools = looked
-            self._index = _index(fleet, looked)
+            self._pools = indexed
+            self._index = _index_fleet(fleet, indexed)
             self._fleet = ref(fleet)
-        world = self._picture()
-        if world.fleet is fleet:  # otherwise the slices changed meanwhile: next time
-            self.holdings = _count(self._index, fleet, world.occupancy)
-            self._version = world.version
+        snapshot = self._snapshot()
+        if snapshot.fleet is fleet:  # otherwise slices have changed meanwhile; the next call counts them
+            self.holdings = _count(self._index, fleet, snapshot.occupancy)
+            self._version = snapshot.version
 
 
-def _look(pool: Pool, rules: Semantics) -> _Of:
+def _index_pool(pool: Pool, rules: Semantics) -> _PoolIndex:
     newest = max(block.generation for block in pool.blocks)
     found: dict[Scale, list[int]] = {}
     for at, columns in enumerate(pool.counters.sets):
         if columns.id.generation == newest and columns.counters:
             found.setdefault(columns.scale, []).append(at)
     sets = tuple((scale, np.array(rows, dtype=np.intp)) for scale, rows in found.items())
-    return _Of(pool.offered(rules), sets)
+    return _PoolIndex(pool.offered(rules), sets)
 
 
-def _index(fleet: Fleet, pools: Mapping[Pool, _Of]) -> _Index:
+def _index_fleet(fleet: Fleet, pools: Mapping[Pool, _PoolIndex]) -> _FleetIndex:
     of_pool = [pools[pool] for pool in fleet.pools]
     drivers, place = _drivers(fleet)
     rows = np.flatnonzero(np.concatenate([np.zeros(0, np.bool_), *(found.offered for found in of_pool)]))
@@ -118,11 +118,11 @@ def _index(fleet: Fleet, pools: Mapping[Pool, _Of]) -> _Index:
         for scale, local in one.sets:
             found.setdefault((place[pool.id.driver], scale), []).append(local + fleet.first_set[at])
     sets = tuple((driver, scale, np.concatenate(pieces)) for (driver, scale), pieces in found.items())
-    return _Index(drivers, rows, code[fleet.pool_of[rows]] if len(rows) else np.zeros(0, np.int32), sets)
+    return _FleetIndex(drivers, rows, code[fleet.pool_of[rows]] if len(rows) else np.zeros(0, np.int32), sets)
 
 
 def _drivers(fleet: Fleet) -> tuple[tuple[str, ...], dict[str, int]]:
-    """Drivers that are shown, and for every driver its position among them."""
+    """The drivers with series, and the position of every driver in them."""
     sizes: dict[str, int] = {}
     for pool in fleet.pools:
         sizes[pool.id.driver] = sizes.get(pool.id.driver, 0) + pool.size
@@ -134,7 +134,7 @@ def _drivers(fleet: Fleet) -> tuple[tuple[str, ...], dict[str, int]]:
     return tuple([*shown, OTHER] if hidden else shown), place
 
 
-def _count(index: _Index, fleet: Fleet, occupancy: Occupancy) -> Holdings:
+def _count(index: _FleetIndex, fleet: Fleet, occupancy: Occupancy) -> Holdings:
     held, sharing, fits = (
         column[index.rows] for column in (occupancy.held, occupancy.sharing, occupancy.fits)
     )
@@ -155,8 +155,8 @@ def _count(index: _Index, fleet: Fleet, occupancy: Occupancy) -> Holdings:
     )
 
 
-def _sums(index: _Index, fleet: Fleet, occupancy: Occupancy) -> Iterator[tuple[str, str, float, float]]:
-    """Driver, counter, published and left. In floating point: exact amounts are for decisions."""
+def _sums(index: _FleetIndex, fleet: Fleet, occupancy: Occupancy) -> Iterator[tuple[str, str, float, float]]:
+    """Driver, counter, published and available. As floats: only decisions need exact amounts."""
     for driver, scale, sets in index.sets:
         width = len(scale.counters)
         units = np.array(scale.units, dtype=np.float64) / 1e9

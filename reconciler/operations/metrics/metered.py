@@ -1,4 +1,4 @@
-"""A transport that counts: requests by result, watches by kind, and when each kind was last heard of."""
+"""A transport that counts requests and watches, and records the last event of each kind."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from contextlib import aclosing, asynccontextmanager
@@ -11,7 +11,7 @@ from reconciler.errors import ReconcilerError, Undecided
 from reconciler.operations.metrics.meters import Meters
 
 _ALSO = {"events", "leases", "subjectaccessreviews", "tokenreviews"}
-"""Resources that are not watched, but have series of their own"""
+"""Resources with their own series that are not watched"""
 _SUBRESOURCES = {"binding", "status"}
 
 DISCOVERY = "discovery"
@@ -22,7 +22,7 @@ _RESULTS = {
 
 
 class Metered:
-    """Passes everything on as it is."""
+    """Passes all requests and responses through unchanged."""
 
     def __init__(
         self,
@@ -31,19 +31,17 @@ class Metered:
         clock: Callable[[], float],
         watched: Iterable[Resource] = (),
     ) -> None:
-        """`clock` counts seconds. `watched` will be listed and watched; the resources and kinds of these
-        alone have names in series.
-        """
+        """`clock` counts seconds. Only the names of `watched` resources and a few others appear in series."""
         self._behind = behind
         self._meters = meters
         self._clock = clock
         self._kinds = {resource.plural: resource.kind for resource in watched}
         self._ended: dict[str, str] = {}
         self._series: dict[tuple[str, str, str], tuple[Counter, Histogram]] = {}
-        self.heard: dict[str, float] = {}
-        """Kind -> by the clock, when the server last told anything about it"""
+        self.last_event: dict[str, float] = {}
+        """Kind -> time of the last event from the API server, in seconds of the clock"""
         self.answers = 0
-        """Requests that ended, however they did"""
+        """Completed requests, successful or not"""
 
     async def send(self, request: Request) -> Response:
         """See `Transport.send`."""
@@ -62,7 +60,7 @@ class Metered:
             self.answers += 1
             self._count((verb, resource, result), self._clock() - began)
         if verb == "list" and result == "ok" and (kind := self._kinds.get(resource)):
-            self.heard[kind] = self._clock()
+            self.last_event[kind] = self._clock()
             if not any(name == "continue" for name, _ in request.query):
                 self._meters.listings.labels(kind).inc()
         return response
@@ -74,7 +72,7 @@ class Metered:
         return self._watch(kind, behind) if kind else behind
 
     def _count(self, labels: tuple[str, str, str], seconds: float) -> None:
-        if labels not in self._series:  # to look a series up costs more than to count
+        if labels not in self._series:  # looking a series up is slower than counting
             requests, durations = self._meters.requests, self._meters.request_seconds
             self._series[labels] = requests.labels(*labels), durations.labels(*labels[:2])
         counter, histogram = self._series[labels]
@@ -87,18 +85,18 @@ class Metered:
             self._meters.watch_restarts.labels(kind, self._ended[kind]).inc()
         self._ended[kind] = "failed"
         async with behind as lines:
-            self.heard[kind] = self._clock()
-            async with aclosing(self._listen(kind, lines)) as heard:
-                yield heard
+            self.last_event[kind] = self._clock()
+            async with aclosing(self._record(kind, lines)) as received:
+                yield received
         self._ended[kind] = "ended"
 
-    async def _listen(self, kind: str, lines: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+    async def _record(self, kind: str, lines: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
         async for line in lines:
-            self.heard[kind] = self._clock()
+            self.last_event[kind] = self._clock()
             yield line
 
     def _names(self, method: str, path: str) -> tuple[str, str]:
-        """Verb and resource as Kubernetes names them; `other` for what we have no business with."""
+        """Verb and resource as Kubernetes names them; `other` for resources that are not used here."""
         verb, named = names(method, path)
         plural, _, sub = named.partition("/")
         known = named == DISCOVERY or (

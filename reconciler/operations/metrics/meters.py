@@ -1,4 +1,4 @@
-"""The metrics that are counted where things happen, in a registry of their own."""
+"""Counters and histograms that the code updates, in their own registry."""
 
 from collections.abc import Callable, Sequence
 from operator import attrgetter
@@ -15,17 +15,17 @@ _Count = Callable[[Decision], None]
 
 
 class Meters:
-    """Counters and histograms. Registries are not shared, so that one process may hold several."""
+    """Counters and histograms. Each instance has a registry, so one process may hold several."""
 
     def __init__(self, *, process: bool = True, kinds: Sequence[type[Decision]] = DECISIONS) -> None:
-        """`process` adds what Prometheus' client tells of the process, as `process_*` and `python_*`."""
+        """`process` adds the metrics `process_*` and `python_*` of the Prometheus client."""
         self.registry = CollectorRegistry()
         if process:
             ProcessCollector(registry=self.registry)
             GCCollector(registry=self.registry)
         self.decision = self._histogram(of.DECISION)
         decided = {spec: self._metric(spec) for spec in of.metrics_of(kinds)}
-        # Series are looked up here: that costs more than to count, and makes them begin at 0.
+        # Look the series up once: that is slower than counting, and makes them start at 0.
         self._counts = {kind: [_counting(decided[one.metric], one) for one in kind.METRICS] for kind in kinds}
         self.refusals = self._counter(of.REFUSALS)
         self.requests = self._counter(of.REQUESTS)
@@ -34,7 +34,7 @@ class Meters:
         self.listings = self._counter(of.LISTINGS)
         self.loop_lag = self._histogram(of.LOOP_LAG)
         self.build = Gauge(of.BUILD.full_name, of.BUILD.help, of.BUILD.label_names, registry=self.registry)
-        # A series that begins at 0 can be compared with before.
+        # The series start at 0, so that `increase` sees the first count.
         self._decided = {name: self.decision.labels(name) for name in ("granted", "refused", "gave_up")}
         self._refused: dict[str, Counter] = {}
 
@@ -43,12 +43,12 @@ class Meters:
         result = "granted"
         if reason:
             result = "gave_up" if reason == Reason.GAVE_UP else "refused"
-            if reason not in self._refused:  # to look a series up costs more than to count
+            if reason not in self._refused:  # looking a series up is slower than counting
                 self._refused[reason] = self.refusals.labels(reason)
             self._refused[reason].inc()
         self._decided[result].observe(seconds, {"decision_id": decision_id})
 
-    def tell(self, decision: Decision) -> None:
+    def on_decision(self, decision: Decision) -> None:
         """Count a decision in the metrics that its class declares."""
         for count in self._counts[type(decision)]:
             count(decision)
@@ -66,7 +66,7 @@ class Meters:
 
 
 def _counting(metric: Counter | Histogram, counted: Counted) -> _Count:
-    """Counts one decision in a metric."""
+    """A function that counts one decision in a metric."""
     series = metric.labels(*counted.labels) if counted.labels else metric
     if isinstance(series, Counter):
         return lambda _: series.inc()

@@ -1,4 +1,4 @@
-"""The metrics that are read off the reconciler's parts when somebody asks, and how all of them are served."""
+"""Metrics that are read from parts of the reconciler at each scrape, and the endpoint `/metrics`."""
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
@@ -12,8 +12,8 @@ from prometheus_client.registry import Collector
 from reconciler.control.decisions.metric import MetricSpec
 from reconciler.operations.metrics import catalogue as of
 from reconciler.operations.metrics.capacity import Capacity
-from reconciler.operations.metrics.fullness import Fullness
 from reconciler.operations.metrics.meters import Meters
+from reconciler.operations.metrics.profile_fits import ProfileFits
 from reconciler.operations.serving.port import Route
 
 log = structlog.get_logger()
@@ -23,11 +23,11 @@ Values = Iterable[tuple[tuple[str, ...], float]]
 
 
 Refresh = Callable[[], Awaitable[None]]
-"""Brings what is read up to date"""
+"""Updates what the readings read"""
 
 
 class Reading(NamedTuple):
-    """A metric, and where its series are read: cheap, and never waiting."""
+    """A metric and the function that reads its series. The function is cheap and does not wait."""
 
     spec: MetricSpec
     source: Callable[[], Values]
@@ -44,7 +44,7 @@ def by(spec: MetricSpec, source: Callable[[], Mapping[str, float]]) -> Reading:
 
 
 def capacity_readings(capacity: Capacity) -> list[Reading]:
-    """What devices are held; `capacity` is to be refreshed before."""
+    """Published and held devices. Refresh `capacity` before."""
     return [
         Reading(of.DEVICES, lambda: _devices(capacity)),
         Reading(of.COUNTER_CAPACITY, lambda: _counters(capacity, 0)),
@@ -52,38 +52,38 @@ def capacity_readings(capacity: Capacity) -> list[Reading]:
     ]
 
 
-def fullness_readings(fullness: Fullness) -> list[Reading]:
-    """What fits; `fullness` is to be refreshed before."""
+def profile_readings(fits: ProfileFits) -> list[Reading]:
+    """Devices that still fit. Refresh `fits` before."""
     return [
-        Reading(of.PROFILE_FITS, fullness.fits),
-        Reading(of.PROFILE_FRAGMENTATION, fullness.fragmentation),
-        Reading(of.STRANDED, fullness.stranded),
+        Reading(of.PROFILE_FITS, fits.fits),
+        Reading(of.PROFILE_FRAGMENTATION, fits.fragmentation),
+        Reading(of.STRANDED, fits.stranded),
     ]
 
 
 class Readings(Collector):
-    """Where to read what. Parts that are not there yet have no series."""
+    """All registered readings. A part without readings has no series."""
 
     def __init__(self) -> None:
         self._readings: dict[str, Reading] = {}
         self._refresh: list[Refresh] = []
 
     def add(self, readings: Iterable[Reading], refresh: Iterable[Refresh] = ()) -> None:
-        """Read these, too; the last reading of a metric counts. `refresh` is called before each scrape."""
+        """Add readings; the last one of a metric replaces others. `refresh` is called before each scrape."""
         self._readings |= {reading.spec.name: reading for reading in readings}
         self._refresh += refresh
 
-    async def bring_up_to_date(self) -> None:
-        """Call what has to be called before a scrape."""
+    async def refresh(self) -> None:
+        """Update all parts before a scrape."""
         for refresh in self._refresh:
             await refresh()
 
     def describe(self) -> Iterator[Metric]:
-        """Nothing: the registry would otherwise collect once to find out names."""
+        """Nothing. Otherwise the registry would collect once to find the names."""
         return iter(())
 
     def collect(self) -> Iterator[Metric]:
-        """One family a source."""
+        """One family per reading."""
         for spec, source in self._readings.values():
             family = (
                 CounterMetricFamily(spec.full_name, spec.help, labels=spec.label_names)
@@ -96,13 +96,13 @@ class Readings(Collector):
 
 
 def metrics_routes(meters: Meters, readings: Readings) -> list[Route]:
-    """`/metrics`, in OpenMetrics or in Prometheus' older text, as the scraper prefers."""
+    """`/metrics`, in the OpenMetrics or the Prometheus text format, as the client prefers."""
 
     async def metrics(request: web.BaseRequest) -> web.StreamResponse:
         try:
-            await readings.bring_up_to_date()
-        except Exception:  # what is broken is best seen by the metrics that are left
-            log.exception("devices could not be counted")
+            await readings.refresh()
+        except Exception:  # the other metrics are still served
+            log.exception("device metrics failed")
         encode, content_type = choose_encoder(request.headers.get("Accept", ""))
         return web.Response(body=encode(meters.registry), headers={"Content-Type": content_type})
 

@@ -1,6 +1,6 @@
-"""OpenTelemetry traces, for who turns them on: a span a turn, in it one a decision and one a request.
+"""OpenTelemetry traces, if enabled: a span for each reconcile, with spans for its decisions and requests.
 
-The SDK is an extra, `dra-reconciler[otel]`; where spans go is said by its own OTEL_* variables.
+The SDK is an extra, `dra-reconciler[otel]`; its OTEL_* variables configure the export.
 """
 
 import asyncio
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 SERVICE = "dra-reconciler"
 FLUSH_SECONDS = 5.0
-"""For what is left at the end."""
+"""To export the remaining spans when the process ends"""
 
 
 def provider() -> "TracerProvider":
-    """Spans in batches to an OTLP collector. Raises Rejected where the SDK is not installed."""
+    """Exports spans in batches to an OTLP collector. Raises Rejected if the SDK is not installed."""
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415
         from opentelemetry.sdk.resources import Resource  # noqa: PLC0415
@@ -38,7 +38,7 @@ def provider() -> "TracerProvider":
 
 
 class NoTraces:
-    """Makes none."""
+    """Creates no spans."""
 
     def turn(self, _unit: object) -> AbstractContextManager[None]:
         """See `Traces.turn`."""
@@ -56,7 +56,7 @@ class NoTraces:
 
 
 class Traces(NoTraces):
-    """Makes spans. Those of a turn hang together, since every turn is a task of its own."""
+    """Creates spans. Spans of one reconcile are connected, because each reconcile is a task."""
 
     def __init__(self, source: "TracerProvider") -> None:
         self._source = source
@@ -64,24 +64,24 @@ class Traces(NoTraces):
 
     @contextmanager
     def turn(self, unit: object) -> Iterator[None]:
-        """The span of a turn: what it is about, and what it failed with."""
+        """The span of a reconcile, with its object and its error."""
         with self._tracer.start_as_current_span("turn", attributes={"dra.unit": str(unit)}):
             yield
 
     def answered(self, reason: str, seconds: float, decision_id: str) -> None:
-        """The span of a decision that was just made."""
+        """The span of a decision that has just ended."""
         end = int(datetime.now(UTC).timestamp() * 1e9)
         attributes = {"dra.decision_id": decision_id, "dra.result": reason or "granted"}
         span = self._tracer.start_span("decide", attributes=attributes, start_time=end - int(seconds * 1e9))
         span.end(end)
 
     def transport(self, behind: Transport) -> Transport:
-        """The transport, with a span a request."""
+        """The transport with a span for each request."""
         return _Traced(behind, self)
 
     @contextmanager
     def request(self, request: Request) -> Iterator[list[int]]:
-        """The span of a request; its status is put into the list."""
+        """The span of a request. The caller appends the HTTP status to the list."""
         from opentelemetry.trace import SpanKind  # noqa: PLC0415
 
         verb, resource = names(request.method, request.path)
@@ -94,18 +94,18 @@ class Traces(NoTraces):
             span.set_attribute("http.response.status_code", status[0])
 
     async def close(self) -> None:
-        """Send what is left, beside the loop: the collector may be away."""
+        """Export the remaining spans, in a thread because the collector may be unreachable."""
         await asyncio.to_thread(self._source.force_flush, int(FLUSH_SECONDS * 1000))
         await asyncio.to_thread(self._source.shutdown)
 
 
 def tracing(*, wanted: bool) -> NoTraces:
-    """What makes spans, if that is wanted. Raises Rejected where the SDK is not installed."""
+    """`Traces` if wanted, otherwise `NoTraces`. Raises Rejected if the SDK is not installed."""
     return Traces(provider()) if wanted else NoTraces()
 
 
 class _Traced:
-    """Watches are no requests: they last as long as the process."""
+    """Traces requests, not watches: these last as long as the process."""
 
     def __init__(self, behind: Transport, traces: Traces) -> None:
         self._behind = behind

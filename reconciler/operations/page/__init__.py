@@ -1,1 +1,1 @@
-"""The status page: the fleet as people see it, on the status port. Tells; changes nothing."""
+"""The status page on the status port. It is read-only."""

@@ -1,4 +1,4 @@
-"""What there is to draw, for a fleet: a chart for each counter set, and for devices that draw from none."""
+"""The charts of a fleet: one per counter set, and one per group of devices without counters."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
@@ -16,22 +16,22 @@ from reconciler.state.devices.pools.pool import Pool
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 
 AT_ONCE = 64
-"""Pools looked at before the loop may go on with other work"""
+"""New pools that are indexed before the event loop may run other tasks"""
 TRIES = 4
-"""Times that new slices may come in while the ones before are looked at"""
+"""Attempts if slices change during the indexing"""
 CELLS = 128
-"""Devices without counters on one chart: as many as a slice may hold"""
+"""Devices without counters on one chart: the maximum of a slice"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Chart:
-    """One drawing: a counter set with the devices that draw from it, or devices that draw from none."""
+    """One chart: a counter set with the devices that consume it, or devices without counters."""
 
     of: Pool
     set: int
     """Position among the counter sets of the pool; -1 for none"""
     name: str
-    """Of the counter set; empty for none"""
+    """Name of the counter set; empty for none"""
     rows: Rows
     """(n,) devices of the newest generation, as positions in the pool"""
 
@@ -54,7 +54,7 @@ class Charts:
         """(pools + 1,) first chart of each pool"""
         owners = [pool.nodes[0] if pool.nodes and len(pool.nodes) == 1 else "" for pool in fleet.pools]
         self.nodes: tuple[str, ...] = tuple(sorted(set(owners) - {""}))
-        """Names of nodes that have a pool for themselves"""
+        """Names of nodes with local pools"""
         place = {name: at for at, name in enumerate(self.nodes)} | {"": -1}
         self.node_of: Codes = np.array([place[name] for name in owners], dtype=np.int32)[self.pool_of]
         """(charts,) position in `nodes`, -1 for none"""
@@ -62,13 +62,13 @@ class Charts:
         starts = fleet.start[self.pool_of]
         pieces = [chart.rows + start for chart, start in zip(self.all, starts.tolist(), strict=True)]
         self.rows: Rows = np.concatenate([np.zeros(0, np.intp), *pieces])
-        """(R,) the devices of all charts, as rows of the fleet; who draws from two sets is there twice"""
+        """(R,) rows of the devices of all charts; a device of two counter sets is there twice"""
         self._chart_of_row = np.repeat(np.arange(len(self.all)), sizes)
         sets = np.array([chart.set for chart in self.all], dtype=np.intp)
         self._sets: Rows = np.where(sets >= 0, sets + fleet.first_set[self.pool_of], -1)
 
     def of_device(self, device: DeviceID, fleet: Fleet) -> Iterator[int]:
-        """Positions of the charts on which a device is."""
+        """Positions of the charts that show a device."""
         at = fleet.index.get(device.pool_id)
         if at is None:
             return
@@ -78,55 +78,55 @@ class Charts:
                 yield chart
 
     def used(self, occupancy: Occupancy, fleet: Fleet) -> NDArray[np.float64]:
-        """(charts,) how much of each is taken, 0 to 1: of a counter set, by its scarcest counter."""
-        taken = occupancy.held | occupancy.sharing
+        """(charts,) used part of each chart, 0 to 1; for a counter set, of its scarcest counter."""
+        in_use = occupancy.held | occupancy.sharing
         count = len(self.all)
         sizes = np.bincount(self._chart_of_row, minlength=count)
-        held = np.bincount(self._chart_of_row, weights=taken[self.rows], minlength=count)
+        held = np.bincount(self._chart_of_row, weights=in_use[self.rows], minlength=count)
         used = held / np.maximum(sizes, 1)
         at = np.flatnonzero(self._sets >= 0)
         if len(at) and fleet.totals.shape[1]:
             totals = fleet.totals[self._sets[at]].astype(np.float64)
-            gone = totals - occupancy.left[self._sets[at]]
-            share = np.divide(gone, totals, out=np.zeros_like(totals), where=totals > 0)
+            consumed = totals - occupancy.left[self._sets[at]]
+            share = np.divide(consumed, totals, out=np.zeros_like(totals), where=totals > 0)
             used[at] = share.max(axis=1)
         return np.clip(used, 0.0, 1.0)
 
 
 class Index:
-    """Keeps the charts of the newest fleet. Costs a look at each new pool, a few at a time."""
+    """Caches the charts of the newest fleet. New pools are indexed in several steps."""
 
-    def __init__(self, picture: Callable[[], Snapshot]) -> None:
-        self._picture = picture
+    def __init__(self, snapshot: Callable[[], Snapshot]) -> None:
+        self._snapshot = snapshot
         self._pools: dict[Pool, tuple[Chart, ...]] = {}
         self._charts: Charts | None = None
-        self._looking = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     async def charts(self) -> Charts:
-        """The charts of the fleet as it is; where it changes all the time, as it was a moment ago.
+        """The charts of the current fleet, or of a recent one if slices change all the time.
 
-        Cancelled: what was looked at so far is looked at again.
+        If cancelled, the indexing starts again at the next call.
         """
-        async with self._looking:
+        async with self._lock:
             for _ in range(TRIES):
-                fleet = self._picture().fleet
+                fleet = self._snapshot().fleet
                 if self._charts is not None and self._charts.fleet() is fleet:
                     break
-                looked: dict[Pool, tuple[Chart, ...]] = {}
+                indexed: dict[Pool, tuple[Chart, ...]] = {}
                 fresh = 0
                 for pool in fleet.pools:
                     known = self._pools.get(pool)
-                    looked[pool] = tuple(_look(pool)) if known is None else known
+                    indexed[pool] = tuple(_charts_of(pool)) if known is None else known
                     fresh += known is None
                     if known is None and fresh % AT_ONCE == 0:
                         await asyncio.sleep(0)
-                self._pools = looked
-                self._charts = Charts(fleet, looked)
+                self._pools = indexed
+                self._charts = Charts(fleet, indexed)
             assert self._charts is not None
             return self._charts
 
 
-def _look(pool: Pool) -> Iterator[Chart]:
+def _charts_of(pool: Pool) -> Iterator[Chart]:
     newest = max(block.generation for block in pool.blocks)
     current = np.zeros(pool.size, dtype=np.bool_)
     for at, block in enumerate(pool.blocks):

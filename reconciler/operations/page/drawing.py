@@ -1,4 +1,4 @@
-"""A scene as shapes with places, in user units of an SVG: what the template writes down, and nothing more."""
+"""A scene as shapes with coordinates in SVG user units, for the template."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -11,17 +11,17 @@ from reconciler.operations.page.scene import Scene, Shown
 
 WIDTH = 420
 TRACK_AT, TRACK = 112, 240
-"""Where the slots begin, and how wide all of them are"""
+"""Start and total width of the slots"""
 LABEL = 17
-"""Characters that fit before the slots"""
+"""Characters that fit in front of the slots"""
 TALL, LOW, GAP = 26, 16, 5
 CELL, CELLS_A_ROW = 26, 16
 MOST_LANES = 16
 MOST_COUNTERS = 16
 MOST_SPANS = 40
-"""Claims told apart on one row of amounts"""
+"""Claims with their own span in a row of amounts"""
 LETTER_WIDTH = 13
-"""A letter needs so much room"""
+"""Minimum width for a letter"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Span:
     height: float
     state: str
     title: str
-    """For whoever points at it"""
+    """Tooltip"""
     text: str = ""
     holder: Holder | None = None
 
@@ -69,16 +69,16 @@ class Drawing:
     height: float = 0
     labels: list[Label] = field(default_factory=list)
     tracks: list[tuple[float, float, float]] = field(default_factory=list)
-    """y, height and width of the ground of a row"""
+    """y, height and width of the background of a row"""
     ticks: list[tuple[float, float, float]] = field(default_factory=list)
-    """x, and from which y to which"""
+    """x, start y and end y"""
     spans: list[Span] = field(default_factory=list)
     note: str = ""
-    """What was left out"""
+    """What is not drawn"""
 
 
 def draw(scene: Scene) -> Drawing:
-    """The drawing of a scene: slots with who holds them, amounts, then every device by profile and place."""
+    """The drawing of a scene: slots with their holders, amounts, then every device by profile and slot."""
     made = Drawing(_holders(scene))
     by_claim = {holder.claim: holder for holder in made.holders}
     if scene.chart.set < 0:
@@ -106,7 +106,7 @@ def draw(scene: Scene) -> Drawing:
 
 
 def _holders(scene: Scene) -> tuple[Holder, ...]:
-    """Lettered in the order of their first slots, where there are slots."""
+    """The claims with letters, in the order of their first slots if there are slots."""
     held: dict[ObjectKey, list[str]] = {}
     order = list(range(len(scene.devices)))
     if scene.slots:
@@ -122,7 +122,7 @@ def _holders(scene: Scene) -> tuple[Holder, ...]:
 
 
 def _slots(scene: Scene, group: Slots, by_claim: dict[ObjectKey, Holder], made: Drawing) -> None:
-    """A row in which each slot is free, or filled by who holds it."""
+    """A row of slots; each is free or has the colour of its holder."""
     wide = TRACK / len(group.columns)
     top = made.height
     step = max(1, round(LETTER_WIDTH / wide + 0.4))
@@ -138,12 +138,12 @@ def _slots(scene: Scene, group: Slots, by_claim: dict[ObjectKey, Holder], made: 
             for run in _runs(scene, number, group):
                 made.spans.append(_span(device, run, wide, top, TALL, by_claim, inside=True))
     taken = sum(scene.totals[column] - scene.left[column] for column in group.columns)
-    _rest(f"{len(group.columns) - taken} of {len(group.columns)} left", top + TALL / 2 + 4, made)
+    _rest(f"{len(group.columns) - taken} of {len(group.columns)} free", top + TALL / 2 + 4, made)
     made.height = top + TALL + GAP
 
 
 def _amounts(scene: Scene, column: int, by_claim: dict[ObjectKey, Holder], made: Drawing) -> None:
-    """A row filled as far as a counter is drawn, claim by claim."""
+    """A row with the amounts that claims consume of a counter."""
     total, left, top = scene.totals[column], scene.left[column], made.height
     name = scene.counters[column]
     made.labels.append(_name(name, top + 12))
@@ -156,7 +156,7 @@ def _amounts(scene: Scene, column: int, by_claim: dict[ObjectKey, Holder], made:
     at = float(TRACK_AT)
     for claim, number in [(claim, number) for claim, number in drawn.items() if number > 0][:MOST_SPANS]:
         holder, wide = by_claim[claim], number * scale
-        title = f"{shown(name)}: {shown(str(claim))} draws {scene.amount(column, number)}"
+        title = f"{shown(name)}: {shown(str(claim))} consumes {scene.amount(column, number)}"
         made.spans.append(Span(at, top, wide, LOW, "held", title, _fitting(holder.letter, wide), holder))
         at += wide
     if 1 < total <= 16 and left >= 0:
@@ -166,11 +166,11 @@ def _amounts(scene: Scene, column: int, by_claim: dict[ObjectKey, Holder], made:
 
 
 def _left(scene: Scene, column: int) -> str:
-    return f"{scene.amount(column, scene.left[column])} left"
+    return f"{scene.amount(column, scene.left[column])} free"
 
 
 def _lanes(scene: Scene, group: Slots, by_claim: dict[ObjectKey, Holder], made: Drawing) -> int:
-    """A row for each profile with all places where it could be. The number of rows that found no room."""
+    """A row for each profile with all its placements. Returns the number of rows without space."""
     others = [column for column in range(len(scene.counters)) if column not in group.columns]
     spans = [tuple(_runs(scene, number, group)) for number in range(len(scene.devices))]
     width = scene.draws[:, list(group.columns)].sum(axis=1).tolist()
@@ -196,7 +196,7 @@ def _lanes(scene: Scene, group: Slots, by_claim: dict[ObjectKey, Holder], made: 
 
 
 def _cells(scene: Scene, by_claim: dict[ObjectKey, Holder], made: Drawing) -> None:
-    """A square for each device, for want of places."""
+    """A square for each device without slots."""
     for number, device in enumerate(scene.devices):
         row, column = divmod(number, CELLS_A_ROW)
         x, y = column * CELL, made.height + row * CELL
@@ -248,12 +248,12 @@ def _rest(text: str, y: float, made: Drawing) -> None:
 
 
 def place(number: float) -> str:
-    """A coordinate, no more exact than can be seen."""
+    """A coordinate with visible precision."""
     return f"{number:.1f}".removesuffix(".0")
 
 
 def about(device: Shown) -> str:
-    """A device in a line."""
+    """A device in one line."""
     name = shown(device.name)
     parts = [f"{name} ({shown(device.profile)})" if device.profile else name]
     match device.state:
@@ -261,9 +261,9 @@ def about(device: Shown) -> str:
             who = ", ".join(shown(str(claim)) for claim in device.claims[:4])
             more = f" and {len(device.claims) - 4} more" if len(device.claims) > 4 else ""
             parts.append(f"{'held' if device.state == 'held' else 'shared'} by {who}{more}")
-            parts += [f"{amount} {shown(key)} taken" for key, amount in device.consumed]
+            parts += [f"{amount} {shown(key)} consumed" for key, amount in device.consumed]
         case "allocatable":
-            parts.append("can be allocated")
+            parts.append("allocatable")
         case _:
-            parts.append("cannot be allocated now: what it draws is taken, or its pool is not in order")
+            parts.append("blocked: its counters or an excluding device are in use, or its pool is invalid")
     return ", ".join(parts)

@@ -1,4 +1,4 @@
-"""Which charts, and which of those that wait, a query is about."""
+"""Selects the charts and the pending claims of a query."""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -10,45 +10,45 @@ from reconciler.api.objects.meta import ObjectKey
 from reconciler.errors import Rejected
 from reconciler.operations.page.charts import Charts
 from reconciler.operations.page.query import Query, matches
-from reconciler.operations.page.sources import Sources, Waiting
+from reconciler.operations.page.sources import PendingUnit, Sources
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 
-MOST_CLAIMS = 200
-"""Claims that a filter may mean; with more it is to be made narrower"""
-MOST_LOOKED_AT = 20_000
-"""Names that are compared with a filter: to look at more would hold the loop"""
-MOST_NODES = 32
-"""Nodes of which it is looked up what they reach besides what is theirs"""
+MAX_CLAIMS = 200
+"""Maximum claims of a filter; further matches are ignored"""
+MAX_COMPARED = 20_000
+"""Names that are compared with a filter; more would block the event loop"""
+MAX_NODES = 32
+"""Nodes whose shared pools are searched"""
 
 
-def charts_meant(query: Query, charts: Charts, world: Snapshot, sources: Sources) -> Rows:
-    """(n,) positions of the charts that pass the filters."""
+def select_charts(query: Query, charts: Charts, snapshot: Snapshot, sources: Sources) -> Rows:
+    """(n,) positions of the charts that match the filters."""
     mask = np.ones(len(charts.all), dtype=np.bool_)
     if query.driver:
-        mask &= _of_pools(_drivers(query.driver, world), charts)
+        mask &= _of_pools(_drivers(query.driver, snapshot), charts)
     if query.node:
-        mask &= _of_pools(_nodes(query.node, world), charts)
+        mask &= _of_pools(_nodes(query.node, snapshot), charts)
     if query.claim:
         here = np.zeros(len(charts.all), dtype=np.bool_)
-        for claim in claims_meant(query.claim, sources):
+        for claim in select_claims(query.claim, sources):
             for device in sources.devices_of(claim):
-                here[list(charts.of_device(device, world.fleet))] = True
+                here[list(charts.of_device(device, snapshot.fleet))] = True
         mask &= here
     return np.flatnonzero(mask)
 
 
-def claims_meant(wanted: str, sources: Sources) -> list[ObjectKey]:
-    """The claims that a filter names: that one, or those whose names contain it."""
+def select_claims(wanted: str, sources: Sources) -> list[ObjectKey]:
+    """The claims of a filter: the one with this name, otherwise those whose names contain it."""
     namespace, slash, name = wanted.partition("/")
     if slash and sources.devices_of(exact := ObjectKey(namespace, name)):
         return [exact]
-    found = (key for key in islice(sources.claims(), MOST_LOOKED_AT) if matches(wanted, str(key)))
-    return list(islice(found, MOST_CLAIMS))
+    found = (key for key in islice(sources.claims(), MAX_COMPARED) if matches(wanted, str(key)))
+    return list(islice(found, MAX_CLAIMS))
 
 
-def waiting_meant(query: Query, sources: Sources) -> Iterator[Waiting]:
-    """Who waits and passes the filter by claim; by pod as well, since that is what people know."""
-    for one in islice(sources.waiting(), MOST_LOOKED_AT):
+def select_pending(query: Query, sources: Sources) -> Iterator[PendingUnit]:
+    """Pending claims and pods whose claim or pod name matches the filter."""
+    for one in islice(sources.pending(), MAX_COMPARED):
         if not query.claim or any(matches(query.claim, str(key)) for key in (one.key, *one.claims)):
             yield one
 
@@ -57,36 +57,36 @@ def _of_pools(pools: Mask, charts: Charts) -> Mask:
     return pools[charts.pool_of]
 
 
-def _drivers(wanted: str, world: Snapshot) -> Mask:
-    names = [pool.id.driver for pool in world.fleet.pools]
+def _drivers(wanted: str, snapshot: Snapshot) -> Mask:
+    names = [pool.id.driver for pool in snapshot.fleet.pools]
     return _named(wanted, names)
 
 
 def named(wanted: str, names: list[str]) -> list[str]:
-    """The names that a filter means: that one, or those that contain it."""
+    """The names of a filter: the equal one, otherwise those that contain it."""
     return [wanted] if wanted in names else [name for name in names if matches(wanted, name)]
 
 
 def _named(wanted: str, names: list[str]) -> Mask:
-    meant = set(named(wanted, names))
-    return np.array([name in meant for name in names], dtype=np.bool_)
+    selected = set(named(wanted, names))
+    return np.array([name in selected for name in names], dtype=np.bool_)
 
 
-def _nodes(wanted: str, world: Snapshot) -> Mask:
-    """(pools,) what the nodes meant can use: pools of their own, and those that they share with others."""
-    meant = {name for name in world.topology.order if name == wanted}
-    meant = meant or {name for name in world.topology.order if matches(wanted, name)}
-    pools = world.fleet.pools
+def _nodes(wanted: str, snapshot: Snapshot) -> Mask:
+    """(pools,) pools that the selected nodes can use: local and shared ones."""
+    selected = {name for name in snapshot.topology.order if name == wanted}
+    selected = selected or {name for name in snapshot.topology.order if matches(wanted, name)}
+    pools = snapshot.fleet.pools
     mask = np.zeros(len(pools), dtype=np.bool_)
     for at, pool in enumerate(pools):
-        # A pool may name a node that is not there (any more).
+        # A pool may name a node that does not exist.
         mask[at] = pool.nodes is not None and any(
-            node in meant or (not meant and matches(wanted, node)) for node in pool.nodes
+            node in selected or (not selected and matches(wanted, node)) for node in pool.nodes
         )
-    for name in sorted(meant)[:MOST_NODES]:
+    for name in sorted(selected)[:MAX_NODES]:
         try:
-            seen = world.topology.view(name).pools
-        except Rejected:  # a selector that cannot be read, of which the doctor tells
+            visible = snapshot.topology.view(name).pools
+        except Rejected:  # an invalid selector; the doctor reports it
             continue
-        mask[[world.fleet.index[pool.pool] for pool in seen]] = True
+        mask[[snapshot.fleet.index[pool.pool] for pool in visible]] = True
     return mask

@@ -1,6 +1,6 @@
-"""How the counters and devices of one counter set are laid out: slots by place, engines by amount.
+"""The layout of a counter set: slots by position, other counters by amount.
 
-As the diagrams of KEP-4815 do: each slot is a column, each profile a row, each device a span of slots.
+As in the diagrams of KEP-4815, each slot is a column, each profile a row, each device a span of slots.
 """
 
 import re
@@ -13,12 +13,12 @@ from kernels.types import Amounts
 
 _NUMBERED = re.compile(r"(.*?)[-_.]?(\d{1,6})", re.DOTALL)
 MOST_SLOTS = 64
-"""Slots of one group: with more the spans could not be told apart"""
+"""Slots of one group; with more, the spans could not be distinguished"""
 
 
 @dataclass(frozen=True, slots=True)
 class Slots:
-    """Counters that are places next to one another: of each there is one."""
+    """Counters that are adjacent slots, each with a total of 1."""
 
     name: str
     columns: tuple[int, ...]
@@ -29,7 +29,7 @@ class Slots:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Slots next to one another: `start` up to, not including, `stop`."""
+    """Adjacent slots from `start` up to, not including, `stop`."""
 
     start: int
     stop: int
@@ -38,11 +38,11 @@ class Run:
 def slots_of(counters: Sequence[str], totals: Sequence[int], draws: Amounts) -> list[Slots]:
     """The groups of slots among the counters of a set.
 
-    totals (C,)   in each counter's own unit
-    draws  (n, C) what the devices draw
+    totals (C,)   in the unit of each counter
+    draws  (n, C) consumption of the devices
 
-    A group is two counters or more that differ by a number at their end, of which there is one each, that
-    are taken as a whole or not at all.
+    A group is two or more counters with a total of 1 whose names differ in a number at the end, and that
+    devices consume completely or not at all.
     """
     groups: dict[str, list[tuple[int, int]]] = {}
     published = np.array(totals, dtype=np.int64)
@@ -62,7 +62,7 @@ def slots_of(counters: Sequence[str], totals: Sequence[int], draws: Amounts) -> 
 
 
 def runs(drawn: Sequence[bool]) -> tuple[Run, ...]:
-    """Where slots that lie together are drawn."""
+    """The runs of adjacent consumed slots."""
     found, start = [], None
     for at, one in enumerate((*drawn, False)):
         if one and start is None:
@@ -74,12 +74,12 @@ def runs(drawn: Sequence[bool]) -> tuple[Run, ...]:
 
 
 def lanes(profiles: Sequence[object], spans: Sequence[tuple[Run, ...]]) -> list[list[int]]:
-    """Rows of devices: those of one profile share a row as long as they do not overlap.
+    """Rows of devices. Devices of one profile share a row if they do not overlap.
 
-    profiles (n,) what makes devices alike but for their place
-    spans    (n,) the slots of each; devices without any are left out
+    profiles (n,) key of devices that differ only in position
+    spans    (n,) the slots of each device; devices without slots are ignored
 
-    Widest first, then in the order of their places.
+    Widest first, then by position.
     """
     order = sorted(
         (at for at in range(len(spans)) if spans[at]),

@@ -1,4 +1,4 @@
-"""Koordinator's devices: types in numbers, then who holds what of each machine."""
+"""Koordinator's devices: numbers by type, then the holders on each machine."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from reconciler.analysis.capacity.machine_state import STATES, MachineState, des
 from reconciler.analysis.capacity.machine_totals import Tally, by_type
 from reconciler.api.koordinator.amounts import printed
 from reconciler.api.koordinator.names import GPU, GPU_MEMORY, TYPES
-from reconciler.operations.page.filtering import MOST_CLAIMS, MOST_LOOKED_AT, named
+from reconciler.operations.page.filtering import MAX_CLAIMS, MAX_COMPARED, named
 from reconciler.operations.page.names import shown
 from reconciler.operations.page.overview import bar
 from reconciler.operations.page.query import Query, matches
@@ -23,8 +23,8 @@ MOST_FUNCTIONS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Meant:
-    """The machines that pass the filters, and those of them that are on the page."""
+class Selection:
+    """The machines that match the filters, and those on the page."""
 
     here: tuple[str, ...]
     number: int
@@ -33,8 +33,8 @@ class Meant:
     pages: int
 
 
-def machines_meant(query: Query, fleet: Fleet) -> Meant:
-    """In the order of names."""
+def select_machines(query: Query, fleet: Fleet) -> Selection:
+    """The machines of a query, ordered by name."""
     names = sorted(named(query.node, list(fleet.machines))) if query.node else sorted(fleet.machines)
     if query.driver:
         kinds = named(query.driver, list(TYPES))
@@ -45,40 +45,40 @@ def machines_meant(query: Query, fleet: Fleet) -> Meant:
     pages = max(-(-len(names) // A_PAGE), 1)
     page = min(query.machines, pages)
     here = tuple(names[(page - 1) * A_PAGE : page * A_PAGE])
-    return Meant(here, len(names), len(fleet.machines), page, pages)
+    return Selection(here, len(names), len(fleet.machines), page, pages)
 
 
 def machines_values(query: Query, fleet: Fleet) -> dict[str, object]:
-    """What the template is told. Looks at the machines of one page."""
-    meant = machines_meant(query, fleet)
-    if not meant.all:
-        told = "No Device objects are published."
-    elif not meant.number:
-        told = f"None of {meant.all} machines passes the filter."
+    """The values of the template. Reads only the machines of one page."""
+    selected = select_machines(query, fleet)
+    if not selected.all:
+        summary = "No Device objects are published."
+    elif not selected.number:
+        summary = f"None of {selected.all} machines matches the filter."
     else:
-        first = (meant.page - 1) * A_PAGE + 1
-        what = "machines that pass the filter" if query.filtered else "machines"
-        told = f"{first} to {first + len(meant.here) - 1} of {meant.number} {what}."
+        first = (selected.page - 1) * A_PAGE + 1
+        what = "machines that match the filter" if query.filtered else "machines"
+        summary = f"{first} to {first + len(selected.here) - 1} of {selected.number} {what}."
     kinds = named(query.driver, list(TYPES)) if query.driver else list(TYPES)
     return {
-        "told": told,
+        "summary": summary,
         "types": [_type_row(tally, query) for tally in by_type(fleet)],
-        "machines": [_machine(describe_machine(fleet, name), kinds, query) for name in meant.here],
+        "machines": [_machine(describe_machine(fleet, name), kinds, query) for name in selected.here],
         "pages": {
-            "page": meant.page,
-            "pages": meant.pages,
-            "previous": query.url(machines=meant.page - 1) if meant.page > 1 else "",
-            "next": query.url(machines=meant.page + 1) if meant.page < meant.pages else "",
+            "page": selected.page,
+            "pages": selected.pages,
+            "previous": query.url(machines=selected.page - 1) if selected.page > 1 else "",
+            "next": query.url(machines=selected.page + 1) if selected.page < selected.pages else "",
         },
     }
 
 
 def _nodes_of(wanted: str, fleet: Fleet) -> Iterator[str]:
-    """Where pods that a filter names hold devices."""
-    pods = list(islice(fleet.pods, MOST_LOOKED_AT))
+    """The nodes where pods that match the filter hold devices."""
+    pods = list(islice(fleet.pods, MAX_COMPARED))
     exact = [pod for pod in pods if str(pod) == wanted]
     found = exact or [pod for pod in pods if matches(wanted, str(pod))]
-    return (fleet.pods[pod] for pod in found[:MOST_CLAIMS])
+    return (fleet.pods[pod] for pod in found[:MAX_CLAIMS])
 
 
 def _type_row(tally: Tally, query: Query) -> dict[str, object]:
@@ -114,7 +114,7 @@ def _machine(machine: MachineState, kinds: Sequence[str], query: Query) -> dict[
         "name": name,
         "url": query.url(node=seen.name, machines=1, page=1),
         "summary": f"{name}: {_summary(seen)}",
-        "told": _summary(seen),
+        "state": _summary(seen),
         "drawing": drawing,
         "holders": [
             {
@@ -133,13 +133,13 @@ def _machine(machine: MachineState, kinds: Sequence[str], query: Query) -> dict[
                 "gpus": ", ".join(map(str, one.minors)),
                 "score": one.score,
                 "bandwidth": str(one.bandwidth) if one.bandwidth >= 0 else "",
-                "free": "free" if one.free else "not as a whole",
+                "free": "free" if one.free else "partly in use",
             }
             for one in seen.partitions[:MOST_PARTITIONS]
         ],
-        "policy": "GPUs are given as one of these alone"
+        "policy": "GPUs are allocated only as one of these partitions"
         if seen.honors
-        else "GPUs are given as one of these, where that can be had",
+        else "GPUs are allocated as one of these partitions if possible",
         "hidden": max(len(seen.partitions) - MOST_PARTITIONS, 0),
     }
 
@@ -173,7 +173,7 @@ def _rows(machine: MachineState) -> Iterator[dict[str, object]]:
 
 
 def _summary(machine: MachineState) -> str:
-    """A machine in a sentence."""
+    """The state of a machine in a sentence."""
     parts = []
     for kind in TYPES:
         mine = [device for device in machine.devices if device.kind == kind]
@@ -181,9 +181,9 @@ def _summary(machine: MachineState) -> str:
             continue
         counts = {state: sum(device.state == state for device in mine) for state in STATES}
         words = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
-        sick = sum(not device.healthy for device in mine)
+        unhealthy = sum(not device.healthy for device in mine)
         functions = sum(device.vfs for device in mine)
-        words += f", {sick} sick" if sick else ""
+        words += f", {unhealthy} unhealthy" if unhealthy else ""
         if functions:
             words += f", {sum(device.vfs_free for device in mine)} of {functions} virtual functions free"
         parts.append(f"{len(mine)} {kind}: {words}")

@@ -1,17 +1,18 @@
-"""Names as they may be shown. Templates escape; here is what escaping does not help against."""
+"""Names for display. Templates escape them; this module handles what escaping does not."""
 
 import unicodedata
 from hashlib import sha256
 
 LONGEST = 96
-"""Characters of a name that are shown"""
+"""Maximum length of a displayed name"""
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
-"""Categories of characters that cannot be seen, or turn the text around them"""
+"""Unicode categories of invisible characters and of those that change the direction of text"""
 
 
 def shown(name: str, longest: int = LONGEST) -> str:
-    """A name without what would hide or turn its neighbours, and shortened in its middle: heads and tails of
-    names in clusters tell more.
+    """The name, with � for characters that are invisible or change the direction of text.
+
+    A long name is cut in the middle, because its start and end are more specific.
     """
     if len(name) > longest:
         head = (longest - 1) // 2
@@ -22,5 +23,5 @@ def shown(name: str, longest: int = LONGEST) -> str:
 
 
 def anchor(*parts: object) -> str:
-    """An id for an element, always the same for the same parts, whatever is in them."""
+    """A stable and safe element id for the parts."""
     return f"x{sha256(repr(parts).encode(errors='surrogatepass')).hexdigest()[:16]}"

@@ -1,4 +1,4 @@
-"""The fleet in numbers: devices by driver, how full each chart is, the fullest nodes."""
+"""The fleet in numbers: devices by driver, use of each chart, nodes by use."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,15 +13,15 @@ from reconciler.operations.metrics.catalogue import OTHER
 from reconciler.operations.page.charts import Charts
 from reconciler.operations.page.names import shown
 from reconciler.operations.page.query import Query
-from reconciler.operations.page.sources import Waiting
+from reconciler.operations.page.sources import PendingUnit
 
 BAR = 200.0
-LEVELS = ("unused", "up to a third", "up to two thirds", "more", "full")
+LEVELS = ("unused", "up to 1/3", "up to 2/3", "more than 2/3", "full")
 MOST_SQUARES = 2000
-"""Squares of the glance: with more charts, each square is the mean of several"""
+"""Squares of the overview; with more charts, each square is the mean of several"""
 SQUARE = 12
 MOST_ROWS = 50
-MOST_WAITING = 100
+MAX_PENDING = 100
 MOST_NAMED = 8
 """Claims named in a row"""
 
@@ -36,20 +36,20 @@ class DriverRow:
     """By state, in the order of STATES"""
     total: int
     bar: tuple[tuple[str, float, float], ...]
-    """State, begin and length"""
+    """State, start and length"""
 
 
 @dataclass(frozen=True, slots=True)
-class Glance:
-    """All charts as squares, by how full they are."""
+class UseMap:
+    """All charts as squares, coloured by use."""
 
-    told: str
+    summary: str
     width: int
     height: int
     levels: tuple[str, ...]
     """A path for each level"""
     names: tuple[tuple[str, int], ...]
-    """Level and squares"""
+    """Level and number of squares"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +64,8 @@ class NodeRow:
 
 
 @dataclass(frozen=True, slots=True)
-class WaitingRow:
-    """One that waits, in the table."""
+class PendingRow:
+    """A pending claim or pod in the table."""
 
     claims: tuple[str, ...]
     pod: str
@@ -87,7 +87,7 @@ def driver_rows(holdings: Holdings, query: Query) -> list[DriverRow]:
 
 
 def bar(counts: Sequence[int]) -> tuple[tuple[str, float, float], ...]:
-    """State, begin and length of each piece of a bar; `counts` in the order of STATES."""
+    """State, start and length of each piece of a bar; `counts` in the order of STATES."""
     total, at, made = sum(counts), 0.0, []
     for state, count in zip(STATES, counts, strict=True):
         if count:
@@ -96,8 +96,8 @@ def bar(counts: Sequence[int]) -> tuple[tuple[str, float, float], ...]:
     return tuple(made)
 
 
-def glance(used: NDArray[np.float64]) -> Glance | None:
-    """Used (charts,) 0 to 1. None if there is nothing."""
+def use_map(used: NDArray[np.float64]) -> UseMap | None:
+    """`used` is (charts,), 0 to 1. None without charts."""
     if not len(used):
         return None
     each = -(-len(used) // MOST_SQUARES)
@@ -111,16 +111,16 @@ def glance(used: NDArray[np.float64]) -> Glance | None:
         squares[one].append(f"M{column * SQUARE + 1} {row * SQUARE + 1}h10v10h-10z")
     what = "counter set or group of devices" if each == 1 else f"{each} counter sets or groups of devices"
     counts = np.bincount(level, minlength=len(LEVELS)).tolist()
-    told = f"Each square is one {what}: {counts[4]} of {len(means)} are full, {counts[0]} are unused."
+    summary = f"Each square is one {what}: {counts[4]} of {len(means)} are full, {counts[0]} are unused."
     if each > 1:
-        told = told.replace("is one", "stands for")
+        summary = summary.replace("is one", "stands for")
     paths = tuple(["".join(of_level) for of_level in squares])
     height = -(-len(means) // columns) * SQUARE
-    return Glance(told, columns * SQUARE, height, paths, tuple(zip(LEVELS, counts, strict=True)))
+    return UseMap(summary, columns * SQUARE, height, paths, tuple(zip(LEVELS, counts, strict=True)))
 
 
 def node_rows(charts: Charts, used: NDArray[np.float64], query: Query) -> tuple[list[NodeRow], int]:
-    """The fullest of the nodes that have pools of their own, and how many such nodes there are."""
+    """The nodes with highest use, of those with local pools, and the number of all such nodes."""
     names = charts.nodes
     if not names:
         return [], 0
@@ -136,13 +136,13 @@ def node_rows(charts: Charts, used: NDArray[np.float64], query: Query) -> tuple[
     return rows, len(names)
 
 
-def waiting_row(one: Waiting) -> WaitingRow:
-    """A row for one that waits."""
+def pending_row(one: PendingUnit) -> PendingRow:
+    """The row of a pending claim or pod."""
     claims = tuple([shown(str(key)) for key in one.claims[:MOST_NAMED]])
     if len(one.claims) > MOST_NAMED:
         claims = (*claims, f"and {len(one.claims) - MOST_NAMED} more")
     named = shown(str(one.key))
-    return WaitingRow(
+    return PendingRow(
         claims=claims or (f"{one.kind} {named}" if one.kind == "pod" else named,),
         pod=named if one.kind == "pod" and claims else "",
         named=f"{one.kind} {named}",
@@ -154,16 +154,16 @@ def waiting_row(one: Waiting) -> WaitingRow:
 
 
 def question_url(kind: str, key: ObjectKey) -> str:
-    """Where it is explained why one waits."""
+    """The address of the explanation of a pending claim or pod."""
     pairs = {"kind": kind, "namespace": key.namespace, "name": key.name}
     encoded = {name: value.encode(errors="replace") for name, value in pairs.items()}
     return f"/explanation?{urlencode(encoded)}"
 
 
-def told_of(rows: Sequence[WaitingRow], by_reason: Mapping[str, int], *, more: bool) -> str:
-    """What stands above the table."""
+def pending_summary(rows: Sequence[PendingRow], by_reason: Mapping[str, int], *, more: bool) -> str:
+    """The sentence above the table."""
     total = sum(by_reason.values())
     if not total:
-        return "No claim waits."
+        return "No claim is pending."
     reasons = ", ".join(f"{count} {shown(reason)}" for reason, count in sorted(by_reason.items()) if count)
-    return f"{total} waiting: {reasons}." + (f" The first {len(rows)} are listed." if more else "")
+    return f"{total} pending: {reasons}." + (f" The table has the first {len(rows)}." if more else "")

@@ -1,4 +1,4 @@
-"""Where the status page gets what it shows."""
+"""Reads the data of the status page from the reconciler."""
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import replace
@@ -18,21 +18,21 @@ from reconciler.control.planner import Decide, Step
 from reconciler.control.queueing.pending import Pending
 from reconciler.control.queueing.units import Kind, Unit
 from reconciler.operations.metrics.capacity import Capacity
-from reconciler.operations.page.sources import Fact, Question, Sources, Waiting
+from reconciler.operations.page.sources import Fact, PendingUnit, Question, Sources
 
 SPARE = 1000
-"""Messages kept beyond twice those of who waits, before the others are dropped"""
+"""Messages kept beyond twice the pending units, before messages of other units are dropped"""
 
 
 class RefusalMessages:
-    """The last message of every refusal, for as long as its unit is pending."""
+    """The last refusal message of every pending unit."""
 
     def __init__(self, pending: Pending) -> None:
         self._pending = pending
         self._messages: dict[Unit, str] = {}
 
     def on_decision(self, decision: Decision) -> None:
-        """Keep the message of a refusal; other decisions are of no interest."""
+        """Keep the message of a refusal; ignore other decisions."""
         if not isinstance(decision, Waits) or not (decision.pod or decision.claims):
             return
         unit = _unit(decision)
@@ -49,7 +49,7 @@ class RefusalMessages:
 
 
 class PageSources:
-    """Where the page gets what it shows about a reconciler at work."""
+    """The data of the page about a running reconciler."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class PageSources:
         pending: Pending,
         messages: RefusalMessages,
     ) -> None:
-        """`step` says what a unit needs; `machines` have Koordinator's devices, if they are served."""
+        """`step` returns the next step of a unit; `machines` has Koordinator's devices, if served."""
         self._intake = intake
         self._reconciler = reconciler
         self._step = step
@@ -76,20 +76,20 @@ class PageSources:
         clock: Callable[[], float],
         now: Callable[[], datetime],
     ) -> Sources:
-        """`facts` are those about the process; those about the fleet come after them."""
+        """`facts` are about the process; facts about the fleet follow them."""
         intake = self._intake
         return Sources(
             ready=intake.listed.is_set,
             now=now,
             clock=clock,
             facts=lambda: [*(fact() for fact in facts), *self._facts()],
-            picture=intake.store.snapshot,
+            snapshot=intake.store.snapshot,
             capacity=capacity,
             claims=lambda: intake.store.claims,
             devices_of=self._devices_of,
-            waiting=self._waiting,
+            pending=self._pending_units,
             by_reason=self._pending.by_reason,
-            news=self._news,
+            pending_version=self._pending_version,
             fleet=self._fleet,
             explain=self._explain,
         )
@@ -97,20 +97,20 @@ class PageSources:
     def _facts(self) -> Iterator[Fact]:
         intake, reconciler = self._intake, self._reconciler
         if intake.pause.paused:
-            yield Fact("Writes", f"paused: {intake.pause.why}; {intake.pause.held} held back", grave=True)
+            yield Fact("Writes", f"paused ({intake.pause.why}); skipped: {intake.pause.held}", alert=True)
         else:
-            yield Fact("Writes", "go on")
+            yield Fact("Writes", "enabled")
         if intake.listed.is_set():
             twice = intake.held_twice
             over = int((intake.store.snapshot().occupancy.left < 0).any(axis=1).sum())
-            yield Fact("Devices held twice", str(twice), grave=twice > 0)
-            yield Fact("Counter sets over-committed", str(over), grave=over > 0)
+            yield Fact("Devices held twice", str(twice), alert=twice > 0)
+            yield Fact("Counter sets over-committed", str(over), alert=over > 0)
         if refused := len(intake.store.refused):
-            yield Fact("Objects that cannot be read", str(refused), grave=True)
+            yield Fact("Invalid objects ignored", str(refused), alert=True)
         if reconciler.failures:
-            yield Fact("Turns that failed", str(reconciler.failures), grave=True)
+            yield Fact("Failed reconciles (internal errors)", str(reconciler.failures), alert=True)
 
-    def _news(self) -> Hashable:
+    def _pending_version(self) -> Hashable:
         fleet = self._fleet()
         return self._pending.changes, fleet.changes if fleet is not None else 0
 
@@ -127,13 +127,13 @@ class PageSources:
             return ()
         return [DeviceID(one.driver, one.pool, one.device) for one in allocation.devices.results]
 
-    def _waiting(self) -> Iterator[Waiting]:
+    def _pending_units(self) -> Iterator[PendingUnit]:
         for unit, reason, named in self._pending:
-            said = self._messages.of(unit)
+            message = self._messages.of(unit)
             claims = named
             if unit.kind is Kind.POD and unit.key not in self._intake.store.claims:
-                claims = tuple([key for key in named if key != unit.key])  # it is counted by its own name
-            yield Waiting(str(unit.kind), unit.key, claims, reason, said, remedy(reason))
+                claims = tuple([key for key in named if key != unit.key])  # the pod counts under its own name
+            yield PendingUnit(str(unit.kind), unit.key, claims, reason, message, remedy(reason))
 
     def _explain(self, question: Question) -> Explanation | None:
         unit = Unit(Kind(question.kind), question.key)
@@ -152,7 +152,7 @@ class PageSources:
         return found
 
     def _explain_devices(self, unit: Unit) -> Explanation | None:
-        """Why a pod waits for Koordinator's devices; None if it does not."""
+        """Why a pod is pending for Koordinator's devices; None if it is not."""
         if self._machines is None or unit.kind is not Kind.POD:
             return None
         pod, demand = self._machines.pod(unit.key), self._machines.demand(unit.key)

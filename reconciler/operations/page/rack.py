@@ -1,4 +1,4 @@
-"""A machine with Koordinator's devices as shapes: a row for each switch, a box for each device on it."""
+"""A machine with Koordinator's devices as shapes: a row for each switch, a box for each device."""
 
 from collections.abc import Iterator, Sequence
 
@@ -21,14 +21,14 @@ from reconciler.operations.page.names import shown
 BOX, TALL, GAP = 58, 26, 4
 BOXES_A_ROW = (WIDTH - TRACK_AT) // BOX
 LEAST = 14
-"""Width of what somebody has of a device, were it next to nothing"""
+"""Minimum width of a holder's part of a device"""
 MOST_DEVICES = 64
-"""That are drawn of one machine"""
+"""Drawn devices of one machine"""
 MOST_NAMED = 4
 
 
 def rack(machine: MachineState) -> Drawing:
-    """The drawing of a machine. Holders are lettered in the order of the devices."""
+    """The drawing of a machine. Holders get letters in the order of the devices."""
     devices = machine.devices[:MOST_DEVICES]
     made = Drawing(_holders(machine))
     by_pod = {holder.claim: holder for holder in made.holders}
@@ -53,14 +53,14 @@ def rack(machine: MachineState) -> Drawing:
 
 
 def about(device: DeviceState) -> str:
-    """A device in a line."""
+    """A device in one line."""
     parts = [f"{shown(device.kind)} {device.minor}", f"health: {'good' if device.healthy else 'bad'}"]
     if device.holders:
         who = ", ".join(shown(str(held.pod)) for held in device.holders[:MOST_NAMED])
         more = f" and {len(device.holders) - MOST_NAMED} more" if len(device.holders) > MOST_NAMED else ""
         parts.append(f"{device.state} by {who}{more}")
     else:
-        parts.append("can be allocated" if device.state == ALLOCATABLE else "cannot be allocated now")
+        parts.append("allocatable" if device.state == ALLOCATABLE else "blocked")
     parts += [f"{amount} free" for amount in amounts(device.free)]
     if device.vfs:
         parts.append(f"{device.vfs_free} of {device.vfs} virtual functions free")
@@ -68,12 +68,12 @@ def about(device: DeviceState) -> str:
 
 
 def amounts(shares: Shares) -> list[str]:
-    """What there is of each resource, by the last word of its name."""
+    """The amount of each resource, with the last part of its name."""
     return [f"{shown(name.rpartition('/')[2])} {amount}" for name, amount in printed(shares).items()]
 
 
 def part(shares: Shares, total: Shares) -> float:
-    """How much of a device so many shares are, 0 to 1, by the resource of which they are most."""
+    """The part of a device that the shares are, 0 to 1, by their largest resource."""
     return min(max((n / total[name] for name, n in shares.items() if total.get(name)), default=1.0), 1.0)
 
 
@@ -90,11 +90,11 @@ def _holders(machine: MachineState) -> tuple[Holder, ...]:
 
 def _place(numa: int, pcie: str) -> str:
     words = [f"NUMA {numa}" if numa >= 0 else "", pcie]
-    return " · ".join(filter(None, words)) or "place unknown"
+    return " · ".join(filter(None, words)) or "unknown location"
 
 
 def _box(device: DeviceState, x: float, y: float, by_pod: dict[ObjectKey, Holder]) -> Iterator[Span]:
-    """The ground of a device with its name, and over it what each holder has."""
+    """The background of a device with its name, and the part of each holder."""
     title = about(device)
     name = f"{device.kind} {device.minor}"
     wide = BOX - GAP
@@ -112,7 +112,7 @@ def _box(device: DeviceState, x: float, y: float, by_pod: dict[ObjectKey, Holder
 
 
 def _named(device: DeviceState, wide: float) -> list[list[ObjectKey]]:
-    """The holders for whom there is room, the last piece for all others."""
+    """The holders of each piece of the box; the last piece is for all holders without space."""
     pods = [held.pod for held in device.holders]
     most = int(wide // LEAST)
     return (
@@ -124,6 +124,6 @@ def _widths(device: DeviceState, wide: float) -> Sequence[float]:
     pieces = _named(device, wide)
     parts = [part(held.shares, device.total) for held in device.holders]
     sums = [*parts[: len(pieces) - 1], sum(parts[len(pieces) - 1 :])] if pieces else []
-    wished = [max(LEAST, wide * min(one, 1.0)) for one in sums]
-    over = sum(wished)
-    return [one * wide / over for one in wished] if over > wide else wished
+    wanted = [max(LEAST, wide * min(one, 1.0)) for one in sums]
+    over = sum(wanted)
+    return [one * wide / over for one in wanted] if over > wide else wanted

@@ -1,4 +1,4 @@
-"""The page on the status port: needs nothing from elsewhere, and cannot be made to run anything else."""
+"""The routes of the page. It loads nothing from other servers, and its policy forbids other scripts."""
 
 import asyncio
 from base64 import b64encode
@@ -22,9 +22,9 @@ SECTIONS = ("head", "fleet", "waiting", "machines", "map")
 
 
 def page_routes(sources: Sources, stop: asyncio.Event) -> list[Route]:
-    """`/`, the parts of it, the events that tell which of them changed, and explanations.
+    """The page, its fragments, the event stream of changed fragments, and explanations.
 
-    `stop` ends the events when the process ends.
+    `stop` ends the event streams when the process ends.
     """
     view = View(sources)
     stream = Stream(view, sources, stop)
@@ -39,7 +39,7 @@ def page_routes(sources: Sources, stop: asyncio.Event) -> list[Route]:
     async def fragments(request: web.BaseRequest) -> web.StreamResponse:
         wanted = set(request.query.getall("id", [])[:MOST_PARTS])
         parts = await view.parts(Query.read(request.query), wanted)
-        if "map" in wanted:  # it holds the charts
+        if "map" in wanted:  # it contains the charts
             parts = [part for part in parts if part.id in SECTIONS]
         return web.Response(text="".join(part.html for part in parts), headers=_headers("text/html"))
 
@@ -47,13 +47,13 @@ def page_routes(sources: Sources, stop: asyncio.Event) -> list[Route]:
         named = [request.query.get(name, "") for name in ("kind", "namespace", "name")]
         asked = question(*named)
         if asked is None:
-            return web.Response(status=400, text="say which: ?kind=claim&namespace=...&name=...\n")
+            return web.Response(status=400, text="expected ?kind=claim&namespace=...&name=...\n")
         try:
-            told = explainer.answer(asked)
+            explanation = explainer.answer(asked)
         except Busy as busy:
             retry = {"Retry-After": str(max(1, round(busy.seconds + 0.5)))}
-            return web.Response(status=429, text=f"explanations take time: {busy}\n", headers=retry)
-        return _html(view, "explanation.html", at=clock_time(sources.now()), **values(asked, told))
+            return web.Response(status=429, text=f"too many explanations: {busy}\n", headers=retry)
+        return _html(view, "explanation.html", at=clock_time(sources.now()), **values(asked, explanation))
 
     return [
         Route("/", whole),
@@ -63,8 +63,8 @@ def page_routes(sources: Sources, stop: asyncio.Event) -> list[Route]:
     ]
 
 
-def _html(view: View, template: str, **told: object) -> web.Response:
-    text = view.env.get_template(template).render(style=_style(), **told)
+def _html(view: View, template: str, **variables: object) -> web.Response:
+    text = view.env.get_template(template).render(style=_style(), **variables)
     return web.Response(text=text, headers=_headers("text/html"))
 
 
@@ -84,7 +84,7 @@ def _headers(content_type: str) -> dict[str, str]:
 
 @cache
 def _style() -> Markup:
-    # Ours, not anybody's names: it goes in as it is.
+    # The stylesheet has no external data, so it needs no escaping.
     return Markup(f"{colours.rules()}\n{_file('style.css')}")
 
 

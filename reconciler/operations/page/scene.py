@@ -1,4 +1,4 @@
-"""One chart as it is now, read off a picture: who holds which device, and what the counters have left."""
+"""The current state of one chart: the holders of devices, and the available counters."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from reconciler.state.devices.pools.fleet import Fleet
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 
 PROFILE = "profile"
-"""The attribute by which drivers name the make of a partition; otherwise its own name has to do"""
+"""The attribute with the profile of a partition. Without it, the name of the device is used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,19 +27,19 @@ class Shown:
     """One of capacity.STATES"""
     claims: tuple[ObjectKey, ...]
     consumed: tuple[tuple[str, str], ...]
-    """Capacity and how much of it is taken in shares"""
+    """Capacity and the consumed amount"""
 
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """Everything that a drawing shows. Holds nothing of the picture it was read off."""
+    """All data of a drawing, without references to the snapshot."""
 
     chart: Chart
     nodes: tuple[str, ...]
-    """That the pool names; none if selectors tell"""
+    """Nodes that the pool names; empty if it has node selectors"""
     devices: tuple[Shown, ...]
     draws: Amounts
-    """(n, C) what each device draws of the set"""
+    """(n, C) consumption of each device from the set"""
     counters: tuple[str, ...]
     totals: tuple[int, ...]
     left: tuple[int, ...]
@@ -48,17 +48,17 @@ class Scene:
 
     @property
     def fingerprint(self) -> Hashable:
-        """Equal for scenes of one chart that look the same."""
+        """Equal for scenes of one chart that have the same drawing."""
         return self.chart, self.devices, self.left
 
     def amount(self, counter: int, number: int) -> str:
-        """So much of a counter, as a person would write it."""
+        """An amount of a counter as a Kubernetes quantity."""
         return str(amount(number * self.units[counter]))
 
 
-def scene(chart: Chart, world: Snapshot) -> Scene | None:
-    """What a chart shows now; None if its pool is not published any more, or has been published anew."""
-    fleet = world.fleet
+def scene(chart: Chart, snapshot: Snapshot) -> Scene | None:
+    """The current scene of a chart; None if its pool is gone or published again."""
+    fleet = snapshot.fleet
     at = fleet.index.get(chart.pool)
     if at is None:
         return None
@@ -75,12 +75,12 @@ def scene(chart: Chart, world: Snapshot) -> Scene | None:
         columns = pool.counters.sets[chart.set]
         number = chart.set + int(fleet.first_set[at])
         counters, units, totals = columns.counters, columns.units, columns.totals
-        left = tuple(world.occupancy.left[number, : len(counters)].tolist())
+        left = tuple(snapshot.occupancy.left[number, : len(counters)].tolist())
         draws = _draws(fleet, rows, number)[:, : len(counters)]
     return Scene(
         chart=chart,
         nodes=pool.nodes or (),
-        devices=tuple([_device(int(row), world) for row in rows]),
+        devices=tuple([_device(int(row), snapshot) for row in rows]),
         draws=draws,
         counters=counters,
         totals=totals,
@@ -95,8 +95,8 @@ def _draws(fleet: Fleet, rows: np.ndarray[tuple[int], np.dtype[np.intp]], number
     return np.where(here[:, :, None], fleet.table[fleet.draws[rows]], 0).sum(axis=1, dtype=np.int64)
 
 
-def _device(row: int, world: Snapshot) -> Shown:
-    fleet, occupancy = world.fleet, world.occupancy
+def _device(row: int, snapshot: Snapshot) -> Shown:
+    fleet, occupancy = snapshot.fleet, snapshot.occupancy
     device = fleet.id_of(row)
     held, sharing = bool(occupancy.held[row]), bool(occupancy.sharing[row])
     if held:

@@ -1,4 +1,4 @@
-"""What the page is told by the rest of the process, as functions: none of them waits."""
+"""The data of the page, as functions of other parts of the process. None of them waits."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,30 +13,30 @@ from reconciler.state.devices.snapshot.snapshot import Snapshot
 
 
 class Fact(NamedTuple):
-    """One line about the process, for the top of the page."""
+    """A line about the process in the header of the page."""
 
     name: str
     value: str
-    grave: bool = False
-    """Whether somebody should look at it"""
+    alert: bool = False
+    """Whether an operator should look at it"""
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
-    """A claim, or the claims of a pod, that were told no."""
+class PendingUnit:
+    """A claim, or the claims of a pod, that cannot be allocated now."""
 
     kind: str
-    """claim or pod: after which of them the question is named"""
+    """claim or pod: the kind of `key`"""
     key: ObjectKey
     claims: tuple[ObjectKey, ...]
     reason: str
     message: str
-    """As it was told when this became the reason"""
+    """Message of the refusal when the reason last changed"""
     remedy: str
 
 
 class Question(NamedTuple):
-    """Why a claim, or a pod with its claims, waits."""
+    """Asks why a claim, or a pod with its claims, is pending."""
 
     kind: str
     key: ObjectKey
@@ -44,27 +44,27 @@ class Question(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Where everything on the page comes from."""
+    """All data of the page."""
 
     ready: Callable[[], bool]
-    """Whether all objects were listed once; before that nothing below is asked"""
+    """Whether all objects were listed; before that, no function below is called"""
     now: Callable[[], datetime]
     clock: Callable[[], float]
     """Seconds"""
     facts: Callable[[], Sequence[Fact]]
-    picture: Callable[[], Snapshot]
+    snapshot: Callable[[], Snapshot]
     capacity: Capacity
     claims: Callable[[], Iterable[ObjectKey]]
-    """All there are"""
+    """All claims"""
     devices_of: Callable[[ObjectKey], Sequence[DeviceID]]
-    """What a claim holds, decided but unwritten plans included; nothing for claims that are not there"""
-    waiting: Callable[[], Iterable[Waiting]]
-    """Who waits longest comes first"""
+    """Devices of a claim, also of decided plans that are not written yet; empty for unknown claims"""
+    pending: Callable[[], Iterable[PendingUnit]]
+    """Pending claims and pods, oldest first"""
     by_reason: Callable[[], Mapping[str, int]]
-    """How many claims wait, by reason"""
-    news: Callable[[], Hashable]
-    """Another value whenever who waits, or for what, may have changed"""
+    """Reason -> pending claims"""
+    pending_version: Callable[[], Hashable]
+    """Changes whenever the pending claims or their reasons may have changed"""
     fleet: Callable[[], Fleet | None]
-    """Koordinator's devices, to be read at once and not kept; None where they are not served"""
+    """Koordinator's devices, to read at once and not to keep; None if they are not served"""
     explain: Callable[[Question], Explanation | None]
-    """None where no device is in question. Costs some milliseconds"""
+    """Takes some milliseconds. None if there is nothing to decide"""

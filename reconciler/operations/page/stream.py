@@ -1,4 +1,4 @@
-"""Server-sent events: which parts of somebody's page have which version, told when that changes."""
+"""Server-sent events with the versions of the parts of a page, sent when they change."""
 
 import asyncio
 import json
@@ -12,18 +12,18 @@ from reconciler.operations.page.sources import Sources
 from reconciler.operations.page.view import View
 
 MOST_CLIENTS = 12
-"""Less than what the port answers at once, so that health and metrics are answered beside them"""
+"""Fewer than the concurrent requests of the port, so that health and metrics still answer"""
 PAUSE_SECONDS = 0.5
-"""Least time between two messages to one client: changes come in bursts"""
+"""Minimum time between two messages to a client: changes come in bursts"""
 BEAT_SECONDS = 15.0
-"""Longest time without a word, so that proxies keep the connection and a dead one is noticed"""
+"""Maximum time without a message: proxies keep the connection, and a broken one is noticed"""
 WRITE_SECONDS = 10.0
-"""Whoever does not read for so long is let go"""
+"""Timeout of a write to a client"""
 RETRY_MS = 3000
 
 
 class Stream:
-    """Serves one page to each of a few clients. Nothing is kept for a client but what it was told last."""
+    """Sends the versions of pages to a few clients. The only state of a client is its last message."""
 
     def __init__(self, view: View, sources: Sources, stop: asyncio.Event) -> None:
         self._view = view
@@ -32,7 +32,7 @@ class Stream:
         self.clients = 0
 
     async def serve(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Tell a client until it goes, or the process ends. Cancelled: the client is gone."""
+        """Send versions until the process ends. Cancelled if the client disconnects."""
         if self.clients >= MOST_CLIENTS:
             return web.Response(status=503, text="too many pages are open\n", headers={"Retry-After": "30"})
         self.clients += 1
@@ -47,24 +47,24 @@ class Stream:
             )
             await response.prepare(request)
             if request.method != "HEAD":
-                await self._tell(response, Query.read(request.query))
+                await self._send(response, Query.read(request.query))
             return response
         finally:
             self.clients -= 1
 
-    async def _tell(self, response: web.StreamResponse, query: Query) -> None:
-        told: dict[str, str] | None = None
+    async def _send(self, response: web.StreamResponse, query: Query) -> None:
+        sent: dict[str, str] | None = None
         await _write(response, f"retry: {RETRY_MS}\n\n")
-        spoken = self._sources.clock()
+        last = self._sources.clock()
         while not self._stop.is_set():
             versions = await self._view.versions(query)
             now = self._sources.clock()
-            if versions != told:
+            if versions != sent:
                 await _write(response, message(versions, self._sources.now))
-                told, spoken = versions, now
-            elif now - spoken >= BEAT_SECONDS:
-                await _write(response, ": still here\n\n")
-                spoken = now
+                sent, last = versions, now
+            elif now - last >= BEAT_SECONDS:
+                await _write(response, ": keep-alive\n\n")
+                last = now
             try:
                 async with asyncio.timeout(PAUSE_SECONDS):
                     await self._stop.wait()
@@ -73,12 +73,12 @@ class Stream:
 
 
 def message(versions: dict[str, str], now: Callable[[], datetime]) -> str:
-    """One event. All versions every time: a client that missed some needs nothing else."""
+    """An event with all versions, so that a client may miss earlier ones."""
     return f"event: state\ndata: {json.dumps({'versions': versions, 'at': clock_time(now())})}\n\n"
 
 
 def clock_time(now: datetime) -> str:
-    """A time of day, with its zone."""
+    """Date and time with the zone."""
     return f"{now:%Y-%m-%d %H:%M:%S %Z}"
 
 

@@ -1,7 +1,7 @@
-"""The parts of the page as HTML, each with a version: equal versions, equal parts.
+"""The parts of the page as HTML, each with a version: parts with equal versions are equal.
 
-Pictures are taken and dropped again before anything is awaited: while somebody holds one, every change of
-what is held copies columns.
+No snapshot is kept across an await: while a snapshot is referenced, every change of an allocation copies its
+columns.
 """
 
 import asyncio
@@ -17,16 +17,16 @@ from markupsafe import Markup
 from reconciler.operations.metrics.capacity import STATES
 from reconciler.operations.page.charts import Chart, Index
 from reconciler.operations.page.drawing import TRACK_AT, Drawing, Span, draw, place
-from reconciler.operations.page.filtering import charts_meant, waiting_meant
+from reconciler.operations.page.filtering import select_charts, select_pending
 from reconciler.operations.page.machines import machines_values
 from reconciler.operations.page.names import anchor, shown
 from reconciler.operations.page.overview import (
-    MOST_WAITING,
+    MAX_PENDING,
     driver_rows,
-    glance,
     node_rows,
-    told_of,
-    waiting_row,
+    pending_row,
+    pending_summary,
+    use_map,
 )
 from reconciler.operations.page.query import Query
 from reconciler.operations.page.scene import Scene, scene
@@ -35,26 +35,26 @@ from reconciler.operations.page.sources import Sources
 A_PAGE = 24
 """Charts on one page"""
 AT_ONCE = 8
-"""Charts looked at before the loop may go on with other work; one that is drawn takes some milliseconds"""
+"""Charts that are checked before the event loop may run other tasks; drawing one takes some milliseconds"""
 KEPT = 256
-"""Charts whose HTML is remembered"""
+"""Charts with cached HTML"""
 MOST_HOLDERS = 24
-"""Claims named below one chart"""
+"""Claims listed below a chart"""
 MOST_NAMES = 60
-"""Devices named in one sentence"""
+"""Devices listed in a sentence"""
 MOST_NODES = 4
-"""Nodes named above one chart"""
+"""Nodes listed above a chart"""
 _UNKNOWN = "version-unknown"
 
 
 @dataclass(frozen=True, slots=True)
 class _Page:
-    """Which charts are on one page of the map, and where it lies."""
+    """The charts on one page of the map, and its position."""
 
     charts: tuple[Chart, ...]
     page: int
     pages: int
-    meant: int
+    selected: int
     """Charts that pass the filters"""
     all: int
 
@@ -75,12 +75,12 @@ class View:
 
     def __init__(self, sources: Sources) -> None:
         self._sources = sources
-        self._index = Index(sources.picture)
+        self._index = Index(sources.snapshot)
         self._drawn: OrderedDict[str, tuple[Hashable, Part]] = OrderedDict()
-        self._news: Hashable = None
+        self._state: Hashable = None
         self._versions: dict[Query, dict[str, str]] = {}
         self.drawn = 0
-        """Charts that had to be drawn"""
+        """Number of charts drawn so far"""
         self.env = Environment(
             loader=PackageLoader("reconciler.operations.page"),
             autoescape=True,
@@ -92,10 +92,10 @@ class View:
         self.env.globals |= {"track_at": TRACK_AT, "states": STATES}
 
     async def parts(self, query: Query, wanted: Collection[str] | None = None) -> list[Part]:
-        """The parts `head`, `fleet`, `waiting` and `map`, and one for each chart of the page; also `machines`
-        where Koordinator's devices are served.
+        """The parts `head`, `fleet`, `waiting` and `map`, and one per chart of the page; also `machines` if
+        Koordinator's devices are served.
 
-        Only those named in `wanted` if that is given; the map holds the charts as well.
+        If `wanted` is given, only those parts; the map contains the charts.
         """
         made: list[Part] = []
         if wanted is None or "head" in wanted:
@@ -115,15 +115,15 @@ class View:
         return made
 
     async def versions(self, query: Query) -> dict[str, str]:
-        """Part -> version. Worked out again only when something changed."""
-        now = (self._sources.picture().version if self._sources.ready() else -1), self._sources.news()
-        news = (*now, tuple(self._sources.facts()))
-        if news != self._news:
-            self._news = news
+        """Part -> version. Computed only after a change."""
+        version = self._sources.snapshot().version if self._sources.ready() else -1
+        state = (version, self._sources.pending_version(), tuple(self._sources.facts()))
+        if state != self._state:
+            self._state = state
             self._versions.clear()
         if query not in self._versions:
             found = {part.id: part.version for part in await self.parts(query)}
-            if news != self._news:
+            if state != self._state:
                 return found
             self._versions[query] = found
         return self._versions[query]
@@ -131,7 +131,7 @@ class View:
     def _part(self, name: str, template: str, values: dict[str, object]) -> Part:
         html = self.env.get_template(template).render(version=_UNKNOWN, **values)
         version = _version(html)
-        # The first is the part's own: names come later.
+        # The first match is the version of the part: names come later.
         return Part(name, version, Markup(html.replace(_UNKNOWN, version, 1)))
 
     async def _fleet(self, query: Query) -> Part:
@@ -139,23 +139,23 @@ class View:
         if values["ready"]:
             await self._sources.capacity.refresh()
             charts = await self._index.charts()
-            world = self._sources.picture()
-            fleet = world.fleet
-            used = charts.used(world.occupancy, fleet) if charts.fleet() is fleet else None
-            del world, fleet
+            snapshot = self._sources.snapshot()
+            fleet = snapshot.fleet
+            used = charts.used(snapshot.occupancy, fleet) if charts.fleet() is fleet else None
+            del snapshot, fleet
             values["drivers"] = driver_rows(self._sources.capacity.holdings, query)
-            values["glance"] = glance(used) if used is not None else None
+            values["use_map"] = use_map(used) if used is not None else None
             values["nodes"], number = node_rows(charts, used, query) if used is not None else ([], 0)
-            values["nodes_told"] = f"{len(values['nodes'])} of {number}"  # type: ignore[arg-type]
+            values["nodes_summary"] = f"{len(values['nodes'])} of {number}"  # type: ignore[arg-type]
         return self._part("fleet", "fleet.html", values)
 
     def _waiting(self, query: Query) -> Part:
-        found = list(islice(waiting_meant(query, self._sources), MOST_WAITING + 1))
-        rows = [waiting_row(one) for one in found[:MOST_WAITING]]
-        told = told_of(rows, self._sources.by_reason(), more=len(found) > MOST_WAITING)
+        found = list(islice(select_pending(query, self._sources), MAX_PENDING + 1))
+        rows = [pending_row(one) for one in found[:MAX_PENDING]]
+        summary = pending_summary(rows, self._sources.by_reason(), more=len(found) > MAX_PENDING)
         if query.claim:
-            told += f" Shown: {len(rows)} that match {shown(query.claim)}."
-        return self._part("waiting", "waiting.html", {"rows": rows, "told": told})
+            summary += f" {len(rows)} match {shown(query.claim)}."
+        return self._part("waiting", "waiting.html", {"rows": rows, "summary": summary})
 
     def _machines(self, query: Query) -> list[Part]:
         fleet = self._sources.fleet()
@@ -169,20 +169,20 @@ class View:
         if not self._sources.ready():
             return _Page((), 1, 1, 0, 0)
         charts = await self._index.charts()
-        world = self._sources.picture()
-        if charts.fleet() is not world.fleet:  # slices changed just now: the next look is right again
+        snapshot = self._sources.snapshot()
+        if charts.fleet() is not snapshot.fleet:  # slices have just changed; the next call is correct
             return _Page((), 1, 1, 0, -1)
-        meant = charts_meant(query, charts, world, self._sources)
-        pages = max(-(-len(meant) // A_PAGE), 1)
+        selected = select_charts(query, charts, snapshot, self._sources)
+        pages = max(-(-len(selected) // A_PAGE), 1)
         page = min(query.page, pages)
-        here = meant[(page - 1) * A_PAGE : page * A_PAGE].tolist()
-        return _Page(tuple([charts.all[at] for at in here]), page, pages, len(meant), len(charts.all))
+        here = selected[(page - 1) * A_PAGE : page * A_PAGE].tolist()
+        return _Page(tuple([charts.all[at] for at in here]), page, pages, len(selected), len(charts.all))
 
     async def _charts(self, page: _Page, query: Query) -> list[Part]:
         made = []
         for at, chart in enumerate(page.charts):
             before = self.drawn
-            found = scene(chart, self._sources.picture())
+            found = scene(chart, self._sources.snapshot())
             if found is not None:
                 made.append(self._chart(found, query))
             if self.drawn > before or at % AT_ONCE == AT_ONCE - 1:
@@ -191,17 +191,17 @@ class View:
 
     def _map(self, page: _Page, charts: Sequence[Part], query: Query) -> Part:
         if page.all < 0:
-            told = "Slices change faster than they can be drawn. This part is brought up to date soon."
+            summary = "Slices change faster than they can be drawn. This part will be updated soon."
         elif not page.all:
-            told = "No devices are published."
-        elif not page.meant:
-            told = f"None of {page.all} counter sets and groups of devices passes the filter."
+            summary = "No devices are published."
+        elif not page.selected:
+            summary = f"None of {page.all} counter sets and groups of devices matches the filter."
         else:
             first = (page.page - 1) * A_PAGE + 1
-            what = "that pass the filter" if query.filtered else "counter sets and groups of devices"
-            told = f"{first} to {first + len(page.charts) - 1} of {page.meant} {what}."
+            what = "counter sets and groups of devices" + (" that match the filter" if query.filtered else "")
+            summary = f"{first} to {first + len(page.charts) - 1} of {page.selected} {what}."
         values = {
-            "told": told,
+            "summary": summary,
             "page": page.page,
             "pages": page.pages,
             "previous": query.url(page=page.page - 1) if page.page > 1 else "",
@@ -218,7 +218,7 @@ class View:
     def _chart(self, found: Scene, query: Query) -> Part:
         chart = found.chart
         start = int(chart.rows[0]) if chart.set < 0 else -1
-        # Links keep the filters, so that a chart looks different under different ones.
+        # Links keep the filters, so the HTML of a chart depends on them.
         name = anchor(chart.pool, chart.name, start)
         key = f"{name} {query.url(page=1)}"
         before = self._drawn.get(key)
@@ -235,7 +235,7 @@ class View:
 
 
 def _values(found: Scene, drawing: Drawing, name: str, query: Query) -> dict[str, object]:
-    """What the template of a chart is told."""
+    """The values of the template of a chart."""
     chart = found.chart
     taken = [device for device in found.devices if device.claims]
     free = [device.name for device in found.devices if device.state == "allocatable"]
@@ -287,12 +287,13 @@ def _values(found: Scene, drawing: Drawing, name: str, query: Query) -> dict[str
 
 
 def _summary(found: Scene, title: str, claims: int, taken: int, free: int, blocked: int) -> str:
-    """The drawing in a sentence, for who cannot see it."""
+    """The drawing in a sentence, for screen readers."""
     slots = [
-        f"{sum(found.left[at] for at in group.columns)} of {len(group.columns)} {shown(group.name)} left"
+        f"{sum(found.left[at] for at in group.columns)} of {len(group.columns)} {shown(group.name)} available"
         for group in found.slots
     ]
-    counts = f"{taken} devices held by {claims} claims, {free} could be allocated, {blocked} could not now"
+    claim_word = "claim" if claims == 1 else "claims"
+    counts = f"devices: {taken} held by {claims} {claim_word}, {free} allocatable, {blocked} blocked"
     return f"{title}: {', '.join([*slots, counts])}"
 
 
@@ -306,11 +307,11 @@ def _version(text: str) -> str:
 
 
 def _place(number: float) -> Markup:
-    """A coordinate, no more exact than can be seen."""
+    """A coordinate with visible precision."""
     return Markup(place(number))
 
 
 def _box(span: Span) -> Markup:
-    """Where a shape lies, as attributes: numbers only, at one go since there are so many."""
+    """Position and size of a shape as attributes, in one call because there are many shapes."""
     x, y, width, height = place(span.x), place(span.y), place(span.width), place(span.height)
     return Markup(f'x="{x}" y="{y}" width="{width}" height="{height}"')

@@ -1,4 +1,4 @@
-"""Explains why one claim or pod waits. Explanations are dear: they get a bounded part of the time."""
+"""Explains why a claim or pod is pending. Explanations are slow, so they get a limited share of the time."""
 
 from collections.abc import Iterator
 
@@ -9,28 +9,28 @@ from reconciler.operations.page.overview import BAR
 from reconciler.operations.page.sources import Question, Sources
 
 SHARE = 0.05
-"""Part of the time that goes into explaining for people, at most"""
+"""Maximum part of the time that is spent on explanations"""
 LONGEST = 800
 """Characters of a sentence"""
 
 
 class Busy(Exception):
-    """Explained enough for now."""
+    """The time for explanations is used up for now."""
 
     def __init__(self, seconds: float) -> None:
-        super().__init__(f"ask again in {seconds:.1f} s")
+        super().__init__(f"retry in {seconds:.1f} s")
         self.seconds = seconds
 
 
 class Explainer:
-    """Answers one question after the other, with pauses between them."""
+    """Answers one question at a time, with pauses between them."""
 
     def __init__(self, sources: Sources) -> None:
         self._sources = sources
         self._next = float("-inf")
 
     def answer(self, question: Question) -> Explanation | None:
-        """None where no device is in question. Raises Busy when it is not time yet."""
+        """None if there is nothing to decide. Raises Busy during the pause."""
         began = self._sources.clock()
         if began < self._next:
             raise Busy(self._next - began)
@@ -41,43 +41,41 @@ class Explainer:
             self._next = ended + (ended - began) * (1 / SHARE - 1)
 
 
-def values(question: Question, told: Explanation | None) -> dict[str, object]:
-    """What the template is told."""
+def values(question: Question, explanation: Explanation | None) -> dict[str, object]:
+    """The values of the template."""
     named = f"{question.kind} {shown(str(question.key))}"
-    if told is None:
-        nothing = (
-            "Nothing is to be decided about it now: it may be allocated, gone, or wait for something else."
-        )
-        return {"named": named, "told": None, "nothing": nothing}
-    message = told.message or (f"On node {told.node}." if told.node else "")
+    if explanation is None:
+        nothing = "There is nothing to decide: it may be allocated, deleted, or pending for another reason."
+        return {"named": named, "explanation": None, "nothing": nothing}
+    message = explanation.message or (f"On node {explanation.node}." if explanation.node else "")
     return {
         "named": named,
-        "told": told,
+        "explanation": explanation,
         "message": shown(message, LONGEST),
-        "together": ", ".join(f"{shown(str(key))} {shown(name)}" for key, name in told.conflict),
-        "requests": [_request(request, told) for request in told.requests],
-        "nearest": [shown(str(miss), LONGEST) for miss in told.nearest],
+        "together": ", ".join(f"{shown(str(key))} {shown(name)}" for key, name in explanation.conflict),
+        "requests": [_request(request, explanation) for request in explanation.requests],
+        "nearest": [shown(str(miss), LONGEST) for miss in explanation.nearest],
     }
 
 
 def question(kind: str, namespace: str, name: str) -> Question | None:
-    """What is asked for; None if that is no name."""
+    """The question of a request; None if it has no valid name."""
     if kind not in ("claim", "pod") or not name or len(name) > 253 or len(namespace) > 253:
         return None
     return Question(kind, ObjectKey(namespace, name))
 
 
-def _request(request: Request, told: Explanation) -> dict[str, object]:
+def _request(request: Request, explanation: Explanation) -> dict[str, object]:
     steps = [{"about": "all devices", "detail": "", "left": request.devices, "width": BAR}]
     for step in request.funnel:
-        errors = f"an error on {step.errors}" if step.errors else ""
+        errors = f"errors on {step.errors} devices" if step.errors else ""
         detail = "; ".join(filter(None, [errors, step.detail]))
         width = BAR * step.left / max(request.devices, 1)
         about = shown(step.about, LONGEST)
         steps.append({"about": about, "detail": shown(detail, LONGEST), "left": step.left, "width": width})
     return {
         "name": shown(request.request),
-        "owner": "claim" if request.claim in told.claims else "pod",
+        "owner": "claim" if request.claim in explanation.claims else "pod",
         "claim": shown(str(request.claim)),
         "wanted": "all that match" if request.wanted is None else request.wanted,
         "steps": steps,
@@ -87,12 +85,12 @@ def _request(request: Request, told: Explanation) -> dict[str, object]:
 
 def _lines(request: Request) -> Iterator[str]:
     for names in request.smallest:
-        yield f"Stopped by {' and '.join(names) or 'the nodes: none of them has so many devices at all'}."
+        yield f"Stopped by {' and '.join(names) or 'the nodes: none has enough devices'}."
     for short in request.shortages[:5]:
         by = f", held by {', '.join(map(str, short.holders))}" if short.holders else ""
         yield (
-            f"Short {short.short} {short.counter} in counter set {short.set} of {short.pool}: "
-            f"{short.device.device} draws {short.wanted}, {short.left} left{by}."
+            f"Counter {short.counter} of set {short.set} in pool {short.pool} is short by {short.short}: "
+            f"{short.device.device} needs {short.wanted}; {short.left} available{by}."
         )
     for failing in request.failing:
         yield f"Error: {failing}"

@@ -1,4 +1,4 @@
-"""Who may ask the status port: anybody on this machine, who has a token, or whom the cluster lets."""
+"""Access to the status port: from this machine, with a token, or by the RBAC rules of the cluster."""
 
 import hmac
 import ipaddress
@@ -10,11 +10,11 @@ from aiohttp import web
 from reconciler.errors import Rejected
 
 LONGEST_TOKEN = 16 * 1024
-"""Bytes. Tokens of service accounts have about one thousand."""
+"""Bytes. Tokens of service accounts have about 1,000."""
 
 
 class Denied(Exception):
-    """The request is not answered."""
+    """The request is rejected with an HTTP status."""
 
     def __init__(self, status: int, message: str, headers: dict[str, str] | None = None) -> None:
         super().__init__(message)
@@ -23,28 +23,28 @@ class Denied(Exception):
 
 
 class Access(Protocol):
-    """Lets requests through, or not."""
+    """Allows or denies requests."""
 
     async def check(self, request: web.BaseRequest) -> None:
-        """Return if the request may be answered. Raises Denied otherwise."""
+        """Return if the request is allowed. Raises Denied otherwise."""
 
 
 class Local:
-    """Everybody on this machine. Names other than the machine's own are refused: a page in a browser
-    here may have had its name resolved to us.
+    """Allows requests from this machine, for loopback host names only: a page in a local browser may resolve
+    its own name to this address (DNS rebinding).
     """
 
     async def check(self, request: web.BaseRequest) -> None:
         """See `Access.check`."""
         if not is_loopback(_host(request.host)):
-            raise Denied(403, "forbidden: ask for localhost")
+            raise Denied(403, "forbidden: use localhost as the host name")
 
 
 class Token:
-    """Whoever has the token that a file holds. The file is read again when it changes."""
+    """Allows requests with the token of a file. The file is read again when it changes."""
 
     def __init__(self, file: Path) -> None:
-        """Raises Rejected when there is no token in the file."""
+        """Raises Rejected if the file has no token."""
         self._file = file
         self._stamp: tuple[int, int] = (0, 0)
         self._token = b""
@@ -55,7 +55,7 @@ class Token:
         try:
             self._read()
         except Rejected as exc:
-            raise Denied(503, "the token of this port cannot be read; the log says more") from exc
+            raise Denied(503, "the token of the status port cannot be read; see status_token_file") from exc
         if not hmac.compare_digest(bearer(request).encode(), self._token):
             raise unauthorized()
 
@@ -69,11 +69,11 @@ class Token:
         except OSError as exc:
             raise Rejected(f"status_token_file {self._file}: {exc.strerror}") from exc
         if not self._token or len(self._token) > LONGEST_TOKEN:
-            raise Rejected(f"status_token_file {self._file}: holds no token of 1 to {LONGEST_TOKEN} bytes")
+            raise Rejected(f"status_token_file {self._file}: must hold a token of 1 to {LONGEST_TOKEN} bytes")
 
 
 def bearer(request: web.BaseRequest) -> str:
-    """The token a request comes with. Raises Denied when there is none."""
+    """The bearer token of a request. Raises Denied if there is none."""
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
     token = token.strip()
     if scheme.lower() != "bearer" or not token or len(token) > LONGEST_TOKEN:
@@ -82,12 +82,12 @@ def bearer(request: web.BaseRequest) -> str:
 
 
 def unauthorized() -> Denied:
-    """The answer to a token that is missing or wrong; which of the two is nobody's business."""
+    """The response to a missing or wrong token. It does not tell which."""
     return Denied(401, "unauthorized", {"WWW-Authenticate": "Bearer"})
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a name or address stands for this machine only."""
+    """Whether a name or address is a loopback one."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -95,7 +95,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _host(header: str) -> str:
-    """Without port and brackets."""
+    """The host without port and brackets."""
     if header.startswith("["):
         return header[1:].partition("]")[0]
     return header.partition(":")[0]

@@ -1,4 +1,4 @@
-"""TLS for the status port: from files that may be renewed, or with a certificate made for this run."""
+"""TLS for the status port: a certificate from files, reloaded when they change, or a self-signed one."""
 
 import asyncio
 import ssl
@@ -19,16 +19,16 @@ from reconciler.errors import Rejected
 log = structlog.get_logger()
 
 RENEWED_SECONDS = 10.0
-"""How often files are looked at. Certificates are renewed days before they end."""
+"""Interval between checks of the files. Certificates are renewed days before they expire."""
 VALID = timedelta(days=365)
-"""Of a certificate of our own; every start makes another"""
+"""Validity of a self-signed certificate; each start creates a new one"""
 
 
 class Certificate:
-    """A server context whose certificate follows its files: connections begun later get the new one."""
+    """A server context that reloads its certificate from files; new connections use the new certificate."""
 
     def __init__(self, certificate: Path, key: Path) -> None:
-        """Raises Rejected when the files hold no certificate and its key."""
+        """Raises Rejected if the files are not a certificate and its key."""
         self._files = (certificate, key)
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -36,28 +36,28 @@ class Certificate:
         self._load()
 
     def renew(self) -> bool:
-        """Load the files again if they changed. Raises Rejected; the certificate before then stays in use."""
+        """Load the files if they changed. If that raises Rejected, the old certificate stays in use."""
         stamps = self._look()
         if stamps == self._stamps:
             return False
-        # A context of its own tries the pair first: half a pair must not get into the one in use.
+        # Try the pair in a separate context: the one in use must not get half a pair.
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(*self._files)
         self._load()
         self._stamps = stamps
         return True
 
     async def follow(self, every: float = RENEWED_SECONDS) -> Never:
-        """Renew whenever the files change, until cancelled."""
+        """Reload whenever the files change, until cancelled."""
         failing = False
         while True:
             await asyncio.sleep(every)
             try:
                 if self.renew():
-                    log.info("certificate of the status port renewed", file=str(self._files[0]))
+                    log.info("status port certificate reloaded", file=str(self._files[0]))
                 failing = False
-            except (Rejected, OSError) as exc:  # ssl's errors are OSErrors
+            except (Rejected, OSError) as exc:  # errors of ssl are OSErrors
                 if not failing:
-                    log.warning("certificate of the status port not renewed", error=str(exc))
+                    log.warning("status port certificate not reloaded", error=str(exc))
                 failing = True
 
     def _look(self) -> tuple[tuple[int, int], ...]:
@@ -76,8 +76,8 @@ class Certificate:
 
 
 def self_signed(host: str, now: Callable[[], datetime]) -> ssl.SSLContext:
-    """A context with a certificate made here, whose key is never kept. It keeps tokens from listeners; who
-    wants to know to whom it talks gives files instead.
+    """A context with a self-signed certificate; its key is not stored. It encrypts tokens but does not prove
+    the identity of the server; certificate files do.
     """
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "dra-reconciler")])
@@ -98,7 +98,7 @@ def self_signed(host: str, now: Callable[[], datetime]) -> ssl.SSLContext:
     )
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    with TemporaryDirectory() as folder:  # the standard library reads pairs from files only
+    with TemporaryDirectory() as folder:  # the standard library loads key pairs only from files
         pair = Path(folder, "pair.pem")
         pair.touch(mode=0o600)
         pair.write_bytes(

@@ -1,6 +1,6 @@
-"""`/livez` and `/readyz`, in the words of Kubernetes' own: a line a check, 200 or 500.
+"""`/livez` and `/readyz` in the format of Kubernetes components: one line per check, status 200 or 500.
 
-The answer comes from the loop that decides, so that one that is stuck does not answer at all.
+They run on the event loop of the reconciler, so they do not answer if the loop is stuck.
 """
 
 from collections.abc import Callable
@@ -10,27 +10,27 @@ from aiohttp import web
 from reconciler.operations.serving.port import Route
 
 Check = Callable[[], str]
-"""What is wrong, in a line; empty if nothing is"""
+"""The problem in one line; empty if the check passes"""
 
 
 class Health:
-    """Named checks that are made anew for every request. Cheap ones: nothing here waits."""
+    """Named checks. They run for every request, so they are cheap and do not wait."""
 
     def __init__(self, name: str) -> None:
-        """`name` is the path, without slash."""
+        """`name` is the path without the slash."""
         self._name = name
         self._checks: dict[str, Check] = {"ping": lambda: ""}
 
     def add(self, name: str, check: Check) -> None:
-        """One more check; the last of a name counts."""
+        """Add a check. It replaces an earlier one of the same name."""
         self._checks[name] = check
 
     def problems(self) -> dict[str, str]:
-        """The checks that fail, and why."""
+        """Failed check -> its problem."""
         return {name: problem for name, check in self._checks.items() if (problem := check())}
 
     def routes(self) -> list[Route]:
-        """The path, and `/NAME/CHECK` for each single check. Open: the kubelet comes without a token."""
+        """The path, and `/NAME/CHECK` for each check. They are open because the kubelet sends no token."""
         return [
             Route(f"/{self._name}", self._answer, open=True),
             Route(f"/{self._name}/", self._single, open=True),
@@ -65,7 +65,7 @@ class Health:
 
 
 class Progress:
-    """Whether work goes on. Stuck is: something waits to be done, and nothing was done for too long."""
+    """Whether the reconciler makes progress. It is stuck if work is due and none completes for too long."""
 
     def __init__(
         self,
@@ -74,8 +74,8 @@ class Progress:
         seconds: float,
         clock: Callable[[], float],
     ) -> None:
-        """`done` counts what was done, `waiting` tells for how long the first in the queue could have begun,
-        0 if there is none; `seconds` is too long; `clock` counts seconds.
+        """`done` counts completed work; `waiting` is the age of the oldest due work in seconds, 0 if there is
+        none; work that is older than `seconds` without progress is stuck; `clock` counts seconds.
         """
         self._done = done
         self._waiting = waiting
@@ -85,11 +85,11 @@ class Progress:
         self._since = clock()
 
     def problem(self) -> str:
-        """What is wrong; empty if nothing is. Counts from the last call at which all was well."""
+        """The problem; empty if none. Idle time counts from the last call without a problem."""
         done, waiting = self._done(), self._waiting()
         if done != self._seen or not waiting:
             self._seen, self._since = done, self._clock()
         idle = self._clock() - self._since
         if min(idle, waiting) <= self._seconds:
             return ""
-        return f"nothing was done for {idle:.0f} s, and something waits for {waiting:.0f} s"
+        return f"no progress for {idle:.0f} s; the oldest work has been due for {waiting:.0f} s"

@@ -1,6 +1,6 @@
-"""The one HTTP port for health, metrics and pages: who may ask what, and who answers.
+"""The HTTP port for health, metrics and the status page: access control and routing.
 
-Whoever has something to show adds routes, at any time:
+Parts of the process add routes at any time:
 
     port.add(*metrics_routes(...), *page_routes(...))
 """
@@ -17,22 +17,22 @@ log = structlog.get_logger()
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 AT_ONCE = 32
-"""Requests answered at once; each may cost the loop a few milliseconds"""
+"""Concurrent requests; each may block the event loop for a few milliseconds"""
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One path and who answers there. A path that ends in `/` stands for all below it as well."""
+    """A path and its handler. A path that ends with `/` also matches all paths below it."""
 
     path: str
     handler: Handler
     methods: tuple[str, ...] = ("GET", "HEAD")
     open: bool = False
-    """Whether anybody may ask: only for what tells nothing but health"""
+    """Whether the route needs no access; only for health checks"""
 
 
 class StatusPort:
-    """Finds the route of a request, after asking whether it may be answered."""
+    """Checks access and calls the handler of a request's route."""
 
     def __init__(self, access: Access) -> None:
         self._access = access
@@ -41,15 +41,15 @@ class StatusPort:
 
     @property
     def paths(self) -> list[str]:
-        """What is served, sorted."""
+        """Served paths, sorted."""
         return sorted(self._routes)
 
     def add(self, *routes: Route) -> None:
-        """Serve more. The last route of a path counts."""
+        """Add routes. A route replaces an earlier one of the same path."""
         self._routes |= {route.path: route for route in routes}
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Answer one request. Never raises for what a client sent, nor for what a handler got wrong."""
+        """Answer one request. Raises neither for invalid requests nor for errors of handlers."""
         route = self._find(request.path)
         if self._busy >= AT_ONCE and not (route and route.open):
             return _text(429, "too many requests", {"Retry-After": "1"})
@@ -64,13 +64,13 @@ class StatusPort:
             response = await route.handler(request)
         except Denied as denied:
             return _text(denied.status, str(denied), denied.headers)
-        except web.HTTPException as exc:  # a body that is too large, for one
+        except web.HTTPException as exc:  # for example, a body that is too large
             return _text(exc.status, exc.reason)
         except ConnectionError:
             raise
         except Exception:
             log.exception("status request failed", path=request.path)
-            return _text(500, "internal error; the log says more")
+            return _text(500, "internal error; see the log")
         finally:
             self._busy -= 1
         response.headers.setdefault("X-Content-Type-Options", "nosniff")

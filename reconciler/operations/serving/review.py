@@ -1,4 +1,4 @@
-"""The cluster decides who may ask, as Kubernetes' own components do it: TokenReview, then
+"""Access by the RBAC rules of the cluster, as in Kubernetes components: a TokenReview, then a
 SubjectAccessReview for the path.
 """
 
@@ -23,16 +23,16 @@ ACCESS_REVIEW = Resource(
     "SubjectAccessReview", "authorization.k8s.io", "v1", "subjectaccessreviews", namespaced=False
 )
 
-REMEMBERED_SECONDS = 10.0
-"""How long an answer counts, as in Kubernetes' own components"""
-REMEMBERED = 256
-"""Answers kept; the oldest goes first"""
+CACHE_SECONDS = 10.0
+"""Time for which a review is cached, as in Kubernetes components"""
+CACHE_SIZE = 256
+"""Cached reviews; the oldest is dropped first"""
 AT_ONCE = 4
-"""Reviews under way: strangers with made-up tokens must not become a load on the API server"""
+"""Concurrent reviews: clients with invalid tokens must not load the API server"""
 
 
 class Review:
-    """Whoever the cluster knows by the token and lets `get` the path as a non-resource URL."""
+    """Allows users who may `get` the path as a non-resource URL; their tokens authenticate them."""
 
     def __init__(self, client: Client, clock: Callable[[], float]) -> None:
         """`clock` counts seconds."""
@@ -44,23 +44,23 @@ class Review:
     async def check(self, request: web.BaseRequest) -> None:
         """See `Access.check`."""
         token = bearer(request)
-        # Tokens are not kept, only what cannot be turned back into one.
+        # Cache only a hash of the token.
         key = (hashlib.sha256(token.encode()).digest(), request.method.lower(), request.path)
-        status = self._remembered(key)
+        status = self._cached(key)
         if status is None:
             if self._asking.locked():
-                raise Denied(429, "too many reviews under way", {"Retry-After": "1"})
+                raise Denied(429, "too many token reviews in progress", {"Retry-After": "1"})
             async with self._asking:
                 status = await self._review(token, key[1], key[2])
-            self._known[key] = (self._clock() + REMEMBERED_SECONDS, status)
-            while len(self._known) > REMEMBERED:
+            self._known[key] = (self._clock() + CACHE_SECONDS, status)
+            while len(self._known) > CACHE_SIZE:
                 self._known.popitem(last=False)
         if status == 401:
             raise unauthorized()
         if status == 403:
-            raise Denied(403, f"forbidden: needs {key[1]} on the non-resource URL {request.path}")
+            raise Denied(403, f"forbidden: {key[1]} on the non-resource URL {request.path} is not allowed")
 
-    def _remembered(self, key: tuple[bytes, str, str]) -> int | None:
+    def _cached(self, key: tuple[bytes, str, str]) -> int | None:
         until, status = self._known.get(key, (0.0, 0))
         if until > self._clock():
             return status
@@ -68,14 +68,14 @@ class Review:
         return None
 
     async def _review(self, token: str, verb: str, path: str) -> int:
-        """200, 401 or 403. Raises Denied with 503 when the API server cannot tell."""
+        """200, 401 or 403. Raises Denied with status 503 if the API server does not answer."""
         try:
             user = await self._user(token)
             if user is None:
                 return 401
             return 200 if await self._allowed(user, verb, path) else 403
         except ReconcilerError as exc:
-            log.warning("access to the status port could not be reviewed", error=str(exc))
+            log.warning("status port token review failed", error=str(exc))
             raise Denied(503, "the API server could not review the token", {"Retry-After": "5"}) from exc
 
     async def _user(self, token: str) -> Raw | None:

@@ -1,4 +1,4 @@
-"""`/statusz`: what this process is and how it sees its server, for people. Source: KEP-4827."""
+"""`/statusz`: the state of this process and of its API server, for people. Source: KEP-4827."""
 
 from collections.abc import Callable, Iterable
 from datetime import datetime
@@ -18,10 +18,10 @@ _WARNING = (
 
 
 class Statusz:
-    """A head as Kubernetes' components have it, then sections, each with rows of a name and a value."""
+    """A header in the format of Kubernetes components, then sections with rows of name and value."""
 
     def __init__(self, version: str, semantics: str, now: Callable[[], datetime]) -> None:
-        """`semantics` is the Kubernetes release whose rules apply; `now` gives the time with its zone."""
+        """`semantics` is the Kubernetes release whose rules apply; `now` returns the time with its zone."""
         self._version = version
         self._semantics = semantics
         self._now = now
@@ -29,7 +29,7 @@ class Statusz:
         self._sections: dict[str, Section] = {}
 
     def add(self, title: str, section: Section) -> None:
-        """One more section, whose rows are asked for anew every time."""
+        """Add a section. Its rows are computed for each request."""
         self._sections[title] = section
 
     def text(self, paths: Iterable[str]) -> str:
@@ -53,7 +53,7 @@ class Statusz:
         return "\n".join(lines) + "\n"
 
     def routes(self, port: StatusPort) -> list[Route]:
-        """`/statusz`; the port tells which paths there are."""
+        """`/statusz`, with the paths of the port."""
 
         async def statusz(_: web.BaseRequest) -> web.StreamResponse:
             return web.Response(text=self.text(port.paths))
@@ -62,5 +62,5 @@ class Statusz:
 
 
 def _line(text: str) -> str:
-    """One line, whatever somebody wrote into a name."""
+    """One line, even if a name has line breaks."""
     return " ".join(text.split())

@@ -1,7 +1,7 @@
-"""`POST /whatif`: a question about claims that are not there. Who answers it is given.
+"""`POST /whatif`: HTTP requests for what-if analysis. The caller provides the analysis.
 
-The body is what is asked about, as YAML or JSON; the query holds `count`, and `without`, `drain` as often as
-wanted. Slices in the body count as if they were published.
+The body holds the manifests, as YAML or JSON; the query holds `count`, and any number of `without` and
+`drain`. Slices in the body count as if they were published.
 """
 
 import asyncio
@@ -18,25 +18,25 @@ from reconciler.operations.serving.port import Route
 
 PATH = "/whatif"
 MAX_BYTES = 2**20
-"""Of a body"""
+"""Size of a body"""
 MAX_COUNT = 1_000
 MAX_NAMES = 100
-"""Claims or nodes that one question may leave out"""
+"""Claims and nodes that one question may leave out"""
 READ_SECONDS = 10.0
-"""For the body to arrive"""
+"""Timeout to read the body"""
 ANSWER_SECONDS = 60.0
-"""For the answer, most of which is to put a picture together where there are many devices"""
+"""Timeout of the answer. Large fleets need most of it to build a snapshot."""
 TYPES = frozenset({"application/json", "application/yaml", "application/x-yaml", "text/yaml"})
-"""No page in a browser can send these to another site without being allowed to"""
+"""A page in a browser cannot send these to another site without CORS permission"""
 
 
 class Busy(Exception):
-    """Another question is being answered, or the picture is not whole yet."""
+    """Another question is in progress, or not all objects are listed yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the query says."""
+    """The parameters of the query."""
 
     count: int | None
     without: frozenset[ObjectKey]
@@ -44,27 +44,27 @@ class Options:
 
 
 Ask = Callable[[str, Options], Awaitable[dict[str, Any]]]
-"""Given the text of the body: the answer as JSON. Raises Rejected or Busy"""
+"""Takes the text of the body and returns the answer as JSON. Raises Rejected or Busy."""
 
 
-def supposing_routes(ask: Ask, *, seconds: float = ANSWER_SECONDS) -> list[Route]:
-    """The one route."""
+def whatif_routes(ask: Ask, *, seconds: float = ANSWER_SECONDS) -> list[Route]:
+    """The route `/whatif`."""
 
     async def whatif(request: web.BaseRequest) -> web.StreamResponse:
         if request.content_type not in TYPES:
-            return _said(415, f"send what is asked about as {' or '.join(sorted(TYPES)[:2])}")
+            return _text_response(415, f"unsupported content type; use {' or '.join(sorted(TYPES)[:2])}")
         try:
             options = _options(request)
             text = await _text(request)
             async with asyncio.timeout(seconds):
-                found = await ask(text, options)
+                result = await ask(text, options)
         except Rejected as exc:
-            return _said(400, str(exc))
+            return _text_response(400, str(exc))
         except Busy as exc:
-            return _said(429, str(exc), {"Retry-After": "5"})
+            return _text_response(429, str(exc), {"Retry-After": "5"})
         except TimeoutError:
-            return _said(503, f"no answer within {seconds:g} seconds", {"Retry-After": "60"})
-        return web.Response(text=json.dumps(found, indent=2) + "\n", content_type="application/json")
+            return _text_response(503, f"no answer within {seconds:g} seconds", {"Retry-After": "60"})
+        return web.Response(text=json.dumps(result, indent=2) + "\n", content_type="application/json")
 
     return [Route(PATH, whatif, methods=("POST",))]
 
@@ -73,10 +73,10 @@ def _options(request: web.BaseRequest) -> Options:
     query = request.query
     unknown = sorted(set(query) - {"count", "without", "drain"})
     if unknown:
-        raise Rejected(f"there is no option {unknown[0]}; there are count, without and drain")
+        raise Rejected(f"unknown option {unknown[0]}; use count, without or drain")
     without, drained = query.getall("without", []), query.getall("drain", [])
     if len(without) + len(drained) > MAX_NAMES:
-        raise Rejected(f"at most {MAX_NAMES} claims and nodes may be left out at once")
+        raise Rejected(f"without and drain may name at most {MAX_NAMES} claims and nodes")
     return Options(_count(query.getall("count", [])), frozenset(map(_key, without)), frozenset(drained))
 
 
@@ -85,7 +85,7 @@ def _count(given: list[str]) -> int | None:
         return None
     text = given[-1]
     if not (text.isascii() and text.isdecimal() and len(text) < 10 and 1 <= int(text) <= MAX_COUNT):
-        raise Rejected(f"count is a number from 1 to {MAX_COUNT}")
+        raise Rejected(f"count must be a number from 1 to {MAX_COUNT}")
     return int(text)
 
 
@@ -95,7 +95,7 @@ def _key(name: str) -> ObjectKey:
 
 
 async def _text(request: web.BaseRequest) -> str:
-    """The body. Raises what makes a 413 where it is too large."""
+    """The body. Raises HTTPRequestEntityTooLarge, status 413."""
     body = bytearray()
     async with asyncio.timeout(READ_SECONDS):
         async for chunk in request.content.iter_any():
@@ -108,5 +108,5 @@ async def _text(request: web.BaseRequest) -> str:
         raise Rejected("the body is not UTF-8") from exc
 
 
-def _said(status: int, text: str, headers: dict[str, str] | None = None) -> web.Response:
+def _text_response(status: int, text: str, headers: dict[str, str] | None = None) -> web.Response:
     return web.Response(status=status, text=f"{text}\n", headers=headers)

@@ -1,6 +1,6 @@
-"""Answers `POST /whatif` from a picture of its own, in a thread, one question at a time.
+"""Answers `POST /whatif` from its own copy of the store, in a thread, one question at a time.
 
-The picture shares its devices with the one that is at work, unless the question brings others.
+The copy shares the devices with the running reconciler, unless the question has its own slices.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -25,36 +25,36 @@ from reconciler.state.loading import load
 from reconciler.state.nodes.table import Nodes
 from reconciler.state.store import Store
 
-MOST = 256
-"""Copies tried where none are counted"""
+MAX_COPIES = 256
+"""Maximum number of copies if the question has no count"""
 STEPS = 2_000
-"""Devices tried for one decision on one node"""
-SELDOM = 64
-"""Objects or devices between two checks whether the answer is still wanted"""
+"""Step limit of one decision on one node"""
+CHECK_EVERY = 64
+"""Objects or devices between two checks for cancellation"""
 
 
 class WhatifEndpoint:
-    """Answers questions about a picture that goes on changing meanwhile; none of it reaches that."""
+    """Answers questions on a copy; the store that the reconciler uses does not change."""
 
-    def __init__(self, store: Store, nodes: Nodes, *, whole: Callable[[], bool]) -> None:
-        """`whole` tells whether everything was listed."""
+    def __init__(self, store: Store, nodes: Nodes, *, ready: Callable[[], bool]) -> None:
+        """`ready` tells whether all objects were listed."""
         self._store = store
         self._nodes = nodes
-        self._whole = whole
-        self._lane = WorkerThread("what if")
+        self._ready = ready
+        self._worker = WorkerThread("what if")
 
     async def ask(self, text: str, options: Options) -> dict[str, Any]:
-        """The answer. Raises Busy, or Rejected for what cannot be asked. Cancelled: the thread soon ends."""
-        if not self._whole():
-            raise Busy("not everything was listed yet")
-        if self._lane.busy:
-            raise Busy("another question is being answered")
+        """The answer. Raises Busy; Rejected for an invalid question. If cancelled, the thread ends soon."""
+        if not self._ready():
+            raise Busy("not all objects are listed yet")
+        if self._worker.busy:
+            raise Busy("another question is in progress")
         fork, nodes = Forked.fork_of(self._store), self._nodes.known
         supply = (*self._store.slices, *self._store.taint_rules)
         try:
-            return await self._lane.run(partial(_answer, text, options, fork, supply, nodes))
+            return await self._worker.run(partial(_answer, text, options, fork, supply, nodes))
         except (Unfinished, Closed) as exc:
-            raise Busy("the answer was broken off") from exc
+            raise Busy("the answer was cancelled") from exc
 
 
 def _answer(
@@ -65,23 +65,25 @@ def _answer(
     nodes: tuple[Node, ...],
     wanted: ShouldContinue,
 ) -> dict[str, Any]:
-    budget = WhileWanted(wanted, SELDOM)
-    asked = bundle(of_text("body", text))
-    if asked.refused:
-        raise Rejected(str(asked.refused[0].problem))
-    units = units_in(asked)
+    budget = WhileWanted(wanted, CHECK_EVERY)
+    manifests = bundle(of_text("body", text))
+    if manifests.refused:
+        raise Rejected(str(manifests.refused[0].problem))
+    units = units_in(manifests)
     if not units and not options.drained:
-        raise Rejected("the body holds no claim that waits, no template and no pod; and no node is drained")
-    added = tuple(_added(asked))
-    if any(isinstance(thing, ResourceSlice) for thing in added):  # other devices: a fleet of their own
+        raise Rejected("the body holds no pending claim, no template and no pod, and no node is drained")
+    added = tuple(_added(manifests))
+    if any(isinstance(thing, ResourceSlice) for thing in added):  # other devices need another fleet
         store = Store(fork.snapshot.rules)
         added = (*nodes, *fork.snapshot.classes.values(), *supply, *fork.pods, *fork.claims(), *added)
     else:
         store = fork.store()
     load(store, _counted(added, budget))
-    nodes = (*nodes, *asked.of(Node))
+    nodes = (*nodes, *manifests.of(Node))
     scenario = Scenario(units, options.count, options.without, options.drained)
-    return as_json(answer(scenario, Baseline(store, nodes), steps=STEPS, max_copies=MOST, budget=budget))
+    return as_json(
+        answer(scenario, Baseline(store, nodes), steps=STEPS, max_copies=MAX_COPIES, budget=budget)
+    )
 
 
 def _counted(objects: Iterable[ApiObject], budget: Budget) -> Iterator[ApiObject]:
@@ -90,8 +92,8 @@ def _counted(objects: Iterable[ApiObject], budget: Budget) -> Iterator[ApiObject
         yield thing
 
 
-def _added(asked: Bundle) -> Iterable[ApiObject]:
-    held = (claim for claim in asked.of(ResourceClaim) if claim.allocation is not None)
+def _added(manifests: Bundle) -> Iterable[ApiObject]:
+    held = (claim for claim in manifests.of(ResourceClaim) if claim.allocation is not None)
     if next(held, None) is not None:
-        raise Rejected("a claim of the body has an allocation; leave its status out to ask about it")
-    return (*asked.of(Node), *asked.of(DeviceClass), *asked.of(ResourceSlice))
+        raise Rejected("a claim of the body has an allocation; remove its status")
+    return (*manifests.of(Node), *manifests.of(DeviceClass), *manifests.of(ResourceSlice))

@@ -1,4 +1,4 @@
-"""Signals about the devices of the cluster: what was listed, what is held, what still fits."""
+"""Signals about the devices of the cluster: listed objects, held devices, devices that still fit."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -9,29 +9,29 @@ from reconciler.cluster.kinds import Served
 from reconciler.control.intake import Intake
 from reconciler.operations.metrics import catalogue as of
 from reconciler.operations.metrics.capacity import Capacity
-from reconciler.operations.metrics.fullness import Fullness
-from reconciler.operations.metrics.scraping import Reading, Values, by, capacity_readings, fullness_readings
+from reconciler.operations.metrics.profile_fits import ProfileFits
+from reconciler.operations.metrics.scraping import Reading, Values, by, capacity_readings, profile_readings
 from reconciler.operations.telemetry.signals import Signals
 
 
 def fleet_signals(intake: Intake, served: Served, capacity: Capacity, machines: Fleet | None) -> Signals:
-    """`machines` are those with Koordinator's devices, where they are served."""
+    """`machines` has Koordinator's devices, if they are served."""
     store = intake.store
-    fullness = Fullness(store.snapshot, ready=intake.listed.is_set)
+    fits = ProfileFits(store.snapshot, ready=intake.listed.is_set)
     held = capacity_readings(capacity)
     return Signals(
         ready={f"listed-{resource.plural}": _listed(intake, resource.kind) for resource in served},
         readings=[
-            *fullness_readings(fullness),
+            *profile_readings(fits),
             by(of.REFUSED_OBJECTS, lambda: Counter(kind for kind, _ in store.refused)),
-            *(held if machines is None else _beside(held, machines)),
+            *(held if machines is None else _with_machines(held, machines)),
         ],
-        refresh=[capacity.refresh, fullness.refresh],
+        refresh=[capacity.refresh, fits.refresh],
     )
 
 
-def _beside(held: list[Reading], machines: Fleet) -> list[Reading]:
-    """The same metrics, with the series of Koordinator's devices after those of claimed devices."""
+def _with_machines(held: list[Reading], machines: Fleet) -> list[Reading]:
+    """The same metrics with the series of Koordinator's devices appended."""
     also: dict[str, Callable[[], Values]] = {
         of.DEVICES.name: lambda: device_series(machines),
         of.COUNTER_CAPACITY.name: lambda: amount_series(machines, left=False),
@@ -45,4 +45,4 @@ def _joined(reading: Reading, more: Callable[[], Values]) -> Reading:
 
 
 def _listed(intake: Intake, kind: str) -> Callable[[], str]:
-    return lambda: f"{kind} was not listed yet" if kind in intake.unlisted else ""
+    return lambda: f"{kind} is not listed yet" if kind in intake.unlisted else ""

@@ -1,4 +1,4 @@
-"""Lines about the process for the top of the page."""
+"""Lines about the process for the header of the status page."""
 
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
@@ -8,12 +8,12 @@ from reconciler.settings import Settings
 
 
 def process_facts(settings: Settings, leads: Callable[[], bool]) -> Sequence[Callable[[], Fact]]:
-    """What the process does, and which version of it this is. `leads` tells whether it decides."""
+    """Mode and version of the process. `leads` tells whether it is the leader."""
 
-    def state() -> str:
+    def mode() -> str:
         if settings.mode == "shadow":
-            return "shadow: compares, writes nothing"
-        return "decides" if leads() else "standby: another replica decides"
+            return "shadow (compares only, writes nothing)"
+        return "allocating" if leads() else "standby (another replica allocates)"
 
-    release = f"{version('dra-reconciler')}, rules of Kubernetes {settings.semantics}"
-    return [lambda: Fact("State", state()), lambda: Fact("Version", release)]
+    release = f"{version('dra-reconciler')} (allocation rules of Kubernetes {settings.semantics})"
+    return [lambda: Fact("Mode", mode()), lambda: Fact("Version", release)]

@@ -1,4 +1,4 @@
-"""Signals about the work: whether it goes on, how much of it waits, and how much of it failed."""
+"""Signals about the work: progress, queue, pending claims and failures."""
 
 import asyncio
 from collections.abc import Callable
@@ -16,11 +16,11 @@ from reconciler.operations.telemetry.task_health import TaskHealth
 from reconciler.settings import Settings
 
 WRITES_MISSED = 2
-"""Writes in a row that may time out before nothing done counts as stuck"""
+"""Consecutive write timeouts that do not count as stuck"""
 
 
 def work_signals(reconciler: Reconciler, pending: Pending, intake: Intake) -> Signals:
-    """Turns taken and failed, units in the queue, claims that wait."""
+    """Reconciles, failures, queue and pending claims."""
     queue = intake.queue
     return Signals(
         readings=[
@@ -46,11 +46,11 @@ def liveness_signals(
     leads: Callable[[], bool],
     clock: Callable[[], float],
 ) -> Signals:
-    """When `/livez` fails. `leads` tells whether this process decides; `clock` is that of the loop."""
+    """The checks of `/livez`. `leads` tells whether this process is the leader; `clock` is the loop's."""
     stalled = max(settings.stalled_seconds, WRITES_MISSED * settings.write_seconds)
 
     def waiting() -> float:
-        """For how long we could have done something, in seconds."""
+        """Age of the oldest due work that this process may do, in seconds."""
         ours = intake.listed.is_set() and leads() and not stop.is_set()
         return intake.queue.oldest_age if ours else 0.0
 

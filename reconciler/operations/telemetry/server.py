@@ -1,4 +1,4 @@
-"""Signals about the API server: what it serves, what it drops, when it was last heard of."""
+"""Signals about the API server: served kinds, dropped fields, last events of watches."""
 
 from collections.abc import Callable, Iterable
 
@@ -16,19 +16,19 @@ from reconciler.operations.telemetry.signals import Signals
 def server_signals(
     served: Served, off: frozenset[str], *, metered: Metered, dropped: Dropped, clock: Callable[[], float]
 ) -> Signals:
-    """`off` are feature gates that the server lacks; `clock` counts seconds, as that of `metered` does."""
+    """`off` are feature gates that the API server lacks; `clock` is the clock of `metered`, in seconds."""
     missing = unserved(served)
 
     def ages() -> Iterable[tuple[str, float]]:
         now = clock()
-        return [(kind, now - heard) for kind, heard in sorted(metered.heard.items())]
+        return [(kind, now - last) for kind, last in sorted(metered.last_event.items())]
 
     return Signals(
         ready={"discovery": lambda: ""},
         sections={
             "Server": lambda: _server(served, missing, off),
-            "Fields that the server dropped": lambda: _rows(dropped.fields),
-            "Watches, last heard of": lambda: [(kind, f"{age:.0f} s ago") for kind, age in ages()],
+            "Fields dropped by the API server": lambda: _rows(dropped.fields),
+            "Last event of each watch": lambda: [(kind, f"{age:.0f} s ago") for kind, age in ages()],
         },
         readings=[
             by(of.CACHE_AGE, lambda: dict(ages())),
@@ -39,11 +39,14 @@ def server_signals(
 
 def _server(served: Served, missing: Iterable[str], off: Iterable[str]) -> list[Row]:
     rows = [(resource.kind, resource.api_version) for resource in served]
-    rows.append(("not served", ", ".join(missing) or "nothing that we could use"))
-    rows.append(("feature gates off", ", ".join(sorted(off)) or "none, as far as can be told"))
+    rows.append(("not served", ", ".join(missing) or "none"))
+    rows.append(("feature gates off", ", ".join(sorted(off)) or "none detected"))
     rows.append(("feature gates known", ", ".join(GATES)))
     return rows
 
 
 def _rows(fields: dict[str, str]) -> list[Row]:
-    return [(field, f"is {gate} off?" if gate else "for a reason unknown") for field, gate in fields.items()]
+    return [
+        (field, f"is the feature gate {gate} off?" if gate else "unknown cause")
+        for field, gate in fields.items()
+    ]

@@ -1,14 +1,14 @@
-"""The settings as `/statusz` shows them: without secrets."""
+"""The settings in `/statusz`, without secrets."""
 
 from reconciler.operations.serving.statusz import Row
 from reconciler.settings import Settings
 
 SECRET = frozenset({"status_token_file", "status_tls_key", "kubeconfig"})
-"""Settings that say where a secret lies; of these it is only shown whether they are set"""
+"""Settings with the path of a secret; only whether they are set is shown"""
 
 
 def settings_shown(settings: Settings) -> list[Row]:
-    """Every setting by name, without secrets and without the places where they lie."""
+    """Every setting by name, without secrets and their paths."""
     rows = []
     for name in type(settings).model_fields:
         value = getattr(settings, name)

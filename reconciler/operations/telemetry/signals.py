@@ -1,6 +1,6 @@
-"""What one part of the process contributes to health, metrics, status and the page, as plain values.
+"""Contributions of a part of the process to health, metrics and the status page, as plain values.
 
-A part does not know where its signals go; `Telemetry.register` puts them there.
+`Telemetry.register` adds them to the endpoints.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,10 +24,10 @@ class Signals:
     sections: Mapping[str, Section] = field(default_factory=dict)
     """Sections of `/statusz`, by title"""
     readings: Sequence[Reading] = ()
-    """Metrics that are read when somebody scrapes"""
+    """Metrics that are read at each scrape"""
     refresh: Sequence[Refresh] = ()
-    """What to bring up to date before the metrics are read"""
+    """Called before the metrics are read"""
     routes: Sequence[Route] = ()
     """Paths on the status port"""
     facts: Sequence[Callable[[], Fact]] = ()
-    """Lines about the process, for the top of the page"""
+    """Lines in the header of the status page"""

@@ -1,11 +1,11 @@
-"""Whether a task ended that must run for as long as the process."""
+"""Health of the tasks that must run until the process ends."""
 
 import asyncio
 from typing import Any
 
 
 class TaskHealth:
-    """Remembers which tasks ended. The end of the whole process is no failure."""
+    """Records tasks that end. At the end of the process that is no failure."""
 
     def __init__(self, stop: asyncio.Event) -> None:
         """`stop` is set when the process ends."""
@@ -13,9 +13,9 @@ class TaskHealth:
         self._ended: list[str] = []
 
     def ended(self, task: asyncio.Task[Any]) -> None:
-        """A task is done. Made for `Task.add_done_callback`."""
+        """Record the end of a task; a callback for `Task.add_done_callback`."""
         self._ended.append(task.get_name())
 
     def problem(self) -> str:
-        """The tasks that ended too early; empty if there are none."""
+        """The tasks that ended early; empty if none."""
         return f"ended: {', '.join(self._ended)}" if self._ended and not self._stop.is_set() else ""

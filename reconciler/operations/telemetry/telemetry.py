@@ -1,4 +1,4 @@
-"""Health, metrics and status of a process, from before the API server is asked anything."""
+"""Health, metrics and status of a process, available before the API server answers."""
 
 import asyncio
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from reconciler.settings import Settings
 
 
 class Telemetry:
-    """Answers on the status port from the start; parts that are built later register their signals."""
+    """Serves the status port from the start. Parts that are created later register their signals."""
 
     def __init__(
         self,
@@ -30,8 +30,8 @@ class Telemetry:
         candidate: bool,
         port: StatusPort | None = None,
     ) -> None:
-        """`stop` is set when the process ends; `now` gives the time of day with its zone; `candidate` tells
-        whether a Lease decides if this process leads. Without a `port` everything is counted, nothing served.
+        """`stop` is set when the process ends; `now` returns the time of day with its zone; `candidate` tells
+        whether the process takes part in leader election. Without a `port`, nothing is served.
         """
         self.meters = Meters()
         self.heart = Heartbeat(self.meters.loop_lag.observe)
@@ -46,7 +46,7 @@ class Telemetry:
             port.add(*self._statusz.routes(port))
 
     def register(self, *signals: Signals) -> None:
-        """Show these from now on. The last signal of a name counts."""
+        """Add signals. A signal replaces an earlier one of the same name."""
         for one in signals:
             for name, check in one.live.items():
                 self.live.add(name, check)
@@ -60,16 +60,16 @@ class Telemetry:
 
 
 def _first_signals(settings: Settings, stop: asyncio.Event, *, candidate: bool) -> Signals:
-    """What can be told before anything is known. A candidate does not lead before it campaigns."""
+    """Signals before discovery. A candidate is not the leader yet."""
     return Signals(
         ready={
-            "discovery": lambda: "the server was not asked yet what it serves",
-            "shutdown": lambda: "the process is ending" if stop.is_set() else "",
+            "discovery": lambda: "the API server has not answered yet",
+            "shutdown": lambda: "the process is shutting down" if stop.is_set() else "",
         },
         sections={
             "Leader": lambda: [("leading", "no" if candidate else "yes")],
             "Settings": lambda: settings_shown(settings),
         },
-        # Without an election there are no rivals.
+        # Without leader election there are no rivals.
         readings=[single(of.LEADER, lambda: float(not candidate)), single(of.RIVALS, lambda: 0.0)],
     )

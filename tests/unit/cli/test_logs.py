@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from reconciler.cli import main
 from reconciler.cli.common.clock import Clock
-from reconciler.operations.logs.reading import Reader
+from reconciler.operations.logs.catalogue import EVENTS
+from reconciler.operations.logs.reading import RENAMED, Reader
 from reconciler.operations.logs.summary import latencies
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -31,18 +32,18 @@ def allocated(claim: str, milliseconds: float, **more: Any) -> str:
     return line("claim allocated", claim=claim, decision_id=f"id-{claim}", **fields)
 
 
-def waits(*claims: str, reason: str = "DevicesInUse", **more: Any) -> str:
-    return line("claim waits", claims=list(claims), reason=reason, message="m", decision_id="id-w", **more)
+def pending(*claims: str, reason: str = "DevicesInUse", **more: Any) -> str:
+    return line("claim pending", claims=list(claims), reason=reason, message="m", decision_id="id-w", **more)
 
 
 LINES = [
     line("reconciling", kinds=["Pod"], ago=7200),
-    waits("default/a", ago=3600),
-    waits("default/b", reason="CountersExhausted"),
+    pending("default/a", ago=3600),
+    pending("default/b", reason="CountersExhausted"),
     allocated("default/a", 4.0),
     allocated("other/c", 80.5),
-    line("turn to be repeated", unit="claim default/a", cause="conflict", error="409", pause=0.1),
-    line("turn to be repeated", unit="pod default/p", cause="retry", error="503", pause=0.1),
+    line("reconcile will be retried", unit="claim default/a", cause="conflict", error="409", pause=0.1),
+    line("reconcile will be retried", unit="pod default/p", cause="retry", error="503", pause=0.1),
     line(
         "device held twice", device="d/p/x", claims=["default/a", "other/c"], decision_id="z", level="warning"
     ),
@@ -84,7 +85,7 @@ def test_the_table_says_the_same():
 @pytest.mark.parametrize("name", ["a", "default/a"])
 def test_a_claim_has_a_timeline(name: str):
     found = [json.loads(text)["event"] for text in run("--claim", name, "-o", "json").stdout.splitlines()]
-    assert found == ["claim waits", "claim allocated", "turn to be repeated", "device held twice"]
+    assert found == ["claim pending", "claim allocated", "reconcile will be retried", "device held twice"]
     rows = run("--claim", name).stdout.splitlines()
     assert [row.split("  ")[1] for row in rows[1:]] == found
 
@@ -93,10 +94,10 @@ def test_lines_are_filtered_by_reason_time_and_duration():
     def events(*options: str) -> list[str]:
         return [json.loads(text)["event"] for text in run(*options, "-o", "json").stdout.splitlines()]
 
-    assert events("--reason", "DevicesInUse") == ["claim waits"]
+    assert events("--reason", "DevicesInUse") == ["claim pending"]
     assert events("--slow", "50ms") == ["claim allocated"]
     assert events("--claim", "a", "--since", "10m")[0] == "claim allocated"
-    assert events("--claim", "a", "--since", "1h")[0] == "claim waits"
+    assert events("--claim", "a", "--since", "1h")[0] == "claim pending"
     assert events("--claim", "a", "--since", "59m")[0] == "claim allocated"
 
 
@@ -111,7 +112,7 @@ def test_the_age_of_lines_uses_the_system_clock_by_default():
 
 
 def test_control_characters_in_lines_are_escaped():
-    assert "\x1b" not in run("--claim", "a", lines=[waits("default/a", pod="\x1b[2J")]).stdout
+    assert "\x1b" not in run("--claim", "a", lines=[pending("default/a", pod="\x1b[2J")]).stdout
 
 
 @pytest.mark.parametrize("text", ["10", "ten", "5 m", "-3s", ""])
@@ -125,6 +126,26 @@ def test_a_log_without_lines_of_dra_reconciler_is_reported():
     result = run(lines=["hello"])
     assert result.exit_code == 1
     assert "run --log-format json" in result.stderr
+
+
+@pytest.mark.parametrize(("old", "new"), RENAMED.items())
+def test_lines_of_earlier_versions_are_read_under_the_new_names(old: str, new: str):
+    assert old not in EVENTS
+    (found,) = Reader().read([line(old)])
+    assert (found.event, found.fields["event"]) == (new, new)
+    assert new in EVENTS
+
+
+def test_old_and_new_names_are_summed_up_together():
+    lines = [
+        line("claim waits", claims=["default/a"], reason="DevicesInUse"),
+        pending("default/b"),
+        line("turn to be repeated", unit="claim default/a", cause="conflict", error="409", pause=0.1),
+    ]
+    found = json.loads(run("-o", "json", lines=lines).stdout)
+    assert found["events"] == {"claim pending": 2, "reconcile will be retried": 1}
+    assert found["waiting"] == {"DevicesInUse": 2}
+    assert found["repeated"] == {"conflict": 1}
 
 
 def test_lines_with_a_prefix_are_read():

@@ -34,7 +34,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             2,
             "there is no claim default/other; name it as NAMESPACE/NAME",
         ),
-        ("replay empty.jsonl.gz", 2, "empty.jsonl.gz: no journal of format 1"),
+        ("replay empty.jsonl.gz", 2, "empty.jsonl.gz: not a journal of format 1"),
         ("replay all.yaml", 2, "journal all.yaml: Not a gzipped file"),
         ("allocate -f empty.yaml", 0, "note: no object was read"),
         ("convert -f random.yaml", 1, "refused: random.yaml:1: is not UTF-8 text"),

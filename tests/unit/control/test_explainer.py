@@ -128,7 +128,7 @@ async def test_an_explanation_that_fails_is_logged_and_the_refusal_passed_on():
     assert listening.heard == [(WAITS, None)]
     (line,) = lines
     assert (line["event"], line["log_level"], line["decision_id"]) == (
-        "refusal not explained",
+        "explanation failed",
         "error",
         "d-1",
     )

@@ -125,8 +125,8 @@ async def test_an_unreadable_object_is_reported_once_for_each_reason():
         for reason in ("odd", "odd", "odder"):
             picture.take(Refused("ResourceSlice", key("s"), reason))
     assert [(line["event"], line["kind"], line["reason"]) for line in lines] == [
-        ("object refused", "ResourceSlice", "odd"),
-        ("object refused", "ResourceSlice", "odder"),
+        ("invalid object ignored", "ResourceSlice", "odd"),
+        ("invalid object ignored", "ResourceSlice", "odder"),
     ]
 
 

@@ -17,11 +17,11 @@ from tests.tools.unit_pictures import claim_unit, key, pod_unit
 @pytest.mark.parametrize(
     ("error", "level", "event", "cause"),
     [
-        pytest.param(Conflict("changed"), "info", "turn to be repeated", "conflict", id="conflict"),
-        pytest.param(Retry("busy"), "info", "turn to be repeated", "retry", id="retry"),
-        pytest.param(Undecided("no answer"), "info", "turn to be repeated", "retry", id="undecided"),
-        pytest.param(Rejected("invalid"), "warning", "write refused", None, id="rejected"),
-        pytest.param(ZeroDivisionError(), "error", "turn failed", None, id="unexpected"),
+        pytest.param(Conflict("changed"), "info", "reconcile will be retried", "conflict", id="conflict"),
+        pytest.param(Retry("busy"), "info", "reconcile will be retried", "retry", id="retry"),
+        pytest.param(Undecided("no answer"), "info", "reconcile will be retried", "retry", id="undecided"),
+        pytest.param(Rejected("invalid"), "warning", "write rejected", None, id="rejected"),
+        pytest.param(ZeroDivisionError(), "error", "reconcile failed", None, id="unexpected"),
     ],
 )
 async def test_a_write_that_fails_is_logged_and_tried_again_after_its_back_off(

@@ -178,7 +178,7 @@ def test_what_is_absurd_in_our_lease_is_told_once_and_not_believed(lease: Any, t
     api.load([lease])
     with capture_logs() as lines:
         waited = leads_after(api, {"metadata": {"name": "x"}})
-    (line,) = [one for one in lines if one["event"] == "lease not believed"]
+    (line,) = [one for one in lines if one["event"] == "invalid lease ignored"]
     assert line["lease"] == LEASE
     assert line["why"].startswith(told)
     assert waited < 60

@@ -5,9 +5,9 @@ import re
 from reconciler.api.koordinator.json_annotations import MAX_LENGTH
 from reconciler.cel import limits
 from reconciler.cluster.http import LONGEST_ANSWER, LONGEST_LINE
-from reconciler.operations.events.events import A_SECOND, BURST, MOST_BYTES
+from reconciler.operations.events.events import BURST, MAX_BYTES, PER_SECOND
 from reconciler.operations.serving.access import LONGEST_TOKEN
-from reconciler.operations.serving.review import AT_ONCE, REMEMBERED_SECONDS
+from reconciler.operations.serving.review import AT_ONCE, CACHE_SECONDS
 from reconciler.settings import Settings
 from tests.tools.deployed_rights import DEPLOY, Granted, bound
 
@@ -32,9 +32,9 @@ def test_limits_are_those_of_the_code():
         f"| {limits.DECISION_COST_LIMIT:,} |",
         f"| {steps:,} (`search_steps`)",
         f"| {MAX_LENGTH // 2**20} MiB |",
-        f"{A_SECOND:.0f} a second after a burst of {BURST}; {MOST_BYTES // 1024} KiB of text",
+        f"{PER_SECOND:.0f} a second after a burst of {BURST}; {MAX_BYTES // 1024} KiB of text",
         f"| {LONGEST_TOKEN // 1024} KiB; {AT_ONCE} |",
-        f"remembered for {REMEMBERED_SECONDS:.0f} s",
+        f"remembered for {CACHE_SECONDS:.0f} s",
     ):
         assert told in PAGE, told
 

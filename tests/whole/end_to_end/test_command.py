@@ -26,14 +26,14 @@ async def test_it_allocates_says_so_in_json_and_ends_cleanly_when_told(
     assert process.stderr is not None
     told: dict[str, dict[str, Any]] = {}
     async with asyncio.timeout(PATIENCE):
-        while not {"claim allocated", "claim waits"} <= told.keys():
+        while not {"claim allocated", "claim pending"} <= told.keys():
             line = json.loads(await process.stderr.readline())
             told[line["event"]] = line
     process.send_signal(number)
     code, out, _ = await finished(process)
     assert code == 0
     assert "embedded API server on http://127.0.0.1:" in out
-    allocated, waits = told["claim allocated"], told["claim waits"]
+    allocated, waits = told["claim allocated"], told["claim pending"]
     assert (allocated["claim"], allocated["devices"]) == ("default/a", ["gpu.example.com/n/d0"])
     assert (allocated["node"], allocated["level"]) == ("n", "info")
     assert allocated["duration_ms"] > 0

@@ -165,7 +165,7 @@ async def test_an_error_nobody_expected_stops_one_turn_and_not_the_others():
     with capture_logs() as lines:
         async with reconciling(cluster, prepare=lambda f: f.on("PATCH", "/a", bug)):
             await cluster.until(lambda: cluster.devices("a") and cluster.devices("b"))
-    (line,) = [line for line in lines if line["event"] == "turn failed"]
+    (line,) = [line for line in lines if line["event"] == "reconcile failed"]
     assert (line["log_level"], line["unit"], line["exc_info"]) == ("error", "claim default/a", True)
 
 

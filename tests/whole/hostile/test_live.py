@@ -80,7 +80,7 @@ async def test_all_hostile_slices_together_hold_up_nobody():
         "n/d1",
         "n/d2",
     }
-    refused = [entry for entry in logs if entry["event"] == "object refused"]
+    refused = [entry for entry in logs if entry["event"] == "invalid object ignored"]
     assert len(refused) >= sum(name.startswith("the quantity") for name in SLICES)
     assert all(entry["name"].startswith("evil") and entry["reason"] for entry in refused)
 

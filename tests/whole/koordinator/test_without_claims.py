@@ -40,7 +40,7 @@ async def test_pods_get_devices_and_nobody_asks_for_claims(versions: frozenset[s
             sent = list(run.faulty.sent)
     assert cluster.given("second") == {"gpu": [0]}
     assert not [line for line in sent if GROUP in line and line.count("/") > 3]
-    (said,) = [line for line in lines if line["event"] == "claims are not served"]
+    (said,) = [line for line in lines if line["event"] == "ResourceClaims are not served"]
     assert f"{GROUP}/v1 ResourceClaim" in said["not_served"]
     (began,) = [line for line in lines if line["event"] == "reconciling"]
     assert began["kinds"] == ["Node", "Pod", "Device"]

@@ -69,7 +69,7 @@ async def test_an_update_takes_neither_the_focus_nor_what_was_opened(browser: Br
         still.allocate(*claims_for(2)[1:])
         await browser.until("return !document.querySelector('article').marked")
         assert await browser.run("return document.querySelector('article details').open")
-        assert await browser.run("return document.activeElement.textContent") == "In words"
+        assert await browser.run("return document.activeElement.textContent") == "As text"
 
 
 async def test_filters_are_filled_in_and_sent_from_the_keyboard(browser: Browser):
@@ -193,7 +193,7 @@ async def test_updates_can_be_held_and_nothing_moves_for_who_wants_that(browser:
         await browser.media("prefers-reduced-motion", "reduce")
         await browser.live(still.url)
         await browser.run("document.getElementById('hold').click()")
-        assert await browser.run("return document.getElementById('live').textContent") == "On hold"
+        assert await browser.run("return document.getElementById('live').textContent") == "Paused"
         still.allocate(*claims_for(1))
         await browser.run("document.getElementById('hold').click()")
         await browser.until("return document.body.textContent.includes('default/c-0')")
@@ -213,7 +213,7 @@ async def test_without_scripts_everything_is_there_but_updates(browser: Browser)
             await browser.open(still.url)
             text = await browser.do(lambda driver: driver.find_element(By.TAG_NAME, "body").text)
             assert "default/c-0" in text
-            assert "Hold updates" not in text
+            assert "Pause updates" not in text
             await browser.do(lambda driver: driver.find_element(By.CSS_SELECTOR, ".legend a").click())
             assert "claim=default%2Fc-0" in await browser.do(lambda driver: driver.current_url)
         finally:

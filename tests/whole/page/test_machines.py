@@ -32,7 +32,7 @@ def machines(found: Seen) -> list[str | None]:
     return [article["aria-label"] for article in found.all("article")]
 
 
-async def test_each_machine_tells_what_is_free_who_holds_what_and_what_is_sick():
+async def test_each_machine_shows_free_held_and_unhealthy_devices():
     made = fleet()
     give(made, "joined", {"nvidia.com/gpu": 1, "rdma": 1}, **JOINT)
     give(made, "part", {"gpu-core": 30, "gpu-memory-ratio": 30})
@@ -42,7 +42,7 @@ async def test_each_machine_tells_what_is_free_who_holds_what_and_what_is_sick()
     assert pictures == [
         "rack-0: 4 gpu: 1 held, 1 shared, 2 allocatable; 2 rdma: 1 shared, 1 allocatable, "
         "3 of 4 virtual functions free; 3 of 6 partitions free",
-        "rack-1: 4 gpu: 3 allocatable, 1 blocked, 1 sick; 2 rdma: 2 allocatable, "
+        "rack-1: 4 gpu: 3 allocatable, 1 blocked, 1 unhealthy; 2 rdma: 2 allocatable, "
         "4 of 4 virtual functions free",
     ]
     rows = re.search(
@@ -57,7 +57,7 @@ async def test_each_machine_tells_what_is_free_who_holds_what_and_what_is_sick()
     assert "default/part gpu-core 30, gpu-memory 24Gi, gpu-memory-ratio 30" in found.text
     assert "virtual functions 1 of 2 default/joined rdma 1, function 00:00.0" in found.text
     assert "blocked, health: bad nothing" in found.text
-    assert "0, 1 1 214748364800 not as a whole" in found.text
+    assert "0, 1 1 214748364800 partly in use" in found.text
     assert "2, 3 1 214748364800 free" in found.text
 
 
@@ -123,7 +123,7 @@ async def test_names_that_mean_harm_do_none():
     assert len(found.all("article")) == 4
 
 
-async def test_the_reconciler_at_work_shows_devices_and_who_waits_for_them():
+async def test_a_running_reconciler_shows_devices_and_pending_pods():
     cluster = KoordinatorCluster([node("a"), machine("a", gpu(0, (0, "x")))])
     cluster.load(wants("first", {"nvidia.com/gpu": 1}))
     async with watched(cluster, koordinator=True) as seen:
@@ -133,7 +133,7 @@ async def test_the_reconciler_at_work_shows_devices_and_who_waits_for_them():
         await seen.heard(Waits)
         found = await page(seen)
         assert found.all("section", id="machines") == before
-        assert "1 waiting: 1 InsufficientDevices." in found.text
+        assert "1 pending: 1 InsufficientDevices." in found.text
         assert "pod default/greedy InsufficientDevices" in found.text
         assert "of pod default/greedy" not in found.text
         (why,) = [a["href"] for a in found.all("a") if str(a.get("href")).startswith("/explanation")]
@@ -141,7 +141,7 @@ async def test_the_reconciler_at_work_shows_devices_and_who_waits_for_them():
         assert (
             "InsufficientDevices 0/1 nodes can give the devices: 1 too few devices with enough left" in told
         )
-        assert "Devices that pass each test and all before it; 1 wanted, for pod default/greedy" in told
+        assert "tests before it. Needed: 1, for pod default/greedy" in told
         assert (
             "all devices 1 selector 1 health 1 exclusiveness and virtual functions 1 free amounts 0" in told
         )

@@ -75,7 +75,7 @@ async def test_filters_work_from_the_keyboard_and_by_links_without_scripts(brows
             )
             assert [name for name in ("rack-0", "rack-1") if name in titles] == ["rack-0"]
             told = await browser.do(lambda driver: driver.find_element(By.ID, "machines").text)
-            assert "1 to 1 of 1 machines that pass the filter." in told
+            assert "1 to 1 of 1 machines that match the filter." in told
         finally:
             await browser.tell("Emulation.setScriptExecutionDisabled", value=False)
 

@@ -15,8 +15,8 @@ import pytest
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.control.decisions.decisions import Allocated, Waits
 from reconciler.operations.page import stream
-from reconciler.operations.page.overview import glance
-from reconciler.operations.page.sources import Fact, Waiting
+from reconciler.operations.page.overview import use_map
+from reconciler.operations.page.sources import Fact, PendingUnit
 from tests.tools.page_documents import Seen, page
 from tests.tools.page_fleets import (
     HOSTILE,
@@ -53,19 +53,19 @@ def is_allocated(one: Any, name: str) -> bool:
     return bool(one["metadata"]["name"] == name and one.get("status", {}).get("allocation"))
 
 
-async def test_the_page_tells_what_there_is_who_holds_it_and_who_waits_for_what():
+async def test_the_page_shows_devices_holders_and_pending_claims():
     async with settled(small(), 1, 1) as (seen, _):
         found = await page(seen)
         rows = re.search(r"gpu.example.com (\d+) (\d+) (\d+) (\d+) (\d+)", found.text)
         assert rows is not None
         assert rows.groups() == ("1", "0", "3", "0", "4")
-        assert "1 waiting: 1 NoMatchingDevice." in found.text
+        assert "1 pending: 1 NoMatchingDevice." in found.text
         assert "the request needs 9 devices" in found.text
-        assert "State decides" in found.text
+        assert "Mode allocating" in found.text
         assert "Devices held twice 0" in found.text
         assert len(found.charts) == 2
         labels = [str(svg["aria-label"]) for svg in found.all("svg", role="img")]
-        told = "1 devices held by 1 claims, 1 could be allocated, 0 could not now"
+        told = "devices: 1 held by 1 claim, 1 allocatable, 0 blocked"
         assert f"Devices 1 to 2 of n1: {told}" in labels
         assert "default/first" in found.text
 
@@ -78,7 +78,7 @@ async def test_partitions_are_drawn_by_slot_amount_and_profile():
         (only,) = found.charts
         assert only
         assert "memory-slice" in found.text
-        assert "0 of 8 left" in found.text
+        assert "0 of 8 free" in found.text
         assert "multiprocessors 98 0" in found.text  # the table in words
         held = [one for one in found.all("rect") if str(one["class"]).startswith("held c")]
         # four partitions: among the slots, and each in the row of its profile; four counters
@@ -136,14 +136,14 @@ async def test_nothing_comes_from_elsewhere_and_nothing_else_may_run():
                 assert not where.startswith("//")
 
 
-async def test_names_that_mean_harm_are_text():
+async def test_hostile_names_are_escaped():
     async with standing(hostile()) as still:
         still.allocate(*hostile_claims())
-        still.facts.append(Fact(HOSTILE, QUOTES, grave=True))
+        still.facts.append(Fact(HOSTILE, QUOTES, alert=True))
         key = ObjectKey(HOSTILE, QUOTES)
         still.waiting += [
-            Waiting("pod", key, (key, ObjectKey(TURNED, LONG)), HOSTILE, QUOTES, QUOTES),
-            Waiting("claim", ObjectKey("\udc80", "x"), (), TURNED, LONG, "wait"),
+            PendingUnit("pod", key, (key, ObjectKey(TURNED, LONG)), HOSTILE, QUOTES, QUOTES),
+            PendingUnit("claim", ObjectKey("\udc80", "x"), (), TURNED, LONG, "wait"),
         ]
         for query in ("", f"?{urlencode({'claim': HOSTILE, 'node': QUOTES})}", "?node=%ff%fe"):
             answer = await ask(f"{still.url}/{query}")
@@ -232,7 +232,7 @@ async def test_a_filtered_page_hears_only_of_what_it_shows():
         assert {part for part in after if after[part] != before[part]} == {"fleet"}
 
 
-async def test_whoever_goes_makes_room_and_too_many_are_turned_away(monkeypatch: pytest.MonkeyPatch):
+async def test_the_number_of_open_pages_is_limited(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(stream, "MOST_CLIENTS", 1)
     async with settled(small(), 1, 1) as (seen, _):
         async with listening(seen) as heard:
@@ -261,7 +261,7 @@ async def test_a_quiet_stream_says_that_it_lives(monkeypatch: pytest.MonkeyPatch
         asyncio.timeout(PATIENCE),
     ):
         async for line in response.content:
-            if line == b": still here\n":
+            if line == b": keep-alive\n":
                 break
 
 
@@ -273,14 +273,14 @@ async def test_streams_end_with_the_process():
             await heard.until(lambda _: False)
 
 
-async def test_who_waits_is_explained_on_a_page_of_its_own_but_not_without_bounds():
+async def test_explanations_are_limited():
     async with settled(small(), 1, 1) as (seen, _):
         (link,) = [a for a in (await page(seen)).all("a") if str(a["href"]).startswith("/explanation")]
         found = await page(seen, str(link["href"]))
         assert "NoMatchingDevice" in found.text
-        assert "What to do:" in found.text
+        assert "Fix:" in found.text
         assert "Request r" in found.text
-        assert "9 wanted" in found.text
+        assert "Needed: 9" in found.text
         answers = [await seen.get(str(link["href"])) for _ in range(5)]
         busy = [answer for answer in answers if answer.status == 429]
         assert busy
@@ -291,15 +291,15 @@ async def test_who_waits_is_explained_on_a_page_of_its_own_but_not_without_bound
 async def test_a_claim_that_needs_nothing_is_not_explained():
     async with settled(small(), 1, 1) as (seen, _):
         found = await page(seen, "/explanation?kind=claim&namespace=default&name=first")
-        assert "Nothing is to be decided" in found.text
+        assert "There is nothing to decide" in found.text
 
 
-async def test_what_somebody_should_look_at_is_told_on_top():
+async def test_alerts_are_shown_in_the_header():
     async with settled(small(), 0, 1, pause=True) as (seen, _):
         found = await page(seen)
         assert "Writes" in found.text
         assert "paused" in found.text
-        assert found.all("div", class_="grave")
+        assert found.all("div", class_="alert")
 
 
 async def test_the_page_asks_for_the_token_like_everything_else(tmp_path):
@@ -313,11 +313,11 @@ async def test_the_page_asks_for_the_token_like_everything_else(tmp_path):
 
 def test_a_large_fleet_is_a_few_paths():
     used = np.linspace(0, 1, 10_001)
-    found = glance(used)
+    found = use_map(used)
     assert found is not None
     assert len(found.levels) == 5
     assert sum(count for _, count in found.names) == sum(path.count("M") for path in found.levels) <= 2000
-    assert glance(used[:0]) is None
-    exact = glance(np.array([0.0, 0.2, 0.5, 0.9, 1.0]))
+    assert use_map(used[:0]) is None
+    exact = use_map(np.array([0.0, 0.2, 0.5, 0.9, 1.0]))
     assert exact is not None
     assert [count for _, count in exact.names] == [1, 1, 1, 1, 1]

@@ -16,7 +16,7 @@ from tests.tools.watched_reconciler import ask
 pytestmark = pytest.mark.loopback
 
 
-async def test_a_process_tells_where_it_is_looked_at_and_answers_there_until_it_ends(tmp_path: Path):
+async def test_the_logged_url_answers_until_the_process_ends(tmp_path: Path):
     manifest = written(tmp_path / "all.yaml", node("n"), device_class(), devices("n", "d0"), claim("a"))
     token = tmp_path / "token"
     token.write_text("token")
@@ -50,5 +50,5 @@ async def test_a_process_tells_where_it_is_looked_at_and_answers_there_until_it_
         (("--status-port", "65536"), "status_port"),
     ],
 )
-def test_a_port_that_cannot_be_served_is_said_at_the_start(flags: tuple[str, ...], message: str):
+def test_an_unusable_port_is_reported_at_the_start(flags: tuple[str, ...], message: str):
     assert_refused(("run", "--embedded", *flags), {}, 1, message)

@@ -43,7 +43,7 @@ async def test_ready_means_that_every_kind_was_listed():
         await seen.until(others_are_listed)
         waiting = await seen.get("/readyz")
         assert waiting.status == 500
-        assert "[-]listed-resourceclaims failed: ResourceClaim was not listed yet" in waiting.text
+        assert "[-]listed-resourceclaims failed: ResourceClaim is not listed yet" in waiting.text
         assert "[+]listed-pods ok" in waiting.text
         assert waiting.text.endswith("readyz check failed\n")
         assert (await seen.get("/readyz/listed-resourceclaims")).status == 500
@@ -59,7 +59,7 @@ async def test_ready_means_that_every_kind_was_listed():
 
 
 @loopback
-async def test_health_is_told_while_the_server_is_asked_what_it_serves():
+async def test_health_is_served_during_discovery():
     cluster = fleet("d0")
     slow = Held()
     async with watched(cluster, prepare=lambda f: f.on("GET", "/version", slow)) as seen:
@@ -71,7 +71,7 @@ async def test_health_is_told_while_the_server_is_asked_what_it_serves():
 
 
 @loopback
-async def test_a_process_that_ends_is_not_ready_but_lives():
+async def test_a_process_that_shuts_down_is_live_but_not_ready():
     cluster = fleet("d0")
     cluster.load(claim("a"))
     held = Held()
@@ -79,7 +79,7 @@ async def test_a_process_that_ends_is_not_ready_but_lives():
         await held.arrived.wait()
         seen.stop.set()
         found = await seen.get("/readyz")
-        assert (found.status, "[-]shutdown failed: the process is ending" in found.text) == (500, True)
+        assert (found.status, "[-]shutdown failed: the process is shutting down" in found.text) == (500, True)
         assert (await seen.get("/livez?verbose")).status == 200
         held.go.set()
 
@@ -97,7 +97,7 @@ async def test_workers_that_are_all_stuck_are_noticed():
 
         async def fails() -> bool:
             found = await seen.get("/livez")
-            return found.status == 500 and "[-]workers failed: nothing was done for" in found.text
+            return found.status == 500 and "[-]workers failed: no progress for" in found.text
 
         await seen.until(fails)
         held.go.set()
@@ -129,7 +129,7 @@ async def lives_for_long(seen: Watched) -> bool:
 
 
 @loopback
-async def test_to_wait_for_the_first_listing_is_not_to_be_stuck():
+async def test_waiting_for_the_first_list_is_not_stuck():
     """A process that is killed while it lists a large cluster would never get further."""
     cluster = fleet("d0")
     cluster.load(claim("a"), pod("p", "a"))
@@ -141,7 +141,7 @@ async def test_to_wait_for_the_first_listing_is_not_to_be_stuck():
 
 
 @loopback
-async def test_to_end_with_work_left_is_not_to_be_stuck():
+async def test_shutdown_with_pending_work_is_not_stuck():
     cluster = fleet("d0", "d1")
     cluster.load(claim("a"), claim("b"))
     held = Held()
@@ -163,7 +163,7 @@ def lease_of_another() -> dict[str, Any]:
 
 
 @loopback
-async def test_to_wait_until_it_leads_is_not_to_be_stuck():
+async def test_standby_is_not_stuck():
     """Another one holds the lease, and our queue is as long as its."""
     cluster = fleet("d0", "d1")
     cluster.load(claim("a"), claim("b"), lease_of_another())
@@ -186,7 +186,7 @@ async def test_a_candidate_does_not_lead_before_the_server_answered():
         slow.go.set()
 
 
-async def test_a_task_that_ended_is_named_unless_all_ends():
+async def test_an_ended_task_is_named_except_at_shutdown():
     stop = asyncio.Event()
     health = TaskHealth(stop)
     ended = asyncio.create_task(asyncio.sleep(0), name="watch pods")
@@ -202,7 +202,7 @@ async def test_a_task_that_ended_is_named_unless_all_ends():
 
 
 @loopback
-async def test_a_check_that_does_not_exist_is_told():
+async def test_an_unknown_check_is_reported():
     async with watched(fleet("d0")) as seen:
         await ready(seen)
         assert (await seen.get("/livez/nonsense")).status == 404
@@ -223,7 +223,7 @@ async def test_a_check_that_does_not_exist_is_told():
         ([(100, 0, 0.0), (170, 0, 170.0)], True),
     ],
 )
-def test_stuck_means_work_waits_and_none_is_done(steps: list[tuple[float, int, float]], stuck: bool):
+def test_stuck_means_due_work_without_progress(steps: list[tuple[float, int, float]], stuck: bool):
     now, done, waiting = 0.0, 0, 0.0
     progress = Progress(lambda: done, lambda: waiting, 60.0, lambda: now)
     problem = ""
@@ -233,7 +233,7 @@ def test_stuck_means_work_waits_and_none_is_done(steps: list[tuple[float, int, f
 
 
 @loopback
-async def test_others_add_routes_at_any_time():
+async def test_routes_can_be_added_at_any_time():
     async def page(request: web.BaseRequest) -> web.StreamResponse:
         return web.Response(text=f"{request.method} {request.path} {await request.text()}")
 
@@ -247,7 +247,7 @@ async def test_others_add_routes_at_any_time():
 
 
 @loopback
-async def test_a_page_that_fails_takes_nothing_down():
+async def test_a_failing_handler_does_not_affect_others():
     async def page(_: web.BaseRequest) -> web.StreamResponse:
         raise ValueError("odd")
 
@@ -260,7 +260,7 @@ async def test_a_page_that_fails_takes_nothing_down():
 
 
 @loopback
-async def test_too_many_at_once_are_sent_away_but_health_is_answered():
+async def test_too_many_requests_are_rejected_but_health_is_served():
     gate = asyncio.Event()
     inside = asyncio.Semaphore(0)
 

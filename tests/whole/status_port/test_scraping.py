@@ -60,7 +60,7 @@ async def test_values_follow_an_allocation_and_its_end():
         await seen.until(is_free)
 
 
-async def test_claims_that_wait_are_counted_by_reason_until_they_do_not():
+async def test_pending_claims_are_counted_by_reason():
     cluster = fleet("d0")
     cluster.load(claim("big", 2), pod("p", "missing"))
     async with watched(cluster) as seen:
@@ -76,7 +76,7 @@ async def test_claims_that_wait_are_counted_by_reason_until_they_do_not():
         assert await seen.value("dra_reconciler_pods_ungated_total") == 1
 
 
-async def test_log_line_exemplar_and_decision_bear_one_name():
+async def test_log_line_exemplar_and_decision_have_the_same_id():
     cluster = fleet("d0")
     cluster.load(claim("a"))
     with capture_logs() as lines:
@@ -90,7 +90,7 @@ async def test_log_line_exemplar_and_decision_bear_one_name():
         assert [exemplar.labels for exemplar in exemplars] == [{"decision_id": told.decision_id}]
 
 
-async def test_claims_of_one_decision_bear_one_name_and_others_another():
+async def test_claims_of_one_decision_share_its_id():
     cluster = fleet("d0", "d1", "d2")
     cluster.load(claim("a", managed=False), claim("b", managed=False), pod("p", "a", "b"))
     async with watched(cluster) as seen:
@@ -124,7 +124,7 @@ async def test_a_device_held_twice_is_a_finding():
         await seen.until(is_found)
 
 
-async def test_nothing_is_told_of_devices_before_all_is_listed():
+async def test_no_device_metrics_before_all_objects_are_listed():
     """A fleet put together at every scrape of a listing that takes minutes would hold the loop."""
     cluster = fleet("d0")
     slow = Held()
@@ -139,7 +139,7 @@ async def test_nothing_is_told_of_devices_before_all_is_listed():
         slow.go.set()
 
 
-async def test_names_and_labels_are_those_of_the_catalogue_and_name_nobody():
+async def test_names_and_labels_are_those_of_the_catalogue():
     cluster = fleet("secret-device")
     cluster.load(claim("secret-claim"), claim("secret-big", 9), pod("secret-pod", "secret-claim"))
     async with watched(cluster) as seen:
@@ -183,7 +183,7 @@ async def test_the_scraper_chooses_the_format(accept: str, content_type: str):
     assert found.headers["Content-Type"].startswith(content_type)
 
 
-async def test_when_devices_cannot_be_counted_the_rest_is_served():
+async def test_other_metrics_are_served_if_device_metrics_fail():
     def broken() -> Snapshot:
         raise ValueError("odd")
 
@@ -196,13 +196,13 @@ async def test_when_devices_cannot_be_counted_the_rest_is_served():
             found = await ask(f"{url}/metrics")
     assert found.status == 200
     assert "dra_reconciler_claims_freed_total 0.0" in found.text
-    assert [line["event"] for line in lines] == ["devices could not be counted"]
+    assert [line["event"] for line in lines] == ["device metrics failed"]
 
 
 @pytest.mark.parametrize(
     ("reason", "result"), [("", "granted"), ("DevicesInUse", "refused"), ("SearchGaveUp", "gave_up")]
 )
-def test_every_answer_counts_once_by_what_it_was(reason: str, result: str):
+def test_every_answer_counts_once_by_its_result(reason: str, result: str):
     meters = Meters(process=False)
     meters.answered(reason, 0.25, "x-1")
     value = meters.registry.get_sample_value

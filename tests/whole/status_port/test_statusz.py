@@ -40,7 +40,7 @@ def test_a_row_is_one_line_whatever_is_in_it():
     assert "  name with ends: value Settings:" in page.text([]).splitlines()
 
 
-def test_no_secret_and_no_place_of_one_is_shown(tmp_path):
+def test_neither_secrets_nor_their_paths_are_shown(tmp_path):
     file = tmp_path / "hidden-token"
     file.write_text("s3cret")
     settings = Settings(
@@ -59,7 +59,7 @@ def test_no_secret_and_no_place_of_one_is_shown(tmp_path):
     assert set(shown) == set(Settings.model_fields)
 
 
-def test_what_is_not_served_is_what_we_would_rather_have_used():
+def test_not_served_lists_the_missing_kinds():
     def resource(kind: str, version: str) -> Resource:
         return Resource(kind, "resource.k8s.io", version, kind.lower(), namespaced=False)
 
@@ -76,7 +76,7 @@ def test_what_is_not_served_is_what_we_would_rather_have_used():
 
 
 @pytest.mark.loopback
-async def test_it_says_what_the_server_serves_and_how_fresh_our_picture_is():
+async def test_served_kinds_and_the_age_of_watches_are_shown():
     cluster = Cluster([node("n"), device_class(), devices("n", "d0")])
     cluster.load(claim("a"))
     async with watched(cluster) as seen:
@@ -84,14 +84,14 @@ async def test_it_says_what_the_server_serves_and_how_fresh_our_picture_is():
         text = (await seen.get("/statusz")).text
     lines = text.splitlines()
     assert "  ResourceClaim: resource.k8s.io/v1" in lines
-    assert "  feature gates off: none, as far as can be told" in lines
+    assert "  feature gates off: none detected" in lines
     assert "  leading: yes" in lines
     assert "  search_steps: 10000" in lines
     assert any(line.startswith("  Pod: ") and line.endswith(" s ago") for line in lines)
 
 
 @pytest.mark.loopback
-async def test_a_field_that_the_server_drops_is_said_once_and_shown():
+async def test_a_dropped_field_is_logged_once_and_shown():
     """As a server does whose feature gate is off: the answer to the write lacks what was written."""
 
     async def drop(send: Send) -> Response:
@@ -113,6 +113,6 @@ async def test_a_field_that_the_server_drops_is_said_once_and_shown():
             text = (await seen.get("/statusz")).text
             assert await seen.value("dra_reconciler_dropped_fields") == 1
     field = "status.allocation.devices.results[].bindingConditions"
-    assert f"  {field}: is DRADeviceBindingConditions off?" in text.splitlines()
+    assert f"  {field}: is the feature gate DRADeviceBindingConditions off?" in text.splitlines()
     told = [line for line in logs if line.get("field") == field]
     assert [(line["gate"], line["log_level"]) for line in told] == [("DRADeviceBindingConditions", "warning")]

@@ -46,7 +46,7 @@ def attributes(span: Any) -> dict[str, Any]:
     return {one.key: one.value.string_value or one.value.int_value for one in span.attributes}
 
 
-async def test_a_turn_has_its_decision_and_its_requests_in_it(monkeypatch: pytest.MonkeyPatch):
+async def test_a_reconcile_span_contains_its_decision_and_requests(monkeypatch: pytest.MonkeyPatch):
     cluster = Cluster([device_class(), node("a"), devices("a", "d0")])
     cluster.load(claim("one", 1))
     async with collecting() as (url, spans):
@@ -64,7 +64,7 @@ async def test_a_turn_has_its_decision_and_its_requests_in_it(monkeypatch: pytes
     assert all(decided.end_time_unix_nano <= span.start_time_unix_nano for span in inside)
 
 
-async def test_nothing_is_traced_unless_it_is_wanted(monkeypatch: pytest.MonkeyPatch):
+async def test_nothing_is_traced_by_default(monkeypatch: pytest.MonkeyPatch):
     cluster = Cluster([device_class(), node("a"), devices("a", "d0")])
     cluster.load(claim("one", 1))
     async with collecting() as (url, spans):

@@ -14,7 +14,7 @@ function inside(part, key) {
   return [...part.querySelectorAll("[data-k]")].find((one) => one.dataset.k === key);
 }
 
-// What somebody opened stays open, and what has the focus keeps it.
+// Keep open details open, and keep the focus.
 function swap(old, fresh) {
   for (const one of old.querySelectorAll("details[open]")) {
     const same = inside(fresh, one.dataset.k);
@@ -53,7 +53,7 @@ async function settle() {
       find("at").textContent = news.at;
     }
   } catch {
-    // The server is gone; the stream of events tells when it is back.
+    // The server is unreachable; the event stream reconnects.
   } finally {
     busy = false;
   }
@@ -84,7 +84,7 @@ hold.addEventListener("click", () => {
   hold.setAttribute("aria-pressed", String(held));
   if (held) {
     stop();
-    say("On hold", "");
+    say("Paused", "");
   } else {
     start();
   }

@@ -12,11 +12,11 @@ import pytest
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.errors import Gone, ReconcilerError, Rejected, Retry
 from reconciler.operations.events.events import (
-    A_SECOND,
     BACKOFF_SECONDS,
     BURST,
-    MOST_BYTES,
-    MOST_DUE,
+    MAX_BYTES,
+    MAX_QUEUED,
+    PER_SECOND,
     SERIES_SECONDS,
     Events,
     Notice,
@@ -72,7 +72,7 @@ async def writing(server: Server) -> AsyncIterator[Events]:
 async def test_an_event_has_the_fields_that_the_api_wants():
     server = Server()
     async with writing(server) as events:
-        events.tell([notice()])
+        events.record([notice()])
         await asyncio.sleep(1)
     (event,) = server.created
     assert event["metadata"].pop("name").startswith("c.")
@@ -104,9 +104,9 @@ async def test_the_same_again_is_a_series_until_it_is_too_long_ago():
     server = Server()
     async with writing(server) as events:
         for pause in (1.0, SERIES_SECONDS - 1, SERIES_SECONDS - 1, SERIES_SECONDS + 1):
-            events.tell([notice()])
+            events.record([notice()])
             await asyncio.sleep(pause)
-        events.tell([notice()])
+        events.record([notice()])
         await asyncio.sleep(1)
     assert [count for _, count in server.repeated] == [2, 3, 4]
     assert len(server.created) == 2
@@ -116,7 +116,7 @@ async def test_the_same_again_is_a_series_until_it_is_too_long_ago():
 async def test_another_reason_or_another_object_is_another_event():
     server = Server()
     async with writing(server) as events:
-        events.tell([notice("a"), notice("b"), notice("a", "CountersExhausted")])
+        events.record([notice("a"), notice("b"), notice("a", "CountersExhausted")])
         await asyncio.sleep(1)
     assert [(e["regarding"]["name"], e["reason"]) for e in server.created] == [
         ("a", "DevicesInUse"),
@@ -128,47 +128,47 @@ async def test_another_reason_or_another_object_is_another_event():
 async def test_an_event_that_the_server_forgot_is_written_anew():
     server = Server()
     async with writing(server) as events:
-        events.tell([notice()])
+        events.record([notice()])
         await asyncio.sleep(1)
         server.failures.append(Gone("it expired"))
-        events.tell([notice()])
+        events.record([notice()])
         await asyncio.sleep(1)
     assert (len(server.created), server.repeated) == (2, [])
 
 
-async def test_after_a_burst_they_are_written_in_turn():
+async def test_after_a_burst_the_rate_is_limited():
     server = Server()
     async with writing(server) as events:
-        events.tell(notice(str(number)) for number in range(BURST + 20))
+        events.record(notice(str(number)) for number in range(BURST + 20))
         await asyncio.sleep(60)
     assert [time for time in server.times[:BURST] if time > 0] == []
-    assert server.times[-1] == pytest.approx(20 / A_SECOND)
+    assert server.times[-1] == pytest.approx(20 / PER_SECOND)
 
 
-async def test_beyond_what_can_wait_they_are_dropped_and_counted():
+async def test_events_beyond_the_queue_are_dropped_and_counted():
     server = Server()
     async with writing(server) as events:
-        events.tell(notice(str(number)) for number in range(MOST_DUE + 5))
+        events.record(notice(str(number)) for number in range(MAX_QUEUED + 5))
         assert events.dropped == 5
         await asyncio.sleep(120)
-    assert (len(server.created), events.written) == (MOST_DUE, MOST_DUE)
+    assert (len(server.created), events.written) == (MAX_QUEUED, MAX_QUEUED)
 
 
 async def test_one_that_fails_is_dropped_and_the_next_is_written():
     server = Server(failures=[Retry("busy")])
     async with writing(server) as events:
-        events.tell([notice("a"), notice("b")])
+        events.record([notice("a"), notice("b")])
         await asyncio.sleep(1)
     assert [event["regarding"]["name"] for event in server.created] == ["b"]
     assert (events.written, events.dropped) == (1, 1)
 
 
-async def test_after_one_that_is_refused_the_server_is_left_alone_for_a_while():
+async def test_a_rejected_event_pauses_the_writes():
     server = Server(failures=[Rejected("403")])
     async with writing(server) as events:
-        events.tell([notice("a"), notice("b")])
+        events.record([notice("a"), notice("b")])
         await asyncio.sleep(BACKOFF_SECONDS + 1)
-        events.tell([notice("c")])
+        events.record([notice("c")])
         await asyncio.sleep(1)
     assert len(server.times) == 2
     assert [event["regarding"]["name"] for event in server.created] == ["c"]
@@ -178,7 +178,7 @@ async def test_after_one_that_is_refused_the_server_is_left_alone_for_a_while():
 def test_a_note_is_cut_between_characters(letter: str):
     long = letter * 2000
     note = cut(long)
-    assert len(note.encode()) <= MOST_BYTES
+    assert len(note.encode()) <= MAX_BYTES
     assert note.endswith(" ...")
     assert long.startswith(note.removesuffix(" ..."))
     assert cut("short") == "short"

@@ -89,7 +89,7 @@ def test_one_class_is_enough_for_a_line_its_description_and_its_metrics():
     meters = Meters(process=False, kinds=[Strange])
     value = meters.registry.get_sample_value
     assert value("dra_reconciler_strange_total", {"what": "odd"}) == 0
-    meters.tell(decision)
+    meters.on_decision(decision)
     assert value("dra_reconciler_strange_total", {"what": "odd"}) == 1
     assert value("dra_reconciler_lasted_seconds_sum") == 0.5
 
@@ -102,5 +102,5 @@ def test_every_decision_counts_in_the_metrics_that_it_declares():
             series = counted.metric.full_name + ("_count" if counted.observed else "")
             before = meters.registry.get_sample_value(series, labels)
             assert before is not None
-            meters.tell(sample.decision)
+            meters.on_decision(sample.decision)
             assert meters.registry.get_sample_value(series, labels) == before + 1

@@ -96,7 +96,7 @@ def test_a_traceback_does_not_show_local_variables(monkeypatch: pytest.MonkeyPat
     try:
         fail_with("-".join(["very", "secret"]))
     except RuntimeError:
-        structlog.get_logger("reconciler.test").exception("turn failed")
+        structlog.get_logger("reconciler.test").exception("reconcile failed")
     assert "RuntimeError: broken" in stream.getvalue()
     assert "very-secret" not in stream.getvalue()
 

@@ -135,10 +135,10 @@ async def test_every_line_of_a_watch_makes_its_kind_young():
     transport, _ = metered(200, 3)
     loop = asyncio.get_running_loop()
     await transport.send(Request("GET", "/api/v1/pods", timeout=1))
-    assert transport.heard == {"Pod": loop.time()}
+    assert transport.last_event == {"Pod": loop.time()}
     await watch(transport)
     await asyncio.sleep(5)
-    assert loop.time() - transport.heard["Pod"] == 5
+    assert loop.time() - transport.last_event["Pod"] == 5
 
 
 async def test_pages_of_one_listing_count_once():

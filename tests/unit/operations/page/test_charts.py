@@ -10,7 +10,7 @@ from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.operations.page.charts import CELLS, Charts, Index
 from reconciler.operations.page.drawing import draw
-from reconciler.operations.page.filtering import charts_meant, claims_meant
+from reconciler.operations.page.filtering import select_charts, select_claims
 from reconciler.operations.page.query import Query
 from reconciler.operations.page.scene import Scene, scene
 from tests.tools import builders
@@ -137,7 +137,7 @@ async def test_amounts_are_drawn_to_scale_and_claims_in_the_order_of_their_slots
     memory = [span for span in made.spans if span.title.startswith("memory: ")]
     assert [span.width for span in memory] == [240 * 15 / 40] * 2
     assert memory[1].x == memory[0].x + memory[0].width
-    assert memory[1].title == "memory: default/c-1 draws 15"
+    assert memory[1].title == "memory: default/c-1 consumes 15"
     whole = [span for span in made.spans if span.title.startswith("gpu-0-whole")]
     assert [span.state for span in whole] == ["blocked"]
     assert whole[0].width == 240 - 2
@@ -155,16 +155,16 @@ async def test_shared_devices_say_what_is_taken_of_them():
     assert nic.consumed == (("bandwidth", "60Gi"),)
     (span,) = draw(only).spans
     assert span.text == "A+"
-    assert span.title == "nic, shared by default/a, default/b, 60Gi bandwidth taken"
+    assert span.title == "nic, shared by default/a, default/b, 60Gi bandwidth consumed"
 
 
 async def test_a_whole_name_means_itself_and_a_part_all_that_contain_it():
     fleet = still(builders.device_class(), builders.node("n1"), builders.gpu_slice("n1", 4))
     fleet.allocate(*(builders.claim(name, request()) for name in ("web", "web-2", "other")))
     sources = fleet.sources()
-    assert claims_meant("default/web", sources) == [ObjectKey("default", "web")]
-    assert {key.name for key in claims_meant("WEB", sources)} == {"web", "web-2"}
-    assert claims_meant("web/default", sources) == []
+    assert select_claims("default/web", sources) == [ObjectKey("default", "web")]
+    assert {key.name for key in select_claims("WEB", sources)} == {"web", "web-2"}
+    assert select_claims("web/default", sources) == []
 
 
 async def test_a_node_means_its_own_pools_and_those_it_shares():
@@ -187,7 +187,7 @@ async def test_a_node_means_its_own_pools_and_those_it_shares():
     index, world, sources = await charts(fleet), fleet.store.snapshot(), fleet.sources()
 
     def meant(**query: str) -> set[str]:
-        found = charts_meant(Query(**query), index, world, sources)  # type: ignore[arg-type]
+        found = select_charts(Query(**query), index, world, sources)  # type: ignore[arg-type]
         return {index.all[at].pool.pool for at in np.asarray(found).tolist()}
 
     assert meant(node="n1") == {"n1", "fabric", "torus"}

@@ -23,7 +23,7 @@ from reconciler.errors import Rejected, Retry
 from reconciler.operations.serving.access import Token, is_loopback
 from reconciler.operations.serving.certificates import Certificate
 from reconciler.operations.serving.port import Route, StatusPort
-from reconciler.operations.serving.review import REMEMBERED_SECONDS, Review
+from reconciler.operations.serving.review import CACHE_SECONDS, Review
 from reconciler.operations.serving.server import access_for, serving
 from reconciler.settings import Settings
 from tests.tools.watched_reconciler import ask, utc_now
@@ -68,7 +68,7 @@ def bearer(token: str) -> dict[str, str]:
 
 
 @loopback
-async def test_on_this_machine_everybody_may_ask():
+async def test_local_requests_are_allowed():
     async with served() as url:
         assert url.startswith("http://127.0.0.1:")
         assert (await ask(f"{url}/metrics")).text == "hello"
@@ -85,7 +85,7 @@ async def test_on_this_machine_everybody_may_ask():
         ("localhost.evil.example.com", 403),
     ],
 )
-async def test_a_page_that_has_its_name_resolved_to_us_may_not(host: str, status: int):
+async def test_dns_rebinding_is_denied(host: str, status: int):
     async with served() as url:
         assert (await ask(f"{url}/metrics", {"Host": host})).status == status
         assert (await ask(f"{url}/livez", {"Host": host})).status == 200
@@ -103,17 +103,17 @@ async def test_a_page_that_has_its_name_resolved_to_us_may_not(host: str, status
         ("example.com", False),
     ],
 )
-def test_what_counts_as_this_machine(address: str, local: bool):
+def test_loopback_names_and_addresses(address: str, local: bool):
     assert is_loopback(address) == local
 
 
-def test_beyond_this_machine_somebody_must_judge():
+def test_a_network_address_needs_access_control():
     with pytest.raises(Rejected, match=r"status_token_file.*status_token_review"):
         access_for(Settings(status_address="0.0.0.0"), Client(Nobody()), lambda: 0.0)
 
 
 @loopback
-async def test_an_address_that_cannot_be_used_is_said():
+async def test_an_unusable_address_is_reported():
     async with served() as url:
         taken = int(url.rpartition(":")[2])
         with pytest.raises(Rejected, match=f"cannot listen on 127.0.0.1 port {taken}"):
@@ -138,7 +138,7 @@ async def test_an_address_that_cannot_be_used_is_said():
         ({"Authorization": "bearer  token "}, 200),
     ],
 )
-async def test_the_token_of_the_file_lets_in(headers: dict[str, str], status: int, tmp_path: Path):
+async def test_the_token_of_the_file_gives_access(headers: dict[str, str], status: int, tmp_path: Path):
     file = tmp_path / "token"
     file.write_text("token\n")
     async with served(status_token_file=file) as url:
@@ -151,7 +151,7 @@ async def test_the_token_of_the_file_lets_in(headers: dict[str, str], status: in
 
 
 @loopback
-async def test_a_token_that_was_replaced_counts_at_once(tmp_path: Path):
+async def test_a_replaced_token_takes_effect_at_once(tmp_path: Path):
     file = tmp_path / "token"
     file.write_text("first")
     async with served(status_token_file=file) as url:
@@ -230,7 +230,7 @@ async def judging(tmp_path: Path, token: str = "our-token") -> AsyncIterator[Cli
 
 
 @loopback
-async def test_whom_the_cluster_knows_and_lets_may_ask(tmp_path: Path):
+async def test_users_with_permission_are_allowed(tmp_path: Path):
     async with judging(tmp_path) as client, served(client, status_token_review=True) as url:
         found = {
             token: (await ask(f"{url}/metrics", bearer(token))).status
@@ -243,7 +243,7 @@ async def test_whom_the_cluster_knows_and_lets_may_ask(tmp_path: Path):
 
 
 @loopback
-async def test_without_the_right_to_review_nobody_is_let_in(tmp_path: Path):
+async def test_without_permission_to_review_everybody_is_denied(tmp_path: Path):
     async with judging(tmp_path, "stranger-token") as client, served(client, status_token_review=True) as url:
         found = await ask(f"{url}/metrics", bearer("prometheus-token"))
         assert found.status == 503
@@ -252,7 +252,7 @@ async def test_without_the_right_to_review_nobody_is_let_in(tmp_path: Path):
 
 
 @loopback
-async def test_a_server_that_is_away_lets_nobody_in():
+async def test_everybody_is_denied_while_the_api_server_is_unreachable():
     async with served(Client(Nobody()), status_token_review=True) as url:
         assert (await ask(f"{url}/metrics", bearer("any"))).status == 503
 
@@ -274,7 +274,7 @@ class Judge(Nobody):
 
 
 @loopback
-async def test_an_answer_is_remembered_for_a_while():
+async def test_a_review_is_cached_for_a_while():
     judge, now = Judge(), 0.0
     judge.go.set()
     port = StatusPort(Review(Client(judge), lambda: now))
@@ -287,13 +287,13 @@ async def test_an_answer_is_remembered_for_a_while():
         assert len(judge.asked) == 4  # for every path anew
         await ask(f"{url}/metrics", bearer("b"))
         assert len(judge.asked) == 6
-        now = REMEMBERED_SECONDS
+        now = CACHE_SECONDS
         await ask(f"{url}/metrics", bearer("a"))
         assert len(judge.asked) == 8
 
 
 @loopback
-async def test_made_up_tokens_are_no_load_on_the_server():
+async def test_invalid_tokens_do_not_load_the_api_server():
     judge = Judge()
     async with served(Client(judge), status_token_review=True) as url:
         asked = [asyncio.ensure_future(ask(f"{url}/metrics", bearer(f"token {n}"))) for n in range(4)]
@@ -315,7 +315,7 @@ async def test_made_up_tokens_are_no_load_on_the_server():
     ],
 )
 @loopback
-async def test_an_answer_that_is_no_yes_is_a_no(answer: bytes):
+async def test_a_malformed_review_denies_access(answer: bytes):
     class Odd(Nobody):
         async def send(self, request: Request) -> Response:  # noqa: ARG002 - see Transport
             return Response(201, {}, answer)
@@ -326,7 +326,7 @@ async def test_an_answer_that_is_no_yes_is_a_no(answer: bytes):
 
 def test_a_token_file_and_reviews_exclude_one_another(tmp_path: Path):
     settings = Settings(status_token_file=tmp_path / "token", status_token_review=True)
-    with pytest.raises(Rejected, match="exclude one another"):
+    with pytest.raises(Rejected, match="set only one of"):
         access_for(settings, Client(Nobody()), lambda: 0.0)
 
 
@@ -361,7 +361,7 @@ async def test_the_certificate_of_the_files_is_shown(tmp_path: Path):
 
 
 @loopback
-async def test_a_renewed_certificate_is_shown_to_who_comes_later(tmp_path: Path):
+async def test_new_connections_get_the_renewed_certificate(tmp_path: Path):
     old, new = trustme.CA(), trustme.CA()
     files = issue(old, tmp_path)
     certificate = Certificate(files["status_tls_cert"], files["status_tls_key"])
@@ -392,7 +392,7 @@ async def test_a_renewed_certificate_is_shown_to_who_comes_later(tmp_path: Path)
 
 
 @loopback
-async def test_beyond_this_machine_nothing_goes_in_the_clear(tmp_path: Path):
+async def test_a_network_address_always_has_tls(tmp_path: Path):
     file = tmp_path / "token"
     file.write_text("token")
     async with served(status_address="0.0.0.0", status_token_file=file) as url:
@@ -407,10 +407,10 @@ async def test_beyond_this_machine_nothing_goes_in_the_clear(tmp_path: Path):
 
 @loopback
 @pytest.mark.parametrize("missing", ["status_tls_cert", "status_tls_key"])
-async def test_half_a_pair_is_refused(missing: str, tmp_path: Path):
+async def test_a_certificate_without_its_key_is_rejected(missing: str, tmp_path: Path):
     files = issue(trustme.CA(), tmp_path)
     del files[missing]
-    with pytest.raises(Rejected, match="are a pair"):
+    with pytest.raises(Rejected, match="set both status_tls_cert"):
         async with served(**files):
             pass
 

@@ -18,7 +18,7 @@ def telemetry(stop: asyncio.Event) -> Telemetry:
 def test_before_anything_registers_the_process_lives_and_is_not_ready():
     seen = telemetry(asyncio.Event())
     assert seen.live.problems() == {}
-    assert seen.ready.problems() == {"discovery": "the server was not asked yet what it serves"}
+    assert seen.ready.problems() == {"discovery": "the API server has not answered yet"}
 
 
 def test_a_process_that_ends_is_not_ready():
@@ -27,7 +27,7 @@ def test_a_process_that_ends_is_not_ready():
     seen.register(Signals(ready={"discovery": lambda: ""}))
     assert seen.ready.problems() == {}
     stop.set()
-    assert seen.ready.problems() == {"shutdown": "the process is ending"}
+    assert seen.ready.problems() == {"shutdown": "the process is shutting down"}
 
 
 def test_the_last_signal_of_a_name_counts():

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.loopback
 BASE = ROOT / "deploy" / "base"
 
 
-async def test_what_it_finds_is_counted_and_told_to_the_slices_of_the_pool():
+async def test_findings_become_metrics_and_events_on_slices():
     cluster = Cluster([device_class(), node("a"), devices("a", "d0")])
     cluster.api.load([part("half", {"name": "x"}, count=2)])
     cluster.load(claim("c", 1, device_class="nowhere", managed=False))
@@ -44,7 +44,7 @@ async def test_what_it_finds_is_counted_and_told_to_the_slices_of_the_pool():
 
 
 @pytest.mark.parametrize("role", ["ours", "none"])
-async def test_our_role_is_enough_for_it(tmp_path: Path, role: str):
+async def test_the_deployed_role_has_all_permissions_of_the_doctor(tmp_path: Path, role: str):
     documents = [one for path in BASE.glob("rbac.yaml") for one in yaml.safe_load_all(path.read_text())]
     ours = service_account("dra-reconciler", "dra-reconciler")
     tokens = {"t": ours if role == "ours" else account("somebody")}
@@ -73,7 +73,7 @@ def kubeconfig(url: str, token: str) -> dict[str, Any]:
     }
 
 
-async def test_a_round_that_is_broken_off_leaves_no_process(tmp_path: Path):
+async def test_a_cancelled_run_leaves_no_process(tmp_path: Path):
     started = tmp_path / "pid"
     os.mkfifo(started)
     script = f"import os, time\nopen({str(started)!r}, 'w').write(str(os.getpid()))\ntime.sleep(600)"
@@ -87,7 +87,7 @@ async def test_a_round_that_is_broken_off_leaves_no_process(tmp_path: Path):
 
 
 @pytest.mark.parametrize("stream", [1, 2], ids=["findings", "complaints"])
-async def test_a_round_that_never_stops_talking_costs_bounded_memory(tmp_path: Path, stream: int):
+async def test_a_run_with_endless_output_uses_bounded_memory(tmp_path: Path, stream: int):
     """What it finds is bounded; of what it complains about the end is kept."""
     started = tmp_path / "pid"
     os.mkfifo(started)
@@ -100,9 +100,7 @@ os.write(2, b"\\nthe last words")
 """
     task = asyncio.create_task(doctor_schedule.examine((sys.executable, "-c", script), most=100_000))
     pid = int(await asyncio.to_thread(started.read_text))
-    with pytest.raises(
-        ValueError, match="more to say than 100000 bytes" if stream == 1 else "the last words"
-    ):
+    with pytest.raises(ValueError, match="wrote more than 100000 bytes" if stream == 1 else "the last words"):
         await task
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)

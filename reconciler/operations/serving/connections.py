@@ -1,7 +1,7 @@
-"""Connections to the status port: how many there may be, and for how long one may take to ask.
+"""Limits on connections to the status port: their number, and the time to send a request.
 
-Who has not asked yet has to make room for who comes: otherwise connections on which nothing is ever sent
-would keep the kubelet out, which restarts a pod that it does not reach.
+A new connection replaces the oldest one without a request. Otherwise idle connections could block the
+kubelet, which restarts a pod that does not answer its probes.
 """
 
 import asyncio
@@ -13,24 +13,24 @@ from aiohttp import web
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 MAX_CONNECTIONS = 256
-"""Beyond the handshake of TLS, which has `MAX_SECONDS` for itself"""
+"""Connections after the TLS handshake, which has its own timeout of `MAX_SECONDS`"""
 MAX_SECONDS = 10.0
-"""From the beginning of a connection, or from the answer before, until a request is there, headers and all"""
+"""From the start of a connection, or the previous response, until a request with its headers is complete"""
 MAX_HEADERS = 48
-"""Of a request, each of `MAX_LINE` bytes at most"""
+"""Headers of a request, each of at most `MAX_LINE` bytes"""
 MAX_LINE = 8190
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one who asks may take."""
+    """Limits of all connections."""
 
     connections: int = MAX_CONNECTIONS
     seconds: float = MAX_SECONDS
 
 
-class Visits(web.Server):
-    """Makes a protocol for every connection, and ends those that are too many or too slow."""
+class LimitedServer(web.Server):
+    """An HTTP server that closes connections beyond the limits."""
 
     def __init__(self, handler: Handler, limits: Limits) -> None:
         """`handler` answers one request."""
@@ -46,24 +46,24 @@ class Visits(web.Server):
             answer,
             handler_cancellation=True,
             access_log=None,
-            keepalive_timeout=limits.seconds,  # of the first request as well
+            keepalive_timeout=limits.seconds,  # also for the first request
             max_headers=MAX_HEADERS,
             max_line_size=MAX_LINE,
             max_field_size=MAX_LINE,
         )
-        self._most = limits.connections
+        self._max_connections = limits.connections
         self._open: dict[web.RequestHandler, asyncio.Transport] = {}
         self._answered: set[web.RequestHandler] = set()
-        """Whose request is being answered"""
+        """Connections with a request in progress"""
 
     def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
         """See `web.Server`."""
         super().connection_made(handler, transport)
         self._open[handler] = transport
-        if len(self._open) > self._most:
-            # The oldest that waits; it is the new one itself where all others are being answered.
-            one = next(each for each in self._open if each not in self._answered)
-            self._open.pop(one).abort()
+        if len(self._open) > self._max_connections:
+            # The oldest without a request. If all others have one, this is the new connection itself.
+            idle = next(each for each in self._open if each not in self._answered)
+            self._open.pop(idle).abort()
 
     def connection_lost(self, handler: web.RequestHandler, exc: BaseException | None = None) -> None:
         """See `web.Server`."""

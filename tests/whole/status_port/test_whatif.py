@@ -15,7 +15,7 @@ from reconciler.control.decisions.decisions import Allocated
 from reconciler.operations.serving.access import Local
 from reconciler.operations.serving.port import StatusPort
 from reconciler.operations.serving.server import serving
-from reconciler.operations.serving.whatif import MAX_BYTES, Busy, Options, supposing_routes
+from reconciler.operations.serving.whatif import MAX_BYTES, Busy, Options, whatif_routes
 from reconciler.operations.serving.whatif_endpoint import WhatifEndpoint
 from reconciler.settings import Settings
 from reconciler.state.nodes.table import Nodes
@@ -48,7 +48,7 @@ def text(*objects: Any) -> str:
     return yaml.safe_dump_all(objects)
 
 
-async def test_what_is_asked_beside_a_reconciler_at_work_is_answered_and_changes_nothing():
+async def test_an_answer_does_not_change_the_running_reconciler():
     cluster = fleet(a=2, b=1)
     async with watched(cluster, status_what_if=True) as seen:
         cluster.load(claim("held"))
@@ -74,12 +74,12 @@ async def test_what_is_asked_beside_a_reconciler_at_work_is_answered_and_changes
         assert await seen.value("dra_reconciler_devices", driver="gpu.example.com", state="held") == 1
 
 
-async def test_it_is_off_unless_it_is_turned_on():
+async def test_the_endpoint_is_off_by_default():
     async with watched(fleet(a=1)) as seen:
         assert (await post(f"{seen.url}/whatif", text(claim("c")))).status == 404
 
 
-async def test_it_is_behind_the_access_of_the_port(tmp_path):
+async def test_the_endpoint_needs_access_to_the_port(tmp_path):
     (tmp_path / "token").write_text("secret")
     flags = {"status_what_if": True, "status_token_file": tmp_path / "token"}
     async with watched(fleet(a=1), **flags) as seen:
@@ -95,15 +95,15 @@ async def test_it_is_behind_the_access_of_the_port(tmp_path):
 @pytest.mark.parametrize(
     ("query", "body", "kind", "status", "said"),
     [
-        ("", text(claim("c")), "text/plain", 415, "send what is asked about as application/json"),
-        ("", text(claim("c")), "application/x-www-form-urlencoded", 415, "send what"),
-        ("?count=0", text(claim("c")), "application/yaml", 400, "count is a number from 1"),
-        ("?count=1e3", text(claim("c")), "application/yaml", 400, "count is a number from 1"),
-        ("?how=now", text(claim("c")), "application/yaml", 400, "there is no option how"),
+        ("", text(claim("c")), "text/plain", 415, "unsupported content type; use application/json"),
+        ("", text(claim("c")), "application/x-www-form-urlencoded", 415, "unsupported content type"),
+        ("?count=0", text(claim("c")), "application/yaml", 400, "count must be a number from 1"),
+        ("?count=1e3", text(claim("c")), "application/yaml", 400, "count must be a number from 1"),
+        ("?how=now", text(claim("c")), "application/yaml", 400, "unknown option how"),
         ("?" + "without=x&" * 101, text(claim("c")), "application/yaml", 400, "at most 100"),
         ("?without=x", text(claim("c")), "application/yaml", 400, "there is no claim default/x"),
         ("?drain=x", "", "application/yaml", 400, "there is no node x"),
-        ("", "", "application/yaml", 400, "holds no claim that waits"),
+        ("", "", "application/yaml", 400, "holds no pending claim"),
         ("", "{", "application/json", 400, "body:2:1"),
         ("", b"\xff", "application/yaml", 400, "not UTF-8"),
         ("", text(claim("c", -1)), "application/yaml", 400, "count"),
@@ -111,11 +111,11 @@ async def test_it_is_behind_the_access_of_the_port(tmp_path):
         ("", "x" * (MAX_BYTES + 1), "application/yaml", 413, "Too Large"),
     ],
 )
-async def test_what_cannot_be_asked_is_refused(
+async def test_invalid_questions_are_rejected(
     query: str, body: bytes | str, kind: str, status: int, said: str
 ):
     port = StatusPort(Local())
-    port.add(*supposing_routes(WhatifEndpoint(Store(Semantics()), Nodes(), whole=lambda: True).ask))
+    port.add(*whatif_routes(WhatifEndpoint(Store(Semantics()), Nodes(), ready=lambda: True).ask))
     async with serving(port, Settings(), now=utc_now) as url:
         answer = await post(f"{url}/whatif{query}", body, kind)
         assert (answer.status, said in answer.text) == (status, True), answer.text
@@ -123,26 +123,26 @@ async def test_what_cannot_be_asked_is_refused(
 
 
 async def test_one_question_is_answered_at_a_time():
-    supposing = WhatifEndpoint(Store(Semantics()), Nodes(), whole=lambda: True)
+    endpoint = WhatifEndpoint(Store(Semantics()), Nodes(), ready=lambda: True)
     go_on = threading.Event()
-    first = asyncio.create_task(supposing._lane.run(lambda _: go_on.wait(PATIENCE)))
+    first = asyncio.create_task(endpoint._worker.run(lambda _: go_on.wait(PATIENCE)))
     await asyncio.sleep(0)
     with pytest.raises(Busy, match="another question"):
-        await supposing.ask(text(claim("c")), NOTHING)
+        await endpoint.ask(text(claim("c")), NOTHING)
     go_on.set()
     assert await first
-    assert (await supposing.ask(text(claim("c")), NOTHING))["fits"] is False
+    assert (await endpoint.ask(text(claim("c")), NOTHING))["fits"] is False
 
 
-async def test_nothing_is_answered_before_everything_was_listed():
-    with pytest.raises(Busy, match="not everything was listed"):
-        await WhatifEndpoint(Store(Semantics()), Nodes(), whole=lambda: False).ask("", NOTHING)
+async def test_no_answer_before_all_objects_are_listed():
+    with pytest.raises(Busy, match="not all objects are listed"):
+        await WhatifEndpoint(Store(Semantics()), Nodes(), ready=lambda: False).ask("", NOTHING)
 
 
-async def test_an_answer_that_takes_too_long_is_given_up():
+async def test_an_answer_has_a_timeout():
     port = StatusPort(Local())
-    ask = WhatifEndpoint(Store(Semantics()), Nodes(), whole=lambda: True).ask
-    port.add(*supposing_routes(ask, seconds=0.0))
+    ask = WhatifEndpoint(Store(Semantics()), Nodes(), ready=lambda: True).ask
+    port.add(*whatif_routes(ask, seconds=0.0))
     async with serving(port, Settings(), now=utc_now) as url:
         answer = await post(f"{url}/whatif", text(claim("c")))
     assert (answer.status, answer.headers["Retry-After"]) == (503, "60")

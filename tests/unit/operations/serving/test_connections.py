@@ -11,9 +11,9 @@ from aiohttp import web
 from yarl import URL
 
 from reconciler.operations.serving.access import Local
+from reconciler.operations.serving.connections import MAX_HEADERS, Limits
 from reconciler.operations.serving.port import Route, StatusPort
 from reconciler.operations.serving.server import LIMITS, serving
-from reconciler.operations.serving.visits import MAX_HEADERS, Limits
 from reconciler.settings import Settings
 from tests.tools.patience import PATIENCE
 from tests.tools.watched_reconciler import ask, utc_now
@@ -78,13 +78,13 @@ async def visitor(url: URL) -> AsyncIterator[Visitor]:
 
 
 @pytest.mark.parametrize("said", [b"", ASKS], ids=["nothing", "half a request"])
-async def test_who_does_not_ask_in_time_is_shown_out(said: bytes):
+async def test_a_connection_without_a_request_is_closed(said: bytes):
     async with served(limits=Limits(seconds=0.05)) as url, visitor(url) as one:
         one.send(said)
         assert await one.end() == b""
 
 
-async def test_who_sends_a_header_now_and_then_is_shown_out_all_the_same():
+async def test_a_slow_request_is_closed():
     async with served(limits=Limits(seconds=0.05)) as url, visitor(url) as one:
         one.send(ASKS)
 
@@ -101,7 +101,7 @@ async def test_who_sends_a_header_now_and_then_is_shown_out_all_the_same():
         assert b"200 OK" not in await ending
 
 
-async def test_who_asked_and_waits_for_the_answer_is_not_shown_out():
+async def test_a_connection_with_a_request_in_progress_is_kept():
     """However long that takes; only asking is timed."""
     door = Door()
     async with served(door, Limits(seconds=2.0)) as url, visitor(url) as one, visitor(url) as idle:
@@ -112,7 +112,7 @@ async def test_who_asked_and_waits_for_the_answer_is_not_shown_out():
         assert (await one.end()).endswith(b"at last")
 
 
-async def test_who_does_not_begin_with_tls_is_shown_out(tmp_path: Path):
+async def test_a_connection_without_a_tls_handshake_is_closed(tmp_path: Path):
     token = tmp_path / "token"
     token.write_text("t")
     flags: dict[str, Any] = {"status_address": "0.0.0.0", "status_token_file": token}
@@ -120,7 +120,7 @@ async def test_who_does_not_begin_with_tls_is_shown_out(tmp_path: Path):
         assert await one.end() == b""
 
 
-async def test_who_waits_longest_without_asking_makes_room():
+async def test_the_oldest_idle_connection_makes_room():
     async with served(limits=Limits(connections=3)) as url, AsyncExitStack() as stack:
         idle = [await stack.enter_async_context(visitor(url)) for _ in range(3)]
         for one in idle:
@@ -130,7 +130,7 @@ async def test_who_waits_longest_without_asking_makes_room():
         assert await idle[0].end() == b""
 
 
-async def test_who_is_being_answered_keeps_the_place():
+async def test_connections_with_a_request_do_not_make_room():
     door = Door()
     async with served(door, Limits(connections=2)) as url, AsyncExitStack() as stack:
         two = [await stack.enter_async_context(visitor(url)) for _ in range(2)]
@@ -150,7 +150,7 @@ async def test_who_is_being_answered_keeps_the_place():
     [b"A: " + b"x" * 10_000, b"A" * 10_000 + b": x", b"\r\n".join([b"A: x"] * (MAX_HEADERS + 1))],
     ids=["a long value", "a long name", "many"],
 )
-async def test_headers_beyond_measure_are_refused(header: bytes):
+async def test_too_large_headers_are_rejected(header: bytes):
     async with served() as url, visitor(url) as one:
         one.send(ASKS + header + b"\r\n\r\n")
         assert (await one.end()).startswith((b"HTTP/1.1 400", b"HTTP/1.0 400"))
