@@ -5,12 +5,13 @@ import socket
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from random import getrandbits
 from typing import NamedTuple
 
 from reconciler.app.leadership import LeaderRole, leader_role
 from reconciler.cluster.client import Client
-from reconciler.cluster.guard import Guarded, never
+from reconciler.cluster.guard import GuardedTransport, never
 from reconciler.cluster.kinds import Resource
 from reconciler.cluster.transport import Transport
 from reconciler.operations.metrics.metered import Metered
@@ -51,9 +52,8 @@ class Foundation:
         return Connection(client, metered)
 
 
-def now() -> datetime:
-    """The time of day with its zone."""
-    return datetime.now(UTC)
+now = partial(datetime.now, UTC)
+"""The time of day with its zone"""
 
 
 def foundation(
@@ -73,7 +73,7 @@ def foundation(
         clock=clock,
         port=port,
         role=role,
-        transport=Guarded(fenced, never) if settings.mode == "shadow" else fenced,
+        transport=GuardedTransport(fenced, never) if settings.mode == "shadow" else fenced,
         traces=tracing(wanted=settings.traces),
         telemetry=telemetry,
     )

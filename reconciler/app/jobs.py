@@ -16,7 +16,7 @@ from reconciler.cluster.echoes import Echoes
 from reconciler.cluster.kinds import Resource, Served
 from reconciler.cluster.watch import Recall, Sink, follow
 from reconciler.control.audit.auditor import Auditor
-from reconciler.control.decisions.decisions import Tell
+from reconciler.control.decisions.decisions import Report
 from reconciler.control.intake import Intake
 
 
@@ -34,9 +34,9 @@ def watches(
         yield Job(f"watch {resource.plural}", partial(_watch, client, resource, sink, decode, recall, echoes))
 
 
-def audit(intake: Intake, tell: Tell, seconds: float) -> Job:
+def audit(intake: Intake, report: Report, seconds: float) -> Job:
     """Look for devices and counters that are given away twice, at most every so many `seconds`."""
-    return Job("audit", Auditor(intake.changed, intake.store, tell, seconds, intake.audit).run)
+    return Job("audit", Auditor(intake.changed, intake.store, report, seconds, intake.audit).run)
 
 
 def sparing_the_collector(intake: Intake) -> Job:

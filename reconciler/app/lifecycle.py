@@ -10,7 +10,7 @@ from reconciler.app.build import build
 from reconciler.app.parts import Parts
 from reconciler.app.tasks import tasks
 from reconciler.cluster.transport import Transport
-from reconciler.control.decisions.decisions import Tell
+from reconciler.control.decisions.decisions import Report
 from reconciler.operations.serving.port import StatusPort
 from reconciler.settings import Settings
 
@@ -22,17 +22,17 @@ async def run(
     transport: Transport,
     *,
     stop: asyncio.Event,
-    tell: Tell | None = None,
+    on_decision: Report | None = None,
     port: StatusPort | None = None,
 ) -> None:
     """Reconcile until `stop` is set, then let begun writes finish, for `drain_seconds` at most.
 
-    `tell` gets every decision, after it was logged; `port` serves metrics, health and status.
+    `on_decision` gets every decision, after it was logged; `port` serves metrics, health and status.
     Raises Rejected when the settings or the server do not allow to start. Cancelled: writes under
     way may or may not be applied.
     """
     try:
-        parts = await build(settings, transport, stop=stop, tell=tell, port=port)
+        parts = await build(settings, transport, stop=stop, on_decision=on_decision, port=port)
     except Stopped:
         log.info("stopped before the server answered")
         return

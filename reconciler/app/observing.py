@@ -11,7 +11,7 @@ from reconciler.app.job import Job
 from reconciler.app.leadership import Candidate, Leadership
 from reconciler.app.lease_signals import lease_signals
 from reconciler.cluster.events import EventWriter
-from reconciler.control.decisions.decisions import Tell
+from reconciler.control.decisions.decisions import Report
 from reconciler.control.explainer import RefusalQueue
 from reconciler.control.intake import Intake
 from reconciler.control.queueing.pending import Pending
@@ -47,13 +47,12 @@ def refusal_inboxes() -> RefusalInboxes:
     return RefusalInboxes(pending, RefusalMessages(pending), RefusalQueue())
 
 
-def listeners(base: Foundation, inboxes: RefusalInboxes, tell: Tell | None) -> Iterator[Tell]:
-    """Who gets every decision, in order. `tell` is the listener of whoever runs the process."""
-    yield base.telemetry.meters.tell
+def listeners(base: Foundation, inboxes: RefusalInboxes, on_decision: Report | None) -> Iterator[Report]:
+    """Who gets every decision, in order. `on_decision` is the listener of whoever runs the process."""
     if base.port is not None:
         yield inboxes.messages.on_decision
-    if tell is not None:
-        yield tell
+    if on_decision is not None:
+        yield on_decision
     if writes_events(base.settings):
         yield inboxes.queue.on_decision
 
@@ -78,7 +77,11 @@ def observe(
     jobs = []
     signals = [
         server_signals(
-            found.served, found.off, metered=core.connection.metered, dropped=core.writer.dropped, clock=clock
+            found.served,
+            found.off,
+            last_contact=core.connection.client.last_contact,
+            dropped=core.writer.dropped,
+            clock=clock,
         ),
         liveness_signals(
             base.settings,

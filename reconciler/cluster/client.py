@@ -33,6 +33,8 @@ class Client:
         self._transport = transport
         self._read_seconds = read_seconds
         self.write_seconds = write_seconds
+        self.last_contact: dict[str, float] = {}
+        """Kind -> when the server last sent anything of it, in seconds of the event loop. Watches set it."""
 
     async def fetch(self, path: str, query: Query = ()) -> Raw:
         """The JSON object at a path."""

@@ -34,10 +34,10 @@ _object = msgspec.json.Decoder(_Object).decode
 class Echoes:
     """Which versions of claims are known by the answers to our writes. News of them tells nothing."""
 
-    def __init__(self, *, holds: Holds, tell: Callable[[ResourceClaim], None]) -> None:
-        """`tell` adds a claim to the snapshot whose write got no further than this version."""
+    def __init__(self, *, holds: Holds, add: Callable[[ResourceClaim], None]) -> None:
+        """`add` adds a claim to the snapshot whose write got no further than this version."""
         self._holds = holds
-        self._tell = tell
+        self._add = add
         self._begun: dict[str, str] = {}
 
     def begun(self, uid: str, version: str) -> None:
@@ -46,7 +46,7 @@ class Echoes:
 
     def stopped(self, claim: ResourceClaim) -> None:
         """A write failed after its first request, which left the claim like this."""
-        self._tell(claim)
+        self._add(claim)
 
     def over(self, uid: str) -> None:
         """The write is over. If it failed, its first version was told, or the picture gets it by news."""

@@ -11,7 +11,7 @@ QUESTIONS = ("/apis/authentication.k8s.io/", "/apis/authorization.k8s.io/")
 LEASES = "/apis/coordination.k8s.io/"
 
 
-class Guarded:
+class GuardedTransport:
     """A transport whose writes have to be let through, one by one. A write that began goes on to its end."""
 
     def __init__(self, behind: Transport, check: Callable[[str], None]) -> None:

@@ -166,6 +166,7 @@ class _Follower:
         version = ""
         async for page in self.client.list_pages(self.resource, limit=self.resource.page):
             version = page.version
+            self._note_contact()
             for item in page.items:
                 found = listed(item, page.mark, self.resource, self.decode)
                 if isinstance(found, Refused):
@@ -173,14 +174,14 @@ class _Follower:
                 else:
                     objects.append(found)
                     if self.resource.kind in DEAR:
-                        self._tell(Changed(self.resource.kind, found))
+                        self._emit(Changed(self.resource.kind, found))
                 await asyncio.sleep(0)  # a page holds hundreds, and workers wait
         if self.resource.kind in MANY and not self.seen:
             for one in objects:  # not before all are there: half of a listing that failed would be a past
-                self._tell(Changed(self.resource.kind, one))
+                self._emit(Changed(self.resource.kind, one))
                 await asyncio.sleep(0)
         afresh = precedes(version, self.seen)
-        self._tell(Replaced(self.resource.kind, tuple(objects), tuple(refused), afresh))
+        self._emit(Replaced(self.resource.kind, tuple(objects), tuple(refused), afresh))
         self.recall.told()
         log.debug("listed", kind=self.resource.kind, objects=len(objects), refused=len(refused))
         echoes = self.echoes if self.resource.kind == "ResourceClaim" else None
@@ -196,12 +197,13 @@ class _Follower:
             ("timeoutSeconds", str(int(seconds))),
         ]
         async with self.client.watch(self.resource, query=query, idle=self.pace.idle) as lines:
-            opened = asyncio.get_running_loop().time()
+            opened = self._note_contact()
             try:
                 async for line in lines:
+                    self._note_contact()
                     change = cursor.feed(line)
                     if change is not None:
-                        self._tell(change)
+                        self._emit(change)
                     await asyncio.sleep(0)  # thousands of events may be buffered
             finally:
                 lasted = asyncio.get_running_loop().time() - opened
@@ -210,7 +212,12 @@ class _Follower:
         if cursor.version == before and lasted < SHORT:
             raise Retry(f"watch of {self.resource.plural} ended after {lasted:.3f} s without an event")
 
-    def _tell(self, change: Change) -> None:
+    def _note_contact(self) -> float:
+        """The server sent something now. Returns the time, in seconds of the event loop."""
+        now = self.client.last_contact[self.resource.kind] = asyncio.get_running_loop().time()
+        return now
+
+    def _emit(self, change: Change) -> None:
         """Hand a change over. The sink's own errors must not pass for errors of the server."""
         try:
             self.sink(change)

@@ -11,7 +11,7 @@ from reconciler.api.objects.plan import Granted, Plan
 from reconciler.cluster.writer import Writer
 from reconciler.control.background_search import Aside
 from reconciler.control.decider import Decider, Refusal
-from reconciler.control.decisions.decisions import Allocated, Freed, Tell, Ungated, Waits
+from reconciler.control.decisions.decisions import Allocated, Freed, Report, Ungated, Waits
 from reconciler.control.handler import Act, Ask, Decided, Given, Handler, Idle, Later, Refused, Stuck
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import classes_of
@@ -59,19 +59,19 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
         writer: Writer,
         *,
         clock: Callable[[], float],
-        tell: Tell,
+        report: Report,
         journal: Journal | None = None,
     ) -> None:
-        """`clock` is that of the loop; `tell` hears what was written; `journal` hears every answer."""
+        """`clock` is that of the loop; `report` gets what was written; `journal` hears every answer."""
         self._intake = intake
         self._store = intake.store
         self._planner = planner
         self._decider = decider
         self._writer = writer
-        self._settler = Settler(intake, writer, tell)
+        self._settler = Settler(intake, writer, report)
         self._aside = Aside(intake, planner, decider)
         self._clock = clock
-        self._tell = tell
+        self._report = report
         self._journal = journal
 
     async def warm_up(self) -> None:
@@ -148,7 +148,7 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
             devices = tuple(result.id for result in plan.allocation.devices.results)
             seconds = self._clock() - decided.began
             pod, name = _pod(question.unit), decided.name
-            self._tell(
+            self._report(
                 Allocated(plan.claim, pod, devices, plan.node, seconds, granted.steps, decision_id=name)
             )
 
@@ -159,7 +159,7 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
         for claim in stuck:
             self._intake.observe(await self._writer.withdraw(claim))
             why = "the other claims of its pod do not fit where it is"
-            self._tell(Freed(claim.key, why, decision_id=name))
+            self._report(Freed(claim.key, why, decision_id=name))
         return bool(stuck)
 
     def _withdrawable(self, question: ClaimQuestion) -> list[ResourceClaim]:
@@ -196,11 +196,11 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
             self._intake.observe(let_go)
         else:
             self._intake.observe(await self._writer.withdraw(found.claim))
-        self._tell(Freed(found.claim.key, found.why))
+        self._report(Freed(found.claim.key, found.why))
 
     async def _ungate(self, pod: Pod) -> None:
         await self._writer.ungate(pod)
-        self._tell(Ungated(pod.key))
+        self._report(Ungated(pod.key))
 
 
 def _pod(unit: Unit) -> ObjectKey | None:

@@ -13,12 +13,13 @@ from reconciler.api.objects.claims import FINALIZER, ResourceClaim
 from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.objects.plan import Plan
 from reconciler.api.objects.pods import claims_of
+from reconciler.cluster.pause_reasons import PauseReasons
 from reconciler.control.audit.auditor import Audit
 from reconciler.control.audit.losing_claim import written_by_us
 from reconciler.control.audit.reclaimed import Yielded
-from reconciler.control.decisions.decisions import Tell
+from reconciler.control.decisions.decisions import Report
 from reconciler.control.ownership import Ownership
-from reconciler.control.queueing.pause import Pause, PauseReasons
+from reconciler.control.queueing.pause import Pause
 from reconciler.control.queueing.room_charges import Charges
 from reconciler.control.queueing.units import Kind, Roster, Unit
 from reconciler.control.queueing.waiting import Waiting
@@ -46,7 +47,7 @@ class Intake:
         store: Store,
         queue: Queue[Unit],
         kinds: Iterable[str],
-        tell: Tell,
+        report: Report,
         *,
         ours: Ownership = NOBODYS,
         reasons: PauseReasons | None = None,
@@ -66,12 +67,12 @@ class Intake:
         """Set when every kind has been listed once: from then on all allocations there are count."""
         self.unlisted = set(kinds)
         """Kinds that were not listed yet"""
-        self.pause = Pause(PauseReasons() if reasons is None else reasons, tell, self.put)
+        self.pause = Pause(PauseReasons() if reasons is None else reasons, report, self.put)
         self._charges = Charges(store, self.roster, self.nodes.room)
         self.changed = asyncio.Event()
         """Set when devices, or who holds them, changed. For whoever looks at the whole; it clears it"""
-        self.yielded = Yielded(store, self.roster, self.placement, tell, withdrawing)
-        self.audit = Audit(store, tell)
+        self.yielded = Yielded(store, self.roster, self.placement, report, withdrawing)
+        self.audit = Audit(store, report)
         self._naming = Naming()
         self._refused: dict[tuple[str, ObjectKey], str] = {}
 

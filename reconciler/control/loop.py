@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import structlog
@@ -10,12 +9,12 @@ import structlog
 from reconciler.aio.queue import Closed
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.control.build_ahead import build_ahead
-from reconciler.control.decisions.decisions import Answered, Tell
 from reconciler.control.fence import Fence
 from reconciler.control.handler import Act, Ask, Decided, G, Handler, Idle, Later, Q, R, Refused, Stuck
 from reconciler.control.intake import Intake
 from reconciler.control.queueing.pending import Pending
 from reconciler.control.queueing.units import Kind, Unit
+from reconciler.control.reporter import Reporter
 from reconciler.errors import Conflict, Gone, Inconsistent, Paused, Rejected, Retry
 
 log = structlog.get_logger()
@@ -28,29 +27,20 @@ class Reconciler:
         self,
         intake: Intake,
         handlers: Sequence[Handler[Any, Any, Any]],
+        reporter: Reporter,
         *,
         clock: Callable[[], float],
-        tell: Tell,
-        names: Callable[[], str],
-        answered: Answered,
         fence: Fence,
         pending: Pending,
-        around: Callable[[Unit], AbstractContextManager[None]] = lambda _: nullcontext(),
     ) -> None:
-        """The first of the `handlers` that serves a unit has its turn; `clock` counts seconds; `tell` hears
-        why units wait; `names` gives names for decisions; `answered` hears every answer; every turn is taken
-        within what `around` gives.
-        """
+        """The first of the `handlers` that serves a unit reconciles it; `clock` counts seconds."""
         self._intake = intake
         self._handlers = handlers
         self._queue = intake.queue
         self._fence = fence
         self._building = asyncio.Lock()
         self._clock = clock
-        self._tell = tell
-        self._names = names
-        self._answered = answered
-        self._around = around
+        self._reporter = reporter
         self.pending = pending
         self._not_before: dict[Unit, float] = {}
         self._stopping = False
@@ -97,7 +87,7 @@ class Reconciler:
             return
         claims = self._intake.claims(unit)
         try:
-            with self._around(unit):
+            with self._reporter.reconciling(unit):
                 await self.turn(unit)
         except Inconsistent:
             raise
@@ -147,7 +137,7 @@ class Reconciler:
                 case Stuck(waits=waits, counted=counted):
                     self._wait_no_more(unit)
                     if self.pending.note(unit, waits.reason, counted):
-                        self._tell(waits)
+                        self._reporter.report(waits)
                 case Act(write=write):
                     self._wait_no_more(unit)
                     await write()
@@ -168,9 +158,8 @@ class Reconciler:
         if isinstance(answer, Later):
             self._intake.put(unit, after=answer.after)
             return
-        decided = Decided(self._names(), began)
         reason = answer.reason if isinstance(answer, Refused) else ""
-        self._answered(reason, self._clock() - began, decided.name)
+        decided = Decided(self._reporter.answered(reason, self._clock() - began), began)
         handler.record(decided.name, answer)
         if isinstance(answer, Refused):
             await self._refuse(handler, unit, answer, decided.name)
@@ -187,7 +176,7 @@ class Reconciler:
             return
         self._intake.waiting.add(unit, refused.wants)
         if self.pending.note(unit, refused.reason, refused.counted):
-            self._tell(handler.waits(refused.refusal, name))
+            self._reporter.report(handler.waits(refused.refusal, name))
         self._intake.put(unit, after=self._queue.failed(unit))
 
     def _again(self, unit: Unit, after: float) -> float:

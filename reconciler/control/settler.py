@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Plan
 from reconciler.cluster.writer import Writer
-from reconciler.control.decisions.decisions import Freed, Tell
+from reconciler.control.decisions.decisions import Freed, Report
 from reconciler.control.intake import Intake
 from reconciler.errors import Conflict, Gone, Rejected, Retry, Undecided
 
@@ -13,10 +13,10 @@ from reconciler.errors import Conflict, Gone, Rejected, Retry, Undecided
 class Settler:
     """Writes plans. A plan is assumed from before its write until the server's answer is known."""
 
-    def __init__(self, intake: Intake, writer: Writer, tell: Tell) -> None:
+    def __init__(self, intake: Intake, writer: Writer, report: Report) -> None:
         self._intake = intake
         self._writer = writer
-        self._tell = tell
+        self._report = report
         self._busy: set[str] = set()
 
     async def settle(
@@ -94,4 +94,4 @@ class Settler:
                 self._intake.observe(await self._writer.withdraw(claim))
             except (Conflict, Gone):
                 continue  # reserved or changed meanwhile: no longer ours to take back
-            self._tell(Freed(claim.key, "another claim of its pod cannot be written"))
+            self._report(Freed(claim.key, "another claim of its pod cannot be written"))

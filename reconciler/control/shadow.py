@@ -22,7 +22,7 @@ from reconciler.api.objects.plan import Granted, Plan, Reason
 from reconciler.api.objects.pods import claims_of, is_live
 from reconciler.cluster.watch import Sink
 from reconciler.control.decider import Decider, Refusal
-from reconciler.control.decisions.decisions import Compared, Outcome, Tell
+from reconciler.control.decisions.decisions import Compared, Outcome, Report
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import classes_of
 from reconciler.control.planner import Decide
@@ -59,7 +59,7 @@ class Shadow:
         sink: Sink,
         pending_seconds: float,
         clock: Callable[[], float],
-        tell: Tell,
+        report: Report,
     ) -> None:
         """`sink` takes changes into the picture; pods that wait longer than `pending_seconds` are told of."""
         self._intake = intake
@@ -68,7 +68,7 @@ class Shadow:
         self._sink = sink
         self._patience = pending_seconds
         self._clock = clock
-        self._tell = tell
+        self._report = report
         self._stopped = asyncio.Event()
         self._joint: dict[ObjectKey, Joint] = {}
         self._since: dict[Unit, float] = {}
@@ -262,7 +262,7 @@ class Shadow:
 
     def _announce(self, compared: Compared) -> None:
         self.counts[compared.outcome] += 1
-        self._tell(compared)
+        self._report(compared)
 
 
 def _unallocated(claim: ResourceClaim) -> ResourceClaim:

@@ -39,7 +39,7 @@ class Board:
         self._listed: set[str] = set()
         self._began = asyncio.get_running_loop().time()
 
-    def hear(self, decision: Decision) -> None:
+    def on_decision(self, decision: Decision) -> None:
         """Note a decision."""
         match decision:
             case Allocated():

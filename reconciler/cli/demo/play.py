@@ -57,7 +57,8 @@ async def play(raws: Sequence[dict[str, Any]], console: Console) -> None:
         served = await discover(client)
         async with asyncio.TaskGroup() as group:
             group.create_task(
-                app.run(Settings(embedded=True), transport, stop=stop, tell=board.hear), name="reconciler"
+                app.run(Settings(embedded=True), transport, stop=stop, on_decision=board.on_decision),
+                name="reconciler",
             )
 
             async def watch(kind: str) -> None:

@@ -12,7 +12,7 @@ from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.control.audit.exclusion import Oddities
 from reconciler.control.audit.losing_claim import is_raced
 from reconciler.control.build_ahead import build_ahead
-from reconciler.control.decisions.decisions import CommitmentMet, HeldTwice, OverCommitted, Tell, Uncharged
+from reconciler.control.decisions.decisions import CommitmentMet, HeldTwice, OverCommitted, Report, Uncharged
 from reconciler.state.devices.occupancy.overcommitted import Overcommitments
 from reconciler.state.store import Store
 
@@ -24,9 +24,9 @@ class Audit:
     seems to hold the device as well may be gone long since. Until the watch is as far, a double is suspected.
     """
 
-    def __init__(self, store: Store, tell: Tell) -> None:
+    def __init__(self, store: Store, report: Report) -> None:
         self._store = store
-        self._tell = tell
+        self._report = report
         self._told: dict[DeviceID, frozenset[ObjectKey]] = {}
         self._suspected: dict[DeviceID, frozenset[ObjectKey]] = {}
         self._ending: dict[DeviceID, frozenset[ObjectKey]] = {}
@@ -96,7 +96,7 @@ class Audit:
             raise
         else:
             for device, claims in doubles.items():
-                self._tell(HeldTwice(device, tuple(sorted(claims))))
+                self._report(HeldTwice(device, tuple(sorted(claims))))
         finally:
             for device in doubles:
                 del self._ending[device]
@@ -104,7 +104,7 @@ class Audit:
     def _alarm(self, device: DeviceID, claims: frozenset[ObjectKey]) -> None:
         self._suspected.pop(device, None)
         self._told[device] = claims
-        self._tell(HeldTwice(device, tuple(sorted(claims))))
+        self._report(HeldTwice(device, tuple(sorted(claims))))
 
     def _is_ahead(self, key: ObjectKey) -> bool:
         """Whether a claim is known in a version that the watch has not come to."""
@@ -117,15 +117,15 @@ class Auditor:
     """Looks at the whole picture once it changed, also while nothing has to be decided."""
 
     def __init__(
-        self, changed: asyncio.Event, store: Store, tell: Tell, seconds: float, audit: Audit
+        self, changed: asyncio.Event, store: Store, report: Report, seconds: float, audit: Audit
     ) -> None:
         """`seconds` is the least time between two looks: changes come in bursts."""
         self._audit = audit
         self._changed = changed
         self._store = store
-        self._tell = tell
+        self._report = report
         self._seconds = seconds
-        self._oddities = Oddities(tell)
+        self._oddities = Oddities(report)
         self._over = Overcommitments()
         self._lost: set[tuple[DeviceID, str, tuple[str, ...]]] = set()
 
@@ -146,9 +146,9 @@ class Auditor:
         self._oddities.look(world)
         found, ended = self._over.follow(world)
         for one in found:
-            self._tell(OverCommitted(one.key.pool, one.key.counter_set, one.short, one.claims))
+            self._report(OverCommitted(one.key.pool, one.key.counter_set, one.short, one.claims))
         for key in ended:
-            self._tell(CommitmentMet(key.pool, key.counter_set))
+            self._report(CommitmentMet(key.pool, key.counter_set))
         lost = {
             (DeviceID(*pool, gone.device), gone.counter_set, gone.counters)
             for pool, excess in world.occupancy.excess.items()
@@ -156,5 +156,5 @@ class Auditor:
         }
         for device, counter_set, counters in sorted(lost - self._lost):
             claims = tuple(sorted(world.occupancy.claims_of(device)))
-            self._tell(Uncharged(device, counter_set, counters, claims))
+            self._report(Uncharged(device, counter_set, counters, claims))
         self._lost = lost

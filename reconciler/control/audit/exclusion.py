@@ -6,7 +6,7 @@ somebody has to look.
 
 from weakref import ref
 
-from reconciler.control.decisions.decisions import AtOdds, Tell
+from reconciler.control.decisions.decisions import AtOdds, Report
 from reconciler.state.devices.exclusion.modes import conflicts, problems
 from reconciler.state.devices.pools.fleet import Fleet
 from reconciler.state.devices.snapshot.snapshot import Snapshot
@@ -15,8 +15,8 @@ from reconciler.state.devices.snapshot.snapshot import Snapshot
 class Oddities:
     """Looks at every picture from which something is decided, and tells of each oddity once."""
 
-    def __init__(self, tell: Tell) -> None:
-        self._tell = tell
+    def __init__(self, report: Report) -> None:
+        self._report = report
         self._told: frozenset[str] = frozenset()
         self._fleet: ref[Fleet] | None = None
         self._problems: tuple[str, ...] = ()
@@ -30,5 +30,5 @@ class Oddities:
             self._problems = tuple(problems(world))
         found = frozenset((*self._problems, *conflicts(world)))
         for message in sorted(found - self._told):
-            self._tell(AtOdds(message))
+            self._report(AtOdds(message))
         self._told = found

@@ -12,7 +12,7 @@ from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.control.audit.losing_claim import written_by_us
-from reconciler.control.decisions.decisions import TakenBack, Tell
+from reconciler.control.decisions.decisions import Report, TakenBack
 from reconciler.control.queueing.units import Roster
 from reconciler.errors import Rejected
 from reconciler.state.nodes.charging import pinned_to
@@ -23,13 +23,13 @@ class Yielded:
     """The claims that are left to kube-scheduler."""
 
     def __init__(
-        self, store: Store, roster: Roster, placement: Placement, tell: Tell, withdrawing: Container[str]
+        self, store: Store, roster: Roster, placement: Placement, report: Report, withdrawing: Container[str]
     ) -> None:
         """`withdrawing` holds the uids of claims whose allocation we are taking back ourselves."""
         self._store = store
         self._roster = roster
         self._placement = placement
-        self._tell = tell
+        self._report = report
         self._uids: dict[ObjectKey, str] = {}
         self._withdrawing = withdrawing
 
@@ -55,7 +55,7 @@ class Yielded:
         held = before.allocation
         node = pinned_to(held.node_selector) if held is not None else ""
         devices = tuple(result.id for result in held.devices.results) if held is not None else ()
-        self._tell(TakenBack(thing.key, pod.key, node, devices, self._known(pod, node)))
+        self._report(TakenBack(thing.key, pod.key, node, devices, self._known(pod, node)))
 
     def _pod(self, claim: ObjectKey) -> Pod | None:
         """A pod that is out of our hands and names the claim."""

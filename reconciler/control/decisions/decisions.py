@@ -329,8 +329,5 @@ DECISIONS = tuple(
 )
 """Every kind of decision, in the order of this file"""
 
-Tell = Callable[[Decision], None]
-
-Answered = Callable[[str, float, str], None]
-"""Hears of every answer to a question about devices, those that change nothing included: the reason of a
-refusal or an empty text, the seconds it took, and the name of the decision."""
+Report = Callable[[Decision], None]
+"""Reports a decision, or gets one that is reported"""

@@ -15,7 +15,7 @@ from reconciler.api.objects.meta import DeviceID
 from reconciler.api.objects.plan import Reason
 from reconciler.api.objects.pods import is_live
 from reconciler.cluster.podwriter import PodWriter
-from reconciler.control.decisions.decisions import Equipped, Tell, Ungated, Waits
+from reconciler.control.decisions.decisions import Equipped, Report, Ungated, Waits
 from reconciler.control.handler import Ask, Decided, Given, Handler, Idle, Later, Refused, Stuck
 from reconciler.control.intake import Intake
 from reconciler.control.koordinator.intake import DeviceIntake
@@ -88,16 +88,16 @@ class KoordinatorHandler(Handler[DeviceQuestion, DeviceGrant, DeviceRefusal]):
         writer: PodWriter,
         *,
         clock: Callable[[], float],
-        tell: Tell,
+        report: Report,
         journal: Journal | None = None,
     ) -> None:
-        """`clock` is that of the loop; `tell` hears what was written; `journal` hears every answer."""
+        """`clock` is that of the loop; `report` gets what was written; `journal` hears every answer."""
         self._picture = picture
         self._devices = devices
         self._intake = intake
         self._grants = GrantWriter(devices, writer)
         self._clock = clock
-        self._tell = tell
+        self._report = report
         self._journal = journal
         self._unanswered: dict[Unit, Unanswered] = {}
 
@@ -206,8 +206,8 @@ class KoordinatorHandler(Handler[DeviceQuestion, DeviceGrant, DeviceRefusal]):
             for given in grants
         )
         seconds = self._clock() - began
-        self._tell(Equipped(unit.key, devices, held.node, seconds, decision_id=name))
-        self._tell(Ungated(unit.key, decision_id=name))
+        self._report(Equipped(unit.key, devices, held.node, seconds, decision_id=name))
+        self._report(Ungated(unit.key, decision_id=name))
 
 
 def _grant(pod: Pod, demand: Demand, placed: Placed, text: str) -> Grant:

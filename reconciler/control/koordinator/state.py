@@ -16,7 +16,7 @@ from reconciler.api.koordinator.names import ALLOCATED
 from reconciler.api.objects.changes import Change, Changed, Refused, Removed, Replaced
 from reconciler.api.objects.core import Node, Pod
 from reconciler.api.objects.meta import DeviceID, ObjectKey
-from reconciler.control.decisions.decisions import Overdrawn, Tell
+from reconciler.control.decisions.decisions import Overdrawn, Report
 from reconciler.errors import Malformed
 from reconciler.state.koordinator.holder import Holder, holder
 from reconciler.state.koordinator.overdrawn import overdrawn
@@ -39,9 +39,9 @@ class Grant:
 class Picture:
     """What is known. A pod's older versions are no news; an unanswered write outlasts them."""
 
-    def __init__(self, fleet: Fleet, tell: Tell) -> None:
+    def __init__(self, fleet: Fleet, report: Report) -> None:
         self.fleet = fleet
-        self._tell = tell
+        self._report = report
         self._devices: dict[str, Device] = {}
         self._labels: dict[str, Mapping[str, str]] = {}
         self._pods: dict[ObjectKey, Pod] = {}
@@ -241,7 +241,7 @@ class Picture:
             device = DeviceID(found.kind, held.node, str(found.minor))
             if self._told.get(device) != found.pods:
                 self._told[device] = found.pods
-                self._tell(Overdrawn(device, found.pods))
+                self._report(Overdrawn(device, found.pods))
 
 
 def _older(pod: Pod, known: Pod) -> bool:

@@ -5,10 +5,9 @@ from collections.abc import Callable
 from reconciler.api.objects.changes import Change, Changed, Refused, Removed, Replaced
 from reconciler.api.objects.core import ConfigMap
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.cluster.guard import LEASES
-from reconciler.control.decisions.decisions import HeldBack, Tell, WritesPaused, WritesResumed
+from reconciler.cluster.pause_reasons import PauseReasons
+from reconciler.control.decisions.decisions import HeldBack, Report, WritesPaused, WritesResumed
 from reconciler.control.queueing.units import Kind, Unit
-from reconciler.errors import Paused
 
 KEY = "pause"
 """In the data of the ConfigMap."""
@@ -17,39 +16,13 @@ MOST_SHOWN = 80
 """Characters of what it says that are told."""
 
 
-class PauseReasons:
-    """Why nothing may be written. The guard before the server and the parts that decide share it."""
-
-    def __init__(self) -> None:
-        self._reasons: dict[str, str] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._reasons)
-
-    def __str__(self) -> str:
-        """The reasons, for people; empty while writes are enabled."""
-        return "; ".join(self._reasons.values())
-
-    def set(self, source: str, reason: str) -> None:
-        """Let one source ask for a pause, or with an empty reason for none. Any that asks is enough."""
-        if reason:
-            self._reasons[source] = reason
-        else:
-            self._reasons.pop(source, None)
-
-    def check(self, path: str = "") -> None:
-        """Raise Paused unless writes are enabled, or the write renews a Lease."""
-        if self._reasons and not path.startswith(LEASES):
-            raise Paused(f"writes are paused: {self}")
-
-
 class Pause:
     """Reports that writes are paused or enabled, and keeps the units that were held back meanwhile."""
 
-    def __init__(self, reasons: PauseReasons, tell: Tell, put: Callable[[Unit], None]) -> None:
+    def __init__(self, reasons: PauseReasons, report: Report, put: Callable[[Unit], None]) -> None:
         """`put` gives a unit another turn."""
         self._reasons = reasons
-        self._tell = tell
+        self._report = report
         self._put = put
         self._held: set[Unit] = set()
 
@@ -72,10 +45,10 @@ class Pause:
         before = self.why
         self._reasons.set(source, reason)
         if self.paused and self.why != before:
-            self._tell(WritesPaused(self.why))
+            self._report(WritesPaused(self.why))
         elif before and not self.paused:
             held, self._held = sorted(self._held), set()
-            self._tell(WritesResumed(len(held)))
+            self._report(WritesResumed(len(held)))
             for unit in held:
                 self._put(unit)
 
@@ -90,7 +63,7 @@ class Pause:
         elif unit not in self._held:
             self._held.add(unit)
             of_pod = unit.kind is Kind.POD
-            self._tell(HeldBack(None if of_pod else unit.key, unit.key if of_pod else None))
+            self._report(HeldBack(None if of_pod else unit.key, unit.key if of_pod else None))
 
 
 class Switch:

@@ -16,7 +16,7 @@ from reconciler.api.koordinator.names import ALLOCATED
 from reconciler.api.objects.changes import Change, Changed, Removed, Replaced
 from reconciler.api.objects.core import Node, Pod
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.control.decisions.decisions import Tell
+from reconciler.control.decisions.decisions import Report
 from reconciler.control.koordinator.refusing import Refusal, refusal
 from reconciler.control.koordinator.state import Grant, Picture
 from reconciler.control.queueing.units import Kind, Unit
@@ -34,8 +34,8 @@ Note = Callable[[Json], None]
 class RecordedPicture(Picture):
     """A picture that tells a journal of every change that matters to it, in order."""
 
-    def __init__(self, fleet: Fleet, tell: Tell, note: Note) -> None:
-        super().__init__(fleet, tell)
+    def __init__(self, fleet: Fleet, report: Report, note: Note) -> None:
+        super().__init__(fleet, report)
         self._note = note
         self._last: dict[str, Device] = {}
         """What machines were that are known, and have no Device object that can be read any more"""

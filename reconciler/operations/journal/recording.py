@@ -15,7 +15,7 @@ from reconciler.api.objects.meta import ApiObject, DeviceID
 from reconciler.api.objects.plan import Granted, Plan
 from reconciler.api.objects.semantics import Semantics
 from reconciler.control.decider import Refusal
-from reconciler.control.decisions.decisions import Tell
+from reconciler.control.decisions.decisions import Report
 from reconciler.control.koordinator.refusing import Refusal as DeviceRefusal
 from reconciler.control.koordinator.state import Grant
 from reconciler.control.planner import Decide
@@ -54,9 +54,9 @@ class Recorder:
         self._folder = folder
         self._picture: RecordedPicture | None = None
 
-    def machines(self, fleet: Fleet, tell: Tell) -> RecordedPicture:
+    def machines(self, fleet: Fleet, report: Report) -> RecordedPicture:
         """The picture of Koordinator's devices, to be written down with the rest."""
-        self._picture = RecordedPicture(fleet, tell, self.note)
+        self._picture = RecordedPicture(fleet, report, self.note)
         return self._picture
 
     def equipped(

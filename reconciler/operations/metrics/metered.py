@@ -1,7 +1,7 @@
-"""A transport that counts: requests by result, watches by kind, and when each kind was last heard of."""
+"""A transport that counts requests by result, and watches by kind."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
 
 from prometheus_client import Counter, Histogram
 
@@ -40,8 +40,6 @@ class Metered:
         self._kinds = {resource.plural: resource.kind for resource in watched}
         self._ended: dict[str, str] = {}
         self._series: dict[tuple[str, str, str], tuple[Counter, Histogram]] = {}
-        self.heard: dict[str, float] = {}
-        """Kind -> by the clock, when the server last told anything about it"""
         self.answers = 0
         """Requests that ended, however they did"""
 
@@ -61,10 +59,9 @@ class Metered:
         finally:
             self.answers += 1
             self._count((verb, resource, result), self._clock() - began)
-        if verb == "list" and result == "ok" and (kind := self._kinds.get(resource)):
-            self.heard[kind] = self._clock()
-            if not any(name == "continue" for name, _ in request.query):
-                self._meters.listings.labels(kind).inc()
+        kind = self._kinds.get(resource)
+        if kind and verb == "list" and result == "ok" and _is_first_page(request):
+            self._meters.listings.labels(kind).inc()
         return response
 
     def stream(self, request: WatchRequest) -> Lines:
@@ -87,15 +84,8 @@ class Metered:
             self._meters.watch_restarts.labels(kind, self._ended[kind]).inc()
         self._ended[kind] = "failed"
         async with behind as lines:
-            self.heard[kind] = self._clock()
-            async with aclosing(self._listen(kind, lines)) as heard:
-                yield heard
+            yield lines
         self._ended[kind] = "ended"
-
-    async def _listen(self, kind: str, lines: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
-        async for line in lines:
-            self.heard[kind] = self._clock()
-            yield line
 
     def _names(self, method: str, path: str) -> tuple[str, str]:
         """Verb and resource as Kubernetes names them; `other` for what we have no business with."""
@@ -117,6 +107,10 @@ def names(method: str, path: str) -> tuple[str, str]:
         return _VERBS.get(method, "get"), DISCOVERY
     plural, name, sub = (*parts, "", "")[:3]
     return _VERBS.get(method) or ("get" if name else "list"), f"{plural}/{sub}" if sub else plural
+
+
+def _is_first_page(request: Request) -> bool:
+    return not any(name == "continue" for name, _ in request.query)
 
 
 def _result(status: int) -> str:

@@ -27,10 +27,10 @@ async def test_one_name_ties_answer_journal_and_write_together():
     handler = Scripted(answers=[refused(), given()])
     stage = Stage(handler)
     await stage.run(BASE + 1, claim("a"))
-    assert stage.answered == [("d-1", "DevicesInUse"), ("d-2", "")]
-    assert [name for name, _ in handler.recorded] == ["d-1", "d-2"]
-    assert handler.written == [("d-2", BASE)]
-    assert [decision.decision_id for decision in stage.told] == ["d-1"]
+    assert stage.answered == [("22222-1", "DevicesInUse"), ("22222-2", "")]
+    assert [name for name, _ in handler.recorded] == ["22222-1", "22222-2"]
+    assert handler.written == [("22222-2", BASE)]
+    assert [decision.decision_id for decision in stage.told] == ["22222-1"]
 
 
 @pytest.mark.parametrize("need", [Idle(), Act(lambda: asyncio.sleep(0))], ids=["idle", "act"])
@@ -137,7 +137,7 @@ async def test_later_is_then_and_nothing_is_told():
     stage = Stage(handler)
     await stage.run(10, claim("a"))
     assert handler.times("decide") == [0, 0, 7]
-    assert stage.answered == [("d-1", "")]
+    assert stage.answered == [("22222-1", "")]
 
 
 async def test_no_answer_leaves_it_to_the_handler_when_the_unit_comes_back():

@@ -62,7 +62,7 @@ class Stage:
         whole = intake(node("n"))
         self.devices = DeviceIntake(self.picture, whole)
         self.handler = KoordinatorHandler(
-            self.picture, self.devices, whole, self.writer, clock=lambda: 7.0, tell=self.told.append
+            self.picture, self.devices, whole, self.writer, clock=lambda: 7.0, report=self.told.append
         )
         self.picture.apply(Changed("Device", device(gpu(0), name="n")))
         self.news(pod(1))
