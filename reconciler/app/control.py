@@ -28,7 +28,7 @@ from reconciler.control.handler import Handler
 from reconciler.control.intake import Intake
 from reconciler.control.koordinator.handler import KoordinatorHandler
 from reconciler.control.koordinator.intake import DeviceIntake
-from reconciler.control.koordinator.state import Picture
+from reconciler.control.koordinator.state import KoordinatorState
 from reconciler.control.loop import Reconciler
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import Planner
@@ -56,7 +56,7 @@ class Control:
     echoes: Echoes
     sink: Sink
     """Takes the changes of every watch"""
-    machines: Picture | None
+    machines: KoordinatorState | None
     """Koordinator's devices, if they are served"""
     decoders: Mapping[str, Decode]
     """By kind, for kinds that are not read as usual"""
@@ -65,7 +65,7 @@ class Control:
 class Koordinator(NamedTuple):
     """What serves pods with Koordinator's devices."""
 
-    machines: Picture
+    machines: KoordinatorState
     devices: DeviceIntake
     handler: KoordinatorHandler
 
@@ -90,7 +90,7 @@ def build_control(
     connection = base.connection(guarded(base, reasons), watched=served)
     writer = Writer(connection.client, served, echoes=echoes, withdrawals=withdrawals, now=now)
     fence = Fence(intake, writer, ours, clock=base.clock, patience=settings.write_seconds)
-    planner = Planner(intake.store, intake.roster, intake.placement, ours, intake.yielded)
+    planner = Planner(intake.store, intake.roster, intake.placement, ours, intake.reclaimed)
     handlers: list[Handler[Any, Any, Any]] = [
         ClaimHandler(
             intake,
@@ -135,7 +135,7 @@ def _koordinator(
     """Pods with Koordinator's devices are served out of the same queue as claims."""
     fleet = Fleet(Rules(DeviceSemantics(base.settings.koordinator_semantics)))
     report = reporter.report
-    machines = recorder.machines(fleet, report) if recorder else Picture(fleet, report)
+    machines = recorder.machines(fleet, report) if recorder else KoordinatorState(fleet, report)
     devices = DeviceIntake(machines, intake)
     handler = KoordinatorHandler(
         machines,

@@ -80,7 +80,7 @@ def in_manifests(
     }
     if asked:
         questions = [
-            Asked(q.claims, q.world, q.nodes, answers.get((q.pod, tuple(c.key for c in q.claims))))
+            Asked(q.claims, q.snapshot, q.nodes, answers.get((q.pod, tuple(c.key for c in q.claims))))
             for q in asked
         ]
         return Situation(questions, notes=notes)
@@ -104,7 +104,7 @@ async def on_cluster(
     for listing in _listings(raws):
         intake.take(listing)
     ours = Ownership(all_claims=True, alone=True)
-    planner = Planner(intake.store, intake.roster, intake.placement, ours, intake.yielded)
+    planner = Planner(intake.store, intake.roster, intake.placement, ours, intake.reclaimed)
     pods = [key] if of_pod else sorted(intake.roster.users(key))
     units = [Unit(Kind.POD, pod) for pod in pods] or [Unit(Kind.CLAIM, key)]
     questions: list[Asked] = []

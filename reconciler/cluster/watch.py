@@ -52,7 +52,7 @@ class Recall:
     """Makes one `follow` list its kind again now: what others wrote until then has been told afterwards."""
 
     def __init__(self) -> None:
-        self.asked = asyncio.Event()
+        self.requested = asyncio.Event()
         self._waiting: list[asyncio.Future[None]] = []
         self._begun: list[asyncio.Future[None]] = []
 
@@ -60,16 +60,16 @@ class Recall:
         """Wait for a listing that begins after this was called."""
         told = asyncio.get_running_loop().create_future()
         self._waiting.append(told)
-        self.asked.set()
+        self.requested.set()
         await told
 
     def begun(self) -> None:
         """A listing begins."""
-        self.asked.clear()
+        self.requested.clear()
         self._begun += self._waiting
         self._waiting = []
 
-    def told(self) -> None:
+    def done(self) -> None:
         """The listing was told."""
         for waiting in self._begun:
             if not waiting.done():
@@ -101,9 +101,9 @@ async def follow(
     while True:
         try:
             try:
-                await unless(recall.asked, follower.advance())
+                await unless(recall.requested, follower.advance())
             except (Retry, Relist, Rejected, Gone) as exc:
-                await unless(recall.asked, asyncio.sleep(follower.pause(exc)))
+                await unless(recall.requested, asyncio.sleep(follower.pause(exc)))
         except Stopped:
             follower.cursor = None
             recall.begun()
@@ -182,7 +182,7 @@ class _Follower:
                 await asyncio.sleep(0)
         afresh = precedes(version, self.seen)
         self._emit(Replaced(self.resource.kind, tuple(objects), tuple(refused), afresh))
-        self.recall.told()
+        self.recall.done()
         log.debug("listed", kind=self.resource.kind, objects=len(objects), refused=len(refused))
         echoes = self.echoes if self.resource.kind == "ResourceClaim" else None
         return Cursor(self.resource, self.decode, version, echoes)

@@ -33,7 +33,7 @@ SELDOM = 16
 """Beats from one look at whether an answer is still wanted to the next."""
 
 
-class Aside:
+class BackgroundSearch:
     """Answers a question at a glance, or in a thread. One long search runs at a time, and one selector."""
 
     def __init__(self, intake: Intake, planner: Planner, decider: Decider) -> None:
@@ -63,7 +63,7 @@ class Aside:
         self._searches.close()
         self._selectors.close()
 
-    async def answer(self, unit: Unit, asked: Decide) -> tuple[Decide, Granted | Refusal] | None:
+    async def answer(self, unit: Unit, question: Decide) -> tuple[Decide, Granted | Refusal] | None:
         """Devices for a question that was just asked, or why not; true of the picture as it is on return.
 
         Beside it, the question that it answers: nodes may have been taken out of it, or come to it. A refusal
@@ -75,31 +75,31 @@ class Aside:
         first = _First(self._order)
         try:
             # Those before it in the queue may have taken room while it waited for their answers.
-            now = asked if self._answered == before else self._again(unit, asked)
+            now = question if self._answered == before else self._again(unit, question)
             return await self._answer(unit, now, first) if now is not None else None
         finally:
             self._answered += 1
             first.let_go()
 
-    def _again(self, unit: Unit, asked: Decide) -> Decide | None:
-        """The question as it is asked now; None if it is another one, for which the unit gets a turn."""
+    def _again(self, unit: Unit, question: Decide) -> Decide | None:
+        """The question as it is now; None if it is another one, for which the unit gets a turn."""
         now = self._planner.next(unit)
-        if isinstance(now, Decide) and _objects(now) == _objects(asked):
+        if isinstance(now, Decide) and _objects(now) == _objects(question):
             return now
         self._long.discard(unit)
         self._intake.put(unit)
         return None
 
     async def _answer(
-        self, unit: Unit, asked: Decide, first: "_First"
+        self, unit: Unit, question: Decide, first: "_First"
     ) -> tuple[Decide, Granted | Refusal] | None:
         found: Granted | Refusal | None = None
         for _ in range(REPEATS):
-            world = self._store.snapshot()
+            snapshot = self._store.snapshot()
             lane = self._searches
             if unit not in self._long:
                 try:
-                    return asked, self._decider.answer(asked, world, Glance(GLANCE))
+                    return question, self._decider.answer(question, snapshot, Glance(GLANCE))
                 except Unseen:
                     lane = self._selectors
                 except Unfinished:
@@ -109,40 +109,42 @@ class Aside:
                 return None
             began = asyncio.get_running_loop().time()
             try:
-                found = await self._beside(lane, asked, world, first)
+                found = await self._beside(lane, question, snapshot, first)
             except (Unfinished, Closed):
                 self._long.discard(unit)
                 # As long as it took, so that it holds the thread for half of the time at most.
                 taken = asyncio.get_running_loop().time() - began if lane is self._selectors else 0.0
                 self._intake.put(unit, after=taken)
                 return None
-            now = self._again(unit, asked)
+            now = self._again(unit, question)
             if now is None:
                 return None
-            if found is not None and self._is_true(found, now, asked, world):
+            if found is not None and self._is_true(found, now, question, snapshot):
                 self._long.discard(unit)
                 return now, found
-            asked = now
+            question = now
         self._long.discard(unit)
         if not isinstance(found, Refusal):
             self._intake.put(unit, after=self._intake.queue.failed(unit))
             return None
-        return asked, found
+        return question, found
 
     async def _beside(
-        self, lane: WorkerThread, asked: Decide, world: Snapshot, first: "_First"
+        self, lane: WorkerThread, question: Decide, snapshot: Snapshot, first: "_First"
     ) -> Granted | Refusal | None:
         """The answer of a thread; None if it only ran the selectors."""
         timer = asyncio.get_running_loop().call_later(PATIENCE, first.let_go)
         try:
             if lane is self._selectors:
-                if await lane.run(partial(look_at_all, asked.claims, world, share=SHARE)):
+                if await lane.run(partial(look_at_all, question.claims, snapshot, share=SHARE)):
                     return None
                 raise Unfinished("the selectors of others have their turn now")
             first.let_go()
-            apart = world.fork()
+            apart = snapshot.fork()
             return await lane.run(
-                lambda wanted: self._decider.find(asked, apart, _Study(lambda: wanted() and self._has(asked)))
+                lambda wanted: self._decider.find(
+                    question, apart, _Study(lambda: wanted() and self._has(question))
+                )
             )
         finally:
             timer.cancel()
@@ -151,22 +153,22 @@ class Aside:
             for unit in parked:
                 self._intake.put(unit)
 
-    def _has(self, asked: Decide) -> bool:
+    def _has(self, question: Decide) -> bool:
         """Whether the claims are what they were. Asked by other threads: it only looks things up."""
-        return all(self._store.claims.get(claim.key) is claim for claim in asked.claims)
+        return all(self._store.claims.get(claim.key) is claim for claim in question.claims)
 
-    def _is_true(self, found: Granted | Refusal, now: Decide, asked: Decide, before: Snapshot) -> bool:
-        """Whether an answer from an earlier picture is one to what is asked now, of the present."""
-        world = self._store.snapshot()
+    def _is_true(self, found: Granted | Refusal, now: Decide, question: Decide, before: Snapshot) -> bool:
+        """Whether an answer from an earlier picture also answers the question of now."""
+        snapshot = self._store.snapshot()
         if isinstance(found, Refusal):
-            if world.version != before.version or now.nodes != asked.nodes:
+            if snapshot.version != before.version or now.nodes != question.nodes:
                 return False
-            self._decider.remember(now, world, found)
+            self._decider.remember(now, snapshot, found)
             return True
         if now.nodes is not None and found.node not in now.nodes:
             return False
         devices = [result.id for plan in found.plans for result in plan.allocation.devices.results]
-        return stands(found.node, devices, before, world, whole=any(map(_wants_all, now.claims)))
+        return stands(found.node, devices, before, snapshot, whole=any(map(_wants_all, now.claims)))
 
 
 class _First:
@@ -205,6 +207,6 @@ def _wants_all(claim: ResourceClaim) -> bool:
     )
 
 
-def _objects(asked: Decide) -> tuple[list[int], list[int]]:
+def _objects(question: Decide) -> tuple[list[int], list[int]]:
     """What is decided for, as it was. Where it may go is another matter."""
-    return [id(claim) for claim in asked.claims], [id(claim) for claim in asked.held]
+    return [id(claim) for claim in question.claims], [id(claim) for claim in question.held]

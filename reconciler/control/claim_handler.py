@@ -9,7 +9,7 @@ from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Granted, Plan
 from reconciler.cluster.writer import Writer
-from reconciler.control.background_search import Aside
+from reconciler.control.background_search import BackgroundSearch
 from reconciler.control.decider import Decider, Refusal
 from reconciler.control.decisions.decisions import Allocated, Freed, Report, Ungated, Waits
 from reconciler.control.handler import Act, Ask, Decided, Given, Handler, Idle, Later, Refused, Stuck
@@ -29,7 +29,7 @@ class ClaimQuestion:
     """A unit, and what is asked for it."""
 
     unit: Unit
-    asked: Decide
+    decide: Decide
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,16 +69,16 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
         self._decider = decider
         self._writer = writer
         self._settler = Settler(intake, writer, report)
-        self._aside = Aside(intake, planner, decider)
+        self._search = BackgroundSearch(intake, planner, decider)
         self._clock = clock
         self._report = report
         self._journal = journal
 
     async def warm_up(self) -> None:
-        await self._aside.warm_up()
+        await self._search.warm_up()
 
     def close(self) -> None:
-        self._aside.close()
+        self._search.close()
 
     async def resolve(self, unit: Unit) -> None:
         for key in self._intake.claims(unit):
@@ -96,11 +96,11 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
                 return Act(partial(self._free, unit, found))
             case Ungate(pod=pod):
                 return Act(partial(self._ungate, pod))
-            case Decide() as asked:
-                return Ask(ClaimQuestion(unit, asked))
+            case Decide() as decide:
+                return Ask(ClaimQuestion(unit, decide))
 
     def expected(self, question: ClaimQuestion) -> str | None:
-        return self._decider.refuses(question.asked, self._store.snapshot())
+        return self._decider.refuses(question.decide, self._store.snapshot())
 
     async def decide(
         self, question: ClaimQuestion
@@ -108,18 +108,18 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
         # No snapshot may be kept here: while somebody holds one, every change of a hold copies the columns.
         serial = self._intake.nodes.room.serial
         unit = question.unit
-        found = await self._aside.answer(unit, question.asked)  # waits for nothing that is not long
+        found = await self._search.answer(unit, question.decide)  # waits for nothing that is not long
         if found is None:
             return None
-        asked, answer = found
-        question = ClaimQuestion(unit, asked)
+        decide, answer = found
+        question = ClaimQuestion(unit, decide)
         if isinstance(answer, Refusal):  # woken by changes of its own, whatever other pods took meanwhile
-            classes = frozenset(name for claim in asked.claims for _, name in classes_of(claim))
-            wants = Wants(classes, answer.room, asked.crowded)
-            counted = tuple(claim.key for claim in asked.claims)
+            classes = frozenset(name for claim in decide.claims for _, name in classes_of(claim))
+            wants = Wants(classes, answer.room, decide.crowded)
+            counted = tuple(claim.key for claim in decide.claims)
             return Refused(ClaimRefusal(question, answer), answer.reason, wants, counted)
         if serial != self._intake.nodes.room.serial and not self._has_room(unit, answer):
-            return Later()  # while it waited, other pods took the room that it was asked for
+            return Later()  # while it waited, other pods took the room that it was chosen for
         return Given(ClaimGrant(question, answer))
 
     def _has_room(self, unit: Unit, granted: Granted) -> bool:
@@ -132,10 +132,10 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
             return
         if isinstance(answer, Refused):
             refusal = answer.refusal
-            self._journal(name, refusal.question.unit, refusal.question.asked, refusal.why)
+            self._journal(name, refusal.question.unit, refusal.question.decide, refusal.why)
         else:
             grant = answer.grant
-            self._journal(name, grant.question.unit, grant.question.asked, grant.granted)
+            self._journal(name, grant.question.unit, grant.question.decide, grant.granted)
 
     def assume(self, grant: ClaimGrant) -> None:
         for plan in grant.granted.plans:
@@ -152,7 +152,7 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
                 Allocated(plan.claim, pod, devices, plan.node, seconds, granted.steps, decision_id=name)
             )
 
-        await self._settler.settle(list(zip(granted.plans, question.asked.claims, strict=True)), written)
+        await self._settler.settle(list(zip(granted.plans, question.decide.claims, strict=True)), written)
 
     async def make_room(self, refusal: ClaimRefusal, name: str) -> bool:
         stuck = self._withdrawable(refusal.question) if refusal.why.room else []
@@ -171,12 +171,12 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
         pod = self._store.pods.get(unit.key) if unit.kind is Kind.POD else None
         if pod is None or not pod.gated:
             return []
-        return [c for c in question.asked.held if is_made_for(c, pod) and not c.status.reserved_for]
+        return [c for c in question.decide.held if is_made_for(c, pod) and not c.status.reserved_for]
 
     def waits(self, refusal: ClaimRefusal, name: str) -> Waits:
-        asked, why = refusal.question.asked, refusal.why
-        keys = tuple(claim.key for claim in asked.claims)
-        message = "; ".join(filter(None, [why.message, self._planner.left_out(asked)]))
+        decide, why = refusal.question.decide, refusal.why
+        keys = tuple(claim.key for claim in decide.claims)
+        message = "; ".join(filter(None, [why.message, self._planner.left_out(decide)]))
         pod, nodes, steps, counts = _pod(refusal.question.unit), why.nodes, why.steps, why.counts
         return Waits(keys, pod, why.reason, message, nodes, steps, counts, decision_id=name)
 

@@ -11,7 +11,7 @@ from reconciler.control.planner import NOT_OURS, Decide
 from reconciler.state.devices.snapshot.node_subset import Chosen
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 
-Question = tuple[tuple[tuple[str, ...], ...], Chosen | None]
+QuestionKey = tuple[tuple[tuple[str, ...], ...], Chosen | None]
 """What an answer depends on besides the picture: specs and wishes of the claims, and the nodes."""
 
 
@@ -40,59 +40,61 @@ class Decider:
         """`steps` bounds one search."""
         self._ours = ours
         self._steps = steps
-        self._refused: dict[Question, str] = {}
+        self._refused: dict[QuestionKey, str] = {}
         self._version = -1
 
-    def answer(self, asked: Decide, world: Snapshot, pace: Pace = LEISURE) -> Granted | Refusal:
+    def answer(self, question: Decide, snapshot: Snapshot, pace: Pace = LEISURE) -> Granted | Refusal:
         """Devices for all claims of a question together, or why not. Raises Unfinished as `pace` does."""
-        answer = self.find(asked, world, pace)
+        answer = self.find(question, snapshot, pace)
         if isinstance(answer, Refusal):
-            self.remember(asked, world, answer)
+            self.remember(question, snapshot, answer)
         return answer
 
-    def find(self, asked: Decide, world: Snapshot, pace: Pace) -> Granted | Refusal:
+    def find(self, question: Decide, snapshot: Snapshot, pace: Pace) -> Granted | Refusal:
         """The same answer, which is not remembered: another thread may ask, on a picture set apart."""
-        return replace(self._find(asked, world, pace), version=world.version)
+        return replace(self._find(question, snapshot, pace), version=snapshot.version)
 
-    def _find(self, asked: Decide, world: Snapshot, pace: Pace) -> Granted | Refusal:
-        answer = decide(asked.claims, world, nodes=asked.nodes, steps=self._steps, pace=pace)
+    def _find(self, question: Decide, snapshot: Snapshot, pace: Pace) -> Granted | Refusal:
+        answer = decide(question.claims, snapshot, nodes=question.nodes, steps=self._steps, pace=pace)
         if isinstance(answer, Unsatisfied):
             return _refusal(answer)
-        trespass = self._trespass(asked, answer)
+        trespass = self._trespass(question, answer)
         if trespass is None:
             return answer
         # First fit took a device of others; there may be a choice without.
-        claims = tuple(self._ours.restricted(claim) for claim in asked.claims)
-        look_at_all(claims, world, lambda: True)  # at a glance: all but the driver's was looked at just now
-        other = decide(claims, world, nodes=asked.nodes, steps=self._steps, pace=pace)
-        if isinstance(other, Unsatisfied) or self._trespass(asked, other) is not None:
+        claims = tuple(self._ours.restricted(claim) for claim in question.claims)
+        look_at_all(claims, snapshot, lambda: True)  # quick: only the driver was not evaluated just now
+        other = decide(claims, snapshot, nodes=question.nodes, steps=self._steps, pace=pace)
+        if isinstance(other, Unsatisfied) or self._trespass(question, other) is not None:
             return trespass
         return other
 
-    def remember(self, asked: Decide, world: Snapshot, refusal: Refusal) -> None:
+    def remember(self, question: Decide, snapshot: Snapshot, refusal: Refusal) -> None:
         """Refuse the same again, without a search, for as long as this picture stands."""
-        self._forget_before(world.version)
-        self._refused[_question(asked)] = refusal.reason
+        self._forget_before(snapshot.version)
+        self._refused[_key_of(question)] = refusal.reason
 
-    def refuses(self, asked: Decide, world: Snapshot) -> str | None:
+    def refuses(self, question: Decide, snapshot: Snapshot) -> str | None:
         """The reason for which the same question was refused from the same picture, if it was."""
-        self._forget_before(world.version)
-        return self._refused.get(_question(asked)) if self._refused else None
+        self._forget_before(snapshot.version)
+        return self._refused.get(_key_of(question)) if self._refused else None
 
     def _forget_before(self, version: int) -> None:
         if version != self._version:
             self._version = version
             self._refused.clear()
 
-    def _trespass(self, asked: Decide, answer: Granted) -> Refusal | None:
-        for plan, claim in zip(answer.plans, asked.claims, strict=True):
+    def _trespass(self, question: Decide, answer: Granted) -> Refusal | None:
+        for plan, claim in zip(answer.plans, question.claims, strict=True):
             if (why := self._ours.trespass(claim, plan.allocation)) is not None:
                 return Refusal(NOT_OURS, f"claim {claim.key}: {why}", room=True, steps=answer.steps)
         return None
 
 
-def _question(asked: Decide) -> Question:
-    return tuple((claim.spec.model_dump_json(), *wishes_of(claim)) for claim in asked.claims), asked.nodes
+def _key_of(question: Decide) -> QuestionKey:
+    return tuple(
+        (claim.spec.model_dump_json(), *wishes_of(claim)) for claim in question.claims
+    ), question.nodes
 
 
 def _refusal(answer: Unsatisfied) -> Refusal:

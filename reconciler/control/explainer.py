@@ -98,13 +98,13 @@ class Explainer:
             return None
         unit = Unit(Kind.POD, waits.pod) if waits.pod is not None else Unit(Kind.CLAIM, waits.claims[0])
         try:
-            asked = self._step(unit)
-            if not isinstance(asked, Decide):
+            question = self._step(unit)
+            if not isinstance(question, Decide):
                 return None
-            world = self._store.snapshot()
-            if not is_at_hand(asked.claims, world):
+            snapshot = self._store.snapshot()
+            if not is_at_hand(question.claims, snapshot):
                 return None
-            found = self._why(asked.claims, world, asked.nodes)
+            found = self._why(question.claims, snapshot, question.nodes)
         except Exception:
             # A note that cannot be written must not stop those who decide.
             log.exception("refusal not explained", unit=str(unit), decision_id=waits.decision_id)

@@ -16,7 +16,7 @@ from reconciler.api.objects.pods import claims_of
 from reconciler.cluster.pause_reasons import PauseReasons
 from reconciler.control.audit.auditor import Audit
 from reconciler.control.audit.losing_claim import written_by_us
-from reconciler.control.audit.reclaimed import Yielded
+from reconciler.control.audit.reclaimed import ReclaimedByScheduler
 from reconciler.control.decisions.decisions import Report
 from reconciler.control.ownership import Ownership
 from reconciler.control.queueing.pause import Pause
@@ -71,7 +71,7 @@ class Intake:
         self._charges = Charges(store, self.roster, self.nodes.room)
         self.changed = asyncio.Event()
         """Set when devices, or who holds them, changed. For whoever looks at the whole; it clears it"""
-        self.yielded = Yielded(store, self.roster, self.placement, report, withdrawing)
+        self.reclaimed = ReclaimedByScheduler(store, self.roster, self.placement, report, withdrawing)
         self.audit = Audit(store, report)
         self._naming = Naming()
         self._refused: dict[tuple[str, ObjectKey], str] = {}
@@ -87,7 +87,7 @@ class Intake:
         self._report(change)
         old_news = isinstance(change, Changed) and self._is_old_news(change.object)
         for thing in _things(change):
-            self.yielded.note(thing)
+            self.reclaimed.note(thing)
             if isinstance(thing, ResourceClaim):
                 self.audit.reached(thing.metadata.resource_version)
         touched = self.store.apply(change)

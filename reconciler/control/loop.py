@@ -46,7 +46,7 @@ class Reconciler:
         self._stopping = False
         self.failures = 0
         """Turns that ended in an error nobody expected"""
-        self.turns = 0
+        self.reconciles = 0
         """Turns that ended, however they did"""
 
     def stop(self) -> None:
@@ -74,13 +74,13 @@ class Reconciler:
                     async with self._building:  # who was first in the queue is first here
                         await build_ahead(self._intake.store)
                     if not self._stopping:
-                        await self.serve(unit)
-                        self.turns += 1
+                        await self.reconcile(unit)
+                        self.reconciles += 1
                 await asyncio.sleep(0)  # a turn may end without waiting for anything: others first
             except Closed:
                 return
 
-    async def serve(self, unit: Unit) -> None:
+    async def reconcile(self, unit: Unit) -> None:
         """One turn, whatever happens in it. Only a broken promise of our own passes through."""
         if (left := self._not_before.pop(unit, 0.0) - self._clock()) > 0:
             self._hold_off(unit, left)
@@ -88,31 +88,31 @@ class Reconciler:
         claims = self._intake.claims(unit)
         try:
             with self._reporter.reconciling(unit):
-                await self.turn(unit)
+                await self._reconcile(unit)
         except Inconsistent:
             raise
         except Gone as exc:  # the watch tells the rest
             log.debug("nothing left to do", unit=str(unit), error=str(exc))
         except Conflict as exc:  # it was read again: the sooner it is decided afresh, the better
-            delay = self._again(unit, exc.after)
-            self._repeats(unit, "conflict", exc, delay)
+            delay = self._requeue(unit, exc.after)
+            self._log_retry(unit, "conflict", exc, delay)
         except Paused:
             self._intake.pause.hold(unit)
         except Retry as exc:
-            delay = self._hold_off(unit, self._again(unit, exc.after))
-            self._repeats(unit, "retry", exc, delay)
+            delay = self._hold_off(unit, self._requeue(unit, exc.after))
+            self._log_retry(unit, "retry", exc, delay)
         except Rejected as exc:
-            delay = self._hold_off(unit, self._again(unit, 0.0))
+            delay = self._hold_off(unit, self._requeue(unit, 0.0))
             log.warning("write refused", unit=str(unit), error=str(exc), pause=round(delay, 3))
         except Exception:
             # One odd claim must not stop the others.
             self.failures += 1
-            delay = self._hold_off(unit, self._again(unit, 0.0))
+            delay = self._hold_off(unit, self._requeue(unit, 0.0))
             log.exception("turn failed", unit=str(unit), pause=round(delay, 3))
 
-        self._hand_back(unit, claims)
+        self._requeue_claims(unit, claims)
 
-    def _hand_back(self, unit: Unit, claims: Iterable[ObjectKey]) -> None:
+    def _requeue_claims(self, unit: Unit, claims: Iterable[ObjectKey]) -> None:
         """Give claims a turn of their own whose pod went during its turn.
 
         They had one when it went, and left the rest to the write that was under way.
@@ -122,10 +122,10 @@ class Reconciler:
                 self._intake.put(Unit(Kind.CLAIM, key))
 
     @staticmethod
-    def _repeats(unit: Unit, cause: str, exc: Retry, delay: float) -> None:
+    def _log_retry(unit: Unit, cause: str, exc: Retry, delay: float) -> None:
         log.info("turn to be repeated", unit=str(unit), cause=cause, error=str(exc), pause=round(delay, 3))
 
-    async def turn(self, unit: Unit) -> None:
+    async def _reconcile(self, unit: Unit) -> None:
         """Bring a unit from what it asks to what it holds. Safe to call at any time, twice."""
         for handler in self._handlers:
             await handler.resolve(unit)
@@ -135,11 +135,11 @@ class Reconciler:
                 case Idle():
                     self._done(unit)
                 case Stuck(waits=waits, counted=counted):
-                    self._wait_no_more(unit)
+                    self._stop_waiting(unit)
                     if self.pending.note(unit, waits.reason, counted):
                         self._reporter.report(waits)
                 case Act(write=write):
-                    self._wait_no_more(unit)
+                    self._stop_waiting(unit)
                     await write()
                     self._done(unit)
                 case Ask(question=question):
@@ -166,7 +166,7 @@ class Reconciler:
             return
         self._intake.pause.check()
         handler.assume(answer.grant)
-        self._wait_no_more(unit)
+        self._stop_waiting(unit)
         await handler.write(answer.grant, decided)
         self._done(unit)
 
@@ -179,7 +179,7 @@ class Reconciler:
             self._reporter.report(handler.waits(refused.refusal, name))
         self._intake.put(unit, after=self._queue.failed(unit))
 
-    def _again(self, unit: Unit, after: float) -> float:
+    def _requeue(self, unit: Unit, after: float) -> float:
         """Another turn later, also for those that share a claim with the unit and found it taken care of."""
         delay = max(self._queue.failed(unit), after)
         for other in (unit, *self._intake.sharing(unit)):
@@ -192,7 +192,7 @@ class Reconciler:
         self._intake.put(unit, after=delay)
         return delay
 
-    def _wait_no_more(self, unit: Unit) -> None:
+    def _stop_waiting(self, unit: Unit) -> None:
         """How often it was told no says nothing about how its write will fare."""
         if self._intake.waiting.has(unit):
             self._intake.waiting.drop(unit)

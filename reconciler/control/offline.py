@@ -21,7 +21,7 @@ from reconciler.api.objects.pods import claims_of, is_live
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.slices import ResourceSlice, ResourceSliceSpec
 from reconciler.api.objects.taint_rules import DeviceTaintRule
-from reconciler.control.audit.reclaimed import Yielded
+from reconciler.control.audit.reclaimed import ReclaimedByScheduler
 from reconciler.control.koordinator.offline import DeviceReport, Machines
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import DELETING, NOT_FOUND, NOT_MADE, Blocked, Decide, Planner
@@ -113,7 +113,7 @@ class Question:
     claims: tuple[ResourceClaim, ...]
     nodes: tuple[str, ...] | None
     """None for all nodes"""
-    world: Snapshot
+    snapshot: Snapshot
     left_out: Callable[[], str]
     """Says why nodes are left out for the pod; empty if none is"""
 
@@ -163,8 +163,8 @@ class _Run:
         nodes = _table(self._picture)
         placement = Placement(nodes, supposed=True)
         ours = Ownership(all_claims=True, alone=True)
-        yielded = Yielded(self._store, self._roster, placement, lambda _: None, frozenset())
-        self._planner = Planner(self._store, self._roster, placement, ours, yielded)
+        reclaimed = ReclaimedByScheduler(self._store, self._roster, placement, lambda _: None, frozenset())
+        self._planner = Planner(self._store, self._roster, placement, ours, reclaimed)
         self._charges = Charges(self._store, self._roster, nodes.room)
         for kind in (ResourceSlice, DeviceClass, DeviceTaintRule):
             load(self._store, bundle.of(kind))
@@ -236,20 +236,20 @@ class _Run:
         match self._planner.next(unit):
             case Blocked() as blocked:
                 self._answers.append(Answer(pod, waiting, blocked))
-            case Decide() as asked:
-                self._answers.append(self._decided(pod, asked))
+            case Decide() as question:
+                self._answers.append(self._decided(pod, question))
 
-    def _decided(self, pod: ObjectKey | None, asked: Decide) -> Answer:
+    def _decided(self, pod: ObjectKey | None, question: Decide) -> Answer:
         """Decide claims together, and count what they get as held."""
-        world = self._store.snapshot()
-        among = None if asked.nodes is None else tuple(asked.nodes)
+        snapshot = self._store.snapshot()
+        among = None if question.nodes is None else tuple(question.nodes)
 
         def left_out() -> str:
-            return "; ".join(filter(None, [self._planner.left_out(asked), self._unlabelled(asked)]))
+            return "; ".join(filter(None, [self._planner.left_out(question), self._unlabelled(question)]))
 
-        self._asking(Question(pod, asked.claims, among, world, left_out))
-        keys = tuple(claim.key for claim in asked.claims)
-        outcome = decide_claims(asked.claims, world, nodes=asked.nodes, steps=self._steps)
+        self._asking(Question(pod, question.claims, among, snapshot, left_out))
+        keys = tuple(claim.key for claim in question.claims)
+        outcome = decide_claims(question.claims, snapshot, nodes=question.nodes, steps=self._steps)
         if not isinstance(outcome, Granted):
             return Answer(pod, keys, outcome, left_out())
         for plan in outcome.plans:
@@ -258,10 +258,10 @@ class _Run:
         self._charges.claims(keys)
         return Answer(pod, keys, outcome)
 
-    def _unlabelled(self, asked: Decide) -> str:
+    def _unlabelled(self, question: Decide) -> str:
         """How many nodes may be left out only because the input lacks their labels."""
         undescribed = len(self._picture.supposed)
-        if asked.nodes is None or len(asked.nodes) or not undescribed or asked.pod is None:
+        if question.nodes is None or len(question.nodes) or not undescribed or question.pod is None:
             return ""
         return f"the labels of {undescribed} are not in the input, for want of Node objects"
 

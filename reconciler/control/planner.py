@@ -9,7 +9,7 @@ from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Reason
 from reconciler.api.objects.pods import claims_of, is_live
 from reconciler.control.audit.losing_claim import lost, written_by_us
-from reconciler.control.audit.reclaimed import Yielded
+from reconciler.control.audit.reclaimed import ReclaimedByScheduler
 from reconciler.control.ownership import Ownership
 from reconciler.control.queueing.units import Kind, Roster, Unit
 from reconciler.errors import Rejected
@@ -84,12 +84,17 @@ class Planner:
     """Reads the picture. Changes nothing."""
 
     def __init__(
-        self, store: Store, roster: Roster, placement: Placement, ours: Ownership, yielded: Yielded
+        self,
+        store: Store,
+        roster: Roster,
+        placement: Placement,
+        ours: Ownership,
+        reclaimed: ReclaimedByScheduler,
     ) -> None:
         self._store = store
         self._roster = roster
         self._placement = placement
-        self._yielded = yielded
+        self._reclaimed = reclaimed
         self._ours = ours
 
     def next(self, unit: Unit) -> Step:
@@ -154,7 +159,7 @@ class Planner:
         claims = [self._store.claims[key] for key in keys]
         if any(self._pending(claim) for claim in claims):
             return Nothing()  # whoever writes it puts us back when it is written
-        if any(claim in self._yielded for claim in claims):
+        if any(claim in self._reclaimed for claim in claims):
             return Blocked(keys, LEFT, "kube-scheduler took back what we allocated, and decides itself")
         held = tuple(claim for claim in claims if claim.allocation is not None)
         todo = tuple(c for c in claims if c.allocation is None and (pod.gated or self._ours.claims(c)))
@@ -187,11 +192,11 @@ class Planner:
             return Blocked(tuple(claim.key for claim in todo), Reason.NODE_SELECTOR, str(exc))
         return Decide(todo, found.nodes, held, pod, found.crowded)
 
-    def left_out(self, asked: Decide) -> str:
+    def left_out(self, question: Decide) -> str:
         """Why nodes were left out of a question about a pod, for people; empty if none was."""
-        if asked.pod is None:
+        if question.pod is None:
             return ""
-        return self._placement.left_out(asked.pod, asked.held, self._store.snapshot())
+        return self._placement.left_out(question.pod, question.held, self._store.snapshot())
 
     def _side(self, claim: ResourceClaim) -> Membership:
         return self._ours.side(claim, lambda: self._store.snapshot().classes)

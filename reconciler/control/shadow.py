@@ -43,7 +43,7 @@ class Joint:
     uid: str
     """Of the pod"""
     claims: frozenset[ObjectKey]
-    asked: Decide
+    question: Decide
     answer: Answer
     at: float
 
@@ -124,8 +124,8 @@ class Shadow:
         if not self._is_fresh(claim):
             return
         pod = self._consumer(claim)
-        asked, answer = self._ours(claim, pod)
-        self._announce(self._compared(claim, pod, asked, answer))
+        question, answer = self._ours(claim, pod)
+        self._announce(self._compared(claim, pod, question, answer))
 
     def _consumer(self, claim: ResourceClaim) -> Pod | None:
         """The pod for which a claim was allocated, as far as it says."""
@@ -139,7 +139,7 @@ class Shadow:
     def _ours(self, claim: ResourceClaim, pod: Pod | None) -> tuple[Decide, Answer]:
         """Our answer for all claims of the pod together, given when the first of them comes."""
         if pod is None:
-            return self._answer(self._asked((claim,), None))
+            return self._answer(self._question((claim,), None))
         known = self._joint.get(pod.key)
         # Claims of one attempt come within moments; what comes later was decided afresh.
         if (
@@ -148,35 +148,35 @@ class Shadow:
             and claim.key in known.claims
             and self._clock() - known.at < self._patience
         ):
-            return known.asked, known.answer
+            return known.question, known.answer
         todo = [claim if key == claim.key else self._store.claims.get(key) for key in claims_of(pod)]
         open_ = tuple(c for c in todo if c is not None and (c.key == claim.key or c.allocation is None))
-        asked, answer = self._answer(self._asked(open_ or (claim,), pod))
-        keys = frozenset(claim.key for claim in asked.claims)
-        self._joint[pod.key] = Joint(pod.metadata.uid, keys, asked, answer, self._clock())
-        return asked, answer
+        question, answer = self._answer(self._question(open_ or (claim,), pod))
+        keys = frozenset(claim.key for claim in question.claims)
+        self._joint[pod.key] = Joint(pod.metadata.uid, keys, question, answer, self._clock())
+        return question, answer
 
-    def _asked(self, claims: tuple[ResourceClaim, ...], pod: Pod | None) -> Decide | Refusal:
+    def _question(self, claims: tuple[ResourceClaim, ...], pod: Pod | None) -> Decide | Refusal:
         """The question as it stood before: nothing allocated, the pod not bound."""
         claims = tuple(_unallocated(claim) for claim in claims)
-        world = self._store.snapshot()
+        snapshot = self._store.snapshot()
         if pod is None:
-            return Decide(claims, self._intake.placement.for_claim(world).nodes)
+            return Decide(claims, self._intake.placement.for_claim(snapshot).nodes)
         keys = {claim.key for claim in claims}
         others = [self._store.claims.get(key) for key in claims_of(pod) if key not in keys]
         held = tuple(other for other in others if other is not None and other.allocation is not None)
         try:
-            found = self._intake.placement.before_binding(pod, held, world)
+            found = self._intake.placement.before_binding(pod, held, snapshot)
         except Rejected as exc:
             return Refusal(Reason.NODE_SELECTOR, str(exc), room=False)
         return Decide(claims, found.nodes, held, pod, found.crowded)
 
-    def _answer(self, asked: Decide | Refusal) -> tuple[Decide, Answer]:
-        if isinstance(asked, Refusal):
-            return Decide((), None), asked
-        return asked, self._decider.answer(asked, self._store.snapshot())
+    def _answer(self, question: Decide | Refusal) -> tuple[Decide, Answer]:
+        if isinstance(question, Refusal):
+            return Decide((), None), question
+        return question, self._decider.answer(question, self._store.snapshot())
 
-    def _compared(self, claim: ResourceClaim, pod: Pod | None, asked: Decide, answer: Answer) -> Compared:
+    def _compared(self, claim: ResourceClaim, pod: Pod | None, question: Decide, answer: Answer) -> Compared:
         theirs = _devices(claim)
         allocation = claim.allocation
         their_node = pinned_to(allocation.node_selector) if allocation is not None else ""
@@ -198,14 +198,16 @@ class Shadow:
             return replace(base, outcome=Outcome.AGREES)
         if their_node in ("", answer.node):
             return replace(base, outcome=Outcome.OTHER_DEVICES)
-        there = self._there(claim, their_node, asked, theirs)
+        there = self._there(claim, their_node, question, theirs)
         return replace(base, outcome=Outcome.OTHER_NODE, there=there)
 
-    def _there(self, claim: ResourceClaim, node: str, asked: Decide, theirs: tuple[DeviceID, ...]) -> Outcome:
+    def _there(
+        self, claim: ResourceClaim, node: str, question: Decide, theirs: tuple[DeviceID, ...]
+    ) -> Outcome:
         """How we compare on their node."""
-        world = self._store.snapshot()
-        bound = replace(asked, nodes=self._intake.placement.only(node, world))
-        answer = self._decider.answer(bound, world)
+        snapshot = self._store.snapshot()
+        bound = replace(question, nodes=self._intake.placement.only(node, snapshot))
+        answer = self._decider.answer(bound, snapshot)
         if isinstance(answer, Refusal):
             return Outcome.WE_REFUSE
         results = _plan(answer, claim.key).allocation.devices.results
@@ -228,7 +230,7 @@ class Shadow:
         if left > 0:
             self._intake.put(unit, after=left)
             return
-        asked, answer = self._answer(self._asked(claims, pod))
+        question, answer = self._answer(self._question(claims, pod))
         if isinstance(answer, Granted):
             self._told.add(unit)
             devices = tuple(r.id for plan in answer.plans for r in plan.allocation.devices.results)
@@ -236,7 +238,7 @@ class Shadow:
             self._announce(Compared(Outcome.THEY_WAIT, keys, pod.key, answer.node, devices))
             return
         classes = frozenset(name for claim in claims for _, name in classes_of(claim))
-        self._intake.waiting.add(unit, Wants(classes, answer.room, asked.crowded))
+        self._intake.waiting.add(unit, Wants(classes, answer.room, question.crowded))
         self._intake.put(unit, after=self._intake.queue.failed(unit))
 
     def _waits_for(self, pod: Pod) -> tuple[ResourceClaim, ...]:

@@ -9,10 +9,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 from reconciler.api.objects.meta import DeviceID, ObjectKey
-from reconciler.control.audit.exclusion import Oddities
+from reconciler.control.audit.exclusion import ExclusionAudit
 from reconciler.control.audit.losing_claim import is_raced
 from reconciler.control.build_ahead import build_ahead
-from reconciler.control.decisions.decisions import CommitmentMet, HeldTwice, OverCommitted, Report, Uncharged
+from reconciler.control.decisions.decisions import (
+    HeldTwice,
+    NoLongerOverCommitted,
+    OverCommitted,
+    Report,
+    Uncharged,
+)
 from reconciler.state.devices.occupancy.overcommitted import Overcommitments
 from reconciler.state.store import Store
 
@@ -125,7 +131,7 @@ class Auditor:
         self._store = store
         self._report = report
         self._seconds = seconds
-        self._oddities = Oddities(report)
+        self._exclusion = ExclusionAudit(report)
         self._over = Overcommitments()
         self._lost: set[tuple[DeviceID, str, tuple[str, ...]]] = set()
 
@@ -142,19 +148,19 @@ class Auditor:
 
     def look(self) -> None:
         """Tell what is found that was not told before."""
-        world = self._store.snapshot()
-        self._oddities.look(world)
-        found, ended = self._over.follow(world)
+        snapshot = self._store.snapshot()
+        self._exclusion.look(snapshot)
+        found, ended = self._over.follow(snapshot)
         for one in found:
             self._report(OverCommitted(one.key.pool, one.key.counter_set, one.short, one.claims))
         for key in ended:
-            self._report(CommitmentMet(key.pool, key.counter_set))
+            self._report(NoLongerOverCommitted(key.pool, key.counter_set))
         lost = {
             (DeviceID(*pool, gone.device), gone.counter_set, gone.counters)
-            for pool, excess in world.occupancy.excess.items()
+            for pool, excess in snapshot.occupancy.excess.items()
             for gone in excess.lost
         }
         for device, counter_set, counters in sorted(lost - self._lost):
-            claims = tuple(sorted(world.occupancy.claims_of(device)))
+            claims = tuple(sorted(snapshot.occupancy.claims_of(device)))
             self._report(Uncharged(device, counter_set, counters, claims))
         self._lost = lost

@@ -6,13 +6,13 @@ somebody has to look.
 
 from weakref import ref
 
-from reconciler.control.decisions.decisions import AtOdds, Report
+from reconciler.control.decisions.decisions import ExclusionViolated, Report
 from reconciler.state.devices.exclusion.modes import conflicts, problems
 from reconciler.state.devices.pools.fleet import Fleet
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 
 
-class Oddities:
+class ExclusionAudit:
     """Looks at every picture from which something is decided, and tells of each oddity once."""
 
     def __init__(self, report: Report) -> None:
@@ -21,14 +21,14 @@ class Oddities:
         self._fleet: ref[Fleet] | None = None
         self._problems: tuple[str, ...] = ()
 
-    def look(self, world: Snapshot) -> None:
+    def look(self, snapshot: Snapshot) -> None:
         """Check what is held. Costs a comparison where nothing is at odds."""
-        if world.fleet.exclusion is None and not self._told:
+        if snapshot.fleet.exclusion is None and not self._told:
             return
-        if self._fleet is None or self._fleet() is not world.fleet:
-            self._fleet = ref(world.fleet)
-            self._problems = tuple(problems(world))
-        found = frozenset((*self._problems, *conflicts(world)))
+        if self._fleet is None or self._fleet() is not snapshot.fleet:
+            self._fleet = ref(snapshot.fleet)
+            self._problems = tuple(problems(snapshot))
+        found = frozenset((*self._problems, *conflicts(snapshot)))
         for message in sorted(found - self._told):
-            self._report(AtOdds(message))
+            self._report(ExclusionViolated(message))
         self._told = found

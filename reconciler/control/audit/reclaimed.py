@@ -12,14 +12,14 @@ from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.control.audit.losing_claim import written_by_us
-from reconciler.control.decisions.decisions import Report, TakenBack
+from reconciler.control.decisions.decisions import Reclaimed, Report
 from reconciler.control.queueing.units import Roster
 from reconciler.errors import Rejected
 from reconciler.state.nodes.charging import pinned_to
 from reconciler.state.store import Store
 
 
-class Yielded:
+class ReclaimedByScheduler:
     """The claims that are left to kube-scheduler."""
 
     def __init__(
@@ -55,7 +55,7 @@ class Yielded:
         held = before.allocation
         node = pinned_to(held.node_selector) if held is not None else ""
         devices = tuple(result.id for result in held.devices.results) if held is not None else ()
-        self._report(TakenBack(thing.key, pod.key, node, devices, self._known(pod, node)))
+        self._report(Reclaimed(thing.key, pod.key, node, devices, self._known(pod, node)))
 
     def _pod(self, claim: ObjectKey) -> Pod | None:
         """A pod that is out of our hands and names the claim."""

@@ -135,7 +135,7 @@ class Ungated(Decision):
 
 
 @dataclass(frozen=True, slots=True)
-class Equipped(Decision):
+class DevicesGiven(Decision):
     """A pod has Koordinator's devices, recorded in its annotation, and the API server has stored that."""
 
     LINES: ClassVar = (Line("pod given devices", Level.INFO),)
@@ -178,7 +178,7 @@ class Overdrawn(Decision):
 
 
 @dataclass(frozen=True, slots=True)
-class AtOdds(Decision):
+class ExclusionViolated(Decision):
     """Devices that exclude one another are held at the same time."""
 
     LINES: ClassVar = (Line("exclusive devices at odds", Level.WARNING),)
@@ -206,7 +206,7 @@ class OverCommitted(Decision):
 
 
 @dataclass(frozen=True, slots=True)
-class CommitmentMet(Decision):
+class NoLongerOverCommitted(Decision):
     """A counter set is no longer over-committed, or is gone."""
 
     LINES: ClassVar = (Line("counters no longer over-committed", Level.INFO),)
@@ -229,7 +229,7 @@ class Uncharged(Decision):
 
 
 @dataclass(frozen=True, slots=True)
-class TakenBack(Decision):
+class Reclaimed(Decision):
     """kube-scheduler removed an allocation of ours, and decides about the pod again."""
 
     LINES: ClassVar = (Line("allocation taken back by kube-scheduler", Level.WARNING),)

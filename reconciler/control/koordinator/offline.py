@@ -106,16 +106,16 @@ class Machines:
             return Refusal(reason_of(demand), demand.message)
         if pod.spec.resource_claims:
             return Refusal(BOTH, BOTH_WHY)
-        world = self._store.snapshot()
+        snapshot = self._store.snapshot()
         try:
-            choice = self._placement.for_pod(pod, (), world, offered=OFFERED)
+            choice = self._placement.for_pod(pod, (), snapshot, offered=OFFERED)
         except Rejected as exc:
             return Refusal(Reason.NODE_SELECTOR, str(exc))
-        names = world.topology.nodes.keys() if choice.nodes is None else frozenset(choice.nodes)
+        names = snapshot.topology.nodes.keys() if choice.nodes is None else frozenset(choice.nodes)
         found = self._fleet.first(demand, names.__contains__)
         assert found is not None  # nothing limits the tries
         if isinstance(found, Unserved):
-            left_out = self._placement.left_out(pod, (), world, offered=OFFERED) if found.unsuited else ""
+            left_out = self._placement.left_out(pod, (), snapshot, offered=OFFERED) if found.unsuited else ""
             return refusal(found, left_out, crowded=choice.crowded)
         self._fleet.hold(pod.key, found.node, found.allocation, demand.hints)
         self._room.charge(pod.key, Charge(found.node, room_for(pod)))

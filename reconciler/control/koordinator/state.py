@@ -36,7 +36,7 @@ class Grant:
     """The annotation that records it"""
 
 
-class Picture:
+class KoordinatorState:
     """What is known. A pod's older versions are no news; an unanswered write outlasts them."""
 
     def __init__(self, fleet: Fleet, report: Report) -> None:

@@ -18,7 +18,7 @@ from reconciler.api.objects.core import Node, Pod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.control.decisions.decisions import Report
 from reconciler.control.koordinator.refusing import Refusal, refusal
-from reconciler.control.koordinator.state import Grant, Picture
+from reconciler.control.koordinator.state import Grant, KoordinatorState
 from reconciler.control.queueing.units import Kind, Unit
 from reconciler.errors import Malformed
 from reconciler.operations.journal.entries import Decided, Json, read_change, write_change
@@ -31,7 +31,7 @@ KOORDINATOR = "koordinator"
 Note = Callable[[Json], None]
 
 
-class RecordedPicture(Picture):
+class RecordedState(KoordinatorState):
     """A picture that tells a journal of every change that matters to it, in order."""
 
     def __init__(self, fleet: Fleet, report: Report, note: Note) -> None:
@@ -128,7 +128,7 @@ class Run:
     """The picture as it grows again, and what is decided from it."""
 
     def __init__(self, semantics: str) -> None:
-        self.picture = Picture(Fleet(Rules(Semantics(semantics))), lambda _: None)
+        self.picture = KoordinatorState(Fleet(Rules(Semantics(semantics))), lambda _: None)
 
     def take(self, entry: Json) -> None:
         """Take in an entry that is no decision."""
@@ -245,7 +245,7 @@ def _grant(entry: Json, rules: Rules) -> Grant | None:
     return Grant(pod, demand, Holder(entry["node"], allocation, demand.hints), text)
 
 
-def _pod(picture: Picture, key: ObjectKey) -> Pod:
+def _pod(picture: KoordinatorState, key: ObjectKey) -> Pod:
     pod = picture.pod(key)
     assert pod is not None
     return pod

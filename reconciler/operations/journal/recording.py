@@ -31,7 +31,7 @@ from reconciler.operations.journal.entries import (
     write_remembered,
 )
 from reconciler.operations.journal.files import FILES, FULL_BYTES, Files
-from reconciler.operations.journal.machines import RecordedPicture, write_decision
+from reconciler.operations.journal.machines import RecordedState, write_decision
 from reconciler.state.delta import NOTHING, Touched
 from reconciler.state.devices.pools.reach import NodeInfo
 from reconciler.state.devices.snapshot.snapshot import Snapshot
@@ -52,11 +52,11 @@ class Recorder:
         self.header = replace(header, run=token_hex(4))
         self._files: Files | None = Files(folder, self._beginning, full=full, files=files)
         self._folder = folder
-        self._picture: RecordedPicture | None = None
+        self._picture: RecordedState | None = None
 
-    def machines(self, fleet: Fleet, report: Report) -> RecordedPicture:
+    def machines(self, fleet: Fleet, report: Report) -> RecordedState:
         """The picture of Koordinator's devices, to be written down with the rest."""
-        self._picture = RecordedPicture(fleet, report, self.note)
+        self._picture = RecordedState(fleet, report, self.note)
         return self._picture
 
     def equipped(

@@ -10,7 +10,7 @@ from reconciler.api.objects.claims import FINALIZER
 from reconciler.cluster import answers, client, cursor
 from reconciler.cluster.watch import Recall
 from reconciler.cluster.writer import Writer
-from reconciler.control.audit.reclaimed import Yielded
+from reconciler.control.audit.reclaimed import ReclaimedByScheduler
 from reconciler.control.fence import Fence
 from reconciler.control.intake import Intake
 from reconciler.control.loop import Reconciler
@@ -170,7 +170,7 @@ MUTANTS: dict[str, Mutant] = {
     "nothing is fenced off at the start": _swap(Fence, "raise_", _no_fence),
     "refusals slow writes down": _swap(Reconciler, "_wait_no_more", _old_wins),
     "a claim is its name": _swap(Store, "_put_claim", _puts_by_name),
-    "gated pods are left to kube-scheduler": _swap(Yielded, "_pod", _whoever_names_it),
+    "gated pods are left to kube-scheduler": _swap(ReclaimedByScheduler, "_pod", _whoever_names_it),
 }
 
 PAIRED: dict[str, Mutant] = {
