@@ -59,7 +59,7 @@ def allocate(
         bundle = read_manifests(files, work)
         work.stage("allocating claims")
         machines = Rules(DeviceSemantics(koordinator_semantics))
-        report = decide(bundle, rules, steps=steps, machines=machines, asking=work.step)
+        report = decide(bundle, rules, steps=steps, machines=machines, on_question=work.step)
         devices = report.devices
     report_warnings(bundle.warnings)
     report_refused(bundle.refused)

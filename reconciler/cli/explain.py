@@ -67,7 +67,7 @@ def explain(
             report_warnings(bundle.warnings)
             report_refused(bundle.refused)
             work.stage("allocating what comes first")
-            found = in_manifests(bundle, rules, key, of_pod=of_pod, steps=steps, asking=work.step)
+            found = in_manifests(bundle, rules, key, of_pod=of_pod, steps=steps, on_question=work.step)
         else:
             work.stage("asking the cluster")
             with errors_as(NoAnswer):

@@ -57,22 +57,22 @@ def in_manifests(
     *,
     of_pod: bool,
     steps: int,
-    asking: Callable[[Question], None] = lambda _: None,
+    on_question: Callable[[Question], None] = lambda _: None,
 ) -> Situation:
     """As `allocate` meets it: claims and pods that come first are allocated first.
 
-    `asking` is told of every question before it is answered.
+    `on_question` is told of every question before it is answered.
     """
     asked: list[Question] = []
     notes: list[str] = []
 
     def note(question: Question) -> None:
-        asking(question)
+        on_question(question)
         if question.pod == key if of_pod else any(claim.key == key for claim in question.claims):
             asked.append(question)
             notes.extend(filter(None, [question.left_out()]))
 
-    report = decide(bundle, rules, steps=steps, asking=note)
+    report = decide(bundle, rules, steps=steps, on_question=note)
     answers = {
         (answer.pod, answer.claims): answer.outcome
         for answer in report.answers

@@ -5,7 +5,7 @@ from reconciler.errors import Paused
 
 
 class PauseReasons:
-    """Why nothing may be written. The guard before the server and the parts that decide share it."""
+    """Why writes are paused. Shared by the guarded transport and the loop."""
 
     def __init__(self) -> None:
         self._reasons: dict[str, str] = {}
@@ -18,7 +18,7 @@ class PauseReasons:
         return "; ".join(self._reasons.values())
 
     def set(self, source: str, reason: str) -> None:
-        """Let one source ask for a pause, or with an empty reason for none. Any that asks is enough."""
+        """Set the reason of one source; empty to resume. Writes are paused while any source has a reason."""
         if reason:
             self._reasons[source] = reason
         else:

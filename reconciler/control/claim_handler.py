@@ -1,4 +1,4 @@
-"""Turns of claims, and of pods with claims: what they ask for, devices for it, and the writes."""
+"""Reconciles claims, and pods with claims: decides and writes their allocations."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,12 +21,12 @@ from reconciler.control.queueing.waiting import Wants
 from reconciler.control.settler import Settler
 
 Journal = Callable[[str, Unit, Decide, Granted | Refusal], None]
-"""Hears a decision's name, the unit, what was asked for it, and the answer"""
+"""Records the name of a decision, the unit, the question and the answer"""
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimQuestion:
-    """A unit, and what is asked for it."""
+    """A unit, and the claims to allocate for it."""
 
     unit: Unit
     decide: Decide
@@ -42,14 +42,14 @@ class ClaimGrant:
 
 @dataclass(frozen=True, slots=True)
 class ClaimRefusal:
-    """Why there are none."""
+    """Why there are no devices."""
 
     question: ClaimQuestion
     why: Refusal
 
 
 class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
-    """Allocates claims, frees them, and takes the gate from pods. Serves every unit."""
+    """Allocates claims, frees them, and removes the scheduling gate from pods. Serves every unit."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
         report: Report,
         journal: Journal | None = None,
     ) -> None:
-        """`clock` is that of the loop; `report` gets what was written; `journal` hears every answer."""
+        """`clock` is that of the loop; `report` gets every write; `journal` gets every answer."""
         self._intake = intake
         self._store = intake.store
         self._planner = planner
@@ -105,25 +105,25 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
     async def decide(
         self, question: ClaimQuestion
     ) -> Given[ClaimGrant] | Refused[ClaimRefusal] | Later | None:
-        # No snapshot may be kept here: while somebody holds one, every change of a hold copies the columns.
+        # Keep no snapshot here: while one is referenced, every allocation copies the columns.
         serial = self._intake.nodes.room.serial
         unit = question.unit
-        found = await self._search.answer(unit, question.decide)  # waits for nothing that is not long
+        found = await self._search.answer(unit, question.decide)  # awaits only for long searches
         if found is None:
             return None
         decide, answer = found
         question = ClaimQuestion(unit, decide)
-        if isinstance(answer, Refusal):  # woken by changes of its own, whatever other pods took meanwhile
+        if isinstance(answer, Refusal):  # the changes that wake it do not depend on other pods' room
             classes = frozenset(name for claim in decide.claims for _, name in classes_of(claim))
             wants = Wants(classes, answer.room, decide.crowded)
             counted = tuple(claim.key for claim in decide.claims)
             return Refused(ClaimRefusal(question, answer), answer.reason, wants, counted)
         if serial != self._intake.nodes.room.serial and not self._has_room(unit, answer):
-            return Later()  # while it waited, other pods took the room that it was chosen for
+            return Later()  # other pods took the room on its node during the search
         return Given(ClaimGrant(question, answer))
 
     def _has_room(self, unit: Unit, granted: Granted) -> bool:
-        """Whether a pod can still go to the node of an answer."""
+        """Whether the node of an answer is still possible for the pod."""
         now = self._planner.next(unit)
         return isinstance(now, Decide) and (now.nodes is None or granted.node in now.nodes)
 
@@ -158,14 +158,14 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
         stuck = self._withdrawable(refusal.question) if refusal.why.room else []
         for claim in stuck:
             self._intake.observe(await self._writer.withdraw(claim))
-            why = "the other claims of its pod do not fit where it is"
+            why = "the other claims of its pod do not fit on its node"
             self._report(Freed(claim.key, why, decision_id=name))
         return bool(stuck)
 
     def _withdrawable(self, question: ClaimQuestion) -> list[ResourceClaim]:
-        """Claims that hold the pod to a node where the rest of it does not fit, and are its alone.
+        """Claims made for this pod alone that bind it to a node where its other claims do not fit.
 
-        Half of a joint decision may be all that was written before a crash.
+        A crash may leave only a part of a joint decision written.
         """
         unit = question.unit
         pod = self._store.pods.get(unit.key) if unit.kind is Kind.POD else None
@@ -181,7 +181,7 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
         return Waits(keys, pod, why.reason, message, nodes, steps, counts, decision_id=name)
 
     async def _free(self, unit: Unit, found: Free) -> None:
-        """Let a claim go. Where that is for the sake of another, only if the server says so too."""
+        """Free a claim. If a rival holds its device, read the rival from the server first to be sure."""
         if found.rival is not None:
             rival = await self._writer.read_claim(found.rival)
             if rival is not None:
@@ -192,8 +192,8 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
             await self._writer.release(found.claim)
         elif found.rival is not None:
             with self._intake.audit.ended_by(found.claim.key):
-                let_go = await self._writer.withdraw(found.claim)
-            self._intake.observe(let_go)
+                freed = await self._writer.withdraw(found.claim)
+            self._intake.observe(freed)
         else:
             self._intake.observe(await self._writer.withdraw(found.claim))
         self._report(Freed(found.claim.key, found.why))

@@ -1,4 +1,4 @@
-"""The answer to one question: devices, all of them ours to give, or a refusal with its reason."""
+"""Answers one question: devices that this controller owns, or a refusal with its reason."""
 
 from dataclasses import dataclass, field, replace
 
@@ -12,46 +12,46 @@ from reconciler.state.devices.snapshot.node_subset import Chosen
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 
 QuestionKey = tuple[tuple[tuple[str, ...], ...], Chosen | None]
-"""What an answer depends on besides the picture: specs and wishes of the claims, and the nodes."""
+"""What an answer depends on besides the snapshot: specs and preferences of the claims, and the nodes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """No, as things are."""
+    """No devices in the present state of the cluster."""
 
     reason: str
     message: str
     room: bool
-    """Whether a device set free may change the answer"""
+    """Whether a freed device may change the answer"""
     nodes: int = 0
     steps: int = 0
     counts: tuple[RequestCount, ...] = ()
     version: int = field(default=-1, compare=False)
-    """Of the picture it was decided from"""
+    """Of the snapshot it was decided from"""
 
 
 class Decider:
-    """Answers questions. Remembers refusals for as long as the picture stays as it is.
+    """Answers questions. Caches refusals until the snapshot changes.
 
-    A device set free wakes all who wait, of whom most ask the same: one search then does for all.
+    A freed device wakes all pending units. Most have the same question, so one search answers all.
     """
 
     def __init__(self, ours: Ownership, *, steps: int) -> None:
-        """`steps` bounds one search."""
+        """`steps` limits one search."""
         self._ours = ours
         self._steps = steps
         self._refused: dict[QuestionKey, str] = {}
         self._version = -1
 
     def answer(self, question: Decide, snapshot: Snapshot, pace: Pace = LEISURE) -> Granted | Refusal:
-        """Devices for all claims of a question together, or why not. Raises Unfinished as `pace` does."""
+        """Devices for all claims of a question together, or a refusal. Raises Unfinished as `pace` does."""
         answer = self.find(question, snapshot, pace)
         if isinstance(answer, Refusal):
             self.remember(question, snapshot, answer)
         return answer
 
     def find(self, question: Decide, snapshot: Snapshot, pace: Pace) -> Granted | Refusal:
-        """The same answer, which is not remembered: another thread may ask, on a picture set apart."""
+        """The same without the cache, for another thread with its own fork of a snapshot."""
         return replace(self._find(question, snapshot, pace), version=snapshot.version)
 
     def _find(self, question: Decide, snapshot: Snapshot, pace: Pace) -> Granted | Refusal:
@@ -61,21 +61,21 @@ class Decider:
         trespass = self._trespass(question, answer)
         if trespass is None:
             return answer
-        # First fit took a device of others; there may be a choice without.
+        # The first fit contains a device that is not ours. Search again among ours.
         claims = tuple(self._ours.restricted(claim) for claim in question.claims)
-        look_at_all(claims, snapshot, lambda: True)  # quick: only the driver was not evaluated just now
+        look_at_all(claims, snapshot, lambda: True)  # quick: all other selectors were evaluated just now
         other = decide(claims, snapshot, nodes=question.nodes, steps=self._steps, pace=pace)
         if isinstance(other, Unsatisfied) or self._trespass(question, other) is not None:
             return trespass
         return other
 
     def remember(self, question: Decide, snapshot: Snapshot, refusal: Refusal) -> None:
-        """Refuse the same again, without a search, for as long as this picture stands."""
+        """Refuse the same question without a search while this snapshot is current."""
         self._forget_before(snapshot.version)
         self._refused[_key_of(question)] = refusal.reason
 
     def refuses(self, question: Decide, snapshot: Snapshot) -> str | None:
-        """The reason for which the same question was refused from the same picture, if it was."""
+        """The reason why the same question was refused from the same snapshot, if it was."""
         self._forget_before(snapshot.version)
         return self._refused.get(_key_of(question)) if self._refused else None
 

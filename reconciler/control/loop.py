@@ -1,4 +1,4 @@
-"""One turn: look at what a unit needs, decide, see it through. Whatever kind of unit it is."""
+"""The loop: takes a unit from the queue, asks its handler what it needs, decides, and writes."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
@@ -21,7 +21,7 @@ log = structlog.get_logger()
 
 
 class Reconciler:
-    """Takes units from the queue, any number at a time. Only writes wait; deciding does not."""
+    """Reconciles units from the queue. Workers run concurrently: while one writes, others decide."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class Reconciler:
         fence: Fence,
         pending: Pending,
     ) -> None:
-        """The first of the `handlers` that serves a unit reconciles it; `clock` counts seconds."""
+        """The first of the `handlers` that serves a unit reconciles it. `clock` counts seconds."""
         self._intake = intake
         self._handlers = handlers
         self._queue = intake.queue
@@ -45,20 +45,20 @@ class Reconciler:
         self._not_before: dict[Unit, float] = {}
         self._stopping = False
         self.failures = 0
-        """Turns that ended in an error nobody expected"""
+        """Reconciles that failed with an internal error"""
         self.reconciles = 0
-        """Turns that ended, however they did"""
+        """Reconciles that ended, failed ones included"""
 
     def stop(self) -> None:
-        """Begin no more turns; those under way go on to their end."""
+        """Start no more reconciles. Running ones finish."""
         self._stopping = True
         self._queue.close()
         for handler in self._handlers:
             handler.close()
-        self._fence.up.set()  # who still waits for it goes home
+        self._fence.up.set()  # wakes the workers that wait for it, so that they end
 
     async def work(self) -> None:
-        """Take turns until stopped. Nothing is decided unless every kind was listed and the fence is up.
+        """Reconcile until stopped. Nothing is decided before every kind is listed and the fence is up.
 
         Any number of workers may run. Cancelled during a write: its plan stays assumed.
         """
@@ -68,20 +68,20 @@ class Reconciler:
             await self._fence.up.wait()
             try:
                 async with self._queue.take() as unit:
-                    if not self._fence.up.is_set():  # it came down while this waited for something to do
+                    if not self._fence.up.is_set():  # it was lowered while this worker waited for a unit
                         self._intake.put(unit)
                         continue
-                    async with self._building:  # who was first in the queue is first here
+                    async with self._building:  # keeps the order of the queue
                         await build_ahead(self._intake.store)
                     if not self._stopping:
                         await self.reconcile(unit)
                         self.reconciles += 1
-                await asyncio.sleep(0)  # a turn may end without waiting for anything: others first
+                await asyncio.sleep(0)  # a reconcile may end without any await: let other tasks run
             except Closed:
                 return
 
     async def reconcile(self, unit: Unit) -> None:
-        """One turn, whatever happens in it. Only a broken promise of our own passes through."""
+        """Reconcile a unit and handle its errors. Raises only Inconsistent, which is a bug of ours."""
         if (left := self._not_before.pop(unit, 0.0) - self._clock()) > 0:
             self._hold_off(unit, left)
             return
@@ -91,9 +91,9 @@ class Reconciler:
                 await self._reconcile(unit)
         except Inconsistent:
             raise
-        except Gone as exc:  # the watch tells the rest
+        except Gone as exc:  # the watch reports the removal
             log.debug("nothing left to do", unit=str(unit), error=str(exc))
-        except Conflict as exc:  # it was read again: the sooner it is decided afresh, the better
+        except Conflict as exc:  # it was read again: decide again without a delay
             delay = self._requeue(unit, exc.after)
             self._log_retry(unit, "conflict", exc, delay)
         except Paused:
@@ -105,7 +105,7 @@ class Reconciler:
             delay = self._hold_off(unit, self._requeue(unit, 0.0))
             log.warning("write refused", unit=str(unit), error=str(exc), pause=round(delay, 3))
         except Exception:
-            # One odd claim must not stop the others.
+            # One claim must not stop the others.
             self.failures += 1
             delay = self._hold_off(unit, self._requeue(unit, 0.0))
             log.exception("turn failed", unit=str(unit), pause=round(delay, 3))
@@ -113,9 +113,9 @@ class Reconciler:
         self._requeue_claims(unit, claims)
 
     def _requeue_claims(self, unit: Unit, claims: Iterable[ObjectKey]) -> None:
-        """Give claims a turn of their own whose pod went during its turn.
+        """Queue the claims of a pod that was deleted during its reconcile.
 
-        They had one when it went, and left the rest to the write that was under way.
+        They were reconciled when it was deleted, but did nothing because the write was in flight.
         """
         for key in claims:
             if unit not in self._intake.roster.units(key):
@@ -126,7 +126,7 @@ class Reconciler:
         log.info("turn to be repeated", unit=str(unit), cause=cause, error=str(exc), pause=round(delay, 3))
 
     async def _reconcile(self, unit: Unit) -> None:
-        """Bring a unit from what it asks to what it holds. Safe to call at any time, twice."""
+        """Do the next step that the unit needs. Idempotent."""
         for handler in self._handlers:
             await handler.resolve(unit)
             match handler.next(unit):
@@ -147,7 +147,7 @@ class Reconciler:
             return
 
     async def _decide(self, handler: Handler[Q, G, R], unit: Unit, question: Q) -> None:
-        """No await between an answer and its assumption: the next decision must see this one."""
+        """Decide and write. No await between an answer and `assume`: the next decision must see this one."""
         began = self._clock()
         if self._intake.waiting.has(unit) and handler.expected(question) == self.pending.reason(unit):
             self._intake.put(unit, after=self._queue.failed(unit))
@@ -171,7 +171,7 @@ class Reconciler:
         self._done(unit)
 
     async def _refuse(self, handler: Handler[Q, G, R], unit: Unit, refused: Refused[R], name: str) -> None:
-        """Let the unit wait, for a change or for its back-off; or make room for a whole decision."""
+        """Free what blocks the unit, or keep it pending until a change wakes it or its back-off ends."""
         if await handler.make_room(refused.refusal, name):
             return
         self._intake.waiting.add(unit, refused.wants)
@@ -180,20 +180,22 @@ class Reconciler:
         self._intake.put(unit, after=self._queue.failed(unit))
 
     def _requeue(self, unit: Unit, after: float) -> float:
-        """Another turn later, also for those that share a claim with the unit and found it taken care of."""
+        """Requeue the unit, and the units that share a claim with it and left the claim to it."""
         delay = max(self._queue.failed(unit), after)
         for other in (unit, *self._intake.sharing(unit)):
             self._intake.put(other, after=delay)
         return delay
 
     def _hold_off(self, unit: Unit, delay: float) -> float:
-        """No turn before the delay is over, whatever wakes the unit: it may be the echo of what failed."""
+        """Do not reconcile the unit before the delay ends, even if an event wakes it: the event may come from
+        the write that failed.
+        """
         self._not_before[unit] = self._clock() + delay
         self._intake.put(unit, after=delay)
         return delay
 
     def _stop_waiting(self, unit: Unit) -> None:
-        """How often it was told no says nothing about how its write will fare."""
+        """End the pending state. Refusals must not count towards the back-off of its write."""
         if self._intake.waiting.has(unit):
             self._intake.waiting.drop(unit)
             self._queue.forget(unit)

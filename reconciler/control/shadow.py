@@ -1,7 +1,7 @@
-"""What we would have decided, beside what the cluster's own scheduler does. Decides on news, writes nothing.
+"""Shadow mode: compares our decisions with the allocations of the cluster's own scheduler. Writes nothing.
 
-Each allocation that comes in is compared with ours on the picture just before it. kube-scheduler decides
-before it writes, so of claims that it decides at the same time some may come in another order.
+Each watched allocation is compared with our decision from the state just before it. kube-scheduler decides
+before it writes, so claims that it decides at the same time may arrive in another order.
 """
 
 import asyncio
@@ -38,10 +38,10 @@ Answer = Granted | Refusal
 
 @dataclass(frozen=True, slots=True)
 class Joint:
-    """What we would have decided for all claims of a pod, of which not all were allocated by now."""
+    """Our decision for all claims of a pod, while not all of them are allocated."""
 
     uid: str
-    """Of the pod"""
+    """The uid of the pod"""
     claims: frozenset[ObjectKey]
     question: Decide
     answer: Answer
@@ -49,7 +49,7 @@ class Joint:
 
 
 class Shadow:
-    """Stands where the reconciler would: takes changes in, and units out of the queue."""
+    """Takes the place of the reconciler: takes in changes, and takes units from the queue."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Shadow:
         clock: Callable[[], float],
         report: Report,
     ) -> None:
-        """`sink` takes changes into the picture; pods that wait longer than `pending_seconds` are told of."""
+        """`sink` applies changes. Pods that are pending longer than `pending_seconds` are reported."""
         self._intake = intake
         self._store = intake.store
         self._decider = decider
@@ -72,63 +72,63 @@ class Shadow:
         self._stopped = asyncio.Event()
         self._joint: dict[ObjectKey, Joint] = {}
         self._since: dict[Unit, float] = {}
-        self._told: set[Unit] = set()
+        self._reported: set[Unit] = set()
         self.counts: Counter[Outcome] = Counter()
-        """Comparisons so far"""
+        """Comparisons so far, by outcome"""
 
     def take(self, change: Change) -> None:
-        """The sink of every watch: compare, then make the change part of the picture."""
+        """The sink of every watch: compare, then apply the change."""
         if self._intake.listed.is_set():
             match change:
                 case Changed(object=ResourceClaim() as claim):
-                    self._look(claim)
+                    self._compare(claim)
                 case Replaced(kind="ResourceClaim", objects=objects):
-                    # What was missed came in some order: the timestamps are the best there is.
-                    for claim in sorted(self._fresh(objects), key=_stamp):
+                    # The order of missed changes is unknown: timestamps are the best approximation.
+                    for claim in sorted(self._new(objects), key=_stamp):
                         self.take(Changed("ResourceClaim", claim))
         self._sink(change)
 
     def stop(self) -> None:
-        """Who still waits for the first listing goes home; the queue, once it is closed, ends the others."""
+        """End workers that wait for the first listing. Closing the queue ends the others."""
         self._stopped.set()
 
     async def work(self) -> None:
-        """Look at pods that wait, until the queue is closed."""
+        """Check pending pods, until the queue is closed."""
         with suppress(Stopped):
             await unless(self._stopped, self._intake.listed.wait())
         while True:
             try:
                 async with self._intake.queue.take() as unit:
-                    self._watch(unit)
+                    self._check_pending(unit)
                 await asyncio.sleep(0)
             except Closed:
                 return
 
     def sum_up(self) -> None:
-        """Log how often what was the outcome."""
+        """Log the number of comparisons of each outcome."""
         counts = {outcome.replace(" ", "_"): self.counts[outcome] for outcome in Outcome}
         log.info("shadow summary", compared=self.counts.total(), **counts)
 
-    # -- what others allocated
+    # -- allocations by others
 
-    def _fresh(self, objects: Iterable[ApiObject]) -> list[ResourceClaim]:
-        return [thing for thing in objects if isinstance(thing, ResourceClaim) and self._is_fresh(thing)]
+    def _new(self, objects: Iterable[ApiObject]) -> list[ResourceClaim]:
+        return [thing for thing in objects if isinstance(thing, ResourceClaim) and self._is_new(thing)]
 
-    def _is_fresh(self, claim: ResourceClaim) -> bool:
-        """Whether a claim is allocated that was not when it was heard of last."""
+    def _is_new(self, claim: ResourceClaim) -> bool:
+        """Whether a claim is newly allocated."""
         known = self._store.claims.get(claim.key)
         same = known is not None and known.metadata.uid == claim.metadata.uid
         return claim.allocation is not None and not (same and known is not None and known.allocation)
 
-    def _look(self, claim: ResourceClaim) -> None:
-        if not self._is_fresh(claim):
+    def _compare(self, claim: ResourceClaim) -> None:
+        if not self._is_new(claim):
             return
         pod = self._consumer(claim)
         question, answer = self._ours(claim, pod)
-        self._announce(self._compared(claim, pod, question, answer))
+        self._count(self._compared(claim, pod, question, answer))
 
     def _consumer(self, claim: ResourceClaim) -> Pod | None:
-        """The pod for which a claim was allocated, as far as it says."""
+        """The pod for which a claim was allocated, if known."""
         names = [entry.name for entry in claim.status.reserved_for if entry.resource == "pods"]
         names += [key.name for key in sorted(self._intake.roster.users(claim.key))]
         for name in names:
@@ -137,11 +137,11 @@ class Shadow:
         return None
 
     def _ours(self, claim: ResourceClaim, pod: Pod | None) -> tuple[Decide, Answer]:
-        """Our answer for all claims of the pod together, given when the first of them comes."""
+        """Our answer for all claims of the pod together, decided when the first one is allocated."""
         if pod is None:
             return self._answer(self._question((claim,), None))
         known = self._joint.get(pod.key)
-        # Claims of one attempt come within moments; what comes later was decided afresh.
+        # Allocations of one scheduling attempt arrive together; a later one was decided anew.
         if (
             known is not None
             and known.uid == pod.metadata.uid
@@ -157,7 +157,7 @@ class Shadow:
         return question, answer
 
     def _question(self, claims: tuple[ResourceClaim, ...], pod: Pod | None) -> Decide | Refusal:
-        """The question as it stood before: nothing allocated, the pod not bound."""
+        """The question before the decision: claims not allocated, the pod not bound."""
         claims = tuple(_unallocated(claim) for claim in claims)
         snapshot = self._store.snapshot()
         if pod is None:
@@ -204,7 +204,7 @@ class Shadow:
     def _there(
         self, claim: ResourceClaim, node: str, question: Decide, theirs: tuple[DeviceID, ...]
     ) -> Outcome:
-        """How we compare on their node."""
+        """The outcome of our decision on their node."""
         snapshot = self._store.snapshot()
         bound = replace(question, nodes=self._intake.placement.only(node, snapshot))
         answer = self._decider.answer(bound, snapshot)
@@ -214,10 +214,10 @@ class Shadow:
         same = sorted(result.id for result in results) == sorted(theirs)
         return Outcome.AGREES if same else Outcome.OTHER_DEVICES
 
-    # -- what others do not allocate
+    # -- claims that others do not allocate
 
-    def _watch(self, unit: Unit) -> None:
-        """See whether a pod waits for claims that we could meet. A claim without a pod is nobody's."""
+    def _check_pending(self, unit: Unit) -> None:
+        """Report a pending pod whose claims we could allocate. A claim without a pod is ignored."""
         pod = self._store.pods.get(unit.key) if unit.kind is Kind.POD else None
         claims = self._waits_for(pod) if pod is not None else ()
         if pod is None or not claims:
@@ -225,24 +225,24 @@ class Shadow:
             return
         began = self._since.setdefault(unit, self._clock())
         left = began + self._patience - self._clock()
-        if unit in self._told:
+        if unit in self._reported:
             return
         if left > 0:
             self._intake.put(unit, after=left)
             return
         question, answer = self._answer(self._question(claims, pod))
         if isinstance(answer, Granted):
-            self._told.add(unit)
+            self._reported.add(unit)
             devices = tuple(r.id for plan in answer.plans for r in plan.allocation.devices.results)
             keys = tuple(claim.key for claim in claims)
-            self._announce(Compared(Outcome.THEY_WAIT, keys, pod.key, answer.node, devices))
+            self._count(Compared(Outcome.THEY_WAIT, keys, pod.key, answer.node, devices))
             return
         classes = frozenset(name for claim in claims for _, name in classes_of(claim))
         self._intake.waiting.add(unit, Wants(classes, answer.room, question.crowded))
         self._intake.put(unit, after=self._intake.queue.failed(unit))
 
     def _waits_for(self, pod: Pod) -> tuple[ResourceClaim, ...]:
-        """The claims that the scheduler has yet to allocate for a pod that it could look at."""
+        """The unallocated claims of a pod that the scheduler could schedule."""
         if not is_live(pod) or pod.spec.node_name or pod.spec.scheduling_gates:
             return ()
         if None in pod.claim_names().values():
@@ -255,14 +255,14 @@ class Shadow:
 
     def _forget(self, unit: Unit, pod: Pod | None) -> None:
         self._since.pop(unit, None)
-        self._told.discard(unit)
+        self._reported.discard(unit)
         self._intake.waiting.drop(unit)
         self._intake.queue.forget(unit)
         claims = [self._store.claims.get(key) for key in claims_of(pod)] if pod is not None else []
         if all(claim is None or claim.allocation is not None for claim in claims):
             self._joint.pop(unit.key, None)
 
-    def _announce(self, compared: Compared) -> None:
+    def _count(self, compared: Compared) -> None:
         self.counts[compared.outcome] += 1
         self._report(compared)
 

@@ -1,4 +1,4 @@
-"""What was decided, one class a kind. A class declares all that operators see of it: see `declaration`."""
+"""One class for each kind of decision. It declares what operators see of it; see `declaration`."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
@@ -35,21 +35,21 @@ ALLOCATION = MetricSpec(
     "Exemplars name the decision.",
     buckets=COARSE,
 )
-FREED = MetricSpec("claims_freed_total", "counter", "Claims that were made to let go of what they held.")
+FREED = MetricSpec("claims_freed_total", "counter", "Claims whose devices were freed.")
 UNGATED = MetricSpec(
     "pods_ungated_total", "counter", "Pods whose claims are all allocated, handed to the scheduler."
 )
 FINDINGS = MetricSpec(
     "audit_findings_total",
     "counter",
-    "What the audit of held devices found, each finding once.",
+    "Findings of the audit of allocated devices, each counted once.",
     (("finding", "what was found"),),
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What was decided, or found."""
+    """A decision, or a finding."""
 
     LINES: ClassVar[tuple[Line, ...]]
     """Its log line. Where there are several, `line` chooses."""
@@ -58,8 +58,8 @@ class Decision:
     decision_id: Annotated[
         str, Logged("names one decision in log lines, Events, metric exemplars and the journal")
     ] = field(default="", compare=False)
-    """Allocations that were decided together share it. Empty until the decision is announced, unless whoever
-    decided gave it one."""
+    """Allocations that were decided together share it. Empty until the decision is reported, unless the
+    handler sets it."""
 
     @property
     def line(self) -> Line:
@@ -68,7 +68,7 @@ class Decision:
 
     @classmethod
     def logged_fields(cls) -> Iterator[LoggedField]:
-        """The fields in the order of the log line: its own, then the one that every decision has."""
+        """The fields in the order of the log line: its own, then those of every decision."""
         for one in sorted(fields(cls), key=lambda one: one.kw_only is True):
             _, logged = get_args(one.type)
             yield LoggedField(one.name, logged.name or one.name, logged)
@@ -81,14 +81,14 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Allocated(Decision):
-    """A claim has its devices, and the API server has stored that."""
+    """A claim is allocated, and the API server has stored the allocation."""
 
     LINES: ClassVar = (Line("claim allocated", Level.INFO),)
     METRICS: ClassVar = (Counted(ALLOCATION, observed="seconds"),)
 
     claim: ClaimKey
     pod: MaybePodKey
-    """For which pod it was decided, if for any"""
+    """The pod that it was decided for, if any"""
     devices: Devices
     node: Node
     seconds: Seconds
@@ -97,9 +97,9 @@ class Allocated(Decision):
 
 @dataclass(frozen=True, slots=True)
 class Waits(Decision):
-    """Claims cannot be met now. Announced again when the reason changes.
+    """Claims are pending. Reported again when the reason changes.
 
-    No metric: each refusal is counted where it is answered, those for the same reason included.
+    No metric here: every refusal is counted, also repeated ones for the same reason, when it is decided.
     """
 
     LINES: ClassVar = (Line("claim waits", Level.INFO),)
@@ -121,7 +121,7 @@ class Freed(Decision):
     METRICS: ClassVar = (Counted(FREED),)
 
     claim: ClaimKey
-    why: Annotated[str, Logged("for what cause")]
+    why: Annotated[str, Logged("why it was freed")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ class Ungated(Decision):
 
 @dataclass(frozen=True, slots=True)
 class DevicesGiven(Decision):
-    """A pod has Koordinator's devices, recorded in its annotation, and the API server has stored that."""
+    """A pod has Koordinator's devices, and the API server has stored its annotation."""
 
     LINES: ClassVar = (Line("pod given devices", Level.INFO),)
     METRICS: ClassVar = (Counted(ALLOCATION, observed="seconds"),)
@@ -152,7 +152,7 @@ class DevicesGiven(Decision):
 class HeldTwice(Decision):
     """Two claims hold a device that only one can hold.
 
-    Not decided by us alone.
+    Another writer took part: this process alone never does it.
     """
 
     LINES: ClassVar = (Line("device held twice", Level.WARNING),)
@@ -164,9 +164,9 @@ class HeldTwice(Decision):
 
 @dataclass(frozen=True, slots=True)
 class Overdrawn(Decision):
-    """Pods hold more of a device than there is, by their annotations.
+    """By their annotations, pods hold more of a device than it has.
 
-    Not decided by us alone.
+    Another writer took part: this process alone never does it.
     """
 
     LINES: ClassVar = (Line("device overdrawn", Level.WARNING),)
@@ -179,7 +179,7 @@ class Overdrawn(Decision):
 
 @dataclass(frozen=True, slots=True)
 class ExclusionViolated(Decision):
-    """Devices that exclude one another are held at the same time."""
+    """Devices that exclude one another are allocated at the same time."""
 
     LINES: ClassVar = (Line("exclusive devices at odds", Level.WARNING),)
     METRICS: ClassVar = (Counted(FINDINGS, ("at_odds",)),)
@@ -189,9 +189,9 @@ class ExclusionViolated(Decision):
 
 @dataclass(frozen=True, slots=True)
 class OverCommitted(Decision):
-    """More is drawn from a counter set than it publishes.
+    """Devices consume more of a counter set than it publishes.
 
-    Not decided by us alone.
+    The slice was edited, or another writer took part.
     """
 
     LINES: ClassVar = (Line("counters over-committed", Level.WARNING),)
@@ -199,9 +199,7 @@ class OverCommitted(Decision):
 
     pool: Pool
     counter_set: CounterSet
-    short: Annotated[
-        tuple[tuple[str, str], ...], Logged("counter -> how much of it is missing", dict, write=dict)
-    ]
+    short: Annotated[tuple[tuple[str, str], ...], Logged("counter -> missing amount", dict, write=dict)]
     claims: ClaimKeys
 
 
@@ -217,7 +215,7 @@ class NoLongerOverCommitted(Decision):
 
 @dataclass(frozen=True, slots=True)
 class Uncharged(Decision):
-    """A held device drew from counters that its pool no longer publishes: no claim is charged for them."""
+    """An allocated device consumes counters that its pool no longer publishes; no claim is charged."""
 
     LINES: ClassVar = (Line("held counters unpublished", Level.WARNING),)
     METRICS: ClassVar = (Counted(FINDINGS, ("uncharged",)),)
@@ -230,21 +228,21 @@ class Uncharged(Decision):
 
 @dataclass(frozen=True, slots=True)
 class Reclaimed(Decision):
-    """kube-scheduler removed an allocation of ours, and decides about the pod again."""
+    """kube-scheduler removed an allocation of ours and schedules the pod again."""
 
     LINES: ClassVar = (Line("allocation taken back by kube-scheduler", Level.WARNING),)
 
     claim: ClaimKey
     pod: PodKey
     node: Node
-    """Where the devices were; empty if that left a choice"""
+    """The node of the devices; empty if they allow several"""
     devices: Devices
     message: Message
-    """What we know to stand against that node"""
+    """Known reasons against that node"""
 
 
 class Outcome(StrEnum):
-    """How what we would have decided compares with what was decided by others."""
+    """How our decision compares with that of another allocator."""
 
     AGREES = "agrees"
     OTHER_DEVICES = "other devices"
@@ -259,53 +257,55 @@ def _text_or_null(outcome: Outcome | None) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Compared(Decision):
-    """Shadow mode: an allocation by others, or the lack of one, compared with ours."""
+    """Shadow mode: an allocation by another allocator, or a pending claim, compared with our decision."""
 
     LINES: ClassVar = (
-        Line("shadow agrees", Level.INFO, "Shadow mode: we would have decided the same."),
-        Line("shadow differs", Level.INFO, "Shadow mode: we would have decided otherwise."),
+        Line("shadow agrees", Level.INFO, "Shadow mode: our decision is the same."),
+        Line("shadow differs", Level.INFO, "Shadow mode: our decision is different."),
     )
 
     outcome: Annotated[Outcome, Logged(", ".join(Outcome), write=str)]
     claims: ClaimKeys
-    """One that was allocated; all that a pod waits for"""
+    """The allocated claim, or all pending claims of a pod"""
     pod: MaybePodKey
     node: Node = ""
     devices: Devices = ()
     their_node: Annotated[
-        str, Logged("where the other scheduler put it; empty where its devices leave a choice")
+        str, Logged("the node of the other scheduler; empty if its devices allow several")
     ] = ""
-    their_devices: Annotated[tuple[DeviceID, ...], Logged("what the other scheduler gave", list, texts)] = ()
+    their_devices: Annotated[
+        tuple[DeviceID, ...], Logged("the devices that the other scheduler allocated", list, texts)
+    ] = ()
     there: Annotated[
         Outcome | None,
         Logged(
-            "how we compare on their node, where ours would have been another",
+            "the outcome of our decision on their node, if our node is another one",
             (str, type(None)),
             _text_or_null,
         ),
     ] = None
     message: Message = ""
-    """Why we refuse"""
+    """The reason of our refusal"""
 
     @property
     def line(self) -> Line:
-        """By the outcome."""
+        """The line for the outcome."""
         agrees, differs = self.LINES
         return agrees if self.outcome is Outcome.AGREES else differs
 
 
 @dataclass(frozen=True, slots=True)
 class WritesPaused(Decision):
-    """Nothing is written from now on. Announced again for another reason."""
+    """Writes are paused. Reported again when the reason changes."""
 
     LINES: ClassVar = (Line("writes paused", Level.WARNING),)
 
-    reason: Annotated[str, Logged("why nothing is written")]
+    reason: Annotated[str, Logged("why writes are paused")]
 
 
 @dataclass(frozen=True, slots=True)
 class HeldBack(Decision):
-    """A claim, or a pod with its claims, would have been written but for the pause. Announced once a unit."""
+    """The pause holds back a write of a claim, or of a pod with its claims. Reported once for each."""
 
     LINES: ClassVar = (Line("write held back", Level.INFO),)
 
@@ -315,11 +315,11 @@ class HeldBack(Decision):
 
 @dataclass(frozen=True, slots=True)
 class WritesResumed(Decision):
-    """Writes go on."""
+    """Writes are enabled again."""
 
     LINES: ClassVar = (Line("writes resumed", Level.INFO),)
 
-    held: Annotated[int, Logged("claims and pods that would have been written to meanwhile", int)]
+    held: Annotated[int, Logged("claims and pods whose writes were held back", int)]
 
 
 DECISIONS = tuple(

@@ -1,4 +1,4 @@
-"""Turns of pods that ask for Koordinator's devices: what they ask for, devices for it, and the write."""
+"""Reconciles pods that request Koordinator's devices: decides and writes their allocation."""
 
 import asyncio
 from collections.abc import Callable, Container
@@ -28,12 +28,12 @@ from reconciler.errors import Rejected
 from reconciler.state.koordinator.holder import Holder
 
 TRIES = 64
-"""Machines that are asked before others get a turn: some 20 ms."""
+"""Machines that are tried before other tasks run: some 20 ms."""
 HELD = "HoldsDevices"
 
 
 Journal = Callable[[str, Pod, Callable[[str], bool], Grant | Refusal], None]
-"""Hears a decision's name, the pod, which nodes suit it, and the answer"""
+"""Records the name of a decision, the pod, which nodes suit it, and the answer"""
 
 
 class Where(NamedTuple):
@@ -41,12 +41,12 @@ class Where(NamedTuple):
 
     names: Container[str]
     crowded: bool
-    """Whether other pods take what it needs on others"""
+    """Whether other nodes are excluded because pods use their resources"""
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceQuestion:
-    """A pod, and what it asks for."""
+    """A pod, and the devices that it requests."""
 
     pod: Pod
     demand: Demand
@@ -62,23 +62,23 @@ class DeviceGrant:
 
 @dataclass(frozen=True, slots=True)
 class DeviceRefusal:
-    """Why there are none."""
+    """Why there are no devices."""
 
     question: DeviceQuestion
     why: Refusal
     where: Where | None
-    """None if it cannot be said where the pod may run"""
+    """None if the nodes of the pod cannot be determined"""
 
 
 class Unanswered(NamedTuple):
-    """A write, and what to report once it is known to be applied."""
+    """A write without an answer yet, to be reported once it is applied."""
 
     grant: Grant
     decided: Decided
 
 
 class KoordinatorHandler(Handler[DeviceQuestion, DeviceGrant, DeviceRefusal]):
-    """Gives devices to gated pods that request them in Koordinator's way."""
+    """Allocates devices to gated pods that request them in Koordinator's way."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class KoordinatorHandler(Handler[DeviceQuestion, DeviceGrant, DeviceRefusal]):
         report: Report,
         journal: Journal | None = None,
     ) -> None:
-        """`clock` is that of the loop; `report` gets what was written; `journal` hears every answer."""
+        """`clock` is that of the loop; `report` gets every write; `journal` gets every answer."""
         self._state = state
         self._devices = devices
         self._intake = intake
@@ -106,16 +106,16 @@ class KoordinatorHandler(Handler[DeviceQuestion, DeviceGrant, DeviceRefusal]):
         began = self._clock()
         if lost is not None and await self._grants.resolve(lost):
             self._report_given(unit, self._unanswered.get(unit) or Unanswered(lost, Decided("", began)))
-        elif unit in self._unanswered and self._asks(unit) is None:
-            self._told_late(unit)
+        elif unit in self._unanswered and self._demand(unit) is None:
+            self._report_applied(unit)
 
     def next(self, unit: Unit) -> Idle | Stuck | Ask[DeviceQuestion] | None:
         pod = self._state.pod(unit.key) if unit.kind is Kind.POD else None
         if pod is None:
             return None
-        demand = self._asks(unit)
+        demand = self._demand(unit)
         if demand is None:
-            # The other picture may be behind, where the gate is still there.
+            # The store of claims may be behind and still show the gate.
             served = ALLOCATED in pod.metadata.annotations and not pod.spec.resource_claims
             return Idle() if served else None
         if isinstance(demand, Failure):
@@ -123,12 +123,12 @@ class KoordinatorHandler(Handler[DeviceQuestion, DeviceGrant, DeviceRefusal]):
         if pod.spec.resource_claims:
             return _stuck(pod, BOTH, f"pod {pod.key} {BOTH_WHY}")
         if ALLOCATED in pod.metadata.annotations:
-            why = f"has the annotation {ALLOCATED} already; remove it, or the gate if it shall stand"
+            why = f"has the annotation {ALLOCATED} already; remove the annotation, or the gate to keep it"
             return _stuck(pod, HELD, f"pod {pod.key} {why}")
         return Ask(DeviceQuestion(pod, demand))
 
-    def _asks(self, unit: Unit) -> Demand | Failure | None:
-        """What a pod asks for, or why it is refused; None if it asks for nothing, or no longer."""
+    def _demand(self, unit: Unit) -> Demand | Failure | None:
+        """What a pod requests, or why it is refused. None if it requests nothing, or no longer."""
         pod = self._state.pod(unit.key)
         return self._state.demand(unit.key) if pod is not None and pod.gated and is_live(pod) else None
 
@@ -189,8 +189,8 @@ class KoordinatorHandler(Handler[DeviceQuestion, DeviceGrant, DeviceRefusal]):
         nodes = len(fleet.machines)
         return Waits((), pod.key, why.reason, why.message, nodes, 0, found, decision_id=name)
 
-    def _told_late(self, unit: Unit) -> None:
-        """The watch may have told first of a write that was not answered."""
+    def _report_applied(self, unit: Unit) -> None:
+        """Report an unanswered write that the watch shows to be applied."""
         pod, found = self._state.pod(unit.key), self._unanswered.pop(unit)
         if pod is None or pod.metadata.uid != found.grant.pod.metadata.uid:
             return
@@ -215,7 +215,7 @@ def _grant(pod: Pod, demand: Demand, placed: Placed, text: str) -> Grant:
 
 
 def _refused(found: DeviceRefusal) -> Refused[DeviceRefusal]:
-    # Nodes that change, or get room for the pod itself, wake it as they wake those who wait for claims.
+    # Changed nodes, and nodes with more room, wake it as they wake pods with claims.
     wants = Wants(frozenset(), room=False, crowded=found.why.crowded, demand=found.question.demand)
     return Refused(found, found.why.reason, wants, (found.question.pod.key,))
 

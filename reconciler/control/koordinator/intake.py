@@ -1,4 +1,4 @@
-"""Changes of machines and pods come in; pods that may find devices now are put in the queue."""
+"""Takes in changes of machines and pods, and queues the pods that may get devices now."""
 
 from reconciler.api.objects.changes import Change
 from reconciler.api.objects.core import Pod
@@ -7,7 +7,7 @@ from reconciler.control.koordinator.state import Grant, KoordinatorState
 
 
 class DeviceIntake:
-    """The only place where machines and their holders are changed. Nothing here awaits."""
+    """The only place that changes machines and their holders. Nothing here awaits."""
 
     def __init__(self, state: KoordinatorState, intake: Intake) -> None:
         self._state = state
@@ -15,7 +15,7 @@ class DeviceIntake:
         self._room = 0
 
     def take(self, change: Change) -> None:
-        """The sink of every watch: a change becomes part of both pictures."""
+        """The sink of every watch: applies a change to both states."""
         self._state.apply(change)
         self._intake.take(change)
         self._wake()
@@ -31,14 +31,14 @@ class DeviceIntake:
         self._intake.assume_pod(grant.pod.key, grant.held.node)
 
     def forget(self, grant: Grant) -> None:
-        """Take back what was not and will not be written."""
+        """Drop a grant that was not and will not be written."""
         self._state.forget(grant)
         if grant.pod.key not in self._state.fleet.pods:
             self._intake.forget_pod(grant.pod.key)
         self._wake()
 
     def _wake(self) -> None:
-        """Ask those again who may find something there that was not."""
+        """Wake the pods that may find new devices."""
         if self._room == self._state.room:
             return
         self._room = self._state.room

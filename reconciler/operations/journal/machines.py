@@ -79,7 +79,7 @@ class RecordedState(KoordinatorState):
     def _put_pod(self, pod: Pod) -> None:
         before = self._pods.get(pod.key)
         super()._put_pod(pod)
-        if ("Pod", pod.key) not in self._complaints or pod.key not in self._held:
+        if ("Pod", pod.key) not in self._problems or pod.key not in self._held:
             self._readable.pop(pod.key, None)
         elif before is not None:
             self._readable.setdefault(pod.key, before)

@@ -90,7 +90,7 @@ async def test_a_claim_whose_gated_pod_vanished_is_freed(restarted: bool):
     assert "allocation" not in found.get("status", {})
     assert FINALIZER not in found["metadata"].get("finalizers", [])
     assert ALLOCATED_AT not in found["metadata"].get("annotations", {})
-    assert running.of(Freed)[0].why == "the pods it was allocated for are gone"
+    assert running.of(Freed)[0].why == "the pods that it was allocated for are gone"
 
 
 async def test_an_allocation_of_others_is_not_freed_although_no_pod_names_it():
