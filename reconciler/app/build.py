@@ -32,10 +32,10 @@ async def build(
     on_decision: Report | None = None,
     port: StatusPort | None = None,
 ) -> Parts:
-    """Build in two steps: what answers on the port from the start, and the rest once the server answered.
+    """Build in two steps: first what serves the status port, the rest when the API server has responded.
 
-    `on_decision` gets every decision. Raises Rejected when the settings or the server do not allow to start,
-    and Stopped when `stop` is set before the server answered.
+    `on_decision` gets every decision. Raises Rejected if the settings or the server do not allow to start,
+    and Stopped if `stop` is set before the server has responded.
     """
     check(settings)
     base = foundation(settings, transport, stop=stop, port=port)

@@ -1,4 +1,4 @@
-"""What it takes to run beside another scheduler: the guard on writes, the pause switch, the shadow."""
+"""Parts for running beside another scheduler: the guard on writes, the pause switch, shadow mode."""
 
 from collections.abc import Callable
 from functools import partial
@@ -26,12 +26,12 @@ from reconciler.settings import Settings
 
 
 def guarded(base: Foundation, pause: PauseReasons) -> Transport:
-    """A transport that sends no write while writes are paused. In shadow mode none is sent anyway."""
+    """A transport that sends no write while writes are paused. Shadow mode has its own guard."""
     return base.transport if base.settings.mode == "shadow" else GuardedTransport(base.transport, pause.check)
 
 
 def switches(settings: Settings, client: Client, pause: Pause) -> list[Job]:
-    """Pause as the settings say, and follow the ConfigMap that they name. Shadow mode pauses nothing."""
+    """Pause as the settings say, and follow their ConfigMap. Not in shadow mode."""
     if settings.mode == "shadow":
         return []
     if settings.pause:
@@ -52,7 +52,7 @@ def shadow_of(
     clock: Callable[[], float],
     report: Report,
 ) -> Shadow | None:
-    """What compares decisions instead of deciding, in shadow mode."""
+    """In shadow mode, the part that compares decisions instead of writing them."""
     if settings.mode != "shadow":
         return None
     return Shadow(

@@ -1,4 +1,4 @@
-"""The parts that decide and write: the store, the queue, the reconciler, the fence before its first turn."""
+"""The parts that decide and write: intake, queue, planner, handlers, loop and fence."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -59,7 +59,7 @@ class Control:
     machines: KoordinatorState | None
     """Koordinator's devices, if they are served"""
     decoders: Mapping[str, Decode]
-    """By kind, for kinds that are not read as usual"""
+    """By kind, for kinds with a decoder of their own"""
 
 
 class Koordinator(NamedTuple):
@@ -121,7 +121,7 @@ def build_control(
 
 
 def recording(settings: Settings, rules: Semantics, ours: Ownership) -> Recorder | None:
-    """The journal that the settings want. Raises Rejected when it cannot be written."""
+    """The journal, if the settings enable it. Raises Rejected if it cannot be written."""
     if settings.journal is None:
         return None
     told = settings.model_dump(mode="json", include=set(DECIDING))
@@ -132,7 +132,7 @@ def recording(settings: Settings, rules: Semantics, ours: Ownership) -> Recorder
 def _koordinator(
     base: Foundation, intake: Intake, writer: PodWriter, recorder: Recorder | None, reporter: Reporter
 ) -> Koordinator:
-    """Pods with Koordinator's devices are served out of the same queue as claims."""
+    """Pods with Koordinator's devices share the queue with claims."""
     fleet = Fleet(Rules(DeviceSemantics(base.settings.koordinator_semantics)))
     report = reporter.report
     machines = recorder.machines(fleet, report) if recorder else KoordinatorState(fleet, report)

@@ -1,4 +1,4 @@
-"""What the settings come to: ownership, rules, shard, durations of the Lease. Refuses what cannot be run."""
+"""Derives ownership, rules, shard and Lease durations from the settings. Rejects invalid settings."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -12,7 +12,7 @@ from reconciler.settings import Settings
 
 
 def check(settings: Settings) -> None:
-    """Raise Rejected for settings that cannot be run, before anything is started or asked."""
+    """Raise Rejected for invalid settings, before anything is started or requested."""
     ownership(settings)
     rules(settings)
     shard_of(settings)
@@ -20,7 +20,7 @@ def check(settings: Settings) -> None:
 
 
 def ownership(settings: Settings) -> Ownership:
-    """What the settings give us alone. Raises Rejected when that is nothing on a live cluster."""
+    """What this controller owns. Raises Rejected if that is nothing on a live cluster."""
     ours = Ownership(
         all_claims=settings.all_claims,
         drivers=settings.own_drivers,
@@ -40,7 +40,7 @@ def ownership(settings: Settings) -> Ownership:
 
 
 def rules(settings: Settings, *, lacking: frozenset[str] = frozenset()) -> Semantics:
-    """The rules to follow. Raises Rejected for a feature gate that is not known."""
+    """The rules to follow. Raises Rejected for an unknown feature gate."""
     gates = with_gates(settings.feature_gates, lacking=lacking)
     return Semantics(settings.semantics, gates, frozenset(settings.group_modes.items()))
 
@@ -51,7 +51,7 @@ def elects(settings: Settings) -> bool:
 
 
 def shard_of(settings: Settings) -> Shard:
-    """What this process owns of the fleet. Raises Rejected where that cannot be had."""
+    """The shard of this process. Raises Rejected if other settings exclude it."""
     shard = parse(settings.shard)
     if shard.whole:
         return shard
@@ -67,7 +67,7 @@ def shard_of(settings: Settings) -> Shard:
 
 
 def terms_of(settings: Settings) -> Terms:
-    """The durations of the Lease. Raises Rejected for those with which nobody could ever write."""
+    """The durations of the Lease. Raises Rejected for those with which no process could ever write."""
     terms = Terms(
         settings.lease_seconds, settings.renew_seconds, settings.retry_seconds, settings.write_seconds
     )

@@ -1,4 +1,4 @@
-"""One run: build the parts, run them, take them down in order."""
+"""One run: builds the parts, runs them, and stops them in order."""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -25,11 +25,11 @@ async def run(
     on_decision: Report | None = None,
     port: StatusPort | None = None,
 ) -> None:
-    """Reconcile until `stop` is set, then let begun writes finish, for `drain_seconds` at most.
+    """Reconcile until `stop` is set, then let writes in flight finish, for `drain_seconds` at most.
 
     `on_decision` gets every decision, after it was logged; `port` serves metrics, health and status.
-    Raises Rejected when the settings or the server do not allow to start. Cancelled: writes under
-    way may or may not be applied.
+    Raises Rejected if the settings or the server do not allow to start. Cancelled: writes in
+    flight may or may not be applied.
     """
     try:
         parts = await build(settings, transport, stop=stop, on_decision=on_decision, port=port)
@@ -40,7 +40,7 @@ async def run(
 
 
 async def run_parts(parts: Parts) -> None:
-    """Run what was built. The Lease is kept until the last write is over, the journal until all is told."""
+    """Run what was built. The Lease is kept until the last write, the journal until the last decision."""
     async with AsyncExitStack() as around:
         if parts.recorder is not None:
             around.callback(parts.recorder.close)

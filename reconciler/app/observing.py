@@ -1,4 +1,4 @@
-"""What operators look at: Events, findings of the doctor, the status page, the signals of all parts."""
+"""What operators see: Events, findings of the doctor, the status page, the signals of all parts."""
 
 import socket
 from collections.abc import Iterable, Iterator
@@ -34,7 +34,7 @@ from reconciler.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class RefusalInboxes:
-    """Where refusals wait for the parts that show them to operators, which are built later."""
+    """Queues of refusals for the parts that show them to operators, which are built later."""
 
     pending: Pending
     messages: RefusalMessages
@@ -48,7 +48,7 @@ def refusal_inboxes() -> RefusalInboxes:
 
 
 def listeners(base: Foundation, inboxes: RefusalInboxes, on_decision: Report | None) -> Iterator[Report]:
-    """Who gets every decision, in order. `on_decision` is the listener of whoever runs the process."""
+    """The listeners of every decision, in order. `on_decision` is that of the caller of `run`."""
     if base.port is not None:
         yield inboxes.messages.on_decision
     if on_decision is not None:
@@ -70,7 +70,7 @@ def observe(
     inboxes: RefusalInboxes,
     health: TaskHealth,
 ) -> list[Job]:
-    """Build what operators look at and register the signals of all parts. Returns the jobs to run for it."""
+    """Build what operators see, and register the signals of all parts. Returns the jobs to run."""
     clock, intake = base.clock, core.intake
     machines = core.machines.fleet if core.machines is not None else None
     capacity = Capacity(intake.store.snapshot, ready=intake.listed.is_set)
@@ -122,7 +122,7 @@ def _recorder(base: Foundation, found: Found, core: Control, inboxes: RefusalInb
 
 
 def _doctor(base: Foundation, found: Found, intake: Intake, events: Events) -> DoctorSchedule | None:
-    """None without a status port, or where no slices are served."""
+    """None without a status port, or if no slices are served."""
     settings = base.settings
     if base.port is None or not settings.doctor_seconds or "ResourceSlice" not in found.served:
         return None
@@ -139,7 +139,7 @@ def _page(
     capacity: Capacity,
     signals: Iterable[Signals],
 ) -> Signals:
-    """The page with the facts of all other parts and, if it is enabled, the what-if endpoint."""
+    """The page with the facts of all parts and, if enabled, the what-if endpoint."""
     intake = core.intake
     facts = [
         *process_facts(base.settings, leadership.leads),
