@@ -28,13 +28,13 @@ def ownership(settings: Settings) -> Ownership:
         alone=settings.embedded,
         shard=shard_of(settings),
     )
-    if settings.mode == "shadow" and not ours.writes:  # nothing is written, so nothing needs to be ours
+    if settings.mode == "shadow" and not ours.writes:  # nothing is written, so nothing must be owned
         return replace(ours, alone=True)
     if not ours.writes and not settings.koordinator:
         raise Rejected(
             "no driver or class is owned, so nothing may be written: the API does not protect a device "
-            "from two allocators. Name what is yours alone with --own-driver or --own-class, or say with "
-            "--koordinator that Koordinator's devices are"
+            "from two allocators. Set --own-driver or --own-class to devices that only this controller "
+            "allocates, or --koordinator if it alone allocates Koordinator's devices"
         )
     return ours
 
@@ -56,12 +56,12 @@ def shard_of(settings: Settings) -> Shard:
     if shard.whole:
         return shard
     if not elects(settings):
-        raise Rejected("a shard is kept apart from others by Leases: add --leader-elect, or drop --shard")
+        raise Rejected("--shard needs Leases to exclude other processes: add --leader-elect, or drop --shard")
     if settings.koordinator:
         raise Rejected(
-            "--koordinator does not go with --shard: a shard is drivers and pools, which Koordinator's "
-            "devices have none of, and a shard without --koordinator would free pods from their gate that "
-            "wait for such devices. Serve the whole fleet with one process, or drop --koordinator"
+            "--koordinator cannot be combined with --shard: Koordinator's devices have no drivers and pools, "
+            "and a shard without --koordinator would remove the gate of pods that wait for such devices. "
+            "Serve the whole fleet with one process, or drop --koordinator"
         )
     return shard
 
@@ -79,6 +79,6 @@ def terms_of(settings: Settings) -> Terms:
     for name, more, than, less in ordered:
         if more <= less:
             raise Rejected(f"setting {name}: must be more than {than}, {less:g}, got {more:g}")
-    if elects(settings) and terms.lease > LONGEST:  # other replicas would not believe our Lease
+    if elects(settings) and terms.lease > LONGEST:  # other replicas would ignore a longer Lease
         raise Rejected(f"setting lease_seconds: must be {LONGEST:g} at most, got {terms.lease:g}")
     return terms

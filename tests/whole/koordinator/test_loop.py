@@ -309,6 +309,6 @@ async def test_nothing_is_given_while_writes_are_paused():
 def test_shards_are_refused_with_the_reason():
     """Leases could not tell whether two of them serve one machine, and others would ungate its pods."""
     settings = Settings(koordinator=True, leader_elect=True, shard="driver=gpu.example.com")
-    with pytest.raises(Rejected, match=r"does not go with --shard: .* would free pods from their gate"):
+    with pytest.raises(Rejected, match=r"cannot be combined with --shard: .* would remove the gate of pods"):
         shard_of(settings)
     assert not shard_of(settings.model_copy(update={"koordinator": False})).whole
