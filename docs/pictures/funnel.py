@@ -11,7 +11,7 @@ _LEFT, _WIDTH, _ROW = 330, 420, 26
 def funnel() -> str:
     """The picture."""
     asked = question(_CLAIM)
-    explanation = explain(asked.claims, asked.world, nodes=asked.nodes)
+    explanation = explain(asked.claims, asked.snapshot, nodes=asked.nodes)
     (request,) = explanation.requests
     steps = request.funnel
     drawing = Drawing(_LEFT + _WIDTH + 70, 72 + _ROW * (len(steps) + 1), f"Why {_CLAIM} is pending")

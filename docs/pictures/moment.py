@@ -21,7 +21,7 @@ from reconciler.state.loading import load, store_of
 @cache
 def _decided() -> tuple[tuple[Question, ...], Report]:
     asked: list[Question] = []
-    report = decide(read_bundle((str(MANIFESTS),), BytesIO()), Semantics(), asking=asked.append)
+    report = decide(read_bundle((str(MANIFESTS),), BytesIO()), Semantics(), on_question=asked.append)
     return tuple(asked), report
 
 

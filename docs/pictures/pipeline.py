@@ -15,8 +15,8 @@ _BOX, _GAP, _TOP, _HEIGHT = 222, 36, 50, 175
 def pipeline() -> str:
     """The picture."""
     asked, outcome = question(_CLAIM), granted(_CLAIM)
-    fleet = asked.world.fleet
-    told = explain(asked.claims, asked.world, nodes=asked.nodes)
+    fleet = asked.snapshot.fleet
+    told = explain(asked.claims, asked.snapshot, nodes=asked.nodes)
     first = told.requests[0]
     (plan,) = outcome.plans
     blocks = [block for pool in fleet.pools for block in pool.blocks]
@@ -33,7 +33,7 @@ def pipeline() -> str:
             BLUE,
             (
                 f"totals {_shape(fleet.totals.shape)}: counter sets",
-                f"left {_shape(asked.world.occupancy.left.shape)}: the same, now",
+                f"left {_shape(asked.snapshot.occupancy.left.shape)}: the same, now",
                 f"table {_shape(fleet.table.shape)}: distinct draws",
                 f"sets, draws {_shape(fleet.sets.shape)}: who draws",
                 f"{len(fleet.codes)} columns of codes",

@@ -39,7 +39,7 @@ class Heard:
         """Seconds of processor time of this process, when each was told"""
         self._news = asyncio.Event()
 
-    def tell(self, decision: Decision) -> None:
+    def on_decision(self, decision: Decision) -> None:
         """Take note of a decision."""
         if isinstance(decision, Allocated):
             self.at[decision.claim.name] = perf_counter()
@@ -111,7 +111,9 @@ async def _reconciling(transport: Transport, heard: Heard) -> AsyncIterator[None
     settings = Settings(own_drivers=frozenset({mig.DRIVER}))
     stop = asyncio.Event()
     async with asyncio.TaskGroup() as group:
-        group.create_task(app.run(settings, transport, stop=stop, tell=heard.tell), name="reconciler")
+        group.create_task(
+            app.run(settings, transport, stop=stop, on_decision=heard.on_decision), name="reconciler"
+        )
         try:
             yield
         finally:
@@ -137,7 +139,7 @@ def long_search() -> Json:
 async def _write_floor(made: Cluster, numbers: Sequence[int]) -> tuple[float, float]:
     """Seconds that the two writes of each claim take, with nothing to decide; and those of our processor."""
     raws = await made.create_all(labelled_claim(number, "1g.5gb") for number in numbers)
-    echoes = Echoes(holds=lambda *_: False, tell=lambda _: None)
+    echoes = Echoes(holds=lambda *_: False, add=lambda _: None)
     writer = Writer(
         made.client,
         made.served,

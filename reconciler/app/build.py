@@ -13,10 +13,11 @@ from reconciler.app.jobs import audit, sparing_the_collector, watches
 from reconciler.app.leadership import Alone, Candidate, recalls_for
 from reconciler.app.observing import listeners, observe, refusal_inboxes
 from reconciler.app.parts import Parts
-from reconciler.app.reporting import reporting
 from reconciler.cluster.transport import Transport
-from reconciler.control.decisions.decisions import Tell
+from reconciler.control.decisions.decisions import Report
 from reconciler.control.decisions.ids import Numbering
+from reconciler.control.reporter import Reporter
+from reconciler.operations.observer import OperationsObserver
 from reconciler.operations.serving.port import StatusPort
 from reconciler.operations.telemetry.task_health import TaskHealth
 from reconciler.settings import Settings
@@ -28,32 +29,33 @@ async def build(
     transport: Transport,
     *,
     stop: asyncio.Event,
-    tell: Tell | None = None,
+    on_decision: Report | None = None,
     port: StatusPort | None = None,
 ) -> Parts:
-    """Build in two steps: what answers on the port from the start, and the rest once the server answered.
+    """Build in two steps: first what serves the status port, the rest when the API server has responded.
 
-    `tell` gets every decision. Raises Rejected when the settings or the server do not allow to start, and
-    Stopped when `stop` is set before the server answered.
+    `on_decision` gets every decision. Raises Rejected if the settings or the server do not allow to start,
+    and Stopped if `stop` is set before the server has responded.
     """
     check(settings)
     base = foundation(settings, transport, stop=stop, port=port)
     found = await unless(stop, discovered(base.connection(base.transport).client, settings))
     log_lacks(found)
-    return _rest(base, found, tell)
+    return _rest(base, found, on_decision)
 
 
-def _rest(base: Foundation, found: Found, tell: Tell | None) -> Parts:
+def _rest(base: Foundation, found: Found, on_decision: Report | None) -> Parts:
     """Build what depends on the kinds that the server serves."""
     settings, clock, served = base.settings, base.clock, found.served
     inboxes = refusal_inboxes()
-    reports = reporting(Numbering(random), [*listeners(base, inboxes, tell)], inboxes.pending)
+    observer = OperationsObserver(base.telemetry.meters, base.traces, listeners(base, inboxes, on_decision))
+    reporter = Reporter(Numbering(random), observer)
     ours, semantics = ownership(settings), rules(settings, lacking=found.off)
     recorder = recording(settings, semantics, ours)
     store = Store(semantics) if recorder is None else recorder.store
-    core = build_control(base, found, ours, store, recorder, reports)
+    core = build_control(base, found, ours, store, recorder, reporter, inboxes.pending)
     intake, client = core.intake, core.connection.client
-    shadow = shadow_of(settings, intake, ours, core.sink, clock=clock, tell=reports.report)
+    shadow = shadow_of(settings, intake, ours, core.sink, clock=clock, report=reporter.report)
     sink = core.sink if shadow is None else shadow.take
     recalls = recalls_for(settings, served)
     if base.role is None:
@@ -70,7 +72,7 @@ def _rest(base: Foundation, found: Found, tell: Tell | None) -> Parts:
         leadership=leadership,
         jobs=(
             *watches(client, served, sink, core.decoders, recalls, core.echoes),
-            audit(intake, reports.report, settings.audit_seconds),
+            audit(intake, reporter.report, settings.audit_seconds),
             *switches(settings, client, intake.pause),
             *observe(base, found, core, leadership, inboxes, task_health),
             sparing_the_collector(intake),

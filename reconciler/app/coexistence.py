@@ -1,4 +1,4 @@
-"""What it takes to run beside another scheduler: the guard on writes, the pause switch, the shadow."""
+"""Parts for running beside another scheduler: the guard on writes, the pause switch, shadow mode."""
 
 from collections.abc import Callable
 from functools import partial
@@ -11,26 +11,27 @@ from reconciler.api.objects.validating import validated
 from reconciler.app.foundation import Foundation
 from reconciler.app.job import Job
 from reconciler.cluster.client import Client
-from reconciler.cluster.guard import Guarded
+from reconciler.cluster.guard import GuardedTransport
 from reconciler.cluster.kinds import config_map
+from reconciler.cluster.pause_reasons import PauseReasons
 from reconciler.cluster.transport import Transport
 from reconciler.cluster.watch import Sink, follow
 from reconciler.control.decider import Decider
-from reconciler.control.decisions.decisions import Tell
+from reconciler.control.decisions.decisions import Report
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import Ownership
-from reconciler.control.queueing.pause import Pause, PauseReasons, Switch
+from reconciler.control.queueing.pause import Pause, Switch
 from reconciler.control.shadow import Shadow
 from reconciler.settings import Settings
 
 
 def guarded(base: Foundation, pause: PauseReasons) -> Transport:
-    """A transport that sends no write while writes are paused. In shadow mode none is sent anyway."""
-    return base.transport if base.settings.mode == "shadow" else Guarded(base.transport, pause.check)
+    """A transport that sends no write while writes are paused. Shadow mode has its own guard."""
+    return base.transport if base.settings.mode == "shadow" else GuardedTransport(base.transport, pause.check)
 
 
 def switches(settings: Settings, client: Client, pause: Pause) -> list[Job]:
-    """Pause as the settings say, and follow the ConfigMap that they name. Shadow mode pauses nothing."""
+    """Pause as the settings say, and follow their ConfigMap. Not in shadow mode."""
     if settings.mode == "shadow":
         return []
     if settings.pause:
@@ -49,9 +50,9 @@ def shadow_of(
     sink: Sink,
     *,
     clock: Callable[[], float],
-    tell: Tell,
+    report: Report,
 ) -> Shadow | None:
-    """What compares decisions instead of deciding, in shadow mode."""
+    """In shadow mode, the part that compares decisions instead of writing them."""
     if settings.mode != "shadow":
         return None
     return Shadow(
@@ -60,7 +61,7 @@ def shadow_of(
         sink=sink,
         pending_seconds=settings.shadow_pending_seconds,
         clock=clock,
-        tell=tell,
+        report=report,
     )
 
 

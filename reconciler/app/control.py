@@ -1,4 +1,4 @@
-"""The parts that decide and write: the store, the queue, the reconciler, the fence before its first turn."""
+"""The parts that decide and write: intake, queue, planner, handlers, loop and fence."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,9 +14,9 @@ from reconciler.api.objects.semantics import Semantics
 from reconciler.app.coexistence import guarded
 from reconciler.app.discovery import Found
 from reconciler.app.foundation import Connection, Foundation, now
-from reconciler.app.reporting import Reporting, both
 from reconciler.cluster.cursor import Decode
 from reconciler.cluster.echoes import Echoes
+from reconciler.cluster.pause_reasons import PauseReasons
 from reconciler.cluster.podwriter import PodWriter
 from reconciler.cluster.watch import Sink
 from reconciler.cluster.withdrawals import Withdrawals
@@ -28,12 +28,13 @@ from reconciler.control.handler import Handler
 from reconciler.control.intake import Intake
 from reconciler.control.koordinator.handler import KoordinatorHandler
 from reconciler.control.koordinator.intake import DeviceIntake
-from reconciler.control.koordinator.state import Picture
+from reconciler.control.koordinator.state import KoordinatorState
 from reconciler.control.loop import Reconciler
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import Planner
-from reconciler.control.queueing.pause import PauseReasons
+from reconciler.control.queueing.pending import Pending
 from reconciler.control.queueing.units import Unit
+from reconciler.control.reporter import Reporter
 from reconciler.operations.journal.entries import RECORDED_SETTINGS, Header
 from reconciler.operations.journal.recording import Recorder
 from reconciler.settings import Settings
@@ -55,16 +56,16 @@ class Control:
     echoes: Echoes
     sink: Sink
     """Takes the changes of every watch"""
-    machines: Picture | None
+    machines: KoordinatorState | None
     """Koordinator's devices, if they are served"""
     decoders: Mapping[str, Decode]
-    """By kind, for kinds that are not read as usual"""
+    """By kind, for kinds with a decoder of their own"""
 
 
 class Koordinator(NamedTuple):
     """What serves pods with Koordinator's devices."""
 
-    machines: Picture
+    machines: KoordinatorState
     devices: DeviceIntake
     handler: KoordinatorHandler
 
@@ -75,7 +76,8 @@ def build_control(
     ours: Ownership,
     store: Store,
     recorder: Recorder | None,
-    reporting: Reporting,
+    reporter: Reporter,
+    pending: Pending,
 ) -> Control:
     """Build the parts that decide and write. `recorder` is the journal of `store`, if there is one."""
     settings, served, withdrawals, reasons = base.settings, found.served, Withdrawals(), PauseReasons()
@@ -83,14 +85,12 @@ def build_control(
         base=settings.backoff_base_seconds, cap=settings.backoff_cap_seconds, random=random
     )
     kinds = (resource.kind for resource in served)
-    intake = Intake(
-        store, queue, kinds, reporting.report, ours=ours, reasons=reasons, withdrawing=withdrawals
-    )
-    echoes = Echoes(holds=intake.holds, tell=intake.catch_up)
+    intake = Intake(store, queue, kinds, reporter.report, ours=ours, reasons=reasons, withdrawing=withdrawals)
+    echoes = Echoes(holds=intake.holds, add=intake.catch_up)
     connection = base.connection(guarded(base, reasons), watched=served)
     writer = Writer(connection.client, served, echoes=echoes, withdrawals=withdrawals, now=now)
     fence = Fence(intake, writer, ours, clock=base.clock, patience=settings.write_seconds)
-    planner = Planner(intake.store, intake.roster, intake.placement, ours, intake.yielded)
+    planner = Planner(intake.store, intake.roster, intake.placement, ours, intake.reclaimed)
     handlers: list[Handler[Any, Any, Any]] = [
         ClaimHandler(
             intake,
@@ -98,13 +98,13 @@ def build_control(
             Decider(ours, steps=settings.search_steps),
             writer,
             clock=base.clock,
-            tell=reporting.report,
+            report=reporter.report,
             journal=recorder.decided if recorder else None,
         )
     ]
     koordinator = None
     if settings.koordinator:
-        koordinator = _koordinator(base, intake, PodWriter(connection.client, served), recorder, reporting)
+        koordinator = _koordinator(base, intake, PodWriter(connection.client, served), recorder, reporter)
         handlers.insert(0, koordinator.handler)
     return Control(
         intake=intake,
@@ -112,7 +112,7 @@ def build_control(
         writer=writer,
         fence=fence,
         planner=planner,
-        reconciler=_reconciler(base, intake, handlers, fence, reporting),
+        reconciler=Reconciler(intake, handlers, reporter, clock=base.clock, fence=fence, pending=pending),
         echoes=echoes,
         sink=intake.take if koordinator is None else koordinator.devices.take,
         machines=None if koordinator is None else koordinator.machines,
@@ -121,7 +121,7 @@ def build_control(
 
 
 def recording(settings: Settings, rules: Semantics, ours: Ownership) -> Recorder | None:
-    """The journal that the settings want. Raises Rejected when it cannot be written."""
+    """The journal, if the settings enable it. Raises Rejected if it cannot be written."""
     if settings.journal is None:
         return None
     told = settings.model_dump(mode="json", include=set(RECORDED_SETTINGS))
@@ -129,32 +129,13 @@ def recording(settings: Settings, rules: Semantics, ours: Ownership) -> Recorder
     return Recorder(Path(settings.journal), header)
 
 
-def _reconciler(
-    base: Foundation,
-    intake: Intake,
-    handlers: list[Handler[Any, Any, Any]],
-    fence: Fence,
-    reporting: Reporting,
-) -> Reconciler:
-    return Reconciler(
-        intake,
-        handlers,
-        clock=base.clock,
-        tell=reporting.report,
-        names=reporting.names,
-        answered=both(base.telemetry.meters.answered, base.traces.answered),
-        fence=fence,
-        pending=reporting.pending,
-        around=base.traces.turn,
-    )
-
-
 def _koordinator(
-    base: Foundation, intake: Intake, writer: PodWriter, recorder: Recorder | None, reporting: Reporting
+    base: Foundation, intake: Intake, writer: PodWriter, recorder: Recorder | None, reporter: Reporter
 ) -> Koordinator:
-    """Pods with Koordinator's devices are served out of the same queue as claims."""
+    """Pods with Koordinator's devices share the queue with claims."""
     fleet = Fleet(Rules(DeviceSemantics(base.settings.koordinator_semantics)))
-    machines = recorder.machines(fleet, reporting.report) if recorder else Picture(fleet, reporting.report)
+    report = reporter.report
+    machines = recorder.machines(fleet, report) if recorder else KoordinatorState(fleet, report)
     devices = DeviceIntake(machines, intake)
     handler = KoordinatorHandler(
         machines,
@@ -162,7 +143,7 @@ def _koordinator(
         intake,
         writer,
         clock=base.clock,
-        tell=reporting.report,
+        report=report,
         journal=recorder.equipped if recorder else None,
     )
     return Koordinator(machines, devices, handler)

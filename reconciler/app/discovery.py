@@ -1,4 +1,4 @@
-"""What the API server has, asked once before the parts are built."""
+"""Asks the API server once what it serves, before the parts are built."""
 
 from dataclasses import dataclass
 
@@ -17,14 +17,14 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What the server has, and the feature gates that it lacks."""
+    """The kinds that the server serves, and the feature gates that it lacks."""
 
     served: Served
     off: frozenset[str]
 
 
 async def discovered(client: Client, settings: Settings) -> Found:
-    """Ask the server. Raises Rejected where what the settings are about is not served."""
+    """Ask the server. Raises Rejected if it does not serve the kinds that the settings need."""
     if not settings.koordinator:
         served = await discover(client)
     else:
@@ -33,7 +33,7 @@ async def discovered(client: Client, settings: Settings) -> Found:
 
 
 def log_lacks(found: Found) -> None:
-    """Log what the server has not that we could use."""
+    """Log kinds and gates that the server lacks."""
     missing = unserved(found.served)
     if "ResourceClaim" not in found.served:
         log.info("ResourceClaims are not served", not_served=missing, gates=sorted(found.off))
@@ -42,7 +42,7 @@ def log_lacks(found: Found) -> None:
 
 
 async def _beside_devices(client: Client, settings: Settings) -> Served:
-    """Claims may be missing there unless the settings are about them."""
+    """Claims are required only if the settings need them."""
     if settings.mode != "shadow" and not (
         settings.all_claims or settings.own_drivers or settings.own_classes
     ):

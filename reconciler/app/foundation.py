@@ -1,16 +1,17 @@
-"""Parts that are built before the server is asked anything: telemetry, the candidate, the transport."""
+"""Parts that are built before the first request: telemetry, the candidate, the transport."""
 
 import asyncio
 import socket
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from random import getrandbits
 from typing import NamedTuple
 
 from reconciler.app.leadership import LeaderRole, leader_role
 from reconciler.cluster.client import Client
-from reconciler.cluster.guard import Guarded, never
+from reconciler.cluster.guard import GuardedTransport, never
 from reconciler.cluster.kinds import Resource
 from reconciler.cluster.transport import Transport
 from reconciler.operations.metrics.metered import Metered
@@ -29,18 +30,18 @@ class Connection(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Foundation:
-    """Parts that exist from the first moment, and what all others are built with."""
+    """Parts that exist from the start, with which all others are built."""
 
     settings: Settings
     stop: asyncio.Event
-    """Set when the process is to end"""
+    """Set to end the process"""
     clock: Callable[[], float]
     """Seconds, as the event loop counts them"""
     port: StatusPort | None
     role: LeaderRole | None
-    """None where no Lease decides who writes"""
+    """None if no Lease decides who writes"""
     transport: Transport
-    """Where every request leaves: fenced for whoever does not lead, closed to writes in shadow mode"""
+    """The transport of every request: writes are fenced without the Lease, and refused in shadow mode"""
     traces: NoTraces
     telemetry: Telemetry
 
@@ -51,15 +52,14 @@ class Foundation:
         return Connection(client, metered)
 
 
-def now() -> datetime:
-    """The time of day with its zone."""
-    return datetime.now(UTC)
+now = partial(datetime.now, UTC)
+"""The time of day with its zone"""
 
 
 def foundation(
     settings: Settings, transport: Transport, *, stop: asyncio.Event, port: StatusPort | None
 ) -> Foundation:
-    """Build what needs no answer of the server. The status port answers from here on.
+    """Build what needs no response of the server. The status port responds from here on.
 
     Raises Rejected for durations of the Lease that cannot be, and where traces are not installed.
     """
@@ -73,12 +73,12 @@ def foundation(
         clock=clock,
         port=port,
         role=role,
-        transport=Guarded(fenced, never) if settings.mode == "shadow" else fenced,
+        transport=GuardedTransport(fenced, never) if settings.mode == "shadow" else fenced,
         traces=tracing(wanted=settings.traces),
         telemetry=telemetry,
     )
 
 
 def _identity() -> str:
-    """A name for this process that no other has or had."""
+    """A name for this process that no other process has or had."""
     return f"{socket.gethostname()}_{getrandbits(64):016x}"

@@ -1,4 +1,4 @@
-"""What the settings come to: ownership, rules, shard, durations of the Lease. Refuses what cannot be run."""
+"""Derives ownership, rules, shard and Lease durations from the settings. Rejects invalid settings."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -12,7 +12,7 @@ from reconciler.settings import Settings
 
 
 def check(settings: Settings) -> None:
-    """Raise Rejected for settings that cannot be run, before anything is started or asked."""
+    """Raise Rejected for invalid settings, before anything is started or requested."""
     ownership(settings)
     rules(settings)
     shard_of(settings)
@@ -20,7 +20,7 @@ def check(settings: Settings) -> None:
 
 
 def ownership(settings: Settings) -> Ownership:
-    """What the settings give us alone. Raises Rejected when that is nothing on a live cluster."""
+    """What this controller owns. Raises Rejected if that is nothing on a live cluster."""
     ours = Ownership(
         all_claims=settings.all_claims,
         drivers=settings.own_drivers,
@@ -28,19 +28,19 @@ def ownership(settings: Settings) -> Ownership:
         alone=settings.embedded,
         shard=shard_of(settings),
     )
-    if settings.mode == "shadow" and not ours.writes:  # nothing is written, so nothing needs to be ours
+    if settings.mode == "shadow" and not ours.writes:  # nothing is written, so nothing must be owned
         return replace(ours, alone=True)
     if not ours.writes and not settings.koordinator:
         raise Rejected(
             "no driver or class is owned, so nothing may be written: the API does not protect a device "
-            "from two allocators. Name what is yours alone with --own-driver or --own-class, or say with "
-            "--koordinator that Koordinator's devices are"
+            "from two allocators. Set --own-driver or --own-class to devices that only this controller "
+            "allocates, or --koordinator if it alone allocates Koordinator's devices"
         )
     return ours
 
 
 def rules(settings: Settings, *, lacking: frozenset[str] = frozenset()) -> Semantics:
-    """The rules to follow. Raises Rejected for a feature gate that is not known."""
+    """The rules to follow. Raises Rejected for an unknown feature gate."""
     gates = with_gates(settings.feature_gates, lacking=lacking)
     return Semantics(settings.semantics, gates, frozenset(settings.group_modes.items()))
 
@@ -51,23 +51,23 @@ def elects(settings: Settings) -> bool:
 
 
 def shard_of(settings: Settings) -> Shard:
-    """What this process owns of the fleet. Raises Rejected where that cannot be had."""
+    """The shard of this process. Raises Rejected if other settings exclude it."""
     shard = parse(settings.shard)
     if shard.whole:
         return shard
     if not elects(settings):
-        raise Rejected("a shard is kept apart from others by Leases: add --leader-elect, or drop --shard")
+        raise Rejected("--shard needs Leases to exclude other processes: add --leader-elect, or drop --shard")
     if settings.koordinator:
         raise Rejected(
-            "--koordinator does not go with --shard: a shard is drivers and pools, which Koordinator's "
-            "devices have none of, and a shard without --koordinator would free pods from their gate that "
-            "wait for such devices. Serve the whole fleet with one process, or drop --koordinator"
+            "--koordinator cannot be combined with --shard: Koordinator's devices have no drivers and pools, "
+            "and a shard without --koordinator would remove the gate of pods that wait for such devices. "
+            "Serve the whole fleet with one process, or drop --koordinator"
         )
     return shard
 
 
 def terms_of(settings: Settings) -> Terms:
-    """The durations of the Lease. Raises Rejected for those with which nobody could ever write."""
+    """The durations of the Lease. Raises Rejected for those with which no process could ever write."""
     terms = Terms(
         settings.lease_seconds, settings.renew_seconds, settings.retry_seconds, settings.write_seconds
     )
@@ -79,6 +79,6 @@ def terms_of(settings: Settings) -> Terms:
     for name, more, than, less in ordered:
         if more <= less:
             raise Rejected(f"setting {name}: must be more than {than}, {less:g}, got {more:g}")
-    if elects(settings) and terms.lease > LONGEST:  # other replicas would not believe our Lease
+    if elects(settings) and terms.lease > LONGEST:  # other replicas would ignore a longer Lease
         raise Rejected(f"setting lease_seconds: must be {LONGEST:g} at most, got {terms.lease:g}")
     return terms

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 
 class Job(NamedTuple):
-    """What the task is called, and what starts it: runs until cancelled."""
+    """The name of the task and its function, which runs until cancelled."""
 
     name: str
     run: Callable[[], Coroutine[Any, Any, object]]

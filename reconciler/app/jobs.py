@@ -1,4 +1,4 @@
-"""What runs beside the workers of every process: the watches, the audit, the garbage collector's schedule."""
+"""Tasks beside the workers: the watches, the audit, the schedule of the garbage collector."""
 
 import asyncio
 import gc
@@ -16,7 +16,7 @@ from reconciler.cluster.echoes import Echoes
 from reconciler.cluster.kinds import Resource, Served
 from reconciler.cluster.watch import Recall, Sink, follow
 from reconciler.control.audit.auditor import Auditor
-from reconciler.control.decisions.decisions import Tell
+from reconciler.control.decisions.decisions import Report
 from reconciler.control.intake import Intake
 
 
@@ -28,19 +28,19 @@ def watches(
     recalls: Mapping[str, Recall],
     echoes: Echoes,
 ) -> Iterator[Job]:
-    """A watch on each kind. `decoders` and `recalls` are by kind, where a kind has one of its own."""
+    """A watch on each kind. `decoders` and `recalls` are by kind, for kinds that have one."""
     for resource in served:
         decode, recall = decoders.get(resource.kind, read), recalls.get(resource.kind)
         yield Job(f"watch {resource.plural}", partial(_watch, client, resource, sink, decode, recall, echoes))
 
 
-def audit(intake: Intake, tell: Tell, seconds: float) -> Job:
-    """Look for devices and counters that are given away twice, at most every so many `seconds`."""
-    return Job("audit", Auditor(intake.changed, intake.store, tell, seconds, intake.audit).run)
+def audit(intake: Intake, report: Report, seconds: float) -> Job:
+    """Audit for devices and counters that are allocated twice, at most once in `seconds`."""
+    return Job("audit", Auditor(intake.changed, intake.store, report, seconds, intake.audit).run)
 
 
 def sparing_the_collector(intake: Intake) -> Job:
-    """Collect garbage seldom, and never walk what was listed."""
+    """Collect garbage rarely, and never traverse listed objects."""
     return Job("spare the collector", partial(_spare_the_collector, intake))
 
 
@@ -52,7 +52,7 @@ async def _watch(
 
 
 async def _spare_the_collector(intake: Intake) -> None:
-    """What was listed stays; to walk it at every garbage collection would hold the loop, for tens of
+    """Listed objects stay; to traverse them at every collection would block the loop for tens of
     milliseconds with ten thousand devices. Next to no garbage of ours is circular.
     """
     before = gc.get_threshold()

@@ -1,4 +1,4 @@
-"""How this process comes to decide: at once where it is alone, otherwise while it holds the Lease."""
+"""When this process may decide: always without a Lease, otherwise while it holds the Lease."""
 
 import asyncio
 import random
@@ -27,23 +27,23 @@ from reconciler.settings import Settings
 log = structlog.get_logger()
 
 RELEASE_SECONDS = 5.0
-"""For giving up the Lease at the end; with what begun writes may take this fits a pod's 40 s."""
+"""Timeout for releasing the Lease at the end. With the drain time it fits the grace period of 40 s."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaderRole:
-    """What a candidate needs before the server is first asked."""
+    """What a candidate needs before the first request."""
 
     elector: Elector
     leases: Leases
     transport: FencedTransport
-    """Where every write has to pass"""
+    """The transport of every write"""
 
 
 def leader_role(
     settings: Settings, transport: Transport, *, identity: str, clock: Callable[[], float]
 ) -> LeaderRole | None:
-    """None where no Lease decides who writes. Raises Rejected as `shard_of` and `terms_of` do."""
+    """None if no Lease decides who writes. Raises Rejected as `shard_of` and `terms_of` do."""
     elector = Elector(identity, shard_of(settings), terms_of(settings))
     if not elects(settings):
         return None
@@ -61,11 +61,11 @@ class Leadership(Protocol):
         """Whether this process decides now."""
 
     def leading(self) -> AbstractAsyncContextManager[None]:
-        """Decide beside the block where that is allowed, until the writes of the block are over."""
+        """Lead while the block runs, whenever that is allowed."""
 
 
 class Alone:
-    """Leads always, once what a predecessor may have sent was fenced off."""
+    """Leads always, once late writes of a predecessor are fenced off."""
 
     def __init__(self, fence: Fence) -> None:
         self._fence = fence
@@ -82,7 +82,7 @@ class Alone:
 
 
 class Candidate:
-    """Leads while it holds the Lease. Who waits for it is as ready as who holds it."""
+    """Leads while it holds the Lease. A standby keeps its state as ready as the leader."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class Candidate:
         *,
         clock: Callable[[], float],
     ) -> None:
-        """`recalls` list again what may be behind when the Lease changes hands; `clock` counts seconds."""
+        """`recalls` list kinds again when the Lease changes hands; `clock` counts seconds."""
         self._role = role
         self._intake = intake
         self._fence = fence
@@ -114,7 +114,7 @@ class Candidate:
 
     @asynccontextmanager
     async def leading(self) -> AsyncIterator[None]:
-        """Campaign once all is listed; give the Lease up at the end.
+        """Campaign once all kinds are listed; release the Lease at the end.
 
         A block that fails leaves the Lease to end by itself: what it has sent may still arrive.
         """
@@ -142,6 +142,6 @@ class Candidate:
 
 
 def recalls_for(settings: Settings, served: Served) -> dict[str, Recall]:
-    """By kind of what holds devices: their watches may be behind when the Lease changes hands."""
+    """For each kind that holds devices: its watch may be behind when the Lease changes hands."""
     holders = ("ResourceClaim", "Pod") if settings.koordinator else ("ResourceClaim",)
     return {kind: Recall() for kind in holders if elects(settings) and kind in served}

@@ -9,7 +9,7 @@ from reconciler.operations.telemetry.signals import Signals
 
 
 def lease_signals(candidate: Candidate) -> Signals:
-    """Replaces what was told of a candidate before it campaigned."""
+    """Replaces the signals of a candidate from before its campaign."""
     elector, campaign = candidate.elector, candidate.campaign
     lease = elector.shard.lease
 

@@ -1,4 +1,4 @@
-"""One run: build the parts, run them, take them down in order."""
+"""One run: builds the parts, runs them, and stops them in order."""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -10,7 +10,7 @@ from reconciler.app.build import build
 from reconciler.app.parts import Parts
 from reconciler.app.tasks import tasks
 from reconciler.cluster.transport import Transport
-from reconciler.control.decisions.decisions import Tell
+from reconciler.control.decisions.decisions import Report
 from reconciler.operations.serving.port import StatusPort
 from reconciler.settings import Settings
 
@@ -22,17 +22,17 @@ async def run(
     transport: Transport,
     *,
     stop: asyncio.Event,
-    tell: Tell | None = None,
+    on_decision: Report | None = None,
     port: StatusPort | None = None,
 ) -> None:
-    """Reconcile until `stop` is set, then let begun writes finish, for `drain_seconds` at most.
+    """Reconcile until `stop` is set, then let writes in flight finish, for `drain_seconds` at most.
 
-    `tell` gets every decision, after it was logged; `port` serves metrics, health and status.
-    Raises Rejected when the settings or the server do not allow to start. Cancelled: writes under
-    way may or may not be applied.
+    `on_decision` gets every decision, after it was logged; `port` serves metrics, health and status.
+    Raises Rejected if the settings or the server do not allow to start. Cancelled: writes in
+    flight may or may not be applied.
     """
     try:
-        parts = await build(settings, transport, stop=stop, tell=tell, port=port)
+        parts = await build(settings, transport, stop=stop, on_decision=on_decision, port=port)
     except Stopped:
         log.info("stopped before the API server answered")
         return
@@ -40,7 +40,7 @@ async def run(
 
 
 async def run_parts(parts: Parts) -> None:
-    """Run what was built. The Lease is kept until the last write is over, the journal until all is told."""
+    """Run what was built. The Lease is kept until the last write, the journal until the last decision."""
     async with AsyncExitStack() as around:
         if parts.recorder is not None:
             around.callback(parts.recorder.close)

@@ -1,4 +1,4 @@
-"""What operators look at: Events, findings of the doctor, the status page, the signals of all parts."""
+"""What operators see: Events, findings of the doctor, the status page, the signals of all parts."""
 
 import socket
 from collections.abc import Iterable, Iterator
@@ -11,7 +11,7 @@ from reconciler.app.job import Job
 from reconciler.app.leadership import Candidate, Leadership
 from reconciler.app.lease_signals import lease_signals
 from reconciler.cluster.events import EventWriter
-from reconciler.control.decisions.decisions import Tell
+from reconciler.control.decisions.decisions import Report
 from reconciler.control.explainer import RefusalQueue
 from reconciler.control.intake import Intake
 from reconciler.control.queueing.pending import Pending
@@ -34,7 +34,7 @@ from reconciler.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class RefusalInboxes:
-    """Where refusals wait for the parts that show them to operators, which are built later."""
+    """Queues of refusals for the parts that show them to operators, which are built later."""
 
     pending: Pending
     messages: RefusalMessages
@@ -47,13 +47,12 @@ def refusal_inboxes() -> RefusalInboxes:
     return RefusalInboxes(pending, RefusalMessages(pending), RefusalQueue())
 
 
-def listeners(base: Foundation, inboxes: RefusalInboxes, tell: Tell | None) -> Iterator[Tell]:
-    """Who gets every decision, in order. `tell` is the listener of whoever runs the process."""
-    yield base.telemetry.meters.on_decision
+def listeners(base: Foundation, inboxes: RefusalInboxes, on_decision: Report | None) -> Iterator[Report]:
+    """The listeners of every decision, in order. `on_decision` is that of the caller of `run`."""
     if base.port is not None:
         yield inboxes.messages.on_decision
-    if tell is not None:
-        yield tell
+    if on_decision is not None:
+        yield on_decision
     if writes_events(base.settings):
         yield inboxes.queue.on_decision
 
@@ -71,14 +70,18 @@ def observe(
     inboxes: RefusalInboxes,
     health: TaskHealth,
 ) -> list[Job]:
-    """Build what operators look at and register the signals of all parts. Returns the jobs to run for it."""
+    """Build what operators see, and register the signals of all parts. Returns the jobs to run."""
     clock, intake = base.clock, core.intake
     machines = core.machines.fleet if core.machines is not None else None
     capacity = Capacity(intake.store.snapshot, ready=intake.listed.is_set)
     jobs = []
     signals = [
         server_signals(
-            found.served, found.off, metered=core.connection.metered, dropped=core.writer.dropped, clock=clock
+            found.served,
+            found.off,
+            last_contact=core.connection.client.last_contact,
+            dropped=core.writer.dropped,
+            clock=clock,
         ),
         liveness_signals(
             base.settings,
@@ -119,7 +122,7 @@ def _recorder(base: Foundation, found: Found, core: Control, inboxes: RefusalInb
 
 
 def _doctor(base: Foundation, found: Found, intake: Intake, events: Events) -> DoctorSchedule | None:
-    """None without a status port, or where no slices are served."""
+    """None without a status port, or if no slices are served."""
     settings = base.settings
     if base.port is None or not settings.doctor_seconds or "ResourceSlice" not in found.served:
         return None
@@ -136,7 +139,7 @@ def _page(
     capacity: Capacity,
     signals: Iterable[Signals],
 ) -> Signals:
-    """The page with the facts of all other parts and, if it is enabled, the what-if endpoint."""
+    """The page with the facts of all parts and, if enabled, the what-if endpoint."""
     intake = core.intake
     facts = [
         *process_facts(base.settings, leadership.leads),

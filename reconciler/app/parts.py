@@ -19,16 +19,16 @@ class Parts:
 
     settings: Settings
     stop: asyncio.Event
-    """Set when the process is to end"""
+    """Set to end the process"""
     kinds: tuple[str, ...]
-    """That are watched"""
+    """The watched kinds"""
     reconciler: Reconciler
     shadow: Shadow | None
-    """Takes the turns in place of the reconciler in shadow mode"""
+    """Replaces the reconciler in shadow mode"""
     leadership: Leadership
     jobs: tuple[Job, ...]
     """Run from the start until `stop` is set"""
     task_health: TaskHealth
-    """Told of every job that ends"""
+    """Records every job that ends"""
     recorder: Recorder | None
     traces: NoTraces

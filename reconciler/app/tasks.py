@@ -1,4 +1,4 @@
-"""The tree of tasks: workers outside, and within what they decide from, which ends before them."""
+"""The tree of tasks: workers outside, and inside the jobs that feed them, which end first."""
 
 import asyncio
 
@@ -10,9 +10,9 @@ log = structlog.get_logger()
 
 
 async def tasks(parts: Parts) -> None:
-    """Run until `stop` is set, then let begun writes finish, for `drain_seconds` at most.
+    """Run until `stop` is set, then let writes in flight finish, for `drain_seconds` at most.
 
-    Cancelled: writes under way may or may not be applied.
+    Cancelled: writes in flight may or may not be applied.
     """
     settings = parts.settings
     worker = parts.shadow or parts.reconciler

@@ -59,7 +59,7 @@ def allocate(
         bundle = read_manifests(files, progress)
         progress.stage("allocating claims")
         machines = Rules(DeviceSemantics(koordinator_semantics))
-        report = decide(bundle, rules, steps=steps, machines=machines, asking=progress.step)
+        report = decide(bundle, rules, steps=steps, machines=machines, on_question=progress.step)
         devices = report.devices
     report_warnings(bundle.warnings)
     report_refused(bundle.refused)

@@ -69,7 +69,9 @@ def explain(
             report_warnings(bundle.warnings)
             report_refused(bundle.refused)
             progress.stage("allocating earlier claims")
-            situation = in_manifests(bundle, rules, key, of_pod=of_pod, steps=steps, asking=progress.step)
+            situation = in_manifests(
+                bundle, rules, key, of_pod=of_pod, steps=steps, on_question=progress.step
+            )
         else:
             progress.stage("reading the cluster")
             with errors_as(NoAnswer):

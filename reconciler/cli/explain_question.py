@@ -57,7 +57,7 @@ def in_manifests(
     *,
     of_pod: bool,
     steps: int,
-    asking: Callable[[Question], None] = lambda _: None,
+    on_question: Callable[[Question], None] = lambda _: None,
 ) -> Situation:
     """Return the questions as `allocate` meets them: earlier claims and pods are allocated first.
 
@@ -67,12 +67,12 @@ def in_manifests(
     notes: list[str] = []
 
     def note(question: Question) -> None:
-        asking(question)
+        on_question(question)
         if question.pod == key if of_pod else any(claim.key == key for claim in question.claims):
             matching.append(question)
             notes.extend(filter(None, [question.left_out()]))
 
-    report = decide(bundle, rules, steps=steps, asking=note)
+    report = decide(bundle, rules, steps=steps, on_question=note)
     answers = {
         (answer.pod, answer.claims): answer.outcome
         for answer in report.answers
@@ -81,7 +81,7 @@ def in_manifests(
     if matching:
         questions = [
             AllocationQuestion(
-                q.claims, q.world, q.nodes, answers.get((q.pod, tuple(c.key for c in q.claims)))
+                q.claims, q.snapshot, q.nodes, answers.get((q.pod, tuple(c.key for c in q.claims)))
             )
             for q in matching
         ]
@@ -106,7 +106,7 @@ async def on_cluster(
     for listing in _listings(raws):
         intake.take(listing)
     ours = Ownership(all_claims=True, alone=True)
-    planner = Planner(intake.store, intake.roster, intake.placement, ours, intake.yielded)
+    planner = Planner(intake.store, intake.roster, intake.placement, ours, intake.reclaimed)
     pods = [key] if of_pod else sorted(intake.roster.users(key))
     units = [Unit(Kind.POD, pod) for pod in pods] or [Unit(Kind.CLAIM, key)]
     questions: list[AllocationQuestion] = []

@@ -1,10 +1,10 @@
-"""How we talk to an API server. The only code that touches the network."""
+"""Talks to an API server: list, watch, write. Only this code uses the network to the cluster."""
 
 import sys
 
 if "kubernetes_validate" not in sys.modules:
-    # The dynamic client of kubernetes-asyncio, which nothing here uses, would load that package where it is
-    # installed, and with it every validator of JSON schemas: half of the time that a command takes to start.
+    # The dynamic client of kubernetes-asyncio is unused here, but loads this package if it is installed, with
+    # every validator of JSON schemas: half of the start time of a command.
     sys.modules["kubernetes_validate"] = None  # type: ignore[assignment]
     try:
         import kubernetes_asyncio  # noqa: F401

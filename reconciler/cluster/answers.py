@@ -1,4 +1,4 @@
-"""What a status code means for us: answers that are not a success become our errors."""
+"""Converts responses that are not a success to our errors."""
 
 from typing import Any
 
@@ -8,17 +8,16 @@ from reconciler.cluster.transport import Response
 from reconciler.errors import Conflict, Gone, ReconcilerError, Rejected, Relist, Retry, Undecided
 
 LONGEST_WAIT = 300.0
-"""Seconds. A server that asks for more gets a new request then; its clock may be wrong."""
+"""Limit of Retry-After in seconds: the clock of the server may be wrong."""
 
 READS = frozenset({"GET", "HEAD"})
 
 
 def refusal(method: str, path: str, response: Response) -> ReconcilerError:
-    """The error for an answer outside 200 to 299. The message holds the server's own.
+    """The error for a response outside 200 to 299. Its message contains that of the server.
 
-    A server that failed (500, 502, 504) may have applied the write before; one that is too busy
-    (429, 503) did not begin it. 409 covers an object that exists already as well: someone wrote
-    first. 401 passes when credentials are refreshed.
+    A server that failed (500, 502, 504) may have applied the write; one that is too busy (429, 503) has
+    not started it. 409 also means that an object exists already. 401 ends when credentials are refreshed.
     """
     status = _status(response)
     message = (
@@ -40,7 +39,7 @@ def refusal(method: str, path: str, response: Response) -> ReconcilerError:
 
 
 def _status(response: Response) -> dict[str, Any]:
-    """The Status object; proxies and unknown paths answer with plain text."""
+    """The Status object. Proxies and unknown paths respond with plain text."""
     try:
         status = from_json(response.body)
     except ValueError:
@@ -53,9 +52,9 @@ def _status(response: Response) -> dict[str, Any]:
 
 
 def _seconds(response: Response, status: dict[str, Any]) -> float:
-    """How long the server asks us to stay away. Dates, which it never sends, are ignored."""
+    """The delay that the server requests. Dates are ignored: it never sends them."""
     details = status.get("details")
-    asked = response.headers.get("Retry-After", "")
-    if not (asked.isascii() and asked.isdigit()):
-        asked = str(details.get("retryAfterSeconds", "")) if isinstance(details, dict) else ""
-    return min(float(asked), LONGEST_WAIT) if asked.isascii() and asked.isdigit() else 0.0
+    delay = response.headers.get("Retry-After", "")
+    if not (delay.isascii() and delay.isdigit()):
+        delay = str(details.get("retryAfterSeconds", "")) if isinstance(details, dict) else ""
+    return min(float(delay), LONGEST_WAIT) if delay.isascii() and delay.isdigit() else 0.0

@@ -1,4 +1,4 @@
-"""Requests on API objects. Success is decoded, everything else becomes one of our errors."""
+"""Requests on API objects. Decodes successful responses; converts all others to our errors."""
 
 import json
 from collections.abc import AsyncIterator
@@ -20,7 +20,7 @@ JSON: PatchType = "application/json-patch+json"
 
 
 class Client:
-    """Speaks to one server, and tries nothing twice: retries belong to the queue and to the watch.
+    """Talks to one server. Retries nothing: the queue and the watch retry.
 
     Every method raises the errors of `answers.refusal` and of `Transport.send`. A write that
     is cancelled may have been applied.
@@ -29,17 +29,19 @@ class Client:
     def __init__(
         self, transport: Transport, *, read_seconds: float = 60.0, write_seconds: float = 10.0
     ) -> None:
-        """`read_seconds` must do for a page of a listing; a write is given up after `write_seconds`."""
+        """`read_seconds` must suffice for a page of a listing; a write times out after `write_seconds`."""
         self._transport = transport
         self._read_seconds = read_seconds
         self.write_seconds = write_seconds
+        self.last_contact: dict[str, float] = {}
+        """Kind -> when the server last sent anything of it, in seconds of the event loop. Watches set it."""
 
     async def fetch(self, path: str, query: Query = ()) -> Raw:
         """The JSON object at a path."""
         return await self._object(self._request("GET", path, query=query))
 
     async def list_pages(self, resource: Resource, *, limit: int) -> AsyncIterator[Listing]:
-        """All objects of a kind, so many at a time. Raises Relist when the server forgot the listing."""
+        """All objects of a kind, `limit` per page. Raises Relist if the continue token expired."""
         query = [("limit", str(limit)), *resource.selection]
         while True:
             body = await self._answer(self._request("GET", resource.everywhere, query=query))
@@ -65,7 +67,7 @@ class Client:
         return await self.fetch(resource.path(key))
 
     async def create(self, resource: Resource, body: Raw) -> Raw:
-        """The object as it was created. Raises Conflict when it exists already."""
+        """The object as created. Raises Conflict if it exists already."""
         return await self._write("POST", resource.within(body["metadata"].get("namespace", "")), body)
 
     async def update(self, resource: Resource, body: Raw) -> Raw:
@@ -81,9 +83,9 @@ class Client:
         content_type: PatchType = MERGE,
         subresource: str = "",
     ) -> Raw:
-        """Change an object, or a part of it such as its status, and leave what we do not know alone.
+        """Change an object, or a subresource such as its status. Unknown fields stay unchanged.
 
-        A patch that sets `metadata.resourceVersion` is refused with Conflict unless that is the server's.
+        Raises Conflict if the patch sets `metadata.resourceVersion` to another than the server's.
         """
         return await self._write("PATCH", resource.path(key, subresource), patch, content_type)
 
@@ -96,7 +98,7 @@ class Client:
         content_type: PatchType = MERGE,
         subresource: str = "",
     ) -> bytes:
-        """As `patch`; the answer is not looked at."""
+        """Like `patch`, but returns the response undecoded."""
         path = resource.path(key, subresource)
         return await self._answer(
             self._request("PATCH", path, body=_encoded(patch), content_type=content_type)

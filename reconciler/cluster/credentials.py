@@ -1,4 +1,4 @@
-"""Where the server is and how we prove who we are: a plain URL, a kubeconfig, or a service account."""
+"""Address of the server and credentials: from a URL, a kubeconfig, or a service account."""
 
 import asyncio
 from pathlib import Path
@@ -18,19 +18,19 @@ from reconciler.errors import Rejected, Retry
 
 log = structlog.get_logger()
 
-# The library meets a file that is no map with a TypeError, and reads it by recursion.
+# The library raises TypeError for a file that is no map, and reads it recursively.
 _UNUSABLE = (ConfigException, OSError, yaml.YAMLError, TypeError, ValueError, RecursionError)
 
 REFRESH_SECONDS = 60.0
-"""How often tokens are looked at again. Plugins and files renew theirs minutes before they expire."""
+"""Time between two checks of tokens. Plugins and files renew them minutes before they expire."""
 
 
 async def configuration_for(
     *, server: str | None, kubeconfig: str | None, context: str | None, insecure: bool = False
 ) -> Configuration:
-    """The client library's configuration. Raises Rejected when nothing says how to reach a server.
+    """The configuration of the client library. Raises Rejected if there is no usable server address.
 
-    With `insecure` certificates are not verified; a kubeconfig alone does not bring that about.
+    `insecure` turns off the verification of certificates; a kubeconfig alone cannot.
     """
     configuration = await _reach(server, kubeconfig, context)
     if insecure:
@@ -38,8 +38,8 @@ async def configuration_for(
         configuration.verify_ssl = False
     elif not configuration.verify_ssl:
         raise Rejected(
-            "the kubeconfig says insecure-skip-tls-verify: name the authority in certificate-authority-data, "
-            "or say --insecure-skip-tls-verify if anybody in between may read and change everything"
+            "the kubeconfig has insecure-skip-tls-verify: set certificate-authority-data in it, or pass "
+            "--insecure-skip-tls-verify to accept that anyone on the network can read and change requests"
         )
     return configuration
 
@@ -47,7 +47,7 @@ async def configuration_for(
 async def _reach(server: str | None, kubeconfig: str | None, context: str | None) -> Configuration:
     if server is not None:
         if not server.startswith(("http://", "https://")):
-            raise Rejected(f"no way to reach a cluster: {server!r} is no http or https URL")
+            raise Rejected(f"cannot reach a cluster: {server!r} is not an http or https URL")
         return Configuration(host=server.rstrip("/"))
     configuration = Configuration()
     location = kubeconfig or KUBE_CONFIG_DEFAULT_LOCATION
@@ -57,31 +57,33 @@ async def _reach(server: str | None, kubeconfig: str | None, context: str | None
         else:
             load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
     except _UNUSABLE as exc:
-        said = " ".join(str(exc).split()).rstrip(".")  # a parser draws its complaint over several lines
+        said = " ".join(str(exc).split()).rstrip(".")  # parsers spread messages over several lines
         place = (
-            location if kubeconfig or context or _exists(location) else f"no kubeconfig at {location}, no pod"
+            location
+            if kubeconfig or context or _exists(location)
+            else f"no kubeconfig at {location}, and not in a pod"
         )
-        remedy = "name one that works with --kubeconfig or KUBECONFIG, or a server with --server"
-        raise Rejected(f"no way to reach a cluster: {place}: {said}; {remedy}") from exc
+        remedy = "set a working one with --kubeconfig or KUBECONFIG, or a server with --server"
+        raise Rejected(f"cannot reach a cluster: {place}: {said}; {remedy}") from exc
     return configuration
 
 
 async def _from_kubeconfig(configuration: Configuration, location: str, context: str | None) -> None:
     if not _exists(location):
-        raise Rejected(f"no way to reach a cluster: there is no kubeconfig at {location}")
+        raise Rejected(f"cannot reach a cluster: there is no kubeconfig at {location}")
     loader = await load_kube_config(location, context=context, client_configuration=configuration)
     configuration.refresh_api_key_hook = _Refresh(loader)
 
 
 def _exists(location: str) -> bool:
-    """Whether there is a file at any of the places: KUBECONFIG may name several."""
+    """Whether any of the files exists: KUBECONFIG may name several."""
     return any(Path(place).expanduser().is_file() for place in location.split(ENV_KUBECONFIG_PATH_SEPARATOR))
 
 
 class _Refresh:
-    """Loads credentials again from time to time: the library does so for service accounts only.
+    """Reloads credentials regularly: the library does so only for service accounts.
 
-    While one request does, others go on with the token there is.
+    While one request reloads them, others use the present token.
     """
 
     def __init__(self, loader: KubeConfigLoader) -> None:

@@ -1,4 +1,4 @@
-"""The watch protocol as a small machine without a socket: lines in, changes out, and where to go on."""
+"""The watch protocol without I/O: converts lines to changes, and keeps the version to continue from."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from reconciler.cluster.kinds import Resource
 from reconciler.errors import Malformed, Relist, Retry
 
 Decode = Callable[[Mapping[str, Any]], ApiObject]
-"""Raises Malformed for what cannot be read. Slices and claims of the current version are read without it."""
+"""Raises Malformed for an unreadable object. Slices and claims of the current version are read without it."""
 
 _FROM_TEXT: Mapping[str, Callable[[bytes, str], ApiObject | None]] = {
     "ResourceSlice": read_slice,
@@ -24,20 +24,20 @@ _FROM_TEXT: Mapping[str, Callable[[bytes, str], ApiObject | None]] = {
 
 @dataclass(slots=True)
 class Cursor:
-    """How far the events of one kind were read. `version` is where the next watch begins."""
+    """The position in the events of one kind. `version` is where the next watch starts."""
 
     resource: Resource
     read: Decode
     version: str
     echoes: Echoes | None = None
-    """Knows which news of claims need not be read"""
+    """Knows which events of claims can be skipped"""
 
     def feed(self, line: bytes) -> Changed | Removed | Refused | None:
-        """What one line of a watch tells; None for a line that only moves the cursor.
+        """The change in one line of a watch. None for a line that only moves the cursor.
 
-        Raises Relist when the server no longer has what follows the version, or was set back to
-        before it, and Retry for any other error of the server and for a line that is no event. The
-        cursor then stays where it is.
+        Raises Relist if the server no longer has the events after the version, or was restored to an
+        earlier one. Raises Retry for other errors of the server and for a line that is no event. The
+        cursor does not move then.
         """
         if self.resource.kind in _FROM_TEXT and len(line) <= LONGEST_OBJECT:
             if self.echoes is not None and (version := self.echoes.version(line)):
@@ -61,14 +61,14 @@ class Cursor:
         return None
 
     def _from_text(self, line: bytes) -> ApiObject | None:
-        """The object that a line tells of, if it can be read without decoding the line."""
+        """The object in a line, if it can be read without decoding the line."""
         event = cut_event(line)
         if event is None or event[0] not in ("ADDED", "MODIFIED"):
             return None
         return _FROM_TEXT[self.resource.kind](event[1], self.resource.api_version)
 
     def _move(self, version: str) -> None:
-        """Go to a version. One before ours is of a server restored from a backup, or started afresh."""
+        """Move to a version. An earlier one means that the server was restored from a backup or recreated."""
         if precedes(version, self.version):
             raise Relist(f"watch of {self.resource.plural}: version {version} came after {self.version}")
         self.version = version or self.version
@@ -84,12 +84,12 @@ class Cursor:
 
 
 def precedes(version: str, other: str) -> bool:
-    """Whether a version is before another; versions that are no numbers cannot be compared."""
+    """Whether a version is before another. Versions that are not numbers cannot be compared."""
     return version.isdecimal() and other.isdecimal() and int(version) < int(other)
 
 
 def listed(text: bytes, mark: str | None, resource: Resource, read: Decode) -> ApiObject | Refused:
-    """An item of a listing, typed, or why it cannot be read. Raises Retry for what is not JSON."""
+    """The typed object of an item of a listing, or why it cannot be read. Raises Retry for invalid JSON."""
     if resource.kind in _FROM_TEXT and mark is None and len(text) <= LONGEST_OBJECT:
         found = _FROM_TEXT[resource.kind](text, resource.api_version)
         if found is not None:
@@ -111,7 +111,7 @@ def _too_long(raw: dict[str, Any], text: bytes, resource: Resource) -> Refused |
 
 
 def interpret(raw: dict[str, Any], mark: str | None, resource: Resource, read: Decode) -> ApiObject | Refused:
-    """The typed object, or why it cannot be read. Items of a listing come without kind and version."""
+    """The typed object, or why it cannot be read. Items of a listing have no kind and apiVersion."""
     if mark is not None and holds(raw, mark):
         return Refused(resource.kind, key_of(raw), f"nests more than {DEEPEST} levels")
     try:
@@ -121,7 +121,7 @@ def interpret(raw: dict[str, Any], mark: str | None, resource: Resource, read: D
 
 
 def key_of(raw: Mapping[str, Any]) -> ObjectKey:
-    """The key of an object that may be unreadable otherwise."""
+    """The key of an object, which may be unreadable otherwise."""
     metadata = raw.get("metadata")
     if not isinstance(metadata, Mapping):
         return ObjectKey("", "")

@@ -1,6 +1,6 @@
-"""JSON of a server as Python values, however deeply somebody nested the opaque parts of an object.
+"""Decodes JSON of a server, also of objects with very deeply nested opaque parameters.
 
-Listings and events are cut into their objects first, which costs a twentieth of decoding them.
+Listings and events are first cut into objects, which takes a twentieth of the time of decoding.
 """
 
 import re
@@ -10,10 +10,10 @@ import msgspec
 from pydantic_core import from_json
 
 DEEPEST = 200
-"""Levels that the decoder goes down. A server accepts thousands in the opaque parameters of a claim."""
+"""Nesting levels that are decoded. A server accepts thousands in the opaque parameters of a claim."""
 
 LONGEST_OBJECT = 4 * 2**20
-"""Bytes of one object that is read. etcd holds 1.5 MiB of it; what comes of it takes up to 30 times that."""
+"""Maximum bytes of one object. etcd stores up to 1.5 MiB; the decoded object takes up to 30 times that."""
 
 _BRACKET = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[\]{}]', re.DOTALL)
 
@@ -26,7 +26,7 @@ class Listing(NamedTuple):
     token: str
     """Of the next page; empty on the last one"""
     mark: str | None
-    """Stands in items where they nest too deeply; see `decode`"""
+    """Replaces parts of items that nest too deeply; see `decode`"""
 
 
 class _Page(msgspec.Struct):
@@ -44,7 +44,7 @@ _event = msgspec.json.Decoder(_Event).decode
 
 
 def cut_listing(text: bytes) -> Listing:
-    """A page of a listing, its items still text. Raises ValueError for what is no listing."""
+    """A page of a listing, with items as text. Raises ValueError for other texts."""
     mark = None
     try:
         page = _page(text)
@@ -59,7 +59,7 @@ def cut_listing(text: bytes) -> Listing:
 
 
 def cut_event(line: bytes) -> tuple[str, bytes] | None:
-    """The type and the text of the object of an event; None where the line has to be decoded to be judged."""
+    """The type and the text of the object of an event. None if the line must be decoded."""
     try:
         event = _event(line)
     except (msgspec.MsgspecError, RecursionError):
@@ -68,11 +68,10 @@ def cut_event(line: bytes) -> tuple[str, bytes] | None:
 
 
 def decode(text: bytes) -> tuple[Any, str | None]:
-    """The value, and None; or, where it nests too deeply, what is above and the mark that replaces the rest.
+    """The value, and None. If it nests too deeply: the upper levels, and the mark that replaces the rest.
 
-    An object that holds the mark is incomplete and must be refused, but still has its name and
-    version, so that one such object does not stop a listing or a watch. Raises ValueError for
-    what is not JSON.
+    An object with the mark is incomplete and must be refused. It still has its name and version, so
+    that it does not stop a listing or a watch. Raises ValueError for invalid JSON.
     """
     try:
         return from_json(text), None
@@ -85,7 +84,7 @@ def decode(text: bytes) -> tuple[Any, str | None]:
 
 
 def holds(value: Any, mark: str) -> bool:
-    """Whether the mark occurs anywhere in a decoded value. It is as deep as `decode` goes, no deeper."""
+    """Whether a decoded value contains the mark."""
     if isinstance(value, dict):
         return any(holds(part, mark) for part in value.values())
     if isinstance(value, list):
@@ -94,7 +93,7 @@ def holds(value: Any, mark: str) -> bool:
 
 
 def _mark(text: bytes) -> str:
-    """A text that does not occur."""
+    """A string that does not occur in the text."""
     mark = "nested too deeply"
     while mark.encode() in text:
         mark += "."
@@ -102,7 +101,7 @@ def _mark(text: bytes) -> str:
 
 
 def _cut(text: bytes, mark: bytes) -> bytes:
-    """The text with the mark in place of every list and map below the deepest level."""
+    """The text, with every list and map below the deepest level replaced by the mark."""
     pieces, depth, kept = [], 0, 0
     for match in _BRACKET.finditer(text):
         bracket = match.group()

@@ -1,4 +1,4 @@
-"""Which version of resource.k8s.io a server serves. The newest that we read is used for everything."""
+"""Finds the versions of resource.k8s.io that a server serves. The newest readable one is used."""
 
 from collections.abc import Collection
 
@@ -15,10 +15,10 @@ _VERSIONS = {
     "DeviceClass": _CLAIMS,
     "DeviceTaintRule": ("v1", "v1beta2", "v1alpha3"),
 }
-"""Best first. Claims of v1alpha3 are read from files alone: Kubernetes 1.31 does not take our answers."""
+"""Best first. Claims of v1alpha3 are read only from files: Kubernetes 1.31 does not accept our writes."""
 
 _FOR_READERS = {"ResourceClaimTemplate": _CLAIMS}
-"""Kinds that nothing is decided by: for those who look at a cluster as a whole"""
+"""Kinds that decisions do not need: for commands that read a whole cluster"""
 
 _OPTIONAL = {"DeviceTaintRule", *_FOR_READERS}
 _SMALL_PAGES = {"ResourceSlice": 50}
@@ -26,13 +26,13 @@ _SMALL_PAGES = {"ResourceSlice": 50}
 
 
 CLAIM = Resource("ResourceClaim", GROUP, "v1", "resourceclaims", namespaced=True)
-"""For whoever has to name the kind where it is not served: nobody has such a claim there."""
+"""The kind for servers that do not serve it"""
 
 
 async def discover(client: Client, *, also: Collection[str] = ()) -> Served:
-    """Ask the server once, at start; `also` names kinds beyond those that decisions need.
+    """Ask the server once, at start. `also` names kinds beyond those that decisions need.
 
-    Raises Rejected when it has no claims or slices that we can read.
+    Raises Rejected if it serves no readable version of claims or slices.
     """
     found, lacking = await _look(client, also)
     if lacking:
@@ -41,13 +41,13 @@ async def discover(client: Client, *, also: Collection[str] = ()) -> Served:
 
 
 async def discover_at_least_pods(client: Client) -> Served:
-    """The same, but from a server without claims or slices that we can read, only pods and nodes."""
+    """Like `discover`, but only pods and nodes if the server serves no readable claims or slices."""
     found, lacking = await _look(client, ())
     return Served({kind: found[kind] for kind in (NODE.kind, POD.kind)}) if lacking else found
 
 
 async def _look(client: Client, also: Collection[str]) -> tuple[Served, str]:
-    """What there is, and in words what is missing that claims need."""
+    """The served kinds, and a message if required kinds are missing."""
     offered = {version: await _offered(client, version) for version in await _served_versions(client)}
     resources = {resource.kind: resource for resource in (NODE, POD)}
     lacking = ""
@@ -59,13 +59,13 @@ async def _look(client: Client, also: Collection[str]) -> tuple[Served, str]:
         elif kind not in _OPTIONAL and not lacking:
             lacking = (
                 f"the server does not serve {kind} of {GROUP} in any of {', '.join(versions)}; it offers "
-                f"{', '.join(offered) or 'no version at all'}. Is DynamicResourceAllocation enabled?"
+                f"{', '.join(offered) or 'no version'}. Is DynamicResourceAllocation enabled?"
             )
     return Served(resources), lacking
 
 
 def unserved(served: Served) -> list[str]:
-    """What we would rather have used than what there is: kinds, and newer versions of kinds."""
+    """Known kinds, and newer versions of kinds, that the server does not serve."""
     missing = []
     for kind, versions in _VERSIONS.items():
         used = served[kind].version if kind in served else None
@@ -83,7 +83,7 @@ async def _served_versions(client: Client) -> list[str]:
 
 
 async def _offered(client: Client, version: str) -> dict[str, Resource]:
-    """What one version serves, by kind; subresources (`resourceclaims/status`) are not kinds."""
+    """The kinds of one version. Subresources such as `resourceclaims/status` are not kinds."""
     listing = await client.fetch(f"/apis/{GROUP}/{version}")
     return {
         entry["kind"]: Resource(

@@ -1,6 +1,6 @@
-"""Fields that a server did not keep of what was written to it: it drops those whose feature gate is off.
+"""Finds fields that a server drops from our writes because their feature gate is off.
 
-Source: ST-10. What comes back from a write is the only place where this shows.
+Source: ST-10. Only the response to a write shows this.
 """
 
 from collections.abc import Iterator
@@ -27,14 +27,14 @@ _GATES = {
 
 
 class Dropped:
-    """Remembers which fields came back otherwise than they were written. Says so once a field."""
+    """Records fields that the server changed in a write. Logs each field once."""
 
     def __init__(self) -> None:
         self.fields: dict[str, str] = {}
-        """Field -> the gate that is likely off; empty where none explains it"""
+        """Field -> the gate that is probably off; empty if none explains it"""
 
     def compare(self, plan: Plan, written: ResourceClaim) -> None:
-        """Look at the answer to a write."""
+        """Compare a plan with the response to its write."""
         results = written.allocation.devices.results if written.allocation else ()
         if results == plan.allocation.devices.results:
             return

@@ -1,4 +1,4 @@
-"""Recognises news of our own writes without reading it: most of what a watch of claims tells us is that."""
+"""Recognises watch events of our own writes without decoding them. Most events of claims are such."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,7 @@ from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.meta import ObjectKey
 
 Holds = Callable[[ObjectKey, str, str], bool]
-"""Whether the picture has a version of an object, or a later one: key, uid, version"""
+"""Whether the store has an object in a version or a later one: key, uid, version"""
 
 
 class _Metadata(msgspec.Struct, rename="camel", gc=False):
@@ -32,28 +32,28 @@ _object = msgspec.json.Decoder(_Object).decode
 
 
 class Echoes:
-    """Which versions of claims are known by the answers to our writes. News of them tells nothing."""
+    """Knows the versions of claims in responses to our writes. Their watch events can be skipped."""
 
-    def __init__(self, *, holds: Holds, tell: Callable[[ResourceClaim], None]) -> None:
-        """`tell` adds a claim to the snapshot whose write got no further than this version."""
+    def __init__(self, *, holds: Holds, add: Callable[[ResourceClaim], None]) -> None:
+        """`add` takes in a claim after a write that failed at this version."""
         self._holds = holds
-        self._tell = tell
+        self._add = add
         self._begun: dict[str, str] = {}
 
     def begun(self, uid: str, version: str) -> None:
-        """A write of two requests made a version, which the picture will not see unless the second fails."""
+        """The first request of a write made a version, which the store needs only if the second one fails."""
         self._begun[uid] = version
 
     def stopped(self, claim: ResourceClaim) -> None:
-        """A write failed after its first request, which left the claim like this."""
-        self._tell(claim)
+        """A write failed after its first request, which left this claim."""
+        self._add(claim)
 
     def over(self, uid: str) -> None:
-        """The write is over. If it failed, its first version was told, or the picture gets it by news."""
+        """The write ended. If it failed, the store got its first version, or gets it from the watch."""
         self._begun.pop(uid, None)
 
     def version(self, line: bytes) -> str:
-        """The version that a line of a watch tells of, if it need not be read; otherwise empty."""
+        """The version in a line of a watch, if the line can be skipped; otherwise empty."""
         try:
             event = _event(line)
         except (msgspec.MsgspecError, RecursionError):
@@ -71,7 +71,7 @@ class Echoes:
 
 
 def version_of(text: bytes) -> str:
-    """The version of an object in an answer. Raises ValueError for what is no object."""
+    """The version of the object in a response. Raises ValueError if there is none."""
     try:
         return _object(text).metadata.resource_version
     except (msgspec.MsgspecError, RecursionError) as exc:

@@ -8,7 +8,7 @@ EVENT = Resource("Event", "events.k8s.io", "v1", "events", namespaced=True)
 
 
 class EventWriter:
-    """Makes Events and counts repetitions. Raises the errors of `Client`."""
+    """Creates Events and counts repetitions. Raises the errors of `Client`."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -18,5 +18,5 @@ class EventWriter:
         await self._client.create(EVENT, event)
 
     async def repeat(self, key: ObjectKey, series: Raw) -> None:
-        """Count another occurrence of an Event. Raises Gone when the server has forgotten it."""
+        """Count another occurrence of an Event. Raises Gone if the server has deleted it."""
         await self._client.patch(EVENT, key, {"series": series})

@@ -1,7 +1,7 @@
-"""Which features an API server lacks: fields of theirs would be dropped from what we write (ST-10).
+"""Finds the features that an API server lacks. It would drop their fields from our writes (ST-10).
 
-Told from its release, since a server says nothing of its gates to ordinary clients, and from the
-kinds it serves. Whoever changed a gate there says so with `--feature-gates`.
+A server does not show its gates to ordinary clients, so they are derived from its release and its kinds.
+`--feature-gates` overrides gates that differ from their default.
 """
 
 import re
@@ -22,7 +22,7 @@ from reconciler.cluster.client import Client
 from reconciler.cluster.kinds import Served
 
 EMBEDDED = "dra-reconciler"
-"""Stands in the version of our own embedded server, which has every feature."""
+"""Part of the version of our embedded server, which has every feature."""
 
 _ON_SINCE = {
     DEVICE_STATUS: 33,
@@ -36,13 +36,13 @@ _ON_SINCE = {
 }
 """Gate -> minor release of Kubernetes 1 in which it is on by default.
 
-Not DRADeviceCompatibilityGroups: groups are not written, and are read from an annotation where the server
+Without DRADeviceCompatibilityGroups: groups are not written, and are read from an annotation if the server
 drops the field.
 """
 
 
 async def missing_gates(client: Client, served: Served) -> frozenset[str]:
-    """Gates that are off on the server, as far as can be told. Raises Retry while it is away."""
+    """Gates that are off on the server, as far as known. Raises Retry while it is unreachable."""
     version = await client.fetch("/version")
     if EMBEDDED in str(version.get("gitVersion", "")):
         return frozenset()

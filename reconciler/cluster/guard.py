@@ -1,4 +1,4 @@
-"""The last door before the server: lets reads through, and writes only while it is open."""
+"""A transport that checks each write before it is sent."""
 
 from collections.abc import Callable
 
@@ -7,20 +7,20 @@ from reconciler.cluster.transport import Lines, Request, Response, Transport, Wa
 from reconciler.errors import Rejected
 
 QUESTIONS = ("/apis/authentication.k8s.io/", "/apis/authorization.k8s.io/")
-"""Asked by POST, but nothing is stored for it."""
+"""Paths of POST requests that store nothing"""
 LEASES = "/apis/coordination.k8s.io/"
 
 
-class Guarded:
-    """A transport whose writes have to be let through, one by one. A write that began goes on to its end."""
+class GuardedTransport:
+    """A transport that checks each write before it is sent. A write in flight is not interrupted."""
 
     def __init__(self, behind: Transport, check: Callable[[str], None]) -> None:
-        """`check` gets the path of every write, and raises for one that must not be sent."""
+        """`check` gets the path of every write, and raises to stop it."""
         self._behind = behind
         self._check = check
 
     async def send(self, request: Request) -> Response:
-        """As `Transport.send`; raises what the check raises, and has then sent nothing."""
+        """See `Transport.send`. If the check raises, nothing was sent."""
         if request.method not in READS and not request.path.startswith(QUESTIONS):
             self._check(request.path)
         return await self._behind.send(request)
@@ -30,5 +30,5 @@ class Guarded:
 
 
 def never(path: str) -> None:
-    """The check of who may not write at all. Raises Rejected."""
-    raise Rejected(f"in shadow mode nothing is written, so {path} is left as it is")
+    """The check of a process that must not write. Raises Rejected."""
+    raise Rejected(f"shadow mode writes nothing: {path} was not sent")

@@ -1,4 +1,4 @@
-"""The kinds we watch, where the server keeps them, and in which version it serves them."""
+"""The kinds that are watched, with their paths and versions on a server."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from reconciler.api.objects.meta import ObjectKey
 
 PAGE = 500
-"""Objects a page of a listing, as kubectl asks for them."""
+"""Objects per page of a listing, as in kubectl."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,13 +20,13 @@ class Resource:
     plural: str
     namespaced: bool
     page: int = field(default=PAGE, compare=False)
-    """Objects a page of a listing. Decoding a page holds the loop, so large objects come in small pages."""
+    """Objects per page of a listing. Large objects need small pages: decoding a page blocks the loop."""
     only: ObjectKey | None = None
-    """The one object that we want of this kind; None for all"""
+    """The only object to read of this kind; None for all"""
 
     @property
     def api_version(self) -> str:
-        """As objects spell it."""
+        """The apiVersion of its objects."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
@@ -36,24 +36,24 @@ class Resource:
 
     @property
     def everywhere(self) -> str:
-        """The path of all objects that we want, in all namespaces unless it is a single one."""
+        """The path of all objects to read: in all namespaces, or in that of `only`."""
         if self.only is not None:
             return self.within(self.only.namespace)
         return f"{self.root}/{self.plural}"
 
     @property
     def selection(self) -> Sequence[tuple[str, str]]:
-        """The query by which listings and watches are limited to what we want."""
+        """The query that limits listings and watches to `only`."""
         return [("fieldSelector", f"metadata.name={self.only.name}")] if self.only is not None else []
 
     def within(self, namespace: str) -> str:
-        """The path of the objects of one namespace, or of all objects of a kind without namespaces."""
+        """The path of the objects in one namespace, or of all objects of a cluster-scoped kind."""
         if self.namespaced:
             return f"{self.root}/namespaces/{namespace}/{self.plural}"
         return f"{self.root}/{self.plural}"
 
     def path(self, key: ObjectKey, subresource: str = "") -> str:
-        """The path of one object, or of a part of it such as its status."""
+        """The path of one object, or of a subresource such as its status."""
         path = f"{self.within(key.namespace)}/{key.name}"
         return f"{path}/{subresource}" if subresource else path
 
@@ -69,7 +69,7 @@ def config_map(key: ObjectKey) -> Resource:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """The kinds that a server has, each in the version we use with it."""
+    """The kinds that a server serves, each in the version to use."""
 
     resources: Mapping[str, Resource]
 
@@ -80,5 +80,5 @@ class Served:
         return self.resources[kind]
 
     def __contains__(self, kind: str) -> bool:
-        """Whether the kind exists there; DeviceTaintRule may not."""
+        """Whether the server serves the kind; it may not serve DeviceTaintRule."""
         return kind in self.resources

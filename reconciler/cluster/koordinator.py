@@ -5,11 +5,11 @@ from reconciler.cluster.kinds import Resource, Served
 from reconciler.errors import Gone, Rejected
 
 DEVICE = Resource("Device", "scheduling.koordinator.sh", "v1alpha1", "devices", namespaced=False, page=50)
-"""One object describes all devices of a node, with every virtual function: hence the small pages."""
+"""Small pages: one object describes all devices of a node, with every virtual function."""
 
 
 async def with_devices(client: Client, served: Served) -> Served:
-    """The kinds of a server and Koordinator's Device. Raises Rejected where that is not served."""
+    """The kinds of a server and Koordinator's Device. Raises Rejected if that is not served."""
     try:
         listing = await client.fetch(DEVICE.root)
     except Gone:

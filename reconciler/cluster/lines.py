@@ -1,4 +1,4 @@
-"""Lines out of chunks: a stream is cut anywhere, also within a character."""
+"""Splits chunks of a stream into lines. A chunk may end anywhere, even within a character."""
 
 from collections.abc import AsyncGenerator, AsyncIterable
 
@@ -10,7 +10,7 @@ log = structlog.get_logger()
 
 
 async def complete_lines(chunks: AsyncIterable[bytes], *, limit: int) -> AsyncGenerator[bytes, None]:
-    """The lines that have a line end, without it; blank ones are left out.
+    """The complete lines, without line ends and without blank lines.
 
     What follows the last line end was cut and is dropped, never parsed: it might read as something
     else than was meant. Raises Retry for a line of more than `limit` bytes.

@@ -1,4 +1,4 @@
-"""Patches of single pods, each for one version of the pod alone."""
+"""Reads and patches single pods. Each patch applies to one version of the pod."""
 
 from collections.abc import Sequence
 
@@ -21,7 +21,7 @@ class PodWriter:
         self._pods = served["Pod"]
 
     async def read(self, key: ObjectKey) -> Pod | None:
-        """The pod as the server has it now, or None when there is none. Raises Malformed."""
+        """The pod as the server has it now, or None if there is none. Raises Malformed."""
         try:
             return _pod(await self._client.get(self._pods, key))
         except Gone:
@@ -40,7 +40,7 @@ class PodWriter:
         try:
             return _pod(raw)
         except Malformed as exc:
-            # It was applied, whether we can read the answer or not.
+            # It was applied, even if the response cannot be read.
             raise Undecided(f"the answer to a write cannot be read: {exc}") from exc
 
 

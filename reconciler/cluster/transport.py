@@ -1,4 +1,4 @@
-"""The one seam between us and an API server: bytes out, bytes in.
+"""The interface to an API server: bytes out, bytes in.
 
 HTTP is in `reconciler.cluster.http`, which is slow to import and therefore apart.
 """
@@ -10,12 +10,12 @@ from typing import Protocol
 
 Query = Sequence[tuple[str, str]]
 Lines = AbstractAsyncContextManager[AsyncIterator[bytes]]
-"""The complete lines of an answer, without their line ends, for as long as it is open."""
+"""The complete lines of an open response, without line ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request whose answer ends."""
+    """A request with a finite response."""
 
     method: str
     path: str
@@ -24,12 +24,12 @@ class Request:
     body: bytes | None = None
     content_type: str = "application/json"
     timeout: float
-    """Seconds from sending it to the last byte of its answer."""
+    """Seconds from sending it to the last byte of its response."""
 
 
 @dataclass(frozen=True, slots=True)
 class WatchRequest:
-    """A GET whose answer does not end."""
+    """A GET with an endless response."""
 
     path: str
     _: KW_ONLY
@@ -40,28 +40,28 @@ class WatchRequest:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """An answer, of whatever status."""
+    """A response of any status."""
 
     status: int
     headers: Mapping[str, str]
-    """Must find `Retry-After` however it is spelled, if the server sent one."""
+    """Must find `Retry-After` in any upper or lower case, if the server sent it."""
     body: bytes
 
 
 class Transport(Protocol):
-    """Sends requests. An answer that does not come is one of our errors. Never retries."""
+    """Sends requests. Raises one of our errors if there is no response. Never retries."""
 
     async def send(self, request: Request) -> Response:
-        """Send one request and read its whole answer, within the request's timeout.
+        """Send one request and read its whole response, within the timeout of the request.
 
-        Raises Retry when the server certainly did not apply the request, Undecided when it may have.
-        When cancelled, the server may have applied a write.
+        Raises Retry if the server certainly did not apply the request, Undecided if it may have.
+        Cancelled: the server may have applied a write.
         """
 
     def stream(self, request: WatchRequest) -> Lines:
-        """Open an answer that does not end, and read its lines.
+        """Open an endless response, and read its lines.
 
         The lines end when the server ends them; a last line without a line end is dropped. Raises Retry
-        when the connection breaks or is idle for too long, and what
-        `reconciler.cluster.answers.refusal` makes of a status other than 200.
+        if the connection breaks or is idle for too long, and the error of
+        `reconciler.cluster.answers.refusal` for a status other than 200.
         """

@@ -14,14 +14,14 @@ from reconciler.errors import Rejected
 
 
 class Broken(ConnectionError):
-    """The connection ended, or made no sense, before the answer was whole."""
+    """The connection ended or sent invalid data before the response was complete."""
 
 
 class Wire(asyncio.Protocol):
-    """Carries one request at a time. After an answer it can be used again while `usable`."""
+    """Carries one request at a time. After a response it can be used again while `usable`."""
 
     def __init__(self, longest: int) -> None:
-        """An answer of more than `longest` bytes, head and body, breaks the connection."""
+        """A response of more than `longest` bytes, head and body, breaks the connection."""
         self._longest = longest
         self._transport: asyncio.Transport | None = None
         self._parser = HttpResponseParser(self)
@@ -31,11 +31,11 @@ class Wire(asyncio.Protocol):
         self._pieces: list[bytes] = []
         self._size = 0
         self._to_the_end = False
-        """Whether nothing but the end of the connection ends the body"""
+        """Whether the body ends only with the connection"""
 
     @property
     def usable(self) -> bool:
-        """Whether another request can go out."""
+        """Whether another request can be sent."""
         return self._transport is not None and not self._transport.is_closing() and self._answer is None
 
     def exchange(self, request: bytes, deadline: float) -> asyncio.Future[Response]:
@@ -53,7 +53,7 @@ class Wire(asyncio.Protocol):
         return self._answer
 
     def abort(self) -> None:
-        """Close at once. An answer under way is not heard any more."""
+        """Close at once. A response in flight is dropped."""
         if self._transport is not None:
             self._transport.abort()
 
@@ -65,7 +65,7 @@ class Wire(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._size += len(data)
-        if self._answer is None:  # nobody asked: a server that says good-bye, or worse
+        if self._answer is None:  # data without a request: the server closes, or is broken
             self.abort()
         elif self._size > self._longest:
             self._fail(Rejected(f"an answer of more than {self._longest} bytes"))
@@ -83,7 +83,7 @@ class Wire(asyncio.Protocol):
     # What the parser calls.
 
     def on_message_begin(self) -> None:
-        if self._answer is None:  # the rest of it would be taken for the answer to the next request
+        if self._answer is None:  # else it would be taken for the response to the next request
             self.abort()
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -102,7 +102,7 @@ class Wire(asyncio.Protocol):
         response = Response(status, self._headers, b"".join(self._pieces))
         keeps = not self._to_the_end and self._parser.should_keep_alive()
         self._headers, self._pieces, self._to_the_end = CIMultiDict(), [], False
-        if status < 200:  # only news of the answer that is to come
+        if status < 200:  # informational: the response follows
             return
         self._size = 0
         answer = self._over()
@@ -115,7 +115,7 @@ class Wire(asyncio.Protocol):
         self._fail(TimeoutError("no answer in time"))
 
     def _over(self) -> asyncio.Future[Response] | None:
-        """The exchange ends. Who waits for its answer, if anybody still does."""
+        """End the exchange. Returns the future of its response, if it is still awaited."""
         answer, self._answer = self._answer, None
         if self._alarm is not None:
             self._alarm.cancel()

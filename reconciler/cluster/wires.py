@@ -1,4 +1,4 @@
-"""Writes over connections of our own, kept open between them."""
+"""A connection pool for writes."""
 
 import asyncio
 import re
@@ -19,26 +19,26 @@ IDLE_SECONDS = 15.0
 and a write that goes out at that very moment would be one without an answer.
 """
 SECOND_ADDRESS_SECONDS = 0.25
-"""How long a server's first address has before the next is tried beside it. Source: RFC 8305, section 5."""
+"""Delay before the next address of a server is tried in parallel. Source: RFC 8305, section 5."""
 
 _PLAIN = re.compile(r"[A-Za-z0-9/._~-]*").fullmatch
 _UNSENDABLE = re.compile(r"[^\t\x20-\x7e]").search
 
 
 class NeverSent(ConnectionError):
-    """There is no connection, so nothing was sent."""
+    """There was no connection, so nothing was sent."""
 
 
 class Wires:
-    """As many connections to one server as there are writes at a time, up to a limit."""
+    """As many connections to one server as there are concurrent writes, up to a limit."""
 
     def __init__(self, configuration: Configuration, *, longest: int, connect_seconds: float) -> None:
-        """`longest` bounds an answer, in bytes. Raises Rejected for a server that is no URL."""
+        """`longest` limits a response, in bytes. Raises Rejected if the server is not a URL."""
         try:
             url = urlsplit(configuration.host or "")
             port = url.port
         except ValueError as exc:
-            raise Rejected(f"no way to reach a cluster: {configuration.host!r}: {exc}") from exc
+            raise Rejected(f"cannot reach a cluster: {configuration.host!r}: {exc}") from exc
         self._host, self._prefix = url.hostname or "", url.path.rstrip("/")
         self._tls = verifying(configuration) if url.scheme == "https" else None
         self._name = configuration.tls_server_name or self._host if self._tls else None
@@ -51,7 +51,7 @@ class Wires:
         self._closed = False
 
     async def send(self, request: Request, headers: Mapping[str, str], deadline: float) -> Response:
-        """Send a request once with these headers, and wait for its answer.
+        """Send a request once with these headers, and wait for its response.
 
         The `deadline`, by the loop's clock, counts in place of the request's timeout: renewing credentials
         may have used some of that.
@@ -77,7 +77,7 @@ class Wires:
             self._free.release()
 
     def close(self) -> None:
-        """Close what is idle, and what is used once it is answered."""
+        """Close idle connections now, and the others after their response."""
         self._closed = True
         for wire, _ in self._idle:
             wire.abort()
@@ -97,12 +97,12 @@ class Wires:
         return "\r\n".join(lines).encode("ascii") + body
 
     async def _take(self, deadline: float) -> Wire:
-        """A connection of one's own. Whoever takes one releases `_free` in the end."""
+        """A connection for exclusive use. The caller releases `_free` afterwards."""
         try:
             if self._free.locked():
                 async with asyncio.timeout_at(deadline):
                     await self._free.acquire()
-            else:  # which waits for nothing
+            else:  # does not wait
                 await self._free.acquire()
         except TimeoutError as exc:
             raise NeverSent("all connections were busy") from exc
@@ -115,7 +115,7 @@ class Wires:
     def _kept(self) -> Wire | None:
         oldest = asyncio.get_running_loop().time() - IDLE_SECONDS
         while self._idle:
-            wire, since = self._idle.pop()  # the last one used, so that the others may grow old
+            wire, since = self._idle.pop()  # the last one used, so that the others expire
             if wire.usable and since > oldest:
                 return wire
             wire.abort()
@@ -126,18 +126,18 @@ class Wires:
         try:
             async with asyncio.timeout_at(min(deadline, loop.time() + self._connect_seconds)):
                 found = await loop.getaddrinfo(self._host, self._port, type=SOCK_STREAM)
-                # The loop's own race of addresses loses the winner's socket if it is cancelled just then.
+                # The loop's own happy eyeballs leak a socket if cancelled at the wrong moment.
                 sock = await start_connection(found, happy_eyeballs_delay=SECOND_ADDRESS_SECONDS)
                 _, wire = await loop.create_connection(
                     lambda: Wire(self._longest), sock=sock, ssl=self._tls, server_hostname=self._name
                 )
-        except OSError as exc:  # timeouts and certificates that nobody vouches for are such
+        except OSError as exc:  # includes timeouts and invalid certificates
             raise NeverSent(f"{type(exc).__name__}: {exc}".rstrip(": ")) from exc
         return wire
 
 
 def verifying(configuration: Configuration) -> ssl.SSLContext:
-    """What a server has to prove and what we show it, as the client library's own connections do."""
+    """The TLS settings of the client library: verification of the server, and our certificate."""
     context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
     if configuration.cert_file:
         context.load_cert_chain(configuration.cert_file, keyfile=configuration.key_file)

@@ -1,11 +1,11 @@
-"""The claims whose allocation we are withdrawing now, so that nobody else is held responsible for it."""
+"""The claims whose allocation this process is withdrawing, so that it is not blamed on kube-scheduler."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 
 class Withdrawals:
-    """Holds the uids of those claims. The writer adds them; whoever takes in changes asks."""
+    """The uids of those claims. The writer adds them; the intake checks them."""
 
     def __init__(self) -> None:
         self._uids: set[str] = set()
@@ -15,7 +15,7 @@ class Withdrawals:
 
     @contextmanager
     def of(self, uid: str) -> Iterator[None]:
-        """While a claim is being withdrawn."""
+        """Surrounds the withdrawal of a claim."""
         self._uids.add(uid)
         try:
             yield

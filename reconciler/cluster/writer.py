@@ -1,7 +1,7 @@
-"""Decisions become writes: allocations, their withdrawal, and pods set free. Source: CO-13.
+"""Writes decisions: allocations, their withdrawal, and the removal of scheduling gates. Source: CO-13.
 
-Every write names the resourceVersion it was decided from, so it happens to that object or not at
-all. Nothing is tried twice here: who gets a Conflict reads again and decides afresh.
+Every write names the resourceVersion that it was decided from, so it applies to that version or not at all.
+Nothing is retried here: after a Conflict the caller reads and decides again.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -26,13 +26,13 @@ from reconciler.cluster.withdrawals import Withdrawals
 from reconciler.errors import Conflict, Gone, Inconsistent, Malformed, Undecided
 
 _UNMARKED: Mapping[str, str | None] = {ALLOCATED_AT: None, TIERS: None}
-"""Annotations of a claim that holds nothing of ours"""
+"""Annotations of a claim without an allocation of ours"""
 
 
 class Writer:
-    """Writes to claims and pods. Raises the errors of `Client`; Gone means that nothing is left to do.
+    """Writes claims and pods. Raises the errors of `Client`; Gone means that there is nothing left to do.
 
-    A request that was cancelled may have been applied, as with Undecided: a read settles it.
+    A cancelled request may have been applied, as with Undecided: read the object to find out.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Writer:
         withdrawals: Withdrawals,
         now: Callable[[], datetime],
     ) -> None:
-        """`echoes` and `withdrawals` learn what is under way; `now` gives the time of day with its zone."""
+        """`echoes` and `withdrawals` record writes in flight; `now` returns the time of day with its zone."""
         self._client = client
         self._claims = served.resources.get("ResourceClaim", CLAIM)
         self._pods = served["Pod"]
@@ -54,7 +54,7 @@ class Writer:
         self.dropped = Dropped()
 
     async def read_claim(self, key: ObjectKey) -> ResourceClaim | None:
-        """The claim as the server has it now, or None when there is none. Raises Malformed."""
+        """The claim as the server has it now, or None if there is none. Raises Malformed."""
         try:
             raw = await self._client.get(self._claims, key)
         except Gone:
@@ -62,12 +62,12 @@ class Writer:
         return _claim(read(raw))
 
     async def write(self, plan: Plan, claim: ResourceClaim) -> ResourceClaim:
-        """Allocate a claim, which must be the one that was planned for. Returns it as stored.
+        """Allocate a claim, which must be the version of the plan. Returns it as stored.
 
-        The finalizer goes first, otherwise nobody would free the devices of a claim that is
-        deleted (CO-1), and with it the mark by which we know our own allocation again. Cancelled
-        or failed between the two requests: the claim has the finalizer and no allocation, which is
-        harmless; the next decision, or `release`, goes on from there.
+        The first request adds the finalizer, without which nobody would free the devices of a deleted
+        claim (CO-1), and the mark that identifies our allocations. Cancelled or failed between the two
+        requests: the claim has the finalizer and no allocation, which is harmless; the next decision,
+        or `release`, continues from there.
         """
         if claim.deleting or claim.allocation is not None:
             state = "is being deleted" if claim.deleting else "is allocated already"
@@ -95,7 +95,7 @@ class Writer:
             )
             written = self._read(answer)
         except BaseException:
-            with suppress(Undecided, Inconsistent):  # then the next news of it will tell
+            with suppress(Undecided, Inconsistent):  # the next watch event shows it
                 self._echoes.stopped(self._read(marked))
             raise
         finally:
@@ -104,9 +104,9 @@ class Writer:
         return written
 
     async def withdraw(self, claim: ResourceClaim) -> ResourceClaim:
-        """Take back an allocation that nobody uses yet, then the finalizer. Returns the claim as stored.
+        """Remove an allocation that is not in use, then the finalizer. Returns the claim as stored.
 
-        Raises Conflict for a claim that is reserved. Cancelled or failed between the two requests:
+        Raises Conflict for a reserved claim. Cancelled or failed between the two requests:
         the claim has the finalizer and no allocation, as in `write`.
         """
         if claim.status.reserved_for:
@@ -120,18 +120,18 @@ class Writer:
             return await self._mark(claim.key, claim.metadata.resource_version, others, _UNMARKED)
 
     async def release(self, claim: ResourceClaim) -> None:
-        """Let a claim go that is being deleted: what `withdraw` does, after which the server removes it.
+        """Withdraw a claim that is being deleted, so that the server removes it.
 
-        Raises Conflict for a claim that is reserved, or that is not being deleted.
+        Raises Conflict for a claim that is reserved or not being deleted.
         """
         if not claim.deleting:
             raise Conflict(f"{claim.key} is not being deleted")
         await self.withdraw(claim)
 
     async def ungate(self, pod: Pod) -> Pod:
-        """Let kube-scheduler see a pod: our gate goes, others stay. Returns the pod as stored.
+        """Remove our scheduling gate from a pod; other gates stay. Returns the pod as stored.
 
-        Cancelled: the gate may be gone.
+        Cancelled: the gate may be removed.
         """
         if not pod.gated:
             return pod
@@ -163,13 +163,13 @@ class Writer:
         finalizers: Iterable[str],
         annotations: Mapping[str, str | None],
     ) -> Raw:
-        # The patch replaces the whole list; the version guards that it is the list we read.
+        # The patch replaces the whole list. The version makes sure that it is the list that was read.
         patch = _from(key, version)
         patch["metadata"] |= {"finalizers": list(finalizers) or None, "annotations": dict(annotations)}
         return patch
 
     def _read(self, text: bytes) -> ResourceClaim:
-        """The claim in the text of an answer. Raises as `_answer`."""
+        """The claim in the text of a response. Raises as `_answer`."""
         return read_claim(text, self._claims.api_version) or _answer(_decoded(text))
 
 
@@ -186,7 +186,7 @@ def _known(key: ObjectKey, version: str) -> str:
 
 
 def _version(text: bytes) -> str:
-    """The version in the answer to a write, which was applied whether we can read the answer or not."""
+    """The version in the response to a write, which was applied even if the response is unreadable."""
     try:
         return version_of(text)
     except ValueError:
@@ -202,7 +202,7 @@ def _decoded(text: bytes) -> Raw:
 
 
 def _answer(raw: Raw) -> ResourceClaim:
-    """The claim in the answer to a write, which was applied whether we can read the answer or not."""
+    """The claim in the response to a write, which was applied even if the response is unreadable."""
     try:
         return _claim(read(raw))
     except Malformed as exc:

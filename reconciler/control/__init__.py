@@ -1,1 +1,1 @@
-"""Where deciding and talking meet: what a claim or pod needs next, and seeing it through."""
+"""Reconciles claims and pods: reads what each one needs, decides, and writes the result."""

@@ -1,7 +1,7 @@
-"""Answers without holding up the loop: what takes long is worked out beside it, on a picture of its own.
+"""Runs long searches in a thread, on a fork of the snapshot, so that they do not block the event loop.
 
-Nearly all questions are answered at a glance. One that is not goes to a thread, and its answer is looked at
-again when it comes back: what it rests on may have changed meanwhile.
+Nearly all questions are answered on the loop within a step limit. An answer from a thread is checked against
+the present state before it is used.
 """
 
 import asyncio
@@ -22,19 +22,19 @@ from reconciler.state.devices.snapshot.snapshot import Snapshot
 from reconciler.state.devices.snapshot.validity import still_valid
 
 QUICK_STEPS = 64
-"""Nodes and devices that are tried on the loop, 0.25 ms each where it is dear: 16 ms. Of the decisions that
-find devices, those for a few requests try a dozen."""
+"""Nodes and devices that are tried on the loop, at most 0.25 ms each: 16 ms. A decision that finds devices
+for a few requests tries a dozen."""
 REPEATS = 3
-"""How often an answer may be overtaken by events before the unit has to wait."""
+"""How often an answer may be outdated by events before the unit backs off."""
 PATIENCE = 0.05
-"""Seconds for which others let a unit go first whose selectors are being run. Nearly all take a few
-milliseconds, and who comes first in the queue should not lose its devices for being the first to ask."""
+"""Seconds for which other units wait for one whose selectors are being evaluated. Nearly all take a few
+milliseconds, and the first unit in the queue should not lose its devices for that."""
 SELDOM = 16
-"""Steps between two checks whether the answer is still wanted."""
+"""Search steps between two checks whether the answer is still wanted."""
 
 
-class Aside:
-    """Answers a question at a glance, or in a thread. One long search runs at a time, and one selector."""
+class BackgroundSearch:
+    """Answers a question on the loop, or in a thread. One long search and one selector run at a time."""
 
     def __init__(self, intake: Intake, planner: Planner, decider: Decider) -> None:
         self._intake = intake
@@ -47,11 +47,11 @@ class Aside:
         self._long: set[Unit] = set()
         self._order = asyncio.Lock()
         self._answered = 0
-        """Questions so far that were answered, or given up"""
+        """Questions that were answered or given up so far"""
         self._warm = False
 
     async def warm_up(self) -> None:
-        """Build what every decision needs, once. Whoever comes meanwhile waits for it."""
+        """Build what every decision needs, once. Other callers wait for it."""
         async with self._order:
             if not self._warm:
                 self._warm = True
@@ -59,47 +59,47 @@ class Aside:
                     await self._selectors.run(lambda _: warm_up())
 
     def close(self) -> None:
-        """Break off what is under way: those who wait for it get no answer."""
+        """Stop running searches. Their callers get no answer."""
         self._searches.close()
         self._selectors.close()
 
-    async def answer(self, unit: Unit, asked: Decide) -> tuple[Decide, Granted | Refusal] | None:
-        """Devices for a question that was just asked, or why not; true of the picture as it is on return.
+    async def answer(self, unit: Unit, question: Decide) -> tuple[Decide, Granted | Refusal] | None:
+        """Devices for a question, or a refusal. Devices are valid in the present state on return.
 
-        Beside it, the question that it answers: nodes may have been taken out of it, or come to it. A refusal
-        may be true of an earlier picture, where pictures change faster than it can be found. None: the unit
-        has nothing to ask any more, or gets another turn, when a thread is free or later.
+        Also returns the question that was answered: its nodes may differ. A refusal may be from an earlier
+        snapshot, if the state changes faster than the search ends. None: the question no longer exists, or
+        the unit is requeued, at the latest when a thread is free.
         """
         before = self._answered
         await self._order.acquire()
-        first = _First(self._order)
+        first = _Turn(self._order)
         try:
-            # Those before it in the queue may have taken room while it waited for their answers.
-            now = asked if self._answered == before else self._again(unit, asked)
+            # Units before it in the queue may have taken room in between.
+            now = question if self._answered == before else self._again(unit, question)
             return await self._answer(unit, now, first) if now is not None else None
         finally:
             self._answered += 1
-            first.let_go()
+            first.release()
 
-    def _again(self, unit: Unit, asked: Decide) -> Decide | None:
-        """The question as it is asked now; None if it is another one, for which the unit gets a turn."""
+    def _again(self, unit: Unit, question: Decide) -> Decide | None:
+        """The question as it is now. None if the unit needs something else; the unit is requeued then."""
         now = self._planner.next(unit)
-        if isinstance(now, Decide) and _objects(now) == _objects(asked):
+        if isinstance(now, Decide) and _objects(now) == _objects(question):
             return now
         self._long.discard(unit)
         self._intake.put(unit)
         return None
 
     async def _answer(
-        self, unit: Unit, asked: Decide, first: "_First"
+        self, unit: Unit, question: Decide, first: "_Turn"
     ) -> tuple[Decide, Granted | Refusal] | None:
         found: Granted | Refusal | None = None
         for _ in range(REPEATS):
-            world = self._store.snapshot()
+            snapshot = self._store.snapshot()
             lane = self._searches
             if unit not in self._long:
                 try:
-                    return asked, self._decider.answer(asked, world, StepLimit(QUICK_STEPS))
+                    return question, self._decider.answer(question, snapshot, StepLimit(QUICK_STEPS))
                 except SelectorsNotRun:
                     lane = self._selectors
                 except Unfinished:
@@ -109,41 +109,41 @@ class Aside:
                 return None
             began = asyncio.get_running_loop().time()
             try:
-                found = await self._beside(lane, asked, world, first)
+                found = await self._beside(lane, question, snapshot, first)
             except (Unfinished, Closed):
                 self._long.discard(unit)
-                # As long as it took, so that it holds the thread for half of the time at most.
+                # Delay it by the time it took, so that it uses the thread for half of the time at most.
                 taken = asyncio.get_running_loop().time() - began if lane is self._selectors else 0.0
                 self._intake.put(unit, after=taken)
                 return None
-            now = self._again(unit, asked)
+            now = self._again(unit, question)
             if now is None:
                 return None
-            if found is not None and self._is_true(found, now, asked, world):
+            if found is not None and self._is_true(found, now, question, snapshot):
                 self._long.discard(unit)
                 return now, found
-            asked = now
+            question = now
         self._long.discard(unit)
         if not isinstance(found, Refusal):
             self._intake.put(unit, after=self._intake.queue.failed(unit))
             return None
-        return asked, found
+        return question, found
 
     async def _beside(
-        self, lane: WorkerThread, asked: Decide, world: Snapshot, first: "_First"
+        self, lane: WorkerThread, question: Decide, snapshot: Snapshot, first: "_Turn"
     ) -> Granted | Refusal | None:
-        """The answer of a thread; None if it only ran the selectors."""
-        timer = asyncio.get_running_loop().call_later(PATIENCE, first.let_go)
+        """The answer of a thread. None if it only evaluated the selectors."""
+        timer = asyncio.get_running_loop().call_later(PATIENCE, first.release)
         try:
             if lane is self._selectors:
-                if await lane.run(partial(evaluate_all_selectors, asked.claims, world, share=SHARE)):
+                if await lane.run(partial(evaluate_all_selectors, question.claims, snapshot, share=SHARE)):
                     return None
-                raise Unfinished("the selectors of others have their turn now")
-            first.let_go()
-            apart = world.fork()
+                raise Unfinished("the selectors of other units run next")
+            first.release()
+            apart = snapshot.fork()
             return await lane.run(
                 lambda wanted: self._decider.find(
-                    asked, apart, WhileWanted(lambda: wanted() and self._has(asked), SELDOM)
+                    question, apart, WhileWanted(lambda: wanted() and self._has(question), SELDOM)
                 )
             )
         finally:
@@ -153,32 +153,32 @@ class Aside:
             for unit in parked:
                 self._intake.put(unit)
 
-    def _has(self, asked: Decide) -> bool:
-        """Whether the claims are what they were. Asked by other threads: it only looks things up."""
-        return all(self._store.claims.get(claim.key) is claim for claim in asked.claims)
+    def _has(self, question: Decide) -> bool:
+        """Whether the claims are unchanged. Called by other threads: only dictionary lookups."""
+        return all(self._store.claims.get(claim.key) is claim for claim in question.claims)
 
-    def _is_true(self, found: Granted | Refusal, now: Decide, asked: Decide, before: Snapshot) -> bool:
-        """Whether an answer from an earlier picture is one to what is asked now, of the present."""
-        world = self._store.snapshot()
+    def _is_true(self, found: Granted | Refusal, now: Decide, question: Decide, before: Snapshot) -> bool:
+        """Whether an answer from an earlier snapshot is valid for the present question and state."""
+        snapshot = self._store.snapshot()
         if isinstance(found, Refusal):
-            if world.version != before.version or now.nodes != asked.nodes:
+            if snapshot.version != before.version or now.nodes != question.nodes:
                 return False
-            self._decider.remember(now, world, found)
+            self._decider.remember(now, snapshot, found)
             return True
         if now.nodes is not None and found.node not in now.nodes:
             return False
         devices = [result.id for plan in found.plans for result in plan.allocation.devices.results]
-        return still_valid(found.node, devices, before, world, whole=any(map(_wants_all, now.claims)))
+        return still_valid(found.node, devices, before, snapshot, whole=any(map(_wants_all, now.claims)))
 
 
-class _First:
-    """The right to be answered before others are. Given up once, at the latest with the answer."""
+class _Turn:
+    """The lock on the order of answers. Released once, at the latest with the answer."""
 
     def __init__(self, order: asyncio.Lock) -> None:
         self._order: asyncio.Lock | None = order
 
-    def let_go(self) -> None:
-        """Let others be answered."""
+    def release(self) -> None:
+        """Let the next unit be answered."""
         if self._order is not None:
             self._order.release()
             self._order = None
@@ -193,6 +193,6 @@ def _wants_all(claim: ResourceClaim) -> bool:
     )
 
 
-def _objects(asked: Decide) -> tuple[list[int], list[int]]:
-    """What is decided for, as it was. Where it may go is another matter."""
-    return [id(claim) for claim in asked.claims], [id(claim) for claim in asked.held]
+def _objects(question: Decide) -> tuple[list[int], list[int]]:
+    """The identities of the objects in a question. Its nodes may differ."""
+    return [id(claim) for claim in question.claims], [id(claim) for claim in question.held]

@@ -1,4 +1,4 @@
-"""Turns of claims, and of pods with claims: what they ask for, devices for it, and the writes."""
+"""Reconciles claims, and pods with claims: decides and writes their allocations."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,9 +9,9 @@ from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Granted, Plan
 from reconciler.cluster.writer import Writer
-from reconciler.control.background_search import Aside
+from reconciler.control.background_search import BackgroundSearch
 from reconciler.control.decider import Decider, Refusal
-from reconciler.control.decisions.decisions import Allocated, Freed, Tell, Ungated, Waits
+from reconciler.control.decisions.decisions import Allocated, Freed, Report, Ungated, Waits
 from reconciler.control.handler import Act, Ask, Decided, Given, Handler, Idle, Later, Refused, Stuck
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import classes_of
@@ -21,15 +21,15 @@ from reconciler.control.queueing.waiting import Wants
 from reconciler.control.settler import Settler
 
 Journal = Callable[[str, Unit, Decide, Granted | Refusal], None]
-"""Hears a decision's name, the unit, what was asked for it, and the answer"""
+"""Records the name of a decision, the unit, the question and the answer"""
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimQuestion:
-    """A unit, and what is asked for it."""
+    """A unit, and the claims to allocate for it."""
 
     unit: Unit
-    asked: Decide
+    decide: Decide
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +42,14 @@ class ClaimGrant:
 
 @dataclass(frozen=True, slots=True)
 class ClaimRefusal:
-    """Why there are none."""
+    """Why there are no devices."""
 
     question: ClaimQuestion
     why: Refusal
 
 
 class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
-    """Allocates claims, frees them, and takes the gate from pods. Serves every unit."""
+    """Allocates claims, frees them, and removes the scheduling gate from pods. Serves every unit."""
 
     def __init__(
         self,
@@ -59,26 +59,26 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
         writer: Writer,
         *,
         clock: Callable[[], float],
-        tell: Tell,
+        report: Report,
         journal: Journal | None = None,
     ) -> None:
-        """`clock` is that of the loop; `tell` hears what was written; `journal` hears every answer."""
+        """`clock` is that of the loop; `report` gets every write; `journal` gets every answer."""
         self._intake = intake
         self._store = intake.store
         self._planner = planner
         self._decider = decider
         self._writer = writer
-        self._settler = Settler(intake, writer, tell)
-        self._aside = Aside(intake, planner, decider)
+        self._settler = Settler(intake, writer, report)
+        self._search = BackgroundSearch(intake, planner, decider)
         self._clock = clock
-        self._tell = tell
+        self._report = report
         self._journal = journal
 
     async def warm_up(self) -> None:
-        await self._aside.warm_up()
+        await self._search.warm_up()
 
     def close(self) -> None:
-        self._aside.close()
+        self._search.close()
 
     async def resolve(self, unit: Unit) -> None:
         for key in self._intake.claims(unit):
@@ -96,34 +96,34 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
                 return Act(partial(self._free, unit, found))
             case Ungate(pod=pod):
                 return Act(partial(self._ungate, pod))
-            case Decide() as asked:
-                return Ask(ClaimQuestion(unit, asked))
+            case Decide() as decide:
+                return Ask(ClaimQuestion(unit, decide))
 
     def expected(self, question: ClaimQuestion) -> str | None:
-        return self._decider.refuses(question.asked, self._store.snapshot())
+        return self._decider.refuses(question.decide, self._store.snapshot())
 
     async def decide(
         self, question: ClaimQuestion
     ) -> Given[ClaimGrant] | Refused[ClaimRefusal] | Later | None:
-        # No snapshot may be kept here: while somebody holds one, every change of a hold copies the columns.
+        # Keep no snapshot here: while one is referenced, every allocation copies the columns.
         serial = self._intake.nodes.room.serial
         unit = question.unit
-        found = await self._aside.answer(unit, question.asked)  # waits for nothing that is not long
+        found = await self._search.answer(unit, question.decide)  # awaits only for long searches
         if found is None:
             return None
-        asked, answer = found
-        question = ClaimQuestion(unit, asked)
-        if isinstance(answer, Refusal):  # woken by changes of its own, whatever other pods took meanwhile
-            classes = frozenset(name for claim in asked.claims for _, name in classes_of(claim))
-            wants = Wants(classes, answer.room, asked.crowded)
-            counted = tuple(claim.key for claim in asked.claims)
+        decide, answer = found
+        question = ClaimQuestion(unit, decide)
+        if isinstance(answer, Refusal):  # the changes that wake it do not depend on other pods' room
+            classes = frozenset(name for claim in decide.claims for _, name in classes_of(claim))
+            wants = Wants(classes, answer.room, decide.crowded)
+            counted = tuple(claim.key for claim in decide.claims)
             return Refused(ClaimRefusal(question, answer), answer.reason, wants, counted)
         if serial != self._intake.nodes.room.serial and not self._has_room(unit, answer):
-            return Later()  # while it waited, other pods took the room that it was asked for
+            return Later()  # other pods took the room on its node during the search
         return Given(ClaimGrant(question, answer))
 
     def _has_room(self, unit: Unit, granted: Granted) -> bool:
-        """Whether a pod can still go to the node of an answer."""
+        """Whether the node of an answer is still possible for the pod."""
         now = self._planner.next(unit)
         return isinstance(now, Decide) and (now.nodes is None or granted.node in now.nodes)
 
@@ -132,10 +132,10 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
             return
         if isinstance(answer, Refused):
             refusal = answer.refusal
-            self._journal(name, refusal.question.unit, refusal.question.asked, refusal.why)
+            self._journal(name, refusal.question.unit, refusal.question.decide, refusal.why)
         else:
             grant = answer.grant
-            self._journal(name, grant.question.unit, grant.question.asked, grant.granted)
+            self._journal(name, grant.question.unit, grant.question.decide, grant.granted)
 
     def assume(self, grant: ClaimGrant) -> None:
         for plan in grant.granted.plans:
@@ -148,40 +148,40 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
             devices = tuple(result.id for result in plan.allocation.devices.results)
             seconds = self._clock() - decided.began
             pod, name = _pod(question.unit), decided.name
-            self._tell(
+            self._report(
                 Allocated(plan.claim, pod, devices, plan.node, seconds, granted.steps, decision_id=name)
             )
 
-        await self._settler.settle(list(zip(granted.plans, question.asked.claims, strict=True)), written)
+        await self._settler.settle(list(zip(granted.plans, question.decide.claims, strict=True)), written)
 
     async def make_room(self, refusal: ClaimRefusal, name: str) -> bool:
         stuck = self._withdrawable(refusal.question) if refusal.why.room else []
         for claim in stuck:
             self._intake.observe(await self._writer.withdraw(claim))
-            why = "the other claims of its pod do not fit where it is"
-            self._tell(Freed(claim.key, why, decision_id=name))
+            why = "the other claims of its pod do not fit on its node"
+            self._report(Freed(claim.key, why, decision_id=name))
         return bool(stuck)
 
     def _withdrawable(self, question: ClaimQuestion) -> list[ResourceClaim]:
-        """Claims that hold the pod to a node where the rest of it does not fit, and are its alone.
+        """Claims made for this pod alone that bind it to a node where its other claims do not fit.
 
-        Half of a joint decision may be all that was written before a crash.
+        A crash may leave only a part of a joint decision written.
         """
         unit = question.unit
         pod = self._store.pods.get(unit.key) if unit.kind is Kind.POD else None
         if pod is None or not pod.gated:
             return []
-        return [c for c in question.asked.held if is_made_for(c, pod) and not c.status.reserved_for]
+        return [c for c in question.decide.held if is_made_for(c, pod) and not c.status.reserved_for]
 
     def waits(self, refusal: ClaimRefusal, name: str) -> Waits:
-        asked, why = refusal.question.asked, refusal.why
-        keys = tuple(claim.key for claim in asked.claims)
-        message = "; ".join(filter(None, [why.message, self._planner.left_out(asked)]))
+        decide, why = refusal.question.decide, refusal.why
+        keys = tuple(claim.key for claim in decide.claims)
+        message = "; ".join(filter(None, [why.message, self._planner.left_out(decide)]))
         pod, nodes, steps, counts = _pod(refusal.question.unit), why.nodes, why.steps, why.counts
         return Waits(keys, pod, why.reason, message, nodes, steps, counts, decision_id=name)
 
     async def _free(self, unit: Unit, found: Free) -> None:
-        """Let a claim go. Where that is for the sake of another, only if the server says so too."""
+        """Free a claim. If a rival holds its device, read the rival from the server first to be sure."""
         if found.rival is not None:
             rival = await self._writer.read_claim(found.rival)
             if rival is not None:
@@ -192,15 +192,15 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
             await self._writer.release(found.claim)
         elif found.rival is not None:
             with self._intake.audit.ended_by(found.claim.key):
-                let_go = await self._writer.withdraw(found.claim)
-            self._intake.observe(let_go)
+                freed = await self._writer.withdraw(found.claim)
+            self._intake.observe(freed)
         else:
             self._intake.observe(await self._writer.withdraw(found.claim))
-        self._tell(Freed(found.claim.key, found.why))
+        self._report(Freed(found.claim.key, found.why))
 
     async def _ungate(self, pod: Pod) -> None:
         await self._writer.ungate(pod)
-        self._tell(Ungated(pod.key))
+        self._report(Ungated(pod.key))
 
 
 def _pod(unit: Unit) -> ObjectKey | None:

@@ -1,4 +1,4 @@
-"""The answer to one question: devices, all of them ours to give, or a refusal with its reason."""
+"""Answers one question: devices that this controller owns, or a refusal with its reason."""
 
 from dataclasses import dataclass, field, replace
 
@@ -11,90 +11,90 @@ from reconciler.control.planner import NOT_OURS, Decide
 from reconciler.state.devices.snapshot.node_subset import NodeSubset
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 
-Question = tuple[tuple[tuple[str, ...], ...], NodeSubset | None]
-"""What an answer depends on besides the picture: specs and preferences of the claims, and the nodes."""
+QuestionKey = tuple[tuple[tuple[str, ...], ...], NodeSubset | None]
+"""What an answer depends on besides the snapshot: specs and preferences of the claims, and the nodes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """No, as things are."""
+    """No devices in the present state of the cluster."""
 
     reason: str
     message: str
     room: bool
-    """Whether a device set free may change the answer"""
+    """Whether a freed device may change the answer"""
     nodes: int = 0
     steps: int = 0
     counts: tuple[RequestCount, ...] = ()
     version: int = field(default=-1, compare=False)
-    """Of the picture it was decided from"""
+    """Of the snapshot it was decided from"""
 
 
 class Decider:
-    """Answers questions. Remembers refusals for as long as the picture stays as it is.
+    """Answers questions. Caches refusals until the snapshot changes.
 
-    A device set free wakes all who wait, of whom most ask the same: one search then does for all.
+    A freed device wakes all pending units. Most have the same question, so one search answers all.
     """
 
     def __init__(self, ours: Ownership, *, steps: int) -> None:
-        """`steps` bounds one search."""
+        """`steps` limits one search."""
         self._ours = ours
         self._steps = steps
-        self._refused: dict[Question, str] = {}
+        self._refused: dict[QuestionKey, str] = {}
         self._version = -1
 
-    def answer(self, asked: Decide, world: Snapshot, budget: Budget = UNLIMITED) -> Granted | Refusal:
-        """Devices for all claims of a question together, or why not. Raises Unfinished as `budget` does."""
-        answer = self.find(asked, world, budget)
+    def answer(self, question: Decide, snapshot: Snapshot, budget: Budget = UNLIMITED) -> Granted | Refusal:
+        """Devices for all claims of a question together, or a refusal. Raises Unfinished as `budget` does."""
+        answer = self.find(question, snapshot, budget)
         if isinstance(answer, Refusal):
-            self.remember(asked, world, answer)
+            self.remember(question, snapshot, answer)
         return answer
 
-    def find(self, asked: Decide, world: Snapshot, budget: Budget) -> Granted | Refusal:
-        """The same answer, which is not remembered: another thread may ask, on a picture set apart."""
-        return replace(self._find(asked, world, budget), version=world.version)
+    def find(self, question: Decide, snapshot: Snapshot, budget: Budget) -> Granted | Refusal:
+        """The same without the cache, for another thread with its own fork of a snapshot."""
+        return replace(self._find(question, snapshot, budget), version=snapshot.version)
 
-    def _find(self, asked: Decide, world: Snapshot, budget: Budget) -> Granted | Refusal:
-        answer = decide(asked.claims, world, nodes=asked.nodes, steps=self._steps, budget=budget)
+    def _find(self, question: Decide, snapshot: Snapshot, budget: Budget) -> Granted | Refusal:
+        answer = decide(question.claims, snapshot, nodes=question.nodes, steps=self._steps, budget=budget)
         if isinstance(answer, Unsatisfied):
             return _refusal(answer)
-        trespass = self._trespass(asked, answer)
+        trespass = self._trespass(question, answer)
         if trespass is None:
             return answer
-        # First fit took a device of others; there may be a choice without.
-        claims = tuple(self._ours.restricted(claim) for claim in asked.claims)
-        evaluate_all_selectors(claims, world, lambda: True)  # cheap: only the driver's selectors are new
-        other = decide(claims, world, nodes=asked.nodes, steps=self._steps, budget=budget)
-        if isinstance(other, Unsatisfied) or self._trespass(asked, other) is not None:
+        # The first fit contains a device that is not ours. Search again among ours.
+        claims = tuple(self._ours.restricted(claim) for claim in question.claims)
+        evaluate_all_selectors(claims, snapshot, lambda: True)  # quick: others are cached
+        other = decide(claims, snapshot, nodes=question.nodes, steps=self._steps, budget=budget)
+        if isinstance(other, Unsatisfied) or self._trespass(question, other) is not None:
             return trespass
         return other
 
-    def remember(self, asked: Decide, world: Snapshot, refusal: Refusal) -> None:
-        """Refuse the same again, without a search, for as long as this picture stands."""
-        self._forget_before(world.version)
-        self._refused[_question(asked)] = refusal.reason
+    def remember(self, question: Decide, snapshot: Snapshot, refusal: Refusal) -> None:
+        """Refuse the same question without a search while this snapshot is current."""
+        self._forget_before(snapshot.version)
+        self._refused[_key_of(question)] = refusal.reason
 
-    def refuses(self, asked: Decide, world: Snapshot) -> str | None:
-        """The reason for which the same question was refused from the same picture, if it was."""
-        self._forget_before(world.version)
-        return self._refused.get(_question(asked)) if self._refused else None
+    def refuses(self, question: Decide, snapshot: Snapshot) -> str | None:
+        """The reason why the same question was refused from the same snapshot, if it was."""
+        self._forget_before(snapshot.version)
+        return self._refused.get(_key_of(question)) if self._refused else None
 
     def _forget_before(self, version: int) -> None:
         if version != self._version:
             self._version = version
             self._refused.clear()
 
-    def _trespass(self, asked: Decide, answer: Granted) -> Refusal | None:
-        for plan, claim in zip(answer.plans, asked.claims, strict=True):
+    def _trespass(self, question: Decide, answer: Granted) -> Refusal | None:
+        for plan, claim in zip(answer.plans, question.claims, strict=True):
             if (why := self._ours.trespass(claim, plan.allocation)) is not None:
                 return Refusal(NOT_OURS, f"claim {claim.key}: {why}", room=True, steps=answer.steps)
         return None
 
 
-def _question(asked: Decide) -> Question:
+def _key_of(question: Decide) -> QuestionKey:
     return tuple(
-        (claim.spec.model_dump_json(), *preferences_of(claim)) for claim in asked.claims
-    ), asked.nodes
+        (claim.spec.model_dump_json(), *preferences_of(claim)) for claim in question.claims
+    ), question.nodes
 
 
 def _refusal(answer: Unsatisfied) -> Refusal:

@@ -1,4 +1,4 @@
-"""Explains why units wait: beside the work, in a bounded part of the time."""
+"""Explains why units are pending, within a limited share of the time."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
@@ -18,9 +18,9 @@ from reconciler.state.store import Store
 log = structlog.get_logger()
 
 SHARE = 0.05
-"""Part of the time that goes into explaining, at most. A whole fleet takes some milliseconds each."""
+"""Maximum share of the time. An explanation for a whole fleet takes some milliseconds."""
 BACKLOG = 64
-"""Refusals that wait for their explanation. What comes on top is passed on without one."""
+"""Refusals that wait for their explanation. Further ones are passed on without one."""
 
 Explain = Callable[[Sequence[ResourceClaim], Snapshot, Iterable[str] | None], Explanation]
 """Explains why claims cannot be allocated together on some nodes, or on any. Must not take long"""
@@ -29,16 +29,16 @@ Explained = Callable[[Waits, Explanation | None], None]
 
 
 class RefusalQueue:
-    """Refusals on their way to the explainer. Putting one in is cheap: the reconciler goes on at once."""
+    """Refusals for the explainer. Adding one is cheap and never blocks the reconciler."""
 
     def __init__(self) -> None:
         self.due: asyncio.Queue[Waits] = asyncio.Queue(BACKLOG)
-        """To be explained, in order"""
+        """Refusals to explain, in order"""
         self.beyond: asyncio.Queue[Waits] = asyncio.Queue()
-        """Beyond the backlog: to be passed on at once, so that hardly any wait here"""
+        """Refusals beyond the backlog, passed on at once"""
 
     def on_decision(self, decision: Decision) -> None:
-        """Put in a refusal; other decisions are of no interest."""
+        """Add a refusal. Other decisions are ignored."""
         if not isinstance(decision, Waits):
             return
         try:
@@ -48,7 +48,7 @@ class RefusalQueue:
 
 
 class Explainer:
-    """Passes on each refusal once, with its explanation where there is time."""
+    """Passes on each refusal once, with its explanation if there is time."""
 
     def __init__(
         self,
@@ -90,23 +90,23 @@ class Explainer:
             self._explained(await self._refusals.beyond.get(), None)
 
     def _explain(self, waits: Waits) -> Explanation | None:
-        """None where no device is in question, or no longer: the picture has gone on since.
+        """None if the unit needs no devices, or no longer, since the state has changed.
 
-        Nor for claims whose selectors would have to be run first, which might hold up the loop.
+        Also None for claims whose selectors are not evaluated yet: that might block the loop.
         """
         if waits.pod is None and not waits.claims:
             return None
         unit = Unit(Kind.POD, waits.pod) if waits.pod is not None else Unit(Kind.CLAIM, waits.claims[0])
         try:
-            asked = self._step(unit)
-            if not isinstance(asked, Decide):
+            question = self._step(unit)
+            if not isinstance(question, Decide):
                 return None
-            world = self._store.snapshot()
-            if not selectors_are_quick(asked.claims, world):
+            snapshot = self._store.snapshot()
+            if not selectors_are_quick(question.claims, snapshot):
                 return None
-            found = self._why(asked.claims, world, asked.nodes)
+            found = self._why(question.claims, snapshot, question.nodes)
         except Exception:
-            # A note that cannot be written must not stop those who decide.
+            # A missing explanation must not stop the reconciler.
             log.exception("explanation failed", unit=str(unit), decision_id=waits.decision_id)
             return None
         if found.allocatable:

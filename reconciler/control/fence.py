@@ -1,8 +1,8 @@
-"""Before the first decision: what a predecessor may have sent in its last moments is fenced off.
+"""Before the first decision, fences off allocations that a predecessor may still have in flight.
 
-A process that was killed may have an allocation on its way. To us its claim looks as if nobody had decided,
-so the same devices could be given to another. But every allocation is announced: the claim is marked first.
-Taking that mark back makes another version of the claim, which the late write cannot hit.
+A process that was killed may have sent an allocation that arrives later. Its claim still looks unallocated,
+so the same devices could be given to another claim. But every allocation is announced by a mark on the claim.
+Removing the mark changes the resourceVersion of the claim, so the late write gets a conflict.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ PAUSE, LONGEST_PAUSE = 0.1, 5.0
 
 
 class Fence:
-    """Keeps all turns waiting until no allocation of a predecessor can arrive any more."""
+    """Blocks all reconciles until no allocation of a predecessor can arrive any more."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class Fence:
         clock: Callable[[], float],
         patience: float,
     ) -> None:
-        """A claim that cannot be written to is waited out for `patience` seconds by `clock`."""
+        """For a claim that cannot be written, waits `patience` seconds by `clock`."""
         self._ours = ours
         self.up = asyncio.Event()
         self._intake = intake
@@ -44,13 +44,13 @@ class Fence:
         self._patience = patience
 
     def lower(self) -> None:
-        """Others may write from now on: nothing is decided until it was raised again."""
+        """Another replica may write from now on. Nothing is decided until the fence is raised again."""
         self.up.clear()
 
     async def raise_(self) -> None:
         """Fence off every claim of ours that is marked and not allocated. Cancelled: the fence is not up.
 
-        The picture must show all marks that a predecessor set, so whatever is sent afterwards comes too late.
+        The state must contain all marks that a predecessor set.
         """
         await self._intake.listed.wait()
         marked = [claim for claim in self._intake.store.claims.values() if self._concerns(claim)]
@@ -63,7 +63,7 @@ class Fence:
         self.up.set()
 
     def _concerns(self, claim: ResourceClaim) -> bool:
-        """Whether a mark was set by one of ours. Other shards, of now or before, were waited out."""
+        """Whether the claim is marked and in our shard. Writes of other shards have timed out."""
         side = self._ours.side(claim, lambda: self._intake.store.snapshot().classes).side
         return side is Side.OURS and _is_marked(claim)
 
@@ -71,19 +71,19 @@ class Fence:
         pause = PAUSE
         while True:
             try:
-                return await self._take_back(claim)
+                return await self._remove_mark(claim)
             except Gone:
                 return None
             except Rejected as exc:
-                # It may never be let through. What is later than a write may be is not coming.
+                # It may be rejected for ever. After the timeout of a write, no late write can arrive.
                 log.warning("cannot fence claim", claim=str(claim.key), error=str(exc))
                 return await asyncio.sleep(max(until - self._clock(), 0.0))
             except Retry as exc:
                 await asyncio.sleep(max(pause, exc.after))
                 pause = min(2 * pause, LONGEST_PAUSE)
 
-    async def _take_back(self, claim: ResourceClaim) -> None:
-        """Take the mark back if it is still there. If the late write was faster, that is seen instead."""
+    async def _remove_mark(self, claim: ResourceClaim) -> None:
+        """Remove the mark if it is still there. If the late write was faster, take in the allocation."""
         found = await self._writer.read_claim(claim.key)
         if found is None or found.metadata.uid != claim.metadata.uid:
             return
@@ -93,7 +93,7 @@ class Fence:
 
 
 def _is_marked(claim: ResourceClaim) -> bool:
-    """Whether an allocation was announced and is not there. Deletion made another version already."""
+    """Whether an allocation was announced and is not there. Deletion has changed the version already."""
     metadata = claim.metadata
     return (
         claim.allocation is None

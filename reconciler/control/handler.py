@@ -1,7 +1,7 @@
-"""What the loop asks of those who know the units of one kind: claims, or pods with Koordinator's devices.
+"""What the loop needs of the handler for a kind of unit: claims, or pods with Koordinator's devices.
 
-The loop queues units, backs off, and keeps who is pending and why. A handler says what a unit asks for,
-decides, assumes the decision, and writes it.
+The loop queues units, backs off, and records which units are pending and why. A handler determines what a
+unit needs, decides, assumes the decision, and writes it.
 """
 
 from abc import ABC, abstractmethod
@@ -15,108 +15,108 @@ from reconciler.control.queueing.units import Unit
 from reconciler.control.queueing.waiting import Wants
 
 Q = TypeVar("Q")
-"""What is asked for a unit"""
+"""Question: what a unit needs"""
 G = TypeVar("G")
-"""Devices for it"""
+"""Grant: devices for it"""
 R = TypeVar("R")
-"""Why there are none"""
+"""Refusal: why there are none"""
 
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """The unit needs nothing, or it is somebody else's turn."""
+    """The unit needs nothing, or another component acts next."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stuck:
-    """Something has to happen to the unit's own objects first. Their change brings the unit back."""
+    """The unit's own objects must change first. Their change requeues the unit."""
 
     waits: Waits
     counted: tuple[ObjectKey, ...]
-    """What the unit counts as among those that are pending"""
+    """The objects that count as pending"""
 
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """Something has to be written for which no devices have to be found."""
+    """A write that needs no devices."""
 
     write: Callable[[], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
 class Ask(Generic[Q]):
-    """Devices have to be found."""
+    """The unit needs devices."""
 
     question: Q
 
 
 @dataclass(frozen=True, slots=True)
 class Given(Generic[G]):
-    """Yes: devices that are neither assumed nor written yet."""
+    """Devices were found. They are neither assumed nor written yet."""
 
     grant: G
 
 
 @dataclass(frozen=True, slots=True)
 class Refused(Generic[R]):
-    """No, as things are."""
+    """No devices in the present state of the cluster."""
 
     refusal: R
     reason: str
     wants: Wants
-    """Which changes are a reason to ask again before the back-off ends"""
+    """Which changes wake the unit before its back-off ends"""
     counted: tuple[ObjectKey, ...]
-    """What the unit counts as among those that are pending"""
+    """The objects that count as pending"""
 
 
 @dataclass(frozen=True, slots=True)
 class Later:
-    """No answer now: the unit has to ask again after so many seconds."""
+    """No answer now. The unit is requeued after so many seconds."""
 
     after: float = 0.0
 
 
 class Decided(NamedTuple):
-    """Under which name something was decided, and when its turn began, by the clock of the loop."""
+    """The name of a decision, and when it started, by the clock of the loop."""
 
     name: str
     began: float
 
 
 class Handler(ABC, Generic[Q, G, R]):
-    """Serves units of one kind. Every method may raise the errors of reading and writing."""
+    """Serves units of one kind. Every method may raise the errors of API requests."""
 
     async def warm_up(self) -> None:
-        """Prepare for the first decision. Called by every worker, before anything else."""
+        """Prepare for the first decision. Every worker calls it first."""
 
     def close(self) -> None:
-        """Give up what takes long: no more turns begin."""
+        """Stop long searches. No more reconciles start."""
 
     @abstractmethod
     async def resolve(self, unit: Unit) -> None:
-        """Settle writes of earlier turns of a unit that got no answer, and report those that were applied.
+        """Find out whether unanswered writes of a unit were applied, and report those that were.
 
-        Whatever is raised, what is not settled stays assumed.
+        On any error, plans of unresolved writes stay assumed.
         """
 
     @abstractmethod
     def next(self, unit: Unit) -> Idle | Stuck | Act | Ask[Q] | None:
-        """What the unit needs as things are now; None for a unit that another handler has to serve."""
+        """What the unit needs now. None for a unit that another handler serves."""
 
     def expected(self, question: Q) -> str | None:  # noqa: ARG002
-        """The reason for which a question would be refused now, where that is known without deciding."""
+        """The reason why the question would be refused now, if known without a decision."""
         return None
 
     @abstractmethod
     async def decide(self, question: Q) -> Given[G] | Refused[R] | Later | None:
-        """Devices, or why there are none; a grant must hold at the moment of its return.
+        """Devices, or why there are none. A grant is valid when this returns.
 
-        None: the unit comes back by itself.
+        None: the unit was requeued already, or will be.
         """
 
     @abstractmethod
     def record(self, name: str, answer: Given[G] | Refused[R]) -> None:
-        """Write a decision into the journal, before it changes anything."""
+        """Write a decision to the journal, before it takes effect."""
 
     @abstractmethod
     def assume(self, grant: G) -> None:
@@ -124,16 +124,16 @@ class Handler(ABC, Generic[Q, G, R]):
 
     @abstractmethod
     async def write(self, grant: G, decided: Decided) -> None:
-        """Write what is assumed, and report it.
+        """Write the assumed devices, and report it.
 
-        What was certainly not written is free again when this raises; Undecided or cancelled: it stays
-        assumed, for `resolve`.
+        If this raises, devices that were certainly not written are free again. Undecided or cancelled: they
+        stay assumed, for `resolve`.
         """
 
     async def make_room(self, refusal: R, name: str) -> bool:  # noqa: ARG002
-        """Take back what keeps the unit from being served as a whole. Whether there was such a thing."""
+        """Free allocations that block the rest of the unit. Returns whether there were any."""
         return False
 
     @abstractmethod
     def waits(self, refusal: R, name: str) -> Waits:
-        """A refusal, to be reported."""
+        """The refusal as a decision to report."""

@@ -1,4 +1,4 @@
-"""Changes come in, the picture follows, and the units whose answer may differ now are put in the queue."""
+"""Takes in changes, updates the store, and queues the units that may get another answer now."""
 
 import asyncio
 from collections.abc import Container, Iterable
@@ -13,12 +13,13 @@ from reconciler.api.objects.claims import FINALIZER, ResourceClaim
 from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.objects.plan import Plan
 from reconciler.api.objects.pods import claims_of
+from reconciler.cluster.pause_reasons import PauseReasons
 from reconciler.control.audit.auditor import Audit
 from reconciler.control.audit.losing_claim import written_by_us
-from reconciler.control.audit.reclaimed import Yielded
-from reconciler.control.decisions.decisions import Tell
+from reconciler.control.audit.reclaimed import ReclaimedByScheduler
+from reconciler.control.decisions.decisions import Report
 from reconciler.control.ownership import Ownership
-from reconciler.control.queueing.pause import Pause, PauseReasons
+from reconciler.control.queueing.pause import Pause
 from reconciler.control.queueing.room_charges import Charges
 from reconciler.control.queueing.units import Kind, Roster, Unit
 from reconciler.control.queueing.waiting import Waiting
@@ -31,29 +32,29 @@ from reconciler.state.store import Store
 log = structlog.get_logger()
 
 _GONE: Place = (0, "", "", "", "")
-"""The place of a unit that is gone: its last turn takes no time, and frees what it waits with."""
+"""The place of a deleted unit: first, since its last reconcile is short and only cleans up."""
 
 
-NOBODYS = Ownership()
-"""Of whoever takes changes in and allocates nothing"""
+NOTHING_OWNED = Ownership()
+"""For callers that take in changes and allocate nothing"""
 
 
 class Intake:
-    """The only place where the picture is changed. Nothing here awaits, so nothing comes between."""
+    """The only place that changes the store. Nothing here awaits, so each change is atomic."""
 
     def __init__(
         self,
         store: Store,
         queue: Queue[Unit],
         kinds: Iterable[str],
-        tell: Tell,
+        report: Report,
         *,
-        ours: Ownership = NOBODYS,
+        ours: Ownership = NOTHING_OWNED,
         reasons: PauseReasons | None = None,
         withdrawing: Container[str] = frozenset(),
     ) -> None:
-        """`kinds` are those that must be listed before anything can be decided; `reasons` are those for which
-        writes are paused; `withdrawing` holds the uids of claims whose allocation we are taking back.
+        """`kinds` must be listed before anything is decided; `reasons` say why writes are paused;
+        `withdrawing` has the uids of claims whose allocation this process is withdrawing.
         """
         self._ours = ours
         self.store = store
@@ -63,37 +64,37 @@ class Intake:
         self.placement = Placement(self.nodes, supposed=False)
         self.waiting = Waiting()
         self.listed = asyncio.Event()
-        """Set when every kind has been listed once: from then on all allocations there are count."""
+        """Set when every kind was listed once: all allocations are known."""
         self.unlisted = set(kinds)
-        """Kinds that were not listed yet"""
-        self.pause = Pause(PauseReasons() if reasons is None else reasons, tell, self.put)
+        """Kinds that are not listed yet"""
+        self.pause = Pause(PauseReasons() if reasons is None else reasons, report, self.put)
         self._charges = Charges(store, self.roster, self.nodes.room)
         self.changed = asyncio.Event()
-        """Set when devices, or who holds them, changed. For whoever looks at the whole; it clears it"""
-        self.yielded = Yielded(store, self.roster, self.placement, tell, withdrawing)
-        self.audit = Audit(store, tell)
+        """Set when devices or their holders changed. The auditor clears it"""
+        self.reclaimed = ReclaimedByScheduler(store, self.roster, self.placement, report, withdrawing)
+        self.audit = Audit(store, report)
         self._naming = Naming()
         self._refused: dict[tuple[str, ObjectKey], str] = {}
 
     @property
     def held_twice(self) -> int:
-        """Devices that are held by several claims, one of them alone."""
+        """Devices that several claims hold although one needs it alone."""
         return self.audit.doubles
 
     def take(self, change: Change) -> None:
-        """Make a change part of the picture. The sink of every watch."""
+        """Apply a change to the store. The sink of every watch."""
         change = self._naming.within(within(change, self._ours.shard))
-        self._report(change)
-        old_news = isinstance(change, Changed) and self._is_old_news(change.object)
-        for thing in _things(change):
-            self.yielded.note(thing)
+        self._log_refused(change)
+        unchanged = isinstance(change, Changed) and self._is_unchanged(change.object)
+        for thing in _objects(change):
+            self.reclaimed.note(thing)
             if isinstance(thing, ResourceClaim):
                 self.audit.reached(thing.metadata.resource_version)
         delta = self.store.apply(change)
         if self.nodes.note(change):
             delta |= Delta(supply=True)
-        self.dispatch(replace(delta, claims=frozenset()) if old_news else delta)
-        if delta.classes and not self._ours.shard.whole:  # they say to which shard a claim belongs
+        self.dispatch(replace(delta, claims=frozenset()) if unchanged else delta)
+        if delta.classes and not self._ours.shard.whole:  # classes decide the shard of a claim
             for key in [key for key, claim in self.store.claims.items() if claim.allocation is None]:
                 self._claim(key)
         if isinstance(change, Replaced):
@@ -102,13 +103,13 @@ class Intake:
                 self.listed.set()
 
     def observe(self, claim: ResourceClaim) -> None:
-        """Take in a claim that a request returned, unless the watch has seen it go or be made anew."""
+        """Take in a claim that a request returned, unless the watch has seen it deleted or recreated."""
         known = self.store.claims.get(claim.key)
         if known is not None and known.metadata.uid == claim.metadata.uid:
             self.dispatch(self.store.apply(Changed("ResourceClaim", claim)))
 
     def holds(self, key: ObjectKey, uid: str, version: str) -> bool:
-        """Whether a claim is part of the picture, as it was in some version or later."""
+        """Whether the store has a claim in this version or a later one."""
         known = self.store.claims.get(key)
         if known is None or known.metadata.uid != uid:
             return False
@@ -116,42 +117,42 @@ class Intake:
         return version == ours or (ours.isdecimal() and version.isdecimal() and int(version) <= int(ours))
 
     def catch_up(self, claim: ResourceClaim) -> None:
-        """Take in a version of a claim of which its watch may have kept quiet; see `cluster.echoes`."""
+        """Take in a version of a claim whose watch event was skipped; see `cluster.echoes`."""
         if self.holds(claim.key, claim.metadata.uid, "0"):
             self.take(Changed("ResourceClaim", claim))
 
     def assume(self, plan: Plan) -> None:
-        """Count a decided plan as held, and its pods as tied to its node, before it is written."""
+        """Count a decided plan as held, and its pods as bound to its node, before it is written."""
         self.store.assume(plan)
         self._charges.claims([plan.claim])
 
     def forget(self, plan: Plan) -> None:
-        """Take back an assumed plan. Those who wait for its devices, or for its pod's room, are woken.
+        """Drop an assumed plan. Wakes units that wait for its devices, or for the room of its pod.
 
-        Units that share the claim are not: the queue brings them back with the one that failed.
+        Does not wake units that share the claim: they are requeued with the unit that failed.
         """
         self.dispatch(self.store.forget(plan))
         self._wake_crowded(self._charges.claims([plan.claim]))
 
     def assume_pod(self, key: ObjectKey, node: str) -> None:
-        """Count a pod without claims on the node that was decided for it, before that is written."""
+        """Count a pod without claims on its decided node, before that is written."""
         self._charges.assume(key, node)
 
     def forget_pod(self, key: ObjectKey) -> None:
-        """Take that back, and wake those who wait for the room."""
+        """Undo `assume_pod`, and wake units that wait for the room."""
         self._wake_crowded(self._charges.forget(key))
 
     def dispatch(self, delta: Delta) -> None:
-        """Queue what may have another answer now."""
+        """Queue the units that may get another answer now."""
         for key in delta.pods:
             self._pod(key)
         roomier = [self._charges.pod(key) for key in delta.pods]
         self._wake_crowded(any([*roomier, self._charges.claims(delta.claims)]))
         for key in delta.claims:
             self._claim(key)
-        raced = self.audit.look(delta.devices) | self.audit.beside(delta.claims)
+        raced = self.audit.check(delta.devices) | self.audit.sharing(delta.claims)
         for key in raced:
-            self.put(Unit(Kind.CLAIM, key))  # one of them may have to let go
+            self.put(Unit(Kind.CLAIM, key))  # one of them may have to be freed
         if delta.devices or delta.supply:
             self.changed.set()
         self.queue.wake(self.waiting.woken_by(delta))
@@ -161,7 +162,7 @@ class Intake:
             self.queue.wake(self.waiting.crowded())
 
     def put(self, unit: Unit, *, after: float = 0.0) -> None:
-        """Give a unit a turn, at its place in the order."""
+        """Queue a unit at its place in the order."""
         self.queue.put(unit, priority=self._place(unit), after=after)
 
     def _place(self, unit: Unit) -> Place:
@@ -170,7 +171,7 @@ class Intake:
         return place(thing) if thing is not None else _GONE
 
     def claims(self, unit: Unit) -> tuple[ObjectKey, ...]:
-        """The claims that a unit decides about, as far as it is known."""
+        """The claims that a unit decides about, as far as known."""
         if unit.kind is Kind.CLAIM:
             return (unit.key,)
         pod = self.store.pods.get(unit.key)
@@ -181,36 +182,36 @@ class Intake:
         found = {other for key in self.claims(unit) for other in self.roster.units(key)}
         return sorted(found - {unit})
 
-    def _is_old_news(self, thing: ApiObject) -> bool:
-        """Whether a claim changed in nothing that matters: most such news is the echo of our own writes."""
+    def _is_unchanged(self, thing: ApiObject) -> bool:
+        """Whether a claim changed in no relevant field: most such events come from our own writes."""
         known = self.store.claims.get(thing.key) if isinstance(thing, ResourceClaim) else None
         if known is None or ("ResourceClaim", thing.key) in self.store.refused:
             return False
-        return isinstance(thing, ResourceClaim) and _matters(known) == _matters(thing)
+        return isinstance(thing, ResourceClaim) and _relevant(known) == _relevant(thing)
 
     def _pod(self, key: ObjectKey) -> None:
         pod = self.store.pods.get(key)
         for claim in self.roster.note(key, pod):
-            self._claim(claim)  # nobody may be left to decide for it but itself
-        # One that is gone gets a last turn, to be forgotten.
+            self._claim(claim)  # it may have no other pod now
+        # A deleted pod is reconciled once more, to be forgotten.
         if pod is None or pod.gated or pod.spec.resource_claims:
             self.put(Unit(Kind.POD, key))
 
     def _claim(self, key: ObjectKey) -> None:
         claim = self.store.claims.get(key)
-        # Most news of a claim is that it was allocated or reserved: by itself it needs nothing then.
+        # Most events of a claim are its allocation or reservation, which need no action on the claim alone.
         if claim is None or claim.deleting or claim.allocation is None or self._left_over(claim):
             self.put(Unit(Kind.CLAIM, key))
         for pod in self.roster.users(key):
             self.put(Unit(Kind.POD, pod))
 
     def _left_over(self, claim: ResourceClaim) -> bool:
-        """Whether we allocated a claim for pods of which none is left, nor uses it."""
+        """Whether we allocated a claim for pods that are all gone."""
         used = claim.status.reserved_for or self.roster.users(claim.key)
         return not used and not self._ours.claims(claim) and written_by_us(claim)
 
-    def _report(self, change: Change) -> None:
-        """Say once what cannot be read; again only for another reason."""
+    def _log_refused(self, change: Change) -> None:
+        """Log an object that cannot be read once for each reason."""
         match change:
             case Refused():
                 self._refuse(change)
@@ -228,7 +229,7 @@ class Intake:
             )
 
 
-def _things(change: Change) -> Iterable[ApiObject]:
+def _objects(change: Change) -> Iterable[ApiObject]:
     match change:
         case Changed(object=thing):
             return (thing,)
@@ -237,7 +238,7 @@ def _things(change: Change) -> Iterable[ApiObject]:
     return ()
 
 
-def _matters(claim: ResourceClaim) -> tuple[object, ...]:
+def _relevant(claim: ResourceClaim) -> tuple[object, ...]:
     metadata = claim.metadata
     return (
         metadata.uid,

@@ -1,8 +1,7 @@
-"""One turn: look at what a unit needs, decide, see it through. Whatever kind of unit it is."""
+"""The loop: takes a unit from the queue, asks its handler what it needs, decides, and writes."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import structlog
@@ -10,65 +9,56 @@ import structlog
 from reconciler.aio.queue import Closed
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.control.build_ahead import build_ahead
-from reconciler.control.decisions.decisions import Answered, Tell
 from reconciler.control.fence import Fence
 from reconciler.control.handler import Act, Ask, Decided, G, Handler, Idle, Later, Q, R, Refused, Stuck
 from reconciler.control.intake import Intake
 from reconciler.control.queueing.pending import Pending
 from reconciler.control.queueing.units import Kind, Unit
+from reconciler.control.reporter import Reporter
 from reconciler.errors import Conflict, Gone, Inconsistent, Paused, Rejected, Retry
 
 log = structlog.get_logger()
 
 
 class Reconciler:
-    """Takes units from the queue, any number at a time. Only writes wait; deciding does not."""
+    """Reconciles units from the queue. Workers run concurrently: while one writes, others decide."""
 
     def __init__(
         self,
         intake: Intake,
         handlers: Sequence[Handler[Any, Any, Any]],
+        reporter: Reporter,
         *,
         clock: Callable[[], float],
-        tell: Tell,
-        names: Callable[[], str],
-        answered: Answered,
         fence: Fence,
         pending: Pending,
-        around: Callable[[Unit], AbstractContextManager[None]] = lambda _: nullcontext(),
     ) -> None:
-        """The first of the `handlers` that serves a unit has its turn; `clock` counts seconds; `tell` hears
-        why units wait; `names` gives names for decisions; `answered` hears every answer; every turn is taken
-        within what `around` gives.
-        """
+        """The first of the `handlers` that serves a unit reconciles it. `clock` counts seconds."""
         self._intake = intake
         self._handlers = handlers
         self._queue = intake.queue
         self._fence = fence
         self._building = asyncio.Lock()
         self._clock = clock
-        self._tell = tell
-        self._names = names
-        self._answered = answered
-        self._around = around
+        self._reporter = reporter
         self.pending = pending
         self._not_before: dict[Unit, float] = {}
         self._stopping = False
         self.failures = 0
-        """Turns that ended in an error nobody expected"""
-        self.turns = 0
-        """Turns that ended, however they did"""
+        """Reconciles that failed with an internal error"""
+        self.reconciles = 0
+        """Reconciles that ended, failed ones included"""
 
     def stop(self) -> None:
-        """Begin no more turns; those under way go on to their end."""
+        """Start no more reconciles. Running ones finish."""
         self._stopping = True
         self._queue.close()
         for handler in self._handlers:
             handler.close()
-        self._fence.up.set()  # who still waits for it goes home
+        self._fence.up.set()  # wakes the workers that wait for it, so that they end
 
     async def work(self) -> None:
-        """Take turns until stopped. Nothing is decided unless every kind was listed and the fence is up.
+        """Reconcile until stopped. Nothing is decided before every kind is listed and the fence is up.
 
         Any number of workers may run. Cancelled during a write: its plan stays assumed.
         """
@@ -78,67 +68,71 @@ class Reconciler:
             await self._fence.up.wait()
             try:
                 async with self._queue.take() as unit:
-                    if not self._fence.up.is_set():  # it came down while this waited for something to do
+                    if not self._fence.up.is_set():  # it was lowered while this worker waited for a unit
                         self._intake.put(unit)
                         continue
-                    async with self._building:  # who was first in the queue is first here
+                    async with self._building:  # keeps the order of the queue
                         await build_ahead(self._intake.store)
                     if not self._stopping:
-                        await self.serve(unit)
-                        self.turns += 1
-                await asyncio.sleep(0)  # a turn may end without waiting for anything: others first
+                        await self.reconcile(unit)
+                        self.reconciles += 1
+                await asyncio.sleep(0)  # a reconcile may end without any await: let other tasks run
             except Closed:
                 return
 
-    async def serve(self, unit: Unit) -> None:
-        """One turn, whatever happens in it. Only a broken promise of our own passes through."""
+    async def reconcile(self, unit: Unit) -> None:
+        """Reconcile a unit and handle its errors. Raises only Inconsistent, which is a bug of ours."""
         if (left := self._not_before.pop(unit, 0.0) - self._clock()) > 0:
             self._hold_off(unit, left)
             return
         claims = self._intake.claims(unit)
         try:
-            with self._around(unit):
-                await self.turn(unit)
+            with self._reporter.reconciling(unit):
+                await self._reconcile(unit)
         except Inconsistent:
             raise
-        except Gone as exc:  # the watch tells the rest
+        except Gone as exc:  # the watch reports the removal
             log.debug("object is gone", unit=str(unit), error=str(exc))
-        except Conflict as exc:  # it was read again: the sooner it is decided afresh, the better
-            delay = self._again(unit, exc.after)
-            self._repeats(unit, "conflict", exc, delay)
+        except Conflict as exc:  # it was read again: decide again without a delay
+            delay = self._requeue(unit, exc.after)
+            self._log_retry(unit, "conflict", exc, delay)
         except Paused:
             self._intake.pause.hold(unit)
         except Retry as exc:
-            delay = self._hold_off(unit, self._again(unit, exc.after))
-            self._repeats(unit, "retry", exc, delay)
+            delay = self._hold_off(unit, self._requeue(unit, exc.after))
+            self._log_retry(unit, "retry", exc, delay)
         except Rejected as exc:
-            delay = self._hold_off(unit, self._again(unit, 0.0))
+            delay = self._hold_off(unit, self._requeue(unit, 0.0))
             log.warning("write rejected", unit=str(unit), error=str(exc), pause=round(delay, 3))
         except Exception:
-            # One odd claim must not stop the others.
+            # One claim must not stop the others.
             self.failures += 1
-            delay = self._hold_off(unit, self._again(unit, 0.0))
+            delay = self._hold_off(unit, self._requeue(unit, 0.0))
             log.exception("reconcile failed", unit=str(unit), pause=round(delay, 3))
 
-        self._hand_back(unit, claims)
+        self._requeue_claims(unit, claims)
 
-    def _hand_back(self, unit: Unit, claims: Iterable[ObjectKey]) -> None:
-        """Give claims a turn of their own whose pod went during its turn.
+    def _requeue_claims(self, unit: Unit, claims: Iterable[ObjectKey]) -> None:
+        """Queue the claims of a pod that was deleted during its reconcile.
 
-        They had one when it went, and left the rest to the write that was under way.
+        They were reconciled when it was deleted, but did nothing because the write was in flight.
         """
         for key in claims:
             if unit not in self._intake.roster.units(key):
                 self._intake.put(Unit(Kind.CLAIM, key))
 
     @staticmethod
-    def _repeats(unit: Unit, cause: str, exc: Retry, delay: float) -> None:
+    def _log_retry(unit: Unit, cause: str, exc: Retry, delay: float) -> None:
         log.info(
-            "reconcile will be retried", unit=str(unit), cause=cause, error=str(exc), pause=round(delay, 3)
+            "reconcile will be retried",
+            unit=str(unit),
+            cause=cause,
+            error=str(exc),
+            pause=round(delay, 3),
         )
 
-    async def turn(self, unit: Unit) -> None:
-        """Bring a unit from what it asks to what it holds. Safe to call at any time, twice."""
+    async def _reconcile(self, unit: Unit) -> None:
+        """Do the next step that the unit needs. Idempotent."""
         for handler in self._handlers:
             await handler.resolve(unit)
             match handler.next(unit):
@@ -147,11 +141,11 @@ class Reconciler:
                 case Idle():
                     self._done(unit)
                 case Stuck(waits=waits, counted=counted):
-                    self._wait_no_more(unit)
+                    self._stop_waiting(unit)
                     if self.pending.note(unit, waits.reason, counted):
-                        self._tell(waits)
+                        self._reporter.report(waits)
                 case Act(write=write):
-                    self._wait_no_more(unit)
+                    self._stop_waiting(unit)
                     await write()
                     self._done(unit)
                 case Ask(question=question):
@@ -159,7 +153,7 @@ class Reconciler:
             return
 
     async def _decide(self, handler: Handler[Q, G, R], unit: Unit, question: Q) -> None:
-        """No await between an answer and its assumption: the next decision must see this one."""
+        """Decide and write. No await between an answer and `assume`: the next decision must see this one."""
         began = self._clock()
         if self._intake.waiting.has(unit) and handler.expected(question) == self.pending.reason(unit):
             self._intake.put(unit, after=self._queue.failed(unit))
@@ -170,43 +164,44 @@ class Reconciler:
         if isinstance(answer, Later):
             self._intake.put(unit, after=answer.after)
             return
-        decided = Decided(self._names(), began)
         reason = answer.reason if isinstance(answer, Refused) else ""
-        self._answered(reason, self._clock() - began, decided.name)
+        decided = Decided(self._reporter.answered(reason, self._clock() - began), began)
         handler.record(decided.name, answer)
         if isinstance(answer, Refused):
             await self._refuse(handler, unit, answer, decided.name)
             return
         self._intake.pause.check()
         handler.assume(answer.grant)
-        self._wait_no_more(unit)
+        self._stop_waiting(unit)
         await handler.write(answer.grant, decided)
         self._done(unit)
 
     async def _refuse(self, handler: Handler[Q, G, R], unit: Unit, refused: Refused[R], name: str) -> None:
-        """Let the unit wait, for a change or for its back-off; or make room for a whole decision."""
+        """Free what blocks the unit, or keep it pending until a change wakes it or its back-off ends."""
         if await handler.make_room(refused.refusal, name):
             return
         self._intake.waiting.add(unit, refused.wants)
         if self.pending.note(unit, refused.reason, refused.counted):
-            self._tell(handler.waits(refused.refusal, name))
+            self._reporter.report(handler.waits(refused.refusal, name))
         self._intake.put(unit, after=self._queue.failed(unit))
 
-    def _again(self, unit: Unit, after: float) -> float:
-        """Another turn later, also for those that share a claim with the unit and found it taken care of."""
+    def _requeue(self, unit: Unit, after: float) -> float:
+        """Requeue the unit, and the units that share a claim with it and left the claim to it."""
         delay = max(self._queue.failed(unit), after)
         for other in (unit, *self._intake.sharing(unit)):
             self._intake.put(other, after=delay)
         return delay
 
     def _hold_off(self, unit: Unit, delay: float) -> float:
-        """No turn before the delay is over, whatever wakes the unit: it may be the echo of what failed."""
+        """Do not reconcile the unit before the delay ends, even if an event wakes it: the event may come from
+        the write that failed.
+        """
         self._not_before[unit] = self._clock() + delay
         self._intake.put(unit, after=delay)
         return delay
 
-    def _wait_no_more(self, unit: Unit) -> None:
-        """How often it was told no says nothing about how its write will fare."""
+    def _stop_waiting(self, unit: Unit) -> None:
+        """End the pending state. Refusals must not count towards the back-off of its write."""
         if self._intake.waiting.has(unit):
             self._intake.waiting.drop(unit)
             self._queue.forget(unit)

@@ -1,4 +1,4 @@
-"""Allocation without a cluster: manifests in, the devices of every claim or the reason against it out."""
+"""Allocates the claims of manifests without a cluster, or says why a claim gets no devices."""
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -21,7 +21,7 @@ from reconciler.api.objects.pods import claims_of, is_live
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.slices import ResourceSlice, ResourceSliceSpec
 from reconciler.api.objects.taint_rules import DeviceTaintRule
-from reconciler.control.audit.reclaimed import Yielded
+from reconciler.control.audit.reclaimed import ReclaimedByScheduler
 from reconciler.control.koordinator.offline import DeviceReport, Machines
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import DELETING, NOT_FOUND, NOT_MADE, Blocked, Decide, Planner
@@ -36,19 +36,19 @@ from reconciler.state.nodes.table import Nodes
 from reconciler.state.store import Store
 
 STEPS = 10_000
-"""Devices that may be tried for one decision on one node."""
+"""Limit of devices tried for one decision on one node."""
 _PROPOSAL = Rules(DeviceSemantics.PROPOSAL)
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What became of claims that were decided together."""
+    """The outcome for claims that were decided together."""
 
     pod: ObjectKey | None
     claims: tuple[ObjectKey, ...]
     outcome: Granted | Unsatisfied | Blocked
     left_out: str = ""
-    """Why nodes were left out for the pod; empty if none was, or if devices were given"""
+    """Why nodes were excluded for the pod; empty if none was, or if devices were allocated"""
 
     @property
     def reason(self) -> str:
@@ -57,31 +57,31 @@ class Answer:
 
     @property
     def message(self) -> str:
-        """The same for people."""
+        """The reason in words."""
         said = "" if isinstance(self.outcome, Granted) else self.outcome.message
         return "; ".join(filter(None, [said, self.left_out]))
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Everything that was decided, in the order in which it was."""
+    """All decisions, in their order."""
 
     answers: tuple[Answer, ...]
     held: tuple[ObjectKey, ...]
-    """Claims that were allocated before"""
+    """Claims that were already allocated in the input"""
     nodes: InferredNodes
     nowhere: tuple[str, ...]
-    """Slices that no node can use, since they say nothing about nodes"""
+    """Slices that no node can use, since they name no nodes"""
     unusable: Mapping[PoolID, str]
-    """Pools from which no device is given on some node, because slices are missing or contradict, and why"""
+    """Pools that are unusable on some node, and why: slices are missing or contradict each other"""
     written: Mapping[ObjectKey, Mapping[str, Any]]
-    """Every claim as the input spells it, and those made from templates"""
+    """Every claim as the input has it, and those created from templates"""
     devices: DeviceReport | None = None
-    """What pods got of Koordinator's devices; None where there is no Device object"""
+    """What pods got of Koordinator's devices; None without Device objects"""
 
     @property
     def waiting(self) -> tuple[Answer, ...]:
-        """The answers that leave a claim, or a pod, without devices."""
+        """The answers without devices for a claim or a pod."""
         granted = {plan.claim for answer in self.granted for plan in answer.plans}
         return tuple(
             answer
@@ -92,11 +92,11 @@ class Report:
 
     @property
     def granted(self) -> tuple[Granted, ...]:
-        """The answers that give devices."""
+        """The answers with devices."""
         return tuple(answer.outcome for answer in self.answers if isinstance(answer.outcome, Granted))
 
     def allocated(self, now: datetime) -> list[dict[str, Any]]:
-        """The claims that got devices, as a live run would leave them on the server at that time."""
+        """The newly allocated claims, as a live run at that time would write them."""
         stamp = now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         return [
             _allocated(self.written[plan.claim], plan, stamp)
@@ -107,15 +107,15 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked when the turn of some claims comes: the claims, where, and what is held by then."""
+    """A question just before its decision: claims, nodes and the snapshot at that time."""
 
     pod: ObjectKey | None
     claims: tuple[ResourceClaim, ...]
     nodes: tuple[str, ...] | None
     """None for all nodes"""
-    world: Snapshot
+    snapshot: Snapshot
     left_out: Callable[[], str]
-    """Says why nodes are left out for the pod; empty if none is"""
+    """Says why nodes are excluded for the pod; empty if none is"""
 
 
 def decide(
@@ -124,15 +124,15 @@ def decide(
     *,
     steps: int = STEPS,
     machines: Rules = _PROPOSAL,
-    asking: Callable[[Question], None] = lambda _: None,
+    on_question: Callable[[Question], None] = lambda _: None,
 ) -> Report:
-    """Allocate every waiting claim of a bundle, and Koordinator's devices by the rules `machines`.
+    """Allocate every pending claim of a bundle, and Koordinator's devices by the rules `machines`.
 
-    The claims of one pod are decided together, for one node; other claims one by one: in the order and on
-    the nodes of `placement`, where nodes that only slices name may be used. `asking` is told every question
-    before it is answered. Never raises for what is in the bundle.
+    The claims of one pod are decided together, for one node; other claims one by one. Order and nodes are
+    those of `placement`; nodes that only slices name may be used. `on_question` gets every question before
+    its decision. Raises nothing for the content of the bundle.
     """
-    run = _Run(bundle, rules, steps, machines, asking)
+    run = _Run(bundle, rules, steps, machines, on_question)
     for thing in sorted(run.waiting, key=place):
         if isinstance(thing, Pod):
             run.decide_pod(thing)
@@ -142,7 +142,7 @@ def decide(
 
 
 class _Run:
-    """The state of one run: what is known, what is held, what was answered."""
+    """The state of one run."""
 
     def __init__(
         self,
@@ -150,25 +150,25 @@ class _Run:
         rules: Semantics,
         steps: int,
         machines: Rules,
-        asking: Callable[[Question], None],
+        on_question: Callable[[Question], None],
     ) -> None:
         self._steps = steps
-        self._asking = asking
+        self._on_question = on_question
         self._answers: list[Answer] = []
         self._claims = Claims(bundle)
         self._store, self._roster = Store(rules), Roster()
         devices, slices = bundle.of(Device), bundle.of(ResourceSlice)
-        self._picture = infer_nodes(bundle.of(Node), slices, [device.key.name for device in devices])
+        self._inferred = infer_nodes(bundle.of(Node), slices, [device.key.name for device in devices])
         self._nowhere = tuple(one.key.name for one in slices if _nowhere(one.spec))
-        nodes = _table(self._picture)
+        nodes = _table(self._inferred)
         placement = Placement(nodes, supposed=True)
         ours = Ownership(all_claims=True, alone=True)
-        yielded = Yielded(self._store, self._roster, placement, lambda _: None, frozenset())
-        self._planner = Planner(self._store, self._roster, placement, ours, yielded)
+        reclaimed = ReclaimedByScheduler(self._store, self._roster, placement, lambda _: None, frozenset())
+        self._planner = Planner(self._store, self._roster, placement, ours, reclaimed)
         self._charges = Charges(self._store, self._roster, nodes.room)
         for kind in (ResourceSlice, DeviceClass, DeviceTaintRule):
             load(self._store, bundle.of(kind))
-        load(self._store, self._picture.nodes)
+        load(self._store, self._inferred.nodes)
         claims = [self._claims.typed(key) for key in self._claims.entries]
         self._before = tuple(claim.key for claim in claims if claim.allocation is not None)
         load(self._store, claims)
@@ -187,7 +187,7 @@ class _Run:
         return Report(
             tuple(self._answers),
             self._before,
-            self._picture,
+            self._inferred,
             self._nowhere,
             self._unusable(),
             {key: entry.raw for key, entry in self._claims.entries.items()},
@@ -198,7 +198,7 @@ class _Run:
         topology = self._store.snapshot().topology
         found: dict[PoolID, str] = {}
         for name in topology.nodes:
-            # A selector that cannot be read is an answer already: the node was refused for it.
+            # The answers already name a selector that cannot be read.
             with suppress(Rejected):
                 for on_node in topology.view(name).pools:
                     if on_node.problem:
@@ -206,7 +206,7 @@ class _Run:
         return found
 
     def decide_pod(self, pod: Pod) -> None:
-        """Decide all claims of a pod that wait still, or its devices of Koordinator's."""
+        """Decide all pending claims of a pod, or its Koordinator devices."""
         if self._machines.serves(pod):
             return
         waiting = tuple(key for key in claims_of(pod) if self._waits(key))
@@ -216,7 +216,7 @@ class _Run:
         elif absent is not None:
             self._answers.append(Answer(pod.key, waiting, Blocked(waiting, NOT_FOUND, absent)))
         else:
-            self._follow(Unit(Kind.POD, pod.key), waiting)
+            self._next_step(Unit(Kind.POD, pod.key), waiting)
 
     def decide_claim(self, claim: ResourceClaim) -> None:
         """Decide a claim that no pod names."""
@@ -224,32 +224,32 @@ class _Run:
             why = f"claim {claim.key} is being deleted"
             self._answers.append(Answer(None, (claim.key,), Blocked((claim.key,), DELETING, why)))
         else:
-            self._follow(Unit(Kind.CLAIM, claim.key), (claim.key,))
+            self._next_step(Unit(Kind.CLAIM, claim.key), (claim.key,))
 
     def _waits(self, key: ObjectKey) -> bool:
         claim = self._store.claims.get(key)
         return claim is not None and claim.allocation is None
 
-    def _follow(self, unit: Unit, waiting: tuple[ObjectKey, ...]) -> None:
-        """Do what the unit needs next, as far as that can be done without a cluster."""
+    def _next_step(self, unit: Unit, waiting: tuple[ObjectKey, ...]) -> None:
+        """Do what the unit needs next, as far as possible without a cluster."""
         pod = unit.key if unit.kind is Kind.POD else None
         match self._planner.next(unit):
             case Blocked() as blocked:
                 self._answers.append(Answer(pod, waiting, blocked))
-            case Decide() as asked:
-                self._answers.append(self._decided(pod, asked))
+            case Decide() as question:
+                self._answers.append(self._decided(pod, question))
 
-    def _decided(self, pod: ObjectKey | None, asked: Decide) -> Answer:
-        """Decide claims together, and count what they get as held."""
-        world = self._store.snapshot()
-        among = None if asked.nodes is None else tuple(asked.nodes)
+    def _decided(self, pod: ObjectKey | None, question: Decide) -> Answer:
+        """Decide claims together, and count their devices as held."""
+        snapshot = self._store.snapshot()
+        among = None if question.nodes is None else tuple(question.nodes)
 
         def left_out() -> str:
-            return "; ".join(filter(None, [self._planner.left_out(asked), self._unlabelled(asked)]))
+            return "; ".join(filter(None, [self._planner.left_out(question), self._unlabelled(question)]))
 
-        self._asking(Question(pod, asked.claims, among, world, left_out))
-        keys = tuple(claim.key for claim in asked.claims)
-        outcome = decide_claims(asked.claims, world, nodes=asked.nodes, steps=self._steps)
+        self._on_question(Question(pod, question.claims, among, snapshot, left_out))
+        keys = tuple(claim.key for claim in question.claims)
+        outcome = decide_claims(question.claims, snapshot, nodes=question.nodes, steps=self._steps)
         if not isinstance(outcome, Granted):
             return Answer(pod, keys, outcome, left_out())
         for plan in outcome.plans:
@@ -258,12 +258,13 @@ class _Run:
         self._charges.claims(keys)
         return Answer(pod, keys, outcome)
 
-    def _unlabelled(self, asked: Decide) -> str:
-        """How many nodes may be left out only because the input lacks their labels."""
-        undescribed = len(self._picture.supposed)
-        if asked.nodes is None or len(asked.nodes) or not undescribed or asked.pod is None:
+    def _unlabelled(self, question: Decide) -> str:
+        """How many nodes may be excluded only because the input lacks their labels."""
+        undescribed = len(self._inferred.supposed)
+        if question.nodes is None or len(question.nodes) or not undescribed or question.pod is None:
             return ""
-        return f"the labels of {undescribed} are not in the input, for want of Node objects"
+        nodes = "node" if undescribed == 1 else "nodes"
+        return f"the labels of {undescribed} {nodes} are unknown; add the Node objects to the input"
 
 
 def _table(found: InferredNodes) -> Nodes:

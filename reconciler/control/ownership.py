@@ -1,4 +1,4 @@
-"""Which claims are ours to decide, and which devices are ours to give."""
+"""Which claims this controller decides, and which devices it may allocate."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -13,12 +13,12 @@ from reconciler.ha.shards.shard import WHOLE, Shard
 Request = TypeVar("Request", bound=DeviceSubRequest)
 
 MANAGED = "dra-reconciler.io/managed"
-"""The label of claims that we allocate whether or not a pod names them."""
+"""The label of claims that we allocate even if no pod names them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ownership:
-    """What this allocator has for itself. The API protects a claim from two writers, never a device."""
+    """What this allocator owns. The API protects a claim from two writers, but not a device."""
 
     all_claims: bool = False
     """Whether every claim is ours, labelled or not"""
@@ -27,30 +27,30 @@ class Ownership:
     alone: bool = False
     """Whether there is no other allocator, so that all devices are ours"""
     shard: Shard = WHOLE
-    """The part of the fleet that this process sees; others of ours have the rest"""
+    """The part of the fleet that this process serves"""
 
     @property
     def writes(self) -> bool:
-        """Whether there is any device that we may give."""
+        """Whether there is any device that we may allocate."""
         return self.alone or bool(self.drivers or self.classes)
 
     def side(self, claim: ResourceClaim, classes: Callable[[], Mapping[str, DeviceClass]]) -> Membership:
-        """To which shard a claim belongs; `classes` gives those of now, if they are needed."""
+        """The shard of a claim. `classes` returns the present classes, if they are needed."""
         return OURS if self.shard.whole else membership(claim, self.shard, classes())
 
     def claims(self, claim: ResourceClaim) -> bool:
-        """Whether a claim is ours by itself; a gated pod makes its claims ours as well."""
+        """Whether a claim is ours by itself. The claims of a gated pod are ours as well."""
         return self.all_claims or claim.metadata.labels.get(MANAGED) == "true"
 
     def frees(self, claim: ResourceClaim) -> bool:
-        """Whether freeing a claim that is being deleted falls to us."""
+        """Whether we must free a claim that is being deleted."""
         if self.claims(claim):
             return True
         devices = claim.allocation.devices.results if claim.allocation else ()
         return bool(devices) and self.trespass(claim, claim.allocation) is None
 
     def foreign_class(self, claim: ResourceClaim) -> str | None:
-        """Why no device at all may be given to a claim, as far as its classes tell."""
+        """Why no device may be allocated to a claim, judging by its classes."""
         if self.alone or self.drivers:
             return None
         foreign = sorted({name for _, name in classes_of(claim)} - self.classes)
@@ -59,9 +59,9 @@ class Ownership:
         return f"class {foreign[0]} is not ours: ours are {', '.join(sorted(self.classes))}"
 
     def restricted(self, claim: ResourceClaim) -> ResourceClaim:
-        """The same claim, asking for devices of our drivers alone wherever that is a matter of choice.
+        """The same claim with its requests limited to devices of our drivers.
 
-        A request for all devices stays as it is: fewer would not be what was asked for.
+        A request for all devices stays unchanged: it must get all of them.
         """
         if self.alone or not self.drivers:
             return claim
@@ -83,7 +83,7 @@ class Ownership:
         ours = DeviceSelector(
             cel=CelSelector(expression=f"device.driver in {json.dumps(sorted(self.drivers))}")
         )
-        # Last, so that what fails on a device fails as before.
+        # Last, so that selectors that fail on a device fail as before.
         return request.model_copy(update={"selectors": (*request.selectors, ours)})
 
     def trespass(self, claim: ResourceClaim, allocation: Allocation | None) -> str | None:
@@ -100,7 +100,7 @@ class Ownership:
 
 
 def classes_of(claim: ResourceClaim) -> Iterator[tuple[str, str]]:
-    """Request, or `request/alternative`, and the class it names."""
+    """Pairs of request, or `request/alternative`, and the class it names."""
     for request in claim.spec.devices.requests:
         if request.exactly is not None:
             yield request.name, request.exactly.device_class_name

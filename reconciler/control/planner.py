@@ -1,4 +1,4 @@
-"""What a unit needs next, read off the picture as it is now. Decides nothing about devices."""
+"""Determines from the present state what a unit needs next. Decides nothing about devices."""
 
 from dataclasses import dataclass, field
 
@@ -8,8 +8,8 @@ from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Reason
 from reconciler.api.objects.pods import claims_of, is_live
-from reconciler.control.audit.losing_claim import lost, written_by_us
-from reconciler.control.audit.reclaimed import Yielded
+from reconciler.control.audit.losing_claim import lost_device, written_by_us
+from reconciler.control.audit.reclaimed import ReclaimedByScheduler
 from reconciler.control.ownership import Ownership
 from reconciler.control.queueing.units import Kind, Roster, Unit
 from reconciler.errors import Rejected
@@ -18,27 +18,27 @@ from reconciler.state.devices.snapshot.node_subset import NodeSubset
 from reconciler.state.store import Store
 
 NOT_OURS = "NotOurs"
-"""The reason where devices may be free, but belong to another allocator."""
+"""The reason if devices may be free, but belong to another allocator."""
 
 LEFT = "LeftToScheduler"
-"""The reason where kube-scheduler took an allocation back."""
+"""The reason if kube-scheduler removed an allocation."""
 
 SEVERAL = "NeedsSeveralShards"
-"""The reason where no shard alone has what is asked for, as far as can be told without looking at devices."""
+"""The reason if no single shard has all requested devices, as far as classes and selectors show."""
 
 
 NOT_FOUND, NOT_MADE, DELETING = "ClaimNotFound", "ClaimNotMade", "ClaimDeleting"
-"""The reasons where a claim is not there, is not made from its template yet, or is going."""
+"""The reasons if a claim does not exist, is not created from its template yet, or is being deleted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Nothing:
-    """All is as it should be, or somebody else's turn."""
+    """The unit needs nothing, or another component acts next."""
 
 
 @dataclass(frozen=True, slots=True)
 class Blocked:
-    """Something has to happen to the unit's own objects first. Their change brings the unit back."""
+    """The unit's own objects must change first. Their change requeues the unit."""
 
     claims: tuple[ObjectKey, ...]
     reason: str
@@ -51,23 +51,23 @@ class Decide:
 
     claims: tuple[ResourceClaim, ...]
     nodes: NodeSubset | None
-    """Where; None for anywhere"""
+    """Nodes that may be used; None for all"""
     held: tuple[ResourceClaim, ...] = ()
     """Claims of the same pod that are allocated already"""
     pod: Pod | None = field(default=None, compare=False)
-    """For which they are decided together, if for any"""
+    """The pod that they are decided for, if any"""
     crowded: bool = False
-    """Whether nodes are left out because other pods take what the pod needs"""
+    """Whether nodes are excluded because other pods use the resources that the pod needs"""
 
 
 @dataclass(frozen=True, slots=True)
 class Free:
-    """A claim holds something, or our finalizer, to no purpose."""
+    """A claim holds devices, or our finalizer, that nothing needs."""
 
     claim: ResourceClaim
     why: str
     rival: ObjectKey | None = None
-    """The claim that makes it so, to be read again before anything is undone"""
+    """The claim that holds the device by better right, to be read again before anything is freed"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,15 +81,20 @@ Step = Nothing | Blocked | Decide | Free | Ungate
 
 
 class Planner:
-    """Reads the picture. Changes nothing."""
+    """Reads the state. Changes nothing."""
 
     def __init__(
-        self, store: Store, roster: Roster, placement: Placement, ours: Ownership, yielded: Yielded
+        self,
+        store: Store,
+        roster: Roster,
+        placement: Placement,
+        ours: Ownership,
+        reclaimed: ReclaimedByScheduler,
     ) -> None:
         self._store = store
         self._roster = roster
         self._placement = placement
-        self._yielded = yielded
+        self._reclaimed = reclaimed
         self._ours = ours
 
     def next(self, unit: Unit) -> Step:
@@ -104,13 +109,13 @@ class Planner:
         where = self._side(claim)
         if where.side is Side.ELSEWHERE:
             return Nothing()
-        if claim.deleting:  # also one that no shard can tell for its own: it holds nothing, whoever frees it
+        if claim.deleting:  # also if its shard is unknown: it holds nothing, so any shard may free it
             return self._deleted(claim)
         if claim.allocation is not None:
             return self._held(claim)
         if not self._ours.claims(claim) or self._pending(claim):
             return Nothing()
-        if self._roster.users(claim.key):  # its pods decide, who know on which nodes they may run
+        if self._roster.users(claim.key):  # decided with its pods, which have node constraints
             return Nothing()
         if where.side is Side.SEVERAL:
             return Blocked((claim.key,), SEVERAL, f"claim {claim.key}: {where.why}")
@@ -118,14 +123,14 @@ class Planner:
         return problem or self._allowed((claim,)) or Decide((claim,), self._open())
 
     def _held(self, claim: ResourceClaim) -> Step:
-        """An allocation of ours goes where it lost a race, or where nobody else would free it (RCC-3)."""
+        """Free an allocation of ours that lost a race, or that nobody else would free (RCC-3)."""
         if claim.status.reserved_for or not written_by_us(claim):
             return Nothing()
-        if (found := lost(claim, self._store)) is not None:
+        if (found := lost_device(claim, self._store)) is not None:
             return Free(claim, str(found), found.winner)
         if self._ours.claims(claim) or self._roster.users(claim.key):
             return Nothing()
-        return Free(claim, "the pods it was allocated for are gone")
+        return Free(claim, "the pods that it was allocated for are gone")
 
     def _deleted(self, claim: ResourceClaim) -> Step:
         idle = (
@@ -134,7 +139,7 @@ class Planner:
             or self._pending(claim)
             or not self._ours.frees(claim)
         )
-        return Nothing() if idle else Free(claim, "deleted, and nobody uses it")
+        return Nothing() if idle else Free(claim, "deleted and not in use")
 
     def _pod(self, pod: Pod) -> Step:
         keys = claims_of(pod)
@@ -145,7 +150,7 @@ class Planner:
             return apart
         missing = sorted(name for name, claim in pod.claim_names().items() if claim is None)
         if missing:
-            return Blocked(keys, NOT_MADE, f"no claim was made yet from the template of {missing[0]}")
+            return Blocked(keys, NOT_MADE, f"no claim was created yet from the template of {missing[0]}")
         for key in keys:
             if (problem := self._problem(key, pod)) is not None:
                 return Blocked(keys, problem.reason, problem.message)
@@ -153,9 +158,9 @@ class Planner:
             return apart
         claims = [self._store.claims[key] for key in keys]
         if any(self._pending(claim) for claim in claims):
-            return Nothing()  # whoever writes it puts us back when it is written
-        if any(claim in self._yielded for claim in claims):
-            return Blocked(keys, LEFT, "kube-scheduler took back what we allocated, and decides itself")
+            return Nothing()  # its writer requeues this unit afterwards
+        if any(claim in self._reclaimed for claim in claims):
+            return Blocked(keys, LEFT, "kube-scheduler removed our allocation and allocates the claim itself")
         held = tuple(claim for claim in claims if claim.allocation is not None)
         todo = tuple(c for c in claims if c.allocation is None and (pod.gated or self._ours.claims(c)))
         if not todo:
@@ -163,14 +168,14 @@ class Planner:
         return self._allowed(todo) or self._placed(pod, todo, held)
 
     def _apart(self, pod: Pod, keys: tuple[ObjectKey, ...]) -> Blocked | Nothing | None:
-        """What shards make of a pod: nothing of it is ours, or not all. None: it is ours as a whole."""
+        """How sharding affects a pod: no claim is ours, or only some are. None: all are ours."""
         if self._ours.shard.whole or not keys:
             return None
         there = [claim for key in keys if (claim := self._store.claims.get(key)) is not None]
         concerned = [claim for claim in there if pod.gated or self._ours.claims(claim)]
         sides = [self._side(claim) for claim in concerned]
         if all(where.side is Side.ELSEWHERE for where in sides):
-            return Nothing()  # also where none was made yet: its coming brings the pod back
+            return Nothing()  # also if no claim exists yet: its creation requeues the pod
         for claim, where in zip(concerned, sides, strict=True):
             if where.side is Side.SEVERAL:
                 return Blocked(keys, SEVERAL, f"claim {claim.key}: {where.why}")
@@ -187,11 +192,11 @@ class Planner:
             return Blocked(tuple(claim.key for claim in todo), Reason.NODE_SELECTOR, str(exc))
         return Decide(todo, found.nodes, held, pod, found.crowded)
 
-    def left_out(self, asked: Decide) -> str:
-        """Why nodes were left out of a question about a pod, for people; empty if none was."""
-        if asked.pod is None:
+    def left_out(self, question: Decide) -> str:
+        """Why nodes were excluded for a pod, for people; empty if none was."""
+        if question.pod is None:
             return ""
-        return self._placement.left_out(asked.pod, asked.held, self._store.snapshot())
+        return self._placement.left_out(question.pod, question.held, self._store.snapshot())
 
     def _side(self, claim: ResourceClaim) -> Membership:
         return self._ours.side(claim, lambda: self._store.snapshot().classes)
@@ -207,7 +212,7 @@ class Planner:
         return self._store.assumed(claim.metadata.uid) is not None
 
     def _problem(self, key: ObjectKey, pod: Pod | None) -> Blocked | None:
-        """Why a claim cannot be used by a pod, or on its own, whatever devices there are (SCHED-1)."""
+        """Why a claim cannot be used by a pod, or on its own, regardless of devices (SCHED-1)."""
         refused = self._store.refused.get(("ResourceClaim", key))
         if refused is not None:
             return Blocked((key,), "ClaimRefused", refused)
@@ -217,7 +222,9 @@ class Planner:
         if claim.deleting:
             return Blocked((key,), DELETING, f"claim {key} is being deleted")
         if pod is not None and _made_for_another(claim, pod):
-            return Blocked((key,), "ClaimOfOtherPod", f"claim {key} was made from a template for another pod")
+            return Blocked(
+                (key,), "ClaimOfOtherPod", f"claim {key} was created from a template for another pod"
+            )
         return None
 
     def _allowed(self, claims: tuple[ResourceClaim, ...]) -> Blocked | None:
@@ -235,7 +242,7 @@ def _made_for_another(claim: ResourceClaim, pod: Pod) -> bool:
 
 
 def is_made_for(claim: ResourceClaim, pod: Pod) -> bool:
-    """Whether a claim was made from a template for this very pod."""
+    """Whether a claim was created from a template for this pod."""
     return any(
         owner.controller and owner.uid == pod.metadata.uid for owner in claim.metadata.owner_references
     )

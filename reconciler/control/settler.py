@@ -1,32 +1,32 @@
-"""From a decided plan to a written one: assume, write, confirm; or take back."""
+"""Writes decided plans: assume, write, confirm; or withdraw."""
 
 from collections.abc import Callable, Sequence
 
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Plan
 from reconciler.cluster.writer import Writer
-from reconciler.control.decisions.decisions import Freed, Tell
+from reconciler.control.decisions.decisions import Freed, Report
 from reconciler.control.intake import Intake
 from reconciler.errors import Conflict, Gone, Rejected, Retry, Undecided
 
 
 class Settler:
-    """Writes plans. A plan is assumed from before its write until the server's answer is known."""
+    """Writes plans. A plan is assumed until the answer of the server to its write is known."""
 
-    def __init__(self, intake: Intake, writer: Writer, tell: Tell) -> None:
+    def __init__(self, intake: Intake, writer: Writer, report: Report) -> None:
         self._intake = intake
         self._writer = writer
-        self._tell = tell
+        self._report = report
         self._busy: set[str] = set()
 
     async def settle(
-        self, plans: Sequence[tuple[Plan, ResourceClaim]], announce: Callable[[Plan], None]
+        self, plans: Sequence[tuple[Plan, ResourceClaim]], on_written: Callable[[Plan], None]
     ) -> None:
-        """Write plans that are assumed already, in order, until one fails; announce each that is written.
+        """Write assumed plans in order, until one fails. Calls `on_written` after each write.
 
-        Conflict, Retry: that one and the rest are free again; what was written stays, for the next
-        turn to go on from. Rejected, Gone: what was written is withdrawn as well. Undecided or
-        cancelled: the one that was on its way stays assumed.
+        Conflict, Retry: the failed plan and the rest are free again; earlier ones stay written, and the
+        next reconcile continues from there. Rejected, Gone: earlier ones are withdrawn too. Undecided
+        or cancelled: the plan in flight stays assumed.
         """
         uids = {plan.uid for plan, _ in plans}
         self._busy |= uids
@@ -35,7 +35,7 @@ class Settler:
             for plan, claim in plans:
                 written.append(await self._writer.write(plan, claim))
                 self._confirm(plan, written[-1])
-                announce(plan)
+                on_written(plan)
         except Undecided:
             self._forget(plans[len(written) + 1 :])
             raise
@@ -54,8 +54,8 @@ class Settler:
     async def resolve(self, claim: ResourceClaim) -> None:
         """Find out whether a write without an answer was applied, by reading the claim.
 
-        Nothing is done while somebody else is at it. Raises what reading and writing raise; the
-        plan then stays assumed.
+        Does nothing while another task writes the claim. Raises the errors of both requests; the plan
+        then stays assumed.
         """
         uid = claim.metadata.uid
         plan = self._intake.store.assumed(uid)
@@ -65,8 +65,8 @@ class Settler:
         try:
             found = await self._writer.read_claim(claim.key)
             if found is not None and found.metadata.uid == uid and found.allocation is None:
-                # The write may still be on its way, and would take devices given to others by then.
-                # Taking the finalizer back makes another version of the claim, which it cannot hit.
+                # The write may still arrive, when its devices are given to others. Removing the finalizer
+                # changes the resourceVersion of the claim, so the late write gets a conflict.
                 found = await self._writer.withdraw(found)
         finally:
             self._busy.discard(uid)
@@ -76,7 +76,7 @@ class Settler:
 
     def _confirm(self, plan: Plan, written: ResourceClaim) -> None:
         self._intake.observe(written)
-        # Still assumed: the watch was faster, and by its news the claim holds nothing any more.
+        # If it is still assumed, the watch already reported a later version without an allocation.
         self._intake.forget(plan)
 
     def _forget(self, plans: Sequence[tuple[Plan, ResourceClaim]]) -> None:
@@ -93,5 +93,5 @@ class Settler:
             try:
                 self._intake.observe(await self._writer.withdraw(claim))
             except (Conflict, Gone):
-                continue  # reserved or changed meanwhile: no longer ours to take back
-            self._tell(Freed(claim.key, "another claim of its pod cannot be written"))
+                continue  # reserved or changed in between: not ours to withdraw
+            self._report(Freed(claim.key, "another claim of its pod cannot be written"))

@@ -1,1 +1,1 @@
-"""Who may write: a Lease says it, and its holder's own clock says for how long."""
+"""Leader election: a Lease decides who may write, and the clock of its holder for how long."""

@@ -1,4 +1,4 @@
-"""Keeps a candidate in the running: looks, bids, renews, and tells when its turn begins and ends."""
+"""Runs a candidate: reads Leases, bids, renews, and starts and ends leadership."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
@@ -14,15 +14,15 @@ from reconciler.ha.record import Record
 log = structlog.get_logger()
 
 JITTER = 0.2
-"""Part of a pause by which it may be longer, so that candidates do not bid together"""
-MOST_TOLD = 10
-"""Leases, and doubts about them, that one line or one look tells of"""
+"""Random extension of a pause, as a fraction, so that candidates do not bid together"""
+MOST_LOGGED = 10
+"""Maximum number of Leases, and of doubts about them, that are logged at a time"""
 RELEASES = 3
-"""Attempts to give the Lease up at the end"""
+"""Attempts to release the Lease at the end"""
 
 
 class Campaign:
-    """Runs beside the work, and goes on while the work ends."""
+    """Runs beside the work, and continues while the work ends."""
 
     def __init__(
         self,
@@ -34,10 +34,10 @@ class Campaign:
         begin: Callable[[], Awaitable[None]],
         end: Callable[[], None],
     ) -> None:
-        """`clock` counts seconds, `random` gives numbers in [0, 1).
+        """`clock` counts seconds; `random` returns numbers in [0, 1).
 
-        `begin` makes all ready for deciding, when this process may write; it is cancelled when that is over
-        before. `end` is called, and must see to it that nothing is decided any more.
+        `begin` prepares for decisions when this process becomes the leader. It is cancelled if the leadership
+        ends before. `end` is called when the leadership ends, and must stop all decisions.
         """
         self._elector = elector
         self._leases = leases
@@ -46,31 +46,31 @@ class Campaign:
         self._begin = begin
         self._end = end
         self._term: asyncio.Task[None] | None = None
-        self._troubled = ""
+        self._last_error = ""
         self._against = ""
         self._doubted: set[tuple[str, str]] = set()
 
     @property
     def rivals(self) -> list[Record]:
-        """Live Leases that overlap with ours, as far as is known."""
+        """Known live Leases of shards that overlap with ours."""
         return self._elector.rivals(self._clock())
 
     async def run(self) -> None:
-        """Campaign until cancelled; the Lease is then still held."""
+        """Campaign until cancelled. The Lease is kept."""
         async with asyncio.TaskGroup() as group:
             while True:
                 try:
                     await self._advance(group)
-                    self._troubled = ""
+                    self._last_error = ""
                 except ReconcilerError as exc:
-                    self._trouble(exc)
-                self._take_stock(group)
+                    self._log_error(exc)
+                self._update_term(group)
                 await asyncio.sleep(self._pause())
 
     async def give_up(self, quiet_at: float) -> None:
-        """Let others have the Lease: at once, or when writes that were not answered cannot arrive any more.
+        """Release the Lease: at once, or when unanswered writes can no longer arrive.
 
-        Nothing may be written after this was called. Cancelled: the Lease may be given up, or ends by itself.
+        Nothing may be written after this call. Cancelled: the Lease is released, or expires by itself.
         """
         elector = self._elector
         for _ in range(RELEASES):
@@ -83,7 +83,7 @@ class Campaign:
                 await self._leases.give_up(elector, Bid(bid.version, bid.transitions, wait))
             except (Gone, Retry) as exc:
                 log.info("lease not released", lease=elector.shard.lease, error=str(exc))
-                if isinstance(exc, Conflict):  # an answer to a renewal may have been lost
+                if isinstance(exc, Conflict):  # the response to a renewal may be lost
                     elector.observe(await self._leases.all(elector.terms), self._clock())
             else:
                 elector.lost()
@@ -96,13 +96,13 @@ class Campaign:
         if elector.holds(self._clock()):
             await self._attempt(elector.renewal(self._clock()))
         else:
-            self._take_stock(group)  # over, and nothing may be waited for before that is told
-            await self._look()
+            self._update_term(group)  # leadership ended: stop the work before any await
+            await self._read_leases()
             bid = None if elector.holds(self._clock()) else elector.bid(self._clock())
             if bid is not None:
                 await self._attempt(bid)
         if elector.holds(self._clock()) and not elector.alone:
-            await self._look()
+            await self._read_leases()
             if elector.holds(self._clock()) and not elector.alone:
                 await self._withdraw()
 
@@ -111,18 +111,18 @@ class Campaign:
         try:
             version = await self._leases.bid(self._elector, bid)
         except (Conflict, Gone):
-            await self._look()  # ours after all where the answer to the one before was lost
+            await self._read_leases()  # it may be ours, if the response to the previous bid was lost
             return
         self._elector.won(bid, version, sent, self._clock())
 
-    async def _look(self) -> None:
+    async def _read_leases(self) -> None:
         records = await self._leases.all(self._elector.terms)
         self._elector.observe(records, self._clock())
-        self._doubt(records)
+        self._log_doubts(records)
         against = "; ".join(
             f"Lease {shown(rival.name)}: {shown(rival.shard) or 'the whole fleet'}, "
             f"{shown(rival.holder) or 'given up'}"
-            for rival in self.rivals[:MOST_TOLD]
+            for rival in self.rivals[:MOST_LOGGED]
         )
         if against and against != self._against:
             log.error(
@@ -132,15 +132,15 @@ class Campaign:
             )
         self._against = against
 
-    def _doubt(self, records: Iterable[Record]) -> None:
-        """Tell once what is not believed of Leases, for as long as it stays."""
+    def _log_doubts(self, records: Iterable[Record]) -> None:
+        """Log each doubt about a Lease once, while it lasts."""
         doubts = {(record.name, doubt) for record in records for doubt in record.doubts}
-        for name, doubt in sorted(doubts - self._doubted)[:MOST_TOLD]:
+        for name, doubt in sorted(doubts - self._doubted)[:MOST_LOGGED]:
             log.warning("invalid lease ignored", lease=shown(name), why=doubt)
         self._doubted = doubts
 
     async def _withdraw(self) -> None:
-        """Somebody else has a part of our shard. Both may give way: then chance decides who is back first."""
+        """Release the Lease since another shard overlaps. If both do, a random pause decides."""
         now = self._clock()
         bid = self._elector.renewal(now)
         try:
@@ -149,8 +149,8 @@ class Campaign:
             self._elector.lost()
         await asyncio.sleep(self._elector.terms.retry * 3 * self._random())
 
-    def _take_stock(self, group: asyncio.TaskGroup) -> None:
-        """Begin or end the work as the Lease is."""
+    def _update_term(self, group: asyncio.TaskGroup) -> None:
+        """Start or end the work, depending on the Lease."""
         leads = self._elector.leads(self._clock())
         if leads and self._term is None:
             log.info(
@@ -169,7 +169,7 @@ class Campaign:
         await self._begin()
 
     def _pause(self) -> float:
-        """Seconds until the next step; not later than what is waited for."""
+        """Seconds until the next step, at most until the predecessors are waited out."""
         now, elector = self._clock(), self._elector
         pause = elector.terms.retry
         if not elector.holds(now):
@@ -177,7 +177,7 @@ class Campaign:
         left = elector.clear_at - now
         return min(pause, left) if left > 0 else pause
 
-    def _trouble(self, exc: ReconcilerError) -> None:
-        if str(exc) != self._troubled:
+    def _log_error(self, exc: ReconcilerError) -> None:
+        if str(exc) != self._last_error:
             log.warning("lease request failed", lease=self._elector.shard.lease, error=str(exc))
-        self._troubled = str(exc)
+        self._last_error = str(exc)

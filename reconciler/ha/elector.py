@@ -1,14 +1,14 @@
-"""Who leads, as one candidate sees it. No I/O and no clock: times are handed in, all by one clock.
+"""Leader election as one candidate sees it. No I/O and no clock: the caller passes times, all of one clock.
 
-What is relied on: clocks run at most `clock_error` too fast or too slow; a request that was given up arrives
-at most `write` seconds later, or hits a version that is gone; the server orders the versions of a Lease, and
-one that is made anew has another uid. Nothing is assumed of the time of day.
+Assumptions: clocks run at most `clock_error` too fast or too slow; a request that timed out arrives at most
+`write` seconds later, or gets a conflict; the server orders the versions of a Lease, and a recreated Lease
+has another uid. Nothing is assumed about the time of day.
 
-The holder counts its lease from before it sent a renewal, and starts no write that the lease does not
-outlast. Whoever takes over counts from when it saw the Lease change last, so from later, waits for as long by
-the slower of two clocks, and then for as long as a request may be late. Shards that overlap have different
-Leases, which do not exclude one another; so each announces itself first by its own Lease, and looks for
-others then: of two at the same time at least one sees the other.
+The holder counts its lease from before it sent a renewal, and starts no write that may outlast the lease. A
+successor counts from when it saw the last change of the Lease, which is later. It waits for the same duration
+by the slower of two clocks, and then for as long as a request may be late. Shards that overlap have different
+Leases, which do not exclude one another. So each process first takes its own Lease, and then reads the
+others: of two at the same time, at least one sees the other.
 """
 
 from collections.abc import Iterable
@@ -18,43 +18,43 @@ from reconciler.ha.record import Record, Terms
 from reconciler.ha.shards.shard import Shard
 
 DIGITS = 20
-"""Of a version that is a number: 64 bits have no more"""
+"""Maximum digits of a numeric version: 64 bits have no more"""
 
 
 @dataclass(slots=True)
 class _Held:
-    """A Lease that is ours."""
+    """A Lease that we hold."""
 
     version: str
     since: float
-    """When the last renewal that was answered had not been sent yet"""
+    """A time before the last successful renewal was sent"""
     transitions: int
     alone: bool = False
-    """Whether nobody else was seen since it became ours"""
+    """Whether no rival was seen since we took it"""
 
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
     record: Record
     at: float
-    """Since when it is known to be like this"""
+    """When this state was first seen"""
 
 
 @dataclass(frozen=True, slots=True)
 class Bid:
-    """An attempt to become or to stay the holder, of a version of the Lease or of one that is not there."""
+    """An attempt to become or stay the holder. It applies to one version of the Lease, or creates it."""
 
     version: str | None
     transitions: int
     wait: float
-    """What to write down as `Record.wait`"""
+    """The value of `Record.wait` to write"""
 
 
 class Elector:
-    """One candidate for one Lease. Everything it is told happened in the order in which it is told."""
+    """One candidate for one Lease. Calls must be in the order of the events that they report."""
 
     def __init__(self, identity: str, shard: Shard, terms: Terms) -> None:
-        """`identity` must be nobody else's, in the past neither."""
+        """`identity` must be unique, also among past processes."""
         self.identity = identity
         self.shard = shard
         self.terms = terms
@@ -63,25 +63,25 @@ class Elector:
         self._clear_at = float("-inf")
         self._highest = 0
 
-    # -- may we?
+    # -- state
 
     def may_write(self, now: float, seconds: float) -> bool:
-        """Whether a write may start that takes so many seconds at most."""
+        """Whether a write may start that takes at most `seconds`."""
         return self.leads(now) and self._is_held(now + seconds, self.terms.lease)
 
     def leads(self, now: float) -> bool:
-        """Whether the Lease is ours, nobody else's share of it is, and all before us have been waited out."""
+        """Whether we hold the Lease, no other shard overlaps, and all predecessors are waited out."""
         return self._is_held(now, self.terms.renew) and self.alone and self._clear_at <= now
 
     def holds(self, now: float) -> bool:
-        """Whether the Lease is ours. One that was not renewed in time is not."""
+        """Whether we hold the Lease, renewed in time."""
         if self._held is not None and now >= self._held.since + self.terms.renew:
             self._held = None
         return self._held is not None
 
     @property
     def holder(self) -> str:
-        """Who holds the Lease, as far as is known."""
+        """The holder of the Lease, if known."""
         if self._held is not None:
             return self.identity
         seen = self._seen.get(self.shard.lease)
@@ -89,16 +89,16 @@ class Elector:
 
     @property
     def alone(self) -> bool:
-        """Whether a look at all Leases since ours was taken showed no rival."""
+        """Whether a reading of all Leases after we took ours showed no rival."""
         return self._held is not None and self._held.alone
 
     @property
     def clear_at(self) -> float:
-        """When all who held the Lease before have been waited out."""
+        """When all earlier holders of the Lease are waited out."""
         return self._clear_at
 
     def rivals(self, now: float) -> list[Record]:
-        """Live Leases of other shards that have a part of ours."""
+        """Live Leases of other shards that overlap with ours."""
         return [
             seen.record
             for name, seen in sorted(self._seen.items())
@@ -107,10 +107,10 @@ class Elector:
             and now < seen.at + seen.record.quiet * self.terms.skew
         ]
 
-    # -- what is learnt
+    # -- events
 
     def observe(self, records: Iterable[Record], now: float) -> None:
-        """All Leases there are, by a reading that began after the last that is known of ours."""
+        """All Leases, from a read that started after our last known write."""
         before, self._seen = self._seen, {}
         for record in records:
             known = before.get(record.name)
@@ -124,16 +124,16 @@ class Elector:
         if ours is None or ours.record.holder != self.identity:
             self._held = None
             return
-        self._held.version = ours.record.version  # of a renewal whose answer was lost, perhaps
+        self._held.version = ours.record.version  # perhaps of a renewal whose response was lost
         if not self.rivals(now):
             self._held.alone = True
 
     def bid(self, now: float) -> Bid | None:
-        """The attempt to make now at becoming the holder; None while somebody else is, or a rival lives."""
+        """The bid to become the holder now. None while another process is, or while there is a rival."""
         if self.rivals(now):
             return None
         seen = self._seen.get(self.shard.lease)
-        if seen is None:  # nobody knows what it said, if it ever was there
+        if seen is None:  # an earlier Lease may have been deleted; its content is unknown
             self._clear_at = max(self._clear_at, now + self._unknown)
             return Bid(None, 0, self._left(now))
         record, skew = seen.record, self.terms.skew
@@ -145,39 +145,39 @@ class Elector:
         return Bid(record.version, record.transitions + 1, self._left(now))
 
     def renewal(self, now: float) -> Bid:
-        """The attempt to make now at staying the holder."""
+        """The bid to stay the holder."""
         assert self._held is not None
         return Bid(self._held.version, self._held.transitions, self._left(now))
 
     def won(self, bid: Bid, version: str, sent: float, now: float) -> None:
-        """An attempt, sent at some time, was answered with the version it made."""
+        """A bid, sent at `sent`, succeeded and made a version."""
         if version == bid.version:
-            return  # nothing was written, so nobody saw it
-        # Late answers count as a new start: rivals may have taken the silence for our end.
+            return  # nothing was written, so other candidates saw no change
+        # A late response counts as a new start: rivals may have considered our lease expired.
         alone = self.holds(now) and self.alone
         self._held = _Held(version, sent, bid.transitions, alone)
         self._note_version(version, now)
 
     def lost(self) -> None:
-        """The Lease is not ours any more: given up, gone, or somebody else's."""
+        """We no longer hold the Lease: released, deleted, or taken."""
         self._held = None
 
     # -- inside
 
     @property
     def _unknown(self) -> float:
-        """How long to wait for a holder of whom nothing is known."""
+        """How long to wait for an unknown holder."""
         return (self.terms.lease + self.terms.write) * self.terms.skew
 
     def _is_held(self, now: float, seconds: float) -> bool:
-        """Whether the last renewal was sent no longer ago than that."""
+        """Whether the last renewal was sent less than `seconds` ago."""
         return self._held is not None and now < self._held.since + seconds
 
     def _left(self, now: float) -> float:
         return max(self._clear_at - now, 0.0)
 
     def _note_version(self, version: str, now: float) -> None:
-        """A server that was set back may have forgotten a holder."""
+        """A server that was restored from a backup may have lost a holder."""
         number = int(version) if version.isdecimal() and len(version) <= DIGITS else 0
         if number < self._highest:
             self._held = None

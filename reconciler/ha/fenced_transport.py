@@ -1,4 +1,4 @@
-"""The door by which every write leaves: open to the leader, for as long as its lease outlasts the write."""
+"""A transport that lets only the leader write, and only while its lease outlasts the write."""
 
 from asyncio import CancelledError
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from reconciler.ha.elector import Elector
 
 
 class FencedTransport:
-    """A transport that starts no write which may outlast the lease, and knows which were not answered."""
+    """Starts no write that may outlast the lease, and keeps track of unanswered writes."""
 
     def __init__(self, behind: Transport, elector: Elector, clock: Callable[[], float]) -> None:
         """`clock` counts seconds."""
@@ -19,17 +19,17 @@ class FencedTransport:
         self._elector = elector
         self._clock = clock
         self.quiet_at = float("-inf")
-        """When no write that was sent and not answered can arrive any more"""
+        """When unanswered writes can no longer arrive"""
 
     async def send(self, request: Request) -> Response:
-        """As `Transport.send`. Raises Retry for a write that must not begin, and has then sent nothing."""
+        """See `Transport.send`. Raises Retry for a write that must not start; nothing was sent then."""
         path = request.path
         passes = request.method in READS or path.startswith((*QUESTIONS, LEASES))
-        told = not passes and _tells(path)
+        is_event = not passes and _is_event(path)
         if not passes:
-            self._check(path, 0.0 if told else request.timeout)
+            self._check(path, 0.0 if is_event else request.timeout)
         deadline = self._clock() + request.timeout
-        settled = passes or told
+        settled = passes or is_event
         try:
             response = await self._behind.send(request)
         except (Undecided, CancelledError):
@@ -38,24 +38,24 @@ class FencedTransport:
             settled = True
             raise
         else:
-            settled = settled or response.status < 500  # a server that failed may go on with it
+            settled = settled or response.status < 500  # a server that failed may still apply it
             return response
         finally:
             if not settled:
                 self.quiet_at = max(self.quiet_at, deadline + self._elector.terms.write)
 
     def stream(self, request: WatchRequest) -> Lines:
-        """As `Transport.stream`."""
+        """See `Transport.stream`."""
         return self._behind.stream(request)
 
     def _check(self, path: str, seconds: float) -> None:
         now, elector = self._clock(), self._elector
         if elector.may_write(now, seconds):
             return
-        why = "it is not renewed in time" if elector.leads(now) else "another process leads"
+        why = "it was not renewed in time" if elector.leads(now) else "another process leads"
         raise Retry(f"{path}: the lease does not outlast this write: {why}", after=elector.terms.retry)
 
 
-def _tells(path: str) -> bool:
-    """Whether a path is one of Events: the leader writes them, but none gives a device away."""
+def _is_event(path: str) -> bool:
+    """Whether a path is of Events: only the leader writes them, but they allocate nothing."""
     return "/events/" in path or path.endswith("/events")

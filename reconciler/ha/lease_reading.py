@@ -1,7 +1,7 @@
-"""Leases as the server has them -> records. Whatever one says it is read: what is absurd counts as unknown.
+"""Reads Leases of the server into records. Every Lease is read; invalid values count as unknown.
 
-Who may write Leases in our namespace may keep us from leading, that is what they are for; but not for longer
-than a Lease can hold, and not by what cannot be read. A test feeds it anything.
+Anyone who may write Leases in our namespace can keep us from leading, but not for longer than a Lease lasts,
+and not with invalid values. A test feeds it arbitrary values.
 """
 
 from collections.abc import Mapping
@@ -13,25 +13,25 @@ from reconciler.ha.record import LONGEST, Record, Terms
 from reconciler.ha.shards.shard import LEASE, WHOLE, Shard, parse
 
 SHARD = "dra-reconciler.io/shard"
-"""Annotation: the definition of the shard, empty for the whole fleet. Tells our Leases from others'."""
+"""Annotation: the definition of the shard, empty for the whole fleet. It identifies our Leases."""
 WRITE = "dra-reconciler.io/write-seconds"
 WAIT = "dra-reconciler.io/wait-seconds"
 MOST_WAIT = 3 * LONGEST
-"""Seconds. A Lease and a write of the longest kind, by the slower of two clocks, are less."""
+"""Seconds. More than the longest Lease and write together, by the slower of two clocks."""
 MOST_TRANSITIONS = 2**31 - 2
-"""The field has 32 bits, and grows by one"""
+"""The field has 32 bits, and is incremented"""
 SHOWN = 200
-"""Characters of what others wrote that are told"""
+"""Characters of foreign values that are logged"""
 
 
 def is_ours(raw: object) -> bool:
-    """Whether a Lease is of this project: it has our name, or says which shard it is for."""
+    """Whether a Lease is of this project: it has our name, or the annotation of a shard."""
     metadata = _mapping(_mapping(raw).get("metadata"))
     return metadata.get("name") == LEASE or SHARD in _mapping(metadata.get("annotations"))
 
 
 def record(raw: Mapping[str, Any], terms: Terms) -> Record:
-    """What a Lease says; what it does not say, or absurdly, is taken from `terms` and told in `doubts`."""
+    """The record of a Lease. `terms` replace missing and invalid values; `doubts` name the invalid ones."""
     metadata, spec = _mapping(raw.get("metadata")), _mapping(raw.get("spec"))
     notes = _mapping(metadata.get("annotations"))
     doubts: list[str] = []
@@ -52,7 +52,7 @@ def record(raw: Mapping[str, Any], terms: Terms) -> Record:
 
 
 def shown(text: object) -> str:
-    """What others wrote, as it is told."""
+    """A foreign value, shortened for logs."""
     try:
         whole = str(text)
     except ValueError:  # a number of thousands of digits
@@ -61,13 +61,13 @@ def shown(text: object) -> str:
 
 
 def _shard(text: object, doubts: list[str]) -> Shard:
-    """What cannot be read may be anything."""
+    """The shard. An unreadable one counts as the whole fleet."""
     if text is None:
         return WHOLE
     try:
         return parse(_text(text, otherwise="?"))
     except Rejected as exc:
-        doubts.append(f"{SHARD}: {shown(exc)}; taken for the whole fleet")
+        doubts.append(f"{SHARD}: {shown(exc)}; treated as the whole fleet")
         return WHOLE
 
 
@@ -82,10 +82,10 @@ def _seconds(name: str, found: object, most: float, otherwise: float, doubts: li
         seconds = float(found) if isinstance(found, str | int | float) else -1.0
     except (ValueError, OverflowError):
         seconds = -1.0
-    # A lease or a write of no length would end the wait for its holder at once.
+    # A duration of 0 for a lease or a write would end the wait for its holder at once.
     if isfinite(seconds) and 0 <= seconds <= most and (seconds > 0 or name == WAIT):
         return seconds
-    doubts.append(f"{name}: {shown(found)} is not within {most:g} seconds; {otherwise:g} are assumed")
+    doubts.append(f"{name}: {shown(found)} is not within {most:g} seconds; {otherwise:g} is used instead")
     return otherwise
 
 
@@ -94,7 +94,7 @@ def _transitions(found: object, doubts: list[str]) -> int:
         return 0
     if isinstance(found, int) and 0 <= found <= MOST_TRANSITIONS:
         return found
-    doubts.append(f"leaseTransitions: {shown(found)} is no number of them; counted afresh")
+    doubts.append(f"leaseTransitions: {shown(found)} is not a valid number; 0 is used instead")
     return 0
 
 

@@ -1,7 +1,7 @@
-"""Leases of one namespace on the wire: read all, take, renew and give up one. coordination.k8s.io/v1.
+"""Reads the Leases of a namespace, and takes, renews and releases one. coordination.k8s.io/v1.
 
-Every change is a PATCH that names the version it was decided from. A PUT could be sent twice by the
-connection pool, and be answered with the conflict that the second had with the first.
+Every change is a PATCH that names the version it was decided from. The connection pool may send a PUT twice,
+and the second one would get a conflict with the first.
 """
 
 from collections.abc import Callable
@@ -19,30 +19,32 @@ from reconciler.ha.record import Record, Terms
 
 KIND = Resource("Lease", "coordination.k8s.io", "v1", "leases", namespaced=True)
 NUMBER = "dra-reconciler.io/renewal"
-"""Annotation: another at each write. One that changed nothing would make no version, and nobody would see it:
-the time of day may stand still."""
+"""Annotation: changes with each write. A write without a change makes no version, so others would not see it:
+the time of day may be the same."""
 
 
 class Leases:
-    """Reads and writes for one candidate. Raises the errors of `Client`; a cancelled write may be applied."""
+    """Reads and writes for one candidate. Raises the errors of `Client`. A cancelled write may be applied."""
 
     def __init__(self, client: Client, namespace: str, *, now: Callable[[], datetime]) -> None:
-        """`now` gives the time of day with its zone, which is written down for people alone."""
+        """`now` returns the time of day with its zone, which is written only for people."""
         self._client = client
         self._namespace = namespace
         self._now = now
         self._written = 0
 
     async def all(self, terms: Terms) -> list[Record]:
-        """All Leases of ours as the server has them now. What one does not say is taken from `terms`."""
+        """All our Leases as the server has them now. Missing values are taken from `terms`."""
         found = await self._client.fetch(KIND.within(self._namespace))
         try:
             return [record(raw, terms) for raw in found["items"] if is_ours(raw)]
         except (KeyError, TypeError) as exc:
-            raise Retry(f"Leases in namespace {self._namespace}: the answer is no list of them") from exc
+            raise Retry(
+                f"Leases in namespace {self._namespace}: the response is not a list of Leases"
+            ) from exc
 
     async def bid(self, elector: Elector, bid: Bid) -> str:
-        """Become or stay the holder. Returns the version that this made. Raises Conflict, or Gone."""
+        """Become or stay the holder. Returns the new version. Raises Conflict or Gone."""
         stamp = _stamp(self._now())
         spec = {
             "holderIdentity": elector.identity,
@@ -55,7 +57,7 @@ class Leases:
         return await self._write(elector, bid, spec)
 
     async def give_up(self, elector: Elector, bid: Bid) -> None:
-        """Let others have it at once, or when `bid.wait` is over."""
+        """Release the Lease for others, at once or after `bid.wait`."""
         spec = {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": _stamp(self._now())}
         await self._write(elector, bid, spec)
 
@@ -79,7 +81,7 @@ class Leases:
         try:
             return str(written["metadata"]["resourceVersion"])
         except (KeyError, TypeError) as exc:
-            raise Undecided(f"Lease {key}: the answer to a write is no Lease") from exc
+            raise Undecided(f"Lease {key}: the response to a write is not a Lease") from exc
 
 
 def _stamp(now: datetime) -> str:

@@ -6,18 +6,18 @@ from reconciler.api.objects.meta import DeviceID, ObjectKey, PoolID
 from reconciler.api.objects.plan import Gate, RequestCount
 from reconciler.control.decisions.decisions import (
     Allocated,
-    AtOdds,
-    CommitmentMet,
     Compared,
     Decision,
-    Equipped,
+    DevicesGiven,
+    ExclusionViolated,
     Freed,
     HeldBack,
     HeldTwice,
+    NoLongerOverCommitted,
     Outcome,
     OverCommitted,
     Overdrawn,
-    TakenBack,
+    Reclaimed,
     Uncharged,
     Ungated,
     Waits,
@@ -81,7 +81,7 @@ SAMPLES = (
     Sample(Freed(CLAIM, "deleted"), "info", "claim freed", {"claim": "ns/c", "why": "deleted"}),
     Sample(Ungated(POD), "info", "pod ungated", {"pod": "ns/p"}),
     Sample(
-        Equipped(POD, (DEVICE,), "n", 0.25),
+        DevicesGiven(POD, (DEVICE,), "n", 0.25),
         "info",
         "devices allocated to pod",
         {"pod": "ns/p", "devices": ["d/p/x"], "node": "n", "duration_ms": 250.0},
@@ -90,9 +90,12 @@ SAMPLES = (
         HeldTwice(DEVICE, (CLAIM,)), "warning", "device held twice", {"device": "d/p/x", "claims": ["ns/c"]}
     ),
     Sample(
-        Overdrawn(DEVICE, (POD,)), "warning", "device over-committed", {"device": "d/p/x", "pods": ["ns/p"]}
+        Overdrawn(DEVICE, (POD,)),
+        "warning",
+        "device over-committed",
+        {"device": "d/p/x", "pods": ["ns/p"]},
     ),
-    Sample(AtOdds("words"), "warning", "exclusive devices held together", {"message": "words"}),
+    Sample(ExclusionViolated("words"), "warning", "exclusive devices held together", {"message": "words"}),
     Sample(
         OverCommitted(POOL, "set", (("memory", "3Gi"),), (CLAIM,)),
         "warning",
@@ -100,7 +103,7 @@ SAMPLES = (
         {"pool": "d/p", "counter_set": "set", "short": {"memory": "3Gi"}, "claims": ["ns/c"]},
     ),
     Sample(
-        CommitmentMet(POOL, "set"),
+        NoLongerOverCommitted(POOL, "set"),
         "info",
         "counters no longer over-committed",
         {"pool": "d/p", "counter_set": "set"},
@@ -112,7 +115,7 @@ SAMPLES = (
         {"device": "d/p/x", "counter_set": "set", "counters": ["memory"], "claims": ["ns/c"]},
     ),
     Sample(
-        TakenBack(CLAIM, POD, "n", (DEVICE,), "words"),
+        Reclaimed(CLAIM, POD, "n", (DEVICE,), "words"),
         "warning",
         "allocation removed by kube-scheduler",
         {"claim": "ns/c", "pod": "ns/p", "node": "n", "devices": ["d/p/x"], "message": "words"},

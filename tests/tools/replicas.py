@@ -40,7 +40,7 @@ class Replica:
     faulty: Faulty | None = None
     _heard: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def tell(self, decision: Decision) -> None:
+    def on_decision(self, decision: Decision) -> None:
         self.decisions.append(decision)
         self._heard.set()
 
@@ -58,7 +58,7 @@ class Replica:
                 Settings(**{**FAST, **self.flags}),
                 self.faulty,
                 stop=self.stop,
-                tell=self.tell,
+                on_decision=self.on_decision,
             )
 
     def allocated(self) -> list[str]:

@@ -94,7 +94,7 @@ class Running:
     decisions: list[Decision] = field(default_factory=list)
     _heard: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def tell(self, decision: Decision) -> None:
+    def on_decision(self, decision: Decision) -> None:
         self.decisions.append(decision)
         self._heard.set()
 
@@ -129,7 +129,7 @@ async def reconciling(
         prepare(running.faulty)
 
         async def run() -> None:
-            await app.run(settings, running.faulty, stop=running.stop, tell=running.tell)
+            await app.run(settings, running.faulty, stop=running.stop, on_decision=running.on_decision)
             running.done.set()
 
         async with asyncio.TaskGroup() as group:

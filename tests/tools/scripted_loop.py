@@ -3,7 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ from reconciler.aio.queue import Queue
 from reconciler.api.objects.semantics import Semantics
 from reconciler.cluster.writer import Writer
 from reconciler.control.decisions.decisions import Decision, Waits
+from reconciler.control.decisions.ids import Numbering
 from reconciler.control.fence import Fence
 from reconciler.control.handler import Act, Ask, Decided, Given, Handler, Idle, Later, Refused, Stuck
 from reconciler.control.intake import Intake
@@ -19,6 +20,7 @@ from reconciler.control.ownership import Ownership
 from reconciler.control.queueing.pending import Pending
 from reconciler.control.queueing.units import Unit
 from reconciler.control.queueing.waiting import Wants
+from reconciler.control.reporter import Reporter
 from reconciler.state.store import Store
 from tests.tools.unit_pictures import key, put
 
@@ -158,14 +160,11 @@ class Stage:
         self.intake.listed.set()
         fence = Fence(self.intake, NoWriter(), Ownership(alone=True), clock=clock, patience=1.0)
         self.fence = fence
-        numbers = iter(range(1, 1000))
         self.reconciler = Reconciler(
             self.intake,
             handlers,
+            Reporter(Numbering(lambda: 0.0), self),
             clock=clock,
-            tell=self.told.append,
-            names=lambda: f"d-{next(numbers)}",
-            answered=lambda reason, _seconds, name: self.answered.append((name, reason)),
             fence=fence,
             pending=Pending(),
         )
@@ -174,6 +173,15 @@ class Stage:
     def reasons(self) -> list[str]:
         """Of all refusals that were reported."""
         return [decision.reason for decision in self.told if isinstance(decision, Waits)]
+
+    def reconciling(self, _unit: Unit) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def on_answer(self, reason: str, _seconds: float, decision_id: str) -> None:
+        self.answered.append((decision_id, reason))
+
+    def on_decision(self, decision: Decision) -> None:
+        self.told.append(decision)
 
     def news(self, *raws: dict[str, Any]) -> None:
         """The watch tells of these objects."""

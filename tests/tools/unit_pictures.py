@@ -77,4 +77,4 @@ async def taken(found: Intake) -> list[Unit]:
 def step(found: Intake, unit: Unit, **ours: Any) -> Step:
     """What the unit needs."""
     owned = Ownership(**{"alone": True, **ours})
-    return Planner(found.store, found.roster, found.placement, owned, found.yielded).next(unit)
+    return Planner(found.store, found.roster, found.placement, owned, found.reclaimed).next(unit)

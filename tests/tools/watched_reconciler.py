@@ -59,7 +59,7 @@ class Watched:
     decisions: list[Decision] = field(default_factory=list)
     _heard: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def tell(self, decision: Decision) -> None:
+    def on_decision(self, decision: Decision) -> None:
         self.decisions.append(decision)
         self._heard.set()
 
@@ -110,7 +110,8 @@ async def watched(
         ):
             found = Watched(url, port, asyncio.Event(), faulty)
             group.create_task(
-                app.run(settings, faulty, stop=found.stop, tell=found.tell, port=port), name="reconciler"
+                app.run(settings, faulty, stop=found.stop, on_decision=found.on_decision, port=port),
+                name="reconciler",
             )
             try:
                 yield found

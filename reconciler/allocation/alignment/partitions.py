@@ -175,7 +175,7 @@ def _options(partitioned: Sequence[PartitionedRequest], node: str, snapshot: Sna
 
 def _partitions(request: PartitionedRequest, node: str, snapshot: Snapshot) -> Iterator[frozenset[int]]:
     """The available partitions of a node for a request, the best first."""
-    code = snapshot.fleet.words.nodes.find(node)
+    code = snapshot.fleet.vocabulary.nodes.find(node)
     pools = np.flatnonzero((request.layout.node == code) | (request.layout.node < 0)).tolist()
     for level in request.levels:
         for pool in pools:

@@ -171,8 +171,8 @@ def _count(option: RequestOption, snapshot: Snapshot) -> Available:
         static=static,
         admin=option.admin,
         mask=mask,
-        per_node=np.bincount(nodes[nodes >= 0], minlength=len(fleet.words.nodes.values) + 1),
-        per_selector=np.bincount(selectors[selected], minlength=len(fleet.words.selectors.values)),
+        per_node=np.bincount(nodes[nodes >= 0], minlength=len(fleet.vocabulary.nodes.values) + 1),
+        per_selector=np.bincount(selectors[selected], minlength=len(fleet.vocabulary.selectors.values)),
         spanning=int(np.count_nonzero((nodes < 0) & ~selected)),
         failing=failing,
         fails=bool(failing.any()),
@@ -202,7 +202,7 @@ def _judge(static: StaticMatch, snapshot: Snapshot, rows: Rows, *, admin: bool) 
 
 def _failing(static: StaticMatch, fleet: Fleet) -> Mask:
     """(N + 1,) nodes that have a device which is an error."""
-    failing = np.zeros(len(fleet.words.nodes.values) + 1, dtype=np.bool_)
+    failing = np.zeros(len(fleet.vocabulary.nodes.values) + 1, dtype=np.bool_)
     if not static.fails:
         return failing
     rows = np.flatnonzero(static.fatal)

@@ -98,7 +98,7 @@ def compile_constraint(source: DeviceConstraint, fleet: Fleet, rows: Rows, rules
         codes, keys = _of_any_domain(name, fleet, rows)
         plain = all(_is_scalar(keys[code]) for code in np.unique(codes[codes >= 0]).tolist())
     elif (column := fleet.cel.attributes.get((domain, name))) is not None:
-        codes, keys = column.codes[rows], fleet.words.attribute(Name(domain, name)).keys
+        codes, keys = column.codes[rows], fleet.vocabulary.attribute(Name(domain, name)).keys
         plain = all_scalar(Name(domain, name), fleet) or all(
             _is_scalar(keys[code]) for code in np.unique(codes[codes >= 0]).tolist()
         )
@@ -113,7 +113,7 @@ _ALL_SCALAR: Cache[Fleet, dict[Name, tuple[int, bool]]] = Cache(lambda _: {}, on
 
 def all_scalar(name: Name, fleet: Fleet) -> bool:
     """Whether all values of an attribute are scalars. Checks only the values added since the last call."""
-    keys = fleet.words.attribute(name).keys
+    keys = fleet.vocabulary.attribute(name).keys
     of_fleet = _ALL_SCALAR.of(fleet)
     checked, scalar = of_fleet.get(name, (0, True))
     if checked < len(keys):
@@ -135,7 +135,7 @@ def _of_any_domain(name: str, fleet: Fleet, rows: Rows) -> tuple[Codes, list[Has
     for domain, id_ in sorted(fleet.cel.attributes):
         if id_ == name:
             here = fleet.cel.attributes[domain, id_].codes[rows]
-            keys = fleet.words.attribute(Name(domain, id_)).keys
+            keys = fleet.vocabulary.attribute(Name(domain, id_)).keys
             place = np.array([places.setdefault(key, len(places)) for key in keys], dtype=np.int32)
             codes = np.where(here >= 0, place.take(here, mode="clip"), codes) if len(place) else codes
     return codes, list(places)

@@ -109,7 +109,7 @@ def _matching_options(parsed: ParsedClaims, fleet: Fleet) -> Iterator[tuple[Name
 
 def _nodes(group: MatchGroup, snapshot: Snapshot) -> Mask | None:
     fleet, bound = snapshot.fleet, group.bound
-    nodes = np.zeros(len(fleet.words.nodes.values) + 1, dtype=np.bool_)
+    nodes = np.zeros(len(fleet.vocabulary.nodes.values) + 1, dtype=np.bool_)
     if bound is None:
         return nodes
     feasible = np.ones(len(bound.source), dtype=np.bool_)

@@ -139,7 +139,7 @@ def _most_on_one_node(left: Rows, snapshot: Snapshot) -> tuple[int, str]:
     if not len(local):
         return spanning, ""
     best = int(local.argmax())
-    return int(local[best]) + spanning, snapshot.fleet.words.nodes.values[best]
+    return int(local[best]) + spanning, snapshot.fleet.vocabulary.nodes.values[best]
 
 
 def _together(parsed: ParsedClaims, counts: Sequence[RequestCount]) -> tuple[Reason, str]:

@@ -95,7 +95,7 @@ def _special_fields(
     fields: dict[str, object] = {}
     binding = int(fleet.codes["binding"][row])
     if binding >= 0 and snapshot.rules.binding_conditions:
-        words = fleet.words.bindings.values[binding]
+        words = fleet.vocabulary.bindings.values[binding]
         if words.conditions:
             fields["binding_conditions"] = words.conditions
         if words.failures:
@@ -107,7 +107,7 @@ def _special_fields(
             fields["consumed_capacity"] = dict(amounts.taken)
     operations = int(fleet.codes["operations"][row])
     if operations >= 0:
-        fields["skip_node_operations"] = fleet.words.operations.values[operations]
+        fields["skip_node_operations"] = fleet.vocabulary.operations.values[operations]
     return fields
 
 
@@ -167,7 +167,7 @@ def _node_selector(view: View, snapshot: Snapshot, choices: Sequence[Choice]) ->
         code = int(fleet.codes["selector"][row])
         if code < 0:
             continue
-        terms = fleet.words.selectors.values[code].node_selector_terms
+        terms = fleet.vocabulary.selectors.values[code].node_selector_terms
         if len(terms) > 1:
             raise Fatal(
                 Reason.NODE_SELECTOR,

@@ -87,7 +87,7 @@ def _compute(option: RequestOption, snapshot: Snapshot) -> StaticMatch:
     masks = evaluate_selectors(option, fleet)
     matching, fatal = masks.true, masks.error
     if not rules.binding_conditions:  # SEL-1: such a device is not evaluated
-        bindings = fleet.words.bindings.values
+        bindings = fleet.vocabulary.bindings.values
         waiting = [code for code, binding in enumerate(bindings) if binding.conditions]
         plain = ~np.isin(fleet.codes["binding"], waiting)
         matching, fatal = matching & plain, fatal & plain
@@ -129,7 +129,9 @@ def resolve(
         if code < 0:
             continue
         try:
-            found[code] = consume(snapshot.fleet.words.shapes.values[code], option.capacity, snapshot.rules)
+            found[code] = consume(
+                snapshot.fleet.vocabulary.shapes.values[code], option.capacity, snapshot.rules
+            )
         except Fatal as exc:
             found[code] = exc
     return found
@@ -152,7 +154,7 @@ def taints_permit(option: RequestOption, rows: Rows, snapshot: Snapshot) -> Mask
     if snapshot.rules.has(TAINTS):
         codes = snapshot.fleet.codes["taints"][rows]
         for code in np.unique(codes[codes >= 0]).tolist():
-            if not tolerated(snapshot.fleet.words.taints.values[code], option.source.tolerations):
+            if not tolerated(snapshot.fleet.vocabulary.taints.values[code], option.source.tolerations):
                 permitted &= codes != code
     return permitted
 

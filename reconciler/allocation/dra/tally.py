@@ -82,9 +82,9 @@ def _tally(option: RequestOption, snapshot: Snapshot, nodes: Sequence[str]) -> T
 def _reachable(snapshot: Snapshot, nodes: Sequence[str]) -> Mask:
     """(D,) devices that at least one of the nodes may reach."""
     node = snapshot.fleet.codes["node"]
-    known = np.zeros(len(snapshot.fleet.words.nodes.values) + 1, dtype=np.bool_)
+    known = np.zeros(len(snapshot.fleet.vocabulary.nodes.values) + 1, dtype=np.bool_)
     known[-1] = True  # code -1: not bound to a node by name
-    codes = [code for name in nodes if (code := snapshot.fleet.words.nodes.find(name)) >= 0]
+    codes = [code for name in nodes if (code := snapshot.fleet.vocabulary.nodes.find(name)) >= 0]
     known[codes] = True
     return known[node]
 

@@ -103,7 +103,7 @@ def _tainted(fleet: Fleet, rules: Semantics) -> Mask:
     codes = fleet.codes["taints"]
     if not rules.has(TAINTS):
         return np.zeros(len(codes), dtype=np.bool_)
-    values = fleet.words.taints.values
+    values = fleet.vocabulary.taints.values
     out = np.zeros(len(values) + 1, dtype=np.bool_)
     for code in np.unique(codes[codes >= 0]).tolist():
         out[code] = any(taint.effect in BLOCKING_EFFECTS for taint in values[code])

@@ -124,7 +124,7 @@ def _divide(measurement: Measurement, by: By) -> _Parts:
         nodes = [pool.nodes[0] if pool.nodes and len(pool.nodes) == 1 else "" for pool in fleet.pools]
         names = [(*pools[at], nodes[at]) for at in order]
         return _Parts(names, place[fleet.pool_of], place[layout.pool_of_set])
-    values = fleet.words.nodes.values
+    values = fleet.vocabulary.nodes.values
     width = len(values) + 1
     of_device = layout.driver_of_pool[fleet.pool_of].astype(np.intp) * width + layout.node_of + 1
     of_set = layout.driver_of_pool[layout.pool_of_set].astype(np.intp) * width + layout.node_of_set + 1

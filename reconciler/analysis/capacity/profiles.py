@@ -72,7 +72,7 @@ def _attributes(fleet: Fleet) -> list[tuple[str, str]]:
 def _names(fleet: Fleet, rows: list[int]) -> Iterator[tuple[str, str]]:
     keys = _attributes(fleet)
     for row in rows:
-        driver = fleet.words.drivers.values[fleet.codes["driver"][row]]
+        driver = fleet.vocabulary.drivers.values[fleet.codes["driver"][row]]
         # The driver's own attribute comes before those of other domains.
         for key in sorted(keys, key=lambda key: key[0] != driver):
             column = fleet.cel.attributes[key]

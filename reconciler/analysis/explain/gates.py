@@ -99,7 +99,7 @@ def _supported(snapshot: Snapshot) -> Mask:
     fleet, rules = snapshot.fleet, snapshot.rules
     passed = np.ones(fleet.size, dtype=np.bool_)
     if not rules.binding_conditions:
-        bindings = fleet.words.bindings.values
+        bindings = fleet.vocabulary.bindings.values
         waiting = [code for code, binding in enumerate(bindings) if binding.conditions]
         passed &= ~np.isin(fleet.codes["binding"], waiting)
     if not rules.has(PARTITIONABLE_DEVICES):

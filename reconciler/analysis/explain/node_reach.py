@@ -23,9 +23,9 @@ class NodeReach:
         self._anywhere = fleet.anywhere
         self._codes = topology.order_codes[at]
         """(N,) codes of the nodes; negative for nodes that no device names"""
-        self.code_count = self._local = len(fleet.words.nodes.values)
+        self.code_count = self._local = len(fleet.vocabulary.nodes.values)
         """Number of node codes in the fleet"""
-        self._selectors = len(fleet.words.selectors.values)
+        self._selectors = len(fleet.vocabulary.selectors.values)
         self._pairs = self._selected(snapshot, np.array(at, dtype=np.int64))
         operations = fleet.codes["operations"] >= 0
         self._special: Mask | None = operations if operations.any() else None

@@ -68,7 +68,7 @@ class RequiredAlignment:
 
     def describe_best(self, node: str, masks: Masks, snapshot: Snapshot) -> str:
         """The closest value on a node, and how many devices of each request share it."""
-        code = snapshot.fleet.words.nodes.find(node)
+        code = snapshot.fleet.vocabulary.nodes.find(node)
         if not self.countable or code < 0:
             return f"no suitable devices on the node share {self.alignment.required}"
         if self.alignment.pairs:
@@ -124,7 +124,7 @@ def required_alignments(
                     known[tier] = groups_of(tier, snapshot.fleet, snapshot.rules)
             tiers = tuple(known[tier] for tier in alignment.accepted)
             countable = _countable(slots, tiers, left, reach)
-            code_count = len(snapshot.fleet.words.nodes.values)
+            code_count = len(snapshot.fleet.vocabulary.nodes.values)
             found.append(RequiredAlignment(at, number, alignment, slots, tiers, countable, code_count))
     return tuple(found)
 

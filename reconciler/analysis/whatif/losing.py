@@ -40,7 +40,7 @@ def _is_lost(
     matches_only_drained: Callable[[NodeSelector], bool],
     snapshot: Snapshot,
 ) -> bool:
-    values = snapshot.fleet.words.nodes.values
+    values = snapshot.fleet.vocabulary.nodes.values
     for result in allocation.devices.results:
         codes = [int(snapshot.fleet.codes["node"][row]) for row in snapshot.fleet.rows_of(result.id)]
         if codes and all(code >= 0 and values[code] in drained for code in codes):

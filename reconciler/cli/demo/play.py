@@ -57,7 +57,7 @@ async def play(raws: Sequence[dict[str, Any]], console: Console) -> None:
         served = await discover(client)
         async with asyncio.TaskGroup() as group:
             group.create_task(
-                app.run(Settings(embedded=True), transport, stop=stop, tell=state.on_decision),
+                app.run(Settings(embedded=True), transport, stop=stop, on_decision=state.on_decision),
                 name="reconciler",
             )
 

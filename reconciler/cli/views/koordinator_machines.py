@@ -16,7 +16,7 @@ from reconciler.api.objects.meta import ApiObject
 from reconciler.api.versions.reading import read
 from reconciler.cli.common.connection import Connection
 from reconciler.cli.common.output import add_row, table_for
-from reconciler.control.koordinator.state import Picture
+from reconciler.control.koordinator.state import KoordinatorState
 from reconciler.state.koordinator.rules import Rules, Semantics
 from reconciler.state.loading import load
 
@@ -83,8 +83,8 @@ async def follow_machines(
                 show(picture.fleet)
 
 
-def _picture(semantics: Semantics) -> Picture:
-    return Picture(Fleet(Rules(semantics)), lambda _: None)
+def _picture(semantics: Semantics) -> KoordinatorState:
+    return KoordinatorState(Fleet(Rules(semantics)), lambda _: None)
 
 
 def _free(one: Tally) -> Iterable[str]:

@@ -1,1 +1,1 @@
-"""Checks on what is held, whoever allocated it: double allocation, exclusion, reclaimed claims."""
+"""Checks of allocations made by any allocator: double allocation, exclusion, reclaimed claims."""

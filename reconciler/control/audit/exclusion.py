@@ -1,34 +1,34 @@
-"""Devices that are held side by side though they exclude one another, and expressions that fail.
+"""Finds devices that are allocated together although they exclude one another, and expressions that fail.
 
-A slice may be edited while its devices are held, and others may allocate too. Nothing is undone here;
-somebody has to look.
+A slice may be edited while its devices are held, and other allocators may allocate too. Nothing is freed
+here; operators must fix it.
 """
 
 from weakref import ref
 
-from reconciler.control.decisions.decisions import AtOdds, Tell
+from reconciler.control.decisions.decisions import ExclusionViolated, Report
 from reconciler.state.devices.exclusion.modes import conflicts, problems
 from reconciler.state.devices.pools.fleet import Fleet
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 
 
-class Oddities:
-    """Looks at every picture from which something is decided, and tells of each oddity once."""
+class ExclusionAudit:
+    """Checks snapshots, and reports each finding once."""
 
-    def __init__(self, tell: Tell) -> None:
-        self._tell = tell
-        self._told: frozenset[str] = frozenset()
+    def __init__(self, report: Report) -> None:
+        self._report = report
+        self._reported: frozenset[str] = frozenset()
         self._fleet: ref[Fleet] | None = None
         self._problems: tuple[str, ...] = ()
 
-    def look(self, world: Snapshot) -> None:
-        """Check what is held. Costs a comparison where nothing is at odds."""
-        if world.fleet.exclusion is None and not self._told:
+    def check(self, snapshot: Snapshot) -> None:
+        """Check the allocated devices. Costs one comparison if no devices exclude others."""
+        if snapshot.fleet.exclusion is None and not self._reported:
             return
-        if self._fleet is None or self._fleet() is not world.fleet:
-            self._fleet = ref(world.fleet)
-            self._problems = tuple(problems(world))
-        found = frozenset((*self._problems, *conflicts(world)))
-        for message in sorted(found - self._told):
-            self._tell(AtOdds(message))
-        self._told = found
+        if self._fleet is None or self._fleet() is not snapshot.fleet:
+            self._fleet = ref(snapshot.fleet)
+            self._problems = tuple(problems(snapshot))
+        found = frozenset((*self._problems, *conflicts(snapshot)))
+        for message in sorted(found - self._reported):
+            self._report(ExclusionViolated(message))
+        self._reported = found

@@ -1,7 +1,7 @@
-"""Two claims that hold one device, and which of them lets go. Source: CO-7.
+"""Decides which of two claims that hold the same device is freed. Source: CO-7.
 
-Whoever writes second is told nothing by the API. So the loser is found afterwards, from what both claims
-say, and always the same one by whoever looks: a reserved claim stays, of others the older one.
+The API does not tell the second writer. So the loser is determined afterwards from both claims, and every
+replica finds the same one: a reserved claim stays, otherwise the older one.
 """
 
 from dataclasses import dataclass
@@ -14,29 +14,29 @@ from reconciler.state.store import Store
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
-    """A claim should let go of what it holds, since another one holds it by better right."""
+class LostDevice:
+    """A device that a claim must release, since another claim holds it by better right."""
 
     device: DeviceID
     winner: ObjectKey
 
     def __str__(self) -> str:
-        return f"{self.device} is held by claim {self.winner} by better right"
+        return f"claim {self.winner} holds {self.device} by better right"
 
 
 def is_raced(device: DeviceID, store: Store) -> bool:
-    """Whether several claims hold a device of which at least one holds it alone."""
+    """Whether several claims hold a device, and at least one of them needs it alone."""
     state = store.state(device)
     return len(state.holders) > 1 and bool(state.alone)
 
 
 def written_by_us(claim: ResourceClaim) -> bool:
-    """Whether we wrote the allocation that a claim holds, in this run or in one before."""
+    """Whether we wrote the allocation of a claim, in this run or an earlier one."""
     return is_ours(claim)
 
 
-def lost(claim: ResourceClaim, store: Store) -> Lost | None:
-    """Whether a claim lost a device, as far as we know. Only allocations of ours that nobody uses can."""
+def lost_device(claim: ResourceClaim, store: Store) -> LostDevice | None:
+    """The device that a claim lost, if any. Only allocations of ours that are not in use can lose."""
     if claim.status.reserved_for or not written_by_us(claim):
         return None
     own = Holder(claim.metadata.uid, claim.key)
@@ -50,14 +50,14 @@ def lost(claim: ResourceClaim, store: Store) -> Lost | None:
                 other != own
                 and (own in state.alone or other in state.alone)
                 and rival is not None
-                and rival.allocation is not None  # one of ours on its way is not on the server yet
+                and rival.allocation is not None  # an assumed plan is not on the server yet
                 and (rival.status.reserved_for or _age(rival) < _age(claim))
             ):
-                return Lost(result.id, rival.key)
+                return LostDevice(result.id, rival.key)
     return None
 
 
 def _age(claim: ResourceClaim) -> tuple[str, str]:
-    """Smaller is older. Without a timestamp it counts as oldest; uids settle what is left."""
+    """Smaller is older. Without a timestamp it counts as oldest; the uid breaks ties."""
     stamp = claim.allocation.allocation_timestamp if claim.allocation is not None else None
     return stamp or "", claim.metadata.uid

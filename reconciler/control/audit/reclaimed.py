@@ -1,7 +1,7 @@
-"""Allocations of ours that kube-scheduler took back. Once the gate is gone a claim is its own to decide.
+"""Claims whose allocation kube-scheduler removed. Without the scheduling gate, kube-scheduler decides.
 
-It clears the allocation of a pod that fits nowhere (SCHED-8), and allocates the claim itself the next
-time. To allocate it again meanwhile would be to compete, so we look on until it is allocated or its pods
+It clears the allocation of a pod that fits on no node (SCHED-8), and allocates the claim itself later. To
+allocate the claim again would be to compete, so the claim is left alone until it is allocated or its pods
 are gone.
 """
 
@@ -12,24 +12,24 @@ from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.control.audit.losing_claim import written_by_us
-from reconciler.control.decisions.decisions import TakenBack, Tell
+from reconciler.control.decisions.decisions import Reclaimed, Report
 from reconciler.control.queueing.units import Roster
 from reconciler.errors import Rejected
 from reconciler.state.nodes.charging import pinned_to
 from reconciler.state.store import Store
 
 
-class Yielded:
-    """The claims that are left to kube-scheduler."""
+class ReclaimedByScheduler:
+    """The claims that kube-scheduler decides."""
 
     def __init__(
-        self, store: Store, roster: Roster, placement: Placement, tell: Tell, withdrawing: Container[str]
+        self, store: Store, roster: Roster, placement: Placement, report: Report, withdrawing: Container[str]
     ) -> None:
-        """`withdrawing` holds the uids of claims whose allocation we are taking back ourselves."""
+        """`withdrawing` has the uids of claims whose allocation this process is withdrawing."""
         self._store = store
         self._roster = roster
         self._placement = placement
-        self._tell = tell
+        self._report = report
         self._uids: dict[ObjectKey, str] = {}
         self._withdrawing = withdrawing
 
@@ -42,7 +42,7 @@ class Yielded:
         return True
 
     def note(self, thing: ApiObject) -> None:
-        """Compare news of a claim with what is known, before it becomes part of the picture."""
+        """Compare a new version of a claim with the store, before it is applied."""
         if not isinstance(thing, ResourceClaim) or thing.allocation is not None or thing.deleting:
             return
         before = self._store.claims.get(thing.key)
@@ -55,18 +55,18 @@ class Yielded:
         held = before.allocation
         node = pinned_to(held.node_selector) if held is not None else ""
         devices = tuple(result.id for result in held.devices.results) if held is not None else ()
-        self._tell(TakenBack(thing.key, pod.key, node, devices, self._known(pod, node)))
+        self._report(Reclaimed(thing.key, pod.key, node, devices, self._reasons_against(pod, node)))
 
     def _pod(self, claim: ObjectKey) -> Pod | None:
-        """A pod that is out of our hands and names the claim."""
+        """A pod without the gate that names the claim."""
         found = (self._store.pods[key] for key in sorted(self._roster.users(claim)))
         return next((pod for pod in found if not pod.gated), None)
 
-    def _known(self, pod: Pod, node: str) -> str:
+    def _reasons_against(self, pod: Pod, node: str) -> str:
         if not node:
-            return "its devices bound it to no single node"
+            return "its devices did not bind it to a single node"
         try:
             reasons = self._placement.against(pod, node, self._store.snapshot())
         except Rejected as exc:
             reasons = [str(exc)]
-        return f"node {node}: {'; '.join(reasons) or 'nothing that we know of stands against it'}"
+        return f"node {node}: {'; '.join(reasons) or 'no known reason against it'}"

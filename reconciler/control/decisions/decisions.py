@@ -1,4 +1,4 @@
-"""Decisions, one class per kind. A class declares its log line and its metrics: see `declaration`."""
+"""One class for each kind of decision. It declares what operators see of it; see `declaration`."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
@@ -32,34 +32,34 @@ ALLOCATION = MetricSpec(
     "allocation_duration_seconds",
     "histogram",
     "Time from the start of a decision until the API server has stored the allocation of a claim. "
-    "Exemplars hold the decision_id.",
+    "Exemplars name the decision.",
     buckets=COARSE,
 )
-FREED = MetricSpec("claims_freed_total", "counter", "Claims that released their devices.")
+FREED = MetricSpec("claims_freed_total", "counter", "Claims whose devices were freed.")
 UNGATED = MetricSpec(
-    "pods_ungated_total", "counter", "Pods released to the scheduler because all their claims are allocated."
+    "pods_ungated_total", "counter", "Pods whose claims are all allocated, handed to the scheduler."
 )
 FINDINGS = MetricSpec(
     "audit_findings_total",
     "counter",
-    "Findings of the audit of held devices; each finding counts once.",
-    (("finding", "kind of finding"),),
+    "Findings of the audit of allocated devices, each counted once.",
+    (("finding", "what was found"),),
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """A decision, or a finding of the audit."""
+    """A decision, or a finding."""
 
     LINES: ClassVar[tuple[Line, ...]]
     """Its log line. Where there are several, `line` chooses."""
     METRICS: ClassVar[tuple[Counted, ...]] = ()
 
     decision_id: Annotated[
-        str, Logged("id of the decision in log lines, Events, metric exemplars and the journal")
+        str, Logged("names one decision in log lines, Events, metric exemplars and the journal")
     ] = field(default="", compare=False)
-    """Shared by the allocations of one decision. Empty until the decision is reported, unless the decider set
-    it."""
+    """Allocations that were decided together share it. Empty until the decision is reported, unless the
+    handler sets it."""
 
     @property
     def line(self) -> Line:
@@ -68,27 +68,27 @@ class Decision:
 
     @classmethod
     def logged_fields(cls) -> Iterator[LoggedField]:
-        """The fields in the order of the log line: those of the class, then those of every decision."""
+        """The fields in the order of the log line: its own, then those of every decision."""
         for one in sorted(fields(cls), key=lambda one: one.kw_only is True):
             _, logged = get_args(one.type)
             yield LoggedField(one.name, logged.name or one.name, logged)
 
     @classmethod
     def meaning(cls) -> str:
-        """The meaning of the decision: the first paragraph of the docstring."""
+        """What happened, in a sentence or two: the first paragraph of the docstring."""
         return " ".join((cls.__doc__ or "").partition("\n\n")[0].split())
 
 
 @dataclass(frozen=True, slots=True)
 class Allocated(Decision):
-    """The API server has stored the allocation of a claim."""
+    """A claim is allocated, and the API server has stored the allocation."""
 
     LINES: ClassVar = (Line("claim allocated", Level.INFO),)
     METRICS: ClassVar = (Counted(ALLOCATION, observed="seconds"),)
 
     claim: ClaimKey
     pod: MaybePodKey
-    """The pod that the claim was allocated for, if any"""
+    """The pod that it was decided for, if any"""
     devices: Devices
     node: Node
     seconds: Seconds
@@ -97,16 +97,16 @@ class Allocated(Decision):
 
 @dataclass(frozen=True, slots=True)
 class Waits(Decision):
-    """Claims cannot be allocated now. Logged again when the reason changes.
+    """Claims are pending. Reported again when the reason changes.
 
-    It has no metric: every refusal is counted when it is decided, also a repeated one.
+    No metric here: every refusal is counted, also repeated ones for the same reason, when it is decided.
     """
 
     LINES: ClassVar = (Line("claim pending", Level.INFO),)
 
     claims: ClaimKeys
     pod: MaybePodKey
-    reason: Annotated[str, Logged("a reason of docs/reasons.md")]
+    reason: Annotated[str, Logged("a word of docs/reasons.md")]
     message: Message
     nodes: NodeCount = 0
     steps: Steps = 0
@@ -121,7 +121,7 @@ class Freed(Decision):
     METRICS: ClassVar = (Counted(FREED),)
 
     claim: ClaimKey
-    why: Annotated[str, Logged("cause")]
+    why: Annotated[str, Logged("why it was freed")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +135,8 @@ class Ungated(Decision):
 
 
 @dataclass(frozen=True, slots=True)
-class Equipped(Decision):
-    """The API server has stored a pod's annotation with its Koordinator devices."""
+class DevicesGiven(Decision):
+    """A pod has Koordinator's devices, and the API server has stored its annotation."""
 
     LINES: ClassVar = (Line("devices allocated to pod", Level.INFO),)
     METRICS: ClassVar = (Counted(ALLOCATION, observed="seconds"),)
@@ -150,9 +150,9 @@ class Equipped(Decision):
 
 @dataclass(frozen=True, slots=True)
 class HeldTwice(Decision):
-    """Two claims hold a device that only one claim can hold.
+    """Two claims hold a device that only one can hold.
 
-    Not caused by our decisions alone.
+    Another writer took part: this process alone never does it.
     """
 
     LINES: ClassVar = (Line("device held twice", Level.WARNING),)
@@ -164,9 +164,9 @@ class HeldTwice(Decision):
 
 @dataclass(frozen=True, slots=True)
 class Overdrawn(Decision):
-    """By their annotations, pods hold more of a Koordinator device than it has.
+    """By their annotations, pods hold more of a device than it has.
 
-    Not caused by our decisions alone.
+    Another writer took part: this process alone never does it.
     """
 
     LINES: ClassVar = (Line("device over-committed", Level.WARNING),)
@@ -178,8 +178,8 @@ class Overdrawn(Decision):
 
 
 @dataclass(frozen=True, slots=True)
-class AtOdds(Decision):
-    """Mutually exclusive devices are held at the same time."""
+class ExclusionViolated(Decision):
+    """Devices that exclude one another are allocated at the same time."""
 
     LINES: ClassVar = (Line("exclusive devices held together", Level.WARNING),)
     METRICS: ClassVar = (Counted(FINDINGS, ("at_odds",)),)
@@ -189,9 +189,9 @@ class AtOdds(Decision):
 
 @dataclass(frozen=True, slots=True)
 class OverCommitted(Decision):
-    """Held devices draw more from a counter set than it publishes.
+    """Devices consume more of a counter set than it publishes.
 
-    Not caused by our decisions alone.
+    The slice was edited, or another writer took part.
     """
 
     LINES: ClassVar = (Line("counters over-committed", Level.WARNING),)
@@ -204,7 +204,7 @@ class OverCommitted(Decision):
 
 
 @dataclass(frozen=True, slots=True)
-class CommitmentMet(Decision):
+class NoLongerOverCommitted(Decision):
     """A counter set is no longer over-committed, or is gone."""
 
     LINES: ClassVar = (Line("counters no longer over-committed", Level.INFO),)
@@ -215,19 +215,19 @@ class CommitmentMet(Decision):
 
 @dataclass(frozen=True, slots=True)
 class Uncharged(Decision):
-    """A held device draws from counters that its pool no longer publishes. They are not charged."""
+    """An allocated device consumes counters that its pool no longer publishes; no claim is charged."""
 
     LINES: ClassVar = (Line("counters of held device no longer published", Level.WARNING),)
     METRICS: ClassVar = (Counted(FINDINGS, ("uncharged",)),)
 
     device: Device
     counter_set: CounterSet
-    counters: Annotated[tuple[str, ...], Logged("counters of the set", list, write=list)]
+    counters: Annotated[tuple[str, ...], Logged("names of counters of the set", list, write=list)]
     claims: ClaimKeys
 
 
 @dataclass(frozen=True, slots=True)
-class TakenBack(Decision):
+class Reclaimed(Decision):
     """kube-scheduler removed an allocation of ours and schedules the pod again."""
 
     LINES: ClassVar = (Line("allocation removed by kube-scheduler", Level.WARNING),)
@@ -235,14 +235,14 @@ class TakenBack(Decision):
     claim: ClaimKey
     pod: PodKey
     node: Node
-    """Node of the devices; empty if they were available on several nodes"""
+    """The node of the devices; empty if they allow several"""
     devices: Devices
     message: Message
-    """Known problem of that node"""
+    """Known reasons against that node"""
 
 
 class Outcome(StrEnum):
-    """How our decision compares with the decision of another scheduler."""
+    """How our decision compares with that of another allocator."""
 
     AGREES = "agrees"
     OTHER_DEVICES = "other devices"
@@ -257,11 +257,11 @@ def _text_or_null(outcome: Outcome | None) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Compared(Decision):
-    """Shadow mode: our decision compared with the one of another scheduler."""
+    """Shadow mode: an allocation by another allocator, or a pending claim, compared with our decision."""
 
     LINES: ClassVar = (
-        Line("shadow agrees", Level.INFO, "Shadow mode: our decision would be the same."),
-        Line("shadow differs", Level.INFO, "Shadow mode: our decision would differ."),
+        Line("shadow agrees", Level.INFO, "Shadow mode: our decision is the same."),
+        Line("shadow differs", Level.INFO, "Shadow mode: our decision is different."),
     )
 
     outcome: Annotated[Outcome, Logged(", ".join(Outcome), write=str)]
@@ -271,31 +271,32 @@ class Compared(Decision):
     node: Node = ""
     devices: Devices = ()
     their_node: Annotated[
-        str,
-        Logged("node of the other scheduler; empty if its devices are available on several nodes"),
+        str, Logged("the node of the other scheduler; empty if its devices allow several")
     ] = ""
-    their_devices: Annotated[tuple[DeviceID, ...], Logged("devices of the other scheduler", list, texts)] = ()
+    their_devices: Annotated[
+        tuple[DeviceID, ...], Logged("the devices that the other scheduler allocated", list, texts)
+    ] = ()
     there: Annotated[
         Outcome | None,
         Logged(
-            "outcome on their node, if ours would be another",
+            "the outcome of our decision on their node, if our node is another one",
             (str, type(None)),
             _text_or_null,
         ),
     ] = None
     message: Message = ""
-    """Why we refuse"""
+    """The reason of our refusal"""
 
     @property
     def line(self) -> Line:
-        """By the outcome."""
+        """The line for the outcome."""
         agrees, differs = self.LINES
         return agrees if self.outcome is Outcome.AGREES else differs
 
 
 @dataclass(frozen=True, slots=True)
 class WritesPaused(Decision):
-    """Writes stop. Logged again when the reason changes."""
+    """Writes are paused. Reported again when the reason changes."""
 
     LINES: ClassVar = (Line("writes paused", Level.WARNING),)
 
@@ -304,7 +305,7 @@ class WritesPaused(Decision):
 
 @dataclass(frozen=True, slots=True)
 class HeldBack(Decision):
-    """A claim, or a pod with its claims, is not written because writes are paused. Logged once per object."""
+    """The pause holds back a write of a claim, or of a pod with its claims. Reported once for each."""
 
     LINES: ClassVar = (Line("write skipped while paused", Level.INFO),)
 
@@ -314,11 +315,11 @@ class HeldBack(Decision):
 
 @dataclass(frozen=True, slots=True)
 class WritesResumed(Decision):
-    """Writes continue."""
+    """Writes are enabled again."""
 
     LINES: ClassVar = (Line("writes resumed", Level.INFO),)
 
-    held: Annotated[int, Logged("number of claims and pods whose writes were skipped", int)]
+    held: Annotated[int, Logged("claims and pods whose writes were held back", int)]
 
 
 DECISIONS = tuple(
@@ -328,8 +329,5 @@ DECISIONS = tuple(
 )
 """Every kind of decision, in the order of this file"""
 
-Tell = Callable[[Decision], None]
-
-Answered = Callable[[str, float, str], None]
-"""Called for every answer to a question about devices, also if it changes nothing: the reason of a refusal or
-an empty text, the seconds it took, and the id of the decision."""
+Report = Callable[[Decision], None]
+"""Reports a decision, or gets one that is reported"""

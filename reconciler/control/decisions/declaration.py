@@ -1,6 +1,6 @@
-"""How a decision declares itself, once, on its class: its log line, the fields of it, and its metrics.
+"""What a class of decisions declares: its log line, its fields, and its metrics.
 
-The log line, docs/logs.md, the metrics and docs/metrics.md derive from the declaration.
+The log line, docs/logs.md, the metrics and docs/metrics.md are derived from the declaration.
 """
 
 from collections.abc import Callable
@@ -27,28 +27,28 @@ class Line:
     event: str
     level: Level
     meaning: str = ""
-    """For docs/logs.md; empty where the docstring of the class says it"""
+    """For docs/logs.md; empty if the docstring of the class says it"""
 
 
 @dataclass(frozen=True, slots=True)
 class Logged:
-    """How the field of a decision is logged. It stands in the type: `Annotated[str, Logged("...")]`."""
+    """How a field of a decision is logged. Part of its type: `Annotated[str, Logged("...")]`."""
 
     meaning: str
     """For docs/logs.md"""
     json: type | tuple[type, ...] = str
     """Type of the value in the log line"""
     write: Callable[[Any], Any] | None = None
-    """Makes the value in the log line; None logs the value of the field"""
+    """Converts the value for the log line; None logs it unchanged"""
     name: str = ""
-    """Name in the log line; empty where it is the name of the field"""
+    """Name in the log line; empty for the name of the field"""
     optional: bool = False
     """Whether None leaves the field out of the log line"""
 
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """A metric that each such decision counts in."""
+    """A metric in which each such decision counts."""
 
     metric: MetricSpec
     labels: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""Types of the fields that several decisions have, each with how it is logged."""
+"""Types of fields that several decisions have, with how each is logged."""
 
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
@@ -9,7 +9,7 @@ from reconciler.control.decisions.declaration import Logged
 
 
 def texts(values: Iterable[object]) -> list[str]:
-    """Names as they stand in log lines."""
+    """Names as in log lines."""
     return [str(value) for value in values]
 
 
@@ -42,17 +42,19 @@ PodKeys = Annotated[tuple[ObjectKey, ...], Logged("NAMESPACE/NAME of pods", list
 Device = Annotated[
     DeviceID, Logged("DRIVER/POOL/DEVICE; of Koordinator's devices TYPE/NODE/MINOR", write=str)
 ]
-Devices = Annotated[tuple[DeviceID, ...], Logged("the same, several", list, texts)]
+Devices = Annotated[tuple[DeviceID, ...], Logged("names of devices, as in `device`", list, texts)]
 Pool = Annotated[PoolID, Logged("DRIVER/POOL", write=str)]
 CounterSet = Annotated[str, Logged("name of a counter set in the pool")]
 Node = Annotated[str, Logged("name of a node")]
 
-Message = Annotated[str, Logged("the same in words")]
+Message = Annotated[str, Logged("the reason in words")]
 Steps = Annotated[int, Logged("devices tried", int)]
 NodeCount = Annotated[int, Logged("nodes that were considered", int)]
 Counts = Annotated[
     tuple[RequestCount, ...],
-    Logged("for each request how many devices each gate left: claim, request, wanted, left", list, _counts),
+    Logged(
+        "for each request, how many devices passed each test: claim, request, wanted, left", list, _counts
+    ),
 ]
 Seconds = Annotated[
     float,

@@ -1,4 +1,4 @@
-"""What a metric is: its name, what it says, its labels and what those can be."""
+"""The declaration of a metric: its name, meaning, and labels with their values."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -6,9 +6,9 @@ from typing import Literal
 PREFIX = "dra_reconciler_"
 
 FINE = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
-"""Buckets in seconds, for what happens in this process alone"""
+"""Buckets in seconds, for work within this process"""
 COARSE = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-"""Buckets in seconds, for what includes an answer of the API server"""
+"""Buckets in seconds, for times that include a response of the API server"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,12 +19,12 @@ class MetricSpec:
     kind: Literal["counter", "gauge", "histogram"]
     help: str
     labels: tuple[tuple[str, str], ...] = ()
-    """Label, and what it can be"""
+    """Labels and their possible values"""
     buckets: tuple[float, ...] = ()
 
     @property
     def full_name(self) -> str:
-        """As it is scraped and queried."""
+        """As scraped and queried."""
         return f"{PREFIX}{self.name}"
 
     @property
@@ -33,7 +33,7 @@ class MetricSpec:
 
     @property
     def series(self) -> tuple[str, ...]:
-        """The names under which queries find it."""
+        """The names of its series in queries."""
         if self.kind == "histogram":
             return tuple(f"{self.full_name}_{part}" for part in ("bucket", "sum", "count"))
         return (self.full_name,)

@@ -1,4 +1,4 @@
-"""Turns of pods that ask for Koordinator's devices: what they ask for, devices for it, and the write."""
+"""Reconciles pods that request Koordinator's devices: decides and writes their allocation."""
 
 import asyncio
 from collections.abc import Callable, Container
@@ -15,12 +15,12 @@ from reconciler.api.objects.meta import DeviceID
 from reconciler.api.objects.plan import Reason
 from reconciler.api.objects.pods import is_live
 from reconciler.cluster.podwriter import PodWriter
-from reconciler.control.decisions.decisions import Equipped, Tell, Ungated, Waits
+from reconciler.control.decisions.decisions import DevicesGiven, Report, Ungated, Waits
 from reconciler.control.handler import Ask, Decided, Given, Handler, Idle, Later, Refused, Stuck
 from reconciler.control.intake import Intake
 from reconciler.control.koordinator.intake import DeviceIntake
 from reconciler.control.koordinator.refusing import BOTH, BOTH_WHY, OFFERED, Refusal, counts, refusal
-from reconciler.control.koordinator.state import Grant, Picture
+from reconciler.control.koordinator.state import Grant, KoordinatorState
 from reconciler.control.koordinator.writing import GrantWriter
 from reconciler.control.queueing.units import Kind, Unit
 from reconciler.control.queueing.waiting import Wants
@@ -28,12 +28,12 @@ from reconciler.errors import Rejected
 from reconciler.state.koordinator.holder import Holder
 
 TRIES = 64
-"""Machines that are asked before others get a turn: some 20 ms."""
+"""Machines that are tried before other tasks run: some 20 ms."""
 HELD = "HoldsDevices"
 
 
 Journal = Callable[[str, Pod, Callable[[str], bool], Grant | Refusal], None]
-"""Hears a decision's name, the pod, which nodes suit it, and the answer"""
+"""Records the name of a decision, the pod, which nodes suit it, and the answer"""
 
 
 class Where(NamedTuple):
@@ -41,12 +41,12 @@ class Where(NamedTuple):
 
     names: Container[str]
     crowded: bool
-    """Whether other pods take what it needs on others"""
+    """Whether other nodes are excluded because pods use their resources"""
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceQuestion:
-    """A pod, and what it asks for."""
+    """A pod, and the devices that it requests."""
 
     pod: Pod
     demand: Demand
@@ -62,60 +62,60 @@ class DeviceGrant:
 
 @dataclass(frozen=True, slots=True)
 class DeviceRefusal:
-    """Why there are none."""
+    """Why there are no devices."""
 
-    asked: DeviceQuestion
+    question: DeviceQuestion
     why: Refusal
     where: Where | None
-    """None if it cannot be said where the pod may run"""
+    """None if the nodes of the pod cannot be determined"""
 
 
 class Unanswered(NamedTuple):
-    """A write, and what to report once it is known to be applied."""
+    """A write without an answer yet, to be reported once it is applied."""
 
     grant: Grant
     decided: Decided
 
 
 class KoordinatorHandler(Handler[DeviceQuestion, DeviceGrant, DeviceRefusal]):
-    """Gives devices to gated pods that request them in Koordinator's way."""
+    """Allocates devices to gated pods that request them in Koordinator's way."""
 
     def __init__(
         self,
-        picture: Picture,
+        state: KoordinatorState,
         devices: DeviceIntake,
         intake: Intake,
         writer: PodWriter,
         *,
         clock: Callable[[], float],
-        tell: Tell,
+        report: Report,
         journal: Journal | None = None,
     ) -> None:
-        """`clock` is that of the loop; `tell` hears what was written; `journal` hears every answer."""
-        self._picture = picture
+        """`clock` is that of the loop; `report` gets every write; `journal` gets every answer."""
+        self._state = state
         self._devices = devices
         self._intake = intake
         self._grants = GrantWriter(devices, writer)
         self._clock = clock
-        self._tell = tell
+        self._report = report
         self._journal = journal
         self._unanswered: dict[Unit, Unanswered] = {}
 
     async def resolve(self, unit: Unit) -> None:
-        lost = self._picture.assumed(unit.key) if unit.kind is Kind.POD else None
+        lost = self._state.assumed(unit.key) if unit.kind is Kind.POD else None
         began = self._clock()
         if lost is not None and await self._grants.resolve(lost):
-            self._equipped(unit, self._unanswered.get(unit) or Unanswered(lost, Decided("", began)))
-        elif unit in self._unanswered and self._asks(unit) is None:
-            self._told_late(unit)
+            self._report_given(unit, self._unanswered.get(unit) or Unanswered(lost, Decided("", began)))
+        elif unit in self._unanswered and self._demand(unit) is None:
+            self._report_applied(unit)
 
     def next(self, unit: Unit) -> Idle | Stuck | Ask[DeviceQuestion] | None:
-        pod = self._picture.pod(unit.key) if unit.kind is Kind.POD else None
+        pod = self._state.pod(unit.key) if unit.kind is Kind.POD else None
         if pod is None:
             return None
-        demand = self._asks(unit)
+        demand = self._demand(unit)
         if demand is None:
-            # The other picture may be behind, where the gate is still there.
+            # The store of claims may be behind and still show the gate.
             served = ALLOCATED in pod.metadata.annotations and not pod.spec.resource_claims
             return Idle() if served else None
         if isinstance(demand, Failure):
@@ -123,18 +123,18 @@ class KoordinatorHandler(Handler[DeviceQuestion, DeviceGrant, DeviceRefusal]):
         if pod.spec.resource_claims:
             return _stuck(pod, BOTH, f"pod {pod.key} {BOTH_WHY}")
         if ALLOCATED in pod.metadata.annotations:
-            why = f"has the annotation {ALLOCATED} already; remove it, or the gate if it shall stand"
+            why = f"has the annotation {ALLOCATED} already; remove the annotation, or the gate to keep it"
             return _stuck(pod, HELD, f"pod {pod.key} {why}")
         return Ask(DeviceQuestion(pod, demand))
 
-    def _asks(self, unit: Unit) -> Demand | Failure | None:
-        """What a pod asks for, or why it is refused; None if it asks for nothing, or no longer."""
-        pod = self._picture.pod(unit.key)
-        return self._picture.demand(unit.key) if pod is not None and pod.gated and is_live(pod) else None
+    def _demand(self, unit: Unit) -> Demand | Failure | None:
+        """What a pod requests, or why it is refused. None if it requests nothing, or no longer."""
+        pod = self._state.pod(unit.key)
+        return self._state.demand(unit.key) if pod is not None and pod.gated and is_live(pod) else None
 
     async def decide(self, question: DeviceQuestion) -> Given[DeviceGrant] | Refused[DeviceRefusal] | Later:
         pod, demand = question.pod, question.demand
-        fleet = self._picture.fleet
+        fleet = self._state.fleet
         while True:
             try:
                 where = self._where(pod)
@@ -145,7 +145,7 @@ class KoordinatorHandler(Handler[DeviceQuestion, DeviceGrant, DeviceRefusal]):
             if found is not None:
                 break
             await asyncio.sleep(0)
-            if self._picture.pod(pod.key) is not pod:
+            if self._state.pod(pod.key) is not pod:
                 return Later()
         if isinstance(found, Unserved):
             left_out = self._left_out(pod) if found.unsuited else ""
@@ -155,9 +155,9 @@ class KoordinatorHandler(Handler[DeviceQuestion, DeviceGrant, DeviceRefusal]):
 
     def _where(self, pod: Pod) -> Where:
         """The nodes on which a pod may run. Raises Rejected for an affinity that cannot be read."""
-        world = self._intake.store.snapshot()
-        found = self._intake.placement.for_pod(pod, (), world, offered=OFFERED)
-        names = world.topology.nodes.keys() if found.nodes is None else frozenset(found.nodes)
+        snapshot = self._intake.store.snapshot()
+        found = self._intake.placement.for_pod(pod, (), snapshot, offered=OFFERED)
+        names = snapshot.topology.nodes.keys() if found.nodes is None else frozenset(found.nodes)
         return Where(names, found.crowded)
 
     def _left_out(self, pod: Pod) -> str:
@@ -171,7 +171,7 @@ class KoordinatorHandler(Handler[DeviceQuestion, DeviceGrant, DeviceRefusal]):
             self._journal(name, grant.pod, where.names.__contains__, grant)
         elif (nodes := answer.refusal.where) is not None:
             refused = answer.refusal
-            self._journal(name, refused.asked.pod, nodes.names.__contains__, refused.why)
+            self._journal(name, refused.question.pod, nodes.names.__contains__, refused.why)
 
     def assume(self, grant: DeviceGrant) -> None:
         self._devices.assume(grant.grant)
@@ -180,24 +180,24 @@ class KoordinatorHandler(Handler[DeviceQuestion, DeviceGrant, DeviceRefusal]):
         unit = Unit(Kind.POD, grant.grant.pod.key)
         found = self._unanswered[unit] = Unanswered(grant.grant, decided)
         await self._grants.write(grant.grant)
-        self._equipped(unit, found)
+        self._report_given(unit, found)
 
     def waits(self, refusal: DeviceRefusal, name: str) -> Waits:
-        pod, demand, why = refusal.asked.pod, refusal.asked.demand, refusal.why
-        fleet = self._picture.fleet
+        pod, demand, why = refusal.question.pod, refusal.question.demand, refusal.why
+        fleet = self._state.fleet
         found = counts(pod.key, fleet.counts(demand))
         nodes = len(fleet.machines)
         return Waits((), pod.key, why.reason, why.message, nodes, 0, found, decision_id=name)
 
-    def _told_late(self, unit: Unit) -> None:
-        """The watch may have told first of a write that was not answered."""
-        pod, found = self._picture.pod(unit.key), self._unanswered.pop(unit)
+    def _report_applied(self, unit: Unit) -> None:
+        """Report an unanswered write that the watch shows to be applied."""
+        pod, found = self._state.pod(unit.key), self._unanswered.pop(unit)
         if pod is None or pod.metadata.uid != found.grant.pod.metadata.uid:
             return
         if pod.metadata.annotations.get(ALLOCATED) == found.grant.text:
-            self._equipped(unit, found)
+            self._report_given(unit, found)
 
-    def _equipped(self, unit: Unit, found: Unanswered) -> None:
+    def _report_given(self, unit: Unit, found: Unanswered) -> None:
         self._unanswered.pop(unit, None)
         held, (name, began) = found.grant.held, found.decided
         devices = tuple(
@@ -206,8 +206,8 @@ class KoordinatorHandler(Handler[DeviceQuestion, DeviceGrant, DeviceRefusal]):
             for given in grants
         )
         seconds = self._clock() - began
-        self._tell(Equipped(unit.key, devices, held.node, seconds, decision_id=name))
-        self._tell(Ungated(unit.key, decision_id=name))
+        self._report(DevicesGiven(unit.key, devices, held.node, seconds, decision_id=name))
+        self._report(Ungated(unit.key, decision_id=name))
 
 
 def _grant(pod: Pod, demand: Demand, placed: Placed, text: str) -> Grant:
@@ -215,9 +215,9 @@ def _grant(pod: Pod, demand: Demand, placed: Placed, text: str) -> Grant:
 
 
 def _refused(found: DeviceRefusal) -> Refused[DeviceRefusal]:
-    # Nodes that change, or get room for the pod itself, wake it as they wake those who wait for claims.
-    wants = Wants(frozenset(), room=False, crowded=found.why.crowded, demand=found.asked.demand)
-    return Refused(found, found.why.reason, wants, (found.asked.pod.key,))
+    # Changed nodes, and nodes with more room, wake it as they wake pods with claims.
+    wants = Wants(frozenset(), room=False, crowded=found.why.crowded, demand=found.question.demand)
+    return Refused(found, found.why.reason, wants, (found.question.pod.key,))
 
 
 def _stuck(pod: Pod, reason: str, message: str) -> Stuck:

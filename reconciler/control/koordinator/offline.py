@@ -1,4 +1,4 @@
-"""Koordinator's devices without a cluster: which pods of manifests get which, decided one after another."""
+"""Allocates Koordinator's devices to pods of manifests, one after another, without a cluster."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -35,17 +35,17 @@ class Given:
 
 @dataclass(slots=True)
 class DeviceReport:
-    """Everything that was decided, in the order in which it was."""
+    """All decisions, in their order."""
 
     given: list[Given] = field(default_factory=list)
     refused: list[tuple[ObjectKey, Refusal]] = field(default_factory=list)
-    """Pods that asked for devices and got none, and why"""
+    """Pods that requested devices and got none, and why"""
     notes: list[str] = field(default_factory=list)
-    """What of machines and of pods that hold devices could not be read"""
+    """What could not be read of machines and of pods that hold devices"""
 
 
 class Machines:
-    """The machines of manifests. Pods with the result annotation hold what it says."""
+    """The machines of manifests. Pods with the result annotation hold its devices."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Machines:
         store: Store,
         room: Room,
     ) -> None:
-        """What pods take of `room` besides is charged by others; here, what those take that get devices."""
+        """Charges to `room` the pods that get devices. The caller charges all other pods."""
         self._placement, self._store, self._room = placement, store, room
         self._fleet = Fleet(rules)
         self._report = DeviceReport()
@@ -72,11 +72,11 @@ class Machines:
             self._hold(pods)
 
     def report(self) -> DeviceReport | None:
-        """What was decided; None where there is no machine at all."""
+        """All decisions. None if there is no machine."""
         return self._report if self._any else None
 
     def serves(self, pod: Pod) -> bool:
-        """Give a live pod its devices, or refuse it. False if it asks for none, or holds some."""
+        """Give a live pod its devices, or refuse it. False if it requests none, or holds some."""
         if not self._any or ALLOCATED in pod.metadata.annotations:
             return False
         demand = read_demand(pod, self._fleet.rules)
@@ -106,16 +106,16 @@ class Machines:
             return Refusal(reason_of(demand), demand.message)
         if pod.spec.resource_claims:
             return Refusal(BOTH, BOTH_WHY)
-        world = self._store.snapshot()
+        snapshot = self._store.snapshot()
         try:
-            choice = self._placement.for_pod(pod, (), world, offered=OFFERED)
+            choice = self._placement.for_pod(pod, (), snapshot, offered=OFFERED)
         except Rejected as exc:
             return Refusal(Reason.NODE_SELECTOR, str(exc))
-        names = world.topology.nodes.keys() if choice.nodes is None else frozenset(choice.nodes)
+        names = snapshot.topology.nodes.keys() if choice.nodes is None else frozenset(choice.nodes)
         found = self._fleet.first(demand, names.__contains__)
         assert found is not None  # nothing limits the tries
         if isinstance(found, Unserved):
-            left_out = self._placement.left_out(pod, (), world, offered=OFFERED) if found.unsuited else ""
+            left_out = self._placement.left_out(pod, (), snapshot, offered=OFFERED) if found.unsuited else ""
             return refusal(found, left_out, crowded=choice.crowded)
         self._fleet.hold(pod.key, found.node, found.allocation, demand.hints)
         self._room.charge(pod.key, Charge(found.node, room_for(pod)))

@@ -1,4 +1,4 @@
-"""A refusal by the whole fleet, as the reconciler tells it."""
+"""A refusal by the whole fleet, as it is reported."""
 
 from dataclasses import dataclass
 
@@ -12,28 +12,28 @@ from reconciler.api.objects.plan import Gate, Reason, RequestCount
 BOTH = "TwoKindsOfDevices"
 BOTH_WHY = "requests devices by resource claims and by Koordinator's resources; use only one"
 OFFERED = frozenset(TYPE_OF)
-"""Resources that a node need not offer itself: its Device object says what there is of them."""
+"""Resources that need not be in the allocatable of a node: its Device object has their amounts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """No, as things are."""
+    """No devices in the present state of the cluster."""
 
     reason: str
     message: str
     crowded: bool = False
-    """Whether pods that go elsewhere might help, by what they take besides devices"""
+    """Whether pods that leave might help, by their resources other than devices"""
 
 
 def refusal(answer: Unserved, left_out: str, *, crowded: bool) -> Refusal:
-    """Why no machine serves a pod; `left_out` says which nodes it cannot run on, if any."""
+    """Why no machine serves a pod. `left_out` says which nodes are excluded, if any."""
     message = f"{no_room(answer)}; {left_out}" if left_out else no_room(answer)
     reason = Reason.NO_NODE if answer.unsuited or not answer.machines else main_reason(answer)
     return Refusal(reason, message, crowded)
 
 
 def counts(pod: ObjectKey, found: tuple[KindCount, ...]) -> tuple[RequestCount, ...]:
-    """What the tests left of each type, for logs."""
+    """How many devices of each type passed each test, for logs."""
     return tuple(
         RequestCount(pod, count.kind, count.wanted, tuple(Gate(name, left) for name, left in count.gates))
         for count in found

@@ -1,6 +1,6 @@
-"""Device objects, nodes' labels and pods, as the watches tell them, and what is assumed meanwhile.
+"""Device objects, labels of nodes and pods, as watched, and grants that are assumed.
 
-The only place where the fleet is changed. Nothing here awaits, so nothing comes between.
+The only place that changes the fleet. Nothing here awaits, so each change is atomic.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,7 +16,7 @@ from reconciler.api.koordinator.names import ALLOCATED
 from reconciler.api.objects.changes import Change, Changed, Refused, Removed, Replaced
 from reconciler.api.objects.core import Node, Pod
 from reconciler.api.objects.meta import DeviceID, ObjectKey
-from reconciler.control.decisions.decisions import Overdrawn, Tell
+from reconciler.control.decisions.decisions import Overdrawn, Report
 from reconciler.errors import Malformed
 from reconciler.state.koordinator.holder import Holder, holder
 from reconciler.state.koordinator.overdrawn import overdrawn
@@ -36,37 +36,37 @@ class Grant:
     """The annotation that records it"""
 
 
-class Picture:
-    """What is known. A pod's older versions are no news; an unanswered write outlasts them."""
+class KoordinatorState:
+    """What is known. Older versions of a pod are ignored; an assumed grant stays until its write shows."""
 
-    def __init__(self, fleet: Fleet, tell: Tell) -> None:
+    def __init__(self, fleet: Fleet, report: Report) -> None:
         self.fleet = fleet
-        self._tell = tell
+        self._report = report
         self._devices: dict[str, Device] = {}
         self._labels: dict[str, Mapping[str, str]] = {}
         self._pods: dict[ObjectKey, Pod] = {}
         self._demands: dict[ObjectKey, Demand | Failure] = {}
         self._held: dict[ObjectKey, Holder] = {}
         self._assumed: dict[ObjectKey, Grant] = {}
-        self._complaints: dict[tuple[str, ObjectKey], str] = {}
-        self._told: dict[DeviceID, tuple[ObjectKey, ...]] = {}
+        self._problems: dict[tuple[str, ObjectKey], str] = {}
+        self._reported: dict[DeviceID, tuple[ObjectKey, ...]] = {}
         self.room = 0
-        """Grows whenever a waiting pod may find something that was not there."""
+        """Grows whenever a pending pod may find new devices"""
 
     def pod(self, key: ObjectKey) -> Pod | None:
-        """A pod that asks for devices, or holds some; None for all others."""
+        """A pod that requests or holds devices; None for all others."""
         return self._pods.get(key)
 
     def demand(self, key: ObjectKey) -> Demand | Failure | None:
-        """What a gated pod asks for, or why it is refused."""
+        """What a gated pod requests, or why it is refused."""
         return self._demands.get(key)
 
     def assumed(self, key: ObjectKey) -> Grant | None:
-        """What was decided for a pod while nobody knows whether it is written."""
+        """The grant of a pod that is not known to be written."""
         return self._assumed.get(key)
 
     def apply(self, change: Change) -> None:
-        """Make a change seen on the server part of the picture."""
+        """Apply a change seen on the server."""
         self._take(change)
 
     def _take(self, change: Change) -> None:
@@ -76,14 +76,14 @@ class Picture:
             case Removed(kind=kind, key=key):
                 self._drop(kind, key)
             case Refused(kind="Device", key=key):
-                self._describe(key.name, None)  # whatever it said no longer holds
+                self._describe(key.name, None)  # its former content is no longer valid
             case Refused():
-                pass  # what a pod holds does not become free because its newest version cannot be read
+                pass  # an unreadable version of a pod frees no devices
             case Replaced():
                 self._replace(change)
 
     def observe(self, pod: Pod) -> None:
-        """Take in a pod that a request returned, unless the watch has seen it go or be made anew."""
+        """Take in a pod that a request returned, unless the watch has seen it deleted or recreated."""
         known = self._pods.get(pod.key)
         if known is not None and known.metadata.uid == pod.metadata.uid:
             self._put_pod(pod)
@@ -94,7 +94,7 @@ class Picture:
         self._hold(grant.pod.key, grant.held)
 
     def forget(self, grant: Grant) -> None:
-        """Take back what was not and will not be written."""
+        """Drop a grant that was not and will not be written."""
         key = grant.pod.key
         if self._assumed.get(key) is grant:
             del self._assumed[key]
@@ -122,7 +122,7 @@ class Picture:
         listed = {thing.key for thing in listing.objects} | {refused.key for refused in listing.refused}
         gone = [key for key in self._known(listing.kind) if key not in listed]
         if listing.afresh and listing.kind == "Pod":
-            # The server was set back: also what we assume was decided for a past that did not happen.
+            # The server was restored from a backup: assumed grants were decided for a state that is gone.
             unreadable = {refused.key for refused in listing.refused}
             gone = [key for key in self._known("Pod") if key not in unreadable]
         for key in gone:
@@ -160,22 +160,20 @@ class Picture:
         self._pods[key] = pod
         try:
             held = holder(pod)
-            complaint = (
-                "" if held or pod.finished or not annotated else "names no node whose devices it holds"
-            )
+            problem = "" if held or pod.finished or not annotated else "does not name the node of its devices"
         except Malformed as exc:
-            held, complaint = self._held.get(key), str(exc)
-        self._complain("Pod", key, complaint)
+            held, problem = self._held.get(key), str(exc)
+        self._log_problem("Pod", key, problem)
         if annotated or pod.finished:
             self._assumed.pop(key, None)
-        if key not in self._assumed:  # the write may be under way; the assumption outlives older news
+        if key not in self._assumed:  # the write may be in flight: ignore versions before it
             self._hold(key, held)
 
     def _forget_pod(self, key: ObjectKey) -> None:
         self._pods.pop(key, None)
         self._demands.pop(key, None)
         self._assumed.pop(key, None)
-        self._complaints.pop(("Pod", key), None)
+        self._problems.pop(("Pod", key), None)
         self._hold(key, None)
 
     def _hold(self, key: ObjectKey, held: Holder | None) -> None:
@@ -192,7 +190,7 @@ class Picture:
             self._audit(held)
 
     def _describe(self, name: str, device: Device | None) -> None:
-        complaint = ""
+        problem = ""
         if device is not None:
             if self._devices.get(name) is not None and self._devices[name].spec == device.spec:
                 before = self._devices[name].metadata
@@ -203,14 +201,14 @@ class Picture:
                     return
             try:
                 machine = self.fleet.put(device, self._labels.get(name, {}))
-                complaint = "; ".join(machine.notes)
+                problem = "; ".join(machine.notes)
                 self._devices[name] = device
             except Malformed as exc:
-                complaint, device = str(exc), None
+                problem, device = str(exc), None
         if device is None:
             self._devices.pop(name, None)
             self.fleet.remove(name)
-        self._complain("Device", ObjectKey("", name), complaint)
+        self._log_problem("Device", ObjectKey("", name), problem)
         self.room += 1
 
     def _label(self, name: str, labels: Mapping[str, str] | None) -> None:
@@ -224,14 +222,14 @@ class Picture:
             self.fleet.put(self._devices[name], labels or {})
         self.room += 1
 
-    def _complain(self, kind: str, key: ObjectKey, complaint: str) -> None:
-        """Say once what cannot be read."""
-        if complaint and self._complaints.get((kind, key)) != complaint:
-            log.warning("invalid Koordinator devices ignored", kind=kind, name=str(key), reason=complaint)
-        if complaint:
-            self._complaints[kind, key] = complaint
+    def _log_problem(self, kind: str, key: ObjectKey, problem: str) -> None:
+        """Log a problem once."""
+        if problem and self._problems.get((kind, key)) != problem:
+            log.warning("invalid Koordinator devices ignored", kind=kind, name=str(key), reason=problem)
+        if problem:
+            self._problems[kind, key] = problem
         else:
-            self._complaints.pop((kind, key), None)
+            self._problems.pop((kind, key), None)
 
     def _audit(self, held: Holder) -> None:
         machine = self.fleet.machines.get(held.node)
@@ -239,12 +237,12 @@ class Picture:
             return
         for found in overdrawn(machine, self.fleet.holders(held.node), held.allocation):
             device = DeviceID(found.kind, held.node, str(found.minor))
-            if self._told.get(device) != found.pods:
-                self._told[device] = found.pods
-                self._tell(Overdrawn(device, found.pods))
+            if self._reported.get(device) != found.pods:
+                self._reported[device] = found.pods
+                self._report(Overdrawn(device, found.pods))
 
 
 def _older(pod: Pod, known: Pod) -> bool:
-    """Whether a version is older than the one we have. Versions of one resource are ordered numbers."""
+    """Whether a version is older than the known one. Versions of one resource are ordered numbers."""
     new, old = pod.metadata.resource_version, known.metadata.resource_version
     return new.isdigit() and old.isdigit() and int(new) < int(old)

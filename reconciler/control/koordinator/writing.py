@@ -1,7 +1,7 @@
-"""Decided devices on their way to the server: one patch, and what is known after it.
+"""Writes granted devices with one patch, and handles its outcome.
 
-Annotation, node and gate go together in one request that names the version it was decided from. It
-happens to that pod as a whole or not at all.
+One request sets the annotation and the node and removes the gate. It names the resourceVersion that was
+decided from, so it applies as a whole or not at all.
 """
 
 from reconciler.api.koordinator.names import ALLOCATED
@@ -15,27 +15,27 @@ from reconciler.errors import Conflict, Gone, Rejected, Retry, Undecided
 
 
 class GrantWriter:
-    """Writes grants. One is assumed from before its write until the server's answer is known."""
+    """Writes grants. A grant is assumed until the answer of the server to its write is known."""
 
     def __init__(self, devices: DeviceIntake, writer: PodWriter) -> None:
         self._devices = devices
         self._writer = writer
 
     async def write(self, grant: Grant) -> None:
-        """Write a grant that is assumed already.
+        """Write an assumed grant.
 
-        Conflict, Retry, Rejected, Gone: the devices are free again. Undecided or cancelled, also where
-        the pod could not be read after a refusal: the grant stays assumed.
+        Conflict, Retry, Rejected, Gone: the devices are free again. Undecided or cancelled, or if
+        the pod cannot be read after a refusal: the grant stays assumed.
         """
         try:
             await self._send(grant)
         except Undecided:
             raise
         except (Conflict, Rejected) as exc:
-            found = await self._look(grant.pod.key)
+            found = await self._read(grant.pod.key)
             self._devices.forget(grant)
             if isinstance(exc, Rejected) and found is not None and _version(found) != _version(grant.pod):
-                # The steps did not fit what the pod has become: refused for another reason than its version.
+                # The pod has changed, so the steps of the patch did not apply: that is a conflict as well.
                 raise Conflict(str(exc)) from exc
             raise
         except (Retry, Gone):
@@ -43,18 +43,18 @@ class GrantWriter:
             raise
 
     async def resolve(self, grant: Grant) -> bool:
-        """Find out what became of a write without an answer. Whether the pod has what was decided.
+        """Find out whether a write without an answer was applied. Returns whether the pod has the grant.
 
-        A write that is still on its way can hit only the version it was decided from. While the pod
-        has that version the same is written again, so that it does not matter which of the two arrives.
-        Whatever is raised, the grant stays assumed: the first of the two may be through by then.
+        A write in flight applies only to the version it was decided from. If the pod still has that
+        version, the same is written again, so that it does not matter which of the two arrives. On any
+        error the grant stays assumed: the first write may be applied by then.
         """
-        found = await self._look(grant.pod.key)
+        found = await self._read(grant.pod.key)
         if found is None or found.metadata.uid != grant.pod.metadata.uid:
             self._devices.forget(grant)
             return False
         if _version(found) != _version(grant.pod):
-            self._devices.forget(grant)  # unless it was written, and is counted as what it is
+            self._devices.forget(grant)  # if it was written, `_read` has counted it already
             return found.metadata.annotations.get(ALLOCATED) == grant.text
         await self._send(grant)
         return True
@@ -63,10 +63,10 @@ class GrantWriter:
         self._devices.observe(
             await self._writer.patch(grant.pod, steps(grant.pod, grant.held.node, grant.text))
         )
-        # Still assumed: the server kept the pod without the annotation. Nobody would count it again.
+        # If it is still assumed, the server stored the pod without the annotation.
         self._devices.forget(grant)
 
-    async def _look(self, key: ObjectKey) -> Pod | None:
+    async def _read(self, key: ObjectKey) -> Pod | None:
         pod = await self._writer.read(key)
         if pod is not None:
             self._devices.observe(pod)

@@ -1,55 +1,28 @@
-"""Stops all writes, at once, and takes up again what was held back."""
+"""Pauses all writes at once, and requeues the held units when writes resume."""
 
 from collections.abc import Callable
 
 from reconciler.api.objects.changes import Change, Changed, Refused, Removed, Replaced
 from reconciler.api.objects.core import ConfigMap
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.cluster.guard import LEASES
-from reconciler.control.decisions.decisions import HeldBack, Tell, WritesPaused, WritesResumed
+from reconciler.cluster.pause_reasons import PauseReasons
+from reconciler.control.decisions.decisions import HeldBack, Report, WritesPaused, WritesResumed
 from reconciler.control.queueing.units import Kind, Unit
-from reconciler.errors import Paused
 
 KEY = "pause"
 """In the data of the ConfigMap."""
-_GO_ON = ("", "false")
+_NOT_PAUSED = ("", "false")
 MOST_SHOWN = 80
-"""Characters of what it says that are told."""
-
-
-class PauseReasons:
-    """Why nothing may be written. The guard before the server and the parts that decide share it."""
-
-    def __init__(self) -> None:
-        self._reasons: dict[str, str] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._reasons)
-
-    def __str__(self) -> str:
-        """The reasons, for people; empty while writes are enabled."""
-        return "; ".join(self._reasons.values())
-
-    def set(self, source: str, reason: str) -> None:
-        """Let one source ask for a pause, or with an empty reason for none. Any that asks is enough."""
-        if reason:
-            self._reasons[source] = reason
-        else:
-            self._reasons.pop(source, None)
-
-    def check(self, path: str = "") -> None:
-        """Raise Paused unless writes are enabled, or the write renews a Lease."""
-        if self._reasons and not path.startswith(LEASES):
-            raise Paused(f"writes are paused: {self}")
+"""Characters of its value that are reported."""
 
 
 class Pause:
-    """Reports that writes are paused or enabled, and keeps the units that were held back meanwhile."""
+    """Reports that writes are paused or enabled, and keeps the units that a pause holds back."""
 
-    def __init__(self, reasons: PauseReasons, tell: Tell, put: Callable[[Unit], None]) -> None:
-        """`put` gives a unit another turn."""
+    def __init__(self, reasons: PauseReasons, report: Report, put: Callable[[Unit], None]) -> None:
+        """`put` requeues a unit."""
         self._reasons = reasons
-        self._tell = tell
+        self._report = report
         self._put = put
         self._held: set[Unit] = set()
 
@@ -64,18 +37,18 @@ class Pause:
 
     @property
     def held(self) -> int:
-        """Units that would have written something, and get their turn afterwards."""
+        """Units that need a write, and are requeued when writes resume."""
         return len(self._held)
 
     def set(self, source: str, reason: str) -> None:
-        """Let one source ask for a pause, or with an empty reason for none. Any that asks is enough."""
+        """Set the reason of one source; empty to resume. Writes are paused while any source has a reason."""
         before = self.why
         self._reasons.set(source, reason)
         if self.paused and self.why != before:
-            self._tell(WritesPaused(self.why))
+            self._report(WritesPaused(self.why))
         elif before and not self.paused:
             held, self._held = sorted(self._held), set()
-            self._tell(WritesResumed(len(held)))
+            self._report(WritesResumed(len(held)))
             for unit in held:
                 self._put(unit)
 
@@ -84,22 +57,22 @@ class Pause:
         self._reasons.check()
 
     def hold(self, unit: Unit) -> None:
-        """The unit would have written something."""
-        if not self._reasons:  # resumed while its request was on the way to the door
+        """Hold back a unit that needs a write."""
+        if not self._reasons:  # resumed while its request was on its way to the guard
             self._put(unit)
         elif unit not in self._held:
             self._held.add(unit)
             of_pod = unit.kind is Kind.POD
-            self._tell(HeldBack(None if of_pod else unit.key, unit.key if of_pod else None))
+            self._report(HeldBack(None if of_pod else unit.key, unit.key if of_pod else None))
 
 
 class Switch:
-    """Follows the one ConfigMap that can pause us. Until it was read once, nothing is written."""
+    """Follows the ConfigMap that pauses writes. Writes are paused until it is read once."""
 
     def __init__(self, key: ObjectKey, pause: Pause) -> None:
         self._key = key
         self._pause = pause
-        self._set(f"ConfigMap {key} was not read yet")
+        self._set(f"ConfigMap {key} is not read yet")
 
     def take(self, change: Change) -> None:
         """The sink of the watch on that ConfigMap."""
@@ -119,7 +92,7 @@ class Switch:
 
     def _read(self, found: ConfigMap) -> None:
         value = found.data.get(KEY, "").strip().lower()
-        self._set("" if value in _GO_ON else f"ConfigMap {self._key} says {KEY}: {value[:MOST_SHOWN]}")
+        self._set("" if value in _NOT_PAUSED else f"ConfigMap {self._key} says {KEY}: {value[:MOST_SHOWN]}")
 
     def _set(self, reason: str) -> None:
         self._pause.set("configmap", reason)

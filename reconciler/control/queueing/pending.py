@@ -1,4 +1,4 @@
-"""Which claims were told no, and why: the present state, counted as it changes."""
+"""Which claims are pending, and why: the present state, counted as it changes."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -8,38 +8,38 @@ from reconciler.control.queueing.units import Unit
 
 
 class Pending:
-    """The reason of every unit that was refused, and how many claims wait for each.
+    """The reason of every pending unit, and the number of pending claims for each reason.
 
-    A claim that several pods wait for counts once, under the reason told first.
+    A claim that several pods wait for counts once, under the earliest reason.
     """
 
     def __init__(self) -> None:
-        self._told: dict[Unit, tuple[str, tuple[ObjectKey, ...]]] = {}
+        self._units: dict[Unit, tuple[str, tuple[ObjectKey, ...]]] = {}
         self._reasons: dict[ObjectKey, dict[Unit, str]] = {}
         self._counts: Counter[str] = Counter()
         self.changes = 0
-        """How often anything of this changed"""
+        """Number of changes so far"""
 
     def __len__(self) -> int:
-        return len(self._told)
+        return len(self._units)
 
     def __iter__(self) -> Iterator[tuple[Unit, str, tuple[ObjectKey, ...]]]:
-        """Unit, reason and claims of all that wait; whose reason has stood longest comes first."""
-        return ((unit, reason, claims) for unit, (reason, claims) in self._told.items())
+        """Unit, reason and claims of all pending units, the oldest reason first."""
+        return ((unit, reason, claims) for unit, (reason, claims) in self._units.items())
 
     def reason(self, unit: Unit) -> str:
-        """Why a unit waits; empty if it does not."""
-        return self._told[unit][0] if unit in self._told else ""
+        """Why a unit is pending; empty if it is not."""
+        return self._units[unit][0] if unit in self._units else ""
 
     def note(self, unit: Unit, reason: str, claims: Iterable[ObjectKey]) -> bool:
-        """Let a unit wait for a reason. Whether that is another than before."""
+        """Make a unit pending for a reason. Returns whether the reason is new."""
         claims = tuple(claims)
-        if self._told.get(unit) == (reason, claims):
+        if self._units.get(unit) == (reason, claims):
             return False
         other = self.reason(unit) != reason
         self.drop(unit)
         self.changes += 1
-        self._told[unit] = (reason, claims)
+        self._units[unit] = (reason, claims)
         for claim in claims:
             reasons = self._reasons.setdefault(claim, {})
             if not reasons:
@@ -48,9 +48,9 @@ class Pending:
         return other
 
     def drop(self, unit: Unit) -> None:
-        """The unit does not wait any more."""
-        self.changes += unit in self._told
-        _, claims = self._told.pop(unit, ("", ()))
+        """The unit is no longer pending."""
+        self.changes += unit in self._units
+        _, claims = self._units.pop(unit, ("", ()))
         for claim in set(claims):
             reasons = self._reasons[claim]
             self._counts[next(iter(reasons.values()))] -= 1
@@ -61,5 +61,5 @@ class Pending:
                 del self._reasons[claim]
 
     def by_reason(self) -> dict[str, int]:
-        """Claims that wait, by reason. A reason that was told stays, with 0: a series should not vanish."""
+        """Pending claims by reason. Past reasons stay, with 0: a metric series should not vanish."""
         return dict(self._counts)

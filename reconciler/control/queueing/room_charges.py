@@ -1,4 +1,4 @@
-"""Keeps what pods take of their nodes up to date, event by event."""
+"""Keeps the resources that pods use on their nodes up to date, event by event."""
 
 from collections.abc import Iterable
 
@@ -21,20 +21,20 @@ class Charges:
         self._counted: dict[ObjectKey, Pod] = {}
         """The pods as they were charged"""
         self._assumed: dict[ObjectKey, str] = {}
-        """The nodes of pods for which that is decided, and not known to be written"""
+        """The decided nodes of pods, while not known to be written"""
 
     def assume(self, key: ObjectKey, node: str) -> None:
-        """Count a pod on the node that was decided for it, until the pod says so itself."""
+        """Count a pod on its decided node, until the pod itself names the node."""
         self._assumed[key] = node
         self.pod(key)
 
     def forget(self, key: ObjectKey) -> bool:
-        """Take back what was assumed of a pod. Whether a node has more room now."""
+        """Drop the assumed node of a pod. Returns whether a node has more room now."""
         self._assumed.pop(key, None)
         return self.pod(key)
 
     def pod(self, key: ObjectKey) -> bool:
-        """Follow a pod that changed or went. Whether a node has more room now."""
+        """Update a changed or deleted pod. Returns whether a node has more room now."""
         pod = self._store.pods.get(key)
         node = node_of(pod, self._store) if pod is not None else ""
         if pod is None or node or pod.finished:
@@ -46,12 +46,12 @@ class Charges:
             return self._room.charge(key, None)
         before = self._room.charged(key)
         if before is not None and before.node == node and self._counted.get(key) is pod:
-            return False  # most news of a claim is an echo
+            return False  # most events of a claim come from our own writes
         self._counted[key] = pod
         return self._room.charge(key, Charge(node, demand(pod)))
 
     def claims(self, keys: Iterable[ObjectKey]) -> bool:
-        """Follow claims that were allocated, or let go: their pods go where they are."""
+        """Update the pods of allocated or freed claims. Returns whether a node has more room now."""
         pods = {pod for key in keys for pod in self._roster.users(key)}
         roomier = [self.pod(pod) for pod in sorted(pods)]
         return any(roomier)

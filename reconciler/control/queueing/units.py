@@ -1,4 +1,4 @@
-"""What is decided at one time: a claim on its own, or all claims of one pod."""
+"""Units, which are decided as a whole: a claim on its own, or all claims of one pod."""
 
 from collections.abc import Iterable, Iterator, Set
 from enum import StrEnum
@@ -10,14 +10,14 @@ from reconciler.api.objects.pods import claims_of, is_live
 
 
 class Kind(StrEnum):
-    """What a unit is named after."""
+    """The kind of object that a unit is named after."""
 
     CLAIM = "claim"
     POD = "pod"
 
 
 class Unit(NamedTuple):
-    """The key of one turn."""
+    """The key of a reconcile."""
 
     kind: Kind
     key: ObjectKey
@@ -27,7 +27,7 @@ class Unit(NamedTuple):
 
 
 class Roster:
-    """Which live pods name which claim. Kept up to date pod by pod."""
+    """Which live pods name which claim, updated pod by pod."""
 
     def __init__(self) -> None:
         self._claims: dict[ObjectKey, tuple[ObjectKey, ...]] = {}
@@ -44,7 +44,7 @@ class Roster:
             yield Unit(Kind.POD, pod)
 
     def note(self, key: ObjectKey, pod: Pod | None) -> Iterable[ObjectKey]:
-        """Take in the present state of a pod. Returns the claims that it names no longer."""
+        """Update a pod. Returns the claims that it no longer names."""
         before = self._claims.pop(key, ())
         now = claims_of(pod) if pod is not None and is_live(pod) else ()
         for claim in before:

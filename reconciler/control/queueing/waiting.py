@@ -1,4 +1,4 @@
-"""Units that were told no, and which changes are a reason to ask again before their back-off ends."""
+"""Pending units, and which changes wake them before their back-off ends."""
 
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
@@ -10,25 +10,25 @@ from reconciler.state.delta import Delta
 
 @dataclass(frozen=True, slots=True)
 class Wants:
-    """What a waiting unit could use."""
+    """Which changes wake a unit."""
 
     classes: frozenset[str]
     """Device classes that its claims name"""
     room: bool
-    """Whether a device set free may be enough. Not so where something has to be mended first."""
+    """Whether a freed device may be enough. False if an object must be fixed first."""
     crowded: bool = False
-    """Whether other pods going may be enough, by what they leave of CPU, memory and the like"""
+    """Whether pods that leave may be enough, by the CPU, memory and so on that they free"""
     demand: Demand | None = None
-    """What a pod asks for of Koordinator's devices"""
+    """What a pod requests of Koordinator's devices"""
 
 
 class Waiting:
-    """The units that wait. Errs on the side of waking: a turn too many costs less than a lost one."""
+    """The waiting units. Wakes rather too many: an extra reconcile costs less than a missed one."""
 
     def __init__(self) -> None:
         self._wants: dict[Unit, Wants] = {}
         self._alike: dict[Hashable, dict[Unit, Demand]] = {}
-        """Those who ask for Koordinator's devices, by the shape of their demand"""
+        """Units that request Koordinator's devices, by the shape of their demand"""
 
     def add(self, unit: Unit, wants: Wants) -> None:
         """Let a unit wait."""
@@ -42,7 +42,7 @@ class Waiting:
         return unit in self._wants
 
     def drop(self, unit: Unit) -> None:
-        """The unit does not wait any more."""
+        """The unit no longer waits."""
         wants = self._wants.pop(unit, None)
         if wants is None or wants.demand is None:
             return
@@ -52,7 +52,7 @@ class Waiting:
             del self._alike[wants.demand.shape]
 
     def woken_by(self, delta: Delta) -> Iterable[Unit]:
-        """The units that should be asked again. They keep waiting until they are dropped."""
+        """The units to reconcile again. They keep waiting until dropped."""
         if delta.supply:
             return list(self._wants)
         if not delta.freed and not delta.classes:
@@ -60,11 +60,11 @@ class Waiting:
         return [unit for unit, wants in self._wants.items() if _concerns(delta, wants)]
 
     def crowded(self) -> Iterable[Unit]:
-        """The units that should be asked again when a node has more room. They keep waiting."""
+        """The units to reconcile again when a node has more room. They keep waiting."""
         return [unit for unit, wants in self._wants.items() if wants.crowded]
 
     def served_by(self, may_serve: Callable[[Demand], bool]) -> list[Unit]:
-        """The units that should be asked again as machines are now: one look for each shape of demand."""
+        """The units that machines may serve now, with one check for each shape of demand."""
         return [
             unit for alike in self._alike.values() if may_serve(next(iter(alike.values()))) for unit in alike
         ]

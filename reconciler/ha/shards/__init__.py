@@ -1,1 +1,1 @@
-"""Which part of a fleet one process has for itself, and which claims belong to it. Knows no cluster."""
+"""Shards: the part of a fleet that one process owns, and the claims that belong to it. No I/O."""

@@ -1,4 +1,4 @@
-"""Leaves of the fleet what belongs to a shard: devices that are not seen cannot be given out."""
+"""Drops slices of other shards, so that their devices cannot be allocated."""
 
 from dataclasses import replace
 
@@ -9,7 +9,7 @@ from reconciler.ha.shards.shard import Shard
 
 
 def within(change: Change, shard: Shard) -> Change:
-    """The change as far as it regards a shard: slices of other pools are as good as gone."""
+    """The change as a shard sees it: slices of other pools count as removed."""
     if shard.whole:
         return change
     match change:

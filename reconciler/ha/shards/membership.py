@@ -1,7 +1,7 @@
-"""To which shard a claim belongs. Read off the claim and its classes alone, never off devices.
+"""Determines the shard of a claim from the claim and its classes only, not from devices.
 
-So any two shards that do not overlap come to answers of which at most one is "ours", whatever slices each has
-seen. A claim that holds devices belongs to where the first of them is.
+So of any shards that do not overlap, at most one answers "ours", regardless of the slices that each has seen.
+A claim that holds devices belongs to the shard of the first one.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,22 +15,22 @@ from reconciler.cel.drivers import drivers_of
 from reconciler.ha.shards.shard import Shard
 
 POOLS = "dra-reconciler.io/pool-prefix"
-"""Annotation of a claim: to the shard of which pools it goes, by how their names begin. It picks the shard
-alone: any pool of that shard may serve the claim. Needed only where shards differ in pools."""
+"""Annotation of a claim: selects a shard by a prefix of its pool names. Any pool of that shard may serve the
+claim. Needed only if shards differ in pools."""
 
 
 class Side(StrEnum):
-    """Where a claim belongs, as one shard sees it."""
+    """The place of a claim, as one shard sees it."""
 
     OURS = "ours"
     ELSEWHERE = "elsewhere"
-    """No device of ours can meet any part of it"""
+    """No device of this shard can serve any part of it"""
     SEVERAL = "several"
     """It needs, or may need, devices of several shards"""
 
 
 class Membership(NamedTuple):
-    """A side, and why it is not a clear one."""
+    """A side, and why it is SEVERAL."""
 
     side: Side
     why: str = ""
@@ -40,7 +40,7 @@ OURS, _ELSEWHERE = Membership(Side.OURS), Membership(Side.ELSEWHERE)
 
 
 def membership(claim: ResourceClaim, shard: Shard, classes: Mapping[str, DeviceClass]) -> Membership:
-    """Where a claim belongs."""
+    """Whether a claim belongs to a shard."""
     held = claim.allocation.devices.results if claim.allocation is not None else ()
     if held:
         return OURS if shard.owns(PoolID(held[0].driver, held[0].pool)) else _ELSEWHERE
@@ -62,15 +62,15 @@ def _by_driver(claim: ResourceClaim, shard: Shard, classes: Mapping[str, DeviceC
             there = "" if part.device_class_name in classes else ", which does not exist"
             return Membership(
                 Side.SEVERAL,
-                f"neither request {name} nor its class {part.device_class_name}{there} says which driver's "
-                'devices it means, as `device.driver == "NAME"` would',
+                f"neither request {name} nor its class {part.device_class_name}{there} selects a driver; add "
+                'a selector such as `device.driver == "NAME"`',
             )
         if found & shard.drivers:
             inside = name
         if found - shard.drivers:
             outside = name
     if inside and outside:
-        return Membership(Side.SEVERAL, f"request {outside} may need devices of other drivers than are ours")
+        return Membership(Side.SEVERAL, f"request {outside} may need devices of drivers of another shard")
     if outside:
         return _ELSEWHERE
     return OURS if inside else Membership(Side.SEVERAL, "it has no requests")
@@ -81,13 +81,13 @@ def _by_pool(claim: ResourceClaim, shard: Shard) -> Membership:
         return OURS
     wanted = claim.metadata.annotations.get(POOLS)
     if wanted is None:
-        return Membership(Side.SEVERAL, f"shards differ in pools, and it has no annotation {POOLS}")
+        return Membership(Side.SEVERAL, f"shards differ in pools, and the claim has no annotation {POOLS}")
     if not any(wanted.startswith(ours) for ours in shard.prefixes):
         if any(ours.startswith(wanted) for ours in shard.prefixes):
-            return Membership(Side.SEVERAL, f"its annotation {POOLS}: {wanted} leaves a choice of shards")
+            return Membership(Side.SEVERAL, f"its annotation {POOLS}: {wanted} matches several shards")
         return _ELSEWHERE
     for name, part in _parts(claim):
-        if part.allocation_mode == ALL:  # we see no other pools, so ours may not be all
+        if part.allocation_mode == ALL:  # other shards may have more matching pools
             return Membership(Side.SEVERAL, f"request {name} is for all devices, and shards differ in pools")
     return OURS
 
@@ -101,7 +101,7 @@ def _parts(claim: ResourceClaim) -> Iterator[tuple[str, DeviceSubRequest]]:
 
 
 def _drivers(part: DeviceSubRequest, classes: Mapping[str, DeviceClass]) -> frozenset[str] | None:
-    """The drivers whose devices a request can be met by, as far as its class and itself say."""
+    """The drivers that can serve a request, judging by its selectors and its class."""
     found = classes.get(part.device_class_name)
     selectors = (*(found.spec.selectors if found is not None else ()), *part.selectors)
     named = [drivers_of(one.cel.expression) for one in selectors if one.cel is not None]

@@ -1,4 +1,4 @@
-"""A shard: drivers, pools, or both. What two processes own never overlaps; their Leases see to that."""
+"""A shard: drivers, pools, or both. Leases ensure that the shards of two processes never overlap."""
 
 import re
 from collections.abc import Iterable
@@ -11,12 +11,12 @@ from reconciler.errors import Rejected
 _NAME = re.compile(r"[a-z0-9][-a-z0-9./]*")
 DRIVER, PREFIX = "driver", "pool-prefix"
 LEASE = "dra-reconciler"
-"""Name of the Lease of a process that owns everything; those of shards begin with it"""
+"""Name of the Lease for the whole fleet, and prefix of those for shards"""
 
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """The pools of some drivers whose names begin in some way. An empty set stands for all there are."""
+    """Pools, selected by drivers and by prefixes of pool names. An empty set means all."""
 
     drivers: frozenset[str] = frozenset()
     prefixes: frozenset[str] = frozenset()
@@ -28,17 +28,17 @@ class Shard:
 
     @property
     def lease(self) -> str:
-        """The name of its Lease: one for each definition, however that is written."""
+        """The name of its Lease, which depends on the definition but not on its spelling."""
         return LEASE if self.whole else f"{LEASE}-{sha256(str(self).encode()).hexdigest()[:10]}"
 
     def owns(self, pool: PoolID) -> bool:
-        """Whether the devices of a pool belong to it."""
+        """Whether it contains a pool."""
         return (not self.drivers or pool.driver in self.drivers) and (
             not self.prefixes or pool.pool.startswith(tuple(self.prefixes))
         )
 
     def overlaps(self, other: "Shard") -> bool:
-        """Whether there may be a pool that belongs to both."""
+        """Whether a pool may belong to both."""
         drivers = not self.drivers or not other.drivers or bool(self.drivers & other.drivers)
         return drivers and (
             not self.prefixes
@@ -47,7 +47,7 @@ class Shard:
         )
 
     def __str__(self) -> str:
-        """As it is written in settings and Leases: `driver=a,pool-prefix=b`. Empty for the whole fleet."""
+        """As in settings and Leases: `driver=a,pool-prefix=b`. Empty for the whole fleet."""
         parts = [f"{DRIVER}={name}" for name in sorted(self.drivers)]
         return ",".join(parts + [f"{PREFIX}={name}" for name in sorted(self.prefixes)])
 
@@ -70,7 +70,7 @@ def parse(text: str) -> Shard:
 
 
 def _shortest(prefixes: Iterable[str]) -> list[str]:
-    """Without those that another one covers."""
+    """The prefixes that no other one covers."""
     kept: list[str] = []
     for prefix in sorted(prefixes):
         if not kept or not prefix.startswith(kept[-1]):

@@ -16,9 +16,9 @@ from reconciler.api.koordinator.names import ALLOCATED
 from reconciler.api.objects.changes import Change, Changed, Removed, Replaced
 from reconciler.api.objects.core import Node, Pod
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.control.decisions.decisions import Tell
+from reconciler.control.decisions.decisions import Report
 from reconciler.control.koordinator.refusing import Refusal, refusal
-from reconciler.control.koordinator.state import Grant, Picture
+from reconciler.control.koordinator.state import Grant, KoordinatorState
 from reconciler.control.queueing.units import Kind, Unit
 from reconciler.errors import Malformed
 from reconciler.operations.journal.entries import Decided, Json, read_change, write_change
@@ -31,11 +31,11 @@ KOORDINATOR = "koordinator"
 Note = Callable[[Json], None]
 
 
-class RecordedPicture(Picture):
-    """A state of Koordinator's devices that records every relevant change in order."""
+class RecordedState(KoordinatorState):
+    """A picture that tells a journal of every change that matters to it, in order."""
 
-    def __init__(self, fleet: Fleet, tell: Tell, note: Note) -> None:
-        super().__init__(fleet, tell)
+    def __init__(self, fleet: Fleet, report: Report, note: Note) -> None:
+        super().__init__(fleet, report)
         self._note = note
         self._last: dict[str, Device] = {}
         """Last state of known machines without a readable Device object"""
@@ -79,7 +79,7 @@ class RecordedPicture(Picture):
     def _put_pod(self, pod: Pod) -> None:
         before = self._pods.get(pod.key)
         super()._put_pod(pod)
-        if ("Pod", pod.key) not in self._complaints or pod.key not in self._held:
+        if ("Pod", pod.key) not in self._problems or pod.key not in self._held:
             self._readable.pop(pod.key, None)
         elif before is not None:
             self._readable.setdefault(pod.key, before)
@@ -128,7 +128,7 @@ class Run:
     """Rebuilds the state and makes the decisions again."""
 
     def __init__(self, semantics: str) -> None:
-        self.picture = Picture(Fleet(Rules(Semantics(semantics))), lambda _: None)
+        self.picture = KoordinatorState(Fleet(Rules(Semantics(semantics))), lambda _: None)
 
     def take(self, entry: Json) -> None:
         """Apply an entry that is not a decision."""
@@ -245,7 +245,7 @@ def _grant(entry: Json, rules: Rules) -> Grant | None:
     return Grant(pod, demand, Holder(entry["node"], allocation, demand.hints), text)
 
 
-def _pod(picture: Picture, key: ObjectKey) -> Pod:
+def _pod(picture: KoordinatorState, key: ObjectKey) -> Pod:
     pod = picture.pod(key)
     assert pod is not None
     return pod

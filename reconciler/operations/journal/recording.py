@@ -15,7 +15,7 @@ from reconciler.api.objects.meta import ApiObject, DeviceID
 from reconciler.api.objects.plan import Granted, Plan
 from reconciler.api.objects.semantics import Semantics
 from reconciler.control.decider import Refusal
-from reconciler.control.decisions.decisions import Tell
+from reconciler.control.decisions.decisions import Report
 from reconciler.control.koordinator.refusing import Refusal as DeviceRefusal
 from reconciler.control.koordinator.state import Grant
 from reconciler.control.planner import Decide
@@ -31,7 +31,7 @@ from reconciler.operations.journal.entries import (
     write_retained_draw,
 )
 from reconciler.operations.journal.files import FILES, FULL_BYTES, Files
-from reconciler.operations.journal.machines import RecordedPicture, write_decision
+from reconciler.operations.journal.machines import RecordedState, write_decision
 from reconciler.state.delta import NOTHING, Delta
 from reconciler.state.devices.pools.reach import NodeInfo
 from reconciler.state.devices.snapshot.snapshot import Snapshot
@@ -52,11 +52,11 @@ class Recorder:
         self.header = replace(header, run=token_hex(4))
         self._files: Files | None = Files(folder, self._beginning, full=full, files=files)
         self._folder = folder
-        self._picture: RecordedPicture | None = None
+        self._picture: RecordedState | None = None
 
-    def machines(self, fleet: Fleet, tell: Tell) -> RecordedPicture:
-        """A recorded state of Koordinator's devices."""
-        self._picture = RecordedPicture(fleet, tell, self.note)
+    def machines(self, fleet: Fleet, report: Report) -> RecordedState:
+        """The picture of Koordinator's devices, to be written down with the rest."""
+        self._picture = RecordedState(fleet, report, self.note)
         return self._picture
 
     def equipped(

@@ -1,7 +1,7 @@
-"""A transport that counts requests and watches, and records the last event of each kind."""
+"""A transport that counts requests by result, and watches by kind."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
 
 from prometheus_client import Counter, Histogram
 
@@ -38,8 +38,6 @@ class Metered:
         self._kinds = {resource.plural: resource.kind for resource in watched}
         self._ended: dict[str, str] = {}
         self._series: dict[tuple[str, str, str], tuple[Counter, Histogram]] = {}
-        self.last_event: dict[str, float] = {}
-        """Kind -> time of the last event from the API server, in seconds of the clock"""
         self.answers = 0
         """Completed requests, successful or not"""
 
@@ -59,10 +57,9 @@ class Metered:
         finally:
             self.answers += 1
             self._count((verb, resource, result), self._clock() - began)
-        if verb == "list" and result == "ok" and (kind := self._kinds.get(resource)):
-            self.last_event[kind] = self._clock()
-            if not any(name == "continue" for name, _ in request.query):
-                self._meters.listings.labels(kind).inc()
+        kind = self._kinds.get(resource)
+        if kind and verb == "list" and result == "ok" and _is_first_page(request):
+            self._meters.listings.labels(kind).inc()
         return response
 
     def stream(self, request: WatchRequest) -> Lines:
@@ -85,15 +82,8 @@ class Metered:
             self._meters.watch_restarts.labels(kind, self._ended[kind]).inc()
         self._ended[kind] = "failed"
         async with behind as lines:
-            self.last_event[kind] = self._clock()
-            async with aclosing(self._record(kind, lines)) as received:
-                yield received
+            yield lines
         self._ended[kind] = "ended"
-
-    async def _record(self, kind: str, lines: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
-        async for line in lines:
-            self.last_event[kind] = self._clock()
-            yield line
 
     def _names(self, method: str, path: str) -> tuple[str, str]:
         """Verb and resource as Kubernetes names them; `other` for resources that are not used here."""
@@ -115,6 +105,10 @@ def names(method: str, path: str) -> tuple[str, str]:
         return _VERBS.get(method, "get"), DISCOVERY
     plural, name, sub = (*parts, "", "")[:3]
     return _VERBS.get(method) or ("get" if name else "list"), f"{plural}/{sub}" if sub else plural
+
+
+def _is_first_page(request: Request) -> bool:
+    return not any(name == "continue" for name, _ in request.query)
 
 
 def _result(status: int) -> str:

@@ -39,7 +39,7 @@ class Meters:
         self._refused: dict[str, Counter] = {}
 
     def answered(self, reason: str, seconds: float, decision_id: str) -> None:
-        """Count the answer of a search; see `reconciler.control.decisions.decisions.Answered`."""
+        """Count the answer of a search; see `reconciler.control.reporter.Observer`."""
         result = "granted"
         if reason:
             result = "gave_up" if reason == Reason.GAVE_UP else "refused"

@@ -12,7 +12,7 @@ from reconciler.analysis.explain.koordinator_pods import explain_pod
 from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.control.decisions.decisions import Decision, Waits
 from reconciler.control.intake import Intake
-from reconciler.control.koordinator.state import Picture
+from reconciler.control.koordinator.state import KoordinatorState
 from reconciler.control.loop import Reconciler
 from reconciler.control.planner import Decide, Step
 from reconciler.control.queueing.pending import Pending
@@ -56,7 +56,7 @@ class PageSources:
         intake: Intake,
         reconciler: Reconciler,
         step: Callable[[Unit], Step],
-        machines: Picture | None,
+        machines: KoordinatorState | None,
         pending: Pending,
         messages: RefusalMessages,
     ) -> None:

@@ -25,7 +25,7 @@ def work_signals(reconciler: Reconciler, pending: Pending, intake: Intake) -> Si
     return Signals(
         readings=[
             by(of.PENDING, pending.by_reason),
-            single(of.TURNS, lambda: reconciler.turns),
+            single(of.TURNS, lambda: reconciler.reconciles),
             single(of.FAILURES, lambda: reconciler.failures),
             by(of.QUEUE, lambda: {"due": queue.due, "backing_off": len(queue) - queue.due}),
             single(of.QUEUE_AGE, lambda: queue.oldest_age),
@@ -59,5 +59,5 @@ def liveness_signals(
             return ""
         return f"no heartbeat for {since:.0f} s"
 
-    progress = Progress(lambda: reconciler.turns + metered.answers, waiting, stalled, clock)
+    progress = Progress(lambda: reconciler.reconciles + metered.answers, waiting, stalled, clock)
     return Signals(live={"workers": progress.problem, "loop": heartless, "tasks": tasks.problem})

@@ -1,27 +1,34 @@
 """Signals about the API server: served kinds, dropped fields, last events of watches."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from reconciler.api.objects.semantics import GATES
 from reconciler.cluster.discovery import unserved
 from reconciler.cluster.dropped import Dropped
 from reconciler.cluster.kinds import Served
 from reconciler.operations.metrics import catalogue as of
-from reconciler.operations.metrics.metered import Metered
 from reconciler.operations.metrics.scraping import by, single
 from reconciler.operations.serving.statusz import Row
 from reconciler.operations.telemetry.signals import Signals
 
 
 def server_signals(
-    served: Served, off: frozenset[str], *, metered: Metered, dropped: Dropped, clock: Callable[[], float]
+    served: Served,
+    off: frozenset[str],
+    *,
+    last_contact: Mapping[str, float],
+    dropped: Dropped,
+    clock: Callable[[], float],
 ) -> Signals:
-    """`off` are feature gates that the API server lacks; `clock` is the clock of `metered`, in seconds."""
+    """`off` are feature gates that the server lacks; `last_contact` is that of the client that watches;
+    `clock` counts seconds of the event loop.
+    """
+    kinds = sorted(resource.kind for resource in served)
     missing = unserved(served)
 
     def ages() -> Iterable[tuple[str, float]]:
         now = clock()
-        return [(kind, now - last) for kind, last in sorted(metered.last_event.items())]
+        return [(kind, now - last_contact[kind]) for kind in kinds if kind in last_contact]
 
     return Signals(
         ready={"discovery": lambda: ""},

@@ -10,7 +10,7 @@ from reconciler.api.objects.claims import FINALIZER
 from reconciler.cluster import answers, client, cursor
 from reconciler.cluster.watch import Recall
 from reconciler.cluster.writer import Writer
-from reconciler.control.audit.reclaimed import Yielded
+from reconciler.control.audit.reclaimed import ReclaimedByScheduler
 from reconciler.control.fence import Fence
 from reconciler.control.intake import Intake
 from reconciler.control.loop import Reconciler
@@ -158,7 +158,7 @@ MUTANTS: dict[str, Mutant] = {
     "rewound events count": _swap(cursor, "precedes", lambda *_: False),
     "all news of claims is an echo": _swap(
         Intake,
-        "_is_old_news",
+        "_is_unchanged",
         lambda self, thing: thing.kind == "ResourceClaim" and thing.key in self.store.claims,
     ),
     "changes wake nobody": _swap(Waiting, "woken_by", lambda *_: ()),
@@ -168,9 +168,9 @@ MUTANTS: dict[str, Mutant] = {
     "all devices are ours": _swap(Ownership, "trespass", lambda *_: None),
     "claims in use are freed": _swap(Planner, "_deleted", _frees_what_is_used),
     "nothing is fenced off at the start": _swap(Fence, "raise_", _no_fence),
-    "refusals slow writes down": _swap(Reconciler, "_wait_no_more", _old_wins),
+    "refusals slow writes down": _swap(Reconciler, "_stop_waiting", _old_wins),
     "a claim is its name": _swap(Store, "_put_claim", _puts_by_name),
-    "gated pods are left to kube-scheduler": _swap(Yielded, "_pod", _whoever_names_it),
+    "gated pods are left to kube-scheduler": _swap(ReclaimedByScheduler, "_pod", _whoever_names_it),
 }
 
 PAIRED: dict[str, Mutant] = {

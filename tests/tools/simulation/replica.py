@@ -94,7 +94,7 @@ class Replica:
             self._transport.cut = self.severed
             self._started()
             try:
-                await app.run(self._settings, self._transport, stop=self._stop, tell=self._hear)
+                await app.run(self._settings, self._transport, stop=self._stop, on_decision=self._on_decision)
             except ReconcilerError as exc:
                 # Without its server it cannot begin. A broken promise of its own is another matter.
                 if isinstance(exc, Inconsistent):
@@ -107,7 +107,7 @@ class Replica:
             if not self._stop.is_set():
                 await asyncio.sleep(RESTART)
 
-    def _hear(self, decision: Decision) -> None:
+    def _on_decision(self, decision: Decision) -> None:
         if isinstance(decision, HeldTwice):
             self._alarmed()
 

@@ -73,7 +73,7 @@ async def built(*, port: bool = False, **flags: Any) -> Built:
         settings = Settings(embedded=True, **flags)
         status = StatusPort(Local()) if port else None
         told: list[Decision] = []
-        parts = await build(settings, faulty, stop=asyncio.Event(), tell=told.append, port=status)
+        parts = await build(settings, faulty, stop=asyncio.Event(), on_decision=told.append, port=status)
         return Built(parts, faulty.sent, told)
 
 

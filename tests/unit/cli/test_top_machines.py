@@ -14,7 +14,7 @@ from reconciler.analysis.capacity.machine_totals import by_type
 from reconciler.cli import main
 from reconciler.cli.common.connection import Connection
 from reconciler.cli.views.koordinator_machines import follow_machines
-from reconciler.control.decisions.decisions import Equipped
+from reconciler.control.decisions.decisions import DevicesGiven
 from reconciler.embedded import serve
 from reconciler.state.koordinator.rules import Semantics
 from tests.tools.koordinator_builders import gpu, nic
@@ -114,7 +114,7 @@ async def test_metrics_have_the_same_numbers():
     cluster = KoordinatorCluster([node("a"), machine("a", gpu(0), gpu(1), nic(0, vfs=4))])
     cluster.load(wants("p", {"nvidia.com/gpu": 1}))
     async with watched(cluster, koordinator=True) as running:
-        await running.heard(Equipped)
+        await running.heard(DevicesGiven)
         of = {"driver": "koordinator.sh/gpu"}
         assert await running.value("dra_reconciler_devices", state="held", **of) == 1
         assert await running.value("dra_reconciler_devices", state="allocatable", **of) == 1

@@ -59,7 +59,7 @@ async def cluster() -> AsyncIterator[tuple[ApiServer, Client, Served, Writer]]:
     async with serve(api) as url, connect(server=url) as transport:
         client = Client(transport)
         served = await discover(client)
-        echoes = Echoes(holds=lambda *_: False, tell=lambda _: None)
+        echoes = Echoes(holds=lambda *_: False, add=lambda _: None)
         now = datetime(2026, 3, 1, tzinfo=UTC)
         writer = Writer(client, served, echoes=echoes, withdrawals=Withdrawals(), now=lambda: now)
         yield api, client, served, writer

@@ -56,7 +56,7 @@ async def test_each_kind_is_used_in_the_best_version_served(versions, claims, ru
 @pytest.mark.parametrize(
     ("answers", "said"),
     [
-        pytest.param([status(404)], "it offers no version at all", id="feature off"),
+        pytest.param([status(404)], "it offers no version", id="feature off"),
         pytest.param([group("v1alpha3"), resources(CLAIMS)], "it offers v1alpha3", id="1.31"),
     ],
 )

@@ -29,7 +29,7 @@ def knowing(uid: str, known: int) -> Echoes:
     """What our writes tell, where the picture has a claim in some version."""
     return Echoes(
         holds=lambda key, its, version: (key, its) == (ObjectKey("n", "c"), uid) and int(version) <= known,
-        tell=lambda _: None,
+        add=lambda _: None,
     )
 
 
@@ -68,7 +68,7 @@ def test_the_first_half_of_a_write_is_passed_over_while_the_second_is_under_way(
 
 
 def test_the_first_half_of_a_write_is_told_where_the_picture_lost_the_claim():
-    echoes = Echoes(holds=lambda *_: False, tell=lambda _: None)
+    echoes = Echoes(holds=lambda *_: False, add=lambda _: None)
     echoes.begun("u", "8")
     assert echoes.version(line("8")) == ""
 

@@ -263,7 +263,7 @@ async def test_not_knowing_the_server_is_said_at_once(tmp_path, monkeypatch, arg
     monkeypatch.setattr(credentials, "KUBE_CONFIG_DEFAULT_LOCATION", location)
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     with pytest.raises(
-        Rejected, match=r"no way to reach a cluster: .*(--server|no kubeconfig at|no http or https URL)"
+        Rejected, match=r"cannot reach a cluster: .*(--server|no kubeconfig at|not an http or https URL)"
     ):
         async with connect(**arguments):
             pass
@@ -310,7 +310,7 @@ async def test_any_certificate_is_believed_only_where_a_flag_says_so_too(tmp_pat
             async with connect(kubeconfig=path, insecure=True) as transport:
                 assert await Client(transport).fetch("/") == {"token": "Bearer t"}
         else:
-            with pytest.raises(Rejected, match="say --insecure-skip-tls-verify"):
+            with pytest.raises(Rejected, match="pass --insecure-skip-tls-verify"):
                 async with connect(kubeconfig=path):
                     pass
 

@@ -299,3 +299,22 @@ async def test_cancelling_ends_the_watch_after_telling_what_was_read():
     assert told[0] == Replaced("Node", (), ())
     assert isinstance(told[1], Changed)
     assert told[1].object.key == ObjectKey("", "a")
+
+
+async def test_every_page_and_every_line_counts_as_contact():
+    transport = Scripted(
+        ok(listing(node("a"))), streams=[[Wait(5), event("ADDED", node("b", "11")), Wait(20)]]
+    )
+    client = Client(transport)
+    loop = asyncio.get_running_loop()
+    times: list[float] = []
+    began = loop.time()
+
+    def sink(_: Change) -> None:
+        times.append(client.last_contact["Node"] - began)
+
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(10):
+            await follow(client, NODES, sink=sink, random=lambda: 1.0)
+    assert times == [0, 5]
+    assert loop.time() - began == 10

@@ -44,10 +44,10 @@ ALLOCATED = {"devices": {"results": [RESULT]}, "allocationTimestamp": STAMP}
 
 
 def make_writer(
-    *answers: Any, tell: Callable[[ResourceClaim], None] = lambda _: None
+    *answers: Any, add: Callable[[ResourceClaim], None] = lambda _: None
 ) -> tuple[Writer, Scripted]:
     transport = Scripted(*answers)
-    echoes = Echoes(holds=lambda *_: False, tell=tell)
+    echoes = Echoes(holds=lambda *_: False, add=add)
     writer = Writer(Client(transport), SERVED, echoes=echoes, withdrawals=Withdrawals(), now=lambda: NOON)
     return writer, transport
 
@@ -197,7 +197,7 @@ async def test_of_a_write_that_failed_half_way_the_first_half_is_told(failure, e
     """Its watch may have kept quiet about it."""
     before = as_claim(claim())
     told: list[ResourceClaim] = []
-    writer, _ = make_writer(ok(before_status()), failure, tell=told.append)
+    writer, _ = make_writer(ok(before_status()), failure, add=told.append)
     with pytest.raises(error):
         await writer.write(plan_for(before), before)
     assert told == [as_claim(before_status())]
@@ -206,9 +206,7 @@ async def test_of_a_write_that_failed_half_way_the_first_half_is_told(failure, e
 async def test_of_a_write_that_succeeded_nothing_is_told_but_the_answer():
     before = as_claim(claim())
     told: list[ResourceClaim] = []
-    writer, _ = make_writer(
-        ok(before_status()), ok(claim(status={"allocation": ALLOCATED})), tell=told.append
-    )
+    writer, _ = make_writer(ok(before_status()), ok(claim(status={"allocation": ALLOCATED})), add=told.append)
     await writer.write(plan_for(before), before)
     assert told == []
 

@@ -106,11 +106,11 @@ async def test_a_device_set_free_wakes_those_for_whom_room_may_be_enough(room: b
 
 
 async def test_nothing_is_ready_before_every_kind_was_listed():
-    def tell(_: Decision) -> None:
+    def report(_: Decision) -> None:
         raise AssertionError
 
     picture = Intake(
-        Store(Semantics()), Queue(base=1, cap=1, random=lambda: 0.0), ["Node", "ResourceClaim"], tell
+        Store(Semantics()), Queue(base=1, cap=1, random=lambda: 0.0), ["Node", "ResourceClaim"], report
     )
     picture.take(Replaced("Node", (), ()))
     picture.take(Changed("Node", typed(node("n"))))

@@ -20,17 +20,17 @@ async def test_a_turn_resolves_asks_decides_records_assumes_and_writes_in_that_o
     assert handler.done == [
         "warm up", "resolve", "next", "decide", "record", "assume", "write", "close",
     ]  # fmt: skip
-    assert stage.reconciler.turns == 1
+    assert stage.reconciler.reconciles == 1
 
 
 async def test_one_name_ties_answer_journal_and_write_together():
     handler = Scripted(answers=[refused(), given()])
     stage = Stage(handler)
     await stage.run(BASE + 1, claim("a"))
-    assert stage.answered == [("d-1", "DevicesInUse"), ("d-2", "")]
-    assert [name for name, _ in handler.recorded] == ["d-1", "d-2"]
-    assert handler.written == [("d-2", BASE)]
-    assert [decision.decision_id for decision in stage.told] == ["d-1"]
+    assert stage.answered == [("22222-1", "DevicesInUse"), ("22222-2", "")]
+    assert [name for name, _ in handler.recorded] == ["22222-1", "22222-2"]
+    assert handler.written == [("22222-2", BASE)]
+    assert [decision.decision_id for decision in stage.told] == ["22222-1"]
 
 
 @pytest.mark.parametrize("need", [Idle(), Act(lambda: asyncio.sleep(0))], ids=["idle", "act"])
@@ -54,7 +54,7 @@ async def test_what_is_stuck_is_reported_once_for_each_reason_and_not_asked_agai
             stage.intake.put(claim_unit("a"))
             await asyncio.sleep(1000)
     assert stage.reasons == ["ClaimNotFound", "ClaimDeleting"]
-    assert stage.reconciler.turns == 4
+    assert stage.reconciler.reconciles == 4
 
 
 async def test_the_first_handler_that_serves_a_unit_has_its_turn():
@@ -137,7 +137,7 @@ async def test_later_is_then_and_nothing_is_told():
     stage = Stage(handler)
     await stage.run(10, claim("a"))
     assert handler.times("decide") == [0, 0, 7]
-    assert stage.answered == [("d-1", "")]
+    assert stage.answered == [("22222-1", "")]
 
 
 async def test_no_answer_leaves_it_to_the_handler_when_the_unit_comes_back():
@@ -193,7 +193,7 @@ async def test_a_turn_under_way_ends_and_no_other_begins_once_it_was_stopped():
         stage.reconciler.stop()
         go_on.set()
     assert handler.done.count("next") == 1
-    assert stage.reconciler.turns == 1
+    assert stage.reconciler.reconciles == 1
 
 
 async def test_who_still_waits_for_the_fence_goes_home_when_stopped():
@@ -202,7 +202,7 @@ async def test_who_still_waits_for_the_fence_goes_home_when_stopped():
     await asyncio.sleep(1)
     stage.reconciler.stop()
     await worker
-    assert stage.reconciler.turns == 0
+    assert stage.reconciler.reconciles == 0
 
 
 async def test_claims_of_a_pod_that_went_during_its_turn_get_turns_of_their_own():

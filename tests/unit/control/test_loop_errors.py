@@ -38,7 +38,7 @@ async def test_a_write_that_fails_is_logged_and_tried_again_after_its_back_off(
     ]
     assert lines[0].get("cause") == cause
     assert stage.reconciler.failures == (2 if isinstance(error, ZeroDivisionError) else 0)
-    assert stage.reconciler.turns == 3
+    assert stage.reconciler.reconciles == 3
 
 
 async def test_after_a_success_the_back_off_begins_from_the_start():
@@ -84,7 +84,7 @@ async def test_what_is_gone_is_left_to_the_watch():
     stage = Stage(handler)
     await stage.run(1000, claim("a"))
     assert handler.times("write") == [0]
-    assert stage.reconciler.turns == 1
+    assert stage.reconciler.reconciles == 1
 
 
 async def test_what_a_pause_held_back_comes_again_when_writes_are_enabled():

@@ -174,7 +174,7 @@ def test_a_pod_that_no_node_suits_is_told_what_bounds_it():
 def test_a_pod_that_asks_for_labels_hears_which_nodes_have_none_in_the_input():
     bound = pod("p", "gpu:t", spec="nodeSelector: {zone: c}")
     (reason,) = reasons(decided(gpus("n1"), template("t"), bound))
-    assert reason.endswith("affinity; the labels of 1 are not in the input, for want of Node objects")
+    assert reason.endswith("affinity; the labels of 1 node are unknown; add the Node objects to the input")
 
 
 def test_a_pod_whose_affinity_cannot_be_read_is_told_so():

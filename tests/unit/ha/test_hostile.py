@@ -162,13 +162,16 @@ def held(*, seconds: int = 15, transitions: int = 0, **annotations: str) -> Any:
     [
         (
             held(seconds=2**31 - 1),
-            "leaseDurationSeconds: 2147483647 is not within 600 seconds; 15 are assumed",
+            "leaseDurationSeconds: 2147483647 is not within 600 seconds; 15 is used instead",
         ),
-        (held(write="inf"), f"{WRITE}: inf is not within 600 seconds; 10 are assumed"),
-        (held(write="-1"), f"{WRITE}: -1 is not within 600 seconds; 10 are assumed"),
-        (held(wait="nan"), f"{WAIT}: nan is not within 1800 seconds; 25 are assumed"),
-        (held(wait="1e300"), f"{WAIT}: 1e300 is not within 1800 seconds; 25 are assumed"),
-        (held(transitions=2**31 - 1), "leaseTransitions: 2147483647 is no number of them; counted afresh"),
+        (held(write="inf"), f"{WRITE}: inf is not within 600 seconds; 10 is used instead"),
+        (held(write="-1"), f"{WRITE}: -1 is not within 600 seconds; 10 is used instead"),
+        (held(wait="nan"), f"{WAIT}: nan is not within 1800 seconds; 25 is used instead"),
+        (held(wait="1e300"), f"{WAIT}: 1e300 is not within 1800 seconds; 25 is used instead"),
+        (
+            held(transitions=2**31 - 1),
+            "leaseTransitions: 2147483647 is not a valid number; 0 is used instead",
+        ),
         (held(shard="rack=1"), f"{SHARD}: shard 'rack=1': 'rack=1' is neither"),
     ],
     ids=["lease", "write", "negative", "nan", "wait", "transitions", "shard"],

@@ -13,11 +13,11 @@ from reconciler.api.validation.served_kinds import SLICE
 from reconciler.cluster.transport import Response
 from reconciler.control.decisions.decisions import (
     Allocated,
-    CommitmentMet,
     Freed,
     HeldTwice,
+    NoLongerOverCommitted,
     OverCommitted,
-    TakenBack,
+    Reclaimed,
     Uncharged,
     Ungated,
     Waits,
@@ -44,7 +44,7 @@ async def test_what_kube_scheduler_takes_back_is_left_to_it():
         cluster.load(pod("later"))
         await running.heard(Ungated, 2)  # so what happened to pods before is known
         take_back(cluster, "one")
-        (told,) = await running.heard(TakenBack)
+        (told,) = await running.heard(Reclaimed)
         cluster.load(claim("next"))  # whatever was to be decided before has been by now
         await running.heard(Allocated, 2)
         assert cluster.devices("one") == []
@@ -63,7 +63,7 @@ async def test_it_is_ours_again_once_its_pod_is_gone():
     async with reconciling(cluster, **SLOW) as running:
         await running.heard(Ungated)
         take_back(cluster, "one")
-        await running.heard(TakenBack)
+        await running.heard(Reclaimed)
         gone(cluster, "p")
         await running.heard(Allocated, 2)
 
@@ -90,7 +90,7 @@ async def test_a_claim_whose_gated_pod_vanished_is_freed(restarted: bool):
     assert "allocation" not in found.get("status", {})
     assert FINALIZER not in found["metadata"].get("finalizers", [])
     assert ALLOCATED_AT not in found["metadata"].get("annotations", {})
-    assert running.of(Freed)[0].why == "the pods it was allocated for are gone"
+    assert running.of(Freed)[0].why == "the pods that it was allocated for are gone"
 
 
 async def test_an_allocation_of_others_is_not_freed_although_no_pod_names_it():
@@ -245,7 +245,7 @@ async def test_an_idle_process_notices_counters_that_are_over_committed():
         allocate(cluster, "b", "n", "most")
         (told,) = await running.heard(OverCommitted)
         cluster.delete("b")
-        (over,) = await running.heard(CommitmentMet)
+        (over,) = await running.heard(NoLongerOverCommitted)
         slice_["spec"]["devices"] = slice_["spec"]["devices"][1:]
         del counters["spec"]["sharedCounters"][0]["counters"]["memory"]
         counters["spec"]["sharedCounters"][0]["counters"]["slots"] = {"value": "1"}

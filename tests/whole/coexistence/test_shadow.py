@@ -181,14 +181,14 @@ def looking_on(cluster: Cluster) -> tuple[Shadow, list[Compared]]:
     """A shadow that has seen everything on the server."""
     told: list[Compared] = []
 
-    def tell(decision: Decision) -> None:
+    def report(decision: Decision) -> None:
         assert isinstance(decision, Compared)
         told.append(decision)
 
     queue: Queue[Unit] = Queue(base=1.0, cap=1.0, random=lambda: 1.0)
-    intake = Intake(Store(Semantics()), queue, ["ResourceClaim"], tell)
+    intake = Intake(Store(Semantics()), queue, ["ResourceClaim"], report)
     decider = Decider(Ownership(alone=True), steps=1000)
-    shadow = Shadow(intake, decider, sink=intake.take, pending_seconds=30.0, clock=lambda: 0.0, tell=tell)
+    shadow = Shadow(intake, decider, sink=intake.take, pending_seconds=30.0, clock=lambda: 0.0, report=report)
     for kind in (NODE, DEVICE_CLASS, SLICE, CLAIM):
         shadow.take(listing(cluster, kind))
     return shadow, told
@@ -219,7 +219,7 @@ async def test_it_stops_at_once_before_everything_was_listed():
     intake = Intake(Store(Semantics()), queue, ["Pod"], lambda _: None)
     decider = Decider(Ownership(alone=True), steps=1000)
     shadow = Shadow(
-        intake, decider, sink=intake.take, pending_seconds=30.0, clock=lambda: 0.0, tell=lambda _: None
+        intake, decider, sink=intake.take, pending_seconds=30.0, clock=lambda: 0.0, report=lambda _: None
     )
     queue.close()
     shadow.stop()

@@ -87,7 +87,9 @@ async def running(
                 serving(port, settings, now=lambda: datetime.now(UTC)) as url,
                 asyncio.TaskGroup() as group,
             ):
-                group.create_task(app.run(settings, noting, stop=stop, tell=run.tell, port=port))
+                group.create_task(
+                    app.run(settings, noting, stop=stop, on_decision=run.on_decision, port=port)
+                )
                 try:
                     yield Deployed(run, url)
                 finally:

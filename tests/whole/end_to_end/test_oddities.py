@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from reconciler.api.versions.extensions import ANNOTATION
-from reconciler.control.decisions.decisions import Allocated, AtOdds, Waits
+from reconciler.control.decisions.decisions import Allocated, ExclusionViolated, Waits
 from tests.tools.running_reconciler import Cluster, reconciling
 from tests.tools.small_fleet import DRIVER, claim, device_class, devices, held, node
 
@@ -37,13 +37,13 @@ async def test_devices_held_at_odds_are_told_and_left_alone():
     cluster = fleet("false")
     cluster.load(holding("a", "d0"), holding("b", "d1"), claim("late"))
     async with reconciling(cluster) as running:
-        (odd,) = await running.heard(AtOdds)
+        (odd,) = await running.heard(ExclusionViolated)
         await running.heard(Waits)
     assert (
         "d0 is held by default/a and compatible only with false, but d1 is held by default/b without a group"
         in odd.message
     )
-    assert running.of(AtOdds) == [odd]
+    assert running.of(ExclusionViolated) == [odd]
     assert [cluster.devices(name) for name in "ab"] == [["n/d0"], ["n/d1"]]
 
 
@@ -51,6 +51,6 @@ async def test_an_expression_that_fails_is_told():
     cluster = fleet("device.nonsense")
     cluster.load(claim("first"))
     async with reconciling(cluster) as running:
-        (odd,) = await running.heard(AtOdds)
+        (odd,) = await running.heard(ExclusionViolated)
         await running.heard(Allocated)
     assert "d0: compatibleOnlyWith" in odd.message

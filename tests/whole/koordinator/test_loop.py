@@ -9,7 +9,7 @@ from reconciler.api.koordinator import names
 from reconciler.api.objects.core import GATE
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.app.from_settings import ownership, shard_of
-from reconciler.control.decisions.decisions import Equipped, HeldBack, Overdrawn, Ungated, Waits
+from reconciler.control.decisions.decisions import DevicesGiven, HeldBack, Overdrawn, Ungated, Waits
 from reconciler.errors import Rejected
 from reconciler.settings import Settings
 from tests.tools.koordinator_builders import gpu, nic
@@ -33,7 +33,7 @@ async def test_a_gated_pod_gets_devices_and_a_node_and_loses_its_gate():
     said = {names.JOINT_ALLOCATE: joint, names.ALLOCATE_HINT: {"rdma": {"vfSelector": {}}}}
     cluster.load(wants("p", {**GPU, "rdma": 1}, annotations=said, gates=("other", GATE)))
     async with running(cluster) as run:
-        (equipped,) = await run.heard(Equipped)
+        (equipped,) = await run.heard(DevicesGiven)
         await run.heard(Ungated)
     assert equipped.node == "a"
     assert [str(device) for device in equipped.devices] == ["gpu/a/0", "rdma/a/0"]
@@ -63,7 +63,7 @@ async def test_what_a_pod_requires_of_its_node_is_kept_and_tightened():
     }
     cluster.load(wants("p", GPU, affinity=affinity))
     async with running(cluster) as run:
-        await run.heard(Equipped)
+        await run.heard(DevicesGiven)
     found = cluster.pod("p")["spec"]["affinity"]
     assert found["podAntiAffinity"] == affinity["podAntiAffinity"]
     node_affinity = found["nodeAffinity"]
@@ -81,7 +81,7 @@ async def test_devices_come_back_when_the_pod_ends(how: str):
     cluster = small("a")
     cluster.load(wants("first", GPU))
     async with running(cluster) as run:
-        await run.heard(Equipped)
+        await run.heard(DevicesGiven)
         cluster.load(wants("second", GPU))
         (waits,) = await run.heard(Waits)
         assert (waits.pod, waits.reason) == (ObjectKey("default", "second"), "InsufficientDevices")
@@ -91,7 +91,7 @@ async def test_devices_come_back_when_the_pod_ends(how: str):
             cluster.remove("first")
         else:
             cluster.end("first", how)
-        await run.heard(Equipped, 2)
+        await run.heard(DevicesGiven, 2)
     assert cluster.given("second") == {"gpu": [0]}
 
 
@@ -101,7 +101,7 @@ async def test_a_pod_that_is_being_deleted_holds_its_devices_until_it_is_gone():
     held["metadata"]["finalizers"] = ["example.com/wait"]
     cluster.load(held)
     async with running(cluster) as run:
-        await run.heard(Equipped)
+        await run.heard(DevicesGiven)
         cluster.remove("first")
         cluster.load(wants("second", GPU))
         await run.heard(Waits)
@@ -113,7 +113,7 @@ async def test_a_restart_reads_back_what_is_held_bound_or_not():
     cluster = KoordinatorCluster([node("a"), machine("a", gpu(0), gpu(1), gpu(2))])
     cluster.load(wants("bound", GPU), wants("tied", GPU))
     async with running(cluster) as run:
-        await run.heard(Equipped, 2)
+        await run.heard(DevicesGiven, 2)
     cluster.api.update(
         POD,
         "default",
@@ -123,7 +123,7 @@ async def test_a_restart_reads_back_what_is_held_bound_or_not():
     )
     cluster.load(wants("next", GPU), wants("last", GPU))
     async with running(cluster) as run:
-        await run.heard(Equipped)
+        await run.heard(DevicesGiven)
         await run.heard(Waits)
     every = [*cluster.given("bound").get("gpu", ()), *cluster.given("tied")["gpu"]]
     every += cluster.given("next").get("gpu", []) + cluster.given("last").get("gpu", [])
@@ -138,11 +138,11 @@ async def test_an_exclusive_holder_keeps_others_out_after_a_restart(policy: str)
     alone = {names.ALLOCATE_HINT: {"rdma": {"exclusivePolicy": policy}}}
     cluster.load(wants("alone", {"rdma": 1}, annotations=alone))
     async with running(cluster) as run:
-        await run.heard(Equipped)
+        await run.heard(DevicesGiven)
     assert cluster.given("alone") == {"rdma": [0]}
     cluster.load(wants("other", {"rdma": 1}))
     async with running(cluster) as run:
-        await run.heard(Equipped)
+        await run.heard(DevicesGiven)
     assert cluster.given("other") == {"rdma": [1 if policy == "DeviceLevel" else 2]}
 
 
@@ -152,7 +152,7 @@ async def test_what_others_write_counts_from_then_on():
         theirs = {"gpu": [{"minor": 0, "resources": {"koordinator.sh/gpu-core": "100"}}]}
         cluster.load(wants("theirs", GPU, gates=(), annotations={names.ALLOCATED: theirs}, nodeName="a"))
         cluster.load(wants("p", GPU))
-        await run.heard(Equipped)
+        await run.heard(DevicesGiven)
         assert cluster.on("p") == "b"
         cluster.load(wants("again", GPU, gates=(), annotations={names.ALLOCATED: theirs}, nodeName="a"))
         (found,) = await run.heard(Overdrawn)
@@ -165,7 +165,7 @@ async def test_a_malformed_annotation_refuses_that_pod_alone():
     cluster.load(wants("bad", GPU, annotations={names.ALLOCATE_HINT: '{"gpu": {\n  "selector": }}'}))
     cluster.load(wants("good", GPU))
     async with running(cluster) as run:
-        await run.heard(Equipped)
+        await run.heard(DevicesGiven)
         (waits,) = await run.heard(Waits)
     assert waits.pod == ObjectKey("default", "bad")
     assert waits.reason == "MalformedAnnotation"
@@ -182,7 +182,7 @@ async def test_a_pod_with_claims_and_requests_is_refused_with_the_remedy():
         (waits,) = await run.heard(Waits)
         assert waits.reason == "TwoKindsOfDevices"
         cluster.load(wants("next", GPU))
-        await run.heard(Equipped)
+        await run.heard(DevicesGiven)
     assert not cluster.served("p")
     assert not cluster.devices("c")
 
@@ -204,14 +204,14 @@ async def test_nodes_that_a_pod_cannot_run_on_are_left_out():
     cluster.change(NODE, "a", spec={"unschedulable": True})
     cluster.load(wants("p", GPU))
     async with running(cluster) as run:
-        await run.heard(Equipped)
+        await run.heard(DevicesGiven)
         assert cluster.on("p") == "b"
         cluster.load(wants("q", GPU))
         (waits,) = await run.heard(Waits)
         assert waits.reason == "NoSuitableNode"
         assert "1 could, but the pod cannot run there" in waits.message
         cluster.change(NODE, "a", spec={})
-        await run.heard(Equipped, 2)
+        await run.heard(DevicesGiven, 2)
     assert cluster.on("q") == "a"
 
 
@@ -221,9 +221,9 @@ async def test_a_machine_that_recovers_or_appears_wakes_who_waits():
     async with running(cluster, backoff_base_seconds=60.0) as run:
         await run.heard(Waits, 2)
         cluster.change(DEVICE, "a", spec={"devices": [gpu(0)]})
-        await run.heard(Equipped)
+        await run.heard(DevicesGiven)
         cluster.load(machine("b", gpu(0)))
-        await run.heard(Equipped, 2)
+        await run.heard(DevicesGiven, 2)
     assert {cluster.on("p"), cluster.on("q")} == {"a", "b"}
 
 
@@ -231,22 +231,22 @@ async def test_the_higher_priority_goes_first_whatever_kind_of_devices_it_asks_f
     cluster = small("a")
     cluster.load(wants("low", GPU), wants("high", GPU, priority=10))
     async with running(cluster) as run:
-        await run.heard(Equipped)
+        await run.heard(DevicesGiven)
         await run.heard(Waits)
     assert cluster.served("high")
     assert not cluster.served("low")
 
 
-@pytest.mark.parametrize(("semantics", "expected"), [("proposal", Waits), ("upstream", Equipped)])
-async def test_the_semantics_are_a_setting(semantics: str, expected: type[Waits] | type[Equipped]):
+@pytest.mark.parametrize(("semantics", "expected"), [("proposal", Waits), ("upstream", DevicesGiven)])
+async def test_the_semantics_are_a_setting(semantics: str, expected: type[Waits] | type[DevicesGiven]):
     """The release has PCIeLevel do nothing: it gives a part of a NIC that is in use."""
     cluster = KoordinatorCluster([node("a"), machine("a", nic(0, (0, "x")))])
     alone = {names.ALLOCATE_HINT: {"rdma": {"exclusivePolicy": "PCIeLevel"}}}
     cluster.load(wants("first", {"rdma": 1}))
     async with running(cluster, koordinator_semantics=semantics) as run:
-        await run.heard(Equipped)
+        await run.heard(DevicesGiven)
         cluster.load(wants("alone", {"rdma": 1}, annotations=alone))
-        last = (await run.heard(expected, 2 if expected is Equipped else 1))[-1]
+        last = (await run.heard(expected, 2 if expected is DevicesGiven else 1))[-1]
     assert last.pod == ObjectKey("default", "alone")
 
 
@@ -262,7 +262,7 @@ async def test_claims_and_devices_are_served_side_by_side():
     cluster = KoordinatorCluster([node("a"), machine("a", gpu(0)), device_class(), devices("a", "d")])
     cluster.load(claim("c"), wants("p", GPU))
     async with running(cluster) as run:
-        await run.heard(Equipped)
+        await run.heard(DevicesGiven)
         await cluster.until(lambda: cluster.devices("c"))
     assert json.loads(cluster.pod("p")["metadata"]["annotations"][names.ALLOCATED])["gpu"][0]["id"] == "gpu-0"
 
@@ -280,14 +280,14 @@ async def test_what_a_pod_takes_of_its_node_counts_before_it_is_bound():
     cluster.api.update(NODE, "", "a", lambda n: {**n, "status": {"allocatable": room}}, subresource="status")
     cluster.load(big("first"))
     async with running(cluster) as run:
-        await run.heard(Equipped)
+        await run.heard(DevicesGiven)
         await cluster.until(lambda: cluster.served("first"))
         cluster.load(big("second"))
         (waits,) = await run.heard(Waits)
         assert waits.reason == "NoSuitableNode"
         assert waits.message.endswith("0 of 1 nodes suit the pod: 1 Insufficient memory")
         cluster.end("first")
-        await run.heard(Equipped, 2)
+        await run.heard(DevicesGiven, 2)
 
 
 def big(name: str) -> dict[str, Any]:
@@ -309,6 +309,6 @@ async def test_nothing_is_given_while_writes_are_paused():
 def test_shards_are_refused_with_the_reason():
     """Leases could not tell whether two of them serve one machine, and others would ungate its pods."""
     settings = Settings(koordinator=True, leader_elect=True, shard="driver=gpu.example.com")
-    with pytest.raises(Rejected, match=r"does not go with --shard: .* would free pods from their gate"):
+    with pytest.raises(Rejected, match=r"cannot be combined with --shard: .* would remove the gate of pods"):
         shard_of(settings)
     assert not shard_of(settings.model_copy(update={"koordinator": False})).whole

@@ -3,7 +3,7 @@
 import pytest
 
 from reconciler.api.koordinator import names
-from reconciler.control.decisions.decisions import Equipped, Waits
+from reconciler.control.decisions.decisions import DevicesGiven, Waits
 from tests.tools.faulty_transport import Fault, Late, after, answer, lost_answer, lost_request
 from tests.tools.koordinator_builders import gpu
 from tests.tools.koordinator_cluster import DEVICE, POD, KoordinatorCluster, machine, running, wants
@@ -46,7 +46,7 @@ async def test_a_write_without_an_answer_keeps_its_devices_until_it_is_settled()
     cluster.load(wants("a", GPU), wants("b", GPU))
     async with running(cluster, prepare=lambda f: f.on("PATCH", "/a", lost_answer)) as run:
         await run.heard(Waits)
-        await run.heard(Equipped)
+        await run.heard(DevicesGiven)
     assert cluster.given("a") == {"gpu": [0]}
     assert cluster.given("b") == {}
 
@@ -57,9 +57,9 @@ async def test_a_write_that_arrives_after_it_was_given_up_changes_nothing():
     late = Late(lambda: None)
     cluster.load(wants("a", GPU))
     async with running(cluster, prepare=lambda f: f.on("PATCH", "/a", late)) as run:
-        await run.heard(Equipped)
+        await run.heard(DevicesGiven)
         cluster.load(wants("b", GPU))
-        await run.heard(Equipped, 2)
+        await run.heard(DevicesGiven, 2)
         assert (await late.arrive()).status in (409, 422)
     assert (cluster.given("a"), cluster.given("b")) == ({"gpu": [0]}, {"gpu": [1]})
 
@@ -75,7 +75,7 @@ async def test_an_unanswered_write_to_a_pod_that_changed_since_is_decided_afresh
     late = Late(meanwhile)
     cluster.load(wants("a", GPU))
     async with running(cluster, prepare=lambda f: f.on("PATCH", "/a", late)) as run:
-        await run.heard(Equipped)
+        await run.heard(DevicesGiven)
         assert (await late.arrive()).status in (409, 422)
     assert cluster.given("a") == {"gpu": [1]}
 
@@ -97,7 +97,7 @@ async def test_a_pod_edited_between_decision_and_write_is_decided_afresh():
     cluster.load(wants("a", GPU))
     fault = after(lambda: touch(cluster, "a"))
     async with running(cluster, prepare=lambda f: f.on("PATCH", "/a", fault)) as run:
-        await run.heard(Equipped)
+        await run.heard(DevicesGiven)
     assert cluster.given("a") == {"gpu": [0]}
     assert cluster.pod("a")["metadata"]["annotations"]["touched"] == "yes"
 
@@ -109,7 +109,7 @@ async def test_a_pod_deleted_between_decision_and_write_gives_its_device_to_the_
     async with running(cluster, prepare=lambda f: f.on("PATCH", "/a", fault)) as run:
         await cluster.until(lambda: cluster.pod("a") is None)
         cluster.load(wants("b", GPU))
-        await run.heard(Equipped)
+        await run.heard(DevicesGiven)
     assert cluster.given("b") == {"gpu": [0]}
 
 
@@ -124,7 +124,7 @@ async def test_a_pod_made_anew_under_its_name_is_another_pod():
     async with running(cluster, prepare=lambda f: f.on("PATCH", "/a", after(anew))) as run:
         await run.heard(Waits)
         cluster.load(wants("b", GPU))
-        await run.heard(Equipped)
+        await run.heard(DevicesGiven)
     assert (cluster.given("a"), cluster.given("b")) == ({}, {"gpu": [0]})
 
 
@@ -136,7 +136,7 @@ async def test_devices_that_somebody_else_writes_first_are_theirs():
     fault = after(lambda: touch(cluster, "a", **{names.ALLOCATED: theirs}))
     async with running(cluster, prepare=lambda f: f.on("PATCH", "/a", fault)) as run:
         (waits,) = await run.heard(Waits)
-        await run.heard(Equipped)
+        await run.heard(DevicesGiven)
     assert waits.reason == "HoldsDevices"
     assert cluster.given("a") == {"gpu": [1]}
     assert cluster.gated("a")
@@ -147,7 +147,7 @@ async def test_a_refused_write_frees_its_devices():
     cluster.load(wants("a", GPU, priority=1), wants("b", GPU))
     flags = {"backoff_base_seconds": 600.0, "backoff_cap_seconds": 600.0}
     async with running(cluster, prepare=lambda f: f.on("PATCH", "/a", answer(422)), **flags) as run:
-        await run.heard(Equipped)
+        await run.heard(DevicesGiven)
     assert cluster.given("b") == {"gpu": [0]}
     assert cluster.given("a") == {}
 
@@ -157,13 +157,13 @@ async def test_a_device_object_that_cannot_be_read_gives_nothing_and_frees_nothi
     cluster.load(node("m"), machine("m", gpu(0)))
     cluster.load(wants("a", GPU))
     async with running(cluster) as run:
-        await run.heard(Equipped)
+        await run.heard(DevicesGiven)
         bad = gpu(1) | {"resources": {"koordinator.sh/gpu-core": "-1"}}
         cluster.change(DEVICE, "m", spec={"devices": [bad, gpu(2)]})
         cluster.load(wants("b", GPU), wants("c", GPU))
         await run.heard(Waits)
-        await run.heard(Equipped, 2)
+        await run.heard(DevicesGiven, 2)
         assert (cluster.on("a"), cluster.on("b")) == ("m", "n")
         cluster.change(DEVICE, "m", spec={"devices": [gpu(0), gpu(1)]})
-        await run.heard(Equipped, 3)
+        await run.heard(DevicesGiven, 3)
     assert (cluster.on("c"), cluster.given("c")) == ("m", {"gpu": [1]})

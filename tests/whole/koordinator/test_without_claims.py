@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 
 from reconciler import app
 from reconciler.cluster.http import connect
-from reconciler.control.decisions.decisions import Equipped, Waits
+from reconciler.control.decisions.decisions import DevicesGiven, Waits
 from reconciler.embedded import serve
 from reconciler.errors import Rejected
 from reconciler.settings import Settings
@@ -31,12 +31,12 @@ async def test_pods_get_devices_and_nobody_asks_for_claims(versions: frozenset[s
     cluster.load(wants("first", GPU))
     with capture_logs() as lines:
         async with running(cluster) as run:
-            await run.heard(Equipped)
+            await run.heard(DevicesGiven)
             cluster.load(wants("second", GPU))
             (waits,) = await run.heard(Waits)
             assert waits.reason == "InsufficientDevices"
             cluster.end("first")
-            await run.heard(Equipped, 2)
+            await run.heard(DevicesGiven, 2)
             sent = list(run.faulty.sent)
     assert cluster.given("second") == {"gpu": [0]}
     assert not [line for line in sent if GROUP in line and line.count("/") > 3]
@@ -50,7 +50,7 @@ async def test_what_is_held_is_read_back_after_a_restart():
     cluster = small()
     cluster.load(wants("first", GPU))
     async with running(cluster) as run:
-        await run.heard(Equipped)
+        await run.heard(DevicesGiven)
     cluster.load(wants("second", GPU))
     async with running(cluster) as run:
         await run.heard(Waits)
@@ -61,7 +61,7 @@ async def test_a_lease_is_taken_although_there_are_no_claims_to_list_again():
     cluster.load(wants("p", GPU))
     terms = {"lease_seconds": 3.0, "renew_seconds": 2.0, "retry_seconds": 0.5, "write_seconds": 0.3}
     async with running(cluster, leader_elect=True, **terms) as run:
-        await run.heard(Equipped)
+        await run.heard(DevicesGiven)
 
 
 async def test_a_gated_pod_that_asks_for_no_device_just_goes_on():

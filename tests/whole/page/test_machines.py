@@ -6,7 +6,7 @@ import pytest
 
 from reconciler.allocation.koordinator.fleet import Fleet
 from reconciler.analysis.capacity.machine_state import describe_machine
-from reconciler.control.decisions.decisions import Equipped, Waits
+from reconciler.control.decisions.decisions import DevicesGiven, Waits
 from reconciler.operations.page.query import Query
 from reconciler.operations.page.rack import rack as drawn
 from reconciler.state.koordinator.rules import Rules
@@ -127,7 +127,7 @@ async def test_a_running_reconciler_shows_devices_and_pending_pods():
     cluster = KoordinatorCluster([node("a"), machine("a", gpu(0, (0, "x")))])
     cluster.load(wants("first", {"nvidia.com/gpu": 1}))
     async with watched(cluster, koordinator=True) as seen:
-        await seen.heard(Equipped)
+        await seen.heard(DevicesGiven)
         before = (await page(seen)).all("section", id="machines")
         cluster.load(wants("greedy", {"nvidia.com/gpu": 1}))
         await seen.heard(Waits)
@@ -146,7 +146,7 @@ async def test_a_running_reconciler_shows_devices_and_pending_pods():
             "all devices 1 selector 1 health 1 exclusiveness and virtual functions 1 free amounts 0" in told
         )
         cluster.remove("first")
-        await seen.heard(Equipped, 2)
+        await seen.heard(DevicesGiven, 2)
         after = await page(seen)
         assert after.all("section", id="machines") != before
         assert "default/greedy" in after.text

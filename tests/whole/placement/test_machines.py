@@ -7,7 +7,7 @@ import pytest
 
 from reconciler.api.koordinator import names
 from reconciler.api.objects.semantics import Semantics
-from reconciler.control.decisions.decisions import Equipped, Waits
+from reconciler.control.decisions.decisions import DevicesGiven, Waits
 from reconciler.control.offline import decide
 from tests.tools.front_ends import read, served
 from tests.tools.koordinator_builders import gpu
@@ -114,9 +114,9 @@ async def test_the_live_loop(scenario: Scenario):
     cluster.api = served(scenario.objects).api
     slow: dict[str, Any] = {"backoff_base_seconds": 600.0, "backoff_cap_seconds": 600.0}
     async with running(cluster, **slow) as seen:
-        await seen.heard(Equipped, len(scenario.given))
+        await seen.heard(DevicesGiven, len(scenario.given))
         await seen.heard(Waits, len(scenario.refused))
-        assert {one.pod.name: one.node for one in seen.of(Equipped)} == scenario.given
+        assert {one.pod.name: one.node for one in seen.of(DevicesGiven)} == scenario.given
         waits = {one.pod.name: one.reason for one in seen.of(Waits) if one.pod is not None}
         assert waits == scenario.refused
     assert all(names.ALLOCATED in cluster.pod(name)["metadata"]["annotations"] for name in scenario.given)

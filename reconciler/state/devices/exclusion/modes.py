@@ -114,7 +114,7 @@ def _mode(snapshot: Snapshot, exclusion: Exclusion, scope: int, rows: Rows) -> M
     return Mode(
         pool=fleet.pools[at].id,
         scope=fleet.set_columns[scope].id.name if scope < exclusion.sets else "",
-        node=fleet.words.nodes.values[node] if node >= 0 else "",
+        node=fleet.vocabulary.nodes.values[node] if node >= 0 else "",
         held=tuple(_held(snapshot, row, scope) for row in members.tolist()),
         locked_out=tuple(
             fleet.id_of(row).device

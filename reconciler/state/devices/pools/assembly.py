@@ -141,7 +141,7 @@ def assemble(
     devices = join(list(_tables(layout)))
     counters = _counters(layout, table)
     fleet = Fleet(
-        words=vocabulary,
+        vocabulary=vocabulary,
         pools=layout.pools,
         start=layout.start,
         first_set=layout.first_set,

@@ -25,7 +25,7 @@ from reconciler.state.devices.pools.pool import Pool
 class Fleet:
     """Columns of D devices. All arrays are read-only. Fleets compare by identity."""
 
-    words: Vocabulary
+    vocabulary: Vocabulary
     pools: tuple[Pool, ...]
     start: Rows
     """(pools + 1,) first row of each pool"""

@@ -26,15 +26,15 @@ def taint(fleet: Fleet, rule: DeviceTaintRule, ranges: Sequence[slice]) -> None:
     before_codes = np.unique(column[selected]).tolist()
     groups = [(code, selected & (column == code)) for code in before_codes]
     for code, rows_of_code in groups:
-        before: tuple[DeviceTaint, ...] = fleet.words.taints.values[code] if code >= 0 else ()
-        column[rows_of_code] = fleet.words.taints.code((*before, rule.spec.taint))
+        before: tuple[DeviceTaint, ...] = fleet.vocabulary.taints.values[code] if code >= 0 else ()
+        column[rows_of_code] = fleet.vocabulary.taints.code((*before, rule.spec.taint))
 
 
 def _matching(fleet: Fleet, selector: DeviceTaintSelector) -> Mask:
     """(D,) the devices that a selector matches. A field that is not set matches any device."""
     selected = np.ones(fleet.size, dtype=np.bool_)
     if selector.driver is not None:
-        selected &= fleet.codes["driver"] == fleet.words.drivers.find(selector.driver)
+        selected &= fleet.codes["driver"] == fleet.vocabulary.drivers.find(selector.driver)
     if selector.pool is not None:
         of_name = [at for at, pool in enumerate(fleet.pools) if pool.id.pool == selector.pool]
         selected &= np.isin(fleet.pool_of, of_name)

@@ -73,11 +73,11 @@ class Topology:
     _spanning: list[int] = field(default_factory=list, repr=False)
 
     def __post_init__(self) -> None:
-        find = self.fleet.words.nodes.find
+        find = self.fleet.vocabulary.nodes.find
         object.__setattr__(self, "order", self.order or tuple(sorted(self.nodes)))
         codes = np.array([find(name) for name in self.order], dtype=np.int32)
         object.__setattr__(self, "order_codes", codes)
-        place_of = np.full(len(self.fleet.words.nodes.values) + 1, -1, dtype=np.intp)
+        place_of = np.full(len(self.fleet.vocabulary.nodes.values) + 1, -1, dtype=np.intp)
         place_of[codes[codes >= 0]] = np.flatnonzero(codes >= 0)
         object.__setattr__(self, "place_of", place_of)
         for at, pool in enumerate(self.fleet.pools):
@@ -90,7 +90,7 @@ class Topology:
 
     def _register(self, at: int, pool: Pool) -> None:
         """Record the nodes that may see a pool, by name or by selector. Views of other nodes skip it."""
-        vocabulary = self.fleet.words
+        vocabulary = self.fleet.vocabulary
         for block in pool.blocks:
             spec = block.slice.spec
             names: Iterable[int] = ()
@@ -131,7 +131,7 @@ class Topology:
         return self._views[name]
 
     def _build_view(self, node: NodeInfo) -> View:
-        reach = Reach(node, self.fleet.words)
+        reach = Reach(node, self.fleet.vocabulary)
         found = [
             (at, pool) for at in self._near(node.name, reach) if (pool := self._pool(at, reach)) is not None
         ]
@@ -169,8 +169,8 @@ class Topology:
 
 def _select(topology: Topology) -> tuple[Codes, Codes]:
     fleet = topology.fleet
-    index = fleet.words.selector_index
-    used = np.zeros(len(fleet.words.selectors.values) + 1, dtype=np.bool_)
+    index = fleet.vocabulary.selector_index
+    used = np.zeros(len(fleet.vocabulary.selectors.values) + 1, dtype=np.bool_)
     used[fleet.codes["selector"]] = True
     used[-1] = False  # the place of code -1
     unreadable = [code for code in index.unreadable if used[code]]

@@ -69,7 +69,7 @@ def free(picture: Store) -> list[int]:
     """On each node, the devices that are counted for a plain request."""
     world = picture.snapshot()
     counted = counts(world)
-    return [int(counted.per_node[world.fleet.words.nodes.find(name)]) for name in NODES]
+    return [int(counted.per_node[world.fleet.vocabulary.nodes.find(name)]) for name in NODES]
 
 
 def answer(claims: list[ResourceClaim], world: Snapshot) -> object:

@@ -10,11 +10,11 @@ from reconciler.api.koordinator import names
 from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.core import GATE, Pod
 from reconciler.cluster.podwriter import PodWriter
-from reconciler.control.decisions.decisions import Decision, Equipped, Ungated
+from reconciler.control.decisions.decisions import Decision, DevicesGiven, Ungated
 from reconciler.control.handler import Ask, Decided, Given, Idle
 from reconciler.control.koordinator.handler import KoordinatorHandler
 from reconciler.control.koordinator.intake import DeviceIntake
-from reconciler.control.koordinator.state import Picture
+from reconciler.control.koordinator.state import KoordinatorState
 from reconciler.errors import Undecided
 from reconciler.state.koordinator.rules import Rules
 from tests.tools.koordinator_builders import device, gpu
@@ -58,11 +58,11 @@ class Stage:
     def __init__(self) -> None:
         self.told: list[Decision] = []
         self.writer = NoAnswer()
-        self.picture = Picture(Fleet(Rules()), self.told.append)
+        self.picture = KoordinatorState(Fleet(Rules()), self.told.append)
         whole = intake(node("n"))
         self.devices = DeviceIntake(self.picture, whole)
         self.handler = KoordinatorHandler(
-            self.picture, self.devices, whole, self.writer, clock=lambda: 7.0, tell=self.told.append
+            self.picture, self.devices, whole, self.writer, clock=lambda: 7.0, report=self.told.append
         )
         self.picture.apply(Changed("Device", device(gpu(0), name="n")))
         self.news(pod(1))
@@ -96,7 +96,7 @@ async def test_a_write_that_the_watch_shows_first_is_reported_once_under_its_nam
         await stage.handler.resolve(UNIT)
         assert stage.handler.next(UNIT) == Idle()
     (equipped, ungated) = stage.told
-    assert isinstance(equipped, Equipped)
+    assert isinstance(equipped, DevicesGiven)
     assert (equipped.node, equipped.seconds, equipped.decision_id) == ("n", 2.0, "d-1")
     assert ungated == Ungated(UNIT.key)
     assert stage.held
@@ -107,7 +107,7 @@ async def test_a_write_that_reading_shows_is_reported_without_writing_again():
     text = await stage.write()
     stage.writer.server = pod(2, gated=False, **{names.ALLOCATED: text})
     await stage.handler.resolve(UNIT)
-    assert [type(decision) for decision in stage.told] == [Equipped, Ungated]
+    assert [type(decision) for decision in stage.told] == [DevicesGiven, Ungated]
     assert stage.writer.patches == 1
     assert stage.handler.next(UNIT) == Idle()
 
@@ -118,7 +118,7 @@ async def test_a_write_that_did_not_arrive_is_sent_again():
     stage.writer.answers.append(pod(2, gated=False, **{names.ALLOCATED: text}))
     await stage.handler.resolve(UNIT)
     assert stage.writer.patches == 2
-    assert [type(decision) for decision in stage.told] == [Equipped, Ungated]
+    assert [type(decision) for decision in stage.told] == [DevicesGiven, Ungated]
     assert stage.held
 
 

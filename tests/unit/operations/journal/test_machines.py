@@ -19,13 +19,13 @@ from reconciler.api.objects.core import Node, Pod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.semantics import Semantics
 from reconciler.cli import main
-from reconciler.control.decisions.decisions import Equipped, Waits
+from reconciler.control.decisions.decisions import DevicesGiven, Waits
 from reconciler.control.koordinator.refusing import refusal
 from reconciler.control.koordinator.state import Grant
 from reconciler.control.ownership import Ownership
 from reconciler.operations.journal.entries import Header
 from reconciler.operations.journal.files import entries, paths
-from reconciler.operations.journal.machines import RecordedPicture
+from reconciler.operations.journal.machines import RecordedState
 from reconciler.operations.journal.recording import Recorder
 from reconciler.operations.journal.replaying import replay
 from reconciler.state.koordinator.holder import Holder
@@ -47,19 +47,19 @@ async def test_a_run_is_decided_again_in_the_same_way(tmp_path: Path):
     joint = {names.JOINT_ALLOCATE: {"deviceTypes": ["gpu", "rdma"], "requiredScope": "SamePCIe"}}
     cluster.load(wants("first", {**GPU, "rdma": 1}, annotations=joint), wants("other", {}, gates=()))
     async with running(cluster, journal=str(tmp_path)) as run:
-        await run.heard(Equipped)
+        await run.heard(DevicesGiven)
         cluster.load(wants("second", GPU, nodeSelector={"nowhere": "x"}))
         await run.heard(Waits)
         cluster.load(wants("third", GPU))
-        await run.heard(Equipped, 2)
+        await run.heard(DevicesGiven, 2)
         cluster.load(wants("fourth", GPU))
         await run.heard(Waits, 2)
         cluster.remove("first")
-        await run.heard(Equipped, 3)
+        await run.heard(DevicesGiven, 3)
     tally = replay(tmp_path)
     assert tally.different == []
     assert tally.unknown == 0
-    told = {one.decision_id for one in (*run.of(Equipped), *run.of(Waits))}
+    told = {one.decision_id for one in (*run.of(DevicesGiven), *run.of(Waits))}
     entries_ = [
         raw["entry"] for path in paths(tmp_path) for raw in entries(path) if raw["t"] == "koordinator"
     ]
@@ -80,7 +80,7 @@ class History:
     def __init__(self, folder: Path, seed: int, *, full: int) -> None:
         self.random = Random(seed)
         self.recorder = Recorder(folder, HEADER, full=full, files=1_000_000)
-        self.picture: RecordedPicture = self.recorder.machines(Fleet(Rules()), lambda _: None)
+        self.picture: RecordedState = self.recorder.machines(Fleet(Rules()), lambda _: None)
         self.version = 0
         self.made = 0
 
@@ -227,4 +227,4 @@ def test_another_answer_is_seen(tmp_path: Path):
     result = CliRunner().invoke(main, ["replay", str(tmp_path)])
     assert result.exit_code == 1
     assert "for pod default/p" in result.stdout
-    assert "devices not understood" not in result.stdout, "log lines go to standard error"
+    assert "invalid Koordinator devices ignored" not in result.stdout, "log lines go to standard error"

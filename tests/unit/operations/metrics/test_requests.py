@@ -131,16 +131,6 @@ async def test_a_watch_that_follows_another_says_how_that_ended():
     assert (restarts(meters, "ended"), restarts(meters, "failed")) == (1, 2)
 
 
-async def test_every_line_of_a_watch_makes_its_kind_young():
-    transport, _ = metered(200, 3)
-    loop = asyncio.get_running_loop()
-    await transport.send(Request("GET", "/api/v1/pods", timeout=1))
-    assert transport.last_event == {"Pod": loop.time()}
-    await watch(transport)
-    await asyncio.sleep(5)
-    assert loop.time() - transport.last_event["Pod"] == 5
-
-
 async def test_pages_of_one_listing_count_once():
     transport, meters = metered(200, 200, 500)
     await transport.send(Request("GET", "/api/v1/pods", query=[("limit", "1")], timeout=1))

@@ -370,7 +370,7 @@ def test_a_view_equals_asking_every_pool(world: World):
     """Only pools that name the node, or have a selector that matches it, are asked."""
     topology = world.snapshot().topology
     for name, node_info in topology.nodes.items():
-        reach = Reach(node_info, topology.fleet.words)
+        reach = Reach(node_info, topology.fleet.vocabulary)
         try:
             asked = [pool.on(reach, topology.rules) for pool in topology.fleet.pools]
         except Rejected as rejected:

@@ -55,7 +55,7 @@ def things(turn: int) -> list[Object]:
 def values(seen: Snapshot) -> list[tuple[Value, str, str]]:
     """An attribute, the amounts and the node of each device, read from the columns."""
     fleet = seen.fleet
-    turns, words = fleet.cel.attributes["d", "turn"], fleet.words
+    turns, words = fleet.cel.attributes["d", "turn"], fleet.vocabulary
     shapes, nodes = fleet.codes["shape"].tolist(), fleet.codes["node"].tolist()
     return [
         (
@@ -77,7 +77,7 @@ def test_the_vocabulary_stays_small_while_values_change():
     store = Store(Semantics())
     for turn in range(200):
         seen, afresh = apply(store, turn), snapshot(*things(turn))
-        assert seen.fleet.words.size < 3 * SPARE
+        assert seen.fleet.vocabulary.size < 3 * SPARE
         assert values(seen) == values(afresh)
         if turn % 9 == 0:
             assert picture(seen) == picture(afresh)
@@ -89,7 +89,7 @@ def test_an_old_snapshot_does_not_change():
     before = apply(store, 0)
     for turn in range(1, 200):
         apply(store, turn)
-    assert before.fleet.words is not store.snapshot().fleet.words
+    assert before.fleet.vocabulary is not store.snapshot().fleet.vocabulary
     assert picture(before)["devices"] == picture(snapshot(*things(0)))["devices"]
 
 
@@ -99,9 +99,9 @@ def test_values_in_use_are_kept():
     many = [device(f"d{number}", {"id": number}) for number in range(4 * SPARE)]
     store.apply(Changed("ResourceSlice", typed(resource_slice("s", many, nodeName="n"))))
     vocabulary = store._encoder.vocabulary
-    assert store.snapshot().fleet.words is vocabulary
+    assert store.snapshot().fleet.vocabulary is vocabulary
     store.apply(Changed("ResourceSlice", typed(resource_slice("s", many[1:], nodeName="n"))))
-    assert store.snapshot().fleet.words is vocabulary
+    assert store.snapshot().fleet.vocabulary is vocabulary
 
 
 @given(st.sampled_from(RULES), st.lists(EVENTS, max_size=20))

@@ -9,7 +9,7 @@ from reconciler.api.objects.changes import Changed, Refused, Removed, Replaced
 from reconciler.api.objects.core import Node, Pod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.control.decisions.decisions import Decision
-from reconciler.control.koordinator.state import Grant, Picture
+from reconciler.control.koordinator.state import Grant, KoordinatorState
 from reconciler.state.koordinator.holder import Holder
 from reconciler.state.koordinator.rules import Rules
 from tests.tools.koordinator_builders import device, gpu
@@ -19,10 +19,10 @@ KEY = ObjectKey("default", "p")
 GPU = {"nvidia.com/gpu": 1}
 
 
-def picture() -> tuple[Picture, list[Decision]]:
+def picture() -> tuple[KoordinatorState, list[Decision]]:
     """One machine with one GPU."""
     told: list[Decision] = []
-    found = Picture(Fleet(Rules()), told.append)
+    found = KoordinatorState(Fleet(Rules()), told.append)
     found.apply(Changed("Device", device(gpu(0), name="n")))
     return found, told
 
@@ -37,17 +37,17 @@ def pod(version: int, *, uid: str = "u", held: bool = False, **fields: Any) -> P
     return Pod.model_validate(raw)
 
 
-def free(found: Picture) -> bool:
+def free(found: KoordinatorState) -> bool:
     asked = found.demand(KEY)
     if not isinstance(asked, Demand):
-        probe = Picture(found.fleet, lambda _: None)
+        probe = KoordinatorState(found.fleet, lambda _: None)
         probe.apply(Changed("Pod", pod(1)))
         asked = probe.demand(KEY)
     assert isinstance(asked, Demand)
     return isinstance(found.fleet.first(asked, lambda _: True), Placed)
 
 
-def assumed(found: Picture) -> Grant:
+def assumed(found: KoordinatorState) -> Grant:
     asked, wanting = found.demand(KEY), found.pod(KEY)
     assert isinstance(asked, Demand)
     assert wanting is not None
