@@ -105,7 +105,7 @@ async def test_everything_is_reached_by_the_keyboard_and_has_a_name(browser: Bro
                 break
             stops.append(where)
         assert any("A: claim default/c-0 holds" in name for name, _ in stops)
-        assert any(name.endswith("in words") for name, _ in stops)
+        assert any(name.endswith("as text") for name, _ in stops)
         assert all(name and outline != "none" for name, outline in stops)
 
 

@@ -48,7 +48,7 @@ async def test_what_was_opened_and_focused_stays_so_over_updates(browser: Browse
         await browser.until("return document.getElementById('machines').textContent.includes('default/p')")
         assert await browser.run("return document.querySelector('#machines details').open")
         assert (
-            await browser.run("return document.activeElement.getAttribute('aria-label')") == "rack-0 in words"
+            await browser.run("return document.activeElement.getAttribute('aria-label')") == "rack-0 as text"
         )
 
 
