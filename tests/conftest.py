@@ -5,6 +5,7 @@ that what the process asks of servers, in any test, is granted by the roles of `
 import asyncio
 import logging
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping
 
 import pytest
@@ -14,6 +15,10 @@ from hypothesis import HealthCheck, settings
 from tests.tools.examples import FACTOR
 from tests.tools.rights_session import plugin
 from tests.tools.virtual_time import VirtualLoop
+
+# A check of IRIs that jsonschema makes only if this package is there, and that no test needs, builds 38
+# parsers on import: two seconds of every process.
+sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
 
 # On busy machines a deadline fails by chance. `ci` is hypothesis' own: the same examples every time.
 # Properties that do not say how many examples they need are tried on so many.

@@ -12,6 +12,7 @@ from tests.conformance.documents import SHARED, documents
 from tests.conformance.suites import SUITES, outcomes
 from tests.tools.builders import claim, device_class, devices, hold, node, request, resource_slice
 from tests.tools.koordinator_recorded import SKIPPED as SKIPPED_OF_KOORDINATOR
+from tests.tools.transcript_replay import ORDER
 
 needs_data = pytest.mark.skipif(not SHARED.is_dir(), reason=f"no conformance data at {SHARED}")
 
@@ -28,6 +29,11 @@ def test_every_recorded_answer_is_ours(suite: str):
     assert [outcome for outcome in found if outcome.mismatch] == []
     assert [outcome for outcome in found if outcome.skipped] == SKIPPED.get(suite, [])
     assert len(found) == CASES[suite]
+
+
+@needs_data
+def test_every_recording_of_the_api_server_is_played():
+    assert {path.stem for path in (SHARED / "apiserver").glob("*.json")} == set(ORDER)
 
 
 def case(name: str, **fields: Any) -> dict[str, Any]:

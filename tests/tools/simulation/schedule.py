@@ -53,8 +53,8 @@ CUTS = 0.3
 PAIR_PROMPT = 60.0
 """As `PROMPT`, where what is in the way may also be that a renewal fails"""
 
-IN_MEMORY = 300
-OVER_SOCKETS = 30
+IN_MEMORY = 200
+OVER_SOCKETS = 20
 PAIRS = 20
 """Enough on each change: what takes more schedules to be noticed has a test of its own (`mutants.TESTS`,
 `test_by_hand`). `make soak` plays thousands"""
