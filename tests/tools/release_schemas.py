@@ -1,6 +1,5 @@
 """What releases of Kubernetes serve, by the schemas that the package `kubernetes-validate` carries."""
 
-import json
 import re
 from collections.abc import Mapping
 from functools import cache
@@ -8,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import kubernetes_validate
+import msgspec
 import pytest
 
 GROUP = "resource.k8s.io"
@@ -28,7 +28,7 @@ def types(minor: int) -> dict[tuple[str, str], dict[str, Any]]:
     folder = Path(kubernetes_validate.__file__).parent / "kubernetes-json-schema" / f"v1.{minor}.0-local"
     if not folder.exists():
         pytest.skip(f"kubernetes-validate does not carry the schemas of 1.{minor}")
-    definitions = json.loads((folder / "_definitions.json").read_text())["$defs"]
+    definitions = msgspec.json.decode((folder / "_definitions.json").read_bytes())["$defs"]
     found = {}
     for name, schema in definitions.items():
         if match := _TYPE.fullmatch(name):
