@@ -273,6 +273,8 @@ class Schedule:
             self.auditor.life += 1  # what the one before remembered is gone
         if self._terms.applied(life, write, answer):
             self.find(f"{write} allocated, and its sender's successor had begun to allocate")
+        if answer.status == 200 and "/pods/" in write:
+            self.world.ungated(write)
         self._applied(write, answer)
 
     def _kill(self, replica: Replica) -> None:

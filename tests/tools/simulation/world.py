@@ -14,6 +14,7 @@ from reconciler.control.ownership import MANAGED
 from reconciler.embedded import ApiServer
 from tests.tools.simulation import demand, fleet
 from tests.tools.simulation.audit.claims import claims_of
+from tests.tools.simulation.audit.history import STALE
 from tests.tools.simulation.fleet import FOREIGN, NODES, Object
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
@@ -25,6 +26,7 @@ class World:
     def __init__(self, random: Random, true_time: Callable[[], float], count: Counter[str]) -> None:
         self.random = random
         self.count = count
+        self._now = true_time
         self.api = ApiServer(
             now=lambda: EPOCH + timedelta(seconds=true_time()), random=Random(random.random())
         )
@@ -37,7 +39,9 @@ class World:
         self.given_away: set[str] = set()
         """Uids of claims that somebody else allocated"""
         self.cleared: dict[str, frozenset[str]] = {}
-        """Uid of a claim from which somebody took our allocation -> uids of the pods that named it then"""
+        """Uid of a claim whose allocation by us somebody removed -> uids of the pods that named it then, or
+        lost their gate before the removal could be known"""
+        self._cleared_at: dict[str, float] = {}
         self.turmoil = random.choice((0.0, 0.0, 0.15, 0.4))
         """How much of what happens concerns slices and nodes"""
         self.api.load(map(fleet.device_class, fleet.CLASSES))
@@ -207,6 +211,18 @@ class World:
             self.cleared[uid] = frozenset(
                 pod["metadata"]["uid"] for pod in self.all(POD) if key in claims_of(pod)
             )
+            self._cleared_at[uid] = self._now()
+
+    def ungated(self, path: str) -> None:
+        """The gate of the pod at a path was removed, perhaps before the sender saw what was cleared."""
+        record = self.api.store[POD].get(f"default/{path.rpartition('/')[2]}")
+        if record is None:
+            return
+        for key in claims_of(record.object):
+            claim = self.api.store[CLAIM].get(key) if key is not None else None
+            uid = claim.object["metadata"]["uid"] if claim is not None else ""
+            if uid in self.cleared and self._now() - self._cleared_at[uid] < STALE:
+                self.cleared[uid] |= {record.object["metadata"]["uid"]}
 
     def give_away(self, claim: Object) -> None:
         """Somebody else allocates a claim, with a device that we do not own."""

@@ -1,12 +1,17 @@
 """What the auditor calls undone, where somebody took our allocation from a claim."""
 
+from collections import Counter
+from random import Random
 from typing import Any
 
 import pytest
 
+from reconciler.api.validation.served_kinds import CLAIM
 from tests.tools.simulation import demand, fleet
 from tests.tools.simulation.audit.auditor import Auditor
+from tests.tools.simulation.audit.history import STALE
 from tests.tools.simulation.audit.waiting import Undone
+from tests.tools.simulation.world import World
 
 GPU = {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu"}}]}}
 RESULT = {"request": "r", "driver": fleet.GPU, "pool": "n1", "device": "d0"}
@@ -79,3 +84,21 @@ def test_a_claim_that_was_allocated_again_is_left_no_more(auditor: Auditor):
     auditor.claim_changed("default/c", _claim("c1", allocated=True))
     auditor.claim_changed("default/c", _claim("c1"))
     assert _undone(auditor, _pod("p1", gated=False))
+
+
+@pytest.mark.parametrize(("later", "excused"), [(1.0, True), (STALE, False)])
+def test_a_pod_may_lose_its_gate_before_the_removal_is_known(later: float, *, excused: bool):
+    """Once its gate is gone the claim is kube-scheduler's, whoever removed the allocation before."""
+    now = [0.0]
+    world = World(Random(1), lambda: now[0], Counter())
+    world.api.load([demand.claim("c", GPU)])
+    allocated = {"allocation": {"devices": {"results": [RESULT]}}}
+    world.api.update(
+        CLAIM, "default", "c", lambda shown: {**shown, "status": allocated}, subresource="status"
+    )
+    (claim,) = world.all(CLAIM)
+    world.clear(claim)
+    world.api.load([_pod("p", gated=False)])
+    now[0] = later
+    world.ungated("/api/v1/namespaces/default/pods/p")
+    assert bool(world.cleared[claim["metadata"]["uid"]]) is excused
