@@ -94,8 +94,13 @@ class Store:
         """The plan of a claim that is decided but not confirmed yet."""
         return self._assumed.get(uid)
 
+    @property
+    def assumptions(self) -> Iterable[Plan]:
+        """The plans of all claims that are decided but not confirmed yet."""
+        return self._assumed.values()
+
     def state(self, device: DeviceID) -> DeviceState:
-        """The holds on a device, assumed ones included. Callers must not change it."""
+        """The holds on a device, assumed ones included."""
         return self._ledger.state(device)
 
     def holders(self, device: DeviceID) -> list[Holder]:

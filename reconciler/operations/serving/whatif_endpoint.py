@@ -75,7 +75,14 @@ def _answer(
     added = tuple(_added(manifests))
     if any(isinstance(thing, ResourceSlice) for thing in added):  # other devices need another fleet
         store = Store(fork.snapshot.rules)
-        added = (*nodes, *fork.snapshot.classes.values(), *supply, *fork.pods, *fork.claims(), *added)
+        added = (
+            *nodes,
+            *fork.snapshot.classes.values(),
+            *supply,
+            *fork.pods.values(),
+            *fork.claims().values(),
+            *added,
+        )
     else:
         store = fork.store()
     load(store, _counted(added, budget))

@@ -1,6 +1,7 @@
 """What the held devices of each scope exclude, updated scope by scope."""
 
 from collections.abc import Iterable, Iterator
+from copy import copy
 
 import numpy as np
 
@@ -30,6 +31,12 @@ class ScopeOccupancy:
         self._missed = count_marks(len(marked), marks, places, ~exclusion.meets[rows])
         self.open: Mask = self._evaluate(np.arange(len(taken)), taken)
         """(D,) no held device excludes the device"""
+
+    def fork(self) -> "ScopeOccupancy":
+        """The same, changed independently from now on."""
+        other = copy(self)
+        other._asked, other._missed = self._asked.copy(), self._missed.copy()
+        return other
 
     def changed(self, rows: Iterable[int], taken: Mask) -> Rows:
         """Follow devices that were taken or released.

@@ -1,7 +1,8 @@
 """Who holds which device. Source: AS-1 to AS-6."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -33,26 +34,45 @@ class Hold(NamedTuple):
     """Capacity key as the slice spells it -> billionths"""
 
 
-@dataclass(slots=True)
-class DeviceState:
-    """All holds on one device. A device allocated twice is free after both claims release it (AS-6)."""
+NOTHING: Mapping[str, int] = MappingProxyType({})
 
-    alone: dict[Holder, int] = field(default_factory=dict)
-    shares: dict[Share, Mapping[str, int]] = field(default_factory=dict)
+
+@dataclass(frozen=True, slots=True)
+class DeviceState:
+    """All holds on one device. A device allocated twice is free after both claims release it (AS-6).
+
+    A change makes another state, so forks and other threads can share it.
+    """
+
+    alone: Mapping[Holder, int]
+    shares: Mapping[Share, Mapping[str, int]]
 
     @property
     def holders(self) -> list[Holder]:
-        # Copied in one step: another thread may read it for a message.
-        return list(dict.fromkeys([*self.alone, *(share.holder for share in [*self.shares])]))
+        return list(dict.fromkeys([*self.alone, *(share.holder for share in self.shares)]))
 
     @property
     def consumed(self) -> dict[str, int]:
         """Capacity key -> billionths consumed by all shares (AS-5)."""
         return _sum(*self.shares.values())
 
+    def held_by(self, holder: Holder, share: str | None, consumed: Mapping[str, int]) -> "DeviceState":
+        """With one more hold."""
+        if share is None:
+            return DeviceState({**self.alone, holder: self.alone.get(holder, 0) + 1}, self.shares)
+        key = Share(holder, share)
+        return DeviceState(self.alone, {**self.shares, key: _sum(self.shares.get(key, NOTHING), consumed)})
 
-EMPTY = DeviceState()
-NOTHING: Mapping[str, int] = MappingProxyType({})
+    def released_by(self, holder: Holder, share: str | None) -> "DeviceState":
+        """Without the exclusive holds of a claim, and without one of its shares."""
+        alone, shares = dict(self.alone), dict(self.shares)
+        alone.pop(holder, None)
+        if share is not None:
+            shares.pop(Share(holder, share), None)
+        return DeviceState(alone, shares)
+
+
+EMPTY = DeviceState({}, {})
 
 
 def _sum(*amounts: Mapping[str, int]) -> dict[str, int]:
@@ -75,8 +95,15 @@ class Ledger:
     def __contains__(self, uid: str) -> bool:
         return uid in self._of_claim
 
+    def fork(self) -> "Ledger":
+        """The same holds, changed independently from now on."""
+        other = copy(self)
+        other._of_claim, other._of_device = dict(self._of_claim), dict(self._of_device)
+        other._of_pool = {pool: dict(held) for pool, held in self._of_pool.items()}
+        return other
+
     def state(self, device: DeviceID) -> DeviceState:
-        """The holds on a device. Callers must not change it."""
+        """The holds on a device."""
         return self._of_device.get(device, EMPTY)
 
     def claims(self, device: DeviceID) -> tuple[ObjectKey, ...]:
@@ -102,13 +129,9 @@ class Ledger:
             device = hold.device
             state = self._of_device.get(device)
             if state is None:
-                state = self._of_device[device] = DeviceState()
+                state = EMPTY
                 self._of_pool.setdefault(device[:2], {})[device.device] = None
-            if hold.share is None:
-                state.alone[holder] = state.alone.get(holder, 0) + 1
-            else:
-                share = Share(holder, hold.share)
-                state.shares[share] = _sum(state.shares.get(share, {}), hold.consumed)
+            self._of_device[device] = state.held_by(holder, hold.share, hold.consumed)
             changed.add(device)
         return changed
 
@@ -121,10 +144,10 @@ class Ledger:
             state = self._of_device.get(hold.device)
             if state is None:  # this claim held it twice; it is already released
                 continue
-            state.alone.pop(holder, None)
-            if hold.share is not None:
-                state.shares.pop(Share(holder, hold.share), None)
-            if not state.alone and not state.shares:
+            state = state.released_by(holder, hold.share)
+            if state.alone or state.shares:
+                self._of_device[hold.device] = state
+            else:
                 del self._of_device[hold.device]
                 of_pool = self._of_pool[hold.device.pool_id]
                 del of_pool[hold.device.device]

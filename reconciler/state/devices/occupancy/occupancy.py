@@ -1,6 +1,7 @@
 """The holds as columns over one fleet, updated device by device. Source: CTR-2, AS-4."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from copy import copy
 from typing import Any, TypedDict, TypeVar
 from weakref import ref
 
@@ -168,6 +169,18 @@ class Columns:
                 for place, units in overcharge.charged.items():
                     self._left[int(self.fleet.first_set[at]) + place.set, place.counter] -= units
         return found
+
+    def fork(self, fleet: Fleet, ledger: Ledger, retained: RetainedDraws) -> "Columns":
+        """The same columns over forks of fleet, ledger and retained draws; both change independently."""
+        other = copy(self)
+        other.fleet, other._ledger, other._retained = fleet, ledger, retained
+        other._overcommitted = self._overcommitted.copy()
+        other._required_of_set = dict(self._required_of_set)
+        other._required_of_draws = dict(self._required_of_draws)
+        other._scopes = self._scopes.fork() if self._scopes is not None else None
+        other._trail, other._frozen = Trail(), None
+        other._copy()
+        return other
 
     def freeze(self) -> Occupancy:
         """The current columns, frozen."""

@@ -1,41 +1,47 @@
-"""An independent copy of a store. It copies only the holds and shares the fleet."""
+"""An independent copy of a store. It copies only the holds and shares the fleet and all objects."""
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
+from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Plan
 from reconciler.api.objects.slices import ResourceSlice
 from reconciler.errors import Inconsistent
 from reconciler.state.delta import Delta
+from reconciler.state.devices.occupancy.ledger import Ledger
+from reconciler.state.devices.occupancy.occupancy import Columns
 from reconciler.state.devices.occupancy.retained_draws import RetainedDraws
 from reconciler.state.devices.snapshot.snapshot import Snapshot
-from reconciler.state.loading import load
 from reconciler.state.store import Store
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fork:
-    """The content of a store at one moment. Any thread may turn it into another store."""
+    """The content of a store at one moment. Any thread may turn it into another store, once."""
 
     snapshot: Snapshot
+    ledger: Ledger
     retained: RetainedDraws
-    decided: tuple[tuple[ResourceClaim, Plan | None], ...]
-    """Claims, each with its assumed plan if it has one"""
-    pods: tuple[Pod, ...]
+    columns: Columns
+    stored: Mapping[ObjectKey, ResourceClaim]
+    """Claims as the server has them"""
+    assumed: tuple[Plan, ...]
+    pods: Mapping[ObjectKey, Pod]
 
-    def claims(self) -> Iterator[ResourceClaim]:
+    def claims(self) -> dict[ObjectKey, ResourceClaim]:
         """All claims, with assumed plans as if they were written."""
-        for claim, plan in self.decided:
-            if plan is None:
-                yield claim
-            else:
+        claims = dict(self.stored)
+        for plan in self.assumed:
+            claim = claims.get(plan.claim)
+            if claim is not None and claim.allocation is None:
                 status = claim.status.model_copy(update={"allocation": plan.allocation})
-                yield claim.model_copy(update={"status": status})
+                claims[plan.claim] = claim.model_copy(update={"status": status})
+        return claims
 
     def store(self) -> "Forked":
-        """A store that starts with this content, for the calling thread. Call it once."""
+        """A store that starts with this content, for the calling thread."""
         return Forked(self)
 
 
@@ -48,19 +54,19 @@ class Forked(Store):
         self._fleet = fork.snapshot.fleet  # with the taints of taint rules
         self._nodes = dict(fork.snapshot.topology.nodes)
         self._classes = dict(fork.snapshot.classes)
-        self._retained = fork.retained
-        load(self, (*fork.pods, *fork.claims()))
-        self._changed_devices.clear()  # the columns are computed from the ledger, which has these holds
+        self._ledger, self._retained, self._columns = fork.ledger, fork.retained, fork.columns
+        self._claims, self._pods = fork.claims(), dict(fork.pods)
 
     @staticmethod
     def fork_of(store: Store) -> Fork:
         """The current content of a store."""
-        decided = (
-            (claim, store.assumed(claim.metadata.uid) if claim.allocation is None else None)
-            for claim in store.claims.values()
-        )
-        snapshot, pods = store.snapshot().fork(), tuple(store.pods.values())
-        return Fork(snapshot, store._retained.fork(), tuple(decided), pods)
+        current = store.snapshot()
+        snapshot, ledger, retained = current.fork(), store._ledger.fork(), store._retained.fork()
+        columns = store._columns
+        assert columns is not None  # a store with a snapshot has columns
+        columns = columns.fork(snapshot.fleet, ledger, retained)
+        assumed = tuple(store.assumptions)
+        return Fork(snapshot, ledger, retained, columns, dict(store.claims), assumed, dict(store.pods))
 
     def _put_slice(self, source: ResourceSlice) -> Delta:
         raise Inconsistent(f"ResourceSlice {source.key.name}: a forked store cannot change devices")

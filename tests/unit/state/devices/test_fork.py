@@ -53,6 +53,25 @@ def test_a_fork_decides_like_its_origin(world: World):
         assert picks(answers[0].plans) == picks(answers[1].plans)
 
 
+@examples(40)
+@given(worlds(features=EVERYTHING))
+def test_changes_of_a_fork_and_of_its_origin_do_not_mix(world: World):
+    """Every second claim is removed from one side, the others from the other."""
+    supply = (*world.nodes, *world.classes, *world.slices, *world.taint_rules)
+    store = filled(*supply, *world.held, rules=world.rules)
+    fork = Forked.fork_of(store).store()
+    kept: list[list[Object]] = [[], []]
+    for number, raw in enumerate(world.held):
+        side = number % 2
+        (store, fork)[side].apply(Removed("ResourceClaim", typed(raw).key))
+        kept[1 - side].append(raw)
+    for changed, left in zip((store, fork), kept, strict=True):
+        seen, anew = changed.snapshot(), filled(*supply, *left, rules=world.rules).snapshot()
+        for column in ("held", "sharing", "left", "fits", "free"):
+            assert np.array_equal(getattr(seen.occupancy, column), getattr(anew.occupancy, column)), column
+        assert seen.occupancy.consumed == anew.occupancy.consumed
+
+
 def test_a_fork_and_its_origin_change_independently():
     slices = resource_slice("s", devices("A", "B", "C"), nodeName="n")
     store = filled(node("n"), device_class(), slices, held("h", hold("A")), claim("c", request()))
