@@ -70,7 +70,11 @@ class ServedKind:
     singular: str
     served: tuple[GroupVersion, ...]
     """In order of preference. The first is the stored version; `conversions` converts the others."""
+    description: str = ""
+    """One sentence for `kubectl explain`."""
     namespaced: bool = True
+    categories: tuple[str, ...] = ()
+    """Groups of kinds that kubectl lists together, such as `all`."""
     short_names: tuple[str, ...] = ()
     has_status: bool = False
     counts_generations: bool = False

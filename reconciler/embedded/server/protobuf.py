@@ -1,6 +1,7 @@
-"""Decode protobuf bodies of two kinds: `kubectl create namespace` and `create configmap` always send them.
+"""Decode protobuf bodies of a few kinds: some commands of kubectl always send them.
 
-All other bodies and all responses are JSON.
+These are `create namespace`, `create configmap`, `auth can-i` and `auth whoami`. All other bodies, and all
+responses except OpenAPI v2, are JSON.
 """
 
 from collections.abc import Iterator, Mapping
@@ -31,6 +32,10 @@ _METADATA = {
     12: _Member("annotations", "map"),
     14: _Member("finalizers", "texts"),
 }
+_RESOURCE = dict(
+    enumerate(map(_Member, ("namespace", "verb", "group", "version", "resource", "subresource", "name")), 1)
+)
+_PATH = {1: _Member("path"), 2: _Member("verb")}
 _KINDS: Mapping[tuple[str, str], Mapping[int, _Member]] = {
     ("v1", "Namespace"): {
         1: _Member("metadata", _METADATA),
@@ -41,6 +46,14 @@ _KINDS: Mapping[tuple[str, str], Mapping[int, _Member]] = {
         2: _Member("data", "map"),
         4: _Member("immutable", "flag"),
     },
+    ("authentication.k8s.io/v1", "SelfSubjectReview"): {},
+    ("authorization.k8s.io/v1", "SelfSubjectAccessReview"): {
+        2: _Member(
+            "spec",
+            {1: _Member("resourceAttributes", _RESOURCE), 2: _Member("nonResourceAttributes", _PATH)},
+        ),
+    },
+    ("authorization.k8s.io/v1", "SelfSubjectRulesReview"): {2: _Member("spec", {1: _Member("namespace")})},
 }
 
 
