@@ -15,7 +15,6 @@ V1BETA2: Final = GroupVersion(RESOURCE, "v1beta2")
 V1BETA1: Final = GroupVersion(RESOURCE, "v1beta1")
 V1ALPHA3: Final = GroupVersion(RESOURCE, "v1alpha3")
 _RESOURCE_VERSIONS: Final = (V1, V1BETA2, V1BETA1)
-_PLAIN: Final = {"metadata": METADATA}
 _CONDITIONED: Final = {"metadata": METADATA, "status": {"conditions": CONDITIONS}}
 
 _CONTAINER: Final = {
@@ -67,7 +66,8 @@ NODE: Final = ServedKind(
 POD: Final = ServedKind(
     "Pod", "pods", "pod", (CORE,),
     description="Containers that run together on one node, with the claims that they use.",
-    categories=("all",), short_names=("po",), has_status=True, counts_generations=True, returns_deleted=True, strategic=_POD,
+    categories=("all",), short_names=("po",), has_status=True, counts_generations=True, returns_deleted=True,
+    strategic=_POD,
     selectable={
         "spec.nodeName": ("spec", "nodeName"),
         "spec.schedulerName": ("spec", "schedulerName"),
@@ -93,12 +93,12 @@ SERVICE: Final = ServedKind(
 CONFIG_MAP: Final = ServedKind(
     "ConfigMap", "configmaps", "configmap", (CORE,),
     description="Configuration data for pods.",
-    short_names=("cm",), strategic=_PLAIN, columns=columns.CONFIG_MAP, validate=core.check_config_map,
+    short_names=("cm",), columns=columns.CONFIG_MAP, validate=core.check_config_map,
 )  # fmt: skip
 EVENT_KIND: Final = ServedKind(
     "Event", "events", "event", (CORE, EVENTS),
     description="A report about something that happened to another object.",
-    short_names=("ev",), strategic=_PLAIN,
+    short_names=("ev",),
     selectable={
         **{
             f"{holder}.{key}": ("involvedObject", key)
@@ -117,7 +117,7 @@ EVENT_KIND: Final = ServedKind(
 LEASE: Final = ServedKind(
     "Lease", "leases", "lease", (GroupVersion("coordination.k8s.io", "v1"),),
     description="Who holds a role, such as leader, and until when.",
-    unconditional=False, strategic=_PLAIN, columns=columns.LEASE, validate=core.check_lease,
+    unconditional=False, columns=columns.LEASE, validate=core.check_lease,
 )  # fmt: skip
 CLAIM: Final = ServedKind(
     "ResourceClaim", "resourceclaims", "resourceclaim", _RESOURCE_VERSIONS,
@@ -130,19 +130,19 @@ CLAIM: Final = ServedKind(
 TEMPLATE: Final = ServedKind(
     "ResourceClaimTemplate", "resourceclaimtemplates", "resourceclaimtemplate", _RESOURCE_VERSIONS,
     description="The ResourceClaim that each pod that names it gets.",
-    returns_deleted=True, strategic=_PLAIN, columns=columns.NAMED, defaults=claims.default_template,
+    returns_deleted=True, columns=columns.NAMED, defaults=claims.default_template,
     validate=claims.check_template, conversions={V1BETA1: TEMPLATE_V1BETA1},
 )  # fmt: skip
 DEVICE_CLASS: Final = ServedKind(
     "DeviceClass", "deviceclasses", "deviceclass", _RESOURCE_VERSIONS,
     description="Criteria and configuration for devices, which claims refer to by name.",
-    namespaced=False, counts_generations=True, returns_deleted=True, strategic=_PLAIN, columns=columns.NAMED,
+    namespaced=False, counts_generations=True, returns_deleted=True, columns=columns.NAMED,
     validate=claims.check_class,
 )  # fmt: skip
 SLICE: Final = ServedKind(
     "ResourceSlice", "resourceslices", "resourceslice", _RESOURCE_VERSIONS,
     description="Devices of one pool, as their driver publishes them.",
-    namespaced=False, counts_generations=True, returns_deleted=True, strategic=_PLAIN,
+    namespaced=False, counts_generations=True, returns_deleted=True,
     selectable={
         "spec.nodeName": ("spec", "nodeName"),
         "spec.driver": ("spec", "driver"),

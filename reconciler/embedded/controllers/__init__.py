@@ -1,5 +1,4 @@
-"""Controllers for demos: they generate claims from templates, run pods, deallocate claims, and report nodes
-as ready."""
+"""Controllers for demos: claims from templates, running pods, deallocated claims, ready nodes."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -17,8 +16,7 @@ async def run_controllers(api: ApiServer) -> AsyncIterator[None]:
     """Run the controllers during the block."""
     pods = PodController(api)
     try:
-        controllers = [TemplateController(api), pods, ClaimController(api), NodeController(api)]
-        async with running(api, controllers):
+        async with running(api, [TemplateController(api), pods, ClaimController(api), NodeController(api)]):
             yield
     finally:
         pods.stop()

@@ -36,11 +36,10 @@ _NAME = re.compile(rf"(?P<group>[A-Z][a-z]+)?(?P<version>{_VERSION.pattern})(?P<
 
 
 def model_of(served: GroupVersion, kind: str) -> str:
-    """The name of the model of a kind; "" for kinds that are not part of Kubernetes."""
-    group, version = served
-    if "." in group and (not group.endswith(".k8s.io") or group.endswith(".x-k8s.io")):
+    """The name of the model of a kind; "" for custom resources and for newer kinds."""
+    if served.is_custom:
         return ""
-    short = (group.partition(".")[0] or "core").capitalize()
+    version, short = served.version, (served.group.partition(".")[0] or "core").capitalize()
     # Names that two groups share start with the group.
     for name in (f"{short}{version.capitalize()}{kind}", f"{version.capitalize()}{kind}"):
         if hasattr(_models(), name):

@@ -32,7 +32,7 @@ def operations(served: Iterable[Served]) -> Iterator[Operation]:
         where = "namespaces/{namespace}/" if kind.namespaced else ""
         collection = f"/{root(version)}/{where}{kind.plural}"
         one = f"{collection}/{{name}}"
-        patches = _PATCHES if kind.strategic is None else (*_PATCHES, _STRATEGIC)
+        patches = _PATCHES if version.is_custom else (*_PATCHES, _STRATEGIC)
         gvk = group_version_kind(version, kind)
         for path, method, action, media in (
             (collection, "get", "list", ()),

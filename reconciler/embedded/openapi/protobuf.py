@@ -34,7 +34,9 @@ def _path(item: Object) -> bytes:
 
 
 def _operation(operation: Object) -> bytes:
-    parameters = (_part(8, _part(1, _part(2, _part(3, _query(one))))) for one in operation.get("parameters", ()))
+    parameters = (
+        _part(8, _part(1, _part(2, _part(3, _query(one))))) for one in operation.get("parameters", ())
+    )
     answers = (
         _part(1, _named(code, _part(1, _text(1, answer["description"]))))
         for code, answer in operation["responses"].items()

@@ -32,7 +32,7 @@ def definitions(served: Iterable[Served]) -> Mapping[str, Object]:
         name = model or f"{kind.kind}.{version.version}.{version.group}"
         if model:
             _add(found, model)
-            _mark(found, model, kind.strategic or {})
+            _mark(found, model, kind.strategic)
         else:
             _add(found, _METADATA)
             found[name] = {**_UNKNOWN}

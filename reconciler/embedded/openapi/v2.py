@@ -6,6 +6,7 @@ plaintext-openapiv2`.
 
 from collections.abc import Mapping
 from functools import lru_cache
+from typing import Any
 
 from reconciler.api.validation.encoding import encode
 from reconciler.api.validation.kinds import Object
@@ -45,7 +46,7 @@ def _operation(operation: Operation) -> Object:
     return found
 
 
-def _schema(schema: Mapping[str, object]) -> Object:
+def _schema(schema: Mapping[str, Any]) -> Object:
     """A schema of v3 as one of v2."""
     # v2 has no word for further fields beside known ones: without a type, kubectl accepts everything.
     dropped = ("type", "properties") if ANY_FIELDS in schema else ()
@@ -60,7 +61,7 @@ def _schema(schema: Mapping[str, object]) -> Object:
                 found |= _schema(only)
             case "properties", dict():
                 found[key] = {name: _schema(inner) for name, inner in value.items()}
-            case ("items" | "additionalProperties"), dict():
+            case (("items" | "additionalProperties"), dict()):
                 found[key] = _schema(value)
             case _:
                 found[key] = value

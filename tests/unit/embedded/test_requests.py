@@ -103,7 +103,7 @@ def test_paths_and_methods_that_are_not_served(method, path, code, reason):
     assert refused(ApiServer(), method, path, {} if method == "POST" else None) == (code, reason)
 
 
-@pytest.mark.parametrize("path", ["/", "/nope", "/apis/nope.k8s.io/v1/things", "/api/v2/pods", "/openapi/v2"])
+@pytest.mark.parametrize("path", ["/", "/nope", "/apis/nope.k8s.io/v1/things", "/api/v2/pods", "/openapi/v4"])
 def test_paths_below_nothing_are_plain_text_as_on_a_real_server(path):
     assert call(ApiServer(), "GET", path) == (404, "404 page not found\n")
 
