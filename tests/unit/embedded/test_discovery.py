@@ -54,6 +54,18 @@ def test_openapi_says_that_patches_take_field_validation():
         assert all(patch["parameters"][0]["name"] == "fieldValidation" for patch in patches)
 
 
+def test_the_category_of_what_kubectl_get_all_lists():
+    resources = ok(ApiServer(), "GET", "/api/v1")["resources"]
+    assert [one["name"] for one in resources if "all" in one.get("categories", ())] == ["pods", "services"]
+
+
+def test_reviews_can_be_created_and_not_listed():
+    group = "/apis/authentication.k8s.io/v1"
+    resources = {one["name"]: one["verbs"] for one in ok(ApiServer(), "GET", group)["resources"]}
+    assert resources == {"selfsubjectreviews": ["create"], "tokenreviews": ["create"]}
+    assert refused(ApiServer(), "GET", f"{group}/tokenreviews") == (405, "MethodNotAllowed")
+
+
 def test_health():
     for path in ("/healthz", "/livez", "/readyz"):
         assert call(ApiServer(), "GET", path) == (200, "ok")
