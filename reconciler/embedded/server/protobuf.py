@@ -1,7 +1,7 @@
 """Decode protobuf bodies of a few kinds: some commands of newer releases of kubectl send nothing else.
 
-These are `auth can-i`, `auth whoami`, and `create` of a configmap, namespace or service by its name. All
-other bodies, and all responses except OpenAPI v2, are JSON.
+These are `auth can-i`, `auth whoami`, `drain`, and `create` of a configmap, namespace or service by its name.
+All other bodies, and all responses except OpenAPI v2, are JSON.
 """
 
 from collections.abc import Iterator, Mapping
@@ -62,6 +62,10 @@ _KINDS: Mapping[tuple[str, str], Mapping[int, _Member]] = {
         4: _Member("immutable", "flag"),
     },
     ("v1", "Service"): {1: _Member("metadata", _METADATA), 2: _Member("spec", _SERVICE)},
+    ("v1", "DeleteOptions"): {
+        2: _Member("preconditions", {1: _Member("uid"), 2: _Member("resourceVersion")}),
+        5: _Member("dryRun", "texts"),
+    },
     ("authentication.k8s.io/v1", "SelfSubjectReview"): {},
     ("authorization.k8s.io/v1", "SelfSubjectAccessReview"): {
         2: _Member(

@@ -128,6 +128,20 @@ SERVICE_IN_PROTOBUF = (
 """What `kubectl create service clusterip x36 --tcp=80:http` of 1.36 sends"""
 
 
+def test_delete_options_in_protobuf():
+    """What `kubectl drain` sends. The dry run deletes nothing, a precondition that does not hold neither."""
+    api, media = ApiServer(), "application/vnd.kubernetes.protobuf"
+    ok(api, "POST", PODS, pod())
+    head = b"k8s\x00\n\x13\n\x02v1\x12\rDeleteOptions\x12"
+    assert refused(api, "DELETE", f"{PODS}/p", head + b"\x05\x12\x03\n\x01x", media=media) == (
+        409,
+        "Conflict",
+    )
+    ok(api, "DELETE", f"{PODS}/p", head + b"\x05*\x03All", media=media)
+    ok(api, "DELETE", f"{PODS}/p", head + b'\x02\x08\x05\x1a\x00"\x00', media=media)
+    assert refused(api, "GET", f"{PODS}/p") == (404, "NotFound")
+
+
 def test_a_service_in_protobuf():
     path, media = "/api/v1/namespaces/default/services", "application/vnd.kubernetes.protobuf"
     made = ok(ApiServer(), "POST", path, SERVICE_IN_PROTOBUF, media=media)

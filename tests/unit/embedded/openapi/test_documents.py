@@ -99,7 +99,7 @@ def test_v2_and_v3_describe_the_same_fields(api):
 
 
 def test_v2_says_which_patches_exist(api):
-    """A kubectl makes a strategic merge patch for the kinds that take one, and a merge patch for the others."""
+    """A kubectl makes a strategic merge patch for kinds that take one, and a merge patch for others."""
     paths = ok(api, "GET", "/openapi/v2")["paths"]
     strategic = "application/strategic-merge-patch+json"
     patch = paths["/api/v1/namespaces/{namespace}/pods/{name}"]["patch"]
