@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -27,9 +28,9 @@ def kubectls() -> Mapping[int, Path]:
         for path in sorted(folder.glob("kubectl.1.*")):
             if match := _NAME.fullmatch(path.name):
                 found.setdefault(int(match["minor"]), path)
-        plain = folder / "kubectl"
-        if not found and os.access(plain, os.X_OK) and plain.is_file():
-            found[_minor(plain)] = plain
+    # The plain program is asked for its version only if it is the only one: it may choose another one itself.
+    if not found and (plain := shutil.which("kubectl")):
+        found[_minor(plain)] = Path(plain)
     return {minor: found[minor] for minor in sorted(found) if minor >= OLDEST}
 
 
@@ -41,7 +42,7 @@ def _folders() -> Iterator[Path]:
         yield (Path(name) / "kubectl").resolve().parent
 
 
-def _minor(path: Path) -> int:
-    command = [path, "version", "--client", "-o", "json"]
+def _minor(program: str) -> int:
+    command = [program, "version", "--client", "-o", "json"]
     done = subprocess.run(command, capture_output=True, check=True, timeout=PATIENCE)
     return int(json.loads(done.stdout)["clientVersion"]["minor"].rstrip("+"))
