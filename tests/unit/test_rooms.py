@@ -24,7 +24,7 @@ LIBRARIES = {
         "multidict", "pydantic_core", "socket", "structlog", "yaml",
     },
     "ha": {"asyncio", "datetime", "structlog"},
-    "embedded": {"aiohttp", "asyncio", "datetime", "random"},
+    "embedded": {"aiohttp", "asyncio", "datetime", "kubernetes_asyncio", "random"},
     "operations": {
         "aiohttp", "asyncio", "cryptography", "datetime", "jinja2", "logging", "markupsafe", "msgspec",
         "numpy", "opentelemetry", "os", "prometheus_client", "socket", "structlog", "threading",

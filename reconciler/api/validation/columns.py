@@ -70,6 +70,11 @@ def _node_roles(obj: Object, _now: datetime) -> str:
     return ",".join(sorted(key[len(prefix) :] for key in labels if key.startswith(prefix))) or "<none>"
 
 
+def _service_ports(obj: Object, _now: datetime) -> str:
+    ports = obj.get("spec", {}).get("ports", ())
+    return ",".join(f"{port['port']}/{port['protocol']}" for port in ports) or "<none>"
+
+
 def _data_size(obj: Object, _now: datetime) -> int:
     return len(obj.get("data", ())) + len(obj.get("binaryData", ()))
 
@@ -112,6 +117,14 @@ POD = (
     AGE,
     Column("IP", _at("status", "podIP", missing="<none>"), priority=1),
     Column("Node", _at("spec", "nodeName", missing="<none>"), priority=1),
+)
+SERVICE = (
+    NAME,
+    Column("Type", _at("spec", "type")),
+    Column("Cluster-IP", _at("spec", "clusterIP", missing="<none>")),
+    Column("External-IP", _at("spec", "externalName", missing="<none>")),
+    Column("Port(s)", _service_ports),
+    AGE,
 )
 CONFIG_MAP = (NAME, Column("Data", _data_size, type="integer"), AGE)
 LEASE = (NAME, Column("Holder", _at("spec", "holderIdentity")), AGE)

@@ -1,4 +1,4 @@
-"""Events, ConfigMaps, nodes, namespaces and Leases: the rules that clients depend on."""
+"""Events, ConfigMaps, nodes, namespaces, Services and Leases: the rules that clients depend on."""
 
 from datetime import datetime
 
@@ -90,3 +90,30 @@ def check_node(review: Review) -> list[Cause]:
     for condition in root["status"]["conditions"].items():
         condition["type"].text()
     return root.causes
+
+
+def default_service(obj: Object, _now: datetime) -> None:
+    """Set the type of a Service and the protocol of its ports."""
+    spec = Field(obj)["spec"]
+    if spec.present:
+        spec.object().setdefault("type", "ClusterIP")
+    for port in spec["ports"].items():
+        port.object().setdefault("protocol", "TCP")
+
+
+def check_service(review: Review) -> list[Cause]:
+    """Check the fields of a Service that are shown here. Addresses are not checked."""
+    root = Field(review.new)
+    spec = root["spec"]
+    spec["type"].one_of(("ClusterIP", "NodePort", "LoadBalancer", "ExternalName"))
+    for port in spec["ports"].items():
+        if not 0 < port["port"].integer() < 65536:
+            port["port"].invalid("must be between 1 and 65535, inclusive")
+        port["protocol"].one_of(("TCP", "UDP", "SCTP"))
+    if spec["type"].text() != "ExternalName" and not spec["ports"].items() and not _is_headless(spec):
+        spec["ports"].required()
+    return root.causes
+
+
+def _is_headless(spec: Field) -> bool:
+    return spec["clusterIP"].text() == "None"

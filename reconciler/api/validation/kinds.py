@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from reconciler.api.validation.fields import Cause
+from reconciler.api.validation.strategic_merge import METADATA, Schema
 
 Object = dict[str, Any]
 """One API object as plain JSON, without `kind` and `apiVersion`: these depend on the served version."""
@@ -20,6 +21,12 @@ class GroupVersion(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def is_custom(self) -> bool:
+        """Whether the group is not part of Kubernetes: its kinds are custom resources."""
+        is_own = self.group.endswith(".k8s.io") and not self.group.endswith(".x-k8s.io")
+        return "." in self.group and not is_own
 
 
 class Column(NamedTuple):
@@ -70,7 +77,11 @@ class ServedKind:
     singular: str
     served: tuple[GroupVersion, ...]
     """In order of preference. The first is the stored version; `conversions` converts the others."""
+    description: str = ""
+    """One sentence for `kubectl explain`."""
     namespaced: bool = True
+    categories: tuple[str, ...] = ()
+    """Groups of kinds that kubectl lists together, such as `all`."""
     short_names: tuple[str, ...] = ()
     has_status: bool = False
     counts_generations: bool = False
@@ -81,8 +92,8 @@ class ServedKind:
     """Whether an update may omit resourceVersion."""
     returns_deleted: bool = False
     """Whether DELETE returns the object instead of a Status."""
-    strategic: Mapping[str, Any] | None = None
-    """Merge keys for strategic merge patches; None if such patches are not supported."""
+    strategic: Schema = field(default_factory=lambda: {"metadata": METADATA})
+    """Merge keys for strategic merge patches. Custom resources do not support these patches."""
     selectable: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Field selector label to path in the stored object, besides metadata.name and metadata.namespace."""
     columns: tuple[Column, ...] = ()

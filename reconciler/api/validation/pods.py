@@ -20,6 +20,8 @@ def default_pod(obj: Object, _now: datetime) -> None:
     spec.setdefault("restartPolicy", "Always")
     spec.setdefault("schedulerName", "default-scheduler")
     spec.setdefault("terminationGracePeriodSeconds", 30)
+    # kubectl debug of 1.36 crashes without it.
+    spec.setdefault("securityContext", {})
     for container in spec["containers"] if isinstance(spec.get("containers"), list) else ():
         if isinstance(container, dict):
             container.setdefault("resources", {})

@@ -15,7 +15,6 @@ V1BETA2: Final = GroupVersion(RESOURCE, "v1beta2")
 V1BETA1: Final = GroupVersion(RESOURCE, "v1beta1")
 V1ALPHA3: Final = GroupVersion(RESOURCE, "v1alpha3")
 _RESOURCE_VERSIONS: Final = (V1, V1BETA2, V1BETA1)
-_PLAIN: Final = {"metadata": METADATA}
 _CONDITIONED: Final = {"metadata": METADATA, "status": {"conditions": CONDITIONS}}
 
 _CONTAINER: Final = {
@@ -47,12 +46,14 @@ _POD: Final = {
 
 NAMESPACE: Final = ServedKind(
     "Namespace", "namespaces", "namespace", (CORE,),
+    description="A scope for names: namespaced objects of different namespaces may have one name.",
     namespaced=False, short_names=("ns",), has_status=True, label_names=True, returns_deleted=True,
     strategic=_CONDITIONED, selectable={"status.phase": ("status", "phase")}, columns=columns.NAMESPACE,
     defaults=core.default_namespace,
 )  # fmt: skip
 NODE: Final = ServedKind(
     "Node", "nodes", "node", (CORE,),
+    description="A machine that runs pods.",
     namespaced=False, short_names=("no",), has_status=True,
     strategic={
         "metadata": METADATA,
@@ -64,7 +65,9 @@ NODE: Final = ServedKind(
 )  # fmt: skip
 POD: Final = ServedKind(
     "Pod", "pods", "pod", (CORE,),
-    short_names=("po",), has_status=True, counts_generations=True, returns_deleted=True, strategic=_POD,
+    description="Containers that run together on one node, with the claims that they use.",
+    categories=("all",), short_names=("po",), has_status=True, counts_generations=True, returns_deleted=True,
+    strategic=_POD,
     selectable={
         "spec.nodeName": ("spec", "nodeName"),
         "spec.schedulerName": ("spec", "schedulerName"),
@@ -76,13 +79,26 @@ POD: Final = ServedKind(
     },
     columns=columns.POD, defaults=pods.default_pod, validate=pods.check_pod,
 )  # fmt: skip
+SERVICE: Final = ServedKind(
+    "Service", "services", "service", (CORE,),
+    description="A name and an address for pods. Addresses are not assigned here.",
+    categories=("all",), short_names=("svc",), has_status=True, label_names=True, returns_deleted=True,
+    strategic={
+        "metadata": METADATA,
+        "spec": {"ports": Merge("port")},
+        "status": {"conditions": CONDITIONS},
+    },
+    columns=columns.SERVICE, defaults=core.default_service, validate=core.check_service,
+)  # fmt: skip
 CONFIG_MAP: Final = ServedKind(
     "ConfigMap", "configmaps", "configmap", (CORE,),
-    short_names=("cm",), strategic=_PLAIN, columns=columns.CONFIG_MAP, validate=core.check_config_map,
+    description="Configuration data for pods.",
+    short_names=("cm",), columns=columns.CONFIG_MAP, validate=core.check_config_map,
 )  # fmt: skip
 EVENT_KIND: Final = ServedKind(
     "Event", "events", "event", (CORE, EVENTS),
-    short_names=("ev",), strategic=_PLAIN,
+    description="A report about something that happened to another object.",
+    short_names=("ev",),
     selectable={
         **{
             f"{holder}.{key}": ("involvedObject", key)
@@ -100,10 +116,12 @@ EVENT_KIND: Final = ServedKind(
 )  # fmt: skip
 LEASE: Final = ServedKind(
     "Lease", "leases", "lease", (GroupVersion("coordination.k8s.io", "v1"),),
-    unconditional=False, strategic=_PLAIN, columns=columns.LEASE, validate=core.check_lease,
+    description="Who holds a role, such as leader, and until when.",
+    unconditional=False, columns=columns.LEASE, validate=core.check_lease,
 )  # fmt: skip
 CLAIM: Final = ServedKind(
     "ResourceClaim", "resourceclaims", "resourceclaim", _RESOURCE_VERSIONS,
+    description="A request for devices, and in its status the devices that are allocated.",
     has_status=True, returns_deleted=True,
     strategic={"metadata": METADATA, "status": {"reservedFor": Merge("uid")}},
     columns=columns.CLAIM, defaults=claims.default_claim, validate=claims.check_claim,
@@ -111,17 +129,20 @@ CLAIM: Final = ServedKind(
 )  # fmt: skip
 TEMPLATE: Final = ServedKind(
     "ResourceClaimTemplate", "resourceclaimtemplates", "resourceclaimtemplate", _RESOURCE_VERSIONS,
-    returns_deleted=True, strategic=_PLAIN, columns=columns.NAMED, defaults=claims.default_template,
+    description="The ResourceClaim that each pod that names it gets.",
+    returns_deleted=True, columns=columns.NAMED, defaults=claims.default_template,
     validate=claims.check_template, conversions={V1BETA1: TEMPLATE_V1BETA1},
 )  # fmt: skip
 DEVICE_CLASS: Final = ServedKind(
     "DeviceClass", "deviceclasses", "deviceclass", _RESOURCE_VERSIONS,
-    namespaced=False, counts_generations=True, returns_deleted=True, strategic=_PLAIN, columns=columns.NAMED,
+    description="Criteria and configuration for devices, which claims refer to by name.",
+    namespaced=False, counts_generations=True, returns_deleted=True, columns=columns.NAMED,
     validate=claims.check_class,
 )  # fmt: skip
 SLICE: Final = ServedKind(
     "ResourceSlice", "resourceslices", "resourceslice", _RESOURCE_VERSIONS,
-    namespaced=False, counts_generations=True, returns_deleted=True, strategic=_PLAIN,
+    description="Devices of one pool, as their driver publishes them.",
+    namespaced=False, counts_generations=True, returns_deleted=True,
     selectable={
         "spec.nodeName": ("spec", "nodeName"),
         "spec.driver": ("spec", "driver"),
@@ -132,19 +153,21 @@ SLICE: Final = ServedKind(
 )  # fmt: skip
 TAINT_RULE: Final = ServedKind(
     "DeviceTaintRule", "devicetaintrules", "devicetaintrule", (V1, V1BETA2, V1ALPHA3),
+    description="A taint for all devices that match.",
     namespaced=False, has_status=True, counts_generations=True, returns_deleted=True, strategic=_CONDITIONED,
     columns=columns.NAMED, defaults=taints.default_rule, validate=taints.check_rule,
 )  # fmt: skip
 
 DEVICE: Final = ServedKind(
     "Device", "devices", "device", (GroupVersion("scheduling.koordinator.sh", "v1alpha1"),),
+    description="The devices of one node, as Koordinator's koordlet publishes them.",
     namespaced=False, has_status=True, counts_generations=True, unconditional=False, columns=columns.NAMED,
     defaults=koordinator.default_device, validate=koordinator.check_device,
 )  # fmt: skip
 """Served on real servers once Koordinator's resource definition is installed."""
 
 BUILTIN: Final = (
-    NAMESPACE, NODE, POD, CONFIG_MAP, EVENT_KIND, LEASE,
+    NAMESPACE, NODE, POD, SERVICE, CONFIG_MAP, EVENT_KIND, LEASE,
     CLAIM, TEMPLATE, DEVICE_CLASS, SLICE, TAINT_RULE, DEVICE,
 )  # fmt: skip
 

@@ -90,6 +90,11 @@ def method_not_allowed() -> Refusal:
     return Refusal(405, "MethodNotAllowed", message, details={})
 
 
+def not_implemented(message: str) -> Refusal:
+    """501: real servers serve the path, this one does not."""
+    return Refusal(501, "NotImplemented", message, details={})
+
+
 def too_large(limit: int) -> Refusal:
     """413: the body exceeds the limit."""
     return Refusal(413, "RequestEntityTooLarge", f"Request entity too large: limit is {limit}", details={})

@@ -19,6 +19,7 @@ MASTERS = "system:masters"
 
 _NAMED = re.compile(r"metadata\.name==?(?P<name>[^,]+)")
 _FOR_ALL = ("/healthz", "/livez", "/readyz", "/version")
+_DISCOVERY = ("/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*")
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _BOUND = ("allocation", "reservedFor")
 """Fields of a claim's status that require `resourceclaims/binding`. Source: ST-8"""
@@ -54,6 +55,22 @@ class Guard:
             or (_is_discovery(access) and AUTHENTICATED in account.groups)
             or self._roles.allows(account, access)
         )
+
+    def rules(self, account: Account, namespace: str) -> list[Object]:
+        """What the account may do in a namespace, as in a SelfSubjectRulesReview."""
+        if MASTERS in account.groups:
+            return self.everything()
+        paths = [*_FOR_ALL, *(_DISCOVERY if AUTHENTICATED in account.groups else ())]
+        public = {"verbs": ["get"], "nonResourceURLs": paths}
+        return [public, *self._roles.rules(account, namespace)]
+
+    @staticmethod
+    def everything() -> list[Object]:
+        """The rules of an account that is allowed everything."""
+        return [
+            {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]},
+            {"verbs": ["*"], "nonResourceURLs": ["*"]},
+        ]
 
     def check_path(self, account: Account, request: Request) -> None:
         """Check a path that names no resource. Raises a 403."""

@@ -54,6 +54,14 @@ class _Rule:
         _, _, part = access.resource.partition("/")
         return _has(self.resources, access.resource) or (bool(part) and f"*/{part}" in self.resources)
 
+    def shown(self) -> dict[str, Any]:
+        """The rule as in a SelfSubjectRulesReview."""
+        found: dict[str, Any] = {"verbs": sorted(self.verbs)}
+        if self.paths:
+            return {**found, "nonResourceURLs": list(self.paths)}
+        found |= {"apiGroups": sorted(self.groups), "resources": sorted(self.resources)}
+        return {**found, "resourceNames": sorted(self.names)} if self.names else found
+
 
 @dataclass(frozen=True, slots=True)
 class _Grant:
@@ -63,6 +71,12 @@ class _Grant:
     groups: frozenset[str]
     namespace: str
     rules: tuple[_Rule, ...]
+
+    def covers(self, account: Account, namespace: str) -> bool:
+        """Whether the rules apply to the account in a namespace."""
+        return (not self.namespace or self.namespace == namespace) and bool(
+            account.name in self.users or account.groups & self.groups
+        )
 
 
 class Roles:
@@ -91,11 +105,15 @@ class Roles:
     def allows(self, account: Account, access: AccessRequest) -> bool:
         """Whether a role of the account allows the access."""
         return any(
-            (not grant.namespace or grant.namespace == access.namespace)
-            and (account.name in grant.users or account.groups & grant.groups)
-            and any(rule.allows(access) for rule in grant.rules)
+            grant.covers(account, access.namespace) and any(rule.allows(access) for rule in grant.rules)
             for grant in self._grants
         )
+
+    def rules(self, account: Account, namespace: str) -> list[dict[str, Any]]:
+        """The rules that apply to the account in a namespace, as in a SelfSubjectRulesReview."""
+        return [
+            rule.shown() for grant in self._grants if grant.covers(account, namespace) for rule in grant.rules
+        ]
 
 
 def _has(allowed: frozenset[str], wanted: str) -> bool:

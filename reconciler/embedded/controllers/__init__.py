@@ -1,10 +1,11 @@
-"""Controllers for demos: they generate claims from templates, run pods, and deallocate claims."""
+"""Controllers for demos: claims from templates, running pods, deallocated claims, ready nodes."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from reconciler.embedded.controllers.claims import ClaimController
 from reconciler.embedded.controllers.pods import PodController
+from reconciler.embedded.controllers.readiness import NodeController
 from reconciler.embedded.controllers.running import running
 from reconciler.embedded.controllers.templates import TemplateController
 from reconciler.embedded.server.api import ApiServer
@@ -15,7 +16,7 @@ async def run_controllers(api: ApiServer) -> AsyncIterator[None]:
     """Run the controllers during the block."""
     pods = PodController(api)
     try:
-        async with running(api, [TemplateController(api), pods, ClaimController(api)]):
+        async with running(api, [TemplateController(api), pods, ClaimController(api), NodeController(api)]):
             yield
     finally:
         pods.stop()

@@ -1,9 +1,10 @@
-"""Discovery: version, health, groups, resources, and a minimal OpenAPI document."""
+"""Discovery: version, health, groups, resources, OpenAPI documents."""
 
 from reconciler.api.validation.encoding import encode
 from reconciler.api.validation.kinds import VERBS, GroupVersion, Object, ServedKind
+from reconciler.embedded.access.reviews import REVIEWS, ReviewKind
+from reconciler.embedded.server import openapi
 from reconciler.embedded.server.messages import Response
-from reconciler.embedded.server.openapi import document
 from reconciler.embedded.server.routing import Routes
 
 _VERSION = {
@@ -24,17 +25,19 @@ _VERSION = {
 _HEALTH = ("/healthz", "/livez", "/readyz")
 
 
-def answer(routes: Routes, path: str) -> Response | None:
-    """The response for a discovery path; None for all other paths."""
+def answer(routes: Routes, path: str, accept: str) -> Response | None:
+    """The response for a discovery path; None for all other paths. Raises a Refusal."""
     path = path.rstrip("/")
     if path in _HEALTH:
         return Response(200, b"ok", content_type="text/plain; charset=utf-8")
-    body = _body(routes, path)
+    parts = path.strip("/").split("/")
+    if parts[0] == "openapi":
+        return openapi.answer(routes, parts[1:], accept)
+    body = _body(routes, parts)
     return None if body is None else Response(200, encode(body))
 
 
-def _body(routes: Routes, path: str) -> Object | None:
-    parts = path.strip("/").split("/")
+def _body(routes: Routes, parts: list[str]) -> Object | None:
     match parts:
         case ["version"]:
             return dict(_VERSION)
@@ -49,43 +52,31 @@ def _body(routes: Routes, path: str) -> Object | None:
             return _resources(routes, GroupVersion("", version))
         case ["apis", name, version]:
             return _resources(routes, GroupVersion(name, version))
-        case ["openapi", "v3"]:
-            roots = [_root(served) for served in routes.versions()]
-            return {"paths": {root: {"serverRelativeURL": f"/openapi/v3/{root}"} for root in roots}}
-        case ["openapi", "v3", *rest]:
-            return _schema(routes, "/".join(rest))
     return None
 
 
-def _root(served: GroupVersion) -> str:
-    return f"apis/{served}" if served.group else f"api/{served.version}"
-
-
-def _schema(routes: Routes, root: str) -> Object | None:
-    for served in routes.versions():
-        if _root(served) == root:
-            return document(f"/{root}", served, routes.kinds(served))
-    return None
+def _versions(routes: Routes) -> list[GroupVersion]:
+    return list(dict.fromkeys([*routes.versions(), *(review.served for review in REVIEWS)]))
 
 
 def _groups(routes: Routes) -> list[str]:
-    return list(dict.fromkeys(served.group for served in routes.versions() if served.group))
+    return list(dict.fromkeys(served.group for served in _versions(routes) if served.group))
 
 
 def _group(routes: Routes, name: str) -> Object:
     versions = [
         {"groupVersion": str(served), "version": served.version}
-        for served in routes.versions()
+        for served in _versions(routes)
         if served.group == name
     ]
     return {"name": name, "versions": versions, "preferredVersion": versions[0]}
 
 
 def _resources(routes: Routes, served: GroupVersion) -> Object | None:
-    kinds = routes.kinds(served)
-    if not kinds:
+    resources = [entry for kind in routes.kinds(served) for entry in _entries(kind)]
+    resources += [_review(review) for review in REVIEWS if review.served == served]
+    if not resources:
         return None
-    resources = [entry for kind in kinds for entry in _entries(kind)]
     return {
         "kind": "APIResourceList",
         "apiVersion": "v1",
@@ -104,6 +95,8 @@ def _entries(kind: ServedKind) -> list[Object]:
     }
     if kind.short_names:
         entry["shortNames"] = list(kind.short_names)
+    if kind.categories:
+        entry["categories"] = list(kind.categories)
     entries = [entry]
     if kind.has_status:
         status = {"name": f"{kind.plural}/status", "singularName": "", "namespaced": kind.namespaced}
@@ -112,3 +105,13 @@ def _entries(kind: ServedKind) -> list[Object]:
         binding = {"name": "pods/binding", "singularName": "", "namespaced": True}
         entries.append({**binding, "kind": "Binding", "verbs": ["create"]})
     return entries
+
+
+def _review(review: ReviewKind) -> Object:
+    return {
+        "name": review.plural,
+        "singularName": review.kind.lower(),
+        "namespaced": False,
+        "kind": review.kind,
+        "verbs": ["create"],
+    }

@@ -1,41 +1,43 @@
-"""Minimal OpenAPI v3 for `kubectl apply`: it declares that patches accept `fieldValidation`.
+"""Requests for OpenAPI documents: which document, in which format."""
 
-With that, kubectl leaves validation to the server and requests no schema. Schemas are not published.
-"""
+from reconciler.api.validation.encoding import encode
+from reconciler.api.validation.status import Refusal
+from reconciler.embedded.openapi import Served, v2_document, v2_protobuf, v3_document
+from reconciler.embedded.openapi.paths import root
+from reconciler.embedded.openapi.protobuf import MEDIA as PROTOBUF
+from reconciler.embedded.server.messages import Response
+from reconciler.embedded.server.routing import Routes
 
-from reconciler.api.validation.kinds import GroupVersion, Object, ServedKind
-
-_VALIDATION = {"name": "fieldValidation", "in": "query", "schema": {"type": "string"}}
-_PATCHES = ("application/json-patch+json", "application/merge-patch+json", "application/apply-patch+yaml")
-
-
-def document(root: str, served: GroupVersion, kinds: list[ServedKind]) -> Object:
-    """The paths of one group and version."""
-    paths = {}
-    for kind in kinds:
-        collection = (
-            f"{root}/namespaces/{{namespace}}/{kind.plural}" if kind.namespaced else f"{root}/{kind.plural}"
-        )
-        gvk = {"group": served.group, "version": served.version, "kind": kind.kind}
-        paths[collection] = {"post": _operation("post", gvk)}
-        paths[f"{collection}/{{name}}"] = {"patch": _patch(gvk), "put": _operation("put", gvk)}
-    return {
-        "openapi": "3.0.0",
-        "info": {"title": "embedded API server", "version": "v1.36.2"},
-        "paths": paths,
-        "components": {"schemas": {}},
-    }
+_JSON = ("application/json", "application/*", "*/*")
 
 
-def _operation(action: str, gvk: Object) -> Object:
-    return {
-        "x-kubernetes-action": action,
-        "x-kubernetes-group-version-kind": gvk,
-        "parameters": [_VALIDATION],
-        "responses": {"200": {"description": "OK"}},
-    }
+def answer(routes: Routes, parts: list[str], accept: str) -> Response | None:
+    """The response for a path below /openapi; None for paths that are not served. Raises a 406."""
+    wanted = [option.partition(";")[0].strip() for option in (accept or "*/*").split(",")]
+    match parts:
+        case ["v2"]:
+            return _v2(_all(routes), wanted)
+        case ["v3"]:
+            roots = [root(version) for version in routes.versions()]
+            paths = {path: {"serverRelativeURL": f"/openapi/v3/{path}"} for path in roots}
+            return _json(encode({"paths": paths}), wanted)
+        case ["v3", *rest]:
+            served = tuple(one for one in _all(routes) if root(one[0]) == "/".join(rest))
+            return _json(v3_document(served), wanted) if served else None
+    return None
 
 
-def _patch(gvk: Object) -> Object:
-    content: Object = {media: {"schema": {"type": "object"}} for media in _PATCHES}
-    return {**_operation("patch", gvk), "requestBody": {"content": content}}
+def _all(routes: Routes) -> tuple[Served, ...]:
+    return tuple((version, kind) for version in routes.versions() for kind in routes.kinds(version))
+
+
+def _v2(served: tuple[Served, ...], wanted: list[str]) -> Response:
+    if any(media in PROTOBUF for media in wanted):
+        return Response(200, v2_protobuf(served), content_type=PROTOBUF[1])
+    return _json(v2_document(served), wanted)
+
+
+def _json(body: bytes, wanted: list[str]) -> Response:
+    if not any(media in _JSON for media in wanted):
+        raise Refusal(406, "NotAcceptable", "only application/json is supported", details={})
+    return Response(200, body)

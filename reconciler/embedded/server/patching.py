@@ -21,15 +21,15 @@ def patcher(kind: ServedKind, media: str, patch: Any) -> Callable[[Object], Any]
     Server-side apply does not track field ownership: fields that a later configuration omits stay.
     """
     if media == APPLY:
-        return lambda shown: strategic_merge(shown, _object(patch), kind.strategic or {})
-    if media not in (JSON_PATCH, MERGE_PATCH) and (media != STRATEGIC or kind.strategic is None):
+        return lambda shown: strategic_merge(shown, _object(patch), kind.strategic)
+    if media not in (JSON_PATCH, MERGE_PATCH) and (media != STRATEGIC or kind.stored.is_custom):
         raise unsupported_media_type()
     wanted = decode_json(patch)
     if media == JSON_PATCH:
         return lambda shown: apply_json_patch(shown, wanted)
     if media == MERGE_PATCH:
         return lambda shown: merge(shown, _object(wanted))
-    return lambda shown: strategic_merge(shown, _object(wanted), kind.strategic or {})
+    return lambda shown: strategic_merge(shown, _object(wanted), kind.strategic)
 
 
 def bind(binding: Any) -> Callable[[Object], Object]:

@@ -1,6 +1,7 @@
-"""Decode protobuf bodies of two kinds: `kubectl create namespace` and `create configmap` always send them.
+"""Decode protobuf bodies of a few kinds: some commands of newer releases of kubectl send nothing else.
 
-All other bodies and all responses are JSON.
+These are `auth can-i`, `auth whoami`, `drain`, and `create` of a configmap, namespace or service by its name.
+All other bodies, and all responses except OpenAPI v2, are JSON.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,7 +20,8 @@ class _Member(NamedTuple):
 
     name: str
     of: Any = "text"
-    """Text, flag, map, texts, or the members of a message."""
+    """Text, number, flag, map, texts, either (an int or a string), the members of a message, or in a tuple
+    those of each message of a list."""
 
 
 _TYPE_META = {1: _Member("apiVersion"), 2: _Member("kind")}
@@ -31,6 +33,24 @@ _METADATA = {
     12: _Member("annotations", "map"),
     14: _Member("finalizers", "texts"),
 }
+_RESOURCE = dict(
+    enumerate(map(_Member, ("namespace", "verb", "group", "version", "resource", "subresource", "name")), 1)
+)
+_PORT = {
+    1: _Member("name"),
+    2: _Member("protocol"),
+    3: _Member("port", "number"),
+    4: _Member("targetPort", "either"),
+    5: _Member("nodePort", "number"),
+}
+_SERVICE = {
+    1: _Member("ports", (_PORT,)),
+    2: _Member("selector", "map"),
+    3: _Member("clusterIP"),
+    4: _Member("type"),
+    10: _Member("externalName"),
+}
+_PATH = {1: _Member("path"), 2: _Member("verb")}
 _KINDS: Mapping[tuple[str, str], Mapping[int, _Member]] = {
     ("v1", "Namespace"): {
         1: _Member("metadata", _METADATA),
@@ -41,6 +61,19 @@ _KINDS: Mapping[tuple[str, str], Mapping[int, _Member]] = {
         2: _Member("data", "map"),
         4: _Member("immutable", "flag"),
     },
+    ("v1", "Service"): {1: _Member("metadata", _METADATA), 2: _Member("spec", _SERVICE)},
+    ("v1", "DeleteOptions"): {
+        2: _Member("preconditions", {1: _Member("uid"), 2: _Member("resourceVersion")}),
+        5: _Member("dryRun", "texts"),
+    },
+    ("authentication.k8s.io/v1", "SelfSubjectReview"): {},
+    ("authorization.k8s.io/v1", "SelfSubjectAccessReview"): {
+        2: _Member(
+            "spec",
+            {1: _Member("resourceAttributes", _RESOURCE), 2: _Member("nonResourceAttributes", _PATH)},
+        ),
+    },
+    ("authorization.k8s.io/v1", "SelfSubjectRulesReview"): {2: _Member("spec", {1: _Member("namespace")})},
 }
 
 
@@ -55,7 +88,7 @@ def decode_protobuf(body: bytes) -> Object:
         if members is None:
             raise unsupported_media_type()
         return {**head, **_message(envelope.get(2, b""), members)}
-    except (ValueError, IndexError, TypeError) as exc:
+    except (AttributeError, ValueError, IndexError, TypeError) as exc:
         raise bad_request(f"protobuf parse error: {exc}") from exc
 
 
@@ -65,16 +98,37 @@ def _message(data: bytes, members: Mapping[int, _Member]) -> Object:
         member = members.get(number)
         if member is None:
             continue
-        if member.of == "flag":
-            found[member.name] = bool(value)
-        elif member.of == "texts":
-            found.setdefault(member.name, []).append(value.decode())
-        elif member.of == "map":
-            entry = dict(_fields(value))
-            found.setdefault(member.name, {})[entry.get(1, b"").decode()] = entry.get(2, b"").decode()
-        else:
-            found[member.name] = value.decode() if member.of == "text" else _message(value, member.of)
+        match member.of:
+            case "text":
+                if value:  # unset fields are written as empty texts
+                    found[member.name] = value.decode()
+            case "number":
+                if value:
+                    found[member.name] = _whole(value)
+            case "flag":
+                found[member.name] = bool(value)
+            case "texts":
+                found.setdefault(member.name, []).append(value.decode())
+            case "map":
+                entry = dict(_fields(value))
+                found.setdefault(member.name, {})[entry.get(1, b"").decode()] = entry.get(2, b"").decode()
+            case "either":
+                found[member.name] = _either(dict(_fields(value)))
+            case (inner,):
+                found.setdefault(member.name, []).append(_message(value, inner))
+            case _:
+                found[member.name] = _message(value, member.of)
     return found
+
+
+def _either(fields: Mapping[int, Any]) -> int | str:
+    return fields.get(3, b"").decode() if fields.get(1) else _whole(fields.get(2, 0))
+
+
+def _whole(value: Any) -> int:
+    if not isinstance(value, int):
+        raise TypeError("expected a number, found bytes")
+    return value
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, Any]]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
-from reconciler.api.validation.encoding import MAX_BODY, decode_json, decode_yaml, encode
+from reconciler.api.validation.encoding import MAX_BODY, decode_yaml, encode
 from reconciler.api.validation.fields import Cause
 from reconciler.api.validation.kinds import Object
 from reconciler.api.validation.served_kinds import POD
@@ -13,23 +13,24 @@ from reconciler.api.validation.status import (
     invalid,
     method_not_allowed,
     no_such_resource,
+    not_implemented,
     too_large,
-    unsupported_media_type,
 )
 from reconciler.embedded.access import Account, Guard, reviews
 from reconciler.embedded.server import discovery
+from reconciler.embedded.server.bodies import decode_body, media_type
 from reconciler.embedded.server.kind_store import Record
 from reconciler.embedded.server.messages import Request, Response, Stream
 from reconciler.embedded.server.patching import APPLY, bind, patcher
 from reconciler.embedded.server.presenting import View, choose_view
-from reconciler.embedded.server.protobuf import MEDIA as PROTOBUF
-from reconciler.embedded.server.protobuf import decode_protobuf
 from reconciler.embedded.server.reading import get, list_objects, selection
 from reconciler.embedded.server.routing import Routes, Target
 from reconciler.embedded.server.store import Store
 from reconciler.embedded.server.watching import start_watch
 from reconciler.embedded.server.writing import Writer
 
+_ON_NODES = ("attach", "ephemeralcontainers", "exec", "log", "portforward", "proxy", "resize")
+"""Subresources of pods for which a kubelet is needed."""
 _TRUE = ("1", "true")
 
 
@@ -73,11 +74,10 @@ class RequestHandler:
     def _known(self, request: Request, sender: Account | None) -> Response | None:
         """The answer for paths that name no objects; None for other paths."""
         guard = self._guard
-        if guard is not None and sender is not None:
-            review = reviews.answer(guard, sender, request)
-            if review is not None:
-                return review
-        known = discovery.answer(self._routes, request.path)
+        review = reviews.answer(guard, sender, request)
+        if review is not None:
+            return review
+        known = discovery.answer(self._routes, request.path, request.headers.get("Accept", ""))
         if known is None:
             return None
         if guard is not None and sender is not None:
@@ -94,7 +94,7 @@ class RequestHandler:
             case "GET":
                 return Response(200, list_objects(self._store, target, request.query, view))
             case "POST" if is_whole:
-                record = self._writer.create(target, _body(request), dry_run=_dry_run(request.query))
+                record = self._writer.create(target, decode_body(request), dry_run=_dry_run(request.query))
                 return Response(201, view.whole(record))
             case "DELETE" if is_whole:
                 return self._delete_collection(request, target, view)
@@ -119,8 +119,11 @@ class RequestHandler:
         if target.subresource == "binding" and target.kind is POD:
             if request.method != "POST":
                 raise method_not_allowed()
-            self._writer.update(target, bind(_body(request)), dry_run=_dry_run(request.query))
+            self._writer.update(target, bind(decode_body(request)), dry_run=_dry_run(request.query))
             return _success(201, {})
+        if target.kind is POD and target.subresource in _ON_NODES:
+            get(self._store, target)
+            raise not_implemented(f"pods/{target.subresource} is not served: no pod has real containers here")
         if target.subresource != "status" or not target.kind.has_status:
             raise no_such_resource()
         match request.method:
@@ -135,7 +138,7 @@ class RequestHandler:
     def _replace(
         self, request: Request, target: Target, view: View, sender: Account | None = None
     ) -> Response:
-        body = _body(request)
+        body = decode_body(request)
         change = self._allowed(request, target, sender, lambda _shown: body)
         record = self._writer.update(target, change, dry_run=_dry_run(request.query))
         return Response(200, view.whole(record))
@@ -148,7 +151,7 @@ class RequestHandler:
         return self._guard.protect_allocation(sender, request, target, change)
 
     def _patch(self, request: Request, target: Target, view: View, sender: Account | None = None) -> Response:
-        media, dry_run = _media(request), _dry_run(request.query)
+        media, dry_run = media_type(request), _dry_run(request.query)
         if media != APPLY:
             change = self._allowed(request, target, sender, patcher(target.kind, media, request.body))
             return Response(200, view.whole(self._writer.update(target, change, dry_run=dry_run)))
@@ -190,24 +193,8 @@ def _target_of(collection: Target, record: Record) -> Target:
     return Target(collection.kind, collection.served, metadata.get("namespace", ""), metadata["name"])
 
 
-def _media(request: Request) -> str:
-    return request.headers.get("Content-Type", "").partition(";")[0].strip()
-
-
-def _body(request: Request) -> Any:
-    media = _media(request)
-    if media in ("application/yaml", "application/x-yaml"):
-        return decode_yaml(request.body)
-    if media == PROTOBUF:
-        return decode_protobuf(request.body)
-    # Tools that send bytes without a media type send JSON.
-    if media not in ("", "application/json", "*/*", "application/octet-stream"):
-        raise unsupported_media_type()
-    return decode_json(request.body)
-
-
 def _delete_options(request: Request) -> Object:
-    options = _body(request) if request.body else {}
+    options = decode_body(request) if request.body else {}
     if not isinstance(options, dict):
         raise bad_request("the body of a DELETE request must be DeleteOptions")
     return options

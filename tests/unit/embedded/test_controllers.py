@@ -255,6 +255,32 @@ async def test_objects_older_than_the_controllers_are_reconciled():
     assert (phase(api), state(api)) == ("Running", (False, 0, False))
 
 
+async def test_a_node_without_a_kubelet_is_ready(api):
+    await settle(api)
+    ok(api, "POST", "/api/v1/nodes", node("later"))
+    await settle(api)
+    for name in ("node-1", "later"):
+        (condition,) = ok(api, "GET", f"/api/v1/nodes/{name}")["status"]["conditions"]
+        assert (condition["type"], condition["status"]) == ("Ready", "True")
+
+
+@pytest.mark.parametrize("status", ["True", "False", "Unknown"])
+async def test_what_a_node_reports_is_left_alone(api, status):
+    """Tests and drills take nodes down that way."""
+    reported = {**node("n"), "status": {"conditions": [{"type": "Ready", "status": status}], "phase": "x"}}
+    before = ok(api, "POST", "/api/v1/nodes", reported)
+    await settle(api)
+    assert ok(api, "GET", "/api/v1/nodes/n") == before
+
+
+async def test_other_conditions_of_a_node_stay(api):
+    pressure = {"type": "DiskPressure", "status": "False"}
+    ok(api, "POST", "/api/v1/nodes", {**node("n"), "status": {"conditions": [None, pressure]}})
+    await settle(api)
+    conditions = ok(api, "GET", "/api/v1/nodes/n")["status"]["conditions"]
+    assert [one and one["type"] for one in conditions] == [None, "DiskPressure", "Ready"]
+
+
 async def test_controllers_start_over_after_compaction():
     api = ApiServer(history=2)
     ok(api, "POST", "/api/v1/nodes", node())

@@ -40,7 +40,7 @@ def test_every_advertised_resource_can_be_listed():
     assert "/apis/resource.k8s.io/v1beta1" in roots
     for root in roots:
         for resource in ok(api, "GET", root)["resources"]:
-            if "/" not in resource["name"]:
+            if "list" in resource["verbs"]:
                 assert ok(api, "GET", f"{root}/{resource['name']}")["kind"] == f"{resource['kind']}List"
 
 
@@ -52,6 +52,18 @@ def test_openapi_says_that_patches_take_field_validation():
         patches = [path["patch"] for path in paths.values() if "patch" in path]
         assert patches, root
         assert all(patch["parameters"][0]["name"] == "fieldValidation" for patch in patches)
+
+
+def test_the_category_of_what_kubectl_get_all_lists():
+    resources = ok(ApiServer(), "GET", "/api/v1")["resources"]
+    assert [one["name"] for one in resources if "all" in one.get("categories", ())] == ["pods", "services"]
+
+
+def test_reviews_can_be_created_and_not_listed():
+    group = "/apis/authentication.k8s.io/v1"
+    resources = {one["name"]: one["verbs"] for one in ok(ApiServer(), "GET", group)["resources"]}
+    assert resources == {"selfsubjectreviews": ["create"], "tokenreviews": ["create"]}
+    assert refused(ApiServer(), "GET", f"{group}/tokenreviews") == (405, "MethodNotAllowed")
 
 
 def test_health():

@@ -52,8 +52,10 @@ def kind(text: str) -> str:
         return "not run"
     if MENTION.match(text):
         return "mention"
-    if text.startswith(("dra-reconciler run ", "dra-reconciler apiserver")):
+    if text.startswith("dra-reconciler run "):
         return "lasting"
+    if text.startswith("dra-reconciler apiserver "):
+        return "server"
     if text.startswith(("logs ", "replay "), len("dra-reconciler ")):
         return "of a run"
     if text.startswith(("kubectl ", "source ", "python ")) or re.search(
@@ -68,7 +70,15 @@ def those(wanted: str) -> list[Command]:
 
 
 def test_there_is_something_of_each_kind_and_no_reason_is_left_over():
-    assert {kind(one.text) for one in ALL} == {"not run", "mention", "lasting", "of a run", "shell", "ours"}
+    assert {kind(one.text) for one in ALL} == {
+        "not run",
+        "mention",
+        "lasting",
+        "server",
+        "of a run",
+        "shell",
+        "ours",
+    }
     for start in NOT_RUN:
         assert any(one.text.startswith(start) for one in ALL), start
 
@@ -221,6 +231,14 @@ def run_until(text: str, words: str, times: int = 1) -> str:
 def test_what_runs_until_it_is_told_to_end(workspace: Path):
     for one in those("lasting"):
         assert '"event":"reconciling"' in run_until(one.text, '"event":"reconciling"'), one
+
+
+def test_a_server_serves_what_it_loads() -> None:
+    for one in those("server"):
+        options = one.text.replace(str(MANIFESTS.relative_to(ROOT)), str(MANIFESTS)).split()[2:]
+        with serving(*options) as (_, url, lines):
+            assert lines[0].startswith("loaded: "), one
+            assert url.startswith("http://127.0.0.1:"), one
 
 
 def test_about_a_run_that_is_over(workspace: Path):

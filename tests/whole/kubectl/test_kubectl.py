@@ -2,20 +2,15 @@
 
 import asyncio
 import json
-import os
-import shutil
 
 import pytest
 
-from reconciler.embedded import ApiServer, run_controllers, serve
 from tests.tools.driving import CLAIMS, MERGE, allocation, ok
-from tests.tools.patience import PATIENCE
+from tests.tools.kubectl_session import session
+from tests.tools.kubectls import MISSING, kubectls
 
-KUBECTL = shutil.which("kubectl") or ""
-pytestmark = [
-    pytest.mark.loopback,
-    pytest.mark.skipif(not KUBECTL, reason="kubectl is not installed"),
-]
+KNOWN = sorted(kubectls())
+pytestmark = [pytest.mark.loopback, pytest.mark.skipif(not KNOWN, reason=MISSING)]
 
 MANIFESTS = """
 apiVersion: resource.k8s.io/v1
@@ -35,27 +30,9 @@ spec:
 
 @pytest.fixture
 async def kubectl(tmp_path):
-    """A function that runs kubectl against a server of its own, and that server's logic."""
-    api = ApiServer()
-    environment = {**os.environ, "HOME": str(tmp_path), "KUBECONFIG": "/dev/null"}
-    async with run_controllers(api), serve(api) as url:
-
-        async def run(*arguments: str, stdin: str = "") -> str:
-            process = await asyncio.create_subprocess_exec(
-                KUBECTL,
-                f"--server={url}",
-                *arguments,
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
-                env=environment,
-            )
-            async with asyncio.timeout(PATIENCE):
-                out, err = await process.communicate(stdin.encode())
-            assert process.returncode == 0, err.decode()
-            return out.decode()
-
-        yield run, api
+    """A function that runs the newest kubectl against a server of its own, and that server's logic."""
+    async with session(kubectls()[KNOWN[-1]], tmp_path) as found:
+        yield found.run, found.api
 
 
 async def test_apply_creates_configures_and_leaves_alone(kubectl):

@@ -153,6 +153,91 @@ def test_access_can_be_reviewed(api: ApiServer, path: str, allowed: bool):
     assert body["status"]["allowed"] is allowed
 
 
+SELF = {
+    "access": "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+    "rules": "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews",
+    "user": "/apis/authentication.k8s.io/v1/selfsubjectreviews",
+}
+
+
+@pytest.mark.parametrize(
+    ("token", "verb", "allowed"), [("r", "list", True), ("r", "delete", False), ("m", "delete", True)]
+)
+def test_the_sender_can_ask_for_its_own_access(api: ApiServer, token: str, verb: str, allowed: bool):
+    """As `kubectl auth can-i` does."""
+    what = {"verb": verb, "group": "resource.k8s.io", "resource": "resourceclaims", "namespace": "default"}
+    code, body = asked(api, token, "POST", SELF["access"], {"spec": {"resourceAttributes": what}})
+    assert (code, body["status"]["allowed"]) == (201, allowed)
+
+
+def test_the_sender_can_list_its_own_rules(api: ApiServer):
+    """As `kubectl auth can-i --list` does. Rules of other namespaces are not listed."""
+
+    def rules(token: str, namespace: str) -> tuple[list[Any], list[Any]]:
+        status = asked(api, token, "POST", SELF["rules"], {"spec": {"namespace": namespace}})[1]["status"]
+        asking, given = status["resourceRules"][:3], status["resourceRules"][3:]
+        assert [rule["verbs"] for rule in asking] == [["create"]] * 3
+        return given, status["nonResourceRules"]
+
+    given, paths = rules("r", "default")
+    assert given == [
+        {"verbs": ["get", "list"], "apiGroups": ["resource.k8s.io"], "resources": ["resourceclaims"]}
+    ]
+    assert paths[1:] == [{"verbs": ["get"], "nonResourceURLs": ["/metrics", "/debug/*"]}]
+    mine = {"verbs": ["get"], "apiGroups": [""], "resources": ["pods"], "resourceNames": ["mine"]}
+    assert mine in rules("s", "default")[0]
+    assert rules("s", "other")[0] == []
+    assert rules("m", "other")[0] == [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]
+
+
+def test_every_listed_path_is_allowed(api: ApiServer):
+    """The list of rules and the check of a request agree."""
+    _, body = asked(api, "r", "POST", SELF["rules"], {"spec": {}})
+    for rule in body["status"]["nonResourceRules"]:
+        for path in rule["nonResourceURLs"]:
+            assert GUARD.allows(TOKENS["r"], AccessRequest("get", path=path.replace("*", "x")))
+
+
+def test_the_sender_can_ask_who_it_is(api: ApiServer):
+    """As `kubectl auth whoami` does."""
+    _, body = asked(api, "s", "POST", SELF["user"], {})
+    assert body["status"]["userInfo"] == {"username": "setter", "groups": ["a", "system:authenticated"]}
+    assert asked(api, "", "POST", SELF["user"], {})[0] == 403
+
+
+def test_without_tokens_everybody_may_do_everything():
+    api = ApiServer()
+    assert asked(api, "", "POST", SELF["access"], {"spec": {}})[1]["status"] == {"allowed": True}
+    groups = ["system:authenticated", "system:masters"]
+    who = {"username": "system:unsecured", "groups": groups}
+    assert asked(api, "", "POST", SELF["user"], {})[1]["status"] == {"userInfo": who}
+    rules = asked(api, "", "POST", SELF["rules"], {"spec": {}})[1]["status"]
+    assert rules["nonResourceRules"] == [{"verbs": ["*"], "nonResourceURLs": ["*"]}]
+    tokens = "/apis/authentication.k8s.io/v1/tokenreviews"
+    verdict = asked(api, "", "POST", tokens, {"spec": {"token": "x"}})[1]["status"]
+    assert "authenticated" not in verdict
+
+
+ACCESS_IN_PROTOBUF = (
+    b"k8s\x00\n2\n\x17authorization.k8s.io/v1\x12\x17SelfSubjectAccessReview\x12C"
+    b'\n\x10\n\x00\x12\x00\x1a\x00"\x00*\x002\x008\x00B\x00'
+    b'\x12%\n#\n\x0bkube-system\x12\x03get\x1a\x00"\x00*\x04pods2\x00:\x03log\x1a\x08\x08\x00'
+    b'\x12\x00\x1a\x00 \x00\x1a\x00"\x00'
+)
+"""What `kubectl auth can-i get pods/log -n kube-system` of 1.36 sends"""
+
+
+@pytest.mark.parametrize(("namespace", "allowed"), [(b"kube-system", False), (b"the-default", True)])
+def test_newer_kubectl_asks_in_protobuf(namespace: bytes, allowed: bool):
+    roles = ROLES.replace("namespace: default", "namespace: the-default").replace("[mine]", "[log]")
+    api = ApiServer(guard=Guard(TOKENS, Roles.read(yaml.safe_load_all(roles))))
+    headers = {"Content-Type": "application/vnd.kubernetes.protobuf", "Authorization": "Bearer s"}
+    body = ACCESS_IN_PROTOBUF.replace(b"kube-system", namespace)
+    answer = api.handle(Request("POST", SELF["access"], {}, headers, body))
+    assert isinstance(answer, Response)
+    assert decode_json(answer.body)["status"] == {"allowed": allowed}
+
+
 def test_a_service_account_has_its_groups():
     assert service_account("ns", "sa").groups >= {"system:serviceaccounts", "system:serviceaccounts:ns"}
     assert GUARD.allows(

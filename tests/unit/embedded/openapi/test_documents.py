@@ -1,0 +1,156 @@
+"""The OpenAPI documents, and in which formats they are served."""
+
+import json
+
+import pytest
+
+from reconciler.api.validation.kinds import GroupVersion, ServedKind
+from reconciler.embedded import ApiServer, Request, Response
+from tests.tools.driving import call, ok, refused
+from tests.tools.openapi_wire import read_document
+
+PROTOBUF = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+GVK = "x-kubernetes-group-version-kind"
+
+
+@pytest.fixture(scope="module")
+def api():
+    return ApiServer()
+
+
+def v3(api):
+    """Every document of v3, by group and version."""
+    index = ok(api, "GET", "/openapi/v3")["paths"]
+    return {root: ok(api, "GET", entry["serverRelativeURL"]) for root, entry in index.items()}
+
+
+def in_protobuf(api, accept=PROTOBUF):
+    answer = api.handle(Request("GET", "/openapi/v2", {}, {"Accept": accept}))
+    assert isinstance(answer, Response)
+    assert answer.status == 200
+    return answer
+
+
+def references(value):
+    if isinstance(value, dict):
+        if isinstance(value.get("$ref"), str):
+            yield value["$ref"]
+        value = list(value.values())
+    for inner in value if isinstance(value, list) else ():
+        yield from references(inner)
+
+
+def test_v2_in_protobuf_is_the_document_in_json(api):
+    """Every kubectl requests protobuf, and does not read JSON."""
+    assert read_document(in_protobuf(api).body) == ok(api, "GET", "/openapi/v2")
+
+
+def test_both_names_of_the_format_are_known(api):
+    newer = in_protobuf(api, "application/com.github.proto-openapi.spec.v2.v1.0+protobuf, */*")
+    assert newer.body == in_protobuf(api).body
+    assert newer.content_type == "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+
+
+@pytest.mark.parametrize("path", ["/openapi/v2", "/openapi/v3", "/openapi/v3/api/v1"])
+def test_other_formats_are_refused(api, path):
+    accept = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf"
+    assert refused(api, "GET", path, accept=accept) == (406, "NotAcceptable")
+
+
+def test_every_kind_has_one_schema_in_each_document(api):
+    """A kubectl refuses an object in a List whose kind has no schema in v2."""
+    described = [
+        tuple(one.values())
+        for schema in ok(api, "GET", "/openapi/v2")["definitions"].values()
+        for one in schema.get(GVK, ())
+    ]
+    in_v3 = [
+        tuple(one.values())
+        for document in v3(api).values()
+        for schema in document["components"]["schemas"].values()
+        for one in schema.get(GVK, ())
+    ]
+    served = [
+        (version.group, version.version, kind.kind)
+        for store in api.store
+        for kind in [store.kind]
+        for version in kind.served
+    ]
+    assert sorted(described) == sorted(in_v3) == sorted(served)
+
+
+def test_every_reference_leads_to_a_schema(api):
+    """A kubectl refuses a whole document with one reference into nothing."""
+    two = ok(api, "GET", "/openapi/v2")
+    assert set(references(two)) <= {f"#/definitions/{name}" for name in two["definitions"]}
+    for document in v3(api).values():
+        known = {f"#/components/schemas/{name}" for name in document["components"]["schemas"]}
+        assert set(references(document)) <= known
+
+
+def test_v2_and_v3_describe_the_same_fields(api):
+    two = ok(api, "GET", "/openapi/v2")["definitions"]
+    for document in v3(api).values():
+        for name, schema in document["components"]["schemas"].items():
+            if "x-kubernetes-preserve-unknown-fields" in schema:
+                continue
+            assert set(two[name]["properties"]) == set(schema["properties"]), name
+            assert two[name].get("required") == schema.get("required"), name
+
+
+def test_v2_says_which_patches_exist(api):
+    """A kubectl makes a strategic merge patch for kinds that take one, and a merge patch for others."""
+    paths = ok(api, "GET", "/openapi/v2")["paths"]
+    strategic = "application/strategic-merge-patch+json"
+    patch = paths["/api/v1/namespaces/{namespace}/pods/{name}"]["patch"]
+    assert strategic in patch["consumes"]
+    assert patch["parameters"] == [{"name": "fieldValidation", "in": "query", "type": "string"}]
+    custom = paths["/apis/scheduling.koordinator.sh/v1alpha1/devices/{name}"]["patch"]
+    assert strategic not in custom["consumes"]
+
+
+def test_a_kind_of_kubernetes_needs_a_declaration_and_nothing_else():
+    """Its schema, its columns and its patches follow."""
+    kind = ServedKind(
+        "StorageClass", "storageclasses", "storageclass", (GroupVersion("storage.k8s.io", "v1"),),
+        namespaced=False, description="How volumes are made.",
+    )  # fmt: skip
+    api = ApiServer([kind])
+    (schema,) = (
+        schema
+        for schema in ok(api, "GET", "/openapi/v3/apis/storage.k8s.io/v1")["components"]["schemas"].values()
+        if GVK in schema
+    )
+    assert (schema["description"], schema["required"]) == ("How volumes are made.", ["provisioner"])
+    assert schema["properties"]["volumeBindingMode"]["type"] == "string"
+    path = "/apis/storage.k8s.io/v1/storageclasses"
+    ok(api, "POST", path, {"metadata": {"name": "s", "finalizers": ["a.b/c"]}, "provisioner": "x"})
+    patch = {"metadata": {"finalizers": ["d.e/f"]}}
+    patched = ok(api, "PATCH", f"{path}/s", patch, media="application/strategic-merge-patch+json")
+    assert patched["metadata"]["finalizers"] == ["a.b/c", "d.e/f"]
+
+
+def test_a_custom_resource_may_have_every_field():
+    """Without a published schema no field is refused; a type in v2 would refuse all unknown ones."""
+    kind = ServedKind("Thing", "things", "thing", (GroupVersion("example.com", "v1"),))
+    api = ApiServer([kind])
+    two = ok(api, "GET", "/openapi/v2")["definitions"]["Thing.v1.example.com"]
+    assert "type" not in two
+    assert "properties" not in two
+    three = ok(api, "GET", "/openapi/v3/apis/example.com/v1")["components"]["schemas"]
+    assert set(three["Thing.v1.example.com"]["properties"]) == {"apiVersion", "kind", "metadata"}
+
+
+def test_a_new_version_of_a_kind_takes_the_schema_of_the_same_shape(api):
+    """Kubernetes 1.36 has no DeviceTaintRule in v1; its other versions have the same fields."""
+    (schema,) = (
+        schema
+        for schema in ok(api, "GET", "/openapi/v2")["definitions"].values()
+        if {"group": "resource.k8s.io", "version": "v1", "kind": "DeviceTaintRule"} in schema.get(GVK, ())
+    )
+    assert {"spec", "status"} <= schema["properties"].keys()
+
+
+def test_documents_below_openapi_are_only_read(api):
+    assert call(api, "POST", "/openapi/v2", {})[0] == 405
+    assert json.loads(in_protobuf(api, "*/*").body)["swagger"] == "2.0"
