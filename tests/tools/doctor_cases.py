@@ -119,6 +119,12 @@ def selecting(operator: str, *values: str) -> Object:
     return device("a", nodeSelector={"nodeSelectorTerms": [{"matchExpressions": [requirement]}]})
 
 
+def either(**fields: Any) -> Object:
+    """A device for the nodes with one label or another."""
+    terms = [{"matchExpressions": [{"key": key, "operator": "Exists"}]} for key in "xy"]
+    return device("a", nodeSelector={"nodeSelectorTerms": terms}, **fields)
+
+
 def extended(extension: str, *devices: Object) -> Object:
     made = part("s", *devices)
     made["metadata"]["annotations"] = {GATES: extension}
@@ -141,6 +147,17 @@ def koordinator(partitions: str, *, spec: Object | None = None) -> Object:
         "metadata": {"name": "n", "annotations": {"scheduling.koordinator.sh/gpu-partitions": partitions}},
         "spec": {"devices": []} if spec is None else spec,
     }
+
+
+def machine(*devices: Object, **metadata: Any) -> Object:
+    """A Device object of Koordinator."""
+    made = koordinator("{}", spec={"devices": list(devices)})
+    made["metadata"] = {"name": "n", **metadata}
+    return made
+
+
+def gpu(minor: int, **fields: Any) -> Object:
+    return {"type": "gpu", "minor": minor, "health": True, **fields}
 
 
 def administrative(namespace: str) -> Object:
@@ -409,6 +426,20 @@ CASES = [
         "at least one",
     ),
     Case(
+        "several-terms",
+        "of a device",
+        yaml_of(part("s", either(), perDeviceNodeSelection=True)),
+        ("spec.devices[0].nodeSelector.nodeSelectorTerms",),
+        "has 2 terms",
+    ),
+    Case(
+        "several-terms",
+        "of a slice",
+        yaml_of(part("s", A, nowhere=True, nodeSelector=either()["nodeSelector"])),
+        ("spec.nodeSelector.nodeSelectorTerms",),
+        "has 2 terms",
+    ),
+    Case(
         "matches-no-node",
         "a selector",
         yaml_of(node("n", gpu="y"), part("s", selecting("In", "x"), perDeviceNodeSelection=True)),
@@ -528,6 +559,11 @@ QUIET = [
         "unknown-field", "what is not read here", yaml_of(part("s", device("a", nodeAllocatableResources={})))
     ),
     Case(
+        "unknown-field",
+        "what Koordinator's node agent writes",
+        yaml_of({**machine(gpu(0, moduleID=1, conditions=[{"type": "Healthy"}])), "status": {}}),
+    ),
+    Case(
         "dropped-expression",
         "an annotation",
         yaml_of(extended('{"a": {"compatibleOnlyWith": {"expression": "true"}}}', A)),
@@ -555,6 +591,14 @@ QUIET = [
         "foreign-domain", "a test for it", yaml_of(ONE, device_class('"x.example.com" in device.attributes'))
     ),
     Case("bad-node-selector", "In", yaml_of(part("s", selecting("In", "x"), perDeviceNodeSelection=True))),
+    Case(
+        "several-terms", "of one term", yaml_of(part("s", selecting("In", "x"), perDeviceNodeSelection=True))
+    ),
+    Case(
+        "several-terms",
+        "of a device of one node",
+        yaml_of(part("s", either(bindsToNode=True), perDeviceNodeSelection=True)),
+    ),
     Case("matches-no-node", "no nodes", yaml_of(part("s", A, nodeName="m"))),
     Case(
         "double-allocation",

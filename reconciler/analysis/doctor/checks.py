@@ -45,6 +45,7 @@ CHECKS: Final[tuple[Callable[[DoctorInput], Iterator[Finding]], ...]] = (
     selectors.foreign_domain,
     nodes.no_selection,
     nodes.bad_selector,
+    nodes.several_terms,
     nodes.matches_no_node,
     claims.doubly_held,
     claims.unknown_devices,

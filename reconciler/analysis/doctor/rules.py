@@ -118,6 +118,10 @@ BAD_NODE_SELECTOR: Final = Rule(
     "bad-node-selector", _E, "A node selector is invalid.",
     "Fix the requirement; valid operators are In, NotIn, Exists, DoesNotExist, Gt and Lt.",
 )  # fmt: skip
+SEVERAL_TERMS: Final = Rule(
+    "several-terms", _E, "A node selector of a slice or device has several terms.",
+    "Use one term: a claim cannot carry more, so its allocation fails; or publish one device for each term.",
+)  # fmt: skip
 MATCHES_NO_NODE: Final = Rule(
     "matches-no-node", _W, "The node name or selector of a slice or device matches no Node of the input.",
     "Fix the node name or selector, or label the nodes.",
@@ -176,7 +180,7 @@ RULES: Final = (
     DUPLICATE_COUNTER_SET, DANGLING_COUNTER_SET, DANGLING_COUNTER, DEVICE_NEVER_FITS, UNUSED_COUNTER,
     COUNTERS_OVERCOMMITTED,
     SELECTOR_REFUSED, SELECTOR_RAISES, MATCHES_NOTHING, FOREIGN_DOMAIN, MISSING_CLASS,
-    NO_NODE_SELECTION, BAD_NODE_SELECTOR, MATCHES_NO_NODE,
+    NO_NODE_SELECTION, BAD_NODE_SELECTOR, SEVERAL_TERMS, MATCHES_NO_NODE,
     DOUBLE_ALLOCATION, UNKNOWN_DEVICE, HELD_AT_ODDS,
     ASYMMETRIC, EXPRESSION_FAILS, EXCLUDES_ITSELF, LONELY_GROUP, MISSPELLED_GROUP, NEVER_TOGETHER,
     EXTENSION_CONFLICT, DROPPED,

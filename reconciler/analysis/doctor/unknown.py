@@ -6,6 +6,8 @@ from typing import Any, Final, get_args, get_origin
 from reconciler.analysis.doctor import rules
 from reconciler.analysis.doctor.findings import Finding, suggestion
 from reconciler.analysis.doctor.input import DoctorInput
+from reconciler.api.koordinator.device import Device as Machine
+from reconciler.api.koordinator.device import DeviceInfo
 from reconciler.api.objects.claims import DeviceClass, ResourceClaim, ResourceClaimTemplate, TemplateMetadata
 from reconciler.api.objects.core import Node, Pod
 from reconciler.api.objects.meta import ObjectMeta
@@ -19,8 +21,9 @@ _UNREAD: Final[Mapping[type, frozenset[str]]] = {
     ResourceSliceSpec: frozenset({"partitionTypeAttribute"}),
     DeviceSubRequest: frozenset({"derivedAttributes"}),
     ExactDeviceRequest: frozenset({"derivedAttributes"}),
+    DeviceInfo: frozenset({"moduleID", "conditions"}),
     **dict.fromkeys(
-        (ResourceSlice, ResourceClaim, ResourceClaimTemplate, DeviceClass, DeviceTaintRule),
+        (ResourceSlice, ResourceClaim, ResourceClaimTemplate, DeviceClass, DeviceTaintRule, Machine),
         frozenset({"apiVersion", "status"}),
     ),
 }
