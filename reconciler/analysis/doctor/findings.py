@@ -52,9 +52,10 @@ class Rule:
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """`; did you mean x?` for a name that is similar to a known one, else empty."""
-    close = get_close_matches(name, sorted(known), n=1, cutoff=0.75)
-    return f"; did you mean {close[0]}?" if close else ""
+    """`; did you mean x?` for a name that is similar to a known one in any case, else empty."""
+    spelled = {one.casefold(): one for one in sorted(known)}
+    close = get_close_matches(name.casefold(), spelled, n=1, cutoff=0.75)
+    return f"; did you mean {spelled[close[0]]}?" if close else ""
 
 
 def shortened(names: Iterable[str], limit: int = 3) -> str:

@@ -57,7 +57,7 @@ def _unreadable(
 
 
 def several_terms(data: DoctorInput) -> Iterator[Finding]:
-    """Selectors that a claim cannot carry (SL-2, RES-13). With `bindsToNode` a claim carries the node instead."""
+    """Selectors that a claim cannot carry (SL-2, RES-13). A claim carries the node for `bindsToNode`."""
     for entry, source in data.of(ResourceSlice):
         spec = source.spec
         selectors = [("spec", spec.node_selector)]
