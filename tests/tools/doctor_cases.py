@@ -119,6 +119,20 @@ def selecting(operator: str, *values: str) -> Object:
     return device("a", nodeSelector={"nodeSelectorTerms": [{"matchExpressions": [requirement]}]})
 
 
+def composed(*devices: Object, mixins: Any = ()) -> str:
+    """A slice in the shape of KEP-4815's first revision."""
+    made = part("s", *devices, deviceMixins=list(mixins))
+    return yaml_of({**made, "apiVersion": "resource.k8s.io/v1alpha3"})
+
+
+def numbered(count: int) -> Object:
+    return {f"a{number}": {"int": number} for number in range(count)}
+
+
+def amounts(count: int) -> Object:
+    return {f"c{number}": {"quantity": "1"} for number in range(count)}
+
+
 def either(**fields: Any) -> Object:
     """A device for the nodes with one label or another."""
     terms = [{"matchExpressions": [{"key": key, "operator": "Exists"}]} for key in "xy"]
@@ -255,6 +269,60 @@ CASES = [
         ("status.allocation.devices.results[0].device",),
     ),
     Case("api-rules", "a namespace", yaml_of(named(claim("c"), "A")), ("metadata.namespace",)),
+    Case(
+        "put-right",
+        "a device without basic",
+        yaml_of({**part("s", device("b")), "apiVersion": "resource.k8s.io/v1beta1"}),
+        ("spec.devices[0]",),
+        "has no `basic`",
+    ),
+    Case(
+        "unreadable",
+        "a device of neither kind",
+        composed({"name": "a", "composite": {}}, {"name": "b"}),
+        ("spec.devices[1]",),
+        "neither of basic and composite",
+    ),
+    Case(
+        "first-revision-limits",
+        "two sources",
+        composed(
+            {"name": "a", "composite": {}},
+            {"name": "b", "composite": {}},
+            {"name": "c", "composite": {"consumesCapacityFrom": [{"name": "a"}, {"name": "b"}]}},
+        ),
+        ("spec.devices[2].composite.consumesCapacityFrom",),
+        "has 2 entries; 1 is allowed",
+    ),
+    Case(
+        "first-revision-limits",
+        "128 mixins and devices",
+        composed(
+            *({"name": f"d{n}", "composite": {}} for n in range(120)),
+            mixins=[{"name": f"m{n}", "composite": {}} for n in range(8)],
+        ),
+        ("spec.devices",),
+        "8 mixins and 120 devices",
+    ),
+    Case(
+        "first-revision-limits",
+        "33 attributes and capacities",
+        composed(
+            {"name": "a", "composite": {"includes": [{"name": "m"}], "capacity": amounts(3)}},
+            mixins=[{"name": "m", "composite": {"attributes": numbered(30)}}],
+        ),
+        ("spec.devices[0].composite",),
+        "33 attributes and capacities with its mixins",
+    ),
+    Case(
+        "first-revision-limits",
+        "33 of a mixin",
+        composed(
+            {"name": "a", "composite": {}}, mixins=[{"name": "m", "composite": {"attributes": numbered(33)}}]
+        ),
+        ("spec.deviceMixins[0].composite",),
+        "33 attributes and capacities;",
+    ),
     Case(
         "unknown-field",
         "a slip",
@@ -571,6 +639,15 @@ QUIET = [
     Case("api-rules", "unreadable already", yaml_of(part("s", {"name": ["a"]}))),
     Case("claim-source", "none", yaml_of(job({"name": "c", "resourceClaimName": "x"}))),
     Case("koordinator-shape", "JSON", yaml_of(koordinator('{"1": []}'))),
+    Case(
+        "first-revision-limits",
+        "127 mixins and devices, 32 attributes",
+        composed(
+            {"name": "a", "basic": {"attributes": numbered(32)}},
+            *({"name": f"d{n}", "composite": {"consumesCapacityFrom": [{"name": "a"}]}} for n in range(118)),
+            mixins=[{"name": f"m{n}", "composite": {}} for n in range(8)],
+        ),
+    ),
     Case("device-never-fits", "10 of 10", yaml_of(counters(), part("s", FITS, count=2))),
     Case(
         "device-on-two-nodes",

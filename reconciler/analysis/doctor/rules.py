@@ -26,6 +26,10 @@ API_RULES: Final = Rule(
     "api-rules", _E, "An object violates a rule or limit of the API.",
     "Fix the field; an API server rejects the object.",
 )  # fmt: skip
+FIRST_REVISION: Final = Rule(
+    "first-revision-limits", _W, "A slice in the shape of KEP-4815's first revision exceeds its limits.",
+    "Use smaller slices or fewer entries; `dra-reconciler convert` writes the current API.",
+)  # fmt: skip
 UNKNOWN_FIELD: Final = Rule(
     "unknown-field", _W, "A field is not in the API; servers drop it.",
     "Fix its name or its place, or remove it.",
@@ -194,7 +198,7 @@ EXTENSION_CONFLICT: Final = Rule(
 )  # fmt: skip
 
 RULES: Final = (
-    UNREADABLE, PUT_RIGHT, OLD_VERSION, DUPLICATE_OBJECT, API_RULES, UNKNOWN_FIELD,
+    UNREADABLE, PUT_RIGHT, OLD_VERSION, DUPLICATE_OBJECT, API_RULES, FIRST_REVISION, UNKNOWN_FIELD,
     UNRENDERED, CLAIM_SOURCE, KOORDINATOR, KOORDINATOR_VALUE, PARTITION_TABLE, PARTITION_UNKNOWN_GPU,
     KOORDINATOR_REQUEST, KOORDINATOR_UNITS,
     POOL_INCOMPLETE, POOL_OBSOLETE, POOL_DISAGREES, DUPLICATE_DEVICE, DEVICE_ON_TWO_NODES,

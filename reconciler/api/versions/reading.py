@@ -95,6 +95,8 @@ def _slice_to_v1(raw: Mapping[str, Any], subject: str, warnings: list[str] | Non
     if composite.is_first_revision(raw["spec"]):
         return _with_versions(raw, composite.flattened(raw["spec"], subject), subject, warnings)
     if raw["apiVersion"] in _INLINE:
+        if warnings is not None:
+            warnings += _left_out(raw, subject)
         raw = v1beta1.slice_to_v1(raw, subject)
     else:
         v1beta1.refuse_in_v1(raw, subject)
@@ -109,6 +111,16 @@ def _slice_to_v1(raw: Mapping[str, Any], subject: str, warnings: list[str] | Non
     if spec != raw["spec"]:
         warnings.append(f"{subject}: amounts belong under `value` since v1beta1; read as if they were there")
     return {**raw, "spec": spec}
+
+
+def _left_out(raw: Mapping[str, Any], subject: str) -> list[str]:
+    """A line for each device without `basic`. A server may have newer kinds of devices."""
+    devices = raw["spec"].get("devices")
+    return [
+        f"{subject}: spec.devices[{number}]: has no `basic`, so this device is left out"
+        for number, device in enumerate(devices if isinstance(devices, list) else ())
+        if v1beta1.is_later_kind(device)
+    ]
 
 
 def _with_versions(
