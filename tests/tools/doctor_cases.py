@@ -423,6 +423,26 @@ CASES = [
         ("spec.sharedCounters[0].counters[memory]",),
         "12 of memory",
     ),
+    Case(
+        "larger-first",
+        "the whole before its halves",
+        yaml_of(
+            counters(), part("s", FITS, *(drawing(one, draw("set", memory="5")) for one in "bc"), count=2)
+        ),
+        ("spec.devices[0]",),
+        "a precedes smaller devices of set set: b, c",
+    ),
+    Case(
+        "larger-first",
+        "in two slices, two sizes",
+        yaml_of(
+            counters(count=3),
+            part("t", drawing("c", draw("set", memory="3")), count=3),
+            part("s", FITS, drawing("b", draw("set", memory="5")), count=3),
+        ),
+        ("spec.devices[0]",),
+        "b, c; 1 more device of the pool precedes smaller ones",
+    ),
     Case("selector-refused", "no CEL", yaml_of(device_class("device.")), (IN_CLASS,)),
     Case(
         "selector-refused",
@@ -646,6 +666,34 @@ QUIET = [
             {"name": "a", "basic": {"attributes": numbered(32)}},
             *({"name": f"d{n}", "composite": {"consumesCapacityFrom": [{"name": "a"}]}} for n in range(118)),
             mixins=[{"name": f"m{n}", "composite": {}} for n in range(8)],
+        ),
+    ),
+    Case(
+        "larger-first",
+        "smaller ones first",
+        yaml_of(counters(), part("s", drawing("b", draw("set", memory="5")), FITS, count=2)),
+    ),
+    Case(
+        "larger-first",
+        "of two nodes",
+        yaml_of(
+            counters(),
+            part("s", nodeName="x", count=3),
+            part("t", FITS, nodeName="x", count=3),
+            part("u", drawing("b", draw("set", memory="5")), nodeName="y", count=3),
+        ),
+    ),
+    Case(
+        "larger-first",
+        "more of one counter and less of another",
+        yaml_of(
+            counters(sets={"set": {"memory": "10", "cores": "4"}}),
+            part(
+                "s",
+                drawing("a", draw("set", memory="6", cores="1")),
+                drawing("b", draw("set", memory="5", cores="2")),
+                count=2,
+            ),
         ),
     ),
     Case("device-never-fits", "10 of 10", yaml_of(counters(), part("s", FITS, count=2))),

@@ -112,6 +112,11 @@ COUNTERS_OVERCOMMITTED: Final = Rule(
     "counters-overcommitted", _E, "Allocated devices draw more than their counter set holds.",
     "Delete one of the named claims; until then no other device of the set is allocated.",
 )  # fmt: skip
+LARGER_FIRST: Final = Rule(
+    "larger-first", _I, "A device is listed before smaller ones, so claims that match both get it first.",
+    "List smaller devices first, as `dra-reconciler convert --order-by-size` does. "
+    "Ignore this if all claims select a size.",
+)  # fmt: skip
 
 SELECTOR_REFUSED: Final = Rule(
     "selector-refused", _E, "An expression does not compile.",
@@ -203,7 +208,7 @@ RULES: Final = (
     KOORDINATOR_REQUEST, KOORDINATOR_UNITS,
     POOL_INCOMPLETE, POOL_OBSOLETE, POOL_DISAGREES, DUPLICATE_DEVICE, DEVICE_ON_TWO_NODES,
     DUPLICATE_COUNTER_SET, DANGLING_COUNTER_SET, DANGLING_COUNTER, DEVICE_NEVER_FITS, UNUSED_COUNTER,
-    COUNTERS_OVERCOMMITTED,
+    COUNTERS_OVERCOMMITTED, LARGER_FIRST,
     SELECTOR_REFUSED, SELECTOR_RAISES, MATCHES_NOTHING, FOREIGN_DOMAIN, MISSING_CLASS,
     NO_NODE_SELECTION, BAD_NODE_SELECTOR, SEVERAL_TERMS, MATCHES_NO_NODE,
     DOUBLE_ALLOCATION, UNKNOWN_DEVICE, HELD_AT_ODDS,
