@@ -114,8 +114,7 @@ COUNTERS_OVERCOMMITTED: Final = Rule(
 )  # fmt: skip
 LARGER_FIRST: Final = Rule(
     "larger-first", _I, "A device is listed before smaller ones, so claims that match both get it first.",
-    "List smaller devices first, as `dra-reconciler convert --order-by-size` does. "
-    "Ignore this if all claims select a size.",
+    "List smaller devices first, as `convert --order-by-size` does. Ignore this if all claims select a size.",
 )  # fmt: skip
 
 SELECTOR_REFUSED: Final = Rule(
