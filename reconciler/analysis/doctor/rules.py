@@ -19,8 +19,8 @@ OLD_VERSION: Final = Rule(
     "Use resource.k8s.io/v1; `dra-reconciler convert` writes it.",
 )  # fmt: skip
 DUPLICATE_OBJECT: Final = Rule(
-    "duplicate-object", _E, "Two objects of one kind have the same name: the later replaces the earlier.",
-    "Rename one of them.",
+    "duplicate-object", _E, "Two objects of one kind have the same name: only the first is used.",
+    "Rename or remove one of them; a cluster that gets both keeps the last.",
 )  # fmt: skip
 API_RULES: Final = Rule(
     "api-rules", _E, "An object violates a rule or limit of the API.",

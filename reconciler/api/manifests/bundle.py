@@ -100,7 +100,12 @@ def _entry(document: Document, number: int, warnings: list[str]) -> Entry:
 def _enter(known: dict[ObjectKey, Entry], entry: Entry) -> None:
     earlier = known.setdefault(entry.object.key, entry)
     if earlier is not entry:
-        raise Malformed(subject_of(entry.raw), "", f"is also in {earlier.origin}, which is used")
+        raise Malformed(subject_of(entry.raw), "metadata.name", already_read(earlier.origin))
+
+
+def already_read(earlier: Origin) -> str:
+    """Why the second object of one kind and name is not used."""
+    return f"is also in {earlier}, which is used"
 
 
 def _placed(raw: Mapping[str, Any]) -> Mapping[str, Any]:
