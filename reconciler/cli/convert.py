@@ -1,31 +1,21 @@
 """`dra-reconciler convert`: convert manifests of any version and shape for Kubernetes 1.36."""
 
-import copy
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
-from typing import Any, TextIO
+from typing import TextIO
 
 import click
 import yaml
 
 from reconciler.api.convert.names import Rename
-from reconciler.api.convert.objects import converted
-from reconciler.api.manifests.bundle import Bundle, Entry
 from reconciler.api.manifests.documents import Document
-from reconciler.api.validation.fields import WrongType
-from reconciler.api.validation.kinds import Object, Review
-from reconciler.api.validation.served_kinds import BUILTIN
+from reconciler.api.validation.kinds import Object
+from reconciler.cli.common.conversion import convert_bundle, report_conversion
 from reconciler.cli.common.exits import Exit
 from reconciler.cli.common.input import read_manifests, report_ignored, report_refused, report_warnings
 from reconciler.cli.common.options import files_option, output_option
 from reconciler.cli.common.output import as_documents, as_list
-from reconciler.cli.common.plain_text import plain
 from reconciler.cli.common.progress import track_progress
-
-_KINDS = {kind.kind: kind for kind in BUILTIN}
-_ADMIN = {"resource.kubernetes.io/admin-access": "true"}
-"""Labels of every namespace: manifests do not say which namespaces allow admin access"""
 
 
 @click.command()
@@ -64,52 +54,28 @@ def convert(
     with track_progress(quiet=output == "json") as progress:
         bundle = read_manifests(files, progress)
         progress.stage("converting")
-        entries = _in_order(bundle)
-        result = converted([entry.raw for entry in entries], objections, order_by_size=order_by_size)
+        conversion = convert_bundle(bundle, order_by_size=order_by_size)
+        result = conversion.result
     report_warnings(bundle.warnings)
     report_refused(bundle.refused)
     if not keep_other_kinds:
         report_ignored(bundle.ignored)
-    for note in result.notes:
-        click.echo(plain(f"note: {note}"), err=True)
+    report_conversion(result, renames=rename_map is None)
     if rename_map is not None:
         rename_map.write(_map(result.renames))
-    else:
-        for rename in result.renames:
-            click.echo(plain(f"renamed: {rename}"), err=True)
-    for problem in result.problems:
-        click.echo(plain(f"error: {problem}"), err=True)
     objects = list(result.objects)
     if keep_other_kinds:
-        numbers = [entries[source].number for source in result.sources]
-        objects = _merged(zip(numbers, objects, strict=True), bundle.others)
+        objects = _merged(conversion.numbered, bundle.others)
     written = as_list(objects) if output == "json" else as_documents(objects, explicit_start=True)
     click.echo(written, nl=False)
     if bundle.refused or result.problems:
         sys.exit(Exit.FAILED)
 
 
-def _in_order(bundle: Bundle) -> list[Entry]:
-    entries = [entry for by_key in bundle.entries.values() for entry in by_key.values()]
-    return sorted(entries, key=lambda entry: entry.number)
-
-
 def _merged(made: Iterable[tuple[int, Object]], others: Mapping[int, Document]) -> list[Object]:
     """The converted objects with their numbers, and the others as written, in the order of the input."""
     numbered = [*made, *((number, dict(document.raw)) for number, document in others.items())]
     return [obj for _, obj in sorted(numbered, key=lambda pair: pair[0])]
-
-
-def objections(obj: dict[str, Any]) -> list[str]:
-    """Validate an object with the rules of the embedded API server; return the errors."""
-    kind = _KINDS[obj["kind"]]
-    copied = copy.deepcopy(obj)
-    review = Review(copied, None, kind.stored, "", _ADMIN)
-    try:
-        kind.defaults(copied, datetime.now(UTC))
-        return [f"{cause.field}: {cause.message}" for cause in kind.validate(review)]
-    except WrongType as exc:
-        return [str(exc)]
 
 
 def _map(renames: Sequence[Rename]) -> str:

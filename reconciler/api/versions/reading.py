@@ -53,6 +53,17 @@ def is_ours(raw: Mapping[str, Any]) -> bool:
     return kind in MODELS and group in (GROUP, "")
 
 
+def needs_conversion(raw: Mapping[str, Any]) -> bool:
+    """Whether servers of today do not read this: an old version, or a shape of a proposal."""
+    kind = str(raw.get("kind"))
+    if not is_ours(raw) or kind in _CORE:
+        return False
+    spec = mapping(raw.get("spec"))
+    if kind == "ResourceSlice" and (composite.is_first_revision(spec) or mixins.uses(spec)):
+        return True
+    return raw.get("apiVersion") == f"{GROUP}/v1alpha3" and kind != "DeviceTaintRule"
+
+
 def read(raw: Mapping[str, Any]) -> ApiObject:
     """The typed object. Raises Malformed naming kind, name, field and reason."""
     return typed(to_v1(raw))

@@ -3,15 +3,12 @@
 import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import click
 
 from reconciler.api.manifests.bundle import Bundle, bundle
 from reconciler.api.manifests.documents import Refusal, documents
-from reconciler.api.manifests.served import as_served
 from reconciler.api.manifests.sources import SUFFIXES
-from reconciler.cli.common.exits import Exit
 from reconciler.cli.common.plain_text import plain
 from reconciler.cli.common.progress import ProgressTracker
 
@@ -23,21 +20,6 @@ def read_manifests(paths: Sequence[str], progress: ProgressTracker) -> Bundle:
         suffixes = ", ".join(SUFFIXES)
         click.echo(f"note: no object was read; in a directory, only {suffixes} files are read", err=True)
     return found
-
-
-def read_for_server(paths: Sequence[str]) -> list[dict[str, Any]]:
-    """Read all objects of the manifests in the form that a server stores. Exits if one is invalid."""
-    found = list(documents(paths, sys.stdin.buffer))
-    refused = [document for document in found if isinstance(document, Refusal)]
-    report_refused(refused)
-    if refused:
-        sys.exit(Exit.FAILED)
-    warnings: list[str] = []
-    raws = as_served(
-        (document.raw for document in found if not isinstance(document, Refusal)), warnings.append
-    )
-    report_warnings(warnings)
-    return raws
 
 
 def report_refused(refused: Iterable[Refusal]) -> None:
