@@ -272,9 +272,9 @@ CASES = [
     Case(
         "put-right",
         "a device without basic",
-        yaml_of({**part("s", device("b")), "apiVersion": "resource.k8s.io/v1beta1"}),
-        ("spec.devices[0]",),
-        "has no `basic`",
+        yaml_of({**part("s", {"name": "a", "basic": {}}, A, B), "apiVersion": "resource.k8s.io/v1beta1"}),
+        ("spec.devices[1]",),
+        "has no `basic`, so this device is left out (2 in all)",
     ),
     Case(
         "unreadable",

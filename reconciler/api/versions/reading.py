@@ -125,13 +125,17 @@ def _slice_to_v1(raw: Mapping[str, Any], subject: str, warnings: list[str] | Non
 
 
 def _left_out(raw: Mapping[str, Any], subject: str) -> list[str]:
-    """A line for each device without `basic`. A server may have newer kinds of devices."""
+    """A line if devices have no `basic`. A server may have newer kinds of devices."""
     devices = raw["spec"].get("devices")
-    return [
-        f"{subject}: spec.devices[{number}]: has no `basic`, so this device is left out"
+    found = [
+        number
         for number, device in enumerate(devices if isinstance(devices, list) else ())
         if v1beta1.is_later_kind(device)
     ]
+    if not found:
+        return []
+    more = f" ({len(found)} in all)" if len(found) > 1 else ""
+    return [f"{subject}: spec.devices[{found[0]}]: has no `basic`, so this device is left out{more}"]
 
 
 def _with_versions(
