@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from reconciler.app.control import Control
 from reconciler.app.discovery import Found
 from reconciler.app.foundation import Foundation, now
+from reconciler.app.from_settings import ownership
 from reconciler.app.job import Job
 from reconciler.app.leadership import Candidate, Leadership
 from reconciler.app.lease_signals import lease_signals
@@ -18,6 +19,7 @@ from reconciler.control.queueing.pending import Pending
 from reconciler.operations.doctor_schedule import DoctorSchedule
 from reconciler.operations.events.events import Events
 from reconciler.operations.events.recorder import EventRecorder
+from reconciler.operations.events.unmanaged import UnmanagedClaims
 from reconciler.operations.metrics.capacity import Capacity
 from reconciler.operations.page.page_sources import PageSources, RefusalMessages
 from reconciler.operations.page.routes import page_routes
@@ -104,6 +106,7 @@ def observe(
     events = Events(EventWriter(core.connection.client), instance=socket.gethostname(), clock=clock, now=now)
     if writes_events(base.settings):
         jobs.append(_recorder(base, found, core, inboxes, events))
+    jobs += _unmanaged(base, found, core, events)
     doctor = _doctor(base, found, intake, events)
     if doctor is not None:
         jobs.append(Job("rounds of the doctor", doctor.run))
@@ -119,6 +122,17 @@ def _recorder(base: Foundation, found: Found, core: Control, inboxes: RefusalInb
         inboxes.queue, events, found.served, core.intake.store, step=core.planner.next, clock=base.clock
     )
     return Job("notices", recorder.run)
+
+
+def _unmanaged(base: Foundation, found: Found, core: Control, events: Events) -> list[Job]:
+    """Only with the embedded server: elsewhere, kube-scheduler allocates the claims that are not ours."""
+    settings = base.settings
+    if not settings.embedded or settings.mode == "shadow" or "ResourceClaim" not in found.served:
+        return []
+    record = events.record if writes_events(settings) else _discard
+    version = found.served["ResourceClaim"].api_version
+    checks = UnmanagedClaims(core.intake, ownership(settings), record=record, version=version)
+    return [Job("unmanaged claims", checks.run)]
 
 
 def _doctor(base: Foundation, found: Found, intake: Intake, events: Events) -> DoctorSchedule | None:

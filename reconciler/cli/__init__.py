@@ -55,6 +55,20 @@ class LazyGroup(click.Group):
         command.epilog = exits_text(cmd_name)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click's, but the error suggests the command that was probably meant."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as exc:
+            from reconciler.api.objects.similar_names import closest  # noqa: PLC0415 - only for this error
+
+            close = closest(args[0], COMMANDS, most=1)
+            if not close:
+                raise
+            raise click.UsageError(f"{exc.message} Did you mean {close[0]}?", ctx) from exc
+
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Complete the names of commands and the group's options, without importing commands."""
         names = [name for name in self.list_commands(ctx) if name.startswith(incomplete)]

@@ -13,8 +13,8 @@ import click
 
 from reconciler.api.manifests.documents import Refusal, documents
 from reconciler.cli.common.exits import exit_on_errors
-from reconciler.cli.common.input import read_for_server
 from reconciler.cli.common.options import files_option
+from reconciler.cli.common.server_input import read_for_server
 from reconciler.embedded import ApiServer, run_controllers, serve
 from reconciler.embedded.access import Guard, Roles, read_tokens
 from reconciler.operations.logs.setup import configure

@@ -1,30 +1,21 @@
 """`dra-reconciler convert`: convert manifests of any version and shape for Kubernetes 1.36."""
 
-import copy
 import sys
-from collections.abc import Sequence
-from datetime import UTC, datetime
-from typing import Any, TextIO
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TextIO
 
 import click
 import yaml
 
 from reconciler.api.convert.names import Rename
-from reconciler.api.convert.objects import converted
-from reconciler.api.manifests.bundle import Bundle
-from reconciler.api.validation.fields import WrongType
-from reconciler.api.validation.kinds import Review
-from reconciler.api.validation.served_kinds import BUILTIN
+from reconciler.api.manifests.documents import Document
+from reconciler.api.validation.kinds import Object
+from reconciler.cli.common.conversion import convert_bundle, report_conversion
 from reconciler.cli.common.exits import Exit
 from reconciler.cli.common.input import read_manifests, report_ignored, report_refused, report_warnings
 from reconciler.cli.common.options import files_option, output_option
 from reconciler.cli.common.output import as_documents, as_list
-from reconciler.cli.common.plain_text import plain
 from reconciler.cli.common.progress import track_progress
-
-_KINDS = {kind.kind: kind for kind in BUILTIN}
-_ADMIN = {"resource.kubernetes.io/admin-access": "true"}
-"""Labels of every namespace: manifests do not say which namespaces allow admin access"""
 
 
 @click.command()
@@ -35,53 +26,56 @@ _ADMIN = {"resource.kubernetes.io/admin-access": "true"}
     type=click.File("w", encoding="utf-8", lazy=True),
     help="Write the renames to this file, as YAML, instead of to standard error.",
 )
-def convert(files: tuple[str, ...], output: str, rename_map: TextIO | None) -> None:
+@click.option(
+    "--order-by-size",
+    is_flag=True,
+    help="List smaller devices of a pool first: claims that match several sizes get the smallest.",
+)
+@click.option(
+    "--keep-other-kinds",
+    is_flag=True,
+    help="Also write the objects of other kinds, unchanged and in their place.",
+)
+def convert(
+    files: tuple[str, ...],
+    output: str,
+    rename_map: TextIO | None,
+    order_by_size: bool,
+    keep_other_kinds: bool,
+) -> None:
     """Convert manifests of any version and shape to objects that Kubernetes 1.36 accepts.
 
     Reads the same input as `allocate`. Expands mixins and includes, replaces composite devices by counters,
     moves counters into separate slices and splits slices that are too large. A claim gets the same devices
     before and after. Fields that the API does not have go into the annotation
-    dra-reconciler.io/device-extensions; invalid names are replaced, always in the same way.
+    dra-reconciler.io/device-extensions; invalid names are replaced, always in the same way. Other kinds are
+    left out, unless --keep-other-kinds is set.
     """
     with track_progress(quiet=output == "json") as progress:
         bundle = read_manifests(files, progress)
         progress.stage("converting")
-        result = converted(_in_order(bundle), objections)
+        conversion = convert_bundle(bundle, order_by_size=order_by_size)
+        result = conversion.result
     report_warnings(bundle.warnings)
     report_refused(bundle.refused)
-    report_ignored(bundle.ignored)
-    for note in result.notes:
-        click.echo(plain(f"note: {note}"), err=True)
+    if not keep_other_kinds:
+        report_ignored(bundle.ignored)
+    report_conversion(result, renames=rename_map is None)
     if rename_map is not None:
         rename_map.write(_map(result.renames))
-    else:
-        for rename in result.renames:
-            click.echo(plain(f"renamed: {rename}"), err=True)
-    for problem in result.problems:
-        click.echo(plain(f"error: {problem}"), err=True)
-    written = (
-        as_list(result.objects) if output == "json" else as_documents(result.objects, explicit_start=True)
-    )
+    objects = list(result.objects)
+    if keep_other_kinds:
+        objects = _merged(conversion.numbered, bundle.others)
+    written = as_list(objects) if output == "json" else as_documents(objects, explicit_start=True)
     click.echo(written, nl=False)
     if bundle.refused or result.problems:
         sys.exit(Exit.FAILED)
 
 
-def _in_order(bundle: Bundle) -> list[Any]:
-    entries = [entry for by_key in bundle.entries.values() for entry in by_key.values()]
-    return [entry.raw for entry in sorted(entries, key=lambda entry: entry.number)]
-
-
-def objections(obj: dict[str, Any]) -> list[str]:
-    """Validate an object with the rules of the embedded API server; return the errors."""
-    kind = _KINDS[obj["kind"]]
-    copied = copy.deepcopy(obj)
-    review = Review(copied, None, kind.stored, "", _ADMIN)
-    try:
-        kind.defaults(copied, datetime.now(UTC))
-        return [f"{cause.field}: {cause.message}" for cause in kind.validate(review)]
-    except WrongType as exc:
-        return [str(exc)]
+def _merged(made: Iterable[tuple[int, Object]], others: Mapping[int, Document]) -> list[Object]:
+    """The converted objects with their numbers, and the others as written, in the order of the input."""
+    numbered = [*made, *((number, dict(document.raw)) for number, document in others.items())]
+    return [obj for _, obj in sorted(numbered, key=lambda pair: pair[0])]
 
 
 def _map(renames: Sequence[Rename]) -> str:

@@ -21,6 +21,7 @@ from reconciler.api.objects.semantics import Semantics
 from reconciler.cli.common.cluster_listing import list_objects
 from reconciler.cli.common.connection import Connection
 from reconciler.cli.common.exits import Exit, errors_as
+from reconciler.cli.common.input import report_nothing
 from reconciler.cli.common.options import cluster_options, manifest_options, output_option, rules_options
 from reconciler.cli.common.output import add_row, console_on, echo_value, print_line, table_for
 from reconciler.cli.common.plain_text import counted
@@ -60,6 +61,8 @@ def doctor(
             with errors_as(click.ClickException):
                 found = [_document(raw) for raw in asyncio.run(list_objects(KINDS, connection))]
         data = read_input(found, rules)
+        if files and not (data.documents or data.refused):
+            report_nothing(files)
         progress.stage("checking")
         findings = worst_first(_with_lines(examine(data), sources))
     match output:

@@ -1,7 +1,6 @@
 """The input of `explain`: the allocation questions of a claim or pod, in manifests or on a cluster."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from difflib import get_close_matches
 from random import random
 from typing import Any, NamedTuple
 
@@ -13,6 +12,7 @@ from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.objects.plan import Granted, Unsatisfied
 from reconciler.api.objects.semantics import Semantics
+from reconciler.api.objects.similar_names import similar_key
 from reconciler.api.versions.reading import read
 from reconciler.control.intake import Intake
 from reconciler.control.offline import Question, decide
@@ -23,8 +23,6 @@ from reconciler.errors import Malformed
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 from reconciler.state.store import Store
 
-MAX_SUGGESTIONS = 3
-"""Names to suggest for a name that does not exist"""
 KINDS = ("Node", "DeviceClass", "DeviceTaintRule", "ResourceSlice", "ResourceClaim", "Pod")
 """The kinds to list, in the order in which the store receives them"""
 
@@ -167,21 +165,12 @@ def _without_questions(
         return Situation(message="the pod has no pending claims", allocated=True)
     if of_pod or key not in claims:
         hint = "" if of_pod or key not in pods else "; there is a pod of that name; use --pod to explain it"
-        hint = hint or _suggestion(key, pods if of_pod else claims)
+        hint = hint or similar_key(key, pods if of_pod else claims)
         return Situation(message=f"there is no {'pod' if of_pod else 'claim'} {key}{hint}", known=False)
     allocation = claims[key].allocation
     if allocation is not None:
         return Situation(message=f"allocated: {_devices(allocation)}", allocated=True)
     return Situation(message="not pending: the claim is being deleted, or its pods have finished")
-
-
-def _suggestion(key: ObjectKey, known: Collection[ObjectKey]) -> str:
-    """Suggest existing names: the same name in another namespace, or a similar name."""
-    similar = get_close_matches(key.name, {other.name for other in known}, MAX_SUGGESTIONS)
-    names = sorted(other for other in known if other.name == key.name) or [
-        other for other in known if other.name in similar
-    ]
-    return f"; did you mean {' or '.join(map(str, names[:MAX_SUGGESTIONS]))}?" if names else ""
 
 
 def _devices(allocation: Allocation) -> str:

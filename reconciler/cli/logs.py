@@ -13,6 +13,8 @@ from typing import TextIO
 import click
 from rich.console import Console
 
+from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.objects.similar_names import instead, key_instead
 from reconciler.cli.common.clock import Clock, pass_clock
 from reconciler.cli.common.exits import Exit
 from reconciler.cli.common.options import output_option
@@ -76,12 +78,12 @@ def logs(
       kubectl logs -n dra-reconciler deploy/dra-reconciler | dra-reconciler logs -
       kubectl logs -n dra-reconciler deploy/dra-reconciler | dra-reconciler logs - --claim training/c
     """
-    reader = Reader()
+    reader, seen = Reader(), _Seen()
     texts = _follow(file) if follow else _texts(file)
     oldest = clock.now() - timedelta(seconds=since) if since is not None else None
     matching = (
         line
-        for line in reader.read(texts)
+        for line in seen.noting(reader.read(texts))
         if (oldest is None or line.at >= oldest)
         and (claim is None or _is_about(line, claim))
         and (reason is None or line.fields.get("reason") == reason)
@@ -100,8 +102,39 @@ def logs(
     if reader.foreign:
         click.echo(f"skipped {counted(reader.foreign, 'line')} that dra-reconciler did not write", err=True)
     if not count and not follow:
-        click.echo("no line matches; is this the log of `run --log-format json`?", err=True)
+        click.echo(seen.hint(claim, reason), err=True)
         sys.exit(Exit.FAILED)
+
+
+class _Seen:
+    """The claims and reasons of all lines, for the message if none of them matches."""
+
+    def __init__(self) -> None:
+        self._claims: set[ObjectKey] = set()
+        self._reasons: set[str] = set()
+
+    def noting(self, lines: Iterable[Line]) -> Iterator[Line]:
+        """The same lines."""
+        for line in lines:
+            self._claims.update(_key(name) for name in line.claims)
+            if isinstance(reason := line.fields.get("reason"), str):
+                self._reasons.add(reason)
+            yield line
+
+    def hint(self, claim: str | None, reason: str | None) -> str:
+        """Why no line matches."""
+        if claim is not None and self._claims and (key := _key(claim)) not in self._claims:
+            return f"no line is about claim {key}{key_instead(key, self._claims, 'claims')}"
+        if reason is not None and self._reasons and reason not in self._reasons:
+            return f"no line has the reason {reason}{instead(reason, self._reasons, 'reasons')}"
+        if self._claims or self._reasons:
+            return "no line matches all options"
+        return "no line matches; is this the log of `run --log-format json`?"
+
+
+def _key(name: str) -> ObjectKey:
+    namespace, _, last = name.rpartition("/")
+    return ObjectKey(namespace or "default", last)
 
 
 def _texts(file: str) -> Iterator[str]:
@@ -145,8 +178,7 @@ def _was_replaced(path: Path, opened: TextIO) -> bool:
 
 
 def _is_about(line: Line, claim: str) -> bool:
-    wanted = claim if "/" in claim else f"default/{claim}"
-    return wanted in line.claims
+    return str(_key(claim)) in line.claims
 
 
 def _print_lines(lines: Iterable[Line], console: Console, output: str, *, at_once: bool) -> int:

@@ -14,7 +14,6 @@ import structlog
 from reconciler import app
 from reconciler.aio.tasks import Stopped, unless
 from reconciler.cli.common.exits import exit_on_errors
-from reconciler.cli.common.input import read_for_server
 from reconciler.cli.common.options import (
     connection_options,
     files_option,
@@ -22,6 +21,7 @@ from reconciler.cli.common.options import (
     koordinator_semantics_option,
     release_option,
 )
+from reconciler.cli.common.server_input import read_for_server
 from reconciler.cluster.client import Client
 from reconciler.cluster.http import connect
 from reconciler.embedded import ApiServer, run_controllers, serve

@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from contextlib import suppress
 
 import click
@@ -10,11 +10,13 @@ from rich.console import Console
 from rich.live import Live
 
 from reconciler.analysis.capacity import By, FleetLayout, Line, Solver, fleet_layout, lines, measure
+from reconciler.api.manifests.bundle import Bundle
 from reconciler.api.objects.core import Node, Pod
 from reconciler.api.objects.semantics import Semantics
+from reconciler.api.objects.similar_names import instead
 from reconciler.api.versions.reading import read
 from reconciler.cli.common.connection import Connection
-from reconciler.cli.common.exits import errors_as
+from reconciler.cli.common.exits import Exit, NoAnswer, errors_as
 from reconciler.cli.common.fleet_source import bundle_objects, list_cluster, read_files
 from reconciler.cli.common.options import cluster_options, files_option, output_option, rules_options
 from reconciler.cli.common.output import console_on, echo_value
@@ -91,18 +93,24 @@ def top(
     console = console_on(sys.stdout)
     gauge = Gauge()
 
-    def selected(snapshot: Snapshot) -> list[Line]:
+    def selected(snapshot: Snapshot, *, check: bool = False) -> list[Line]:
+        every = gauge.lines(snapshot, chosen)
+        if check:
+            _check_names("driver", drivers, {line.driver for line in every})
+            _check_names("node", nodes, {line.node for line in every} | {*snapshot.topology.nodes})
         found = [
             line
-            for line in gauge.lines(snapshot, chosen)
+            for line in every
             if (not drivers or line.driver in drivers) and (not nodes or line.node in nodes)
         ]
         return sorted(found, key=ORDERS[sort]) if sort in ORDERS else found
 
     with errors_as(click.ClickException):
         if files or once or output != "table" or not console.is_terminal:
-            objects = bundle_objects(read_files(files)) if files else list_cluster(KINDS, connection)
-            _print(selected(store_of(objects, rules).snapshot()), chosen, output, console)
+            bundle = read_files(files) if files else None
+            objects = list_cluster(KINDS, connection) if bundle is None else bundle_objects(bundle)
+            _print(selected(store_of(objects, rules).snapshot(), check=True), chosen, output, console)
+            _exit_if_invalid(bundle)
             return
         with suppress(KeyboardInterrupt), Live(console=console, auto_refresh=False, screen=True) as live:
 
@@ -127,6 +135,7 @@ def _machines(
     from reconciler.allocation.koordinator.fleet import Fleet  # noqa: PLC0415
     from reconciler.analysis.capacity.machine_totals import Tally  # noqa: PLC0415
     from reconciler.api.koordinator.device import Device  # noqa: PLC0415
+    from reconciler.api.koordinator.names import TYPES  # noqa: PLC0415
     from reconciler.cli.views import koordinator_machines  # noqa: PLC0415
     from reconciler.state.koordinator.rules import Semantics as DeviceSemantics  # noqa: PLC0415
 
@@ -144,6 +153,9 @@ def _machines(
         return sorted(found, key=lambda one: -one.devices) if sort == "devices" else found
 
     def once(fleet: Fleet) -> None:
+        every = koordinator_machines.tallies(fleet, "node", (), ())
+        _check_names("type", types, {*TYPES})
+        _check_names("node", nodes, {one.node for one in every})
         found = lines(fleet)
         if output != "table":
             echo_value(koordinator_machines.as_json(found, by), output)
@@ -157,6 +169,7 @@ def _machines(
             bundle = read_files(files)
             objects = (*bundle.of(Node), *bundle.of(Device), *bundle.of(Pod))
             once(koordinator_machines.fleet_of(objects, DeviceSemantics.PROPOSAL))
+            _exit_if_invalid(bundle)
         elif refresh is None:
             asyncio.run(
                 koordinator_machines.follow_machines(connection, DeviceSemantics.PROPOSAL, once, None)
@@ -170,6 +183,18 @@ def _machines(
                 asyncio.run(
                     koordinator_machines.follow_machines(connection, DeviceSemantics.PROPOSAL, show, refresh)
                 )
+
+
+def _check_names(kind: str, names: Iterable[str], known: Set[str]) -> None:
+    """Raise NoAnswer for a name that does not exist."""
+    for name in names:
+        if name not in known:
+            raise NoAnswer(f"there is no {kind} {name}{instead(name, known - {''}, f'{kind}s')}")
+
+
+def _exit_if_invalid(bundle: Bundle | None) -> None:
+    if bundle is not None and bundle.refused:
+        sys.exit(Exit.FAILED)
 
 
 class Gauge:

@@ -119,6 +119,26 @@ def selecting(operator: str, *values: str) -> Object:
     return device("a", nodeSelector={"nodeSelectorTerms": [{"matchExpressions": [requirement]}]})
 
 
+def composed(*devices: Object, mixins: Any = ()) -> str:
+    """A slice in the shape of KEP-4815's first revision."""
+    made = part("s", *devices, deviceMixins=list(mixins))
+    return yaml_of({**made, "apiVersion": "resource.k8s.io/v1alpha3"})
+
+
+def numbered(count: int) -> Object:
+    return {f"a{number}": {"int": number} for number in range(count)}
+
+
+def amounts(count: int) -> Object:
+    return {f"c{number}": {"quantity": "1"} for number in range(count)}
+
+
+def either(**fields: Any) -> Object:
+    """A device for the nodes with one label or another."""
+    terms = [{"matchExpressions": [{"key": key, "operator": "Exists"}]} for key in "xy"]
+    return device("a", nodeSelector={"nodeSelectorTerms": terms}, **fields)
+
+
 def extended(extension: str, *devices: Object) -> Object:
     made = part("s", *devices)
     made["metadata"]["annotations"] = {GATES: extension}
@@ -141,6 +161,17 @@ def koordinator(partitions: str, *, spec: Object | None = None) -> Object:
         "metadata": {"name": "n", "annotations": {"scheduling.koordinator.sh/gpu-partitions": partitions}},
         "spec": {"devices": []} if spec is None else spec,
     }
+
+
+def machine(*devices: Object, **metadata: Any) -> Object:
+    """A Device object of Koordinator."""
+    made = koordinator("{}", spec={"devices": list(devices)})
+    made["metadata"] = {"name": "n", **metadata}
+    return made
+
+
+def gpu(minor: int, **fields: Any) -> Object:
+    return {"type": "gpu", "minor": minor, "health": True, **fields}
 
 
 def administrative(namespace: str) -> Object:
@@ -238,6 +269,60 @@ CASES = [
         ("status.allocation.devices.results[0].device",),
     ),
     Case("api-rules", "a namespace", yaml_of(named(claim("c"), "A")), ("metadata.namespace",)),
+    Case(
+        "put-right",
+        "a device without basic",
+        yaml_of({**part("s", {"name": "a", "basic": {}}, A, B), "apiVersion": "resource.k8s.io/v1beta1"}),
+        ("spec.devices[1]",),
+        "has no `basic`, so this device is left out (2 in all)",
+    ),
+    Case(
+        "unreadable",
+        "a device of neither kind",
+        composed({"name": "a", "composite": {}}, {"name": "b"}),
+        ("spec.devices[1]",),
+        "neither of basic and composite",
+    ),
+    Case(
+        "first-revision-limits",
+        "two sources",
+        composed(
+            {"name": "a", "composite": {}},
+            {"name": "b", "composite": {}},
+            {"name": "c", "composite": {"consumesCapacityFrom": [{"name": "a"}, {"name": "b"}]}},
+        ),
+        ("spec.devices[2].composite.consumesCapacityFrom",),
+        "has 2 entries; 1 is allowed",
+    ),
+    Case(
+        "first-revision-limits",
+        "128 mixins and devices",
+        composed(
+            *({"name": f"d{n}", "composite": {}} for n in range(120)),
+            mixins=[{"name": f"m{n}", "composite": {}} for n in range(8)],
+        ),
+        ("spec.devices",),
+        "8 mixins and 120 devices",
+    ),
+    Case(
+        "first-revision-limits",
+        "33 attributes and capacities",
+        composed(
+            {"name": "a", "composite": {"includes": [{"name": "m"}], "capacity": amounts(3)}},
+            mixins=[{"name": "m", "composite": {"attributes": numbered(30)}}],
+        ),
+        ("spec.devices[0].composite",),
+        "33 attributes and capacities with its mixins",
+    ),
+    Case(
+        "first-revision-limits",
+        "33 of a mixin",
+        composed(
+            {"name": "a", "composite": {}}, mixins=[{"name": "m", "composite": {"attributes": numbered(33)}}]
+        ),
+        ("spec.deviceMixins[0].composite",),
+        "33 attributes and capacities;",
+    ),
     Case(
         "unknown-field",
         "a slip",
@@ -338,6 +423,26 @@ CASES = [
         ("spec.sharedCounters[0].counters[memory]",),
         "12 of memory",
     ),
+    Case(
+        "larger-first",
+        "the whole before its halves",
+        yaml_of(
+            counters(), part("s", FITS, *(drawing(one, draw("set", memory="5")) for one in "bc"), count=2)
+        ),
+        ("spec.devices[0]",),
+        "a precedes smaller devices of set set: b, c",
+    ),
+    Case(
+        "larger-first",
+        "in two slices, two sizes",
+        yaml_of(
+            counters(count=3),
+            part("t", drawing("c", draw("set", memory="3")), count=3),
+            part("s", FITS, drawing("b", draw("set", memory="5")), count=3),
+        ),
+        ("spec.devices[0]",),
+        "b, c; 1 more device of the pool precedes smaller ones",
+    ),
     Case("selector-refused", "no CEL", yaml_of(device_class("device.")), (IN_CLASS,)),
     Case(
         "selector-refused",
@@ -407,6 +512,20 @@ CASES = [
         yaml_of(part("s", selecting("In"), perDeviceNodeSelection=True)),
         ("spec.devices[0].nodeSelector.nodeSelectorTerms[0].matchExpressions[0]",),
         "at least one",
+    ),
+    Case(
+        "several-terms",
+        "of a device",
+        yaml_of(part("s", either(), perDeviceNodeSelection=True)),
+        ("spec.devices[0].nodeSelector.nodeSelectorTerms",),
+        "has 2 terms",
+    ),
+    Case(
+        "several-terms",
+        "of a slice",
+        yaml_of(part("s", A, nowhere=True, nodeSelector=either()["nodeSelector"])),
+        ("spec.nodeSelector.nodeSelectorTerms",),
+        "has 2 terms",
     ),
     Case(
         "matches-no-node",
@@ -528,13 +647,55 @@ QUIET = [
         "unknown-field", "what is not read here", yaml_of(part("s", device("a", nodeAllocatableResources={})))
     ),
     Case(
+        "unknown-field",
+        "what Koordinator's node agent writes",
+        yaml_of({**machine(gpu(0, moduleID=1, conditions=[{"type": "Healthy"}])), "status": {}}),
+    ),
+    Case(
         "dropped-expression",
         "an annotation",
         yaml_of(extended('{"a": {"compatibleOnlyWith": {"expression": "true"}}}', A)),
     ),
     Case("api-rules", "unreadable already", yaml_of(part("s", {"name": ["a"]}))),
     Case("claim-source", "none", yaml_of(job({"name": "c", "resourceClaimName": "x"}))),
-    Case("koordinator-shape", "JSON", yaml_of(koordinator('{"a": 1}'))),
+    Case("koordinator-shape", "JSON", yaml_of(koordinator('{"1": []}'))),
+    Case(
+        "first-revision-limits",
+        "127 mixins and devices, 32 attributes",
+        composed(
+            {"name": "a", "basic": {"attributes": numbered(32)}},
+            *({"name": f"d{n}", "composite": {"consumesCapacityFrom": [{"name": "a"}]}} for n in range(118)),
+            mixins=[{"name": f"m{n}", "composite": {}} for n in range(8)],
+        ),
+    ),
+    Case(
+        "larger-first",
+        "smaller ones first",
+        yaml_of(counters(), part("s", drawing("b", draw("set", memory="5")), FITS, count=2)),
+    ),
+    Case(
+        "larger-first",
+        "of two nodes",
+        yaml_of(
+            counters(),
+            part("s", nodeName="x", count=3),
+            part("t", FITS, nodeName="x", count=3),
+            part("u", drawing("b", draw("set", memory="5")), nodeName="y", count=3),
+        ),
+    ),
+    Case(
+        "larger-first",
+        "more of one counter and less of another",
+        yaml_of(
+            counters(sets={"set": {"memory": "10", "cores": "4"}}),
+            part(
+                "s",
+                drawing("a", draw("set", memory="6", cores="1")),
+                drawing("b", draw("set", memory="5", cores="2")),
+                count=2,
+            ),
+        ),
+    ),
     Case("device-never-fits", "10 of 10", yaml_of(counters(), part("s", FITS, count=2))),
     Case(
         "device-on-two-nodes",
@@ -555,6 +716,14 @@ QUIET = [
         "foreign-domain", "a test for it", yaml_of(ONE, device_class('"x.example.com" in device.attributes'))
     ),
     Case("bad-node-selector", "In", yaml_of(part("s", selecting("In", "x"), perDeviceNodeSelection=True))),
+    Case(
+        "several-terms", "of one term", yaml_of(part("s", selecting("In", "x"), perDeviceNodeSelection=True))
+    ),
+    Case(
+        "several-terms",
+        "of a device of one node",
+        yaml_of(part("s", either(bindsToNode=True), perDeviceNodeSelection=True)),
+    ),
     Case("matches-no-node", "no nodes", yaml_of(part("s", A, nodeName="m"))),
     Case(
         "double-allocation",

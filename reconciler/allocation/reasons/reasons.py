@@ -192,6 +192,12 @@ REASONS: Mapping[str, Advice] = {
         "claim with dra-reconciler.io/pool-prefix. Keep all claims of a pod in one shard.",
         Section.CLAIM,
     ),
+    "NotManaged": Advice(
+        "The claim has neither our label nor a gated pod, and the embedded server has no other allocator.",
+        "Label the claim with dra-reconciler.io/managed=true, add the scheduling gate "
+        "dra-reconciler.io/allocation to its pod, or start with --all-claims.",
+        Section.CLAIM,
+    ),
     "LeftToScheduler": Advice(
         "kube-scheduler released the devices that we allocated, and now allocates for the pod itself.",
         "No action is needed. The pod's events and the log line `allocation taken back` say more.",

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from difflib import get_close_matches
 from enum import Enum
 
 from reconciler.api.manifests.bundle import Entry
 from reconciler.api.manifests.origin import Origin
+from reconciler.api.objects.similar_names import closest
 from reconciler.api.objects.validating import subject_of
 
 
@@ -52,8 +52,8 @@ class Rule:
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """`; did you mean x?` for a name that is similar to a known one, else empty."""
-    close = get_close_matches(name, sorted(known), n=1, cutoff=0.75)
+    """`; did you mean x?` for a name that is similar to a known one in any case, else empty."""
+    close = closest(name, known, most=1, cutoff=0.75)
     return f"; did you mean {close[0]}?" if close else ""
 
 

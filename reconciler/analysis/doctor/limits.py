@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from reconciler.analysis.doctor import rules
 from reconciler.analysis.doctor.findings import Finding
 from reconciler.analysis.doctor.input import DoctorInput
+from reconciler.api.koordinator.reading import GROUP as KOORDINATOR
 from reconciler.api.manifests.bundle import Entry
 from reconciler.api.objects.validating import subject_of
 from reconciler.api.validation import writes
@@ -23,7 +24,7 @@ _SERVED = {
     (str(version), kind.kind): (kind, version)
     for kind in BUILTIN
     for version in kind.served
-    if version.group == GROUP
+    if version.group in (GROUP, KOORDINATOR)
 }
 _ADMIN = {"resource.kubernetes.io/admin-access": "true"}
 _UID = "00000000-0000-4000-8000-000000000000"

@@ -1,4 +1,4 @@
-"""Checks node names and node selectors of slices and devices. Source: SL-2, DEV-7, NM-1, NM-2."""
+"""Checks node names and node selectors of slices and devices. Source: SL-2, DEV-7, RES-13, NM-1, NM-2."""
 
 from collections.abc import Iterator
 
@@ -54,6 +54,24 @@ def _unreadable(
         wrong = meant != one.operator
         hint = f"; did you mean {meant}?" if wrong and meant else ""
         yield rules.BAD_NODE_SELECTOR.finding(entry, f"{path}.operator" if wrong else path, f"{exc}{hint}")
+
+
+def several_terms(data: DoctorInput) -> Iterator[Finding]:
+    """Selectors that a claim cannot carry (SL-2, RES-13). A claim carries the node for `bindsToNode`."""
+    for entry, source in data.of(ResourceSlice):
+        spec = source.spec
+        selectors = [("spec", spec.node_selector)]
+        if spec.per_device_node_selection:
+            selectors += [
+                (f"spec.devices[{index}]", device.node_selector)
+                for index, device in enumerate(spec.devices)
+                if not device.binds_to_node
+            ]
+        for path, selector in selectors:
+            count = len(selector.node_selector_terms) if selector is not None else 0
+            if count > 1:
+                what = f"has {count} terms; a claim can carry 1"
+                yield rules.SEVERAL_TERMS.finding(entry, f"{path}.nodeSelector.nodeSelectorTerms", what)
 
 
 def matches_no_node(data: DoctorInput) -> Iterator[Finding]:

@@ -19,12 +19,16 @@ OLD_VERSION: Final = Rule(
     "Use resource.k8s.io/v1; `dra-reconciler convert` writes it.",
 )  # fmt: skip
 DUPLICATE_OBJECT: Final = Rule(
-    "duplicate-object", _E, "Two objects of one kind have the same name: the later replaces the earlier.",
-    "Rename one of them.",
+    "duplicate-object", _E, "Two objects of one kind have the same name: only the first is used.",
+    "Rename or remove one of them; a cluster that gets both keeps the last.",
 )  # fmt: skip
 API_RULES: Final = Rule(
     "api-rules", _E, "An object violates a rule or limit of the API.",
     "Fix the field; an API server rejects the object.",
+)  # fmt: skip
+FIRST_REVISION: Final = Rule(
+    "first-revision-limits", _W, "A slice in the shape of KEP-4815's first revision exceeds its limits.",
+    "Use smaller slices or fewer entries; `dra-reconciler convert` writes the current API.",
 )  # fmt: skip
 UNKNOWN_FIELD: Final = Rule(
     "unknown-field", _W, "A field is not in the API; servers drop it.",
@@ -39,8 +43,28 @@ CLAIM_SOURCE: Final = Rule(
     "Move the fields below `source` up to the entry.",
 )  # fmt: skip
 KOORDINATOR: Final = Rule(
-    "koordinator-shape", _E, "A Device of Koordinator has no spec, or one of its annotations is not JSON.",
-    "Write the spec; write the annotation as JSON, with names in double quotes.",
+    "koordinator-shape", _E, "A Device of Koordinator has no spec, or an annotation is invalid.",
+    "Write the spec; write the annotation as JSON of the documented shape, with names in double quotes.",
+)  # fmt: skip
+KOORDINATOR_VALUE: Final = Rule(
+    "koordinator-value", _W, "A name or value in Koordinator's labels or annotations is unknown and ignored.",
+    "Fix its spelling, with capital letters as Koordinator documents them.",
+)  # fmt: skip
+PARTITION_TABLE: Final = Rule(
+    "partition-table", _W, "A partition table is empty, or part of it has no effect.",
+    "List each partition under the number of its GPUs, with an integer as allocationScore.",
+)  # fmt: skip
+PARTITION_UNKNOWN_GPU: Final = Rule(
+    "partition-unknown-gpu", _E, "A partition names a GPU that the Device lacks, so it is never allocated.",
+    "Fix the minor, or add the GPU to spec.devices.",
+)  # fmt: skip
+KOORDINATOR_REQUEST: Final = Rule(
+    "koordinator-request", _E, "A pod requests Koordinator's devices in amounts that are refused for good.",
+    "Request one of the documented sets of resources; above 100 percent, a multiple of 100.",
+)  # fmt: skip
+KOORDINATOR_UNITS: Final = Rule(
+    "koordinator-units", _W, "A pod requests Koordinator's devices in an unusual amount.",
+    "Check the unit: percent of one GPU for koordinator.sh, whole GPUs for nvidia.com, bytes for gpu-memory.",
 )  # fmt: skip
 
 POOL_INCOMPLETE: Final = Rule(
@@ -88,6 +112,10 @@ COUNTERS_OVERCOMMITTED: Final = Rule(
     "counters-overcommitted", _E, "Allocated devices draw more than their counter set holds.",
     "Delete one of the named claims; until then no other device of the set is allocated.",
 )  # fmt: skip
+LARGER_FIRST: Final = Rule(
+    "larger-first", _I, "A device is listed before smaller ones, so claims that match both get it first.",
+    "List smaller devices first, as `convert --order-by-size` does. Ignore this if all claims select a size.",
+)  # fmt: skip
 
 SELECTOR_REFUSED: Final = Rule(
     "selector-refused", _E, "An expression does not compile.",
@@ -117,6 +145,10 @@ NO_NODE_SELECTION: Final = Rule(
 BAD_NODE_SELECTOR: Final = Rule(
     "bad-node-selector", _E, "A node selector is invalid.",
     "Fix the requirement; valid operators are In, NotIn, Exists, DoesNotExist, Gt and Lt.",
+)  # fmt: skip
+SEVERAL_TERMS: Final = Rule(
+    "several-terms", _E, "A node selector of a slice or device has several terms.",
+    "Use one term: a claim cannot carry more, so its allocation fails; or publish one device for each term.",
 )  # fmt: skip
 MATCHES_NO_NODE: Final = Rule(
     "matches-no-node", _W, "The node name or selector of a slice or device matches no Node of the input.",
@@ -170,13 +202,14 @@ EXTENSION_CONFLICT: Final = Rule(
 )  # fmt: skip
 
 RULES: Final = (
-    UNREADABLE, PUT_RIGHT, OLD_VERSION, DUPLICATE_OBJECT, API_RULES, UNKNOWN_FIELD,
-    UNRENDERED, CLAIM_SOURCE, KOORDINATOR,
+    UNREADABLE, PUT_RIGHT, OLD_VERSION, DUPLICATE_OBJECT, API_RULES, FIRST_REVISION, UNKNOWN_FIELD,
+    UNRENDERED, CLAIM_SOURCE, KOORDINATOR, KOORDINATOR_VALUE, PARTITION_TABLE, PARTITION_UNKNOWN_GPU,
+    KOORDINATOR_REQUEST, KOORDINATOR_UNITS,
     POOL_INCOMPLETE, POOL_OBSOLETE, POOL_DISAGREES, DUPLICATE_DEVICE, DEVICE_ON_TWO_NODES,
     DUPLICATE_COUNTER_SET, DANGLING_COUNTER_SET, DANGLING_COUNTER, DEVICE_NEVER_FITS, UNUSED_COUNTER,
-    COUNTERS_OVERCOMMITTED,
+    COUNTERS_OVERCOMMITTED, LARGER_FIRST,
     SELECTOR_REFUSED, SELECTOR_RAISES, MATCHES_NOTHING, FOREIGN_DOMAIN, MISSING_CLASS,
-    NO_NODE_SELECTION, BAD_NODE_SELECTOR, MATCHES_NO_NODE,
+    NO_NODE_SELECTION, BAD_NODE_SELECTOR, SEVERAL_TERMS, MATCHES_NO_NODE,
     DOUBLE_ALLOCATION, UNKNOWN_DEVICE, HELD_AT_ODDS,
     ASYMMETRIC, EXPRESSION_FAILS, EXCLUDES_ITSELF, LONELY_GROUP, MISSPELLED_GROUP, NEVER_TOGETHER,
     EXTENSION_CONFLICT, DROPPED,

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from reconciler.analysis.doctor import rules
 from reconciler.analysis.doctor.findings import Finding
 from reconciler.analysis.doctor.input import DoctorInput
+from reconciler.api.manifests.bundle import already_read
 from reconciler.api.manifests.origin import Origin
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.versions.reading import GROUP
@@ -44,4 +45,4 @@ def duplicate_object(data: DoctorInput) -> Iterator[Finding]:
     for entry in data.entries:
         earlier = first.setdefault((type(entry.object).__name__, entry.object.key), entry.origin)
         if earlier is not entry.origin:
-            yield rules.DUPLICATE_OBJECT.finding(entry, "metadata.name", f"is also in {earlier}")
+            yield rules.DUPLICATE_OBJECT.finding(entry, "metadata.name", already_read(earlier))

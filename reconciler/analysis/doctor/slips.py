@@ -1,6 +1,5 @@
-"""Checks for frequent mistakes in templates, pods and Koordinator's annotations."""
+"""Checks for frequent mistakes in templates and pods."""
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -8,20 +7,7 @@ from reconciler.analysis.doctor import rules
 from reconciler.analysis.doctor.findings import Finding
 from reconciler.analysis.doctor.input import DoctorInput
 from reconciler.api.objects.validating import subject_of
-from reconciler.api.versions.shapes import mapping, mappings
-
-_KOORDINATOR = "scheduling.koordinator.sh"
-_JSON = tuple(
-    f"{_KOORDINATOR}/{name}"
-    for name in (
-        "device-allocate-hint",
-        "device-allocated",
-        "device-joint-allocate",
-        "gpu-partition-spec",
-        "gpu-partitions",
-    )
-)
-"""Annotations that hold JSON"""
+from reconciler.api.versions.shapes import mappings
 
 
 def unrendered(data: DoctorInput) -> Iterator[Finding]:
@@ -48,24 +34,6 @@ def claim_sources(data: DoctorInput) -> Iterator[Finding]:
                     yield rules.CLAIM_SOURCE.finding_at(
                         one.document.origin, subject, field, "was removed in 1.31"
                     )
-
-
-def koordinator(data: DoctorInput) -> Iterator[Finding]:
-    """Annotations that are not JSON, and Devices without a spec."""
-    for one in data.documents:
-        raw = one.document.raw
-        is_device = raw.get("kind") == "Device" and str(raw.get("apiVersion")).startswith(_KOORDINATOR)
-        if is_device and not mapping(raw.get("spec")):
-            yield rules.KOORDINATOR.finding_at(one.document.origin, subject_of(raw), "spec", "is missing")
-        annotations = mapping(mapping(raw.get("metadata")).get("annotations"))
-        for name in sorted(annotations.keys() & set(_JSON)):
-            try:
-                json.loads(str(annotations[name]))
-            except (ValueError, RecursionError) as exc:
-                field = f"metadata.annotations[{name}]"
-                yield rules.KOORDINATOR.finding_at(
-                    one.document.origin, subject_of(raw), field, f"is not JSON: {exc}"
-                )
 
 
 def _values(value: Any, path: str) -> Iterator[tuple[str, Any]]:

@@ -6,6 +6,8 @@ from typing import Any, Final, get_args, get_origin
 from reconciler.analysis.doctor import rules
 from reconciler.analysis.doctor.findings import Finding, suggestion
 from reconciler.analysis.doctor.input import DoctorInput
+from reconciler.api.koordinator.device import Device as Machine
+from reconciler.api.koordinator.device import DeviceInfo
 from reconciler.api.objects.claims import DeviceClass, ResourceClaim, ResourceClaimTemplate, TemplateMetadata
 from reconciler.api.objects.core import Node, Pod
 from reconciler.api.objects.meta import ObjectMeta
@@ -19,8 +21,9 @@ _UNREAD: Final[Mapping[type, frozenset[str]]] = {
     ResourceSliceSpec: frozenset({"partitionTypeAttribute"}),
     DeviceSubRequest: frozenset({"derivedAttributes"}),
     ExactDeviceRequest: frozenset({"derivedAttributes"}),
+    DeviceInfo: frozenset({"moduleID", "conditions"}),
     **dict.fromkeys(
-        (ResourceSlice, ResourceClaim, ResourceClaimTemplate, DeviceClass, DeviceTaintRule),
+        (ResourceSlice, ResourceClaim, ResourceClaimTemplate, DeviceClass, DeviceTaintRule, Machine),
         frozenset({"apiVersion", "status"}),
     ),
 }
@@ -35,15 +38,15 @@ def unknown_fields(data: DoctorInput) -> Iterator[Finding]:
         if isinstance(entry.object, Node | Pod):
             continue
         reported: set[str] = set()
-        for path, key, known in _unknown(type(entry.object), entry.raw, ""):
+        for path, key, known in unknown_in(type(entry.object), entry.raw, ""):
             if key not in reported:
                 reported.add(key)
                 what = f"the API has no field {key} here{suggestion(key, known)}"
                 yield rules.UNKNOWN_FIELD.finding(entry, path, what)
 
 
-def _unknown(model: type, raw: Mapping[str, Any], path: str) -> Iterator[tuple[str, str, frozenset[str]]]:
-    """Path and name of each unknown field, and the known names there."""
+def unknown_in(model: type, raw: Mapping[str, Any], path: str) -> Iterator[tuple[str, str, frozenset[str]]]:
+    """Path and name of each unknown field of an object of `model`, and the known names there."""
     fields = {field.alias or name: field for name, field in fields_of(model).items()}
     known = frozenset(fields) | _UNREAD.get(model, frozenset())
     for key, value in raw.items():
@@ -61,13 +64,13 @@ def _below(annotation: Any, value: Any, path: str) -> Iterator[tuple[str, str, f
     if isinstance(value, list):
         for number, one in enumerate(value):
             if isinstance(one, Mapping):
-                yield from _unknown(model, one, f"{path}[{number}]")
+                yield from unknown_in(model, one, f"{path}[{number}]")
     elif isinstance(value, Mapping) and get_origin(annotation) is dict:
         for key, one in value.items():
             if isinstance(one, Mapping):
-                yield from _unknown(model, one, f"{path}[{key}]")
+                yield from unknown_in(model, one, f"{path}[{key}]")
     elif isinstance(value, Mapping):
-        yield from _unknown(model, value, path)
+        yield from unknown_in(model, value, path)
 
 
 def _model(annotation: Any) -> type | None:

@@ -13,6 +13,7 @@ from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Granted, Reason
+from reconciler.api.objects.similar_names import instead, key_instead
 from reconciler.errors import Rejected
 from reconciler.state.loading import load
 from reconciler.state.nodes.charging import charge_of
@@ -23,8 +24,6 @@ from reconciler.state.store import Store
 
 MAX_COPIES = 1_000
 """Maximum copies if the scenario has no count"""
-SHOWN_NODES = 3
-"""Nodes that an error about an unknown node lists"""
 STEPS = 10_000
 """Maximum devices tried for one decision on one node"""
 
@@ -60,14 +59,14 @@ def _check(scenario: Scenario, store: Store) -> None:
     for key in sorted(scenario.without):
         claim = store.claims.get(key)
         if claim is None:
-            raise Rejected(f"there is no claim {key}; name it as NAMESPACE/NAME")
+            allocated = [other for other, one in store.claims.items() if one.allocation is not None]
+            raise Rejected(f"there is no claim {key}{key_instead(key, allocated, 'allocated claims')}")
         if claim.allocation is None:
             raise Rejected(f"claim {key} holds no devices, so removing it frees nothing")
     nodes = store.snapshot().topology.nodes
     for name in sorted(scenario.drained):
         if name not in nodes:
-            shown = ", ".join(sorted(nodes)[:SHOWN_NODES])
-            raise Rejected(f"there is no node {name}; known nodes ({len(nodes)}): {shown or 'none'}")
+            raise Rejected(f"there is no node {name}{instead(name, list(nodes), 'nodes')}")
 
 
 def _lose(

@@ -38,6 +38,8 @@ class Converted:
     """Changes without effect on allocations"""
     problems: tuple[str, ...]
     """Objects and devices that cannot be converted and are dropped"""
+    sources: tuple[int, ...]
+    """Index in the input of the object that each object comes from; for a pool, of its first slice"""
 
 
 @dataclass(slots=True)
@@ -53,17 +55,22 @@ class _Pools:
     """(driver, pool) -> device -> its new name"""
 
 
-def converted(raws: Sequence[Raw], check: Check) -> Converted:
-    """Convert objects in the shape of `legacy.reading`, in their order, to Kubernetes 1.36."""
+def converted(raws: Sequence[Raw], check: Check, *, order_by_size: bool = False) -> Converted:
+    """Convert objects in the shape of `legacy.reading`, in their order, to Kubernetes 1.36.
+
+    `order_by_size`: smaller devices of a pool come first (CTR-12), so claims may get other devices.
+    """
     keys, renames = _keys([raw for raw in raws if raw["kind"] == "ResourceSlice"])
-    pools = _converted_pools(raws, keys, check)
+    pools = _converted_pools(raws, keys, check, order_by_size=order_by_size)
     objects: list[dict[str, Any]] = []
+    sources: list[int] = []
     notes, problems = pools.notes, pools.problems
     # In an expression the domain is separate; only the name after it changes.
     renamed = {one.before.rpartition("/")[2]: one.after.rpartition("/")[2] for one in renames}
     for at, raw in enumerate(raws):
         if raw["kind"] == "ResourceSlice":
             objects += pools.slices.get(at, [])
+            sources += [at] * len(pools.slices.get(at, []))
             expressions = [
                 device.get(COMPATIBLE_ONLY_WITH) for device in mappings(raw["spec"].get("devices"))
             ]
@@ -75,7 +82,10 @@ def converted(raws: Sequence[Raw], check: Check) -> Converted:
         problems += [f"{subject(raw)} cannot be converted: {line}" for line in errors[:1]]
         if not errors:
             objects.append(made)
-    return Converted(tuple(objects), (*renames, *pools.renames), tuple(notes), tuple(problems))
+            sources.append(at)
+    return Converted(
+        tuple(objects), (*renames, *pools.renames), tuple(notes), tuple(problems), tuple(sources)
+    )
 
 
 def subject(raw: Raw) -> str:
@@ -109,7 +119,9 @@ def _keys(slices: Iterable[Raw]) -> tuple[Mapping[str, Keys], list[Rename]]:
     return keys, renames
 
 
-def _converted_pools(raws: Sequence[Raw], keys: Mapping[str, Keys], check: Check) -> _Pools:
+def _converted_pools(
+    raws: Sequence[Raw], keys: Mapping[str, Keys], check: Check, *, order_by_size: bool
+) -> _Pools:
     groups: dict[tuple[str, str, int], list[int]] = {}
     for at, raw in enumerate(raws):
         if raw["kind"] == "ResourceSlice":
@@ -122,7 +134,8 @@ def _converted_pools(raws: Sequence[Raw], keys: Mapping[str, Keys], check: Check
     taken = set(own.values())
     for (driver, pool, _), members in groups.items():
         ordered = sorted(members, key=lambda at: own[at].encode())
-        new = _checked(OldPool([raws[at] for at in ordered], keys[driver]), taken, check, result)
+        old = OldPool([raws[at] for at in ordered], keys[driver])
+        new = _checked(old, taken, check, result, order_by_size=order_by_size)
         if new is not None:
             taken |= {made["metadata"]["name"] for made in new.slices}
             result.slices[members[0]] = list(new.slices)
@@ -133,10 +146,12 @@ def _converted_pools(raws: Sequence[Raw], keys: Mapping[str, Keys], check: Check
     return result
 
 
-def _checked(pool: OldPool, taken: set[str], check: Check, result: _Pools) -> NewPool | None:
+def _checked(
+    pool: OldPool, taken: set[str], check: Check, result: _Pools, *, order_by_size: bool
+) -> NewPool | None:
     """The new pool if a server accepts all its slices: an incomplete pool would have no usable device."""
     try:
-        new = pool.converted(taken)
+        new = pool.converted(taken, order_by_size=order_by_size)
     except Rejected as exc:
         result.problems.append(f"{exc}; the pool is dropped")
         return None

@@ -1,5 +1,6 @@
 """Converts the slices of one generation of a pool."""
 
+import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,6 +9,7 @@ from typing import Any
 from reconciler.api.convert.counters import CounterSet, fit_counter_sets
 from reconciler.api.convert.layout import Part, names, parts
 from reconciler.api.convert.names import Rename, as_label, valid_names
+from reconciler.api.convert.order import smallest_first
 from reconciler.api.versions.extensions import ANNOTATION, with_annotation
 from reconciler.api.versions.shapes import Raw, mapping, mappings
 from reconciler.api.versions.spelling import MAX_LABEL, is_label
@@ -66,12 +68,18 @@ class OldPool:
             for counters in mappings(raw["spec"].get("sharedCounters"))
         ]
 
-    def converted(self, taken: set[str]) -> NewPool:
-        """The new slices; `taken` holds the names of all slices. Raises Rejected for an invalid pool."""
+    def converted(self, taken: set[str], *, order_by_size: bool = False) -> NewPool:
+        """The new slices; `taken` holds the names of all slices. Raises Rejected for an invalid pool.
+
+        `order_by_size`: smaller devices come first (CTR-12).
+        """
         self._check()
         everything = [device for devices in self.devices.values() for device in devices]
         wanted = self.slices[0]["spec"]["pool"].get("resourceSliceCount")
         sets = fit_counter_sets(self.sets, everything, complete=wanted == len(self.slices))
+        ordered: Mapping[int, Sequence[Raw]] = self.devices
+        if order_by_size:
+            ordered = smallest_first(self.devices, self._targets(), sets)
         expressed = [device for device in everything if device["name"] not in sets.lost]
         devices = valid_names((device["name"] for device in expressed), is_label, as_label, MAX_LABEL)
         set_names = valid_names((one.name for one in sets.sets), is_label, as_label, MAX_LABEL)
@@ -80,7 +88,7 @@ class OldPool:
         found = parts(
             {
                 at: [rename.device(d, sets.draws[d["name"]]) for d in of_slice if d["name"] not in sets.lost]
-                for at, of_slice in self.devices.items()
+                for at, of_slice in ordered.items()
             },
             [rename.counter_set(one) for one in sets.sets],
         )
@@ -91,11 +99,26 @@ class OldPool:
             tuple(self._slice(part, name, more) for part, name in zip(found, scheme, strict=True)),
             (*self._renames(rename), *_slice_renames(found, originals, scheme)),
             devices,
-            (*_layout_notes(found, originals, scheme), *self._unknown()),
+            (*self._moved(ordered), *_layout_notes(found, originals, scheme), *self._unknown()),
             tuple(
                 f"device {self.name}/{device} cannot be converted: {why}" for device, why in sets.lost.items()
             ),
         )
+
+    def _targets(self) -> dict[int, str]:
+        """The nodes of each slice, as text."""
+        specs = {at: raw["spec"] for at, raw in enumerate(self.slices)}
+        given = {at: next(target for target in TARGETS if spec.get(target)) for at, spec in specs.items()}
+        return {at: json.dumps([key, specs[at][key]], sort_keys=True) for at, key in given.items()}
+
+    def _moved(self, ordered: Mapping[int, Sequence[Raw]]) -> Iterator[str]:
+        """A note if the devices have another order."""
+        before, after = (
+            [device["name"] for devices in one.values() for device in devices]
+            for one in (self.devices, ordered)
+        )
+        if before != after:
+            yield f"pool {self.name}: smaller devices come first now"
 
     def _check(self) -> None:
         for kind, found in (

@@ -36,8 +36,8 @@ class Bundle:
     entries: Mapping[str, Mapping[ObjectKey, Entry]]
     """Kind -> key -> entry"""
     refused: tuple[Refusal, ...]
-    ignored: Counter[str]
-    """Number of objects of each kind that is not read"""
+    others: Mapping[int, Document]
+    """Index among all documents -> object of a kind that is not read"""
     warnings: tuple[str, ...] = ()
     """Fixed mistakes, with their place"""
 
@@ -45,6 +45,11 @@ class Bundle:
         """All objects of one kind."""
         found = self.entries.get(model.__name__, {})
         return tuple(cast("T", entry.object) for entry in found.values())
+
+    @property
+    def ignored(self) -> Counter[str]:
+        """Number of objects of each kind that is not read."""
+        return Counter(_kind(document.raw) for document in self.others.values())
 
     @property
     def size(self) -> int:
@@ -61,20 +66,20 @@ def bundle(found: Iterable[Document | Refusal]) -> Bundle:
     """Sort documents into a bundle: valid objects, invalid documents, ignored kinds."""
     entries: dict[str, dict[ObjectKey, Entry]] = {}
     refused: list[Refusal] = []
-    ignored: Counter[str] = Counter()
+    others: dict[int, Document] = {}
     warnings: list[str] = []
     for number, document in enumerate(found):
         if isinstance(document, Refusal):
             refused.append(document)
         elif not reading.is_ours(document.raw) and not is_device(document.raw):
-            ignored[_kind(document.raw)] += 1
+            others[number] = document
         else:
             try:
                 entry = _entry(document, number, warnings)
                 _enter(entries.setdefault(document.raw["kind"], {}), entry)
             except Malformed as exc:
                 refused.append(refuse(document.origin, exc.subject, exc.field, exc.reason))
-    return Bundle(entries, tuple(refused), ignored, tuple(warnings))
+    return Bundle(entries, tuple(refused), others, tuple(warnings))
 
 
 def _kind(raw: Mapping[str, Any]) -> str:
@@ -95,7 +100,12 @@ def _entry(document: Document, number: int, warnings: list[str]) -> Entry:
 def _enter(known: dict[ObjectKey, Entry], entry: Entry) -> None:
     earlier = known.setdefault(entry.object.key, entry)
     if earlier is not entry:
-        raise Malformed(subject_of(entry.raw), "", f"is also in {earlier.origin}, which is used")
+        raise Malformed(subject_of(entry.raw), "metadata.name", already_read(earlier.origin))
+
+
+def already_read(earlier: Origin) -> str:
+    """Why the second object of one kind and name is not used."""
+    return f"is also in {earlier}, which is used"
 
 
 def _placed(raw: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -27,8 +27,12 @@ def lines_of(text: str, fields: Iterable[tuple[Origin, str]]) -> dict[tuple[Orig
         wanted.setdefault(origin.line, {})[origin, name] = path
     lines = text.split("\n")
     found: dict[tuple[Origin, str], int] = {}
-    for start, paths in wanted.items():
-        known = _walk("\n".join(lines[start - 1 :]), set(paths.values()))
+    starts = sorted(wanted)
+    # The parser encodes all text that it gets, so each document gets its own lines only. JSON documents may
+    # meet in one line, so the first line of the next document is included.
+    for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
+        paths = wanted[start]
+        known = _walk("\n".join(lines[start - 1 : end]), set(paths.values()))
         for field, path in paths.items():
             nearest = next(path[:end] for end in range(len(path), -1, -1) if path[:end] in known)
             found[field] = start + known[nearest]

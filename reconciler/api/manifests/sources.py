@@ -21,12 +21,13 @@ def texts(paths: Iterable[str], stdin: BinaryIO) -> Iterator[tuple[str, str | Ma
         if path == STDIN:
             yield "<stdin>", _text("<stdin>", stdin.read(MAX_BYTES + 1))
         elif Path(path).is_dir():
-            yield from ((str(file), _file(file)) for file in _manifests(Path(path)))
+            yield from ((str(file), _file(file)) for file in manifests_in(Path(path)))
         else:
             yield path, _file(Path(path))
 
 
-def _manifests(folder: Path) -> list[Path]:
+def manifests_in(folder: Path) -> list[Path]:
+    """The manifests below a folder, in the order of their paths."""
     return sorted(path for path in folder.rglob("*") if path.suffix in SUFFIXES and path.is_file())
 
 

@@ -3,7 +3,7 @@
 No API server ever served this shape. Source: docs/rules/composite-devices.md.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from itertools import groupby
 from typing import Any
 
@@ -35,10 +35,9 @@ def flattened(spec: Raw, subject: str) -> dict[str, Any]:
     driver = str(spec.get("driver"))
     for number, device in enumerate(mappings(spec.get("devices"))):
         where = f"spec.devices[{number}]"
-        if any(isinstance(device.get(kind), Mapping) for kind in ("composite", "basic")):
-            flat, sources = _device(device, mixins, subject, where)
-            devices.append(flat)
-            members.append(_member(flat, sources, driver, subject, where))
+        flat, sources = _device(device, mixins, subject, where)
+        devices.append(flat)
+        members.append(_member(flat, sources, driver, subject, where))
     names = [member.name for member in members]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
@@ -55,8 +54,12 @@ def flattened(spec: Raw, subject: str) -> dict[str, Any]:
 
 
 def _device(device: Raw, mixins: Mixins, subject: str, where: str) -> tuple[dict[str, Any], list[str]]:
-    """A device with its mixins expanded, and the names of the devices that it consumes from."""
-    kind = "composite" if "composite" in device else "basic"
+    """A device with its mixins expanded, and the names of its sources. Raises Malformed by CCF-7."""
+    kinds = [kind for kind in ("basic", "composite") if device.get(kind) is not None]
+    if len(kinds) != 1:
+        found = "both" if kinds else "neither"
+        raise Malformed(subject, where, f"has {found} of basic and composite; set exactly one")
+    (kind,) = kinds
     flat = expand_includes(mapping(device[kind]), mixins, DEVICE_FIELDS, subject, f"{where}.{kind}")
     sources = references(
         flat.pop("consumesCapacityFrom", None), subject, f"{where}.{kind}.consumesCapacityFrom"

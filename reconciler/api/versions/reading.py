@@ -53,6 +53,17 @@ def is_ours(raw: Mapping[str, Any]) -> bool:
     return kind in MODELS and group in (GROUP, "")
 
 
+def needs_conversion(raw: Mapping[str, Any]) -> bool:
+    """Whether servers of today do not read this: an old version, or a shape of a proposal."""
+    kind = str(raw.get("kind"))
+    if not is_ours(raw) or kind in _CORE:
+        return False
+    spec = mapping(raw.get("spec"))
+    if kind == "ResourceSlice" and (composite.is_first_revision(spec) or mixins.uses(spec)):
+        return True
+    return raw.get("apiVersion") == f"{GROUP}/v1alpha3" and kind != "DeviceTaintRule"
+
+
 def read(raw: Mapping[str, Any]) -> ApiObject:
     """The typed object. Raises Malformed naming kind, name, field and reason."""
     return typed(to_v1(raw))
@@ -95,6 +106,8 @@ def _slice_to_v1(raw: Mapping[str, Any], subject: str, warnings: list[str] | Non
     if composite.is_first_revision(raw["spec"]):
         return _with_versions(raw, composite.flattened(raw["spec"], subject), subject, warnings)
     if raw["apiVersion"] in _INLINE:
+        if warnings is not None:
+            warnings += _left_out(raw, subject)
         raw = v1beta1.slice_to_v1(raw, subject)
     else:
         v1beta1.refuse_in_v1(raw, subject)
@@ -109,6 +122,20 @@ def _slice_to_v1(raw: Mapping[str, Any], subject: str, warnings: list[str] | Non
     if spec != raw["spec"]:
         warnings.append(f"{subject}: amounts belong under `value` since v1beta1; read as if they were there")
     return {**raw, "spec": spec}
+
+
+def _left_out(raw: Mapping[str, Any], subject: str) -> list[str]:
+    """A line if devices have no `basic`. A server may have newer kinds of devices."""
+    devices = raw["spec"].get("devices")
+    found = [
+        number
+        for number, device in enumerate(devices if isinstance(devices, list) else ())
+        if v1beta1.is_later_kind(device)
+    ]
+    if not found:
+        return []
+    more = f" ({len(found)} in all)" if len(found) > 1 else ""
+    return [f"{subject}: spec.devices[{found[0]}]: has no `basic`, so this device is left out{more}"]
 
 
 def _with_versions(

@@ -20,7 +20,7 @@ def slice_to_v1(raw: Raw, subject: str) -> dict[str, Any]:
     spec = dict(raw["spec"])
     if isinstance(spec.get("devices"), list):
         _refuse_flat(spec["devices"], subject)
-        spec["devices"] = [_flat(device) for device in spec["devices"] if not _is_later_kind(device)]
+        spec["devices"] = [_flat(device) for device in spec["devices"] if not is_later_kind(device)]
     if spec.get("nodeName") == "":
         del spec["nodeName"]
     if spec.get("allNodes") is False:
@@ -28,7 +28,7 @@ def slice_to_v1(raw: Raw, subject: str) -> dict[str, Any]:
     return {**raw, "spec": spec}
 
 
-def _is_later_kind(device: Any) -> bool:
+def is_later_kind(device: Any) -> bool:
     """Whether this kind of device is newer than v1beta1, so that it has no `basic`. It is not allocated."""
     return isinstance(device, Mapping) and not isinstance(device.get("basic"), Mapping)
 

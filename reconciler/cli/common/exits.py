@@ -82,7 +82,11 @@ EXITS: Mapping[str, Mapping[Exit, str]] = {
         Exit.FAILED: "it cannot start: a setting is invalid, nothing is owned, or the server cannot be used",
         Exit.USAGE: _USAGE,
     },
-    "top": {Exit.OK: "the table was printed", Exit.FAILED: "the server cannot be read", Exit.USAGE: _USAGE},
+    "top": {
+        Exit.OK: "the table was printed",
+        Exit.FAILED: "the server cannot be read, or some of the input is invalid; the rest was counted",
+        Exit.USAGE: f"{_USAGE}, or a named driver or node does not exist",
+    },
     "whatif": {
         Exit.OK: "the claims fit, and all lost claims can be allocated elsewhere",
         Exit.FAILED: "the claims do not fit, or a lost claim cannot be allocated elsewhere",

@@ -3,41 +3,40 @@
 import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any
+from pathlib import Path
 
 import click
 
 from reconciler.api.manifests.bundle import Bundle, bundle
 from reconciler.api.manifests.documents import Refusal, documents
-from reconciler.api.manifests.served import as_served
-from reconciler.api.manifests.sources import SUFFIXES
-from reconciler.cli.common.exits import Exit
-from reconciler.cli.common.plain_text import plain
+from reconciler.api.manifests.sources import STDIN, SUFFIXES, manifests_in
+from reconciler.cli.common.plain_text import counted, plain
 from reconciler.cli.common.progress import ProgressTracker
 
 
 def read_manifests(paths: Sequence[str], progress: ProgressTracker) -> Bundle:
     """Read all manifests in `paths`; `-` is standard input. Never raises for their content."""
     found = bundle(progress.each("reading manifests", documents(paths, sys.stdin.buffer)))
-    if paths and not (found.size or found.refused or found.ignored):
-        suffixes = ", ".join(SUFFIXES)
-        click.echo(f"note: no object was read; in a directory, only {suffixes} files are read", err=True)
+    if not (found.size or found.refused or found.others):
+        report_nothing(paths)
     return found
 
 
-def read_for_server(paths: Sequence[str]) -> list[dict[str, Any]]:
-    """Read all objects of the manifests in the form that a server stores. Exits if one is invalid."""
-    found = list(documents(paths, sys.stdin.buffer))
-    refused = [document for document in found if isinstance(document, Refusal)]
-    report_refused(refused)
-    if refused:
-        sys.exit(Exit.FAILED)
-    warnings: list[str] = []
-    raws = as_served(
-        (document.raw for document in found if not isinstance(document, Refusal)), warnings.append
-    )
-    report_warnings(warnings)
-    return raws
+def report_nothing(paths: Iterable[str]) -> None:
+    """Print a line to standard error for each path, because none of them has an object."""
+    for path in paths:
+        click.echo(plain(f"note: {_nothing_in(path)}"), err=True)
+
+
+def _nothing_in(path: str) -> str:
+    if path == STDIN:
+        return "standard input is empty"
+    if not Path(path).is_dir():
+        return f"{path} is empty" if Path(path).stat().st_size == 0 else f"{path} has no object"
+    found = len(manifests_in(Path(path)))
+    if found:
+        return f"{path} has no object: {counted(found, 'file')} of it {'is' if found == 1 else 'are'} empty"
+    return f"{path} has no file that ends in {', '.join(SUFFIXES)}"
 
 
 def report_refused(refused: Iterable[Refusal]) -> None:

@@ -121,7 +121,7 @@ BAD = {
         gpus("n9").replace("{name: gpu-0}", "{name: gpu-0, capacity: {memory: {value: 10Gib}}}"),
         "ResourceSlice n9-gpus: spec.devices[0].capacity.memory.value: '10Gib' is not a quantity",
     ),
-    "an object twice": (claim("a"), "bad.yaml:1: ResourceClaim default/a: is also in "),
+    "an object twice": (claim("a"), "bad.yaml:1: ResourceClaim default/a: metadata.name: is also in "),
     "an unknown version": (
         claim("x").replace("/v1", "/v1alpha2"),
         "bad.yaml:1: ResourceClaim default/x: apiVersion: resource.k8s.io/v1alpha2 is not supported",

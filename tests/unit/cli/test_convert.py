@@ -131,3 +131,52 @@ def test_a_claim_that_a_server_would_reject_is_reported(tmp_path: Path):
     result = run(tmp_path, together(CLASS, claim("b"), bad))
     assert result.exit_code == 1
     assert [made["metadata"]["name"] for made in written(result)] == ["gpu", "b"]
+
+
+@pytest.mark.skipif(not TEXT.exists(), reason=ABSENT)
+def test_ordered_by_size_a_claim_that_matches_all_gets_the_smallest(tmp_path: Path):
+    """The text lists each whole GPU before its partitions, so first fit allocates the whole GPU."""
+    texts = (CLASS.replace("gpu.example.com", "gpu.nvidia.com"), claim("a"))
+    given = []
+    for options in ((), ("--order-by-size",)):
+        result = run(tmp_path, dumped(two_gpus()), *texts, options=options)
+        report = decide(bundle(of_text("f.yaml", result.stdout)), Semantics("1.36"))
+        (granted,) = report.granted
+        given += [one.device for one in granted.plans[0].allocation.devices.results]
+    assert given == ["gpu-0", "gpu-0-mig-1g-5gb-0"]
+    assert "note: pool gpu.nvidia.com/n: smaller devices come first now" in result.stderr.splitlines()
+
+
+OTHER = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: d, namespace: x}
+spec: {replicas: 2, template: {spec: {containers: [{name: c, image: i, args: ["yes"]}]}}}
+"""
+
+
+def test_other_kinds_are_left_out_and_counted(tmp_path: Path):
+    result = run(tmp_path, together(CLASS, OTHER, gpus("n1")))
+    assert [made["kind"] for made in written(result)] == ["DeviceClass", "ResourceSlice"]
+    assert result.stderr.splitlines() == ["ignored: 1 Deployment"]
+
+
+@pytest.mark.parametrize("output", ["yaml", "json"])
+def test_other_kinds_are_kept_on_request_unchanged_and_in_their_place(tmp_path: Path, output: str):
+    texts = together(CLASS, OTHER, gpus("n1"), OTHER.replace("apps/v1", "example.com/v1"), claim("a"))
+    result = run(tmp_path, texts, options=("--keep-other-kinds", "-o", output))
+    found = json.loads(result.stdout)["items"] if output == "json" else written(result)
+    kinds = ["DeviceClass", "Deployment", "ResourceSlice", "Deployment", "ResourceClaim"]
+    assert [made["kind"] for made in found] == kinds
+    assert found[1] == yaml.safe_load(OTHER)
+    assert (result.exit_code, result.stderr) == (0, "")
+
+
+def test_a_split_slice_keeps_its_place_among_other_kinds(tmp_path: Path):
+    counters = [{"name": "g", "counters": {"memory": {"value": "2"}}}]
+    mixed = resource_slice(
+        "s", [device("a", draws={"g": {"memory": 1}})], nodeName="n", sharedCounters=counters
+    )
+    texts = "---\n".join((OTHER, dumped(mixed), OTHER.replace("d,", "e,")))
+    found = written(run(tmp_path, texts, options=("--keep-other-kinds",)))
+    assert [made["metadata"]["name"] for made in found] == ["d", "s-counters", "s", "e"]

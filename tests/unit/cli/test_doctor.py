@@ -134,3 +134,17 @@ async def _asked(server: ApiServer) -> list[Object]:
         arguments = ["doctor", "--server", url, "-o", "json"]
         result = await asyncio.to_thread(CliRunner().invoke, main, arguments)
     return list(json.loads(result.stdout)["findings"])
+
+
+def test_two_objects_of_one_name_are_reported_in_the_words_of_allocate(tmp_path: Path):
+    text = yaml_of(ONE, part("s", pool="q"), ONE)
+    found = json.loads(doctor(tmp_path, text, "-o", "json").stdout)["findings"]
+    path = tmp_path / "a.yaml"
+    allocated = CliRunner().invoke(main, ["allocate", "-f", str(path)])
+    said = [
+        f"refused: {path}:{start}: {one['object']}: {one['field']}: {one['what']}"
+        for start, one in zip(
+            (4, 6), [one for one in found if one["check"] == "duplicate-object"], strict=True
+        )
+    ]
+    assert said == allocated.stderr.splitlines()

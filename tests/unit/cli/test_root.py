@@ -27,6 +27,11 @@ def test_an_unknown_command_is_wrong_usage():
     assert "No such command 'frobnicate'" in result.stderr
 
 
+def test_an_unknown_command_is_not_guessed():
+    result = CliRunner().invoke(main, ["frobnicate"])
+    assert "Did you mean" not in result.stderr
+
+
 @pytest.mark.parametrize("name", sorted(COMMANDS))
 def test_every_command_has_help(name: str):
     result = CliRunner().invoke(main, [name, "--help"])

@@ -97,7 +97,9 @@ def test_lines_are_filtered_by_driver():
     mixed = together(text(partitioned()), gpus("n2", 3))
     (found,) = json.loads(top("--driver", "gpu.example.com", "-o", "json", manifests=mixed).stdout)["items"]
     assert (found["driver"], found["devices"], found["largestFit"]) == ("gpu.example.com", 3, "device")
-    assert top("--driver", "no.example.com", manifests=mixed).stdout == "no devices are published\n"
+    other = top("--driver", "no.example.com", manifests=mixed)
+    assert (other.exit_code, other.stdout) == (2, "")
+    assert "there is no driver no.example.com; did you mean gpu.example.com?" in other.stderr
 
 
 @pytest.mark.parametrize(
@@ -202,3 +204,11 @@ def test_a_search_that_gave_up_is_shown_as_a_range():
     console.print(tables([line], "driver", console))
     assert "2-4" in out.getvalue()
     assert "3 or more" in out.getvalue()
+
+
+@pytest.mark.parametrize("options", [(), ("-o", "json"), ("--koordinator",)])
+def test_invalid_input_is_reported_and_the_rest_is_counted(options: tuple[str, ...]):
+    result = top(*options, manifests=together(gpus("n1"), "kind: 5"))
+    assert result.exit_code == 1
+    assert "refused: " in result.stderr
+    assert result.stdout == top(*options, manifests=gpus("n1")).stdout != ""

@@ -86,7 +86,7 @@ def test_claims_can_be_assumed_free(say):
     assert (result.exit_code, result.stdout.splitlines()[-1]) == (0, "assumed free: default/old")
     other = say(claim("c"), "--without", "old", "-n", "other", world=world)
     assert (other.exit_code, other.stderr) == (
-        2, "Error: there is no claim other/old; name it as NAMESPACE/NAME\n",
+        2, "Error: there is no claim other/old; did you mean default/old?\n",
     )  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 """Wrong usage: the error names the problem and the remedy."""
 
 import gzip
+import json
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,23 @@ from click.testing import CliRunner
 from reconciler.cli import main
 from tests.tools.short_manifests import CLASS, claim, gpus, together
 
+NODE = "{{apiVersion: v1, kind: Node, metadata: {{name: {}}}}}\n"
+HELD = claim("hold") + (
+    "status: {allocation: {devices: {results: "
+    "[{request: gpu, driver: gpu.example.com, pool: n1, device: gpu-0}]}}}\n"
+)
+
+
+def line(name: str) -> str:
+    fields = {
+        "timestamp": "2026-01-01T00:00:00Z",
+        "level": "info",
+        "event": "claim pending",
+        "claims": [name],
+        "reason": "DevicesInUse",
+    }
+    return json.dumps(fields) + "\n"
+
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -16,6 +34,15 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "all.yaml").write_text(together(CLASS, gpus("n1", 1), claim("train"), claim("test")))
     (tmp_path / "empty.yaml").touch()
     (tmp_path / "empty.jsonl.gz").write_bytes(gzip.compress(b""))
+    (tmp_path / "comments.yaml").write_text("# nothing\n---\n")
+    (tmp_path / "none").mkdir()
+    (tmp_path / "some").mkdir()
+    (tmp_path / "some" / "a.yaml").touch()
+    (tmp_path / "nodes.yaml").write_text(together(*(NODE.format(name) for name in "abcd")))
+    (tmp_path / "held.yaml").write_text(together(CLASS, gpus("n1", 1), HELD))
+    (tmp_path / "run.log").write_text(
+        "".join(map(line, ("default/c", "default/b", "x/d", "default/visions")))
+    )
     (tmp_path / "random.yaml").write_bytes(b"\xbc\x00\xff" * 100)
     return tmp_path
 
@@ -29,14 +56,60 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("explain a/b/c -f all.yaml", 2, "'a/b/c' is not a claim name: write CLAIM or NAMESPACE/CLAIM"),
         ("explain default/ -f all.yaml", 2, "write CLAIM or NAMESPACE/CLAIM"),
         ("whatif -f all.yaml --drain n2", 2, "there is no node n2; known nodes (1): n1"),
+        ("whatif -f all.yaml --drain other", 2, "there is no node other; known nodes (1): n1\n"),
+        ("whatif -f nodes.yaml -f all.yaml --drain zz", 2, "known nodes (5): a, b, c and 2 more\n"),
         (
-            "whatif -f all.yaml --without other",
+            "whatif -f held.yaml --drain n1 --without x/hold",
             2,
-            "there is no claim default/other; name it as NAMESPACE/NAME",
+            "there is no claim x/hold; did you mean default/hold?",
         ),
+        ("whatif -f held.yaml --drain n1 --without other", 2, "known allocated claims (1): default/hold\n"),
+        ("top -f all.yaml --node zz", 2, "there is no node zz; known nodes (1): n1\n"),
+        ("top -f all.yaml --node N1", 2, "there is no node N1; did you mean n1?"),
+        (
+            "top -f all.yaml --driver gpu.exmple.com",
+            2,
+            "no driver gpu.exmple.com; did you mean gpu.example.com?",
+        ),
+        (
+            "top -f all.yaml --koordinator --by node --node zz",
+            2,
+            "there is no node zz; known nodes (0): none\n",
+        ),
+        ("top -f all.yaml --koordinator --driver gpus", 2, "there is no type gpus; did you mean gpu?"),
+        (
+            "logs run.log --claim vision",
+            1,
+            "no line is about claim default/vision; did you mean default/visions?",
+        ),
+        (
+            "logs run.log --claim zzz",
+            1,
+            "known claims (4): default/b, default/c, default/visions and 1 more\n",
+        ),
+        ("logs run.log --claim d", 1, "no line is about claim default/d; did you mean x/d?"),
+        (
+            "logs run.log --reason DeviceInUse",
+            1,
+            "no line has the reason DeviceInUse; did you mean DevicesInUse?",
+        ),
+        (
+            "logs run.log --claim x/d --reason Other",
+            1,
+            "no line has the reason Other; known reasons (1): DevicesInUse",
+        ),
+        ("logs run.log --claim x/d --slow 1h", 1, "no line matches all options"),
+        ("logs empty.yaml --claim x", 1, "is this the log of `run --log-format json`?"),
+        ("alocate -f all.yaml", 2, "No such command 'alocate'. Did you mean allocate?"),
+        ("whatIf -f all.yaml", 2, "No such command 'whatIf'. Did you mean whatif?"),
         ("replay empty.jsonl.gz", 2, "empty.jsonl.gz: not a journal of format 1"),
         ("replay all.yaml", 2, "journal all.yaml: Not a gzipped file"),
-        ("allocate -f empty.yaml", 0, "note: no object was read"),
+        ("allocate -f empty.yaml", 0, "note: empty.yaml is empty\n"),
+        ("doctor -f empty.yaml", 0, "note: empty.yaml is empty\n"),
+        ("allocate -f comments.yaml", 0, "note: comments.yaml has no object\n"),
+        ("convert -f none", 0, "note: none has no file that ends in .yaml, .yml, .json\n"),
+        ("allocate -f some", 0, "note: some has no object: 1 file of it is empty\n"),
+        ("allocate -f -", 0, "note: standard input is empty\n"),
         ("convert -f random.yaml", 1, "refused: random.yaml:1: is not UTF-8 text"),
     ],
 )

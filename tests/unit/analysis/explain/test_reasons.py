@@ -12,6 +12,7 @@ from reconciler.analysis.explain.page import reasons_page
 from reconciler.api.objects.plan import Reason
 from reconciler.control import planner
 from reconciler.control.koordinator import handler, refusing
+from reconciler.operations.events.unmanaged import NOT_MANAGED
 from tests.tools.checkout import ROOT
 
 
@@ -48,6 +49,7 @@ def test_every_reason_that_can_be_told_is_in_the_table():
         *of_koordinator(),
         refusing.BOTH,
         handler.HELD,
+        NOT_MANAGED,
     }
     assert len(set(blocking())) >= 5
     assert known == set(map(str, REASONS))

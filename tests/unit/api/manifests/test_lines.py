@@ -1,6 +1,8 @@
 """Where fields stand, compared with what YAML's own composer says of every node."""
 
 import json
+import sys
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -8,6 +10,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reconciler.api.manifests.documents import Document, of_text
 from reconciler.api.manifests.lines import lines_of
 from reconciler.api.manifests.origin import Origin
 
@@ -81,3 +84,31 @@ def test_places(origin: Origin, field: str, line: int):
 
 def test_a_text_that_breaks_off_is_known_up_to_there():
     assert lines_of("a: 1\nb: {c: 2,\nd: [\n", [(TOP, "b.c"), (TOP, "e")]) == {(TOP, "b.c"): 2, (TOP, "e"): 1}
+
+
+MANY = "".join(f"---\nmetadata:\n  name: c{number}\nspec: {{}}\n" for number in range(50))
+
+
+def test_each_document_of_many_is_read_once():
+    """The text that the parser gets grows with the file, not with its square."""
+    read: list[int] = []
+
+    def count(frame: FrameType, event: str, _argument: Any) -> None:
+        if event == "call" and frame.f_code.co_name == "_walk":
+            read.append(len(frame.f_locals["text"]))
+
+    fields = [(Origin("a.yaml", 2 + 4 * number), "metadata.name") for number in range(50)]
+    sys.setprofile(count)
+    try:
+        found = lines_of(MANY, fields)
+    finally:
+        sys.setprofile(None)
+    assert [found[field] for field in fields] == [3 + 4 * number for number in range(50)]
+    assert len(MANY) <= sum(read) < 2 * len(MANY)
+
+
+def test_objects_of_json_may_meet_in_a_line():
+    text = '{"kind": "A",\n"spec": {"x": 1}} {"kind": "A",\n"spec":\n{"x": 2}}\n'
+    origins = [one.origin for one in of_text("a.json", text) if isinstance(one, Document)]
+    assert [origin.line for origin in origins] == [1, 2]
+    assert lines_of(text, [(origin, "spec.x") for origin in origins])[origins[0], "spec.x"] == 2

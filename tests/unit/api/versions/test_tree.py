@@ -203,6 +203,14 @@ def test_more_than_eight_includes_are_refused():
         ([composite("a"), composite("a")], "spec.devices: two devices are named a"),
         ([composite("a", memory=-1)], "spec.devices[0]: capacity memory: must not be negative, got -1"),
         ([{"composite": {}}], "spec.devices[0].name: must be a string"),
+        (
+            [composite("a"), {"name": "b"}],
+            "spec.devices[1]: has neither of basic and composite; set exactly one",
+        ),
+        (
+            [{**composite("a"), "basic": {}}],
+            "spec.devices[0]: has both of basic and composite; set exactly one",
+        ),
     ],
 )
 def test_devices_that_cannot_be_told_or_counted_are_refused(devices: list[Object], line: str):

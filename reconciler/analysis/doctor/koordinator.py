@@ -1,0 +1,223 @@
+"""Checks Koordinator's Device objects and annotations. Source: KOO-2, KOO-17."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from reconciler.analysis.doctor import rules
+from reconciler.analysis.doctor.findings import Finding, shortened, suggestion
+from reconciler.analysis.doctor.input import DoctorInput
+from reconciler.analysis.doctor.unknown import unknown_in
+from reconciler.api.koordinator import annotations as notes
+from reconciler.api.koordinator.device import Device
+from reconciler.api.koordinator.json_annotations import read
+from reconciler.api.koordinator.names import (
+    ALLOCATE_HINT,
+    ALLOCATED,
+    GPU,
+    JOINT_ALLOCATE,
+    PARTITION_POLICY,
+    PARTITION_SPEC,
+    PARTITIONS,
+    TYPES,
+)
+from reconciler.api.koordinator.reading import is_device
+from reconciler.api.manifests.bundle import Entry
+from reconciler.api.manifests.origin import Origin
+from reconciler.api.objects.core import Node
+from reconciler.api.objects.validating import subject_of
+from reconciler.api.versions.shapes import Raw, mapping, mappings
+from reconciler.errors import Malformed
+from reconciler.state.koordinator.partitions import LenientPartition, Partition, read_table, table_of
+from reconciler.state.koordinator.rules import Semantics
+from reconciler.state.koordinator.tree import REQUIRED
+
+_PROPOSAL, _RELEASE = Semantics.PROPOSAL, Semantics.UPSTREAM
+
+
+def _table(subject: str, given: Mapping[str, str]) -> Mapping[int, tuple[Partition, ...]]:
+    listed = read_table(subject, given[PARTITIONS], _PROPOSAL)
+    table_of(listed or {}, subject)
+    return listed or {}
+
+
+_READERS: Mapping[str, Callable[[str, Mapping[str, str]], object]] = {
+    ALLOCATE_HINT: notes.hints,
+    ALLOCATED: notes.allocated,
+    JOINT_ALLOCATE: notes.joint_allocate,
+    PARTITION_SPEC: notes.partition_spec,
+    PARTITIONS: _table,
+}
+"""Annotation -> the function that parses it; it raises Malformed"""
+
+
+class Holder(NamedTuple):
+    """An object, or the pod template of one, with annotations."""
+
+    origin: Origin
+    subject: str
+    path: str
+    """Of the metadata"""
+    annotations: Mapping[str, str]
+    """Those of Koordinator that hold JSON"""
+
+
+def holders(data: DoctorInput) -> Iterator[Holder]:
+    """Objects and pod templates with JSON annotations of Koordinator, also in kinds that are not read."""
+    for one in data.documents:
+        raw = one.document.raw
+        for path, metadata in metadata_of(raw):
+            given = mapping(mapping(metadata).get("annotations"))
+            found = {name: str(given[name]) for name in sorted(given.keys() & _READERS.keys())}
+            if found:
+                yield Holder(one.document.origin, subject_of(raw), path, found)
+
+
+def metadata_of(raw: Raw) -> Iterator[tuple[str, Any]]:
+    """The metadata of an object and of its pod template, with their paths."""
+    yield "metadata", raw.get("metadata")
+    spec, path = mapping(raw.get("spec")), "spec"
+    if "jobTemplate" in spec:
+        spec, path = mapping(mapping(spec["jobTemplate"]).get("spec")), "spec.jobTemplate.spec"
+    yield f"{path}.template.metadata", mapping(spec.get("template")).get("metadata")
+
+
+def shape(data: DoctorInput) -> Iterator[Finding]:
+    """Devices without a spec, and annotations that cannot be parsed."""
+    for one in data.documents:
+        raw = one.document.raw
+        if is_device(raw) and not mapping(raw.get("spec")):
+            yield rules.KOORDINATOR.finding_at(one.document.origin, subject_of(raw), "spec", "is missing")
+    for holder in holders(data):
+        for name in holder.annotations:
+            try:
+                _READERS[name](holder.subject, holder.annotations)
+            except Malformed as exc:
+                field = f"{holder.path}.annotations[{name}]"
+                what = exc.reason if exc.field == name else f"{exc.field}: {exc.reason}"
+                yield rules.KOORDINATOR.finding_at(holder.origin, holder.subject, field, what)
+
+
+def partitions(data: DoctorInput) -> Iterator[Finding]:
+    """Partition tables that are empty, or of which a part has no effect."""
+    for entry, device in data.of(Device):
+        text = device.metadata.annotations.get(PARTITIONS)
+        if text is None:
+            continue
+        subject, field = subject_of(entry.raw), f"metadata.annotations[{PARTITIONS}]"
+        try:
+            table = _table(subject, device.metadata.annotations)
+        except Malformed:  # another check reports it
+            continue
+        gpus = {info.minor for info in device.spec.devices if info.type == GPU}
+        for what in _unknown_gpus(table, gpus) if device.spec.devices else ():
+            yield rules.PARTITION_UNKNOWN_GPU.finding(entry, field, what)
+        for what in (*_idle_parts(table), *_refused_by_the_release(subject, text)):
+            yield rules.PARTITION_TABLE.finding(entry, field, what)
+
+
+def _unknown_gpus(table: Mapping[int, tuple[Partition, ...]], gpus: set[int]) -> Iterator[str]:
+    for size, of_size in table.items():
+        named = {minor for partition in of_size for minor in partition.minors}
+        missing = sorted(named - gpus)
+        if missing:
+            have = shortened(map(str, sorted(gpus)), limit=16) or "none"
+            yield f"size {size} names minor {shortened(map(str, missing))}; the GPUs of the Device are {have}"
+
+
+def _idle_parts(table: Mapping[int, tuple[Partition, ...]]) -> Iterator[str]:
+    if not any(table.values()):
+        yield "has no partitions"
+    for size, of_size in table.items():
+        for number, partition in enumerate(of_size):
+            count = len(set(partition.minors))
+            if count != size:
+                yield f"{size}[{number}] is listed under size {size}, but has {count} different minors"
+
+
+def _refused_by_the_release(subject: str, text: str) -> Iterator[str]:
+    """What the proposal allows, but not the release: it then ignores the whole table."""
+    try:
+        read_table(subject, text, _RELEASE)
+    except Malformed as exc:
+        yield f"Koordinator's release ignores the whole table: {exc.reason}"
+
+
+def values(data: DoctorInput) -> Iterator[Finding]:
+    """Names and values in labels and annotations that are unknown, so that they count as not set."""
+    for entry in data.entries:
+        if isinstance(entry.object, Device | Node):
+            yield from _policy(entry)
+    for holder in holders(data):
+        for name in sorted(holder.annotations.keys() & _UNKNOWN_IN.keys()):
+            try:
+                raw = read(holder.subject, name, holder.annotations[name])
+            except Malformed:  # another check reports it
+                continue
+            for what in _UNKNOWN_IN[name](mapping(raw)):
+                field = f"{holder.path}.annotations[{name}]"
+                yield rules.KOORDINATOR_VALUE.finding_at(holder.origin, holder.subject, field, what)
+
+
+def _policy(entry: Entry) -> Iterator[Finding]:
+    given = entry.object.metadata.labels.get(PARTITION_POLICY)
+    if given is not None:
+        for what in _unlisted("the policy", given, (notes.HONOR, notes.PREFER)):
+            yield rules.KOORDINATOR_VALUE.finding(entry, f"metadata.labels[{PARTITION_POLICY}]", what)
+
+
+def _unknown_in_table(raw: Raw) -> Iterator[str]:
+    for size, listed in raw.items():
+        for number, partition in enumerate(mappings(listed)):
+            yield from _unknown_names(LenientPartition, partition, f"{size}[{number}]")
+
+
+def _unknown_in_spec(raw: Raw) -> Iterator[str]:
+    yield from _unknown_names(notes.PartitionSpec, raw, "")
+    yield from _unlisted_in(raw, "", {"allocatePolicy": (notes.RESTRICTED, notes.BEST_EFFORT)})
+
+
+def _unknown_in_joint(raw: Raw) -> Iterator[str]:
+    yield from _unknown_names(notes.JointAllocate, raw, "")
+    yield from _unlisted_in(raw, "", {"requiredScope": (notes.SAME_PCIE,)})
+    given = raw.get("deviceTypes")
+    for number, kind in enumerate(given if isinstance(given, list) else ()):
+        yield from _unlisted(f"deviceTypes[{number}]", kind, TYPES)
+
+
+def _unknown_in_hints(raw: Raw) -> Iterator[str]:
+    for kind, hint in raw.items():
+        yield from _unlisted("the device type", kind, TYPES)
+        yield from _unknown_names(notes.Hint, mapping(hint), kind)
+        yield from _unlisted_in(mapping(hint), f"{kind}.", _OF_HINTS)
+
+
+_UNKNOWN_IN: Mapping[str, Callable[[Raw], Iterator[str]]] = {
+    PARTITIONS: _unknown_in_table,
+    PARTITION_SPEC: _unknown_in_spec,
+    JOINT_ALLOCATE: _unknown_in_joint,
+    ALLOCATE_HINT: _unknown_in_hints,
+}
+"""Annotation that people write -> the function that finds unknown names and values in it"""
+_OF_HINTS = {
+    "allocateStrategy": (notes.APPLY_FOR_ALL, notes.REQUESTS_AS_COUNT),
+    "requiredTopologyScope": tuple(REQUIRED),
+    "exclusivePolicy": (notes.DEVICE_LEVEL, notes.PCIE_LEVEL),
+}
+"""Field of a hint -> its values"""
+
+
+def _unknown_names(model: type, raw: Raw, path: str) -> Iterator[str]:
+    for where, key, known in unknown_in(model, raw, path):
+        yield f"{where}: there is no field {key}{suggestion(key, known)}"
+
+
+def _unlisted_in(raw: Raw, path: str, known: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
+    for key, listed in known.items():
+        yield from _unlisted(f"{path}{key}", raw.get(key), listed)
+
+
+def _unlisted(where: str, value: Any, known: tuple[str, ...]) -> Iterator[str]:
+    """Text that is not listed. Empty text counts as not set; another check reports what is not text."""
+    if isinstance(value, str) and value and value not in known:
+        hint = suggestion(value, known) or f"; known are {', '.join(known)}"
+        yield f"{where} {value} is unknown{hint}"
