@@ -113,8 +113,12 @@ class Settings(BaseSettings):
     """Maximum back-off. Changes requeue pending units at once; this retry is only a safety net."""
 
     events: bool = True
-    """Write Events on pending claims and pods, with the reason. At most ten a second, in the background; off
-    saves the server these writes."""
+    """Write Events on claims and pods: why they are pending, what was allocated, and devices held in conflict.
+    At most ten a second, in the background; off saves the server these writes."""
+
+    event_delay_seconds: float = Field(default=10.0, ge=0)
+    """How long a claim or pod must be pending before an Event says so. Shorter delays are normal: controllers
+    create claims from templates, and other claims are being written."""
 
     leader_elect: bool = False
     """Elect a leader with a Lease: of several replicas only the leader writes. Off, because a single process

@@ -179,12 +179,16 @@ class Overdrawn(Decision):
 
 @dataclass(frozen=True, slots=True)
 class ExclusionViolated(Decision):
-    """Devices that exclude one another are allocated at the same time."""
+    """Devices that exclude one another are allocated at the same time.
+
+    Also a `compatibleOnlyWith` expression that fails; then no claims are named.
+    """
 
     LINES: ClassVar = (Line("exclusive devices held together", Level.WARNING),)
     METRICS: ClassVar = (Counted(FINDINGS, ("at_odds",)),)
 
     message: Message
+    claims: ClaimKeys = ()
 
 
 @dataclass(frozen=True, slots=True)
