@@ -113,8 +113,8 @@ class Settings(BaseSettings):
     """Maximum back-off. Changes requeue pending units at once; this retry is only a safety net."""
 
     events: bool = True
-    """Write Events on claims and pods: why they are pending, what was allocated, and devices held in conflict.
-    At most ten a second, in the background; off saves the server these writes."""
+    """Write Events on claims and pods: why they are pending, what was allocated, and which devices are held in
+    conflict. At most ten a second, in the background; off saves the server these writes."""
 
     event_delay_seconds: float = Field(default=10.0, ge=0)
     """How long a claim or pod must be pending before an Event says so. Shorter delays are normal: controllers

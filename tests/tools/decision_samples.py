@@ -95,7 +95,12 @@ SAMPLES = (
         "device over-committed",
         {"device": "d/p/x", "pods": ["ns/p"]},
     ),
-    Sample(ExclusionViolated("words"), "warning", "exclusive devices held together", {"message": "words"}),
+    Sample(
+        ExclusionViolated("words", (CLAIM,)),
+        "warning",
+        "exclusive devices held together",
+        {"message": "words", "claims": ["ns/c"]},
+    ),
     Sample(
         OverCommitted(POOL, "set", (("memory", "3Gi"),), (CLAIM,)),
         "warning",

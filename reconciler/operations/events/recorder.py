@@ -68,7 +68,7 @@ class EventRecorder:
             self._events.record(self._of_outcome(await self._inbox.outcomes.get()))
 
     async def _record_findings(self) -> None:
-        """A replica may find devices in conflict long before it leads, most of all when it has just started."""
+        """A replica that has just started finds devices in conflict long before it leads."""
         while True:
             finding = await self._inbox.findings.get()
             await self._leads.wait()

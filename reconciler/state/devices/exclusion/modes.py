@@ -141,9 +141,7 @@ def _mode(snapshot: Snapshot, exclusion: Exclusion, scope: int, rows: Rows) -> M
     )
 
 
-def _conflicts(
-    snapshot: Snapshot, exclusion: Exclusion, scope: int, members: Rows
-) -> Iterator[Conflict]:
+def _conflicts(snapshot: Snapshot, exclusion: Exclusion, scope: int, members: Rows) -> Iterator[Conflict]:
     """Excluding pairs, or else the group conflict of all held devices together."""
     found = False
     for place, row in enumerate(members.tolist()):
