@@ -100,7 +100,7 @@ def observe(
         work_signals(core.reconciler, inboxes.pending, intake),
     ]
     if isinstance(leadership, Candidate):
-        signals.append(lease_signals(leadership))
+        signals.append(lease_signals(leadership, clock))
     if base.port is not None:  # else nobody asks, and a simulated day would be full of beats
         jobs.append(Job("heartbeat", base.telemetry.heart.run))
     events = Events(EventWriter(core.connection.client), instance=socket.gethostname(), clock=clock, now=now)

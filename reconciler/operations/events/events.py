@@ -85,7 +85,7 @@ class Notice:
     def series(self) -> tuple[str, str, str]:
         """Notices with the same value are one Event with a count.
 
-        A Warning keeps its first note. A Normal Event with another note is another Event: it names the devices.
+        A Warning keeps its first note. A Normal Event with another note is another Event: it names devices.
         """
         return self.regarding.uid, self.reason, self.note if self.type == "Normal" else ""
 

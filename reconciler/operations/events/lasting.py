@@ -1,4 +1,4 @@
-"""Holds refusals back until they have lasted. Most end by themselves, once a controller or a write is done."""
+"""Holds refusals until they have lasted. Most end by themselves, after a write or a controller's turn."""
 
 import asyncio
 import heapq

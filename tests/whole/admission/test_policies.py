@@ -296,7 +296,7 @@ def lease(name: str = "dra-reconciler", **notes: str) -> Any:
         pytest.param("CREATE", None, event(type="Normal", reason="Allocated"), "", id="allocated"),
         pytest.param("CREATE", None, event(kind="Pod", type="Normal", reason="Ungated"), "", id="ungated"),
         pytest.param("CREATE", None, event(type="Normal", reason="Scheduled"), "or a pod was", id="normal"),
-        pytest.param("CREATE", None, event(type="Odd", reason="Allocated"), "or a pod was", id="no such type"),
+        pytest.param("CREATE", None, event(type="Odd", reason="Ungated"), "or a pod was", id="odd"),
         pytest.param("DELETE", event(), None, "deletes no Events", id="delete"),
     ],
 )
