@@ -139,8 +139,8 @@ class Settings(BaseSettings):
 
     no_earlier_leader: bool = False
     """Lead at once if the Lease does not exist at the start, instead of after `lease_seconds` and
-    `write_seconds`. For one start in a new cluster. Do not set it permanently: if the Lease of a living leader
-    is deleted, two processes then allocate the same devices."""
+    `write_seconds`. For one start in a new cluster. Do not set it permanently: if the Lease of a living
+    leader is deleted, two processes then allocate the same devices."""
 
     shard: str = ""
     """`driver=NAME,pool-prefix=TEXT`: the devices that this process allocates. For clusters that are too

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from reconciler.app.leadership import Candidate
 from reconciler.operations.metrics import catalogue as of
-from reconciler.operations.metrics.scraping import single
+from reconciler.operations.metrics.scraping import by, single
 from reconciler.operations.page.sources import Fact
 from reconciler.operations.serving.statusz import Row
 from reconciler.operations.telemetry.signals import Signals
@@ -35,7 +35,7 @@ def lease_signals(candidate: Candidate, clock: Callable[[], float]) -> Signals:
             "Lease": rows,
         },
         readings=[
-            single(of.LEADER, lambda: float(candidate.leads())),
+            by(of.LEADER, lambda: {lease: float(candidate.leads())}),
             single(of.RIVALS, lambda: len(campaign.rivals)),
         ],
         facts=[lambda: Fact("Lease", f"{lease}, held by {elector.holder or 'nobody'}")],

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from reconciler.app.control import Control
 from reconciler.app.discovery import Found
 from reconciler.app.foundation import Foundation, now
+from reconciler.app.from_settings import ownership
 from reconciler.app.job import Job
 from reconciler.app.leadership import Candidate, Leadership
 from reconciler.app.lease_signals import lease_signals
@@ -96,7 +97,7 @@ def observe(
             leads=leadership.leads,
             clock=clock,
         ),
-        fleet_signals(intake, found.served, capacity, machines),
+        fleet_signals(intake, ownership(base.settings), found.served, capacity, machines),
         work_signals(core.reconciler, inboxes.pending, intake),
     ]
     if isinstance(leadership, Candidate):

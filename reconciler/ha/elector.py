@@ -11,8 +11,8 @@ Leases, which do not exclude one another. So each process first takes its own Le
 others: of two at the same time, at least one sees the other.
 
 A Lease that does not exist may have been deleted while its holder lives, so its unknown holder is waited out,
-too. Only `no_earlier_leader` skips that, and only for a Lease that did not exist at the first reading. It is set
-by somebody who knows that no process of this shard led then.
+too. Only `no_earlier_leader` skips that, and only for a Lease that did not exist at the first reading. It
+asserts that no process of this shard led then.
 """
 
 from collections.abc import Iterable

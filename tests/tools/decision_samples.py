@@ -43,7 +43,7 @@ class Sample(NamedTuple):
 
 SAMPLES = (
     Sample(
-        Allocated(CLAIM, POD, (DEVICE,), "n", 0.25678, 3),
+        Allocated(CLAIM, POD, (DEVICE,), "n", 0.25678, 3, 61.23),
         "info",
         "claim allocated",
         {
@@ -53,6 +53,7 @@ SAMPLES = (
             "node": "n",
             "duration_ms": 256.8,
             "steps": 3,
+            "pending_seconds": 61.2,
         },
     ),
     Sample(
