@@ -20,11 +20,11 @@ a claim, a pod, a node or a device, so the number of series does not grow with t
 each scrape. The Prometheus client adds `process_*` and `python_*`.
 
 All replicas of a shard watch the same cluster. Gauges of the cluster are served by the leader alone, so `sum`
-over all replicas and shards counts nothing twice. While nobody leads, they have no series. Other gauges are about
-one process: use `max`, or select the leader with `and on (namespace, pod) dra_reconciler_leader == 1`.
+over all replicas and shards counts nothing twice. While nobody leads, they have no series. Other gauges are
+about one process: use `max`, or select the leader with `and on (namespace, pod) dra_reconciler_leader == 1`.
 
-The exemplars of the histograms of decisions and allocations hold the `decision_id`, which is also in the log line
-of the decision.
+The exemplars of the histograms of decisions and allocations hold the `decision_id`, which is also in the log
+line of the decision.
 """
 
 

@@ -201,7 +201,7 @@ def summed(node: Any, *, within: bool = False) -> Iterator[str]:
         case promql_parser.ParenExpr():
             yield from summed(node.expr, within=within)
         case promql_parser.VectorSelector() if within:
-            yield node.name
+            yield str(node.name)
 
 
 def test_no_query_adds_up_what_every_replica_says_of_the_same_cluster():
