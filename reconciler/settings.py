@@ -113,8 +113,12 @@ class Settings(BaseSettings):
     """Maximum back-off. Changes requeue pending units at once; this retry is only a safety net."""
 
     events: bool = True
-    """Write Events on pending claims and pods, with the reason. At most ten a second, in the background; off
-    saves the server these writes."""
+    """Write Events on claims and pods: why they are pending, what was allocated, which devices are held in
+    conflict. At most ten a second, in the background; off saves the server these writes."""
+
+    event_delay_seconds: float = Field(default=10.0, ge=0)
+    """How long a claim or pod must be pending before an Event says so. Shorter delays are normal: controllers
+    create claims from templates, and other claims are being written."""
 
     leader_elect: bool = False
     """Elect a leader with a Lease: of several replicas only the leader writes. Off, because a single process
@@ -132,6 +136,11 @@ class Settings(BaseSettings):
 
     retry_seconds: float = Field(default=2.0, gt=0)
     """Interval between two attempts to renew or acquire the Lease."""
+
+    no_earlier_leader: bool = False
+    """Lead at once if the Lease does not exist at the start, instead of after `lease_seconds` and
+    `write_seconds`. For one start in a new cluster. Do not set it permanently: if the Lease of a living
+    leader is deleted, two processes then allocate the same devices."""
 
     shard: str = ""
     """`driver=NAME,pool-prefix=TEXT`: the devices that this process allocates. For clusters that are too

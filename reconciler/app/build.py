@@ -11,7 +11,7 @@ from reconciler.app.foundation import Foundation, foundation
 from reconciler.app.from_settings import check, ownership, rules
 from reconciler.app.jobs import audit, sparing_the_collector, watches
 from reconciler.app.leadership import Alone, Candidate, recalls_for
-from reconciler.app.observing import listeners, observe, refusal_inboxes
+from reconciler.app.observing import inboxes_of, listeners, observe
 from reconciler.app.parts import Parts
 from reconciler.cluster.transport import Transport
 from reconciler.control.decisions.decisions import Report
@@ -47,7 +47,7 @@ async def build(
 def _rest(base: Foundation, found: Found, on_decision: Report | None) -> Parts:
     """Build what depends on the kinds that the server serves."""
     settings, clock, served = base.settings, base.clock, found.served
-    inboxes = refusal_inboxes()
+    inboxes = inboxes_of(base)
     observer = OperationsObserver(base.telemetry.meters, base.traces, listeners(base, inboxes, on_decision))
     reporter = Reporter(Numbering(random), observer)
     ours, semantics = ownership(settings), rules(settings, lacking=found.off)

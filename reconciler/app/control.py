@@ -98,6 +98,7 @@ def build_control(
             Decider(ours, steps=settings.search_steps),
             writer,
             clock=base.clock,
+            now=now,
             report=reporter.report,
             journal=recorder.decided if recorder else None,
         )

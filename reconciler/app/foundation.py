@@ -65,7 +65,8 @@ def foundation(
     """
     clock = asyncio.get_running_loop().time
     role = leader_role(settings, transport, identity=_identity(), clock=clock)
-    telemetry = Telemetry(settings, stop=stop, now=now, candidate=role is not None, port=port)
+    lease = role.elector.shard.lease if role is not None else ""
+    telemetry = Telemetry(settings, stop=stop, now=now, lease=lease, port=port)
     fenced = transport if role is None else role.transport
     return Foundation(
         settings=settings,

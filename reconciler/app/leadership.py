@@ -44,13 +44,15 @@ def leader_role(
     settings: Settings, transport: Transport, *, identity: str, clock: Callable[[], float]
 ) -> LeaderRole | None:
     """None if no Lease decides who writes. Raises Rejected as `shard_of` and `terms_of` do."""
-    elector = Elector(identity, shard_of(settings), terms_of(settings))
+    elector = Elector(
+        identity, shard_of(settings), terms_of(settings), no_earlier_leader=settings.no_earlier_leader
+    )
     if not elects(settings):
         return None
     # Neither paused nor counted as progress: a loop that is stuck may well renew its lease.
     patience = settings.renew_seconds / 2
     client = Client(transport, read_seconds=patience, write_seconds=patience)
-    leases = Leases(client, settings.lease_namespace, now=lambda: datetime.now(UTC))
+    leases = Leases(client, settings.lease_namespace, now=_now)
     return LeaderRole(elector, leases, FencedTransport(transport, elector, clock))
 
 
@@ -104,6 +106,7 @@ class Candidate:
             role.elector,
             role.leases,
             clock=clock,
+            now=_now,
             random=random.random,
             begin=self._take_over,
             end=fence.lower,
@@ -139,6 +142,10 @@ class Candidate:
                 group.create_task(recall.listed_again())
         await self._fence.raise_()
         log.info("became leader", lease=self.elector.shard.lease)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
 
 
 def recalls_for(settings: Settings, served: Served) -> dict[str, Recall]:

@@ -13,11 +13,12 @@ from reconciler.app.leadership import Candidate, Leadership
 from reconciler.app.lease_signals import lease_signals
 from reconciler.cluster.events import EventWriter
 from reconciler.control.decisions.decisions import Report
-from reconciler.control.explainer import RefusalQueue
 from reconciler.control.intake import Intake
 from reconciler.control.queueing.pending import Pending
 from reconciler.operations.doctor_schedule import DoctorSchedule
 from reconciler.operations.events.events import Events
+from reconciler.operations.events.inbox import EventInbox
+from reconciler.operations.events.lasting import LastingRefusals
 from reconciler.operations.events.recorder import EventRecorder
 from reconciler.operations.events.unmanaged import UnmanagedClaims
 from reconciler.operations.metrics.capacity import Capacity
@@ -35,28 +36,29 @@ from reconciler.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
-class RefusalInboxes:
-    """Queues of refusals for the parts that show them to operators, which are built later."""
+class Inboxes:
+    """Decisions for the parts that show them to operators, which are built later."""
 
     pending: Pending
     messages: RefusalMessages
-    queue: RefusalQueue
+    events: EventInbox
 
 
-def refusal_inboxes() -> RefusalInboxes:
+def inboxes_of(base: Foundation) -> Inboxes:
     """Empty ones."""
     pending = Pending()
-    return RefusalInboxes(pending, RefusalMessages(pending), RefusalQueue())
+    lasting = LastingRefusals(pending, seconds=base.settings.event_delay_seconds, clock=base.clock)
+    return Inboxes(pending, RefusalMessages(pending), EventInbox(lasting))
 
 
-def listeners(base: Foundation, inboxes: RefusalInboxes, on_decision: Report | None) -> Iterator[Report]:
+def listeners(base: Foundation, inboxes: Inboxes, on_decision: Report | None) -> Iterator[Report]:
     """The listeners of every decision, in order. `on_decision` is that of the caller of `run`."""
     if base.port is not None:
         yield inboxes.messages.on_decision
     if on_decision is not None:
         yield on_decision
     if writes_events(base.settings):
-        yield inboxes.queue.on_decision
+        yield inboxes.events.on_decision
 
 
 def writes_events(settings: Settings) -> bool:
@@ -69,7 +71,7 @@ def observe(
     found: Found,
     core: Control,
     leadership: Leadership,
-    inboxes: RefusalInboxes,
+    inboxes: Inboxes,
     health: TaskHealth,
 ) -> list[Job]:
     """Build what operators see, and register the signals of all parts. Returns the jobs to run."""
@@ -96,11 +98,11 @@ def observe(
             leads=leadership.leads,
             clock=clock,
         ),
-        fleet_signals(intake, found.served, capacity, machines),
+        fleet_signals(intake, ownership(base.settings), found.served, capacity, machines),
         work_signals(core.reconciler, inboxes.pending, intake),
     ]
     if isinstance(leadership, Candidate):
-        signals.append(lease_signals(leadership))
+        signals.append(lease_signals(leadership, clock))
     if base.port is not None:  # else nobody asks, and a simulated day would be full of beats
         jobs.append(Job("heartbeat", base.telemetry.heart.run))
     events = Events(EventWriter(core.connection.client), instance=socket.gethostname(), clock=clock, now=now)
@@ -117,9 +119,15 @@ def observe(
     return jobs
 
 
-def _recorder(base: Foundation, found: Found, core: Control, inboxes: RefusalInboxes, events: Events) -> Job:
+def _recorder(base: Foundation, found: Found, core: Control, inboxes: Inboxes, events: Events) -> Job:
     recorder = EventRecorder(
-        inboxes.queue, events, found.served, core.intake.store, step=core.planner.next, clock=base.clock
+        inboxes.events,
+        events,
+        found.served,
+        core.intake.store,
+        step=core.planner.next,
+        leads=core.fence.up,
+        clock=base.clock,
     )
     return Job("notices", recorder.run)
 
@@ -149,7 +157,7 @@ def _page(
     base: Foundation,
     core: Control,
     leadership: Leadership,
-    inboxes: RefusalInboxes,
+    inboxes: Inboxes,
     capacity: Capacity,
     signals: Iterable[Signals],
 ) -> Signals:

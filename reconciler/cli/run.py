@@ -69,6 +69,12 @@ log = structlog.get_logger()
     default=None,
     help="Write only while holding a Lease; other replicas are standby.",
 )
+@click.option(
+    "--no-earlier-leader",
+    is_flag=True,
+    default=None,
+    help="If there is no Lease at the start, lead at once.",
+)
 @click.option("--lease-namespace", metavar="NAME", help="Namespace of the Lease.  [default: kube-system]")
 @click.option(
     "--shard", metavar="driver=NAME,pool-prefix=TEXT", help="The part of the fleet that this replica owns."

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 
 from reconciler.api.objects.claims import ResourceClaim
@@ -59,10 +60,13 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
         writer: Writer,
         *,
         clock: Callable[[], float],
+        now: Callable[[], datetime],
         report: Report,
         journal: Journal | None = None,
     ) -> None:
-        """`clock` is that of the loop; `report` gets every write; `journal` gets every answer."""
+        """`clock` is that of the loop; `now` returns the time of day with its zone; `report` gets every
+        write; `journal` gets every answer.
+        """
         self._intake = intake
         self._store = intake.store
         self._planner = planner
@@ -71,6 +75,7 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
         self._settler = Settler(intake, writer, report)
         self._search = BackgroundSearch(intake, planner, decider)
         self._clock = clock
+        self._now = now
         self._report = report
         self._journal = journal
 
@@ -143,16 +148,23 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
 
     async def write(self, grant: ClaimGrant, decided: Decided) -> None:
         granted, question = grant.granted, grant.question
+        claims = {claim.metadata.uid: claim for claim in question.decide.claims}
 
         def written(plan: Plan) -> None:
             devices = tuple(result.id for result in plan.allocation.devices.results)
             seconds = self._clock() - decided.began
             pod, name = _pod(question.unit), decided.name
+            steps, pending = granted.steps, self._age(claims[plan.uid])
             self._report(
-                Allocated(plan.claim, pod, devices, plan.node, seconds, granted.steps, decision_id=name)
+                Allocated(plan.claim, pod, devices, plan.node, seconds, steps, pending, decision_id=name)
             )
 
         await self._settler.settle(list(zip(granted.plans, question.decide.claims, strict=True)), written)
+
+    def _age(self, claim: ResourceClaim) -> float | None:
+        """Seconds since a claim was created. The clock of the server may be ahead."""
+        created = claim.metadata.created
+        return None if created is None else max((self._now() - created).total_seconds(), 0.0)
 
     async def make_room(self, refusal: ClaimRefusal, name: str) -> bool:
         stuck = self._withdrawable(refusal.question) if refusal.why.room else []

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from datetime import datetime
 
 import structlog
 
@@ -10,6 +11,7 @@ from reconciler.ha.elector import Bid, Elector
 from reconciler.ha.lease_reading import shown
 from reconciler.ha.leases import Leases
 from reconciler.ha.record import Record
+from reconciler.ha.wait_log import WaitLog
 
 log = structlog.get_logger()
 
@@ -30,11 +32,13 @@ class Campaign:
         leases: Leases,
         *,
         clock: Callable[[], float],
+        now: Callable[[], datetime],
         random: Callable[[], float],
         begin: Callable[[], Awaitable[None]],
         end: Callable[[], None],
     ) -> None:
-        """`clock` counts seconds; `random` returns numbers in [0, 1).
+        """`clock` counts seconds; `now` returns the time of day with its zone, which is only logged; `random`
+        returns numbers in [0, 1).
 
         `begin` prepares for decisions when this process becomes the leader. It is cancelled if the leadership
         ends before. `end` is called when the leadership ends, and must stop all decisions.
@@ -49,6 +53,7 @@ class Campaign:
         self._last_error = ""
         self._against = ""
         self._doubted: set[tuple[str, str]] = set()
+        self._waits = WaitLog(elector, now)
 
     @property
     def rivals(self) -> list[Record]:
@@ -65,6 +70,7 @@ class Campaign:
                 except ReconcilerError as exc:
                     self._log_error(exc)
                 self._update_term(group)
+                self._waits.note(self._clock())
                 await asyncio.sleep(self._pause())
 
     async def give_up(self, quiet_at: float) -> None:

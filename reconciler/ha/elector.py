@@ -9,11 +9,16 @@ successor counts from when it saw the last change of the Lease, which is later. 
 by the slower of two clocks, and then for as long as a request may be late. Shards that overlap have different
 Leases, which do not exclude one another. So each process first takes its own Lease, and then reads the
 others: of two at the same time, at least one sees the other.
+
+A Lease that does not exist may have been deleted while its holder lives, so its unknown holder is waited out,
+too. Only `no_earlier_leader` skips that, and only for a Lease that did not exist at the first reading. It
+asserts that no process of this shard led then.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from reconciler.ha.lease_reading import shown
 from reconciler.ha.record import Record, Terms
 from reconciler.ha.shards.shard import Shard
 
@@ -53,14 +58,17 @@ class Bid:
 class Elector:
     """One candidate for one Lease. Calls must be in the order of the events that they report."""
 
-    def __init__(self, identity: str, shard: Shard, terms: Terms) -> None:
+    def __init__(self, identity: str, shard: Shard, terms: Terms, *, no_earlier_leader: bool = False) -> None:
         """`identity` must be unique, also among past processes."""
+        self._no_earlier_leader = no_earlier_leader
+        self._readings = 0
         self.identity = identity
         self.shard = shard
         self.terms = terms
         self._held: _Held | None = None
         self._seen: dict[str, _Seen] = {}
         self._clear_at = float("-inf")
+        self._clear_of = ""
         self._highest = 0
 
     # -- state
@@ -97,6 +105,18 @@ class Elector:
         """When all earlier holders of the Lease are waited out."""
         return self._clear_at
 
+    @property
+    def clear_of(self) -> str:
+        """Why earlier holders are waited out, in words. Empty if there is no such wait."""
+        return self._clear_of
+
+    def expires_in(self, now: float) -> float:
+        """Seconds until the Lease may be taken from another holder that does not renew it. 0 if now."""
+        seen = self._seen.get(self.shard.lease)
+        if seen is None or not seen.record.holder:
+            return 0.0
+        return max(seen.at + seen.record.lease * self.terms.skew - now, 0.0)
+
     def rivals(self, now: float) -> list[Record]:
         """Live Leases of other shards that overlap with ours."""
         return [
@@ -111,6 +131,7 @@ class Elector:
 
     def observe(self, records: Iterable[Record], now: float) -> None:
         """All Leases, from a read that started after our last known write."""
+        self._readings += 1
         before, self._seen = self._seen, {}
         for record in records:
             known = before.get(record.name)
@@ -134,14 +155,17 @@ class Elector:
             return None
         seen = self._seen.get(self.shard.lease)
         if seen is None:  # an earlier Lease may have been deleted; its content is unknown
-            self._clear_at = max(self._clear_at, now + self._unknown)
+            if not self._no_earlier_leader or self._readings > 1:
+                why = "the Lease did not exist; if it was deleted, its holder may still write"
+                self._wait_until(now + self._unknown, why)
             return Bid(None, 0, self._left(now))
         record, skew = seen.record, self.terms.skew
         if record.holder == self.identity:
             return Bid(record.version, record.transitions, self._left(now))
-        if record.holder and now < seen.at + record.lease * skew:
+        if self.expires_in(now) > 0:
             return None
-        self._clear_at = max(self._clear_at, seen.at + record.quiet * skew)
+        why = f"writes of the previous leader {shown(record.holder)}".rstrip() + " may still arrive"
+        self._wait_until(seen.at + record.quiet * skew, why)
         return Bid(record.version, record.transitions + 1, self._left(now))
 
     def renewal(self, now: float) -> Bid:
@@ -173,6 +197,10 @@ class Elector:
         """Whether the last renewal was sent less than `seconds` ago."""
         return self._held is not None and now < self._held.since + seconds
 
+    def _wait_until(self, at: float, why: str) -> None:
+        if at > self._clear_at:
+            self._clear_at, self._clear_of = at, why
+
     def _left(self, now: float) -> float:
         return max(self._clear_at - now, 0.0)
 
@@ -181,5 +209,7 @@ class Elector:
         number = int(version) if version.isdecimal() and len(version) <= DIGITS else 0
         if number < self._highest:
             self._held = None
-            self._clear_at = max(self._clear_at, now + self._unknown)
+            self._wait_until(
+                now + self._unknown, "the API server lost versions of the Lease; their holder may still write"
+            )
         self._highest = number

@@ -135,11 +135,13 @@ class Server:
 class Candidate:
     """Campaigns, and writes all the time while it may."""
 
-    def __init__(self, name: str, shard: Shard, clock: Clock, ways: Ways, random: Random) -> None:
+    def __init__(
+        self, name: str, shard: Shard, clock: Clock, ways: Ways, random: Random, *, no_earlier_leader: bool
+    ) -> None:
         self.name = name
         self.ways = ways
         loop = asyncio.get_running_loop()
-        self.elector = Elector(name, shard, TERMS)
+        self.elector = Elector(name, shard, TERMS, no_earlier_leader=no_earlier_leader)
         self.door = FencedTransport(ways, self.elector, loop.time)
         self._leases = Leases(Client(ways, read_seconds=5, write_seconds=5), NAMESPACE, now=_now)
         self.began = 0
@@ -147,6 +149,7 @@ class Candidate:
             self.elector,
             self._leases,
             clock=loop.time,
+            now=_now,
             random=random.random,
             begin=self._begin,
             end=lambda: None,
@@ -187,14 +190,24 @@ class Candidate:
 
 
 def candidate(
-    name: str, shard: Shard, server: Server, device: Device, random: Random, *, trouble: float
+    name: str,
+    shard: Shard,
+    server: Server,
+    device: Device,
+    random: Random,
+    *,
+    trouble: float,
+    no_earlier_leader: bool = False,
 ) -> Candidate:
     """A candidate whose clock is as wrong as it may be, one way or the other, and starts anywhere."""
     error = TERMS.clock_error
     clock = Clock(rate=random.choice((1 - error, 1.0, 1 + error)), start=random.uniform(0, 1000))
     device.shards[name] = shard
     ways = Ways(name, server, device, Random(random.random()), trouble, clock)
-    return _context(clock).run(Candidate, name, shard, clock, ways, Random(random.random()))
+    draw = Random(random.random())
+    return _context(clock).run(
+        lambda: Candidate(name, shard, clock, ways, draw, no_earlier_leader=no_earlier_leader)
+    )
 
 
 def _context(clock: Clock | None) -> Context:

@@ -43,7 +43,7 @@ class Sample(NamedTuple):
 
 SAMPLES = (
     Sample(
-        Allocated(CLAIM, POD, (DEVICE,), "n", 0.25678, 3),
+        Allocated(CLAIM, POD, (DEVICE,), "n", 0.25678, 3, 61.23),
         "info",
         "claim allocated",
         {
@@ -53,6 +53,7 @@ SAMPLES = (
             "node": "n",
             "duration_ms": 256.8,
             "steps": 3,
+            "pending_seconds": 61.2,
         },
     ),
     Sample(
@@ -95,7 +96,12 @@ SAMPLES = (
         "device over-committed",
         {"device": "d/p/x", "pods": ["ns/p"]},
     ),
-    Sample(ExclusionViolated("words"), "warning", "exclusive devices held together", {"message": "words"}),
+    Sample(
+        ExclusionViolated("words", (CLAIM,)),
+        "warning",
+        "exclusive devices held together",
+        {"message": "words", "claims": ["ns/c"]},
+    ),
     Sample(
         OverCommitted(POOL, "set", (("memory", "3Gi"),), (CLAIM,)),
         "warning",

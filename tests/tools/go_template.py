@@ -142,6 +142,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "toYaml": lambda value: yaml.safe_dump(value, default_flow_style=False).removesuffix("\n"),
     "nindent": _indented,
     "default": lambda other, value: value if _truth(value) else other,
+    "replace": lambda old, new, text: text.replace(old, new),
     "join": lambda between, values: between.join(map(_shown, values)),
     "printf": _printed,
     "eq": lambda one, other: one == other,

@@ -1,6 +1,7 @@
 """Object metadata, and the keys of objects, pools and devices."""
 
 from collections.abc import Mapping
+from datetime import datetime
 from functools import cached_property
 from typing import Any, NamedTuple, Self
 
@@ -72,6 +73,15 @@ class ObjectMeta(Model):
     @property
     def key(self) -> ObjectKey:
         return ObjectKey(self.namespace, self.name)
+
+    @property
+    def created(self) -> datetime | None:
+        """The time of creation, with its zone. None if it is missing or cannot be read."""
+        try:
+            found = datetime.fromisoformat(self.creation_timestamp or "")
+        except ValueError:
+            return None
+        return found if found.tzinfo is not None else None
 
 
 class ApiObject(Model):

@@ -28,7 +28,7 @@ class ExclusionAudit:
         if self._fleet is None or self._fleet() is not snapshot.fleet:
             self._fleet = ref(snapshot.fleet)
             self._problems = tuple(problems(snapshot))
-        found = frozenset((*self._problems, *conflicts(snapshot)))
-        for message in sorted(found - self._reported):
-            self._report(ExclusionViolated(message))
-        self._reported = found
+        found = dict.fromkeys(self._problems, ()) | dict(conflicts(snapshot))
+        for message in sorted(found.keys() - self._reported):
+            self._report(ExclusionViolated(message, found[message]))
+        self._reported = frozenset(found)

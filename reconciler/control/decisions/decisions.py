@@ -19,6 +19,7 @@ from reconciler.control.decisions.fields import (
     Message,
     Node,
     NodeCount,
+    PendingSeconds,
     PodKey,
     PodKeys,
     Pool,
@@ -26,7 +27,7 @@ from reconciler.control.decisions.fields import (
     Steps,
     texts,
 )
-from reconciler.control.decisions.metric import COARSE, MetricSpec
+from reconciler.control.decisions.metric import COARSE, WAITS, MetricSpec
 
 ALLOCATION = MetricSpec(
     "allocation_duration_seconds",
@@ -34,6 +35,13 @@ ALLOCATION = MetricSpec(
     "Time from the start of a decision until the API server has stored the allocation of a claim. "
     "Exemplars name the decision.",
     buckets=COARSE,
+)
+PENDING_TIME = MetricSpec(
+    "claim_pending_duration_seconds",
+    "histogram",
+    "Time from the creation of a claim until the API server has stored its allocation. The server rounds "
+    "creation times down to seconds. Exemplars name the decision.",
+    buckets=WAITS,
 )
 FREED = MetricSpec("claims_freed_total", "counter", "Claims whose devices were freed.")
 UNGATED = MetricSpec(
@@ -84,7 +92,7 @@ class Allocated(Decision):
     """A claim is allocated, and the API server has stored the allocation."""
 
     LINES: ClassVar = (Line("claim allocated", Level.INFO),)
-    METRICS: ClassVar = (Counted(ALLOCATION, observed="seconds"),)
+    METRICS: ClassVar = (Counted(ALLOCATION, observed="seconds"), Counted(PENDING_TIME, observed="pending"))
 
     claim: ClaimKey
     pod: MaybePodKey
@@ -93,6 +101,8 @@ class Allocated(Decision):
     node: Node
     seconds: Seconds
     steps: Steps
+    pending: PendingSeconds = field(default=None, compare=False)
+    """By the time of day. None if the claim has no creation time"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,12 +189,16 @@ class Overdrawn(Decision):
 
 @dataclass(frozen=True, slots=True)
 class ExclusionViolated(Decision):
-    """Devices that exclude one another are allocated at the same time."""
+    """Devices that exclude one another are allocated at the same time.
+
+    Also a `compatibleOnlyWith` expression that fails; then no claims are named.
+    """
 
     LINES: ClassVar = (Line("exclusive devices held together", Level.WARNING),)
     METRICS: ClassVar = (Counted(FINDINGS, ("at_odds",)),)
 
     message: Message
+    claims: ClaimKeys = ()
 
 
 @dataclass(frozen=True, slots=True)

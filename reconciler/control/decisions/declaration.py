@@ -54,7 +54,8 @@ class Counted:
     labels: tuple[str, ...] = ()
     """Values of the metric's labels"""
     observed: str = ""
-    """Of a histogram: the field with the value to observe. Its exemplar names the decision."""
+    """Of a histogram: the field with the value to observe; None is not observed. Its exemplar names the
+    decision."""
 
 
 class LoggedField(NamedTuple):

@@ -17,6 +17,10 @@ def _milliseconds(seconds: float) -> float:
     return round(seconds * 1000, 1)
 
 
+def _rounded(seconds: float) -> float:
+    return round(seconds, 1)
+
+
 def _counts(counts: Iterable[RequestCount]) -> list[Mapping[str, Any]]:
     return [
         {
@@ -63,5 +67,15 @@ Seconds = Annotated[
         (int, float),
         _milliseconds,
         name="duration_ms",
+    ),
+]
+PendingSeconds = Annotated[
+    float | None,
+    Logged(
+        "seconds from the creation of the claim until the server had stored its allocation",
+        (int, float),
+        _rounded,
+        name="pending_seconds",
+        optional=True,
     ),
 ]

@@ -17,6 +17,8 @@ class Pending:
         self._units: dict[Unit, tuple[str, tuple[ObjectKey, ...]]] = {}
         self._reasons: dict[ObjectKey, dict[Unit, str]] = {}
         self._counts: Counter[str] = Counter()
+        self._spells: dict[Unit, int] = {}
+        self._spells_begun = 0
         self.changes = 0
         """Number of changes so far"""
 
@@ -31,13 +33,20 @@ class Pending:
         """Why a unit is pending; empty if it is not."""
         return self._units[unit][0] if unit in self._units else ""
 
+    def spell(self, unit: Unit) -> int:
+        """The number of the time span in which a unit is pending without interruption. 0 if it is not."""
+        return self._spells.get(unit, 0)
+
     def note(self, unit: Unit, reason: str, claims: Iterable[ObjectKey]) -> bool:
         """Make a unit pending for a reason. Returns whether the reason is new."""
         claims = tuple(claims)
         if self._units.get(unit) == (reason, claims):
             return False
         other = self.reason(unit) != reason
-        self.drop(unit)
+        if unit not in self._spells:
+            self._spells_begun += 1
+            self._spells[unit] = self._spells_begun
+        self._remove(unit)
         self.changes += 1
         self._units[unit] = (reason, claims)
         for claim in claims:
@@ -49,6 +58,10 @@ class Pending:
 
     def drop(self, unit: Unit) -> None:
         """The unit is no longer pending."""
+        self._spells.pop(unit, None)
+        self._remove(unit)
+
+    def _remove(self, unit: Unit) -> None:
         self.changes += unit in self._units
         _, claims = self._units.pop(unit, ("", ()))
         for claim in set(claims):

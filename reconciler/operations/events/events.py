@@ -1,15 +1,15 @@
-"""Writes Kubernetes Events about pending claims and pods, which `kubectl describe` shows. Best effort.
+"""Writes Kubernetes Events about claims and pods, which `kubectl describe` shows. Best effort.
 
-There is one Event per object and reason. If it occurs again within some minutes, the Event becomes a series
-with a count, as in Kubernetes components.
+There is one Warning per object and reason. If it occurs again within some minutes, the Event becomes a series
+with a count, as in Kubernetes components. Normal Events are written only while no Warning is queued.
 """
 
 import asyncio
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import structlog
 
@@ -19,10 +19,10 @@ from reconciler.errors import Gone, Inconsistent, ReconcilerError, Rejected
 log = structlog.get_logger()
 
 CONTROLLER = "dra-reconciler.io/reconciler"
-ACTION = "Allocating"
+ALLOCATING = "Allocating"
 DECISION_ID = "dra-reconciler.io/decision-id"
 MAX_QUEUED = 256
-"""Queued Events; further ones are dropped and counted"""
+"""Queued Events of each type; further ones are dropped and counted"""
 PER_SECOND = 10.0
 """Events per second after the burst: they must not delay the writes of allocations"""
 BURST = 50
@@ -75,6 +75,19 @@ class Notice:
     reason: str
     note: str
     decision_id: str
+    type: Literal["Normal", "Warning"] = "Warning"
+    action: str = ALLOCATING
+    """What the reporting controller did, as a gerund"""
+    related: Regarding | None = None
+    """The other object of the action, such as the pod that a claim is allocated for"""
+
+    @property
+    def series(self) -> tuple[str, str, str]:
+        """Notices with the same value are one Event with a count.
+
+        A Warning keeps its first note. A Normal Event with another note is another Event: it names devices.
+        """
+        return self.regarding.uid, self.reason, self.note if self.type == "Normal" else ""
 
 
 @dataclass(slots=True)
@@ -95,8 +108,10 @@ class Events:
         self._instance = instance
         self._clock = clock
         self._now = now
-        self._queue: asyncio.Queue[Notice] = asyncio.Queue(MAX_QUEUED)
-        self._series: OrderedDict[tuple[str, str], _Series] = OrderedDict()
+        self._warnings: deque[Notice] = deque()
+        self._normal: deque[Notice] = deque()
+        self._queued = asyncio.Event()
+        self._series: OrderedDict[tuple[str, str, str], _Series] = OrderedDict()
         self._tokens = float(BURST)
         self._filled = clock()
         self._paused_until = 0.0
@@ -107,16 +122,19 @@ class Events:
     def record(self, notices: Iterable[Notice]) -> None:
         """Queue notices. Does not wait."""
         for notice in notices:
-            try:
-                self._queue.put_nowait(notice)
-            except asyncio.QueueFull:
+            queue = self._warnings if notice.type == "Warning" else self._normal
+            if len(queue) == MAX_QUEUED:
                 self.dropped += 1
+                continue
+            queue.append(notice)
+            self._queued.set()
 
     async def run(self) -> None:
         """Write Events until cancelled. An Event that cannot be written is dropped."""
         while True:
-            notice = await self._queue.get()
+            await self._queued.wait()
             await self._wait_for_token()
+            notice = self._next()
             if self._clock() < self._paused_until:
                 self.dropped += 1
                 continue
@@ -133,6 +151,13 @@ class Events:
                 self.dropped += 1
                 log.debug("event dropped", error=str(exc))
 
+    def _next(self) -> Notice:
+        """The next notice. Allocations come in bursts, and must not delay Warnings."""
+        notice = (self._warnings or self._normal).popleft()
+        if not self._warnings and not self._normal:
+            self._queued.clear()
+        return notice
+
     async def _wait_for_token(self) -> None:
         """Wait until the token bucket allows a write."""
         now = self._clock()
@@ -143,7 +168,7 @@ class Events:
             await asyncio.sleep(-self._tokens / PER_SECOND)
 
     async def _write(self, notice: Notice) -> None:
-        key = notice.regarding.uid, notice.reason
+        key = notice.series
         series = self._series.get(key)
         if series is not None and self._clock() - series.last < SERIES_SECONDS:
             series.count += 1
@@ -169,6 +194,7 @@ class Events:
         regarding = notice.regarding
         # Kubernetes names Events after the object and the time in hexadecimal.
         tail = f".{int(self._now().timestamp() * 1e9):x}"
+        related = {"related": notice.related.to_json()} if notice.related is not None else {}
         return {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
@@ -181,11 +207,12 @@ class Events:
             "eventTime": self._stamp(),
             "reportingController": CONTROLLER,
             "reportingInstance": self._instance,
-            "action": ACTION,
+            "action": notice.action,
             "reason": notice.reason,
-            "type": "Warning",
+            "type": notice.type,
             "note": cut(notice.note),
             "regarding": regarding.to_json(),
+            **related,
         }
 
     def _stamp(self) -> str:

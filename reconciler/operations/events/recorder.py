@@ -1,68 +1,136 @@
-"""Writes Events about pending claims and pods, with an explanation."""
+"""Writes Events about claims and pods: why they are pending, what they got, and devices held in conflict."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from reconciler.allocation.reasons.explanation import Explanation
-from reconciler.allocation.reasons.reasons import remedy
 from reconciler.analysis.explain.briefly import explain_briefly
-from reconciler.api.objects.meta import ApiObject
+from reconciler.api.objects.claims import ResourceClaim
+from reconciler.api.objects.core import Pod
+from reconciler.api.objects.meta import ApiObject, ObjectKey
+from reconciler.api.objects.pods import claims_of
 from reconciler.cluster.kinds import Served
-from reconciler.control.decisions.decisions import Waits
+from reconciler.control.decisions.decisions import Allocated, DevicesGiven, HeldTwice, Ungated, Waits
 from reconciler.control.explainer import Explainer, RefusalQueue
 from reconciler.control.planner import Step
 from reconciler.control.queueing.units import Unit
+from reconciler.operations.events import notes
 from reconciler.operations.events.events import Events, Notice, Regarding
+from reconciler.operations.events.inbox import EventInbox, Finding, Outcome
 from reconciler.state.store import Store
+
+ALLOCATED, UNGATED = "Allocated", "Ungated"
+HELD_TWICE, INCOMPATIBLE = "DeviceHeldTwice", "IncompatibleDevices"
+UNGATING, AUDITING = "Ungating", "Auditing"
 
 
 class EventRecorder:
-    """Explains refusals and writes Events about them, in the background."""
+    """Explains refusals that last and writes Events about all decisions of its inbox, in the background."""
 
     def __init__(
         self,
-        refusals: RefusalQueue,
+        inbox: EventInbox,
         events: Events,
         served: Served,
         store: Store,
         *,
         step: Callable[[Unit], Step],
+        leads: asyncio.Event,
         clock: Callable[[], float],
     ) -> None:
-        """`step` returns the next step of a unit; `clock` counts seconds."""
+        """`step` returns the next step of a unit; `leads` is set while Events may be written; `clock` counts
+        seconds.
+        """
+        self._inbox = inbox
         self._events = events
         self._served = served
         self._store = store
+        self._leads = leads
+        self._refusals = RefusalQueue()
         self._explainer = Explainer(
-            store, refusals, step, explain=explain_briefly, clock=clock, explained=self._explained
+            store, self._refusals, step, explain=explain_briefly, clock=clock, explained=self._explained
         )
 
     async def run(self) -> None:
         """Explain and write until cancelled."""
+        lasting = self._inbox.lasting
         async with asyncio.TaskGroup() as group:
+            group.create_task(
+                lasting.run(self._in_flight, self._refusals.on_decision), name="hold refusals back"
+            )
             group.create_task(self._explainer.run(), name="explain refusals")
+            group.create_task(self._record_outcomes(), name="events of allocations")
+            group.create_task(self._record_findings(), name="events of findings")
             group.create_task(self._events.run(), name="write events")
 
+    async def _record_outcomes(self) -> None:
+        while True:
+            self._events.record(self._of_outcome(await self._inbox.outcomes.get()))
+
+    async def _record_findings(self) -> None:
+        """A replica that has just started finds devices in conflict long before it leads."""
+        while True:
+            finding = await self._inbox.findings.get()
+            await self._leads.wait()
+            self._events.record(self._of_finding(finding))
+
+    def _in_flight(self, waits: Waits) -> bool:
+        """Whether a claim of a refused unit is being written."""
+        pod = self._store.pods.get(waits.pod) if waits.pod is not None else None
+        keys = {*waits.claims, *(claims_of(pod) if pod is not None else ())}
+        claims = (self._store.claims.get(key) for key in keys)
+        return any(claim is not None and self._store.assumed(claim.metadata.uid) for claim in claims)
+
     def _explained(self, waits: Waits, explanation: Explanation | None) -> None:
-        self._events.record(self._notices(waits, note(waits, explanation)))
+        self._events.record(self._of_refusal(waits, notes.refused(waits, explanation)))
 
-    def _notices(self, waits: Waits, text: str) -> Iterator[Notice]:
-        objects: list[tuple[str, ApiObject | None]] = [
-            ("ResourceClaim", self._store.claims.get(key)) for key in waits.claims
-        ]
-        if waits.pod is not None:
-            objects.append(("Pod", self._store.pods.get(waits.pod)))
-        for kind, found in objects:
-            if found is not None:
-                version = self._served[kind].api_version
-                regarding = Regarding(version, kind, found.key, found.metadata.uid)
-                yield Notice(regarding, waits.reason, text, waits.decision_id)
+    def _of_refusal(self, waits: Waits, text: str) -> Iterator[Notice]:
+        pod = self._pod(waits.pod)
+        for claim in self._claims(waits.claims):
+            if claim.allocation is None:  # a pod may be pending for another one of its claims
+                yield Notice(self._regarding(claim), waits.reason, text, waits.decision_id, related=pod)
+        if pod is not None:
+            yield Notice(pod, waits.reason, text, waits.decision_id)
 
+    def _of_outcome(self, outcome: Outcome) -> Iterator[Notice]:
+        name, pod = outcome.decision_id, self._pod(outcome.pod)
+        match outcome:
+            case Allocated(devices=devices, node=node):
+                text = notes.allocated(devices, node)
+                for claim in self._claims([outcome.claim]):
+                    yield Notice(self._regarding(claim), ALLOCATED, text, name, "Normal", related=pod)
+            case DevicesGiven(devices=devices, node=node) if pod is not None:
+                yield Notice(pod, ALLOCATED, notes.allocated(devices, node), name, "Normal")
+            case Ungated() if pod is not None:
+                yield Notice(pod, UNGATED, notes.UNGATED, name, "Normal", UNGATING)
 
-def note(waits: Waits, explanation: Explanation | None) -> str:
-    """The text of an Event. The nearest miss comes before the counts, because long notes are cut."""
-    parts = [waits.message]
-    if explanation is not None:
-        parts.append(explanation.short())
-    parts.append(remedy(waits.reason))
-    return ". ".join(part.rstrip(".") for part in parts if part) + "."
+    def _of_finding(self, finding: Finding) -> Iterator[Notice]:
+        """On the claims that still hold devices, and on the pods that they are reserved for."""
+        reason = HELD_TWICE if isinstance(finding, HeldTwice) else INCOMPATIBLE
+        text = notes.found(finding)
+        claims = [claim for claim in self._claims(finding.claims) if claim.allocation is not None]
+        concerned: list[ApiObject] = [*claims, *self._users(claims)]
+        for thing in concerned:
+            yield Notice(self._regarding(thing), reason, text, finding.decision_id, action=AUDITING)
+
+    def _users(self, claims: Iterable[ResourceClaim]) -> Iterator[Pod]:
+        """The pods that claims are reserved for, each once."""
+        seen = set()
+        for claim in claims:
+            for user in claim.status.reserved_for:
+                pod = self._store.pods.get(ObjectKey(claim.key.namespace, user.name))
+                if pod is not None and pod.metadata.uid == user.uid and user.uid not in seen:
+                    seen.add(user.uid)
+                    yield pod
+
+    def _claims(self, keys: Iterable[ObjectKey]) -> Iterator[ResourceClaim]:
+        found = (self._store.claims.get(key) for key in keys)
+        return (claim for claim in found if claim is not None)
+
+    def _pod(self, key: ObjectKey | None) -> Regarding | None:
+        pod = self._store.pods.get(key) if key is not None else None
+        return self._regarding(pod) if pod is not None else None
+
+    def _regarding(self, thing: ApiObject) -> Regarding:
+        kind = "ResourceClaim" if isinstance(thing, ResourceClaim) else "Pod"
+        return Regarding(self._served[kind].api_version, kind, thing.key, thing.metadata.uid)

@@ -45,8 +45,9 @@ OTHERS: Mapping[str, tuple[Types, str]] = {
     "server": (str, "URL of the API server"),
     "shard": (str, "definition of the shard"),
     "unit": (str, "the reconciled object: `claim NAMESPACE/NAME` or `pod NAMESPACE/NAME`"),
+    "until": (str, "time at which the wait ends, RFC 3339"),
     "url": (str, "URL of the status port"),
-    "wait_seconds": ((int, float), "seconds that the next leader has to wait"),
+    "wait_seconds": ((int, float), "seconds to wait, from this line on"),
     "why": ((str, list), "cause"),
 }
 """Fields of the lines that are not decisions, unless a decision has a field of the same meaning"""

@@ -43,6 +43,7 @@ PENDING = MetricSpec(
     "gauge",
     "Pending claims by reason.",
     (("reason", "reason of the refusal, as in logs"),),
+    by_leader=True,
 )
 DOCTOR = MetricSpec(
     "doctor_findings",
@@ -63,7 +64,9 @@ QUEUE = MetricSpec(
     (("state", "due, or backing_off until the back-off ends or the object changes"),),
 )
 QUEUE_AGE = MetricSpec(
-    "queue_oldest_age_seconds", "gauge", "Time since the oldest due claim or pod could have been reconciled."
+    "queue_oldest_age_seconds",
+    "gauge",
+    "Time since the oldest due claim or pod could have been reconciled.",
 )
 RETRIES = MetricSpec(
     "queue_retries_total",
@@ -113,7 +116,12 @@ DROPPED_FIELDS = MetricSpec(
 )
 
 LOOP_LAG = MetricSpec("loop_lag_seconds", "histogram", "Delay of a timer of the event loop.", buckets=FINE)
-LEADER = MetricSpec("leader", "gauge", "1 if this process may write, otherwise 0.")
+LEADER = MetricSpec(
+    "leader",
+    "gauge",
+    "1 if this process may write, otherwise 0.",
+    (("lease", "name of the Lease, one for each shard; empty without leader election"),),
+)
 RIVALS = MetricSpec(
     "shard_rivals",
     "gauge",
@@ -135,6 +143,7 @@ DEVICES = MetricSpec(
             "held, shared, allocatable, or blocked: free, but its counters or an excluding device are in use",
         ),
     ),
+    by_leader=True,
 )
 COUNTER_CAPACITY = MetricSpec(
     "counter_capacity",
@@ -148,12 +157,14 @@ COUNTER_CAPACITY = MetricSpec(
             "resource, or virtual-functions",
         ),
     ),
+    by_leader=True,
 )
 COUNTER_AVAILABLE = MetricSpec(
     "counter_available",
     "gauge",
     "Available part of counter_capacity. Negative if a slice changed while its devices were held.",
     COUNTER_CAPACITY.labels,
+    by_leader=True,
 )
 PROFILE_FITS = MetricSpec(
     "profile_fits",
@@ -164,6 +175,7 @@ PROFILE_FITS = MetricSpec(
         ("driver", f"driver, at most {MAX_DRIVERS}: those with most devices"),
         ("profile", f"profile, at most {MAX_PROFILES} of a driver, the others as {OTHER}"),
     ),
+    by_leader=True,
 )
 PROFILE_FRAGMENTATION = MetricSpec(
     "profile_fragmentation_ratio",
@@ -171,12 +183,40 @@ PROFILE_FRAGMENTATION = MetricSpec(
     "Part of the available counters that a profile cannot use, for the counter that limits it most. No "
     "series if nothing is available.",
     PROFILE_FITS.labels,
+    by_leader=True,
 )
 STRANDED = MetricSpec(
     "counter_stranded_ratio",
     "gauge",
     "Part of an available counter that no device can use: the highest value of the driver's counters.",
     PROFILE_FITS.labels[:1],
+    by_leader=True,
+)
+CLAIMS = MetricSpec(
+    "claims",
+    "gauge",
+    "ResourceClaims of this shard, by whichever allocator.",
+    (("state", "allocated or unallocated"),),
+    by_leader=True,
+)
+OLDEST_PENDING = MetricSpec(
+    "oldest_pending_claim_timestamp_seconds",
+    "gauge",
+    "When the oldest of the claims was created that this reconciler has to allocate, in seconds since 1970. "
+    "No series if there is none.",
+    by_leader=True,
+)
+SLICES = MetricSpec(
+    "slices",
+    "gauge",
+    "ResourceSlices of this shard, by how they select the nodes of their devices.",
+    (
+        (
+            "node_selection",
+            "node_name, node_selector, all_nodes, per_device if each device selects its own nodes, or none",
+        ),
+    ),
+    by_leader=True,
 )
 BUILD = MetricSpec(
     "build_info",
@@ -193,5 +233,5 @@ CATALOGUE = (
     DECISION, *metrics_of(DECISIONS), REFUSALS, PENDING, DOCTOR, DOCTOR_ROUNDS, TURNS,
     FAILURES, QUEUE, QUEUE_AGE, RETRIES, REQUESTS, REQUEST_SECONDS, WATCH_RESTARTS, LISTINGS, CACHE_AGE,
     REFUSED_OBJECTS, DROPPED_FIELDS, LOOP_LAG, LEADER, RIVALS, DEVICES, COUNTER_CAPACITY, COUNTER_AVAILABLE,
-    PROFILE_FITS, PROFILE_FRAGMENTATION, STRANDED, BUILD,
+    PROFILE_FITS, PROFILE_FRAGMENTATION, STRANDED, CLAIMS, OLDEST_PENDING, SLICES, BUILD,
 )  # fmt: skip

@@ -19,8 +19,12 @@ All metrics have the Kubernetes stability level ALPHA: names and labels may chan
 a claim, a pod, a node or a device, so the number of series does not grow with the cluster. Gauges are read at
 each scrape. The Prometheus client adds `process_*` and `python_*`.
 
-The exemplars of the two decision histograms hold the `decision_id`, which is also in the log line of the
-decision.
+All replicas of a shard watch the same cluster. Gauges of the cluster are served by the leader alone, so `sum`
+over all replicas and shards counts nothing twice. While nobody leads, they have no series. Other gauges are
+about one process: use `max`, or select the leader with `and on (namespace, pod) dra_reconciler_leader == 1`.
+
+The exemplars of the histograms of decisions and allocations hold the `decision_id`, which is also in the log
+line of the decision.
 """
 
 
@@ -31,7 +35,8 @@ def page() -> str:
 
 def _section(spec: MetricSpec) -> Iterator[str]:
     yield f"## {spec.full_name}"
-    yield f"{spec.kind.capitalize()}. {spec.help}"
+    by_leader = " Only the leader has it." if spec.by_leader else ""
+    yield f"{spec.kind.capitalize()}. {spec.help}{by_leader}"
     yield ""
     if spec.labels:
         yield "| label | values |"

@@ -3,7 +3,15 @@
 from collections.abc import Callable, Sequence
 from operator import attrgetter
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, GCCollector, Histogram, ProcessCollector
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    GCCollector,
+    Histogram,
+    ProcessCollector,
+    disable_created_metrics,
+)
 
 from reconciler.api.objects.plan import Reason
 from reconciler.control.decisions.decisions import DECISIONS, Decision
@@ -19,6 +27,9 @@ class Meters:
 
     def __init__(self, *, process: bool = True, kinds: Sequence[type[Decision]] = DECISIONS) -> None:
         """`process` adds the metrics `process_*` and `python_*` of the Prometheus client."""
+        # Series with the time at which each other series was created. They double the number of series, and
+        # `process_start_time_seconds` says nearly the same.
+        disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
         if process:
             ProcessCollector(registry=self.registry)
@@ -71,4 +82,10 @@ def _counting(metric: Counter | Histogram, counted: Counted) -> _Count:
     if isinstance(series, Counter):
         return lambda _: series.inc()
     observed = attrgetter(counted.observed)
-    return lambda decision: series.observe(observed(decision), {"decision_id": decision.decision_id})
+
+    def observe(decision: Decision) -> None:
+        value = observed(decision)
+        if value is not None:
+            series.observe(value, {"decision_id": decision.decision_id})
+
+    return observe

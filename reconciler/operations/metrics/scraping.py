@@ -62,7 +62,10 @@ def profile_readings(fits: ProfileFits) -> list[Reading]:
 
 
 class Readings(Collector):
-    """All registered readings. A part without readings has no series."""
+    """All registered readings. A part without readings has no series.
+
+    The reading of the metric `leader` decides whether metrics of the leader have series.
+    """
 
     def __init__(self) -> None:
         self._readings: dict[str, Reading] = {}
@@ -74,9 +77,10 @@ class Readings(Collector):
         self._refresh += refresh
 
     async def refresh(self) -> None:
-        """Update all parts before a scrape."""
-        for refresh in self._refresh:
-            await refresh()
+        """Update all parts before a scrape. A standby skips it: only the leader serves their metrics."""
+        if self._leads():
+            for refresh in self._refresh:
+                await refresh()
 
     def describe(self) -> Iterator[Metric]:
         """Nothing. Otherwise the registry would collect once to find the names."""
@@ -84,15 +88,21 @@ class Readings(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """One family per reading."""
+        leads = self._leads()
         for spec, source in self._readings.values():
             family = (
                 CounterMetricFamily(spec.full_name, spec.help, labels=spec.label_names)
                 if spec.kind == "counter"
                 else GaugeMetricFamily(spec.full_name, spec.help, labels=spec.label_names)
             )
-            for labels, value in source():
+            for labels, value in source() if leads or not spec.by_leader else ():
                 family.add_metric(labels, value)
             yield family
+
+    def _leads(self) -> bool:
+        """Whether this process is the leader. Without such a reading, there is no other."""
+        leader = self._readings.get(of.LEADER.name)
+        return leader is None or any(value for _, value in leader.source())
 
 
 def metrics_routes(meters: Meters, readings: Readings) -> list[Route]:

@@ -7,26 +7,31 @@ from reconciler.allocation.koordinator.fleet import Fleet
 from reconciler.analysis.capacity.machine_totals import amount_series, device_series
 from reconciler.cluster.kinds import Served
 from reconciler.control.intake import Intake
+from reconciler.control.ownership import Ownership
 from reconciler.operations.metrics import catalogue as of
 from reconciler.operations.metrics.capacity import Capacity
+from reconciler.operations.metrics.objects import ObjectCounts
 from reconciler.operations.metrics.profile_fits import ProfileFits
 from reconciler.operations.metrics.scraping import Reading, Values, by, capacity_readings, profile_readings
 from reconciler.operations.telemetry.signals import Signals
 
 
-def fleet_signals(intake: Intake, served: Served, capacity: Capacity, machines: Fleet | None) -> Signals:
+def fleet_signals(
+    intake: Intake, ours: Ownership, served: Served, capacity: Capacity, machines: Fleet | None
+) -> Signals:
     """`machines` has Koordinator's devices, if they are served."""
-    store = intake.store
+    store, objects = intake.store, ObjectCounts(intake, ours)
     fits = ProfileFits(store.snapshot, ready=intake.listed.is_set)
     held = capacity_readings(capacity)
     return Signals(
         ready={f"listed-{resource.plural}": _listed(intake, resource.kind) for resource in served},
         readings=[
             *profile_readings(fits),
+            *objects.readings(),
             by(of.REFUSED_OBJECTS, lambda: Counter(kind for kind, _ in store.refused)),
             *(held if machines is None else _with_machines(held, machines)),
         ],
-        refresh=[capacity.refresh, fits.refresh],
+        refresh=[capacity.refresh, fits.refresh, objects.refresh],
     )
 
 

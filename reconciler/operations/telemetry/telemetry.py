@@ -9,7 +9,7 @@ from platform import python_version
 from reconciler.aio.heartbeat import Heartbeat
 from reconciler.operations.metrics import catalogue as of
 from reconciler.operations.metrics.meters import Meters
-from reconciler.operations.metrics.scraping import Readings, metrics_routes, single
+from reconciler.operations.metrics.scraping import Readings, by, metrics_routes, single
 from reconciler.operations.serving.health import Health
 from reconciler.operations.serving.port import StatusPort
 from reconciler.operations.serving.statusz import Statusz
@@ -27,11 +27,11 @@ class Telemetry:
         *,
         stop: asyncio.Event,
         now: Callable[[], datetime],
-        candidate: bool,
+        lease: str,
         port: StatusPort | None = None,
     ) -> None:
-        """`stop` is set when the process ends; `now` returns the time of day with its zone; `candidate` tells
-        whether the process takes part in leader election. Without a `port`, nothing is served.
+        """`stop` is set when the process ends; `now` returns the time of day with its zone; `lease` names the
+        Lease that decides who leads, and is empty without one. Without a `port`, nothing is served.
         """
         self.meters = Meters()
         self.heart = Heartbeat(self.meters.loop_lag.observe)
@@ -40,7 +40,7 @@ class Telemetry:
         self._statusz = Statusz(version("dra-reconciler"), settings.semantics, now)
         self._port = port
         self.meters.build.labels(version("dra-reconciler"), python_version(), settings.semantics).set(1)
-        self.register(_first_signals(settings, stop, candidate=candidate))
+        self.register(_first_signals(settings, stop, lease))
         if port is not None:
             port.add(*self.live.routes(), *self.ready.routes(), *metrics_routes(self.meters, self.readings))
             port.add(*self._statusz.routes(port))
@@ -59,7 +59,7 @@ class Telemetry:
                 self._port.add(*one.routes)
 
 
-def _first_signals(settings: Settings, stop: asyncio.Event, *, candidate: bool) -> Signals:
+def _first_signals(settings: Settings, stop: asyncio.Event, lease: str) -> Signals:
     """Signals before discovery. A candidate is not the leader yet."""
     return Signals(
         ready={
@@ -67,9 +67,9 @@ def _first_signals(settings: Settings, stop: asyncio.Event, *, candidate: bool) 
             "shutdown": lambda: "the process is shutting down" if stop.is_set() else "",
         },
         sections={
-            "Leader": lambda: [("leading", "no" if candidate else "yes")],
+            "Leader": lambda: [("leading", "no" if lease else "yes")],
             "Settings": lambda: settings_shown(settings),
         },
         # Without leader election there are no rivals.
-        readings=[single(of.LEADER, lambda: float(not candidate)), single(of.RIVALS, lambda: 0.0)],
+        readings=[by(of.LEADER, lambda: {lease: float(not lease)}), single(of.RIVALS, lambda: 0.0)],
     )

@@ -26,7 +26,9 @@ SETTLED = 150.0
 class Play:
     """A life of a few candidates, drawn from a seed."""
 
-    def __init__(self, seed: int, loop: SimulationLoop) -> None:
+    def __init__(self, seed: int, loop: SimulationLoop, *, no_earlier_leader: bool) -> None:
+        """With `no_earlier_leader`, no Lease is ever lost: that is what whoever sets it assures."""
+        self.assured = no_earlier_leader
         self.random = Random(seed)
         self.device = Device(loop)
         self.server = Server(loop, self.random)
@@ -44,6 +46,7 @@ class Play:
             self.device,
             self.random,
             trouble=self.trouble,
+            no_earlier_leader=self.assured,
         )
         self.candidates.append(one)
         one.start()
@@ -57,6 +60,8 @@ class Play:
             self.add()
         elif act in ("cut", "heal"):
             one.ways.cut = act == "cut"
+        elif self.assured:
+            return
         elif act == "restart" and len(self.shards) == 1:  # all together forget who leads
             self.server.restart()
         elif act == "delete" and len(self.shards) == 1:
@@ -79,13 +84,13 @@ class Play:
             await task
 
 
-def play(seed: int) -> Device:
+def play(seed: int, *, no_earlier_leader: bool = False) -> Device:
     with asyncio.Runner(loop_factory=SimulationLoop) as runner:
         loop = runner.get_loop()
         assert isinstance(loop, SimulationLoop)
 
         async def run() -> Device:
-            one = Play(seed, loop)
+            one = Play(seed, loop, no_earlier_leader=no_earlier_leader)
             await one.run()
             return one.device
 
@@ -97,5 +102,14 @@ def play(seed: int) -> Device:
 @given(st.integers(0, 2**32))
 def test_never_two_may_write_and_somebody_does(seed: int):
     device = play(seed)
+    assert device.findings == []
+    assert device.writes
+
+
+@examples(30)
+@given(st.integers(0, 2**32))
+def test_whoever_is_assured_that_nobody_led_before_excludes_all_that_come_later(seed: int):
+    """Also those that start at the same time, with the same assurance."""
+    device = play(seed, no_earlier_leader=True)
     assert device.findings == []
     assert device.writes

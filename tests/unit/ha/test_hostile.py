@@ -121,7 +121,8 @@ def leads_after(api: ApiServer, beside: Any) -> float:
             campaign = Campaign(
                 Elector("us", WHOLE, TERMS),
                 Leases(Client(Beside(api, beside)), NAMESPACE, now=lambda: datetime(2026, 1, 1, tzinfo=UTC)),
-                clock=loop.time, random=lambda: 0.5, begin=begin, end=lambda: None,
+                clock=loop.time, now=lambda: datetime(2026, 1, 1, tzinfo=UTC), random=lambda: 0.5,
+                begin=begin, end=lambda: None,
             )  # fmt: skip
             task = loop.create_task(campaign.run())
             async with asyncio.timeout(LEADS_WITHIN):

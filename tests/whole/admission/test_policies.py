@@ -292,12 +292,15 @@ def lease(name: str = "dra-reconciler", **notes: str) -> Any:
         pytest.param("UPDATE", event(), event(series={"count": 2}), "", id="once more"),
         pytest.param("CREATE", None, event("kubelet"), "in its own name", id="in another's name"),
         pytest.param("UPDATE", event("kubelet"), event(), "in its own name", id="another's"),
-        pytest.param("CREATE", None, event(kind="Node"), "and of nothing else", id="about a node"),
-        pytest.param("CREATE", None, event(type="Normal"), "and of nothing else", id="no warning"),
+        pytest.param("CREATE", None, event(kind="Node"), "and about nothing else", id="about a node"),
+        pytest.param("CREATE", None, event(type="Normal", reason="Allocated"), "", id="allocated"),
+        pytest.param("CREATE", None, event(kind="Pod", type="Normal", reason="Ungated"), "", id="ungated"),
+        pytest.param("CREATE", None, event(type="Normal", reason="Scheduled"), "or a pod was", id="normal"),
+        pytest.param("CREATE", None, event(type="Odd", reason="Ungated"), "or a pod was", id="odd"),
         pytest.param("DELETE", event(), None, "deletes no Events", id="delete"),
     ],
 )
-def test_events_are_our_own_warnings(operation: str, old: Any, new: Any, why: str):
+def test_events_are_our_own_about_what_we_warn_of_or_did(operation: str, old: Any, new: Any, why: str):
     found = EVENTS.refusals(Review(operation, old=old, new=new, resource="events"))
     assert any(why in one for one in found) if why else found == []
 

@@ -67,6 +67,16 @@ def test_roles_are_bound_to_the_account_that_the_pod_runs_under():
         assert roles.allows(sender, AccessRequest("patch", "", "pods")) is (folder == "base")
 
 
+def test_one_annotation_says_where_the_runbooks_are(tmp_path: Path):
+    url = "https://git.example.org/v1/docs/runbooks.md"
+    for path in (DEPLOY / "observability").iterdir():
+        text = path.read_text().replace("io/runbooks: docs/runbooks.md", f"io/runbooks: {url}")
+        (tmp_path / path.name).write_text(text)
+    rules = of_kind(built(str(tmp_path)), "PrometheusRule")["spec"]["groups"]
+    links = {rule["annotations"]["runbook_url"] for group in rules for rule in group["rules"]}
+    assert {link.partition("#")[0] for link in links} == {url}
+
+
 def test_the_component_gives_the_pod_its_priority(tmp_path: Path):
     made = {
         "kind": "Kustomization",

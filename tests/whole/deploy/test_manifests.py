@@ -6,6 +6,7 @@ import yaml
 
 from reconciler.settings import Settings
 from tests.tools.deployed_base import BASE, KUBERNETES, documents, of_kind
+from tests.tools.deployed_rights import DEPLOY
 
 
 def environment() -> dict[str, str]:
@@ -40,6 +41,13 @@ def test_the_pod_is_restricted_and_outlives_its_drain():
     assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
     drain = Settings.model_fields["drain_seconds"].default
     assert pod["terminationGracePeriodSeconds"] > drain
+
+
+def test_a_lease_that_was_deleted_is_waited_out():
+    """Who deploys it for good cannot know that nobody led before each start."""
+    chart = (DEPLOY / "helm" / "dra-reconciler").rglob("*.yaml")
+    assert "DRA_RECONCILER_NO_EARLIER_LEADER" not in environment()
+    assert not [path for path in chart if "EARLIER_LEADER" in path.read_text()]
 
 
 def test_the_one_config_map_that_may_be_read_is_the_one_that_pauses():

@@ -16,6 +16,7 @@ from reconciler.operations.metrics.catalogue import CATALOGUE
 from reconciler.settings import Settings
 from tests.tools.checkout import ROOT
 from tests.tools.deployed_base import KUBERNETES, of_kind
+from tests.tools.promql import Sample, evaluate, sample
 
 FOLDER = ROOT / "deploy" / "observability"
 LABELS = {name: set(spec.label_names) for spec in CATALOGUE for name in spec.series}
@@ -107,7 +108,8 @@ def test_every_alert_says_how_bad_it_is_what_it_means_and_what_to_do(alert):
     assert alert["annotations"]["summary"].endswith(".")
     assert alert["annotations"]["description"]
     page, _, anchor = alert["annotations"]["runbook_url"].partition("#")
-    assert page.endswith("/runbooks.md")
+    assert page == "docs/runbooks.md"  # of the release, unless somebody says where it is published
+    assert (ROOT / page).exists()
     assert anchor == alert["alert"].lower()
     assert anchor in anchors()
 
@@ -139,6 +141,88 @@ def test_whatever_somebody_has_to_mend_is_alerted_about():
     (reasons,) = re.findall(r'reason=~"([^"]+)"', alert["expr"])
     passing = {Reason.INCOMPLETE_POOL, Reason.CONSTRAINT_VIOLATED}
     assert {reason for reason in Reason if reason.is_error} - passing <= set(reasons.split("|"))
+
+
+def firing(name: str, *samples: Sample) -> list[dict[str, str]]:
+    """The labels of the alerts that fire, after their `for`."""
+    (alert,) = [alert for alert in alerts() if alert["alert"] == name]
+    return [dict(labels) for labels in evaluate(alert["expr"], samples)]
+
+
+def leader(value: float | None, pod: str, lease: str, **more: Any) -> Sample:
+    return sample("dra_reconciler_leader", value, namespace="ns", pod=pod, lease=lease, **more)
+
+
+def test_a_shard_without_leader_is_alerted_about_beside_shards_that_have_one():
+    well = (leader(1, "a-0", "x"), leader(0, "a-1", "x"))
+    assert firing("DRAReconcilerNobodyLeads", *well) == []
+    found = firing("DRAReconcilerNobodyLeads", *well, leader(0, "b-0", "y"), leader(0, "b-1", "y"))
+    assert found == [{"namespace": "ns", "lease": "y"}]
+
+
+def test_a_shard_without_any_replica_is_alerted_about():
+    """Its series are gone, so that nothing is 0."""
+    well = leader(1, "a-0", "x")
+    assert firing("DRAReconcilerShardAbsent", well, leader(None, "a-1", "x", before=1)) == []
+    found = firing("DRAReconcilerShardAbsent", well, leader(None, "b-0", "y", before=1))
+    assert found == [{"namespace": "ns", "lease": "y"}]
+
+
+def test_the_queue_of_a_standby_is_nobodys_concern():
+    age = "dra_reconciler_queue_oldest_age_seconds"
+    ages = [sample(age, 100, namespace="ns", pod=pod) for pod in ("a-0", "a-1")]
+    found = firing("DRAReconcilerQueueStuck", *ages, leader(1, "a-0", "x"), leader(0, "a-1", "x"))
+    assert found == [{"namespace": "ns", "pod": "a-0"}]
+
+
+@pytest.mark.parametrize("lease", ["", "x"], ids=["alone", "elected"])
+def test_the_queue_panel_shows_that_of_the_leader(lease: str):
+    (panel,) = [panel for panel in panels() if panel["title"] == "Queue"]
+    expr = panel["targets"][0]["expr"].replace("$namespace", "ns")
+    depths = [
+        sample("dra_reconciler_queue_depth", number, namespace="ns", pod=pod, state="due")
+        for pod, number in (("a-0", 3), ("a-1", 40))
+    ]
+    found = evaluate(expr, [*depths, leader(1, "a-0", lease), leader(0, "a-1", lease)])
+    assert found == {frozenset({("state", "due")}): 3}
+
+
+def summed(node: Any, *, within: bool = False) -> Iterator[str]:
+    """The metrics over which a query sums as they are, other than those of the leader alone."""
+    match node:
+        case promql_parser.AggregateExpr():
+            yield from summed(node.expr, within=str(node.op) in ("sum", "avg", "count"))
+        case promql_parser.BinaryExpr() if str(node.op) == "and":
+            of_leader = "dra_reconciler_leader" in node.rhs.prettify()
+            yield from summed(node.lhs, within=within and not of_leader)
+        case promql_parser.BinaryExpr():
+            yield from summed(node.lhs, within=within)
+            yield from summed(node.rhs, within=within)
+        case promql_parser.ParenExpr():
+            yield from summed(node.expr, within=within)
+        case promql_parser.VectorSelector() if within:
+            yield str(node.name)
+
+
+def test_no_query_adds_up_what_every_replica_says_of_the_same_cluster():
+    gauges = {spec.full_name for spec in CATALOGUE if spec.kind == "gauge" and not spec.by_leader}
+    counted = {"dra_reconciler_leader"}
+    for where, expr in queries():
+        assert not (gauges - counted) & set(summed(parsed(expr))), where
+
+
+@pytest.mark.parametrize(
+    ("query", "wanted"),
+    [
+        ("sum(x)", ["x"]),
+        ("sum(max by (a) (x))", []),
+        ("sum(x and on (pod) dra_reconciler_leader == 1)", []),
+        ("sum(x and on (pod) y)", ["x"]),
+        ("max(x) / sum by (a) (y > 0)", ["y"]),
+    ],
+)
+def test_sums_over_replicas_are_found(query: str, wanted: list[str]):
+    assert list(summed(promql_parser.parse(query))) == wanted
 
 
 def test_panels_do_not_overlap_and_have_titles():

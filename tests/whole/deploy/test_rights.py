@@ -65,7 +65,13 @@ async def running(
 ) -> AsyncIterator[Deployed]:
     """Run with the settings of `deploy`, the token of its account and whatever the flags add."""
     set_there = deployed_rights.settings().model_dump(exclude_unset=True)
-    here = {"status_address": "127.0.0.1", "status_port": 0, "doctor_seconds": 0.01, "koordinator": True}
+    here = {
+        "status_address": "127.0.0.1",
+        "status_port": 0,
+        "doctor_seconds": 0.01,
+        "koordinator": True,
+        "event_delay_seconds": 0.0,
+    }
     here |= {"lease_seconds": 1.5, "renew_seconds": 1.0, "retry_seconds": 0.05, "write_seconds": 0.5}
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
     async with serve(found.api) as server:

@@ -1,4 +1,4 @@
-"""What `kubectl describe` shows of claims and pods that wait."""
+"""What `kubectl describe` shows of claims and pods: why they are pending, and what they got."""
 
 import asyncio
 from functools import partial
@@ -10,21 +10,29 @@ from reconciler.api.validation.served_kinds import DEVICE_CLASS
 from reconciler.cluster.transport import Response
 from reconciler.control.decisions.decisions import Allocated, Waits
 from tests.tools.faulty_transport import Held, Send, answer
-from tests.tools.running_reconciler import Cluster, reconciling
-from tests.tools.small_fleet import claim, device_class, devices, node, pod
+from tests.tools.running_reconciler import Cluster, Running, reconciling
+from tests.tools.small_fleet import claim, device_class, devices, node, pod, template
 
 pytestmark = pytest.mark.loopback
+
+
+at_once = partial(reconciling, event_delay_seconds=0)
+"""A reconciler that reports refusals without delay"""
 
 
 def fleet(*names: str) -> Cluster:
     return Cluster([node("n"), device_class(), devices("n", *names)])
 
 
+def warnings(cluster: Cluster, *names: str) -> list[str]:
+    return [e["reason"] for name in names for e in cluster.events(name) if e["type"] == "Warning"]
+
+
 async def test_a_claim_that_waits_has_an_event_with_reason_nearest_miss_and_remedy():
     cluster = fleet("d0", "d1")
     cluster.load(claim("big", 3))
     with capture_logs() as lines:
-        async with reconciling(cluster) as running:
+        async with at_once(cluster) as running:
             (waits,) = await running.heard(Waits)
             await cluster.until(lambda: cluster.events("big"))
     (event,) = cluster.events("big")
@@ -48,7 +56,7 @@ async def test_a_claim_that_waits_has_an_event_with_reason_nearest_miss_and_reme
 async def test_a_pod_and_its_claims_each_have_one():
     cluster = fleet("d0")
     cluster.load(claim("a"), claim("b"), pod("p", "a", "b"))
-    async with reconciling(cluster):
+    async with at_once(cluster):
         await cluster.until(lambda: all(map(cluster.events, ("a", "b", "p"))))
     (event,) = cluster.events("p")
     assert event["involvedObject"]["kind"] == "Pod"
@@ -58,7 +66,7 @@ async def test_a_pod_and_its_claims_each_have_one():
 async def test_a_reason_that_comes_back_counts_on_and_another_is_another_event():
     cluster = fleet("d0")
     cluster.load(claim("c", 2))
-    async with reconciling(cluster, backoff_base_seconds=0.01):
+    async with at_once(cluster, backoff_base_seconds=0.01):
         await cluster.until(lambda: cluster.events("c"))
         for number in range(2):
             cluster.api.delete(DEVICE_CLASS, "", "gpu")
@@ -74,19 +82,58 @@ def told(cluster: Cluster, reason: str, times: int) -> bool:
     return sum(event.get("series", {"count": 1})["count"] for event in found) == times
 
 
-async def test_a_claim_that_gets_its_devices_has_none():
+async def test_a_claim_that_gets_its_devices_says_which_and_its_pod_that_the_gate_is_gone():
+    cluster = fleet("d0", "d1")
+    cluster.load(claim("c", 2), pod("p", "c"))
+    async with at_once(cluster) as running:
+        (allocated,) = await running.heard(Allocated)
+        await cluster.until(lambda: cluster.events("c") and cluster.events("p"))
+    (event,) = cluster.events("c")
+    assert (event["type"], event["reason"], event["action"]) == ("Normal", "Allocated", "Allocating")
+    assert event["message"] == "Allocated 2 devices on node n: gpu.example.com/n: d0, d1."
+    assert event["metadata"]["annotations"] == {"dra-reconciler.io/decision-id": allocated.decision_id}
+    assert (event["related"]["kind"], event["related"]["name"]) == ("Pod", "p")
+    (event,) = cluster.events("p")
+    assert (event["type"], event["reason"], event["action"]) == ("Normal", "Ungated", "Ungating")
+
+
+async def test_pods_that_are_made_with_their_claims_get_no_warning():
+    """Their claims are not created from the templates yet when the pods are seen first."""
+    cluster = fleet(*(f"d{number}" for number in range(6)))
+    names = [f"p{number}" for number in range(6)]
+    cluster.load(template("t"), *(pod(name, templates=("t",)) for name in names))
+    async with reconciling(cluster, controllers=True) as running:
+        await cluster.until(lambda: all(map(cluster.events, names)))
+        assert {waits.reason for waits in running.of(Waits)} <= {"ClaimNotMade"}
+    assert warnings(cluster, *names) == []
+
+
+async def test_pods_that_share_a_claim_get_no_warning_while_it_is_written():
     cluster = fleet("d0")
-    cluster.load(claim("c"))
-    async with reconciling(cluster) as running:
-        await running.heard(Allocated)
-    assert cluster.events("c") == []
+    held = Held()
+    names = [f"p{number}" for number in range(4)]
+    cluster.load(claim("shared", managed=False), *(pod(name, "shared") for name in names))
+
+    async with at_once(cluster, prepare=lambda f: f.on("PATCH", "/shared/status", held)) as running:
+        await held.arrived.wait()
+        cluster.load(claim("other"))
+        await refused(running, "other")
+        await cluster.until(lambda: cluster.events("other"))
+        held.go.set()
+        await cluster.until(lambda: all(map(cluster.events, names)))
+    assert warnings(cluster, "shared", *names) == []
+
+
+async def refused(running: Running, name: str) -> None:
+    while name not in (key.name for waits in running.of(Waits) for key in waits.claims):
+        await running.heard(Waits, len(running.of(Waits)) + 1)
 
 
 async def test_a_server_that_takes_no_events_delays_nothing():
     cluster = fleet("d0", "d1")
     cluster.load(claim("big", 3))
     held = Held()
-    async with reconciling(cluster, prepare=lambda f: f.on("POST", "/events", held)) as running:
+    async with at_once(cluster, prepare=lambda f: f.on("POST", "/events", held)) as running:
         await held.arrived.wait()
         cluster.load(claim("small"))
         await running.heard(Allocated)
@@ -104,7 +151,7 @@ async def test_a_right_that_is_missing_does_not_disturb_decisions():
 
     cluster = fleet("d0")
     cluster.load(claim("big", 2))
-    async with reconciling(cluster, prepare=lambda f: f.on("POST", "/events", forbid)) as running:
+    async with at_once(cluster, prepare=lambda f: f.on("POST", "/events", forbid)) as running:
         await asked.wait()
         cluster.load(claim("c"))
         await running.heard(Allocated)
@@ -114,7 +161,7 @@ async def test_a_right_that_is_missing_does_not_disturb_decisions():
 async def test_events_can_be_switched_off():
     cluster = fleet("d0")
     cluster.load(claim("big", 3))
-    async with reconciling(cluster, events=False) as running:
+    async with at_once(cluster, events=False) as running:
         await running.heard(Waits)
         cluster.load(claim("small"))
         await running.heard(Allocated)

@@ -13,7 +13,7 @@ EXAMPLE = DOCS / "examples" / "joint-allocation.yaml"
 
 async def test_the_example_is_allocated_as_from_files_and_told_why_not():
     cluster = Cluster(yaml.safe_load_all(EXAMPLE.read_text()))
-    async with reconciling(cluster, all_claims=True):
+    async with reconciling(cluster, all_claims=True, event_delay_seconds=0):
         await cluster.until(lambda: cluster.devices("near") and cluster.devices("wide"))
         await cluster.until(lambda: cluster.events("within"))
     near = cluster.claim("near")

@@ -8,6 +8,7 @@ from aiohttp import web
 
 from reconciler.control.decisions.decisions import Allocated
 from reconciler.ha.shards.shard import LEASE
+from reconciler.operations.metrics.catalogue import CATALOGUE
 from reconciler.operations.serving.health import Progress
 from reconciler.operations.serving.port import Route
 from reconciler.operations.telemetry.task_health import TaskHealth
@@ -171,8 +172,20 @@ async def test_standby_is_not_stuck():
     async with watched(cluster, **flags) as seen:
         await ready(seen)
         assert await lives_for_long(seen)
-        assert await seen.value("dra_reconciler_leader") == 0
+        assert await seen.value("dra_reconciler_leader", lease="dra-reconciler") == 0
         assert "  leading: no" in (await seen.get("/statusz")).text
+
+
+@loopback
+async def test_standby_leaves_the_numbers_of_the_cluster_to_the_leader():
+    """A sum over all replicas must not count a device once for each."""
+    cluster = fleet("d0", "d1")
+    cluster.load(claim("a"), lease_of_another())
+    async with watched(cluster, leader_elect=True) as seen:
+        await ready(seen)
+        families = await seen.families()
+    assert [spec.name for spec in CATALOGUE if spec.by_leader and families[spec.full_name].samples] == []
+    assert families["dra_reconciler_cache_age_seconds"].samples
 
 
 @loopback
@@ -181,7 +194,7 @@ async def test_a_candidate_does_not_lead_before_the_server_answered():
     cluster = fleet("d0")
     async with watched(cluster, prepare=lambda f: f.on("GET", "/version", slow), leader_elect=True) as seen:
         await slow.arrived.wait()
-        assert await seen.value("dra_reconciler_leader") == 0
+        assert await seen.value("dra_reconciler_leader", lease="dra-reconciler") == 0
         assert "  leading: no" in (await seen.get("/statusz")).text
         slow.go.set()
 

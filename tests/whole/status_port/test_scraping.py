@@ -1,6 +1,7 @@
 """What a scrape says of a reconciler at work, over HTTP, before and after things happened."""
 
 import re
+from datetime import datetime
 
 import pytest
 from structlog.testing import capture_logs
@@ -58,6 +59,33 @@ async def test_values_follow_an_allocation_and_its_end():
             return await devices_in("allocatable") == 2
 
         await seen.until(is_free)
+
+
+async def test_the_time_since_the_creation_of_a_claim_and_the_oldest_that_is_pending():
+    cluster = fleet("d0")
+    cluster.load(claim("a"))
+    async with watched(cluster) as seen:
+        (allocated,) = await seen.heard(Allocated)
+        assert allocated.pending >= 0
+        assert await seen.value("dra_reconciler_claim_pending_duration_seconds_count") == 1
+        assert await seen.value("dra_reconciler_claims", state="allocated") == 1
+        assert await seen.value("dra_reconciler_oldest_pending_claim_timestamp_seconds") is None
+        cluster.load(claim("big", 2))
+        await seen.heard(Waits)
+        created = datetime.fromisoformat(cluster.claim("big")["metadata"]["creationTimestamp"])
+        oldest = await seen.value("dra_reconciler_oldest_pending_claim_timestamp_seconds")
+        assert oldest == created.timestamp()
+        assert await seen.value("dra_reconciler_claims", state="unallocated") == 1
+        assert await seen.value("dra_reconciler_slices", node_selection="node_name") == 1
+
+
+@pytest.mark.parametrize("accept", ["", "application/openmetrics-text; version=1.0.0"])
+async def test_no_series_tells_when_another_was_created(accept: str):
+    """They would double the number of series."""
+    async with watched(fleet("d0")) as seen:
+        text = (await seen.get("/metrics", Accept=accept)).text
+    assert "dra_reconciler_claims_freed_total" in text
+    assert "_created" not in text
 
 
 async def test_pending_claims_are_counted_by_reason():

@@ -50,7 +50,7 @@ def text(*objects: Any) -> str:
 
 async def test_an_answer_does_not_change_the_running_reconciler():
     cluster = fleet(a=2, b=1)
-    async with watched(cluster, status_what_if=True) as seen:
+    async with watched(cluster, status_what_if=True, events=False) as seen:
         cluster.load(claim("held"))
         await seen.heard(Allocated)
         before, claims = len(seen.faulty.sent), cluster.claims()

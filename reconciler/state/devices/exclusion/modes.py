@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -42,6 +43,13 @@ class Held:
         return ", ".join(map(str, self.claims)) or "a claim that was just released"
 
 
+class Conflict(NamedTuple):
+    """Devices that are held together although they exclude one another."""
+
+    message: str
+    claims: tuple[ObjectKey, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Mode:
     """The mode of one counter set, or of a pool's devices that draw from none."""
@@ -53,8 +61,12 @@ class Mode:
     held: tuple[Held, ...]
     locked_out: tuple[str, ...]
     """Devices that the held ones exclude"""
-    conflicts: tuple[str, ...]
-    """Devices that are held together although they exclude one another"""
+    at_odds: tuple[Conflict, ...]
+
+    @property
+    def conflicts(self) -> tuple[str, ...]:
+        """The messages of `at_odds`."""
+        return tuple(conflict.message for conflict in self.at_odds)
 
 
 def modes(snapshot: Snapshot) -> list[Mode]:
@@ -70,7 +82,7 @@ def modes(snapshot: Snapshot) -> list[Mode]:
     ]
 
 
-def conflicts(snapshot: Snapshot) -> list[str]:
+def conflicts(snapshot: Snapshot) -> list[Conflict]:
     """Devices that are held together although they exclude one another. They are only reported."""
     exclusion, occupancy = snapshot.fleet.exclusion, snapshot.occupancy
     if exclusion is None or occupancy.open is None:
@@ -82,7 +94,11 @@ def conflicts(snapshot: Snapshot) -> list[str]:
         _mode(snapshot, exclusion, scope, exclusion.by_scope.of(scope))
         for scope in np.unique(scopes[scopes >= 0]).tolist()
     )
-    return [f"{mode.pool} {mode.scope}: {text}" for mode in found for text in mode.conflicts]
+    return [
+        Conflict(f"{mode.pool} {mode.scope}: {one.message}", one.claims)
+        for mode in found
+        for one in mode.at_odds
+    ]
 
 
 def explain(excluded: Rows, snapshot: Snapshot) -> str:
@@ -121,22 +137,27 @@ def _mode(snapshot: Snapshot, exclusion: Exclusion, scope: int, rows: Rows) -> M
             for row in rows.tolist()
             if not taken[row] and not snapshot.occupancy.open[row]
         ),
-        conflicts=tuple(_conflicts(snapshot, exclusion, scope, members)),
+        at_odds=tuple(_conflicts(snapshot, exclusion, scope, members)),
     )
 
 
-def _conflicts(snapshot: Snapshot, exclusion: Exclusion, scope: int, members: Rows) -> Iterator[str]:
+def _conflicts(snapshot: Snapshot, exclusion: Exclusion, scope: int, members: Rows) -> Iterator[Conflict]:
     """Excluding pairs, or else the group conflict of all held devices together."""
     found = False
     for place, row in enumerate(members.tolist()):
         for other in members[place + 1 :][_against(exclusion, row, scope, members[place + 1 :])].tolist():
             found = True
-            yield f"{_held(snapshot, row, scope)}, but {_held(snapshot, other, scope)}"
+            one, two = _held(snapshot, row, scope), _held(snapshot, other, scope)
+            yield Conflict(f"{one}, but {two}", _holders(one, two))
     if not found and len(members) > 1 and snapshot.occupancy.common is not None:
         common = snapshot.occupancy.common[scope]
         if not common.any():
-            held = ", ".join(str(_held(snapshot, row, scope)) for row in members.tolist())
-            yield f"no common group: {held}"
+            held = [_held(snapshot, row, scope) for row in members.tolist()]
+            yield Conflict(f"no common group: {', '.join(map(str, held))}", _holders(*held))
+
+
+def _holders(*held: Held) -> tuple[ObjectKey, ...]:
+    return tuple(sorted({claim for one in held for claim in one.claims}))
 
 
 def _why(snapshot: Snapshot, exclusion: Exclusion, row: int) -> Iterator[str]:

@@ -427,9 +427,10 @@ def test_a_slice_edited_under_what_is_held_takes_nothing_away_and_is_reported():
     assert outcome(World([before], wanted, holders)) == "x"
     edited = World([after], wanted, holders)
     assert outcome(edited) == Reason.EXCLUDED
-    assert conflicts(edited.snapshot()) == [
-        "d/p cs: a is held by default/h with group mig, but b is held by default/i with group foo"
-    ]
+    (conflict,) = conflicts(edited.snapshot())
+    text = "d/p cs: a is held by default/h with group mig, but b is held by default/i with group foo"
+    assert conflict.message == text
+    assert [claim.name for claim in conflict.claims] == ["h", "i"]
     picture = store(node("n"), before, *holders)
     assert conflicts(picture.snapshot()) == []
 

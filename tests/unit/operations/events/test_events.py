@@ -48,10 +48,16 @@ class Server:
             raise self.failures.pop(0)
 
 
+def regarding(name: str = "c", kind: str = "ResourceClaim") -> Regarding:
+    return Regarding("resource.k8s.io/v1", kind, ObjectKey("default", name), f"uid-{name}")
+
+
 def notice(name: str = "c", reason: str = "DevicesInUse", note: str = "because") -> Notice:
-    key = ObjectKey("default", name)
-    regarding = Regarding("resource.k8s.io/v1", "ResourceClaim", key, f"uid-{name}")
-    return Notice(regarding, reason, note, "q7xkd-1")
+    return Notice(regarding(name), reason, note, "q7xkd-1")
+
+
+def allocated(name: str = "c", note: str = "Allocated d0.") -> Notice:
+    return Notice(regarding(name), "Allocated", note, "q7xkd-2", "Normal", related=regarding("p", "Pod"))
 
 
 @asynccontextmanager
@@ -98,6 +104,36 @@ async def test_an_event_has_the_fields_that_the_api_wants():
             "uid": "uid-c",
         },
     }
+
+
+async def test_a_normal_event_names_the_other_object_of_the_action():
+    server = Server()
+    async with writing(server) as events:
+        events.record([allocated()])
+        await asyncio.sleep(1)
+    (event,) = server.created
+    assert (event["type"], event["reason"], event["related"]["name"]) == ("Normal", "Allocated", "p")
+
+
+async def test_other_devices_are_another_event():
+    """A series keeps the note of its first Event, which would name devices that are free again."""
+    server = Server()
+    async with writing(server) as events:
+        events.record([allocated(), allocated(note="Allocated d1."), allocated(note="Allocated d1.")])
+        await asyncio.sleep(1)
+    assert [event["note"] for event in server.created] == ["Allocated d0.", "Allocated d1."]
+    assert [count for _, count in server.repeated] == [2]
+
+
+async def test_allocations_neither_delay_nor_displace_warnings():
+    server = Server()
+    async with writing(server) as events:
+        events.record(allocated(str(number)) for number in range(MAX_QUEUED + 1))
+        assert events.dropped == 1
+        events.record([notice()])
+        assert events.dropped == 1
+        await asyncio.sleep(1)
+    assert server.created[0]["type"] == "Warning"
 
 
 async def test_the_same_again_is_a_series_until_it_is_too_long_ago():

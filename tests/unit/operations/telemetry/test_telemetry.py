@@ -4,7 +4,7 @@ import asyncio
 from datetime import UTC, datetime
 
 from reconciler.operations.metrics import catalogue as of
-from reconciler.operations.metrics.scraping import single
+from reconciler.operations.metrics.scraping import by
 from reconciler.operations.telemetry.signals import Signals
 from reconciler.operations.telemetry.telemetry import Telemetry
 from reconciler.settings import Settings
@@ -12,7 +12,7 @@ from reconciler.settings import Settings
 
 def telemetry(stop: asyncio.Event) -> Telemetry:
     now = datetime(2026, 3, 1, tzinfo=UTC)
-    return Telemetry(Settings(), stop=stop, now=lambda: now, candidate=True)
+    return Telemetry(Settings(), stop=stop, now=lambda: now, lease="x")
 
 
 def test_before_anything_registers_the_process_lives_and_is_not_ready():
@@ -33,8 +33,8 @@ def test_a_process_that_ends_is_not_ready():
 def test_the_last_signal_of_a_name_counts():
     seen = telemetry(asyncio.Event())
     seen.register(
-        Signals(live={"tasks": lambda: "ended: a"}, readings=[single(of.LEADER, lambda: 1.0)]),
-        Signals(live={"tasks": lambda: "ended: b"}, readings=[single(of.LEADER, lambda: 2.0)]),
+        Signals(live={"tasks": lambda: "ended: a"}, readings=[by(of.LEADER, lambda: {"x": 1.0})]),
+        Signals(live={"tasks": lambda: "ended: b"}, readings=[by(of.LEADER, lambda: {"x": 2.0})]),
     )
     assert seen.live.problems() == {"tasks": "ended: b"}
     values = [sample.value for family in seen.readings.collect() for sample in family.samples]

@@ -1,0 +1,137 @@
+"""Which objects get an Event of a decision, and when."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from reconciler.api.objects.claims import Allocation
+from reconciler.api.objects.meta import DeviceID, ObjectKey
+from reconciler.api.objects.plan import Plan
+from reconciler.cluster.kinds import POD, Resource, Served
+from reconciler.control.decisions.decisions import (
+    Allocated,
+    Decision,
+    DevicesGiven,
+    ExclusionViolated,
+    HeldTwice,
+    Ungated,
+    Waits,
+)
+from reconciler.control.planner import Nothing
+from reconciler.control.queueing.pending import Pending
+from reconciler.control.queueing.units import Kind, Unit
+from reconciler.operations.events.events import Events
+from reconciler.operations.events.inbox import BACKLOG, EventInbox
+from reconciler.operations.events.lasting import LastingRefusals
+from reconciler.operations.events.recorder import EventRecorder
+from tests.tools.small_fleet import DRIVER, claim, held, pod
+from tests.tools.unit_pictures import intake, key, pod_unit, put, remove
+
+SECONDS = 10.0
+CLAIM = Resource("ResourceClaim", "resource.k8s.io", "v1", "resourceclaims", namespaced=True)
+DEVICE = DeviceID(DRIVER, "n", "d0")
+
+
+@dataclass
+class Picture:
+    """A recorder with its inbox, and the Events that it writes, as `object reason`."""
+
+    written: list[str] = field(default_factory=list)
+    leads: asyncio.Event = field(default_factory=asyncio.Event)
+    pending: Pending = field(default_factory=Pending)
+
+    def __post_init__(self) -> None:
+        clock = asyncio.get_running_loop().time
+        self.intake = intake()
+        self.inbox = EventInbox(LastingRefusals(self.pending, seconds=SECONDS, clock=clock))
+        events = Events(self, instance="i", clock=clock, now=lambda: datetime(2026, 1, 1, tzinfo=UTC))
+        served = Served({one.kind: one for one in (CLAIM, POD)})
+        recorder = EventRecorder(
+            self.inbox,
+            events,
+            served,
+            self.intake.store,
+            step=lambda _: Nothing(),
+            leads=self.leads,
+            clock=clock,
+        )
+        self.task = asyncio.create_task(recorder.run())
+
+    async def create(self, event: dict[str, Any]) -> None:
+        self.written.append(f"{event['regarding']['name']} {event['reason']}")
+
+    async def repeat(self, name: ObjectKey, series: dict[str, Any]) -> None:
+        raise NotImplementedError
+
+    async def told(self, *decisions: Decision, after: float = 1.0) -> list[str]:
+        for decision in decisions:
+            self.inbox.on_decision(decision)
+        await asyncio.sleep(after)
+        return self.written
+
+    def refuse(self, unit: Unit, *claims: str) -> Waits:
+        self.pending.note(unit, "DevicesInUse", [key(name) for name in claims])
+        on = unit.key if unit.kind is Kind.POD else None
+        return Waits(tuple(key(name) for name in claims), on, "DevicesInUse", "words")
+
+
+@pytest.fixture
+async def picture() -> AsyncIterator[Picture]:
+    found = Picture()
+    found.leads.set()
+    yield found
+    found.task.cancel()
+
+
+async def test_a_pod_and_those_of_its_claims_that_are_not_allocated(picture: Picture):
+    done = {**claim("done"), "status": held(DRIVER, "n", "d0")}
+    put(picture.intake, done, claim("todo"), pod("p", "done", "todo"))
+    refusal = picture.refuse(pod_unit("p"), "done", "todo")
+    assert await picture.told(refusal, after=SECONDS - 1) == []
+    assert await picture.told(after=2) == ["todo DevicesInUse", "p DevicesInUse"]
+
+
+async def test_none_while_a_claim_of_the_pod_is_written_for_another_pod(picture: Picture):
+    put(picture.intake, claim("shared"), claim("own"), pod("p", "shared", "own"))
+    store = picture.intake.store
+    shared = store.claims[key("shared")]
+    plan = Plan(shared.key, shared.metadata.uid, shared.metadata.resource_version, "n", Allocation())
+    picture.intake.assume(plan)
+    assert await picture.told(picture.refuse(pod_unit("p"), "own"), after=SECONDS + 5) == []
+    picture.intake.forget(plan)
+    assert await picture.told(after=SECONDS) == ["own DevicesInUse", "p DevicesInUse"]
+
+
+async def test_what_was_allocated_and_ungated(picture: Picture):
+    put(picture.intake, claim("c"), pod("p", "c"), pod("equipped"))
+    found = await picture.told(
+        Allocated(key("c"), key("p"), (DEVICE,), "n", 0.1, 1),
+        Ungated(key("p")),
+        DevicesGiven(key("equipped"), (DEVICE,), "n", 0.1),
+        Allocated(key("gone"), key("gone"), (DEVICE,), "n", 0.1, 1),
+        Ungated(key("gone")),
+    )
+    assert found == ["c Allocated", "p Ungated", "equipped Allocated"]
+
+
+async def test_of_devices_in_conflict_only_the_claims_that_still_hold_some_are_told(picture: Picture):
+    picture.leads.clear()
+    for name in "abc":
+        put(picture.intake, {**claim(name), "status": held(DRIVER, "n", "d0")})
+    twice = HeldTwice(DEVICE, (key("a"), key("b")))
+    assert await picture.told(twice, ExclusionViolated("words", (key("b"), key("c")))) == []
+    remove(picture.intake, "ResourceClaim", "a")
+    picture.leads.set()
+    assert await picture.told() == ["b DeviceHeldTwice", "b IncompatibleDevices", "c IncompatibleDevices"]
+
+
+async def test_a_flood_of_allocations_does_not_grow_without_bounds(picture: Picture):
+    put(picture.intake, claim("c"))
+    flood = Allocated(key("c"), None, (DEVICE,), "n", 0.1, 1)
+    for _ in range(2 * BACKLOG):
+        picture.inbox.on_decision(flood)
+    assert picture.inbox.outcomes.qsize() == BACKLOG
