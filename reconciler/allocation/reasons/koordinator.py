@@ -81,6 +81,7 @@ KOORDINATOR: Mapping[str, Advice] = {
         "Remove the annotation; or remove the gate to keep the devices.",
     ),
     "MalformedAnnotation": _advice(
-        "An annotation of the pod cannot be parsed.", "Correct the annotation that the message names."
+        "An annotation of the pod cannot be parsed, or has a value that is not allowed.",
+        "Correct the annotation that the message names.",
     ),
 }
