@@ -34,9 +34,11 @@ def gpu(minor: int, spot: Spot = None, **fields: Any) -> dict[str, Any]:
     return info("gpu", minor, spot, **{"resources": full, **fields})
 
 
-def nic(minor: int, spot: Spot = None, vfs: int = 0, **fields: Any) -> dict[str, Any]:
-    groups = [{"labels": {}, "vfs": [{"minor": n, "busID": f"{minor:02}:00.{n}"} for n in range(vfs)]}]
-    more = {"vfGroups": groups} if vfs else {}
+def nic(
+    minor: int, spot: Spot = None, vfs: int = 0, vf_labels: Mapping[str, str] | None = None, **fields: Any
+) -> dict[str, Any]:
+    functions = [{"minor": n, "busID": f"{minor:02}:00.{n}"} for n in range(vfs)]
+    more = {"vfGroups": [{"labels": vf_labels or {}, "vfs": functions}]} if vfs else {}
     return info("rdma", minor, spot, {names.KOORD_RDMA: "100"}, **more, **fields)
 
 

@@ -1,8 +1,8 @@
 """Explains why a pod that requests Koordinator devices is pending: how many devices each test leaves."""
 
 from reconciler.allocation.koordinator.demand import Demand
+from reconciler.allocation.koordinator.device_tests import KindCount
 from reconciler.allocation.koordinator.failure import Failure
-from reconciler.allocation.koordinator.feasible import KindCount
 from reconciler.allocation.koordinator.fleet import Fleet
 from reconciler.allocation.reasons.explanation import Explanation, Request, Step
 from reconciler.allocation.reasons.kinds import Kind
@@ -13,8 +13,11 @@ from reconciler.api.objects.meta import ObjectKey
 KINDS = {
     "selector": Kind.SELECTOR,
     "health": Kind.TAINTS,
-    "exclusiveness and virtual functions": Kind.HELD,
-    "free amounts": Kind.CAPACITY,
+    "matching virtual functions": Kind.SELECTOR,
+    "size": Kind.CAPACITY,
+    "exclusive use": Kind.GROUPS,
+    "free virtual functions": Kind.HELD,
+    "free amounts": Kind.HELD,
 }
 """Test -> the most similar kind of gate"""
 

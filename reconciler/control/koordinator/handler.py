@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 from reconciler.allocation.koordinator.demand import Demand
 from reconciler.allocation.koordinator.failure import Failure
-from reconciler.allocation.koordinator.fleet import Placed, Unserved
+from reconciler.allocation.koordinator.fleet import Placed
 from reconciler.allocation.koordinator.refusing import reason_of
+from reconciler.allocation.koordinator.unserved import Unserved
 from reconciler.api.koordinator.names import ALLOCATED
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import DeviceID

@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 
 from reconciler.allocation.koordinator.demand import Demand, read_demand
 from reconciler.allocation.koordinator.failure import Failure
-from reconciler.allocation.koordinator.fleet import Fleet, Unserved
+from reconciler.allocation.koordinator.fleet import Fleet
 from reconciler.allocation.koordinator.refusing import reason_of
+from reconciler.allocation.koordinator.unserved import Unserved
 from reconciler.allocation.placement import Placement
 from reconciler.api.koordinator.device import Device
 from reconciler.api.koordinator.names import ALLOCATED

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from reconciler.allocation.koordinator.feasible import KindCount
-from reconciler.allocation.koordinator.fleet import Unserved
+from reconciler.allocation.koordinator.device_tests import KindCount
 from reconciler.allocation.koordinator.refusing import main_reason, no_room
+from reconciler.allocation.koordinator.unserved import Unserved
 from reconciler.api.koordinator.names import TYPE_OF
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Gate, Reason, RequestCount
@@ -28,7 +28,7 @@ class Refusal:
 def refusal(answer: Unserved, left_out: str, *, crowded: bool) -> Refusal:
     """Why no machine serves a pod. `left_out` says which nodes are excluded, if any."""
     message = f"{no_room(answer)}; {left_out}" if left_out else no_room(answer)
-    reason = Reason.NO_NODE if answer.unsuited or not answer.machines else main_reason(answer)
+    reason = Reason.NO_NODE if answer.unsuited else main_reason(answer)
     return Refusal(reason, message, crowded)
 
 

@@ -7,7 +7,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 
 from reconciler.allocation.koordinator.demand import Demand, read_demand
 from reconciler.allocation.koordinator.failure import Failure
-from reconciler.allocation.koordinator.fleet import Fleet, Unserved
+from reconciler.allocation.koordinator.fleet import Fleet
+from reconciler.allocation.koordinator.unserved import Unserved
 from reconciler.allocation.reasons.explanation import Explanation
 from reconciler.analysis.explain.koordinator_pods import explain_pod
 from reconciler.api.koordinator import annotations

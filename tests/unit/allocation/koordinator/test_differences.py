@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from reconciler.allocation.koordinator.decision import allocate
-from reconciler.allocation.koordinator.fleet import Fleet, Placed, Unserved
+from reconciler.allocation.koordinator.fleet import Fleet, Placed
+from reconciler.allocation.koordinator.unserved import Unserved
 from reconciler.api.koordinator.names import (
     GPU_CORE,
     GPU_MEMORY,

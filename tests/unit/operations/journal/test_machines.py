@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.allocation.koordinator.demand import Demand
-from reconciler.allocation.koordinator.fleet import Fleet, Placed, Unserved
+from reconciler.allocation.koordinator.fleet import Fleet, Placed
+from reconciler.allocation.koordinator.unserved import Unserved
 from reconciler.api.koordinator import names
 from reconciler.api.objects.changes import Changed, Refused, Removed, Replaced
 from reconciler.api.objects.core import Node, Pod
