@@ -1,15 +1,39 @@
-"""The message and the reason if no machine can serve a pod."""
+"""A refusal by the whole fleet, as it is reported: its reason and its message."""
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from reconciler.allocation.koordinator.failure import Failure, Status
 from reconciler.allocation.koordinator.outlook import SICK
 from reconciler.allocation.koordinator.unserved import Unserved
+from reconciler.api.koordinator.names import TYPE_OF
+from reconciler.api.objects.plan import Reason
 
+BOTH = "TwoKindsOfDevices"
+BOTH_WHY = "requests devices by resource claims and by Koordinator's resources; use only one"
+OFFERED = frozenset(TYPE_OF)
+"""Resources that need not be in the allocatable of a node: its Device object has their amounts."""
 NO_MACHINE = "NoDevicesOfType"
 MOST = 4
 """Maximum number of different failures of one kind in the message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """No devices in the present state of the cluster."""
+
+    reason: str
+    message: str
+    crowded: bool = False
+    """Whether pods that leave might help, by their resources other than devices"""
+
+
+def refusal(answer: Unserved, left_out: str, *, crowded: bool) -> Refusal:
+    """Why no machine serves a pod. `left_out` says which nodes are excluded, if any."""
+    message = f"{no_room(answer)}; {left_out}" if left_out else no_room(answer)
+    reason = Reason.NO_NODE if answer.unsuited else main_reason(answer)
+    return Refusal(reason, message, crowded)
 
 
 def reason_of(failure: Failure) -> str:
