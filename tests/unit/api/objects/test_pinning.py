@@ -26,7 +26,8 @@ def test_a_pin_comes_off_and_leaves_what_the_pod_required(terms: list[Any] | Non
     affinity = {
         "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
     }
-    raw = wants("p", {"nvidia.com/gpu": 1}, **({"affinity": affinity} if terms else {}))
+    raw = wants("p", {"nvidia.com/gpu": 1})
+    raw["spec"] |= {"affinity": affinity} if terms else {}
     before = Pod.model_validate(raw)
     patched: Any = apply_json_patch(raw, pin(before, "a"))
     after = Pod.model_validate(patched)
