@@ -12,7 +12,8 @@ from perf.deciding import Wrong
 from perf.fleets import koordinator as fleets
 from perf.workload import Figure, Outcome, Progress, Size, Workload, filling, latencies, rate
 from reconciler.allocation.koordinator.demand import Demand, read_demand
-from reconciler.allocation.koordinator.fleet import Fleet, Placed, Unserved
+from reconciler.allocation.koordinator.fleet import Fleet, Placed
+from reconciler.allocation.koordinator.unserved import Unserved
 from reconciler.api.koordinator.names import (
     ALLOCATE_HINT,
     GPU_CORE,

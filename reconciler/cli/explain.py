@@ -2,14 +2,20 @@
 
 import asyncio
 import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from typing import Any
 
 import click
 
 from reconciler.allocation.reasons.explanation import Explanation
 from reconciler.analysis.explain import explain as explain_claims
 from reconciler.analysis.explain.report import as_json
+from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.semantics import Semantics
+from reconciler.api.versions.reading import read
+from reconciler.cli import explain_devices
 from reconciler.cli.common.cluster_listing import list_objects
 from reconciler.cli.common.connection import Connection
 from reconciler.cli.common.exits import Exit, NoAnswer, errors_as
@@ -17,6 +23,7 @@ from reconciler.cli.common.input import read_manifests, report_refused, report_w
 from reconciler.cli.common.options import (
     cluster_options,
     files_option,
+    koordinator_semantics_option,
     namespace_option,
     output_option,
     release_and_rules_options,
@@ -25,9 +32,13 @@ from reconciler.cli.common.options import (
 from reconciler.cli.common.output import echo_value
 from reconciler.cli.common.plain_text import plain
 from reconciler.cli.common.progress import track_progress
+from reconciler.cli.explain_devices import requests_devices
 from reconciler.cli.explain_question import KINDS, Situation, in_manifests, on_cluster
 from reconciler.cli.views.explanation import print_explanation
 from reconciler.control.offline import STEPS
+from reconciler.errors import Malformed, Rejected
+from reconciler.state.koordinator.rules import Rules
+from reconciler.state.koordinator.rules import Semantics as DeviceSemantics
 
 
 @click.command()
@@ -40,6 +51,7 @@ from reconciler.control.offline import STEPS
 @cluster_options
 @output_option("table", "json", "yaml")
 @release_and_rules_options
+@koordinator_semantics_option(default="proposal")
 @steps_option(STEPS)
 def explain(
     target: str,
@@ -49,12 +61,14 @@ def explain(
     connection: Connection,
     output: str,
     rules: Semantics,
+    koordinator_semantics: str,
     steps: int,
 ) -> None:
     """Explain why a claim is pending: the devices that pass each gate, the blocking gates, near misses.
 
     Reads a cluster as it is now, or manifests with -f. In manifests, claims and pods that come first are
-    allocated first, as `allocate` does. All claims of a pod are explained together, for one node.
+    allocated first, as `allocate` does. All claims of a pod are explained together, for one node. With --pod,
+    also explains pods that request Koordinator's devices.
     """
     if files and connection.named:
         raise click.UsageError("Name manifests with -f, or a cluster, not both.")
@@ -63,28 +77,34 @@ def explain(
         raise click.UsageError(f"{target!r} is not a claim name: write CLAIM or NAMESPACE/CLAIM.")
     key = ObjectKey(before or namespace, name)
     quiet = output != "table"
+    machines = Rules(DeviceSemantics(koordinator_semantics))
     with track_progress(quiet=quiet) as progress:
         if files:
             bundle = read_manifests(files, progress)
             report_warnings(bundle.warnings)
             report_refused(bundle.refused)
             progress.stage("allocating earlier claims")
-            situation = in_manifests(
-                bundle, rules, key, of_pod=of_pod, steps=steps, on_question=progress.step
-            )
+            if of_pod and requests_devices(bundle.of(Pod), key, machines):
+                situation = explain_devices.in_manifests(
+                    bundle, rules, machines, key, steps=steps, on_question=progress.step
+                )
+            else:
+                situation = in_manifests(
+                    bundle, rules, key, of_pod=of_pod, steps=steps, on_question=progress.step
+                )
         else:
             progress.stage("reading the cluster")
             with errors_as(NoAnswer):
-                situation = asyncio.run(_live(key, rules, connection, of_pod=of_pod))
+                situation = asyncio.run(_live(key, rules, machines, connection, of_pod=of_pod))
     if not situation.known:
         raise NoAnswer(plain(situation.message))
     for note in situation.notes:
         click.echo(plain(f"note: {note}"), err=True)
-    if not situation.questions:
+    if not situation.questions and not situation.explanations:
         _print_message(key, situation.message, output, allocated=situation.allocated)
         sys.exit(Exit.OK if situation.allocated else Exit.FAILED)
     with track_progress(quiet=quiet) as progress:
-        explanations = [
+        explanations = [*situation.explanations] + [
             explain_claims(q.claims, q.snapshot, nodes=q.nodes, answer=q.answer, steps=steps)
             for q in progress.each("explaining", situation.questions)
         ]
@@ -92,8 +112,33 @@ def explain(
     sys.exit(Exit.OK if any(one.allocatable for one in explanations) else Exit.FAILED)
 
 
-async def _live(key: ObjectKey, rules: Semantics, connection: Connection, *, of_pod: bool) -> Situation:
-    return await on_cluster(await list_objects(KINDS, connection), rules, key, of_pod=of_pod)
+async def _live(
+    key: ObjectKey, rules: Semantics, machines: Rules, connection: Connection, *, of_pod: bool
+) -> Situation:
+    if not of_pod:
+        return await on_cluster(await list_objects(KINDS, connection), rules, key, of_pod=False)
+    refused: Rejected | None = None
+    try:
+        raws = await list_objects(KINDS, connection)
+    except Rejected as exc:  # a server without claims may have Koordinator's devices
+        refused, raws = exc, await list_objects(("Node", "Pod"), connection)
+    if requests_devices(_named(raws, key), key, machines):
+        raws += await list_objects(("Device",), connection)
+        return explain_devices.on_cluster(raws, rules, machines, key)
+    if refused is not None:
+        raise refused
+    return await on_cluster(raws, rules, key, of_pod=True)
+
+
+def _named(raws: Iterable[Mapping[str, Any]], key: ObjectKey) -> Iterator[Pod]:
+    """The pod of that name, if it can be read."""
+    for raw in raws:
+        metadata = raw["metadata"]
+        if raw["kind"] == "Pod" and (metadata.get("namespace"), metadata["name"]) == tuple(key):
+            with suppress(Malformed):
+                pod = read(raw)
+                assert isinstance(pod, Pod)
+                yield pod
 
 
 def _print(explanations: list[Explanation], output: str) -> None:

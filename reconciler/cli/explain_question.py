@@ -5,6 +5,7 @@ from random import random
 from typing import Any, NamedTuple
 
 from reconciler.aio.queue import Queue
+from reconciler.allocation.reasons.explanation import Explanation
 from reconciler.api.manifests.bundle import Bundle
 from reconciler.api.objects.changes import Refused, Replaced
 from reconciler.api.objects.claims import Allocation, ResourceClaim
@@ -40,6 +41,8 @@ class Situation(NamedTuple):
     """The questions about a claim or pod; if there are none, a message."""
 
     questions: Sequence[AllocationQuestion] = ()
+    explanations: Sequence[Explanation] = ()
+    """Instead of questions, for pods that request Koordinator's devices"""
     message: str = ""
     allocated: bool = False
     """Without questions: whether nothing is pending"""
@@ -101,7 +104,7 @@ async def on_cluster(
     """
     queue: Queue[Unit] = Queue(base=1.0, cap=1.0, random=random)
     intake = Intake(Store(rules), queue, KINDS, lambda _: None)
-    for listing in _listings(raws):
+    for listing in listings(raws):
         intake.take(listing)
     ours = Ownership(all_claims=True, alone=True)
     planner = Planner(intake.store, intake.roster, intake.placement, ours, intake.reclaimed)
@@ -121,11 +124,12 @@ async def on_cluster(
             case Blocked(reason=reason, message=why):
                 message = message or f"{reason}: {why}"
     if questions or message:
-        return Situation(questions, message, notes=notes)
+        return Situation(questions, message=message, notes=notes)
     return _without_questions(key, intake.store.claims, intake.store.pods, of_pod=of_pod)
 
 
-def _listings(raws: Iterable[Mapping[str, Any]]) -> Iterable[Replaced]:
+def listings(raws: Iterable[Mapping[str, Any]]) -> Iterable[Replaced]:
+    """The objects of a cluster as listings, one for each of KINDS."""
     objects: dict[str, list[ApiObject]] = {kind: [] for kind in KINDS}
     refused: dict[str, list[Refused]] = {kind: [] for kind in KINDS}
     for raw in raws:

@@ -1,8 +1,10 @@
 """`dra-reconciler whatif`: whether and where claims would fit, how often, and which claims are lost."""
 
+import asyncio
 import sys
 from collections.abc import Iterable, Set
 from dataclasses import replace
+from typing import TypeVar
 
 import click
 
@@ -18,12 +20,14 @@ from reconciler.api.objects.core import Node, Pod
 from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.slices import ResourceSlice
+from reconciler.cli.common.cluster_listing import list_objects
 from reconciler.cli.common.connection import Connection
 from reconciler.cli.common.exits import Exit, NoAnswer, errors_as
-from reconciler.cli.common.fleet_source import bundle_objects, list_cluster, read_files
+from reconciler.cli.common.fleet_source import bundle_objects, list_cluster, read_devices, read_files
 from reconciler.cli.common.options import (
     cluster_options,
     files_option,
+    koordinator_semantics_option,
     namespace_option,
     output_option,
     release_and_rules_options,
@@ -32,8 +36,12 @@ from reconciler.cli.common.options import (
 from reconciler.cli.common.output import echo_value
 from reconciler.cli.common.progress import ProgressTracker, track_progress
 from reconciler.cli.views.whatif import print_answer
+from reconciler.errors import Rejected
+from reconciler.state.koordinator.rules import Rules
+from reconciler.state.koordinator.rules import Semantics as DeviceSemantics
 from reconciler.state.loading import store_of
 
+T = TypeVar("T", Node, Device)
 KINDS = ("Node", "DeviceClass", "DeviceTaintRule", "ResourceSlice", "ResourceClaim", "Pod")
 MAX_COPIES = 10_000
 
@@ -48,8 +56,8 @@ MAX_COPIES = 10_000
     "--without",
     "without",
     multiple=True,
-    metavar="[NAMESPACE/]CLAIM",
-    help="Assume that this claim is not allocated.",
+    metavar="[NAMESPACE/]NAME",
+    help="Assume that this claim is not allocated, or that this pod with Koordinator's devices is gone.",
 )
 @click.option(
     "--drain", "drained", multiple=True, metavar="NODE", help="Assume that this node does not exist."
@@ -60,11 +68,12 @@ MAX_COPIES = 10_000
     multiple=True,
     type=click.Path(exists=True, readable=True, allow_dash=True),
     metavar="FILE|DIR|-",
-    help="Assume that these ResourceSlices, Nodes and DeviceClasses exist.",
+    help="Assume that these ResourceSlices, Nodes, DeviceClasses and Koordinator's Devices exist.",
 )
 @namespace_option
 @output_option("table", "json", "yaml")
 @release_and_rules_options
+@koordinator_semantics_option(default="proposal")
 @steps_option(STEPS)
 def whatif(
     files: tuple[str, ...],
@@ -76,6 +85,7 @@ def whatif(
     namespace: str,
     output: str,
     rules: Semantics,
+    koordinator_semantics: str,
     steps: int,
 ) -> None:
     """What-if analysis: would claims fit, where, how many copies, and which claims are lost. Writes nothing.
@@ -91,13 +101,14 @@ def whatif(
     freed = frozenset(_key(name, namespace) for name in without)
     with errors_as(NoAnswer), track_progress(quiet=output != "table") as progress:
         first = read_files(files if connection.named else files[:1], progress)
-        units = units_in(first)
+        machine_rules = Rules(DeviceSemantics(koordinator_semantics))
+        units = units_in(first, machine_rules)
         more = read_files(added, progress)
         if first.refused or more.refused:
             raise NoAnswer("some objects of the first -f or of --add are invalid; fix them")
-        nodes, objects = _fleet(first, units, more, files, connection, progress)
+        nodes, objects, devices = _fleet(first, units, more, files, connection, progress)
         store = store_of(progress.each("loading objects", objects), rules)
-        baseline = Baseline(store, nodes.described, nodes.supposed)
+        baseline = Baseline(store, nodes.described, nodes.supposed, devices, machine_rules)
         scenario = Scenario(units, count, freed, frozenset(drained))
         if not units and not drained:
             raise NoAnswer(f"{files[0]} has no pending claim, no template and no pod")
@@ -119,8 +130,8 @@ def _fleet(
     files: tuple[str, ...],
     connection: Connection,
     progress: ProgressTracker,
-) -> tuple[InferredNodes, list[ApiObject]]:
-    """Return the nodes and all objects of the fleet."""
+) -> tuple[InferredNodes, list[ApiObject], tuple[Device, ...]]:
+    """Return the nodes, all objects, and Koordinator's Device objects of the fleet."""
     extra = [*more.of(ResourceSlice), *more.of(DeviceClass)]
     if not connection.named:
         rest = read_files(files[1:], progress)
@@ -132,23 +143,46 @@ def _fleet(
         pods = {unit.pod.key for unit in units if unit.pod is not None}
         objects = [one for one in objects if not _is_question(one, pods)]
         slices = [one for one in objects if isinstance(one, ResourceSlice)]
-        if not slices:
+        devices = _last_of(one for bundle in (first, rest, more) for one in bundle.of(Device))
+        if not slices and not devices:
             raise click.UsageError(
-                "No ResourceSlice was read: name a cluster with --cluster, or more files with -f."
+                "No ResourceSlice or Device was read: name a cluster with --cluster, or more files with -f."
             )
         described = _last_of([*first.of(Node), *rest.of(Node), *more.of(Node)])
-        machines = [one.key.name for bundle in (first, rest, more) for one in bundle.of(Device)]
-        found = infer_nodes(described, slices, machines)
-        return found, [*found.nodes, *(one for one in objects if not isinstance(one, Node))]
+        found = infer_nodes(described, slices, [one.key.name for one in devices])
+        return (
+            found,
+            [*found.nodes, *(one for one in objects if not isinstance(one, Node))],
+            _last_of(devices),
+        )
     progress.stage("reading the cluster")
-    listed = list(list_cluster(KINDS, connection))
+    listed, machines = _listed(units, connection)
     extra += [*first.of(ResourceSlice), *first.of(DeviceClass)]
     added = [one for one in extra if isinstance(one, ResourceSlice)]
     known = [one for one in listed if isinstance(one, Node)]
     found = infer_nodes(_last_of([*known, *first.of(Node), *more.of(Node)]), added)
     if found.assumed is not None:  # a cluster lists all its nodes
         found = replace(found, nodes=found.nodes[:-1], assumed=None)
-    return found, [*found.nodes, *(one for one in listed if not isinstance(one, Node)), *extra]
+    devices = _last_of([*machines, *first.of(Device), *more.of(Device)])
+    return found, [*found.nodes, *(one for one in listed if not isinstance(one, Node)), *extra], devices
+
+
+def _listed(units: tuple[Unit, ...], connection: Connection) -> tuple[list[ApiObject], list[Device]]:
+    """Read a cluster. Only pods without claims can be placed on one that does not serve claims."""
+    claims = any(unit.claims for unit in units)
+    try:
+        listed = list(list_cluster(KINDS, connection))
+    except Rejected:
+        if claims or not units:
+            raise
+        listed = list(list_cluster(("Node", "Pod"), connection))
+    try:
+        raws = asyncio.run(list_objects(("Device",), connection))
+    except Rejected:  # it does not serve them
+        if units and not claims:
+            raise
+        raws = []
+    return listed, list(read_devices(raws))
 
 
 def _is_question(obj: ApiObject, pods: Set[ObjectKey]) -> bool:
@@ -157,9 +191,9 @@ def _is_question(obj: ApiObject, pods: Set[ObjectKey]) -> bool:
     return pending or isinstance(obj, ResourceClaimTemplate) or (isinstance(obj, Pod) and obj.key in pods)
 
 
-def _last_of(nodes: Iterable[Node]) -> list[Node]:
-    """The last node of each name."""
-    return list({node.key: node for node in nodes}.values())
+def _last_of(objects: Iterable[T]) -> tuple[T, ...]:
+    """The last object of each name."""
+    return tuple({one.key: one for one in objects}.values())
 
 
 def _print(result: Answer, units: tuple[Unit, ...], output: str) -> None:

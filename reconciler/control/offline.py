@@ -22,7 +22,7 @@ from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.slices import ResourceSlice, ResourceSliceSpec
 from reconciler.api.objects.taint_rules import DeviceTaintRule
 from reconciler.control.audit.reclaimed import ReclaimedByScheduler
-from reconciler.control.koordinator.offline import DeviceReport, Machines
+from reconciler.control.koordinator.offline import DeviceReport, Machines, PodQuestion
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import DELETING, NOT_FOUND, NOT_MADE, Blocked, Decide, Planner
 from reconciler.control.queueing.room_charges import Charges
@@ -125,14 +125,16 @@ def decide(
     steps: int = STEPS,
     machines: Rules = _PROPOSAL,
     on_question: Callable[[Question], None] = lambda _: None,
+    on_pod: Callable[[PodQuestion], None] = lambda _: None,
 ) -> Report:
     """Allocate every pending claim of a bundle, and Koordinator's devices by the rules `machines`.
 
     The claims of one pod are decided together, for one node; other claims one by one. Order and nodes are
-    those of `placement`; nodes that only slices name may be used. `on_question` gets every question before
-    its decision. Raises nothing for the content of the bundle.
+    those of `placement`; nodes that only slices name may be used. `on_question` gets every question about
+    claims before its decision, `on_pod` every question about a pod's Koordinator devices. Raises nothing for
+    the content of the bundle.
     """
-    run = _Run(bundle, rules, steps, machines, on_question)
+    run = _Run(bundle, rules, steps, machines, on_question, on_pod)
     for thing in sorted(run.waiting, key=place):
         if isinstance(thing, Pod):
             run.decide_pod(thing)
@@ -151,6 +153,7 @@ class _Run:
         steps: int,
         machines: Rules,
         on_question: Callable[[Question], None],
+        on_pod: Callable[[PodQuestion], None],
     ) -> None:
         self._steps = steps
         self._on_question = on_question
@@ -181,7 +184,9 @@ class _Run:
             *(one for one in claims if one.allocation is None and not self._roster.users(one.key)),
         ]
         """Pods, and claims without a pod"""
-        self._machines = Machines(bundle, machines, self._claims.pods, placement, self._store, nodes.room)
+        self._machines = Machines(
+            bundle, machines, self._claims.pods, placement, self._store, nodes.room, on_pod
+        )
 
     def report(self) -> Report:
         return Report(

@@ -30,13 +30,15 @@ def info(kind: str, minor: int, spot: Spot, resources: Mapping[str, str], **fiel
 
 
 def gpu(minor: int, spot: Spot = None, **fields: Any) -> dict[str, Any]:
-    resources = {names.GPU_CORE: "100", names.GPU_MEMORY_RATIO: "100", names.GPU_MEMORY: "80Gi"}
-    return info("gpu", minor, spot, resources, **fields)
+    full = {names.GPU_CORE: "100", names.GPU_MEMORY_RATIO: "100", names.GPU_MEMORY: "80Gi"}
+    return info("gpu", minor, spot, **{"resources": full, **fields})
 
 
-def nic(minor: int, spot: Spot = None, vfs: int = 0, **fields: Any) -> dict[str, Any]:
-    groups = [{"labels": {}, "vfs": [{"minor": n, "busID": f"{minor:02}:00.{n}"} for n in range(vfs)]}]
-    more = {"vfGroups": groups} if vfs else {}
+def nic(
+    minor: int, spot: Spot = None, vfs: int = 0, vf_labels: Mapping[str, str] | None = None, **fields: Any
+) -> dict[str, Any]:
+    functions = [{"minor": n, "busID": f"{minor:02}:00.{n}"} for n in range(vfs)]
+    more = {"vfGroups": [{"labels": vf_labels or {}, "vfs": functions}]} if vfs else {}
     return info("rdma", minor, spot, {names.KOORD_RDMA: "100"}, **more, **fields)
 
 
@@ -84,7 +86,11 @@ def decide(
 ) -> Allocation | Failure:
     """All devices are equally good: the order of minors decides."""
     rules = Rules(semantics, scoring=None)
-    return allocate(demand(wants, semantics), on, held or Holdings(), rules, **options)
+    found = read_demand(wants, rules)
+    assert found is not None
+    if isinstance(found, Failure):
+        return found
+    return allocate(found, on, held or Holdings(), rules, **options)
 
 
 def minors(found: Allocation | Failure) -> dict[str, list[int]] | str:

@@ -14,6 +14,7 @@ HONOR = {"node.koordinator.sh/gpu-partition-policy": "Honor"}
 PLANNED = {"node.koordinator.sh/secondary-device-well-planned": "true"}
 TABLE = {"scheduling.koordinator.sh/gpu-partitions": '{"1": [{"minors": [1]}], "2": [{"minors": [0, 2]}]}'}
 SPOTS = st.none() | st.tuples(st.integers(-1, 1), st.sampled_from(["a", "b"]))
+TAGGED = {"matchLabels": {"t": "x"}}
 LABELS = st.sampled_from([{}, {"t": "x"}, {"t": "y"}])
 
 
@@ -30,7 +31,7 @@ def devices(draw: st.DrawFn, name: str) -> Device:
             entry["resources"] = {"example.com/other": "1", "koordinator.sh/gpu-memory": "80Gi"}
         found.append(entry)
     found += [
-        nic(minor, draw(SPOTS), vfs=draw(st.integers(0, 2)), labels=draw(LABELS))
+        nic(minor, draw(SPOTS), vfs=draw(st.integers(0, 2)), vf_labels=draw(LABELS), labels=draw(LABELS))
         for minor in range(draw(st.integers(0, 3)))
     ]
     labels = draw(st.sampled_from([{}, HONOR, PLANNED]))
@@ -57,7 +58,7 @@ JOINTS = [None, BOTH, BOTH | NEAR, BOTH | NEAR, {"deviceTypes": ["rdma", "gpu"]}
 def hints(draw: st.DrawFn) -> dict[str, Any]:
     fields = {
         "selector": st.sampled_from([None, {}, {"matchLabels": {"t": "x"}}]),
-        "vfSelector": st.sampled_from([None, None, {}]),
+        "vfSelector": st.sampled_from([None, None, {}, TAGGED]),
         "allocateStrategy": st.sampled_from(["", "ApplyForAll", "RequestsAsCount"]),
         "exclusivePolicy": st.sampled_from(["", "DeviceLevel", "PCIeLevel"]),
         "requiredTopologyScope": st.sampled_from(["", "", "PCIe", "NUMANode", "Node", "Device"]),

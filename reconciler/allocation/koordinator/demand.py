@@ -71,6 +71,7 @@ def read_demand(pod: Pod, rules: Rules) -> Demand | Failure | None:
     """The demand of a pod; None without requests for devices; a Failure if the pod is invalid."""
     subject = f"Pod {pod.key}"
     notes = pod.metadata.annotations
+    shapes = annotations.LENIENT if rules.upstream else annotations.STRICT
     try:
         requests = requested(pod)
     except Malformed as exc:
@@ -80,9 +81,9 @@ def read_demand(pod: Pod, rules: Rules) -> Demand | Failure | None:
         if not written:
             annotations.allocated(subject, notes)
             return None
-        joint = annotations.joint_allocate(subject, notes)
-        hints = annotations.hints(subject, notes)
-        spec = annotations.partition_spec(subject, notes) if GPU in written else None
+        joint = annotations.joint_allocate(subject, notes, shapes)
+        hints = annotations.hints(subject, notes, shapes)
+        spec = annotations.partition_spec(subject, notes, shapes) if GPU in written else None
     except Malformed as exc:
         return Failure(f"malformed-annotation:{exc.field.rpartition('/')[2]}", Status.NEVER, str(exc))
     for of_type in written.values():

@@ -1,19 +1,21 @@
 """All machines with Device objects, the devices that pods hold, and the search for a pod."""
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import numpy as np
 
-from kernels.types import Rows
+from kernels.types import Codes, Rows
 from reconciler.allocation.koordinator.decision import allocate
 from reconciler.allocation.koordinator.demand import Demand
+from reconciler.allocation.koordinator.device_tests import KindCount, counts
 from reconciler.allocation.koordinator.failure import Failure
-from reconciler.allocation.koordinator.feasible import WHY, KindCount, Tables, counts, feasible
+from reconciler.allocation.koordinator.feasible import Tables, feasible
 from reconciler.allocation.koordinator.machine_filter import ChangeLog, MachineFilter, MachineFilters
+from reconciler.allocation.koordinator.outlook import failure, outlook
 from reconciler.allocation.koordinator.result import annotation
+from reconciler.allocation.koordinator.unserved import Machines, Unserved, prospects, unserved
 from reconciler.api.koordinator.amounts import NOTHING
 from reconciler.api.koordinator.annotations import Hint
 from reconciler.api.koordinator.device import Device
@@ -35,17 +37,6 @@ class Placed:
     allocation: Allocation
 
 
-@dataclass(frozen=True, slots=True)
-class Unserved:
-    """No machine can serve a pod; the number of machines for each reason."""
-
-    machines: int
-    unsuited: int
-    """Machines that pass the filter, but on which the pod cannot run"""
-    refused: Counter[Failure]
-    """Failures of the exact decision; all other machines have too few free devices"""
-
-
 class Fleet:
     """The mutable state. A change of a Device object or of a pod updates only the rows of its machine."""
 
@@ -61,6 +52,8 @@ class Fleet:
         self._by_name: Rows | None = None
         """(N,) machine numbers in the order of names; computed on first use."""
         self._log = ChangeLog()
+        self._described = ChangeLog()
+        """Changes of machines, without those of what pods hold."""
         self._filters = MachineFilters()
 
     @property
@@ -150,17 +143,23 @@ class Fleet:
             tries -= 1
             if not tries:
                 return None
-        # The result must not depend on which failures are from earlier calls.
-        refused = Counter(
-            why for number, why in machine_filter.refused.items() if can_run(self._names[number])
+        machines = Machines(
+            machine_filter.verdict,
+            self._outlook_for(demand, machine_filter),
+            machine_filter.refused,
+            lambda number: can_run(self._names[number]),
         )
-        asked = len(machine_filter.refused)
-        for verdict, why in WHY.items():
-            apart = np.flatnonzero(machine_filter.verdict == verdict).tolist()
-            asked += len(apart)
-            refused[why] += sum(can_run(self._names[number]) for number in apart)
-        refused = +refused
-        return Unserved(len(self._names), unsuited + asked - refused.total(), refused)
+        actual = prospects(machines, machine_filter.at_best, lambda n: self._at_best(demand, n), tries)
+        if actual is None:
+            return None
+        upstream = self.rules.upstream
+        return unserved(machines, unsuited, actual, lambda code: failure(code, demand, upstream=upstream))
+
+    def _at_best(self, demand: Demand, number: int) -> Failure | None:
+        """Why a machine cannot serve a pod even if all its devices are healthy and free."""
+        machine = self._machines[self._names[number]]
+        found = allocate(demand, machine.recovered, Holdings(), self.rules)
+        return found if isinstance(found, Failure) else None
 
     def may_serve(self, demand: Demand) -> bool:
         """Whether any machine passes the filter."""
@@ -168,7 +167,7 @@ class Fleet:
 
     def counts(self, demand: Demand) -> tuple[KindCount, ...]:
         """How many devices of all machines pass each test, by type."""
-        return counts(self._columns, demand, upstream=self.rules.upstream)
+        return counts(self._columns.every(), demand, upstream=self.rules.upstream)
 
     def holders(self, node: str) -> Holdings:
         """The allocated devices of a machine."""
@@ -199,6 +198,7 @@ class Fleet:
         self._tables.missing[number] = machine.partitions is None and machine.honors_partitions
         self._columns.describe(number, machine, self._holdings.setdefault(machine.name, Holdings()))
         self._log.note(number)
+        self._described.note(number)
 
     def _occupied(self, node: str, changed: Allocation) -> None:
         if node in self._machines:
@@ -213,13 +213,23 @@ class Fleet:
             self._by_name = np.array(numbers, dtype=np.intp)
         return self._by_name
 
+    def _outlook_for(self, demand: Demand, machine_filter: MachineFilter) -> Codes:
+        upstream = self.rules.upstream
+        machine_filter.refresh_outlook(
+            self._described,
+            len(self._names),
+            lambda: outlook(self._columns.every(), demand, self._tables, upstream=upstream),
+            lambda n: int(outlook(self._columns.part(n), demand, self._tables.one(n), upstream=upstream)[0]),
+        )
+        return machine_filter.outlook.codes
+
     def _filter_for(self, demand: Demand) -> MachineFilter:
         machine_filter = self._filters.of(demand.shape)
         upstream = self.rules.upstream
         machine_filter.refresh(
             self._log,
             len(self._names),
-            lambda: feasible(self._columns, demand, self._tables, upstream=upstream),
+            lambda: feasible(self._columns.every(), demand, self._tables, upstream=upstream),
             lambda n: int(feasible(self._columns.part(n), demand, self._tables.one(n), upstream=upstream)[0]),
         )
         return machine_filter

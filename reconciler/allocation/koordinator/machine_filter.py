@@ -5,7 +5,7 @@ searches, so only these are evaluated again.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterator
 
 import numpy as np
 
@@ -23,35 +23,68 @@ OPEN = 0
 """The verdict of a machine that may serve; other values are reasons why not"""
 
 
+class MachineCodes:
+    """(N,) a code for each machine, evaluated again for machines that changed."""
+
+    def __init__(self) -> None:
+        self.codes: Codes = np.zeros(0, dtype=np.int32)
+        self._seen = -1
+
+    def refresh(
+        self, log: "ChangeLog", size: int, judge_all: JudgeAll, judge_one: JudgeOne
+    ) -> Collection[int] | None:
+        """Evaluate the machines that have changed since the last call.
+
+        Returns these machines, or None if it is not known which have changed.
+        """
+        changed = log.since(self._seen)
+        if changed is None or len(changed) > FEW or len(self.codes) != size:
+            self.codes = judge_all()
+        else:
+            for number in changed:
+                self.codes[number] = judge_one(number)
+        self._seen = log.end
+        return changed
+
+
 class MachineFilter:
     """The machines that may serve one kind of demand, and those where the exact decision failed."""
 
     def __init__(self) -> None:
-        self.verdict: Codes = np.zeros(0, dtype=np.int32)
-        """(N,) the current verdict of each machine."""
-        self.open: Mask = np.zeros(0, dtype=np.bool_)
-        """(N,) machines that may serve."""
+        self.verdicts = MachineCodes()
+        self.outlook = MachineCodes()
+        """What machines lack that cannot serve."""
         self.refused: dict[int, Failure] = {}
         """Machines where the exact decision failed and that have not changed since."""
-        self._seen = -1
+        self.at_best: dict[int, Failure | None] = {}
+        """Machine -> the failure of the exact decision if all its devices were healthy and free."""
+        self.open: Mask = np.zeros(0, dtype=np.bool_)
+        """(N,) machines that may serve."""
+
+    @property
+    def verdict(self) -> Codes:
+        """(N,) the current verdict of each machine."""
+        return self.verdicts.codes
 
     def refresh(self, log: "ChangeLog", size: int, judge_all: JudgeAll, judge_one: JudgeOne) -> None:
         """Evaluate the machines that have changed since the last call."""
-        changed = log.since(self._seen)
-        if changed is None or len(changed) > FEW or len(self.open) != size:
-            # Failures of the exact decision stay valid for unchanged machines.
-            stale = self.refused if changed is None else changed
-            for number in list(stale):
-                self.refused.pop(number, None)
-            self.verdict = judge_all()
+        before = self.verdict
+        changed = self.verdicts.refresh(log, size, judge_all, judge_one)
+        # Failures of the exact decision stay valid for unchanged machines.
+        for number in list(self.refused if changed is None else changed):
+            self.refused.pop(number, None)
+        if self.verdict is not before:
             self.open = self.verdict == OPEN
             self.open[list(self.refused)] = False
         else:
-            for number in changed:
-                self.refused.pop(number, None)
-                self.verdict[number] = judge_one(number)
+            for number in changed or ():
                 self.open[number] = self.verdict[number] == OPEN
-        self._seen = log.end
+
+    def refresh_outlook(self, log: "ChangeLog", size: int, judge_all: JudgeAll, judge_one: JudgeOne) -> None:
+        """Evaluate what machines lack that were described again since the last call."""
+        changed = self.outlook.refresh(log, size, judge_all, judge_one)
+        for number in list(self.at_best if changed is None else changed):
+            self.at_best.pop(number, None)
 
     def refuse(self, number: int, why: Failure) -> None:
         """Record a failure of the exact decision; it stays valid until the machine changes."""

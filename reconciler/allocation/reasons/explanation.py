@@ -144,6 +144,8 @@ class Explanation:
     """Joint allocation requirements: without any one of them the claims can be allocated"""
     conflict: tuple[tuple[ObjectKey, str], ...] = ()
     """A minimal set of requests that cannot be allocated together"""
+    pod: ObjectKey | None = None
+    """The pod that requests Koordinator's devices; None for claims"""
 
     @property
     def allocatable(self) -> bool:

@@ -18,9 +18,25 @@ KOORDINATOR: Mapping[str, Advice] = {
         "No node has devices of a requested type.",
         "Check the Device objects of the nodes, or correct the requested resource.",
     ),
+    "NoMatchingDevices": _advice(
+        "No node has devices of a requested type whose labels match the selector of the pod's annotation.",
+        "Correct the selector, or label the devices.",
+    ),
+    "ExceedsNodeCapacity": _advice(
+        "No node has as many or as large devices as the pod needs, even if all of them are free.",
+        "Request less, or add larger nodes. Waiting does not help.",
+    ),
+    "UnhealthyDevices": _advice(
+        "Enough devices exist, but too few of them are healthy.",
+        "Repair the devices. Waiting for pods to end does not help.",
+    ),
     "NoVirtualFunctions": _advice(
-        "The pod needs a virtual function, and no device of that type has one.",
-        "Create virtual functions on the nodes, or remove the selector from the pod's annotation.",
+        "The pod needs a virtual function, and no device of that type has one that vfSelector matches.",
+        "Create or label virtual functions on the nodes, or correct vfSelector in the pod's annotation.",
+    ),
+    "PartitionImpossible": _advice(
+        "No partition of the requested size has the bandwidth or the score that the pod requires.",
+        "Require less in the pod's annotation, or correct the table. Waiting does not help.",
     ),
     "NoFeasiblePartition": _advice(
         "No partition in the node's table is completely free.",
@@ -42,6 +58,10 @@ KOORDINATOR: Mapping[str, Advice] = {
         "No group of GPUs within the required scope has enough free GPUs.",
         "Wait, or require a wider scope.",
     ),
+    "TopologyScopeImpossible": _advice(
+        "No group of GPUs within the required scope is large enough, even if all GPUs are free.",
+        "Request fewer GPUs, or require a wider scope. Waiting does not help.",
+    ),
     "MultiShareWithRequiredScope": _advice(
         "A required scope is not supported for shares of several GPUs.",
         "Request whole GPUs, or remove the required scope.",
@@ -49,6 +69,11 @@ KOORDINATOR: Mapping[str, Advice] = {
     "JointScopeViolation": _advice(
         "The GPUs and the devices that must be allocated with them are not within the required scope.",
         "Wait until closer devices are free, or remove the required scope.",
+    ),
+    "JointScopeImpossible": _advice(
+        "No node has the GPUs and the devices that must be allocated with them on common switches, even if "
+        "all devices are free.",
+        "Remove the required scope, or request fewer devices. Waiting does not help.",
     ),
     "NoMatchingShareTemplate": _advice(
         "No share template fits the request.",
@@ -81,6 +106,7 @@ KOORDINATOR: Mapping[str, Advice] = {
         "Remove the annotation; or remove the gate to keep the devices.",
     ),
     "MalformedAnnotation": _advice(
-        "An annotation of the pod cannot be parsed.", "Correct the annotation that the message names."
+        "An annotation of the pod cannot be parsed, or has a value that is not allowed.",
+        "Correct the annotation that the message names.",
     ),
 }

@@ -9,6 +9,7 @@ def as_json(explanation: Explanation) -> dict[str, Any]:
     """The whole explanation."""
     return {
         "claims": [str(key) for key in explanation.claims],
+        "pod": str(explanation.pod) if explanation.pod is not None else None,
         "allocatable": explanation.allocatable,
         "node": explanation.node or None,
         "reason": explanation.reason or None,

@@ -6,7 +6,7 @@ from enum import StrEnum
 from reconciler.api.objects.meta import DeviceID, ObjectKey
 
 Device = tuple[ObjectKey, str, DeviceID]
-"""Claim, request and allocated device"""
+"""Claim, request and allocated device; of Koordinator's devices the pod and the type"""
 
 
 class Limit(StrEnum):
@@ -52,7 +52,7 @@ class Lost:
     """Claims that lose their devices on a drained node, and where they fit instead."""
 
     claims: tuple[ObjectKey, ...]
-    """The claims of one pod are allocated together"""
+    """The claims of one pod are allocated together; empty for a pod with Koordinator's devices"""
     pod: ObjectKey | None
     devices: tuple[DeviceID, ...]
     """The devices that they hold now"""
@@ -64,7 +64,7 @@ class Answer:
     """The answer to a scenario."""
 
     freed: tuple[ObjectKey, ...]
-    """Claims that hold no devices in the scenario"""
+    """Claims and pods that hold no devices in the scenario"""
     lost: tuple[Lost, ...]
     copies: int
     """Copies with all units placed"""

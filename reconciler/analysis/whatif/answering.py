@@ -1,11 +1,13 @@
 """Answers a scenario: places the lost claims first, then copy after copy of the units."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from reconciler.allocation.alignment import decide
 from reconciler.allocation.dra.budget import UNLIMITED, Budget
+from reconciler.allocation.koordinator.refusing import OFFERED, Refusal
 from reconciler.allocation.placement import NodeChoice, Placement
 from reconciler.analysis.whatif.answer import Answer, Limit, Lost, Placed, Refused
+from reconciler.analysis.whatif.device_pods import DeviceSimulation, device_ids, holders, lost_pods
 from reconciler.analysis.whatif.losing import lost_claims, remaining_claims, unallocated, units_of
 from reconciler.analysis.whatif.scenario import Baseline, Scenario, Unit
 from reconciler.api.objects.changes import Changed, Removed
@@ -15,6 +17,7 @@ from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Granted, Reason
 from reconciler.api.objects.similar_names import instead, key_instead
 from reconciler.errors import Rejected
+from reconciler.state.koordinator.holder import Holder
 from reconciler.state.loading import load
 from reconciler.state.nodes.charging import charge_of
 from reconciler.state.nodes.demand import demand
@@ -40,27 +43,35 @@ def answer(
 
     Lost claims are placed before the units, because they are older. Placed copies keep their devices.
     """
-    _check(scenario, baseline.store)
+    held = holders(baseline)
+    _check(scenario, baseline.store, held)
     store = baseline.store
     allocated = {key: claim for key, claim in store.claims.items() if claim.allocation is not None}
     freed = tuple(sorted(scenario.without))
     kept = [claim for key, claim in allocated.items() if key not in scenario.without]
     lost = lost_claims(scenario.drained, store.snapshot(), kept)
-    load(store, (unallocated(allocated[key]) for key in (*freed, *(claim.key for claim in lost))))
+    without = [key for key in freed if key in allocated]
+    load(store, (unallocated(allocated[key]) for key in (*without, *(claim.key for claim in lost))))
     for name in scenario.drained:
         store.apply(Removed("Node", ObjectKey("", name)))
-    simulation = _Simulation(baseline, steps, budget)
+    gone_pods = list(lost_pods(held, scenario, store.pods))
+    absent = {key for key in freed if key in held and key not in allocated}
+    devices = DeviceSimulation(baseline, scenario, held)
+    simulation = _Simulation(baseline, devices, absent, steps, budget)
     gone = [_lose(unit, simulation, allocated, store) for unit in units_of(lost, store.pods)]
+    gone += [_lose_pod(pod, before, simulation) for pod, before in gone_pods]
     copies, limit, placed, refused = _copies(scenario, simulation, max_copies)
     return Answer(freed, tuple(gone), copies, scenario.count, limit, tuple(placed), refused)
 
 
-def _check(scenario: Scenario, store: Store) -> None:
-    for key in sorted(scenario.without):
+def _check(scenario: Scenario, store: Store, held: Mapping[ObjectKey, Holder]) -> None:
+    for key in sorted(scenario.without - held.keys()):
         claim = store.claims.get(key)
         if claim is None:
+            if key in store.pods:
+                raise Rejected(f"pod {key} holds no devices of Koordinator, and there is no claim {key}")
             allocated = [other for other, one in store.claims.items() if one.allocation is not None]
-            raise Rejected(f"there is no claim {key}{key_instead(key, allocated, 'allocated claims')}")
+            raise Rejected(f"there is no claim {key}{key_instead(key, [*allocated, *held], 'allocated claims')}")
         if claim.allocation is None:
             raise Rejected(f"claim {key} holds no devices, so removing it frees nothing")
     nodes = store.snapshot().topology.nodes
@@ -86,6 +97,15 @@ def _lose(
             for result in allocation.devices.results
         ),
         elsewhere=simulation.move(unit, tuple(remaining_claims(unit, store.claims))),
+    )
+
+
+def _lose_pod(pod: Pod, before: Holder, simulation: "_Simulation") -> Lost:
+    return Lost(
+        claims=(),
+        pod=pod.key,
+        devices=tuple(device for _, device in device_ids(before.node, before.allocation)),
+        elsewhere=simulation.move(Unit(f"pod {pod.key}", (), pod), ()),
     )
 
 
@@ -129,8 +149,18 @@ def _copy_pod(pod: Pod, copy: int) -> Pod:
 class _Simulation:
     """A store on which units are placed one after another."""
 
-    def __init__(self, baseline: Baseline, steps: int, budget: Budget) -> None:
+    def __init__(
+        self,
+        baseline: Baseline,
+        devices: DeviceSimulation,
+        absent: Collection[ObjectKey],
+        steps: int,
+        budget: Budget,
+    ) -> None:
+        """`absent` are pods that use no resources of their nodes."""
         self._store = baseline.store
+        self._devices = devices
+        self._absent = absent
         self._nodes = Nodes()
         for node in baseline.nodes:
             self._nodes.note(Changed("Node", node))
@@ -153,6 +183,8 @@ class _Simulation:
         self, unit: Unit, copy: int, choose_nodes: Callable[..., NodeChoice], held: Sequence[ResourceClaim]
     ) -> Placed | Refused:
         snapshot, left_out = self._store.snapshot(), ""
+        if unit.pod is not None and (not unit.claims or self._devices.serves(unit.pod)):
+            return self._place_pod(unit, unit.pod, copy, choose_nodes)
         try:
             if unit.pod is None:
                 choice = self._placement.for_claim(snapshot)
@@ -179,6 +211,29 @@ class _Simulation:
         )
         return Placed(unit.name, copy, outcome.node, devices)
 
+    def _place_pod(
+        self, unit: Unit, pod: Pod, copy: int, choose_nodes: Callable[..., NodeChoice]
+    ) -> Placed | Refused:
+        """Place a pod that requests Koordinator's devices."""
+        self._budget.spend()
+        self._charge()
+        snapshot = self._store.snapshot()
+        try:
+            choice = choose_nodes(pod, (), snapshot, offered=OFFERED)
+        except Rejected as exc:
+            return Refused(unit.name, copy, Reason.NODE_SELECTOR, str(exc))
+        names = snapshot.topology.nodes.keys() if choice.nodes is None else frozenset(choice.nodes)
+        found = self._devices.place(
+            pod,
+            names.__contains__,
+            lambda: self._placement.left_out(pod, (), snapshot, offered=OFFERED),
+        )
+        if isinstance(found, Refusal):
+            return Refused(unit.name, copy, found.reason, found.message)
+        self._nodes.room.charge(pod.key, Charge(found.node, demand(pod)))
+        devices = device_ids(found.node, found.allocation)
+        return Placed(unit.name, copy, found.node, tuple((pod.key, kind, device) for kind, device in devices))
+
     def _charge(self) -> None:
         """Charge the nodes for the existing pods, once a unit has a pod: there may be thousands."""
         if self._charged:
@@ -186,4 +241,5 @@ class _Simulation:
         self._charged = True
         for pod in self._store.pods.values():
             self._budget.spend()
-            self._nodes.room.charge(pod.key, charge_of(pod, self._store))
+            if pod.key not in self._absent:
+                self._nodes.room.charge(pod.key, charge_of(pod, self._store))

@@ -1,16 +1,18 @@
 """A what-if scenario, and the cluster state that it starts from."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from reconciler.api.koordinator.device import Device
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Node, Pod
 from reconciler.api.objects.meta import ObjectKey
+from reconciler.state.koordinator.rules import Rules
 from reconciler.state.store import Store
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """Unallocated claims that need one node together."""
+    """Unallocated claims that need one node together, or a pod that requests Koordinator's devices."""
 
     name: str
     """For users: `claim default/a`, `pod default/p`"""
@@ -28,7 +30,7 @@ class Scenario:
     count: int | None = None
     """Number of copies; None means as many as fit"""
     without: frozenset[ObjectKey] = frozenset()
-    """Claims that are assumed to hold no devices"""
+    """Claims that are assumed to hold no devices, and pods with Koordinator's devices, assumed to be gone"""
     drained: frozenset[str] = frozenset()
     """Nodes that are assumed to be removed with their devices"""
 
@@ -42,3 +44,7 @@ class Baseline:
     """Node objects: the store does not keep the taints, cordons and allocatable resources of nodes"""
     supposed: tuple[Node, ...] = ()
     """Nodes in the store without a Node object: named only by slices, or assumed"""
+    devices: tuple[Device, ...] = ()
+    """Koordinator's Device objects"""
+    machine_rules: Rules = field(default_factory=Rules)
+    """The rules for them"""

@@ -1,13 +1,14 @@
 """The annotations of pods: their shapes, and functions to parse them."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any, NamedTuple
 
-from pydantic import Field, TypeAdapter, field_validator
+from pydantic import AfterValidator, AliasChoices, Field, TypeAdapter, field_validator
+from pydantic_core import PydanticCustomError
 
 from reconciler.api.koordinator.device import Minor, VirtualFunction
 from reconciler.api.koordinator.json_annotations import read_as
-from reconciler.api.koordinator.names import ALLOCATE_HINT, ALLOCATED, JOINT_ALLOCATE, PARTITION_SPEC
+from reconciler.api.koordinator.names import ALLOCATE_HINT, ALLOCATED, JOINT_ALLOCATE, PARTITION_SPEC, TYPES
 from reconciler.api.koordinator.selectors import LabelSelector
 from reconciler.api.objects.model import Map, Model, Str, Tuple
 from reconciler.api.objects.quantity import Quantity
@@ -21,17 +22,19 @@ RESTRICTED = "Restricted"
 BEST_EFFORT = "BestEffort"
 HONOR = "Honor"
 PREFER = "Prefer"
+SCOPES = ("Device", "PCIe", "NUMANode", "Node")
+"""The values of `requiredTopologyScope`, the narrowest first."""
 
 
 class JointAllocate(Model):
-    """Device types to allocate near each other. An unknown scope counts as none."""
+    """Device types to allocate near each other."""
 
     device_types: Tuple[Str] = ()
     required_scope: Str = ""
 
 
 class Hint(Model):
-    """Requirements for the devices of one type. An unknown value counts as not set."""
+    """Requirements for the devices of one type."""
 
     selector: LabelSelector | None = None
     vf_selector: LabelSelector | None = None
@@ -52,6 +55,45 @@ class PartitionSpec(Model):
         return policy or BEST_EFFORT
 
 
+def _one_of(*allowed: str) -> AfterValidator:
+    """Accepts the values of an enumeration; an empty text counts as not set."""
+
+    def check(given: str) -> str:
+        if given and given not in allowed:
+            said = {"given": given, "allowed": ", ".join(allowed)}
+            raise PydanticCustomError("enumeration", "'{given}' is not one of {allowed}", said)
+        return given
+
+    return AfterValidator(check)
+
+
+DeviceType = Annotated[Str, _one_of(*TYPES)]
+
+
+class StrictJointAllocate(JointAllocate):
+    """Without unknown values, which may be misspelt."""
+
+    device_types: Tuple[DeviceType] = ()
+    required_scope: Annotated[Str, _one_of(SAME_PCIE)] = ""
+
+
+class StrictHint(Hint):
+    """Without unknown values, which may be misspelt."""
+
+    allocate_strategy: Annotated[Str, _one_of(APPLY_FOR_ALL, REQUESTS_AS_COUNT)] = ""
+    required_topology_scope: Annotated[Str, _one_of(*SCOPES)] = ""
+    exclusive_policy: Annotated[Str, _one_of(DEVICE_LEVEL, PCIE_LEVEL)] = ""
+
+
+class StrictPartitionSpec(PartitionSpec):
+    """Without unknown values. The proposal has two names for the bandwidth."""
+
+    allocate_policy: Annotated[Str, _one_of(RESTRICTED, BEST_EFFORT)] = BEST_EFFORT
+    ring_bus_bandwidth: Quantity | None = Field(
+        default=None, validation_alias=AliasChoices("ringBusBandwidth", "ringAllReduceBandwidth")
+    )
+
+
 class Extension(Model):
     """The parts of an allocation other than shares."""
 
@@ -70,31 +112,52 @@ class AllocatedDevice(Model):
 
 NO_HINT = Hint()
 
-_JOINT: TypeAdapter[Any] = TypeAdapter(JointAllocate | None)
-_HINTS: TypeAdapter[Any] = TypeAdapter(Map[Hint | None])
-_SPEC: TypeAdapter[Any] = TypeAdapter(PartitionSpec | None)
 _ALLOCATED: TypeAdapter[Any] = TypeAdapter(Map[Tuple[AllocatedDevice]])
 
 
-def joint_allocate(subject: str, annotations: Mapping[str, str]) -> JointAllocate | None:
+class Shapes(NamedTuple):
+    """The shapes of the annotations with which a pod requests devices."""
+
+    joint: TypeAdapter[Any]
+    hints: TypeAdapter[Any]
+    spec: TypeAdapter[Any]
+
+
+LENIENT = Shapes(
+    TypeAdapter(JointAllocate | None), TypeAdapter(Map[Hint | None]), TypeAdapter(PartitionSpec | None)
+)
+"""Unknown values count as not set, as in the release."""
+STRICT = Shapes(
+    TypeAdapter(StrictJointAllocate | None),
+    TypeAdapter(dict[DeviceType, StrictHint | None] | None),
+    TypeAdapter(StrictPartitionSpec | None),
+)
+"""Unknown values are refused."""
+
+
+def joint_allocate(
+    subject: str, annotations: Mapping[str, str], shapes: Shapes = LENIENT
+) -> JointAllocate | None:
     """The joint allocation that the pod requests. Raises Malformed."""
     text = annotations.get(JOINT_ALLOCATE)
-    return None if text is None else read_as(_JOINT, subject, JOINT_ALLOCATE, text)
+    return None if text is None else read_as(shapes.joint, subject, JOINT_ALLOCATE, text)
 
 
-def hints(subject: str, annotations: Mapping[str, str]) -> dict[str, Hint]:
+def hints(subject: str, annotations: Mapping[str, str], shapes: Shapes = LENIENT) -> dict[str, Hint]:
     """Device type -> hint, without null hints. Raises Malformed."""
     text = annotations.get(ALLOCATE_HINT)
     if text is None:
         return {}
-    found: dict[str, Hint | None] = read_as(_HINTS, subject, ALLOCATE_HINT, text)
-    return {kind: hint for kind, hint in found.items() if hint is not None}
+    found: dict[str, Hint | None] | None = read_as(shapes.hints, subject, ALLOCATE_HINT, text)
+    return {kind: hint for kind, hint in (found or {}).items() if hint is not None}
 
 
-def partition_spec(subject: str, annotations: Mapping[str, str]) -> PartitionSpec | None:
+def partition_spec(
+    subject: str, annotations: Mapping[str, str], shapes: Shapes = LENIENT
+) -> PartitionSpec | None:
     """The partitions that a pod accepts; None without the annotation. Raises Malformed."""
     text = annotations.get(PARTITION_SPEC)
-    return None if text is None else read_as(_SPEC, subject, PARTITION_SPEC, text)
+    return None if text is None else read_as(shapes.spec, subject, PARTITION_SPEC, text)
 
 
 def allocated(subject: str, annotations: Mapping[str, str]) -> dict[str, tuple[AllocatedDevice, ...]]:

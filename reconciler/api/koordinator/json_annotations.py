@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -12,7 +12,12 @@ from reconciler.errors import Malformed
 MAX_LENGTH = 2**20
 """Characters. The API limits all annotations of an object to a quarter of it."""
 
+Path = Sequence[int | str]
+"""Keys and indexes, from the whole value to a part of it"""
+
 _DECODER = json.JSONDecoder()
+_KEY = "[key]"
+"""Follows the key in the path of an error about a key"""
 _SPACE = re.compile(r"[ \t\n\r]*")
 _STRING_OR_NO_NUMBER = re.compile(r'"(?:[^"\\]|\\.)*"|-?Infinity|NaN|-?\d{4301,}', re.DOTALL)
 
@@ -39,18 +44,33 @@ def read(subject: str, annotation: str, text: str) -> Any:
 
 def read_as(shape: TypeAdapter[Any], subject: str, annotation: str, text: str) -> Any:
     """The value of an annotation in its declared shape. Raises Malformed."""
-    value = read(subject, annotation, text)
+    return validated(shape, read(subject, annotation, text), subject, annotation, text)
+
+
+def validated(
+    shape: TypeAdapter[Any],
+    value: Any,
+    subject: str,
+    annotation: str,
+    text: str,
+    *,
+    path_in_text: Callable[[Path], Path] = tuple,
+) -> Any:
+    """A parsed value in its declared shape. Raises Malformed.
+
+    `path_in_text` says where a part of `value` is in `text`, if `value` was rearranged.
+    """
     try:
         return shape.validate_python(value)
     except ValidationError as exc:
         first = exc.errors()[0]
-        path = ".".join(str(part) for part in first["loc"])
-        where = _place(text, start_of(first["loc"], text))
-        message = f"{first['msg']} at {where}"
+        at = path_in_text([part for part in first["loc"] if part != _KEY])
+        path = ".".join(map(str, at))
+        message = f"{first['msg']} at {_place(text, start_of(at, text))}"
         raise Malformed(subject, annotation, f"{path}: {message}" if path else message) from exc
 
 
-def start_of(path: Sequence[int | str], text: str) -> int:
+def start_of(path: Path, text: str) -> int:
     """The start of the value of a path in valid JSON; if it is missing, the start of its nearest parent."""
     at = _after_space(text, 0)
     for part in path:

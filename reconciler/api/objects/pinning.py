@@ -6,7 +6,7 @@ added or removed, and a term that matches no node must stay empty. So the pin go
 
 from typing import Any
 
-from reconciler.api.objects.core import Pod
+from reconciler.api.objects.core import Affinity, NodeAffinity, Pod
 from reconciler.api.objects.node_selector import NodeSelector, NodeSelectorTerm
 
 FIELD = "metadata.name"
@@ -49,6 +49,34 @@ def pinned(pod: Pod) -> str:
     names = [_names(term) for term in terms]
     found = {name for some in names if some is not None for name in some}
     return found.pop() if names and None not in names and len(found) == 1 else ""
+
+
+def unpinned(pod: Pod, node: str) -> Pod:
+    """The pod without the requirements that `pin` adds for a node, and bound to no node."""
+    selector = required(pod)
+    if selector is None:
+        return pod.model_copy(update={"spec": pod.spec.model_copy(update={"node_name": ""})})
+    terms = [
+        term.model_copy(
+            update={
+                "match_fields": tuple(
+                    r
+                    for r in term.match_fields
+                    if (r.key, r.operator, tuple(r.values)) != (FIELD, "In", (node,))
+                )
+            }
+        )
+        for term in selector.node_selector_terms
+    ]
+    # A pod without an affinity of its own got one term with the pin alone.
+    only_pin = len(terms) == 1 and not _selects(terms[0])
+    without = None if only_pin else selector.model_copy(update={"node_selector_terms": tuple(terms)})
+    affinity = Affinity(
+        node_affinity=NodeAffinity(required_during_scheduling_ignored_during_execution=without)
+    )
+    return pod.model_copy(
+        update={"spec": pod.spec.model_copy(update={"node_name": "", "affinity": affinity})}
+    )
 
 
 def required(pod: Pod) -> NodeSelector | None:

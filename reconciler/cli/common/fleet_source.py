@@ -6,6 +6,8 @@ from typing import Any
 
 import click
 
+from reconciler.api.koordinator.device import Device
+from reconciler.api.koordinator.reading import read_device
 from reconciler.api.manifests.bundle import Bundle
 from reconciler.api.manifests.inferred_nodes import infer_nodes
 from reconciler.api.manifests.uids import with_own_uid
@@ -34,6 +36,15 @@ def read_files(files: Sequence[str], progress: ProgressTracker = SILENT) -> Bund
 def list_cluster(kinds: Collection[str], connection: Connection) -> Iterator[ApiObject]:
     """List a cluster. Prints invalid objects to standard error. Raises ReconcilerError or OSError."""
     return read_valid(asyncio.run(list_objects(kinds, connection)))
+
+
+def read_devices(raws: Iterable[dict[str, Any]]) -> Iterator[Device]:
+    """Koordinator's Device objects of a server. Prints the invalid ones to standard error."""
+    for raw in raws:
+        try:
+            yield read_device(raw)
+        except Malformed as exc:
+            click.echo(plain(f"refused: {exc}"), err=True)
 
 
 def read_valid(raws: Iterable[dict[str, Any]]) -> Iterator[ApiObject]:

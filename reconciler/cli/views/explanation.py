@@ -21,7 +21,8 @@ def print_explanation(explanation: Explanation, out: TextIO) -> None:
     print_line(console, _head(explanation))
     for request in explanation.requests:
         print_line(console, "")
-        print_line(console, f"request {request.request} of claim {request.claim} needs {_wanted(request)}")
+        owner = "pod" if explanation.pod is not None else "claim"
+        print_line(console, f"request {request.request} of {owner} {request.claim} needs {_wanted(request)}")
         for line in (*_funnel(request, block), *_about(request)):
             print_line(console, line)
     for line in _tail(explanation):
@@ -39,6 +40,8 @@ def _block(out: TextIO) -> str:
 def _head(explanation: Explanation) -> str:
     claims = ", ".join(map(str, explanation.claims))
     subject = f"claim{'s' if len(explanation.claims) > 1 else ''} {claims}"
+    if explanation.pod is not None:
+        subject = f"pod {explanation.pod}"
     if explanation.allocatable:
         return f"{subject}: can be allocated on node {explanation.node}"
     message = explanation.message

@@ -57,7 +57,10 @@ def _verdict(answer: Answer, units: Sequence[Unit]) -> Iterator[str]:
     if answer.lost or answer.limit is Limit.NOTHING:
         claims = sum(len(one.claims) for one in answer.lost)
         stuck = sum(len(one.claims) for one in answer.lost if isinstance(one.elsewhere, Refused))
-        yield f"lost: {counted(claims, 'claim')}; {stuck} cannot be allocated elsewhere"
+        pods = [one for one in answer.lost if not one.claims]
+        stuck += sum(isinstance(one.elsewhere, Refused) for one in pods)
+        also = f" and {counted(len(pods), 'pod')} with Koordinator's devices" if pods else ""
+        yield f"lost: {counted(claims, 'claim')}{also}; {stuck} cannot be allocated elsewhere"
 
 
 def _times(count: int) -> str:
@@ -85,5 +88,6 @@ def _losses(lost: Iterable[Lost], console: Console) -> Table:
             case Refused() as refused:
                 where = f"nowhere: {_why(refused)}"
         pod = str(one.pod) if one.pod is not None else "-"
-        add_row(table, ("\n".join(map(str, one.claims)), pod, "\n".join(map(str, one.devices)), where))
+        claims = "\n".join(map(str, one.claims)) or "-"
+        add_row(table, (claims, pod, "\n".join(map(str, one.devices)), where))
     return table

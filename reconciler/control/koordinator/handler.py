@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 from reconciler.allocation.koordinator.demand import Demand
 from reconciler.allocation.koordinator.failure import Failure
-from reconciler.allocation.koordinator.fleet import Placed, Unserved
-from reconciler.allocation.koordinator.refusing import reason_of
+from reconciler.allocation.koordinator.fleet import Placed
+from reconciler.allocation.koordinator.refusing import BOTH, BOTH_WHY, OFFERED, Refusal, reason_of, refusal
+from reconciler.allocation.koordinator.unserved import Unserved
 from reconciler.api.koordinator.names import ALLOCATED
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import DeviceID
@@ -19,7 +20,7 @@ from reconciler.control.decisions.decisions import DevicesGiven, Report, Ungated
 from reconciler.control.handler import Ask, Decided, Given, Handler, Idle, Later, Refused, Stuck
 from reconciler.control.intake import Intake
 from reconciler.control.koordinator.intake import DeviceIntake
-from reconciler.control.koordinator.refusing import BOTH, BOTH_WHY, OFFERED, Refusal, counts, refusal
+from reconciler.control.koordinator.refusing import counts
 from reconciler.control.koordinator.state import Grant, KoordinatorState
 from reconciler.control.koordinator.writing import GrantWriter
 from reconciler.control.queueing.units import Kind, Unit

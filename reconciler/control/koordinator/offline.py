@@ -1,12 +1,13 @@
 """Allocates Koordinator's devices to pods of manifests, one after another, without a cluster."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from reconciler.allocation.koordinator.demand import Demand, read_demand
 from reconciler.allocation.koordinator.failure import Failure
-from reconciler.allocation.koordinator.fleet import Fleet, Unserved
-from reconciler.allocation.koordinator.refusing import reason_of
+from reconciler.allocation.koordinator.fleet import Fleet
+from reconciler.allocation.koordinator.refusing import BOTH, BOTH_WHY, OFFERED, Refusal, reason_of, refusal
+from reconciler.allocation.koordinator.unserved import Unserved
 from reconciler.allocation.placement import Placement
 from reconciler.api.koordinator.device import Device
 from reconciler.api.koordinator.names import ALLOCATED
@@ -14,13 +15,23 @@ from reconciler.api.manifests.bundle import Bundle
 from reconciler.api.objects.core import Node, Pod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Reason
-from reconciler.control.koordinator.refusing import BOTH, BOTH_WHY, OFFERED, Refusal, refusal
 from reconciler.errors import Malformed, Rejected
 from reconciler.state.koordinator.holder import holder
 from reconciler.state.koordinator.rules import Rules
 from reconciler.state.nodes.demand import demand as room_for
 from reconciler.state.nodes.room import Charge, Room
 from reconciler.state.store import Store
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PodQuestion:
+    """A question about a pod just before its decision. The fleet changes with later decisions."""
+
+    pod: Pod
+    demand: Demand | Failure
+    fleet: Fleet
+    can_run: Callable[[str], bool]
+    """Whether the pod can run on a node, as far as its other requirements are concerned"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +66,13 @@ class Machines:
         placement: Placement,
         store: Store,
         room: Room,
+        on_pod: Callable[[PodQuestion], None] = lambda _: None,
     ) -> None:
-        """Charges to `room` the pods that get devices. The caller charges all other pods."""
+        """Charges to `room` the pods that get devices. The caller charges all other pods.
+
+        `on_pod` gets every question before its decision.
+        """
+        self._on_pod = on_pod
         self._placement, self._store, self._room = placement, store, room
         self._fleet = Fleet(rules)
         self._report = DeviceReport()
@@ -103,6 +119,7 @@ class Machines:
 
     def _decide(self, pod: Pod, demand: Demand | Failure) -> Given | Refusal:
         if isinstance(demand, Failure):
+            self._on_pod(PodQuestion(pod, demand, self._fleet, lambda _: False))
             return Refusal(reason_of(demand), demand.message)
         if pod.spec.resource_claims:
             return Refusal(BOTH, BOTH_WHY)
@@ -112,6 +129,7 @@ class Machines:
         except Rejected as exc:
             return Refusal(Reason.NODE_SELECTOR, str(exc))
         names = snapshot.topology.nodes.keys() if choice.nodes is None else frozenset(choice.nodes)
+        self._on_pod(PodQuestion(pod, demand, self._fleet, names.__contains__))
         found = self._fleet.first(demand, names.__contains__)
         assert found is not None  # nothing limits the tries
         if isinstance(found, Unserved):

@@ -7,7 +7,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 
 from reconciler.allocation.koordinator.demand import Demand, read_demand
 from reconciler.allocation.koordinator.failure import Failure
-from reconciler.allocation.koordinator.fleet import Fleet, Unserved
+from reconciler.allocation.koordinator.fleet import Fleet
+from reconciler.allocation.koordinator.refusing import Refusal, refusal
+from reconciler.allocation.koordinator.unserved import Unserved
 from reconciler.allocation.reasons.explanation import Explanation
 from reconciler.analysis.explain.koordinator_pods import explain_pod
 from reconciler.api.koordinator import annotations
@@ -17,7 +19,6 @@ from reconciler.api.objects.changes import Change, Changed, Removed, Replaced
 from reconciler.api.objects.core import Node, Pod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.control.decisions.decisions import Report
-from reconciler.control.koordinator.refusing import Refusal, refusal
 from reconciler.control.koordinator.state import Grant, KoordinatorState
 from reconciler.control.queueing.units import Kind, Unit
 from reconciler.errors import Malformed

@@ -9,6 +9,7 @@ from secrets import token_hex
 import structlog
 
 from reconciler.allocation.koordinator.fleet import Fleet
+from reconciler.allocation.koordinator.refusing import Refusal as DeviceRefusal
 from reconciler.api.objects.changes import Change, Changed, Refused, Replaced
 from reconciler.api.objects.core import Node, Pod
 from reconciler.api.objects.meta import ApiObject, DeviceID
@@ -16,7 +17,6 @@ from reconciler.api.objects.plan import Granted, Plan
 from reconciler.api.objects.semantics import Semantics
 from reconciler.control.decider import Refusal
 from reconciler.control.decisions.decisions import Report
-from reconciler.control.koordinator.refusing import Refusal as DeviceRefusal
 from reconciler.control.koordinator.state import Grant
 from reconciler.control.planner import Decide
 from reconciler.control.queueing.units import Unit

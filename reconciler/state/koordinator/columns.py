@@ -36,11 +36,12 @@ NOBODY: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
-class MachineRows:
-    """The rows of one machine, as the only machine: its number is 0."""
+class DeviceRows:
+    """Views of the rows of all machines, or of one machine as the only one: its number is 0."""
 
     owner: Rows
     kind: Codes
+    total: Amounts
     free: Amounts
     some: Mask
     reported: Mask
@@ -49,10 +50,12 @@ class MachineRows:
     pcie: Rows
     switch: Rows
     numa: Rows
-    vfs: Codes
+    functions_of: Codes
+    free_functions_of: Codes
     held: Mask
     closed: Mask
     labels: LabelCodes
+    function_labels: LabelCodes
 
 
 class Columns:
@@ -81,25 +84,39 @@ class Columns:
         """Free virtual functions."""
         self.functions: Codes = np.zeros(0, dtype=np.int32)
         """All virtual functions."""
+        self.functions_of: Codes = np.zeros(0, dtype=np.int32)
+        """The labels of the virtual functions, as a code of `function_labels`."""
+        self.free_functions_of: Codes = np.zeros(0, dtype=np.int32)
+        """The labels of the free virtual functions."""
         self.held: Mask = np.zeros(0, dtype=np.bool_)
         self.closed: Mask = np.zeros(0, dtype=np.bool_)
         """Excluded because a holder requested exclusive use."""
         self.labels = LabelCodes()
+        self.function_labels = LabelCodes()
         self._blocks: dict[int, slice] = {}
         self._places: dict[int, dict[tuple[str, int], int]] = {}
         """Machine -> type and minor -> index in the block"""
         self._end = 0
 
-    def part(self, number: int) -> MachineRows:
-        """The rows of one machine, as views of the matrices."""
+    def every(self) -> DeviceRows:
+        """The rows of all machines."""
+        return self._rows(slice(None), self.owner, (self.pcie, self.switch, self.numa))
+
+    def part(self, number: int) -> DeviceRows:
+        """The rows of one machine."""
         block = self._blocks[number]
-        pcie, switch, numa = (
+        places = (
             np.where(column[block] >= 0, column[block] - block.start, NOBODY)
             for column in (self.pcie, self.switch, self.numa)
         )
-        return MachineRows(
-            owner=np.zeros(block.stop - block.start, dtype=np.intp),
+        return self._rows(block, np.zeros(block.stop - block.start, dtype=np.intp), places)
+
+    def _rows(self, block: slice, owner: Rows, places: Iterable[Rows]) -> DeviceRows:
+        pcie, switch, numa = places
+        return DeviceRows(
+            owner=owner,
             kind=self.kind[block],
+            total=self.total[block],
             free=self.free[block],
             some=self.some[block],
             reported=self.reported[block],
@@ -108,10 +125,12 @@ class Columns:
             pcie=pcie,
             switch=switch,
             numa=numa,
-            vfs=self.vfs[block],
+            functions_of=self.functions_of[block],
+            free_functions_of=self.free_functions_of[block],
             held=self.held[block],
             closed=self.closed[block],
             labels=self.labels,
+            function_labels=self.function_labels,
         )
 
     def describe(self, number: int, machine: Machine, holdings: Holdings) -> None:
@@ -132,6 +151,8 @@ class Columns:
             self.reported[row] = [name in capacity for name in RESOURCES] + [False]
             self.label[row] = self.labels.code(info.labels)
             self.functions[row] = sum(len(group.vfs) for group in info.vf_groups)
+            having = (group.labels for group in info.vf_groups if group.vfs)
+            self.functions_of[row] = self.function_labels.code(*having)
             where = info.topology
             self.pcie[row] = self.switch[row] = self.numa[row] = NOBODY
             if where is not None:
@@ -158,11 +179,12 @@ class Columns:
             row = block.start + place
             self.held[row] = holdings.is_held(kind, minor)
             if groups := machine.devices[kind][minor].vf_groups:
-                self.vfs[row] = sum(
-                    not holdings.vf_taken(kind, minor, vf.bus_id) for group in groups for vf in group.vfs
-                )
+                counts = [sum(not holdings.vf_taken(kind, minor, vf.bus_id) for vf in g.vfs) for g in groups]
+                self.vfs[row] = sum(counts)
+                having = (group.labels for group, count in zip(groups, counts, strict=True) if count)
+                self.free_functions_of[row] = self.function_labels.code(*having)
             elif changed is None:
-                self.vfs[row] = 0
+                self.vfs[row], self.free_functions_of[row] = 0, self.functions_of[row]
         free = unused(self.total[rows], used)
         self.free[rows], self.some[rows] = free, (free > 0).any(axis=1)
         if holdings.alone or changed is None or self.closed[block].any():

@@ -1,4 +1,4 @@
-"""Codes for distinct label sets, so that a selector is evaluated once for each."""
+"""Codes for labels of devices and virtual functions, so that a selector is evaluated once for each."""
 
 from collections.abc import Mapping
 
@@ -10,31 +10,39 @@ from reconciler.api.koordinator.selectors import LabelSelector
 KEPT = 128
 """Maximum number of selectors in the cache."""
 
+LabelSet = Mapping[str, str]
+
 
 class LabelCodes:
-    """Codes of label sets, in the order of their first use."""
+    """Codes of collections of label sets, in the order of their first use.
+
+    A device has one label set; its virtual functions have one for each group.
+    """
 
     def __init__(self) -> None:
-        self._codes: dict[frozenset[tuple[str, str]], int] = {}
-        self._sets: list[Mapping[str, str]] = []
+        self._codes: dict[frozenset[frozenset[tuple[str, str]]], int] = {}
+        self._collections: list[tuple[LabelSet, ...]] = []
         self._answers: dict[str, Mask] = {}
         """Selector -> matches; the last used selector is at the end."""
 
-    def code(self, labels: Mapping[str, str]) -> int:
-        """The code of a label set."""
-        key = frozenset(labels.items())
+    def code(self, *label_sets: LabelSet) -> int:
+        """The code of a collection."""
+        key = frozenset(frozenset(labels.items()) for labels in label_sets)
         if key not in self._codes:
-            self._codes[key] = len(self._sets)
-            self._sets.append(labels)
+            self._codes[key] = len(self._collections)
+            self._collections.append(label_sets)
         return self._codes[key]
 
     def matching(self, selector: LabelSelector) -> Mask:
-        """(L,) which label sets a selector matches. Evaluates only sets that are new since the last call."""
+        """(L,) which collections have a label set that a selector matches.
+
+        Evaluates only collections that are new since the last call.
+        """
         key = selector.model_dump_json()
         known = self._answers.pop(key, None)
-        if known is None or len(known) < len(self._sets):
+        if known is None or len(known) < len(self._collections):
             before = known if known is not None else np.zeros(0, dtype=np.bool_)
-            new = [selector.matches(labels) for labels in self._sets[len(before) :]]
+            new = [any(map(selector.matches, sets)) for sets in self._collections[len(before) :]]
             known = np.concatenate([before, np.array(new, dtype=np.bool_)])
         self._answers[key] = known
         if len(self._answers) > KEPT:

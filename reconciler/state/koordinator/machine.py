@@ -1,7 +1,7 @@
 """The devices of one machine, from its Device object: indexed and immutable."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from reconciler.api.koordinator.amounts import NOTHING, Shares, shares_of
@@ -32,6 +32,21 @@ class Machine:
     def tree(self) -> Scope | None:
         """The topology of the GPUs; None if it is not known for all."""
         return gpu_tree(self.devices.get(GPU, {}))
+
+    @cached_property
+    def recovered(self) -> "Machine":
+        """The machine with all its devices healthy."""
+        if all(info.health for minors in self.devices.values() for info in minors.values()):
+            return self
+        devices = {
+            kind: {minor: info.model_copy(update={"health": True}) for minor, info in minors.items()}
+            for kind, minors in self.devices.items()
+        }
+        capacity = {
+            kind: {minor: shares_of(self.name, info.resources) for minor, info in minors.items()}
+            for kind, minors in devices.items()
+        }
+        return replace(self, devices=devices, capacity=capacity)
 
     @property
     def vendor(self) -> str:

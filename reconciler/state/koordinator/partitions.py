@@ -10,13 +10,14 @@ from pydantic import Field, TypeAdapter
 from kernels.partitions import rank_by_remaining, remaining_sets, total_weight
 from kernels.types import Amounts, Mask, Rows
 from reconciler.api.koordinator.amounts import whole
-from reconciler.api.koordinator.annotations import HONOR, RESTRICTED, PartitionSpec
+from reconciler.api.koordinator.annotations import HONOR, PREFER, RESTRICTED, PartitionSpec
 from reconciler.api.koordinator.device import Device, Minor, Number
-from reconciler.api.koordinator.json_annotations import read_as
+from reconciler.api.koordinator.json_annotations import read, validated
 from reconciler.api.koordinator.names import GPU_MODEL, GPU_VENDOR, PARTITION_POLICY, PARTITIONS
 from reconciler.api.objects.model import Model, Str, Tuple
 from reconciler.api.objects.quantity import Quantity
 from reconciler.errors import Malformed
+from reconciler.state.koordinator.nested_tables import FlatTable
 from reconciler.state.koordinator.rules import Semantics
 
 HOPPER_MODELS = ("H100", "H800", "H20")
@@ -117,8 +118,11 @@ def table_of(listed: Mapping[int, Sequence[Partition]], subject: str) -> Partiti
 
 def read_table(subject: str, text: str, semantics: Semantics) -> dict[int, tuple[Partition, ...]] | None:
     """Size -> partitions as listed; None for null. Raises Malformed."""
-    shape = _TABLE if semantics is Semantics.UPSTREAM else _LENIENT
-    return read_as(shape, subject, PARTITIONS, text)
+    value = read(subject, PARTITIONS, text)
+    if semantics is Semantics.UPSTREAM:
+        return validated(_TABLE, value, subject, PARTITIONS, text)
+    flat = FlatTable(value)
+    return validated(_LENIENT, flat.value, subject, PARTITIONS, text, path_in_text=flat.path_in_text)
 
 
 def built_in() -> PartitionTable:
@@ -152,6 +156,10 @@ def machine_partitions(
         policy = labels if table is not None else node_labels
     else:
         policy = labels if PARTITION_POLICY in labels else node_labels
+        given = policy.get(PARTITION_POLICY, "")
+        if given not in ("", HONOR, PREFER):
+            which = subject if policy is labels else f"Node {device.metadata.name}"
+            notes += (f"{which}: {PARTITION_POLICY}: {given!r} is not one of {HONOR}, {PREFER}",)
     hopper = node_labels.get(GPU_MODEL) in HOPPER_MODELS and node_labels.get(GPU_VENDOR, "nvidia") == "nvidia"
     if table is None and hopper:
         table = _BUILT_IN

@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
+from reconciler.api.koordinator.annotations import SCOPES
 from reconciler.api.koordinator.device import DeviceInfo, Topology
 
 
@@ -17,7 +18,7 @@ class Level(IntEnum):
     DEVICE = 4
 
 
-REQUIRED = {"Node": Level.NODE, "NUMANode": Level.NUMA, "PCIe": Level.PCIE, "Device": Level.DEVICE}
+REQUIRED = dict(zip(SCOPES, (Level.DEVICE, Level.PCIE, Level.NUMA, Level.NODE), strict=True))
 """The values of `requiredTopologyScope`; others require nothing."""
 
 

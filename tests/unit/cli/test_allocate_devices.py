@@ -31,7 +31,7 @@ def test_the_table_shows_the_annotation_and_why_other_pods_are_pending(tmp_path:
     lines = result.stdout.splitlines()
     assert lines[0].split() == ["POD", "NODE", "DEVICES", "ALLOCATED"]
     assert lines[1].split() == ["default/p", "n", ANNOTATION]
-    why = "0/1 nodes can give the devices: 1 too few devices with enough left"
+    why = "0/1 nodes can give the devices: 1 with too few free devices"
     assert lines[2:] == [f"not allocated: pod default/q: {why}", "1 pod allocated, 1 pending"]
 
 
@@ -64,8 +64,24 @@ def test_a_pod_gets_devices_on_a_node_where_it_can_run(tmp_path: Path):
     pods = [wants("p", GPU, nodeSelector={"zone": "z"}), wants("q", GPU, nodeSelector={"zone": "x"})]
     result = allocate(tmp_path, f=written(node("a"), zone, *machines, *pods))
     assert result.stdout.splitlines()[1].split()[:2] == ["default/p", "b"]
-    assert "pod default/q: 0/2 nodes can give the devices: 1 too few devices" in result.stdout
+    assert "pod default/q: 0/2 nodes can give the devices: 1 with too few free devices" in result.stdout
     assert "1 could, but the pod cannot run there" in result.stdout
+
+
+def test_what_no_node_has_is_not_reported_as_held(tmp_path: Path):
+    functions = {names.ALLOCATE_HINT: '{"rdma": {"vfSelector": {}}}'}
+    pods = [
+        wants("fpga", {"koordinator.sh/fpga": 1}),
+        wants("many", {"nvidia.com/gpu": 16}),
+        wants("function", {"koordinator.sh/rdma": 1}, annotations=functions),
+    ]
+    result = allocate(tmp_path, f=written(machine("n", gpu(0), nic(0)), *pods))
+    found = dict(line.split(": ", 2)[1:] for line in result.stdout.splitlines() if line.startswith("not "))
+    assert {pod: why.rpartition(": ")[2] for pod, why in found.items()} == {
+        "pod default/fpga": "1 without fpga devices",
+        "pod default/many": "1 with fewer than 16 gpu devices",
+        "pod default/function": "1 without rdma virtual functions",
+    }
 
 
 def test_only_invalid_objects_are_refused(tmp_path: Path):

@@ -141,7 +141,7 @@ def test_other_pending_claims_are_ignored(say):
     ("asked", "world", "arguments", "message"),
     [
         ("", "", [], "Nothing to analyze: name manifests with -f"),
-        (claim("c"), "", [], "No ResourceSlice was read"),
+        (claim("c"), "", [], "No ResourceSlice or Device was read"),
         (node("x"), FLEET, [], "has no pending claim"),
         ("", FLEET, ["--drain", "nowhere"], "there is no node nowhere"),
         (pod("p", "a=c"), FLEET, [], "claim default/c is missing; add it"),

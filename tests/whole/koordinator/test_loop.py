@@ -85,8 +85,8 @@ async def test_devices_come_back_when_the_pod_ends(how: str):
         cluster.load(wants("second", GPU))
         (waits,) = await run.heard(Waits)
         assert (waits.pod, waits.reason) == (ObjectKey("default", "second"), "InsufficientDevices")
-        assert waits.message == "0/1 nodes can give the devices: 1 too few devices with enough left"
-        assert [gate.left for gate in waits.counts[0].gates] == [1, 1, 1, 1, 0]
+        assert waits.message == "0/1 nodes can give the devices: 1 with too few free devices"
+        assert [gate.left for gate in waits.counts[0].gates] == [1, 1, 1, 1, 1, 0]
         if how == "deleted":
             cluster.remove("first")
         else:

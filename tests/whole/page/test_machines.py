@@ -138,13 +138,9 @@ async def test_a_running_reconciler_shows_devices_and_pending_pods():
         assert "of pod default/greedy" not in found.text
         (why,) = [a["href"] for a in found.all("a") if str(a.get("href")).startswith("/explanation")]
         told = (await page(seen, str(why))).text
-        assert (
-            "InsufficientDevices 0/1 nodes can give the devices: 1 too few devices with enough left" in told
-        )
+        assert "InsufficientDevices 0/1 nodes can give the devices: 1 with too few free devices" in told
         assert "tests before it. Needed: 1, for pod default/greedy" in told
-        assert (
-            "all devices 1 selector 1 health 1 exclusiveness and virtual functions 1 free amounts 0" in told
-        )
+        assert "all devices 1 selector 1 health 1 size 1 exclusive use 1 free amounts 0" in told
         cluster.remove("first")
         await seen.heard(DevicesGiven, 2)
         after = await page(seen)

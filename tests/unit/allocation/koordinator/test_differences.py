@@ -8,9 +8,32 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from reconciler.api.koordinator.names import GPU_MODEL, PARTITION_POLICY, PARTITIONS
+from reconciler.allocation.koordinator.decision import allocate
+from reconciler.allocation.koordinator.fleet import Fleet, Placed
+from reconciler.allocation.koordinator.unserved import Unserved
+from reconciler.api.koordinator.names import (
+    GPU_CORE,
+    GPU_MEMORY,
+    GPU_MEMORY_RATIO,
+    GPU_MODEL,
+    PARTITION_POLICY,
+    PARTITIONS,
+)
 from reconciler.state.koordinator.holdings import Holdings
-from tests.tools.koordinator_builders import PROPOSAL, UPSTREAM, given, gpu, holding, machine, nic, pod
+from reconciler.state.koordinator.rules import Rules, Scoring, Semantics, Strategy
+from tests.tools.koordinator_builders import (
+    PROPOSAL,
+    UPSTREAM,
+    demand,
+    device,
+    given,
+    gpu,
+    holding,
+    machine,
+    minors,
+    nic,
+    pod,
+)
 
 JOINT = {"deviceTypes": ["gpu", "rdma"]}
 SAME = {**JOINT, "requiredScope": "SamePCIe"}
@@ -76,6 +99,13 @@ POINTS = [
         SIDES[:3],
         "joint-scope-violation",
         "insufficient-devices:rdma",
+    ),
+    Point(
+        "SamePCIe needs to know the PCIe; in the release devices without topology meet it",
+        pod(ONE | {"rdma": 1}, joint=SAME),
+        [gpu(0), nic(0)],
+        "joint-scope-violation",
+        {"gpu": [0], "rdma": [0]},
     ),
     Point(
         "DeviceLevel keeps a device from being shared, however much is asked for",
@@ -168,12 +198,35 @@ POINTS = [
         ),
     ),
     Point(
+        "a partition needs the requested amounts on each GPU; the release does not compare them",
+        pod(ONE),
+        [gpu(0, resources={GPU_CORE: "50", GPU_MEMORY_RATIO: "100", GPU_MEMORY: "80Gi"})],
+        "no-feasible-partition",
+        {"gpu": [0]},
+        metadata=table(of_1=[{"minors": [0]}]),
+    ),
+    Point(
         "the bandwidth has two names",
         pod(ONE, spec={"ringBusBandwidth": "100Gi"}),
         PAIR,
         {"gpu": [1]},
         "no-feasible-partition",
         metadata=table(of_1=[{"minors": [0]}, {"minors": [1], "ringAllReduceBandwidth": "200Gi"}]),
+    ),
+    Point(
+        "a table may be grouped by link types, as in the user story; in the release that voids it",
+        pod(ONE, spec={"ringBusBandwidth": "100Gi"}),
+        PAIR,
+        {"gpu": [1]},
+        "partition-table-missing",
+        metadata=table(of_1=[{"NVLINK": [{"minors": [1], "ringBusBandwidth": "200Gi"}]}]),
+    ),
+    Point(
+        "a value that an enumeration does not have is refused; in the release it counts as not set",
+        pod({"rdma": 1}, hint={"rdma": {"exclusivePolicy": "pcielevel"}}),
+        [nic(0)],
+        "malformed-annotation:device-allocate-hint",
+        {"rdma": [0]},
     ),
     Point(
         "the policy is a label of the Device, wherever the table comes from",
@@ -205,3 +258,29 @@ def test_the_proposal_says(point: Point):
 def test_the_release_does(point: Point):
     on = machine(*point.devices, semantics=UPSTREAM, node_labels=point.node_labels, **(point.metadata or {}))
     assert given(point.pod, on, point.held, UPSTREAM) == point.release
+
+
+@pytest.mark.parametrize(("semantics", "emptiest_shared"), [(PROPOSAL, 1), (UPSTREAM, 0)])
+def test_shares_are_ranked_by_what_is_free_and_by_the_release_without_regard_to_it(
+    semantics: Semantics, emptiest_shared: int
+):
+    """The release exchanges total and free on a switch: all GPUs that are used at all score 0."""
+    on = machine(*(gpu(minor, LEFT) for minor in range(2)), semantics=semantics)
+    held = holding(gpus=[0], share=50, by="half")
+    holding(gpus=[1], share=20, by="fifth", into=held)
+    wants = demand(pod({"gpu": 40}), semantics)
+    found = allocate(wants, on, held, Rules(semantics, Scoring(Strategy.LEAST)))
+    assert minors(found) == {"gpu": [emptiest_shared]}
+
+
+@pytest.mark.parametrize("semantics", Semantics)
+def test_a_node_without_device_object_is_passed_by_the_release_and_never_given_by_us(semantics: Semantics):
+    """The release binds the pod to such a node, without devices and without an annotation."""
+    fleet = Fleet(Rules(semantics))
+    wants = demand(pod(ONE), semantics)
+    assert fleet.decide(wants, "unknown") == {}  # the answer of the release for one node
+    assert isinstance(fleet.first(wants, {"unknown"}.__contains__), Unserved)
+    fleet.put(device(gpu(0), name="known"), {})
+    found = fleet.first(wants, {"known", "unknown"}.__contains__)
+    assert isinstance(found, Placed)
+    assert found.node == "known"

@@ -229,3 +229,64 @@ def test_a_table_beyond_all_machines_is_refused():
     on = with_table({"1": [part(n) for n in range(300)]})
     assert on.partitions is None
     assert "300 partitions of 300 GPUs" in on.notes[0]
+
+
+NESTED = [
+    {"2": {"NVLINK": [part(0, 4), part(1, 5)]}},
+    {"2": [{"NVLINK": [part(0, 4)]}, {"PCIE": [part(1, 5)]}]},
+    {"2": [{"NVLINK": [part(0, 4)], "PCIE": [part(1, 5)]}]},
+    {"2": [part(0, 4), {"NVLINK": [part(1, 5)]}]},
+]
+
+
+@pytest.mark.parametrize("table", NESTED)
+def test_partitions_may_be_grouped_by_link_type_as_in_the_story(table: Any):
+    on = with_table(table)
+    assert on.notes == ()
+    assert given(gpus(2), on, holding(gpus=[0])) == {"gpu": [1, 5]}
+    assert given(gpus(2), on, holding(gpus=[0, 1])) == "no-feasible-partition"
+    released = with_table(table, semantics=UPSTREAM)
+    assert (released.partitions, len(released.notes)) == (None, 1)
+
+
+def test_the_story_is_read_with_scores_as_text_and_either_name_of_the_bandwidth():
+    """The text of the user story, made JSON."""
+    group = [
+        {"minors": [0], "gpuLinkType": "NVLink", "ringBusBandwidth": "400Gi", "allocationScore": "1"},
+        {"minors": [1], "ringAllReduceBandwidth": "200Gi", "allocationScore": 2},
+    ]
+    on = with_table({"1": [{"NVLINK": group}]})
+    assert on.partitions is not None
+    assert on.partitions.scores.tolist() == [1, 2]
+    assert given(gpus(1), on) == {"gpu": [1]}
+    assert given(gpus(1, {"ringBusBandwidth": "300Gi"}), on) == {"gpu": [0]}
+
+
+@pytest.mark.parametrize(
+    ("table", "why"),
+    [
+        ('{"1": {"NVLINK": [{"minors": [-1]}]}}', "1.NVLINK.0.minors.0: "),
+        ('{"1": {"NVLINK": [{"minors": [-1]}]}}', " at line 1 column 31"),
+        ('{"1": [{"NVLINK": [{"minors": [0]},\n {"minors": "0"}]}]}', "1.0.NVLINK.1.minors: "),
+        ('{"1": [{"NVLINK": [{"minors": [0]},\n {"minors": "0"}]}]}', " at line 2 column 13"),
+        ('{"1": {"NVLINK": 7}}', "1.NVLINK: "),
+        ('{"1": {"minors": [0]}}', "1.minors.0: "),
+        ('{"1": 7}', "1: "),
+        ("[7]", "Input should be a valid dictionary"),
+    ],
+)
+def test_an_error_in_a_grouped_table_names_the_place_in_the_text(table: str, why: str):
+    on = with_table(table)
+    assert on.partitions is None
+    (note,) = on.notes
+    assert why in note
+
+
+@pytest.mark.parametrize("policy", ["honor", "Strict"])
+def test_an_unknown_partition_policy_is_reported(policy: str):
+    """It counts as Prefer, so pods get devices that the label may be meant to exclude."""
+    key = "node.koordinator.sh/gpu-partition-policy"
+    on = with_table(PAIRS, labels={key: policy})
+    assert on.notes == (f"Device n: {key}: '{policy}' is not one of Honor, Prefer",)
+    assert with_table(PAIRS, labels={key: policy}, semantics=UPSTREAM).notes == ()
+    assert with_table(PAIRS, labels={key: "Prefer"}).notes == ()

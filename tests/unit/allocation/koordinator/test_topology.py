@@ -48,7 +48,6 @@ def test_the_smallest_scope_then_the_busiest(
         ("NUMANode", 5, "topology-scope-unsatisfied"),
         ("Node", 8, list(range(8))),
         ("Device", 1, "topology-scope-unsatisfied"),
-        ("Rack", 8, list(range(8))),
     ],
 )
 def test_a_scope_may_be_required(semantics: Semantics, scope: str, count: int, expected: Any):

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.allocation.koordinator import refusing
 from reconciler.allocation.reasons.reasons import OTHER, REASONS, UNKNOWN, bounded, remedy
 from reconciler.analysis.explain.page import reasons_page
 from reconciler.api.objects.plan import Reason
 from reconciler.control import planner
-from reconciler.control.koordinator import handler, refusing
+from reconciler.control.koordinator import handler
 from reconciler.operations.events.unmanaged import NOT_MANAGED
 from tests.tools.checkout import ROOT
 

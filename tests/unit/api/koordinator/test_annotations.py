@@ -8,10 +8,11 @@ from reconciler.allocation.koordinator.demand import Demand, read_demand
 from reconciler.allocation.koordinator.failure import Failure, Status
 from reconciler.api.koordinator import annotations, names
 from reconciler.api.objects.core import Pod
+from reconciler.api.objects.quantity import Quantity
 from reconciler.errors import Malformed
 from reconciler.state.koordinator.holder import holder
 from reconciler.state.koordinator.rules import Rules
-from tests.tools.koordinator_builders import demand, given, gpu, machine, nic, pod
+from tests.tools.koordinator_builders import PROPOSAL, UPSTREAM, demand, given, gpu, machine, nic, pod
 
 
 def saying(requests: dict[str, Any], node: str = "", **said: str) -> Pod:
@@ -76,15 +77,79 @@ def test_a_malformed_result_refuses_even_a_pod_without_devices():
     assert found.reason == "malformed-annotation:device-allocated"
 
 
-def test_unknown_fields_and_words_are_passed_over():
-    said = saying(
-        {"gpu": 100, "rdma": 1},
-        device_joint_allocate='{"deviceTypes": ["gpu", "tpu", "rdma", "gpu"], "requiredScope": "Rack"}',
-        device_allocate_hint='{"rdma": {"allocateStrategy": "Some", "exclusivePolicy": "No"}, "x": null}',
-        gpu_partition_spec="null",
-    )
-    assert given(said, machine(gpu(0), nic(0))) == {"gpu": [0], "rdma": [0]}
-    assert demand(said).joint == ("gpu", "rdma")
+MISSPELT = [
+    (
+        {"device_joint_allocate": '{"deviceTypes": ["gpu", "tpu"]}'},
+        "device-joint-allocate: deviceTypes.1: 'tpu' is not one of gpu, rdma, fpga at line 1 column 25",
+    ),
+    (
+        {"device_joint_allocate": '{"requiredScope":\n "SameRack"}'},
+        "device-joint-allocate: requiredScope: 'SameRack' is not one of SamePCIe at line 2 column 2",
+    ),
+    (
+        {"device_allocate_hint": '{"rdma": {}, "tpu": {}}'},
+        "device-allocate-hint: tpu: 'tpu' is not one of gpu, rdma, fpga at line 1 column 21",
+    ),
+    (
+        {"device_allocate_hint": '{"rdma": {"exclusivePolicy": "pcielevel"}}'},
+        "rdma.exclusivePolicy: 'pcielevel' is not one of DeviceLevel, PCIeLevel at line 1 column 30",
+    ),
+    (
+        {"device_allocate_hint": '{"rdma": {"allocateStrategy": "All"}}'},
+        "rdma.allocateStrategy: 'All' is not one of ApplyForAll, RequestsAsCount at line 1 column 31",
+    ),
+    (
+        {"device_allocate_hint": '{"gpu": {"requiredTopologyScope": "Rack"}}'},
+        "gpu.requiredTopologyScope: 'Rack' is not one of Device, PCIe, NUMANode, Node at line 1 column 35",
+    ),
+    (
+        {"gpu_partition_spec": '{"allocatePolicy": "Strict"}'},
+        "allocatePolicy: 'Strict' is not one of Restricted, BestEffort at line 1 column 20",
+    ),
+]
+
+
+@pytest.mark.parametrize(("said", "why"), MISSPELT)
+def test_unknown_values_are_refused_by_the_proposal_with_those_allowed(said: dict[str, str], why: str):
+    """Otherwise the pod would get devices without what it wrote."""
+    wants = saying({"gpu": 100, "rdma": 1}, **said)
+    found = read_demand(wants, Rules(PROPOSAL))
+    assert isinstance(found, Failure)
+    assert (found.reason.partition(":")[0], found.status) == ("malformed-annotation", Status.NEVER)
+    assert found.message.endswith(why)
+    assert isinstance(read_demand(wants, Rules(UPSTREAM)), Demand)
+
+
+def test_unknown_fields_are_passed_over_and_by_the_release_unknown_values_too():
+    said = {
+        "device_joint_allocate": '{"deviceTypes": ["gpu", "rdma", "gpu"], "requiredScope": "", "new": 1}',
+        "device_allocate_hint": '{"rdma": {"allocateStrategy": "", "new": 1}, "gpu": null}',
+        "gpu_partition_spec": "null",
+    }
+    known = saying({"gpu": 100, "rdma": 1}, **said)
+    assert given(known, machine(gpu(0), nic(0))) == {"gpu": [0], "rdma": [0]}
+    assert demand(known).joint == ("gpu", "rdma")
+    said["device_joint_allocate"] = '{"deviceTypes": ["gpu", "tpu", "rdma", "gpu"], "requiredScope": "Rack"}'
+    said["device_allocate_hint"] = '{"rdma": {"allocateStrategy": "Some", "exclusivePolicy": "No"}, "x": {}}'
+    unknown = saying({"gpu": 100, "rdma": 1}, **said)
+    assert given(unknown, machine(gpu(0), nic(0)), semantics=UPSTREAM) == {"gpu": [0], "rdma": [0]}
+    assert demand(unknown, UPSTREAM).joint == ("gpu", "rdma")
+
+
+def test_a_holder_with_an_unknown_value_still_holds():
+    """Its devices were granted before: only a pending pod can be refused."""
+    hint = '{"rdma": {"exclusivePolicy": "pcielevel"}}'
+    found = holder(saying({}, "n", device_allocated=ALLOCATED, device_allocate_hint=hint))
+    assert found is not None
+    assert list(found.allocation) == ["rdma"]
+
+
+def test_the_proposal_reads_both_names_of_the_bandwidth():
+    wants = saying({"gpu": 100}, gpu_partition_spec='{"ringAllReduceBandwidth": "1Gi"}')
+    spec, released = demand(wants).partition, demand(wants, UPSTREAM).partition
+    assert spec is not None
+    assert released is not None
+    assert (spec.ring_bus_bandwidth, released.ring_bus_bandwidth) == (Quantity.parse("1Gi"), None)
 
 
 ALLOCATED = (

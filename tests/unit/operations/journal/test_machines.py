@@ -12,7 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.allocation.koordinator.demand import Demand
-from reconciler.allocation.koordinator.fleet import Fleet, Placed, Unserved
+from reconciler.allocation.koordinator.fleet import Fleet, Placed
+from reconciler.allocation.koordinator.refusing import refusal
+from reconciler.allocation.koordinator.unserved import Unserved
 from reconciler.api.koordinator import names
 from reconciler.api.objects.changes import Changed, Refused, Removed, Replaced
 from reconciler.api.objects.core import Node, Pod
@@ -20,7 +22,6 @@ from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.semantics import Semantics
 from reconciler.cli import main
 from reconciler.control.decisions.decisions import DevicesGiven, Waits
-from reconciler.control.koordinator.refusing import refusal
 from reconciler.control.koordinator.state import Grant
 from reconciler.control.ownership import Ownership
 from reconciler.operations.journal.entries import Header

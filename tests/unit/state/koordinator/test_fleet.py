@@ -12,11 +12,14 @@ from reconciler.allocation.koordinator.failure import Failure
 from reconciler.allocation.koordinator.feasible import WHY, Verdict, feasible
 from reconciler.allocation.koordinator.fleet import Fleet
 from reconciler.api.koordinator.device import Device
+from reconciler.api.koordinator.selectors import LabelSelector
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.state.koordinator.rules import Rules, Semantics
 from tests.tools.examples import examples
 from tests.tools.koordinator_builders import demand, device, gpu, minors, nic, pod
-from tests.tools.koordinator_strategies import PODS, TABLE, devices, read
+from tests.tools.koordinator_strategies import PODS, TABLE, TAGGED, devices, read
+
+SELECTOR = LabelSelector.model_validate(TAGGED)
 
 
 @pytest.mark.parametrize("semantics", Semantics)
@@ -51,7 +54,7 @@ def test_quick_refusals_equal_the_exact_choice(semantics: Semantics, data: st.Da
         fleet.put(data.draw(devices(name)), {})
     for number, wants in enumerate(data.draw(st.lists(PODS, max_size=6))):
         asked = read(wants, rules)
-        told = feasible(fleet.columns, asked, fleet._tables, upstream=rules.upstream)
+        told = feasible(fleet.columns.every(), asked, fleet._tables, upstream=rules.upstream)
         for name, verdict in zip(fleet.names, told.tolist(), strict=True):
             answer = fleet.decide(asked, name)
             if Verdict(verdict) in WHY:
@@ -77,6 +80,8 @@ def picture(fleet: Fleet) -> list[Any]:
             columns.free[row].tolist(),
             columns.reported[row].tolist(),
             int(columns.vfs[row]),
+            columns.function_labels.matching(SELECTOR)[columns.functions_of[row]],
+            columns.function_labels.matching(SELECTOR)[columns.free_functions_of[row]],
             bool(columns.held[row]),
             bool(columns.closed[row]),
             name(columns.numa[row]),

@@ -1,0 +1,114 @@
+"""Why no machine serves a pod, counted by reason: what pods hold, and what can never be."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+
+from kernels.types import Codes, Rows
+from reconciler.allocation.koordinator.failure import Failure, Status
+from reconciler.allocation.koordinator.feasible import WHY, Verdict
+from reconciler.allocation.koordinator.outlook import WAITING, Lack, for_good
+
+
+@dataclass(frozen=True, slots=True)
+class Unserved:
+    """No machine can serve a pod; the number of machines for each reason."""
+
+    machines: int
+    unsuited: int
+    """Machines that pass the filter, but on which the pod cannot run"""
+    refused: Counter[Failure]
+    """Failures of machines where each device would do, but not the devices together"""
+    short: Counter[Failure]
+    """What machines with too few devices lack"""
+    near: frozenset[Failure]
+    """Those of `short` that occur where the pod can run; all if they occur nowhere there"""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Machines:
+    """The machines that cannot serve a pod."""
+
+    verdict: Codes
+    """(N,) Verdict of the filter"""
+    outlook: Codes
+    """(N,) code of what a machine lacks"""
+    refused: Mapping[int, Failure]
+    """Failures of the exact decision on machines that pass the filter"""
+    can_run: Callable[[int], bool]
+
+    def waiting(self) -> Iterator[int]:
+        """Machines that may serve once pods end, by the filter, and where the pod can run."""
+        failed = self.verdict != Verdict.OPEN
+        failed[list(self.refused)] = True
+        return filter(self.can_run, np.flatnonzero(failed & (self.outlook == Lack.NOTHING)).tolist())
+
+
+def prospects(
+    machines: Machines,
+    at_best: dict[int, Failure | None],
+    decide: Callable[[int], Failure | None],
+    tries: int,
+) -> dict[int, Failure] | None:
+    """Failures of machines that are other than they seem, since waiting helps, or does not help anywhere.
+
+    `decide` is the failure of the exact decision on a machine of which all devices are healthy and free, and
+    `at_best` keeps its results. None after `tries` new decisions: the next call continues there.
+    """
+    # Free devices may also resolve a failure that looks final: another way of choosing becomes possible.
+    final = {n for n, why in machines.refused.items() if why.status is not Status.LATER}
+    found: dict[int, Failure] = {}
+    for number in chain(filter(machines.can_run, sorted(final)), machines.waiting()):
+        if number not in at_best:
+            at_best[number] = decide(number)
+            tries -= 1
+        best = at_best[number]
+        if best is None and number not in final:
+            return {n: why for n, why in found.items() if n in final}
+        found[number] = WAITING if best is None else for_good(best)
+        if not tries:
+            return None
+    return found
+
+
+def unserved(
+    machines: Machines, unsuited: int, actual: Mapping[int, Failure], failure: Callable[[int], Failure]
+) -> Unserved:
+    """Count the reasons. `actual` is the result of `prospects`; `failure` says what a code of a lack means.
+
+    What an unsuitable machine lacks matters only if the pod can run nowhere.
+    """
+    refused = Counter(
+        actual.get(number, why) for number, why in machines.refused.items() if machines.can_run(number)
+    )
+    asked = len(machines.refused)
+    short: dict[Failure, list[int]] = {}
+    for verdict, code, numbers in _groups(machines):
+        lacks = failure(code)
+        if verdict != Verdict.TOO_FEW:
+            asked += len(numbers)
+            why = lacks if lacks is not WAITING else WHY[Verdict(verdict)]
+            refused.update(actual.get(n, why) for n in numbers.tolist() if machines.can_run(n))
+        elif lacks is WAITING and actual:
+            for number in numbers.tolist():
+                short.setdefault(actual.get(number, lacks), []).append(number)
+        else:
+            short[lacks] = numbers.tolist()
+    # One reason needs no look at the nodes of the pod: most refusals are of this kind.
+    near = frozenset(
+        why for why, numbers in short.items() if len(short) == 1 or any(map(machines.can_run, numbers))
+    )
+    counted = Counter({why: len(numbers) for why, numbers in short.items()})
+    left = unsuited + asked - refused.total()
+    return Unserved(len(machines.verdict), left, refused, counted, near or frozenset(short))
+
+
+def _groups(machines: Machines) -> Iterable[tuple[int, int, Rows]]:
+    """The machines that the filter excludes, by verdict and by what they lack."""
+    for verdict in np.unique(machines.verdict[machines.verdict != Verdict.OPEN]).tolist():
+        mine = machines.verdict == verdict
+        for code in np.unique(machines.outlook[mine]).tolist():
+            yield verdict, code, np.flatnonzero(mine & (machines.outlook == code))
