@@ -17,6 +17,7 @@ from reconciler.cli.common.input import read_manifests, report_refused, report_w
 from reconciler.cli.common.options import (
     cluster_options,
     files_option,
+    namespace_of,
     namespace_option,
     output_option,
     release_and_rules_options,
@@ -43,7 +44,7 @@ from reconciler.control.offline import STEPS
 @steps_option(STEPS)
 def explain(
     target: str,
-    namespace: str,
+    namespace: str | None,
     of_pod: bool,
     files: tuple[str, ...],
     connection: Connection,
@@ -61,7 +62,8 @@ def explain(
     before, _, name = target.rpartition("/")
     if not name or "/" in before:
         raise click.UsageError(f"{target!r} is not a claim name: write CLAIM or NAMESPACE/CLAIM.")
-    key = ObjectKey(before or namespace, name)
+    with errors_as(NoAnswer):
+        key = ObjectKey(before or namespace_of(namespace, connection, in_cluster=not files), name)
     quiet = output != "table"
     with track_progress(quiet=quiet) as progress:
         if files:

@@ -24,6 +24,7 @@ from reconciler.cli.common.fleet_source import bundle_objects, list_cluster, rea
 from reconciler.cli.common.options import (
     cluster_options,
     files_option,
+    namespace_of,
     namespace_option,
     output_option,
     release_and_rules_options,
@@ -73,7 +74,7 @@ def whatif(
     without: tuple[str, ...],
     drained: tuple[str, ...],
     added: tuple[str, ...],
-    namespace: str,
+    namespace: str | None,
     output: str,
     rules: Semantics,
     steps: int,
@@ -88,7 +89,9 @@ def whatif(
     """
     if not files and not drained:
         raise click.UsageError("Nothing to analyze: name manifests with -f, or a node with --drain.")
-    freed = frozenset(_key(name, namespace) for name in without)
+    with errors_as(NoAnswer):
+        own = namespace_of(namespace, connection, in_cluster=connection.named) if without else ""
+    freed = frozenset(_key(name, own) for name in without)
     with errors_as(NoAnswer), track_progress(quiet=output != "table") as progress:
         first = read_files(files if connection.named else files[:1], progress)
         units = units_in(first)

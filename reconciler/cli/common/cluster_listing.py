@@ -18,6 +18,7 @@ async def list_objects(kinds: Collection[str], connection: Connection) -> list[d
     from reconciler.cluster.http import connect  # noqa: PLC0415
 
     async with connect(**connection.arguments()) as transport:
+        connection.announce(transport.target)
         client = Client(transport)
         served = await discover(client, also=kinds)
         return [

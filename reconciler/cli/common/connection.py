@@ -2,6 +2,10 @@
 
 from typing import Any, NamedTuple
 
+import click
+
+from reconciler.cli.common.plain_text import plain
+
 
 class Connection(NamedTuple):
     """The options that choose a cluster."""
@@ -12,6 +16,8 @@ class Connection(NamedTuple):
     kubeconfig: str | None
     context: str | None
     insecure: bool
+    quiet: bool = False
+    """Whether the output is for programs: then nothing is said about the cluster"""
 
     def arguments(self) -> dict[str, Any]:
         """The keyword arguments of `connect`."""
@@ -21,3 +27,16 @@ class Connection(NamedTuple):
             "context": self.context,
             "insecure": self.insecure,
         }
+
+    def announce(self, target: object) -> None:
+        """Say on standard error which cluster is read: the current context may be another than expected."""
+        if not self.quiet:
+            click.echo(plain(f"cluster: {target}"), err=True)
+
+    def namespace(self) -> str:
+        """The namespace of names without one: that of the context. Raises Rejected without a cluster."""
+        # Late import: commands that read manifests need no kubeconfig.
+        from reconciler.cluster.target import choose  # noqa: PLC0415
+
+        chosen = choose(server=self.server, kubeconfig=self.kubeconfig, context=self.context)
+        return chosen.namespace

@@ -73,6 +73,8 @@ async def follow_machines(
 
     picture = _picture(semantics)
     async with connect(**connection.arguments()) as transport:
+        if interval is None:
+            connection.announce(transport.target)
         client = Client(transport)
         served = await with_devices(client, await discover_at_least_pods(client))
         decoders = {"Node": read, "Device": read_device, "Pod": read}
