@@ -23,7 +23,7 @@ from reconciler.cli.common.options import (
     release_and_rules_options,
     steps_option,
 )
-from reconciler.cli.common.output import echo_value
+from reconciler.cli.common.output import console_on, echo_value, print_line, remark
 from reconciler.cli.common.plain_text import plain
 from reconciler.cli.common.progress import track_progress
 from reconciler.cli.explain_question import KINDS, Situation, in_manifests, on_cluster
@@ -81,7 +81,7 @@ def explain(
     if not situation.known:
         raise NoAnswer(plain(situation.message))
     for note in situation.notes:
-        click.echo(plain(f"note: {note}"), err=True)
+        remark(f"note: {note}")
     if not situation.questions:
         _print_message(key, situation.message, output, allocated=situation.allocated)
         sys.exit(Exit.OK if situation.allocated else Exit.FAILED)
@@ -112,4 +112,4 @@ def _print_message(key: ObjectKey, message: str, output: str, *, allocated: bool
     if output != "table":
         echo_value([{"name": str(key), "allocatable": allocated, "message": message}], output)
     else:
-        click.echo(plain(f"{key}: {message}"))
+        print_line(console_on(sys.stdout), f"{key}: {message}")

@@ -1,10 +1,11 @@
 """The cluster that a command reads."""
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import click
+from reconciler.cli.common.output import remark
 
-from reconciler.cli.common.plain_text import plain
+if TYPE_CHECKING:
+    from reconciler.cluster.target import Target
 
 
 class Connection(NamedTuple):
@@ -31,12 +32,11 @@ class Connection(NamedTuple):
     def announce(self, target: object) -> None:
         """Say on standard error which cluster is read: the current context may be another than expected."""
         if not self.quiet:
-            click.echo(plain(f"cluster: {target}"), err=True)
+            remark(f"cluster: {target}")
 
-    def namespace(self) -> str:
-        """The namespace of names without one: that of the context. Raises Rejected without a cluster."""
+    def target(self) -> "Target":
+        """The cluster that the options choose. Raises Rejected if there is none."""
         # Late import: commands that read manifests need no kubeconfig.
         from reconciler.cluster.target import choose  # noqa: PLC0415
 
-        chosen = choose(server=self.server, kubeconfig=self.kubeconfig, context=self.context)
-        return chosen.namespace
+        return choose(server=self.server, kubeconfig=self.kubeconfig, context=self.context)

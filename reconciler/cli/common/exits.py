@@ -100,7 +100,15 @@ def exits_text(command: str) -> str:
     return "\n".join(["\b", "Exit codes:", *(f"  {code}  {meaning}" for code, meaning in codes.items())])
 
 
-class NoAnswer(click.ClickException):
+class Failure(click.ClickException):
+    """The input or the server cannot be read. The message is wrapped between words on a terminal."""
+
+    def show(self, _file: object = None) -> None:
+        """Print the message on standard error."""
+        _remark(f"Error: {self.format_message()}")
+
+
+class NoAnswer(Failure):
     """A question has no answer: a named object does not exist, or the server cannot be read."""
 
     exit_code = Exit.USAGE
@@ -125,8 +133,15 @@ def exit_on_errors() -> Iterator[None]:
         failures = list(_leaves(group.exceptions))
     if failures:
         for failure in failures:
-            click.echo(f"error: {failure}", err=True)
+            _remark(f"error: {failure}")
         sys.exit(Exit.FAILED)
+
+
+def _remark(line: str) -> None:
+    # Late import: help and completion need none of it.
+    from reconciler.cli.common.output import remark  # noqa: PLC0415
+
+    remark(line)
 
 
 def _leaves(failures: Iterable[BaseException]) -> Iterator[BaseException]:

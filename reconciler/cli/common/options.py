@@ -176,7 +176,7 @@ def namespace_option(func: F) -> F:
 
 def namespace_of(given: str | None, connection: Connection, *, in_cluster: bool) -> str:
     """The namespace of names without one. Raises Rejected if no cluster is found, to take it from."""
-    return given or (connection.namespace() if in_cluster else "default")
+    return given or (connection.target().namespace if in_cluster else "default")
 
 
 def output_option(*formats: str, explained: str | None = None) -> Decorator:
