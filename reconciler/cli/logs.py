@@ -74,8 +74,9 @@ def logs(
     slowest decisions, conflicts and retries, warnings. With one of them, prints the matching lines.
 
     \b
-      kubectl logs -n dra-reconciler deploy/dra-reconciler | dra-reconciler logs -
-      kubectl logs -n dra-reconciler deploy/dra-reconciler | dra-reconciler logs - --claim training/c
+      kubectl logs -n dra-reconciler deploy/dra-reconciler > run.log
+      dra-reconciler logs run.log
+      dra-reconciler logs run.log --claim training/c
     """
     reader = Reader()
     texts = _follow(file) if follow else _texts(file)

@@ -136,9 +136,7 @@ def _fleet(
         objects = [one for one in objects if not _is_question(one, pods)]
         slices = [one for one in objects if isinstance(one, ResourceSlice)]
         if not slices:
-            raise click.UsageError(
-                "No ResourceSlice was read: name a cluster with --cluster, or more files with -f."
-            )
+            raise click.UsageError("No ResourceSlice was read: add --cluster, or more files with -f.")
         described = _last_of([*first.of(Node), *rest.of(Node), *more.of(Node)])
         machines = [one.key.name for bundle in (first, rest, more) for one in bundle.of(Device)]
         found = infer_nodes(described, slices, machines)

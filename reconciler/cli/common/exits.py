@@ -4,6 +4,7 @@ Help, docs/commands.md and the tests read the table.
 """
 
 import sys
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import IntEnum
@@ -97,7 +98,11 @@ def exits_text(command: str) -> str:
     codes = EXITS.get(command)
     if codes is None:
         return ""
-    return "\n".join(["\b", "Exit codes:", *(f"  {code}  {meaning}" for code, meaning in codes.items())])
+    lines = ["\b", "Exit codes:"]
+    for code, meaning in codes.items():
+        # click indents the text by two columns, and does not wrap it.
+        lines += textwrap.wrap(f"  {code}  {meaning}", 76, subsequent_indent=" " * 5)
+    return "\n".join(lines)
 
 
 class Failure(click.ClickException):

@@ -1,7 +1,10 @@
 """Text for terminals."""
 
-from textwrap import TextWrapper
+import re
 
+from rich.cells import cell_len
+
+_WORDS = re.compile(r"( *)([^ ]+)")
 _DRA = "resource.k8s.io"
 _GROUPS = {
     "Device": "scheduling.koordinator.sh",
@@ -27,20 +30,23 @@ def counted(count: int, noun: str) -> str:
 def wrapped(text: str, width: int, *, hanging: int = 0) -> list[str]:
     """The text in lines of at most `width` columns, wrapped between words; longer words stay whole.
 
-    Later lines are indented by `hanging` columns. There is at least one line.
+    Later lines are indented by `hanging` columns. There is at least one line. Several blanks within a line
+    stay: they may be part of an expression.
     """
-    if len(text) <= width and "\n" not in text:
+    if "\n" not in text and cell_len(text) <= width:
         return [text.rstrip()]
-    # Blanks within a line stay as they are: an expression may have a string with several.
-    wrapper = TextWrapper(
-        width=max(width, 1),
-        subsequent_indent=" " * hanging,
-        break_long_words=False,
-        break_on_hyphens=False,
-        replace_whitespace=False,
-    )
-    lines = [line.rstrip() for part in text.split("\n") for line in wrapper.wrap(part) or [""]]
-    return lines or [""]
+    lines = []
+    for part in text.split("\n"):
+        line, used = "", 0
+        for blanks, word in _WORDS.findall(part):
+            more = len(blanks) + cell_len(word)
+            if line.strip() and used + more > width:
+                lines.append(line)
+                line, used = " " * hanging + word, hanging + cell_len(word)
+            else:
+                line, used = line + blanks + word, used + more
+        lines.append(line)
+    return lines
 
 
 def object_name(kind: str, name: str) -> str:
