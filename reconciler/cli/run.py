@@ -145,7 +145,7 @@ async def _run(settings: Settings, raws: Sequence[dict[str, Any]]) -> None:
             server = await stack.enter_async_context(serve(api, port=settings.embedded_port))
             settings = settings.model_copy(update={"server": server})
             click.echo(f"embedded API server on {server}")
-            click.echo(f"kubectl --server={server} get resourceslices,resourceclaims,pods -A")
+            click.echo(f"kubectl --server={server} get resourceclaims,pods -A")
         options = {"server": server, "kubeconfig": settings.kubeconfig, "context": settings.context}
         target = choose(**options)
         log.info("cluster", server=without_password(target.server), context=target.context)

@@ -139,7 +139,7 @@ class Screen:
         """Show the last log line at the bottom: written as usual, it would go across the screen."""
         try:
             with redirect_stderr(self._log):
-                configure("warning", "text")
+                configure("warning", "short")
                 yield
         finally:
             configure("warning")

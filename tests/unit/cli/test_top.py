@@ -13,7 +13,7 @@ from reconciler.cli import main
 from reconciler.cli.common.connection import Connection
 from reconciler.cli.top import Gauge, follow_usage
 from reconciler.cli.views.capacity import tables
-from reconciler.embedded import ApiServer, serve
+from reconciler.embedded import serve
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 from tests.tools.builders import Object
 from tests.tools.command_servers import Overheard

@@ -20,8 +20,8 @@ from tests.tools.koordinator_cluster import machine, wants
 from tests.tools.partitioned_node import partitioned
 from tests.tools.patience import PATIENCE
 from tests.tools.short_manifests import CLASS, claim, gpus, pod, template, together
-from tests.tools.small_fleet import held
 from tests.tools.small_fleet import claim as claim_object
+from tests.tools.small_fleet import held
 
 WIDTH = 80
 NODES = 30
