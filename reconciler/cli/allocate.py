@@ -9,17 +9,18 @@ from reconciler.api.objects.semantics import Semantics
 from reconciler.cli.common.exits import Exit
 from reconciler.cli.common.input import read_manifests, report_ignored, report_refused, report_warnings
 from reconciler.cli.common.options import (
+    FOR_PEOPLE,
     koordinator_semantics_option,
     manifest_options,
     output_option,
     release_and_rules_options,
     steps_option,
 )
-from reconciler.cli.common.output import as_documents, as_list
-from reconciler.cli.common.plain_text import plain
+from reconciler.cli.common.output import as_documents, as_list, remark
 from reconciler.cli.common.progress import track_progress
 from reconciler.cli.views.koordinator_report import lines, print_devices, written
-from reconciler.cli.views.report import notes, print_report, refusals
+from reconciler.cli.views.koordinator_report import names_of as names_of_pods
+from reconciler.cli.views.report import names_of, notes, print_report, refusals
 from reconciler.control.offline import STEPS, decide
 from reconciler.state.koordinator.rules import Rules
 from reconciler.state.koordinator.rules import Semantics as DeviceSemantics
@@ -29,9 +30,11 @@ from reconciler.state.koordinator.rules import Semantics as DeviceSemantics
 @manifest_options
 @output_option(
     "table",
+    "wide",
+    "name",
     "yaml",
     "json",
-    explained="A table, or the allocated claims as `run` would write them.",
+    explained="table; wide adds columns; name, yaml and json are what `run` would write.",
 )
 @koordinator_semantics_option(default="proposal")
 @release_and_rules_options
@@ -50,12 +53,13 @@ def allocate(
     Nodes without a Node object are taken from `nodeName` of the slices. If node selectors match none of the
     nodes, one more node is assumed, with labels that match as many of these selectors as possible.
 
-    Pods that request devices of Koordinator's Device objects are also served: the table shows the annotation
-    that records the devices; yaml and json contain the pods. Pods with this annotation keep their devices.
+    Pods that request devices of Koordinator's Device objects are also served: the table shows their shares,
+    and wide the annotation that records them; yaml and json contain the pods. Pods with this annotation keep
+    their devices.
     """
     if not files:
         raise click.UsageError("No input: name manifests with -f FILE, -f DIR or -f -.")
-    with track_progress(quiet=output == "json") as progress:
+    with track_progress(quiet=output not in FOR_PEOPLE) as progress:
         bundle = read_manifests(files, progress)
         progress.stage("allocating claims")
         machines = Rules(DeviceSemantics(koordinator_semantics))
@@ -64,18 +68,22 @@ def allocate(
     report_warnings(bundle.warnings)
     report_refused(bundle.refused)
     report_ignored(bundle.ignored)
-    if output == "table":
+    if output in FOR_PEOPLE:
+        wide = output == "wide"
         if devices is None or report.answers or report.held:
-            print_report(report, sys.stdout)
+            print_report(report, sys.stdout, wide=wide)
         if devices is not None:
-            print_devices(devices, sys.stdout)
+            print_devices(devices, sys.stdout, wide=wide)
+    elif output == "name":
+        for name in (*names_of(report), *(names_of_pods(devices) if devices is not None else ())):
+            click.echo(name)
     else:
         for line in (*refusals(report), *notes(report)):
-            click.echo(plain(line), err=True)
+            remark(line)
         claims = report.allocated(datetime.now(UTC))
         if devices is not None:
             for line in lines(devices):
-                click.echo(plain(line), err=True)
+                remark(line)
             claims += written(bundle, devices)
         click.echo(as_documents(claims) if output == "yaml" else as_list(claims), nl=False)
     if bundle.refused:

@@ -104,5 +104,5 @@ async def _serve(
         if loaded:
             click.echo(f"loaded: {loaded}")
         click.echo(f"serving on {url}")
-        click.echo(f"kubectl --server={url} get resourceslices,resourceclaims,pods -A")
+        click.echo(f"kubectl --server={url} get resourceclaims,pods -A")
         await stop.wait()

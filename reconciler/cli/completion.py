@@ -19,10 +19,12 @@ def completion(shell: str) -> None:
     """Print the script with which a shell completes commands, options, their values and files.
 
     \b
-      source <(dra-reconciler completion bash)                                          # this bash
-      dra-reconciler completion bash > ~/.local/share/bash-completion/completions/dra-reconciler
+      source <(dra-reconciler completion bash)  # this bash
+      cd ~/.local/share/bash-completion/completions
+      dra-reconciler completion bash > dra-reconciler
       dra-reconciler completion zsh > "${fpath[1]}/_dra-reconciler"
-      dra-reconciler completion fish > ~/.config/fish/completions/dra-reconciler.fish
+      cd ~/.config/fish/completions
+      dra-reconciler completion fish > dra-reconciler.fish
 
     kubectl completes the plugin without a script if it is spelled with a dash, `kubectl dra-reconciler`: it
     calls the program kubectl_complete-dra_reconciler, which is installed with this one.

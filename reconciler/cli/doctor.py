@@ -5,14 +5,14 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
-from typing import Any, TextIO
+from typing import Any
 
 import click
 
 from reconciler.analysis.doctor.checks import examine, worst_first
 from reconciler.analysis.doctor.findings import Finding, Severity
 from reconciler.analysis.doctor.input import read_input
-from reconciler.analysis.doctor.report import as_json, as_sarif, counts
+from reconciler.analysis.doctor.report import as_json, as_sarif
 from reconciler.api.manifests.documents import Document, Refusal, of_texts
 from reconciler.api.manifests.lines import lines_of
 from reconciler.api.manifests.origin import Origin
@@ -20,12 +20,18 @@ from reconciler.api.manifests.sources import texts
 from reconciler.api.objects.semantics import Semantics
 from reconciler.cli.common.cluster_listing import list_objects
 from reconciler.cli.common.connection import Connection
-from reconciler.cli.common.exits import Exit, errors_as
+from reconciler.cli.common.exits import Exit, Failure, errors_as
 from reconciler.cli.common.input import report_nothing
-from reconciler.cli.common.options import cluster_options, manifest_options, output_option, rules_options
-from reconciler.cli.common.output import add_row, console_on, echo_value, print_line, table_for
-from reconciler.cli.common.plain_text import counted
+from reconciler.cli.common.options import (
+    FOR_PEOPLE,
+    cluster_options,
+    manifest_options,
+    output_option,
+    rules_options,
+)
+from reconciler.cli.common.output import echo_value
 from reconciler.cli.common.progress import track_progress
+from reconciler.cli.views.findings import object_names, print_findings
 
 KINDS = (
     "ResourceSlice",
@@ -41,7 +47,14 @@ KINDS = (
 @click.command()
 @manifest_options
 @cluster_options
-@output_option("table", "json", "sarif")
+@output_option(
+    "table",
+    "wide",
+    "name",
+    "json",
+    "sarif",
+    explained="table: a block for each finding; wide: a line for each; name: the objects with findings.",
+)
 @click.option("--strict", is_flag=True, help="Exit with code 3 if there are warnings, for CI.")
 @rules_options
 def doctor(
@@ -50,7 +63,7 @@ def doctor(
     """Find problems in ResourceSlices, DeviceClasses and ResourceClaims, with a remedy for each."""
     if bool(files) == connection.named:
         raise click.UsageError("Name manifests with -f, or a cluster with --cluster.")
-    with track_progress(quiet=output != "table") as progress:
+    with track_progress(quiet=output not in FOR_PEOPLE) as progress:
         sources: dict[str, str] = {}
         if files:
             read = list(progress.each("reading files", texts(files, sys.stdin.buffer)))
@@ -58,7 +71,7 @@ def doctor(
             found: Iterable[Document | Refusal] = progress.each("reading manifests", of_texts(read))
         else:
             progress.stage("reading the cluster")
-            with errors_as(click.ClickException):
+            with errors_as(Failure):
                 found = [_document(raw) for raw in asyncio.run(list_objects(KINDS, connection))]
         data = read_input(found, rules)
         if files and not (data.documents or data.refused):
@@ -70,8 +83,11 @@ def doctor(
             echo_value(as_json(findings), "json")
         case "sarif":
             echo_value(as_sarif(findings, version("dra-reconciler")), "json")
+        case "name":
+            for name in object_names(findings):
+                click.echo(name)
         case _:
-            _print(findings, sys.stdout)
+            print_findings(findings, sys.stdout, wide=output == "wide")
     sys.exit(_exit_code(findings, strict=strict))
 
 
@@ -101,15 +117,3 @@ def _document(raw: dict[str, Any]) -> Document:
     metadata = raw["metadata"]
     name = "/".join(filter(None, (metadata.get("namespace"), metadata["name"])))
     return Document(Origin(f"{raw['kind']}/{name}"), raw)
-
-
-def _print(findings: Sequence[Finding], out: TextIO) -> None:
-    console = console_on(out)
-    table = table_for(console, ("SEVERITY", "CHECK", "OBJECT", "FIELD", "PROBLEM", "REMEDY", "LOCATION"))
-    for one in findings:
-        cells = (one.severity.value, one.check, one.object, one.field or "-", one.what, one.remedy)
-        add_row(table, (*cells, str(one.origin)))
-    if findings:
-        console.print(table)
-    errors, warnings, info = counts(findings).values()
-    print_line(console, f"{counted(errors, 'error')}, {counted(warnings, 'warning')}, {info} info")

@@ -24,12 +24,13 @@ from reconciler.cli.common.options import (
     cluster_options,
     files_option,
     koordinator_semantics_option,
+    namespace_of,
     namespace_option,
     output_option,
     release_and_rules_options,
     steps_option,
 )
-from reconciler.cli.common.output import echo_value
+from reconciler.cli.common.output import console_on, echo_value, print_line, remark
 from reconciler.cli.common.plain_text import plain
 from reconciler.cli.common.progress import track_progress
 from reconciler.cli.explain_devices import requests_devices
@@ -55,7 +56,7 @@ from reconciler.state.koordinator.rules import Semantics as DeviceSemantics
 @steps_option(STEPS)
 def explain(
     target: str,
-    namespace: str,
+    namespace: str | None,
     of_pod: bool,
     files: tuple[str, ...],
     connection: Connection,
@@ -75,7 +76,8 @@ def explain(
     before, _, name = target.rpartition("/")
     if not name or "/" in before:
         raise click.UsageError(f"{target!r} is not a claim name: write CLAIM or NAMESPACE/CLAIM.")
-    key = ObjectKey(before or namespace, name)
+    with errors_as(NoAnswer):
+        key = ObjectKey(before or namespace_of(namespace, connection, in_cluster=not files), name)
     quiet = output != "table"
     machines = Rules(DeviceSemantics(koordinator_semantics))
     with track_progress(quiet=quiet) as progress:
@@ -99,7 +101,7 @@ def explain(
     if not situation.known:
         raise NoAnswer(plain(situation.message))
     for note in situation.notes:
-        click.echo(plain(f"note: {note}"), err=True)
+        remark(f"note: {note}")
     if not situation.questions and not situation.explanations:
         _print_message(key, situation.message, output, allocated=situation.allocated)
         sys.exit(Exit.OK if situation.allocated else Exit.FAILED)
@@ -155,4 +157,4 @@ def _print_message(key: ObjectKey, message: str, output: str, *, allocated: bool
     if output != "table":
         echo_value([{"name": str(key), "allocatable": allocated, "message": message}], output)
     else:
-        click.echo(plain(f"{key}: {message}"))
+        print_line(console_on(sys.stdout), f"{key}: {message}")

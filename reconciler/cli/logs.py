@@ -5,7 +5,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import TextIO
@@ -18,8 +18,9 @@ from reconciler.api.objects.similar_names import instead, key_instead
 from reconciler.cli.common.clock import Clock, pass_clock
 from reconciler.cli.common.exits import Exit
 from reconciler.cli.common.options import output_option
-from reconciler.cli.common.output import add_row, bare_table, console_on, echo_value, print_line
+from reconciler.cli.common.output import console_on, echo_value, print_line, print_table, remark
 from reconciler.cli.common.plain_text import counted
+from reconciler.cli.common.table import Table
 from reconciler.operations.logs.reading import Line, Reader
 from reconciler.operations.logs.summary import Summary, latencies, summarize
 
@@ -75,8 +76,9 @@ def logs(
     slowest decisions, conflicts and retries, warnings. With one of them, prints the matching lines.
 
     \b
-      kubectl logs -n dra-reconciler deploy/dra-reconciler | dra-reconciler logs -
-      kubectl logs -n dra-reconciler deploy/dra-reconciler | dra-reconciler logs - --claim training/c
+      kubectl logs -n dra-reconciler deploy/dra-reconciler > run.log
+      dra-reconciler logs run.log
+      dra-reconciler logs run.log --claim training/c
     """
     reader, seen = Reader(), _Seen()
     texts = _follow(file) if follow else _texts(file)
@@ -100,9 +102,9 @@ def logs(
         else:
             _print_summary(summary, console)
     if reader.foreign:
-        click.echo(f"skipped {counted(reader.foreign, 'line')} that dra-reconciler did not write", err=True)
+        remark(f"skipped {counted(reader.foreign, 'line')} that dra-reconciler did not write")
     if not count and not follow:
-        click.echo(seen.hint(claim, reason), err=True)
+        remark(seen.hint(claim, reason))
         sys.exit(Exit.FAILED)
 
 
@@ -183,7 +185,7 @@ def _is_about(line: Line, claim: str) -> bool:
 
 def _print_lines(lines: Iterable[Line], console: Console, output: str, *, at_once: bool) -> int:
     """Print lines and return their number."""
-    table = bare_table(("TIME", "EVENT", "DETAILS", "DECISION"))
+    table = Table(("TIME", "EVENT", "DETAILS", "DECISION"), names=2)
     count = 0
     for line in lines:
         count += 1
@@ -192,9 +194,9 @@ def _print_lines(lines: Iterable[Line], console: Console, output: str, *, at_onc
         elif at_once:
             print_line(console, "  ".join(_cells(line)))
         else:
-            add_row(table, _cells(line))
-    if table.row_count:
-        console.print(table)
+            table.add(_cells(line))
+    if table.rows:
+        print_table(console, table)
     return count
 
 
@@ -206,19 +208,19 @@ def _cells(line: Line) -> tuple[str, str, str, str]:
 
 def _word(value: object) -> str:
     if isinstance(value, list) and all(isinstance(one, str) for one in value):
-        return ",".join(value)
+        return ", ".join(value)
     return value if isinstance(value, str) else json.dumps(value)
 
 
 def _print_summary(summary: Summary, console: Console) -> None:
     allocated, freed = summary.events["claim allocated"], summary.events["claim freed"]
     counts = f"{counted(allocated, 'claim')} allocated, {freed} freed, {len(summary.waiting)} still pending"
-    console.print(counts)
+    print_line(console, counts)
     if summary.durations:
         parts = [f"{name} {value:g} ms" for name, value in latencies(summary.durations).items()]
-        console.print("time from start of decision until stored: " + ", ".join(parts))
+        print_line(console, "time from start of decision until stored: " + ", ".join(parts))
     repeated = ", ".join(f"{count} {cause}" for cause, count in summary.causes.most_common())
-    console.print(f"reconciles retried: {repeated or 'none'}")
+    print_line(console, f"reconciles retried: {repeated or 'none'}")
     waiting: dict[str, int] = {}
     for reason in summary.waiting.values():
         waiting[reason] = waiting.get(reason, 0) + 1
@@ -229,10 +231,10 @@ def _print_summary(summary: Summary, console: Console) -> None:
     _table(console, ("PROBLEM", "COUNT"), [(name, str(n)) for name, n in summary.problems.most_common()])
 
 
-def _table(console: Console, headings: Iterable[str], rows: Iterable[tuple[str, ...]]) -> None:
-    table = bare_table(headings)
+def _table(console: Console, headings: Sequence[str], rows: Iterable[tuple[str, ...]]) -> None:
+    table = Table(headings)
     for row in rows:
-        add_row(table, row)
-    if table.row_count:
+        table.add(row)
+    if table.rows:
         console.print()
-        console.print(table)
+        print_table(console, table)

@@ -12,22 +12,27 @@ from reconciler.api.objects.meta import ApiObject
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.slices import ResourceSlice
 from reconciler.cli.common.connection import Connection
-from reconciler.cli.common.exits import Exit, errors_as
+from reconciler.cli.common.exits import Exit, Failure, errors_as
 from reconciler.cli.common.fleet_source import list_cluster, read_files
 from reconciler.cli.common.options import cluster_options, manifest_options, output_option, rules_options
-from reconciler.cli.common.output import add_row, console_on, echo_value, print_line, table_for
+from reconciler.cli.common.output import console_on, echo_value, print_line, print_table
+from reconciler.cli.common.table import Table
 from reconciler.state.devices.exclusion.modes import Held, Mode, problems
 from reconciler.state.devices.exclusion.modes import modes as modes_of
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 from reconciler.state.loading import store_of
 
 KINDS = ("ResourceSlice", "ResourceClaim")
+_WIDE = ("NODE", "COMPATIBLE ONLY WITH")
+"""Columns of -o wide"""
 
 
 @click.command()
 @manifest_options
 @cluster_options
-@output_option("table", "json")
+@output_option(
+    "table", "wide", "json", explained="wide adds columns, and names all devices that are locked out."
+)
 @rules_options
 def modes(files: tuple[str, ...], connection: Connection, output: str, rules: Semantics) -> None:
     """Show physical devices with parts that exclude each other: allocated parts and parts locked out.
@@ -46,13 +51,13 @@ def modes(files: tuple[str, ...], connection: Connection, output: str, rules: Se
             *map(with_own_uid, bundle.of(ResourceClaim)),
         )
     else:
-        with errors_as(click.ClickException):
+        with errors_as(Failure):
             objects = list_cluster(KINDS, connection)
     snapshot = store_of(objects, rules).snapshot()
     if output == "json":
         echo_value(_json(snapshot), "json")
     else:
-        _print(snapshot, sys.stdout)
+        _print(snapshot, sys.stdout, wide=output == "wide")
     if has_invalid:
         sys.exit(Exit.FAILED)
 
@@ -81,15 +86,17 @@ def _mode(mode: Mode) -> dict[str, Any]:
     }
 
 
-def _print(snapshot: Snapshot, out: TextIO) -> None:
+def _print(snapshot: Snapshot, out: TextIO, *, wide: bool) -> None:
     console = console_on(out)
     found = modes_of(snapshot)
-    table = table_for(console, ("POOL", "COUNTER SET", "HELD", "GROUPS", "CLAIM", "LOCKED OUT"))
+    table = Table(("POOL", "COUNTER SET", "HELD", "GROUPS", "CLAIM", "LOCKED OUT", *_WIDE * wide), names=2)
     for mode in found:
-        cells = (str(mode.pool), mode.scope or "-", *_columns(mode.held), _some(mode.locked_out))
-        add_row(table, cells)
+        only = "\n".join(held.expression or "-" for held in mode.held) or "-"
+        more = (mode.node or "-", only) if wide else ()
+        locked_out = ", ".join(mode.locked_out) or "-" if wide else _some(mode.locked_out)
+        table.add((str(mode.pool), mode.scope or "-", *_columns(mode.held), locked_out, *more))
     if found:
-        console.print(table)
+        print_table(console, table, wide=wide)
     else:
         console.print("no devices exclude each other")
     for mode in found:

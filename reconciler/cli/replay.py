@@ -16,8 +16,8 @@ from reconciler.analysis.explain import explain
 from reconciler.analysis.explain.report import as_json
 from reconciler.cli.common.exits import Exit
 from reconciler.cli.common.options import output_option
-from reconciler.cli.common.output import echo_value
-from reconciler.cli.common.plain_text import counted, plain
+from reconciler.cli.common.output import console_on, echo_value, print_line
+from reconciler.cli.common.plain_text import counted
 from reconciler.cli.views.explanation import print_explanation
 from reconciler.errors import Rejected
 from reconciler.operations.journal.entries import Decided
@@ -84,9 +84,9 @@ def _explain(again: Again) -> Explanation | None:
 
 def _print_explanation(decision: str, explanation: Explanation | None) -> None:
     if explanation is None:
-        click.echo(plain(f"decision {decision}: its inputs are not in the journal"))
+        print_line(console_on(sys.stdout), f"decision {decision}: its inputs are not in the journal")
     else:
-        click.echo(plain(f"decision {decision}"))
+        print_line(console_on(sys.stdout), f"decision {decision}")
         print_explanation(explanation, sys.stdout)
 
 
@@ -124,13 +124,13 @@ def _print(tally: Tally) -> None:
     for again in tally.different:
         assert again.now is not None
         claims = ", ".join(map(str, again.then.claims)) or again.then.unit
-        click.echo(plain(f"decision {again.then.id} for {claims} differs:"))
-        click.echo(plain(f"  recorded: {_result(again.then)}"))
-        click.echo(plain(f"  replayed: {_result(again.now)}"))
+        print_line(console_on(sys.stdout), f"decision {again.then.id} for {claims} differs:")
+        print_line(console_on(sys.stdout), f"  recorded: {_result(again.then)}")
+        print_line(console_on(sys.stdout), f"  replayed: {_result(again.now)}")
     parts = [f"{counted(tally.same, 'decision')} the same", f"{len(tally.different)} different"]
     if tally.unknown:
         parts.append(f"{tally.unknown} not repeated because earlier entries are missing")
-    click.echo(", ".join(parts))
+    print_line(console_on(sys.stdout), ", ".join(parts))
 
 
 def _result(decided: Decided) -> str:

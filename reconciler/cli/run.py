@@ -24,6 +24,7 @@ from reconciler.cli.common.options import (
 from reconciler.cli.common.server_input import read_for_server
 from reconciler.cluster.client import Client
 from reconciler.cluster.http import connect
+from reconciler.cluster.target import choose, without_password
 from reconciler.embedded import ApiServer, run_controllers, serve
 from reconciler.operations.logs.setup import configure
 from reconciler.operations.serving.port import StatusPort
@@ -150,13 +151,11 @@ async def _run(settings: Settings, raws: Sequence[dict[str, Any]]) -> None:
             server = await stack.enter_async_context(serve(api, port=settings.embedded_port))
             settings = settings.model_copy(update={"server": server})
             click.echo(f"embedded API server on {server}")
-            click.echo(f"kubectl --server={server} get resourceslices,resourceclaims,pods -A")
-        connection = connect(
-            server=server,
-            kubeconfig=settings.kubeconfig,
-            context=settings.context,
-            insecure=settings.insecure_skip_tls_verify,
-        )
+            click.echo(f"kubectl --server={server} get resourceclaims,pods -A")
+        options = {"server": server, "kubeconfig": settings.kubeconfig, "context": settings.context}
+        target = choose(**options)
+        log.info("cluster", server=without_password(target.server), context=target.context)
+        connection = connect(**options, insecure=settings.insecure_skip_tls_verify)
         try:
             transport = await unless(stop, stack.enter_async_context(connection))
         except Stopped:  # stopped while a plugin of the kubeconfig fetched credentials

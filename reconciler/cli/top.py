@@ -2,24 +2,28 @@
 
 import asyncio
 import sys
-from collections.abc import Callable, Iterable, Sequence, Set
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterable
 
 import click
 from rich.console import Console
-from rich.live import Live
 
 from reconciler.analysis.capacity import By, FleetLayout, Line, Solver, fleet_layout, lines, measure
-from reconciler.api.manifests.bundle import Bundle
-from reconciler.api.objects.core import Node, Pod
 from reconciler.api.objects.semantics import Semantics
-from reconciler.api.objects.similar_names import instead
 from reconciler.api.versions.reading import read
+from reconciler.cli.common.clock import Clock, pass_clock
 from reconciler.cli.common.connection import Connection
-from reconciler.cli.common.exits import Exit, NoAnswer, errors_as
+from reconciler.cli.common.exits import Failure, errors_as
 from reconciler.cli.common.fleet_source import bundle_objects, list_cluster, read_files
-from reconciler.cli.common.options import cluster_options, files_option, output_option, rules_options
+from reconciler.cli.common.options import (
+    FOR_PEOPLE,
+    cluster_options,
+    files_option,
+    output_option,
+    rules_options,
+)
 from reconciler.cli.common.output import console_on, echo_value
+from reconciler.cli.common.table import Table
+from reconciler.cli.top_view import TopOptions, TopView, check_names, exit_if_invalid, watch_cluster
 from reconciler.cli.views.capacity import as_json, tables
 from reconciler.state.devices.pools.fleet import Fleet
 from reconciler.state.devices.snapshot.snapshot import Snapshot
@@ -57,14 +61,18 @@ ORDERS: dict[str, Callable[[Line], float]] = {
     show_default=True,
     help="Seconds between updates.",
 )
-@output_option("table", "json", "yaml", explained="json and yaml are printed once.")
+@output_option(
+    "table", "wide", "json", "yaml", explained="wide adds columns; json and yaml are printed once."
+)
 @click.option(
     "--koordinator",
     is_flag=True,
     help="Show Koordinator's devices instead; --driver then names a type: gpu, rdma, fpga.",
 )
 @rules_options
+@pass_clock
 def top(
+    clock: Clock,
     connection: Connection,
     files: tuple[str, ...],
     by: By | None,
@@ -81,120 +89,75 @@ def top(
 
     For partitions that share counters, counts what fits at the same time. docs/capacity.md defines
     profile, stranded and fragmented.
+
+    On a terminal, shows a cluster until q is pressed: arrow and page keys scroll, s changes the order.
     """
     if files and connection.named:
         raise click.UsageError("Name manifests with -f, or a cluster, not both.")
     chosen: By = by or ("node" if nodes else "driver")
     if nodes and chosen == "driver":
         raise click.UsageError("--node needs --by node or --by pool.")
-    if koordinator:
-        _machines(connection, files, chosen, drivers, nodes, sort, output, None if once else interval)
-        return
     console = console_on(sys.stdout)
-    gauge = Gauge()
+    live = not (files or once or console.is_dumb_terminal) and console.is_terminal and output in FOR_PEOPLE
+    options = TopOptions(chosen, drivers, nodes, sort, output, live=live, interval=interval)
+    with errors_as(Failure):
+        if koordinator:
+            # Late import: the other cases of `top` do not need it.
+            from reconciler.cli.top_koordinator import show_machines  # noqa: PLC0415
 
-    def selected(snapshot: Snapshot, *, check: bool = False) -> list[Line]:
-        every = gauge.lines(snapshot, chosen)
-        if check:
-            _check_names("driver", drivers, {line.driver for line in every})
-            _check_names("node", nodes, {line.node for line in every} | {*snapshot.topology.nodes})
-        found = [
-            line
-            for line in every
-            if (not drivers or line.driver in drivers) and (not nodes or line.node in nodes)
-        ]
-        return sorted(found, key=ORDERS[sort]) if sort in ORDERS else found
-
-    with errors_as(click.ClickException):
-        if files or once or output != "table" or not console.is_terminal:
+            show_machines(connection, files, options, console, clock)
+            return
+        view = UsageView(options)
+        if live:
+            asyncio.run(_watch(connection, rules, view, console, clock))
+        else:
             bundle = read_files(files) if files else None
             objects = list_cluster(KINDS, connection) if bundle is None else bundle_objects(bundle)
-            _print(selected(store_of(objects, rules).snapshot(), check=True), chosen, output, console)
-            _exit_if_invalid(bundle)
-            return
-        with suppress(KeyboardInterrupt), Live(console=console, auto_refresh=False, screen=True) as live:
-
-            def show(snapshot: Snapshot) -> None:
-                live.update(tables(selected(snapshot), chosen, console), refresh=True)
-
-            asyncio.run(follow_usage(connection, rules, show, interval))
+            snapshot = store_of(objects, rules).snapshot()
+            every = Gauge().lines(snapshot, chosen)
+            check_names("driver", drivers, {line.driver for line in every})
+            check_names("node", nodes, {line.node for line in every} | {*snapshot.topology.nodes})
+            view.take(every)
+            view.print_on(console)
+            exit_if_invalid(bundle)
 
 
-def _machines(
-    connection: Connection,
-    files: tuple[str, ...],
-    by: By,
-    types: Sequence[str],
-    nodes: Sequence[str],
-    sort: str,
-    output: str,
-    interval: float | None,
+class UsageView(TopView[Line]):
+    """The usage of devices by driver, pool or node."""
+
+    orders = ORDERS
+
+    def selected(self, line: Line) -> bool:
+        """Whether the options select a line."""
+        drivers, nodes = self.options.types, self.options.nodes
+        return (not drivers or line.driver in drivers) and (not nodes or line.node in nodes)
+
+    def tables(self) -> list[Table]:
+        """One table; by driver also one of profiles and one of counters."""
+        return tables(self.found, self.options.by, wide=self.options.wide)
+
+    def echo(self) -> None:
+        """Print everything as JSON or YAML."""
+        echo_value(as_json(self.found, self.options.by), self.options.output)
+
+
+async def _watch(
+    connection: Connection, rules: Semantics, view: UsageView, console: Console, clock: Clock
 ) -> None:
-    """Show Koordinator's devices."""
-    # Late imports: the other cases of `top` do not need them.
-    from reconciler.allocation.koordinator.fleet import Fleet  # noqa: PLC0415
-    from reconciler.analysis.capacity.machine_totals import Tally  # noqa: PLC0415
-    from reconciler.api.koordinator.device import Device  # noqa: PLC0415
-    from reconciler.api.koordinator.names import TYPES  # noqa: PLC0415
-    from reconciler.cli.views import koordinator_machines  # noqa: PLC0415
-    from reconciler.state.koordinator.rules import Semantics as DeviceSemantics  # noqa: PLC0415
+    gauge = Gauge()
 
-    if by == "pool":
-        raise click.UsageError(
-            "Koordinator's devices have no pools: use --by node, or --by driver for types."
-        )
-    if sort not in ("name", "devices"):
-        raise click.UsageError("Koordinator's devices can only be sorted by name or devices.")
-    console = console_on(sys.stdout)
-    refresh = interval if output == "table" and console.is_terminal and not files else None
+    async def measured(snapshot: Snapshot) -> Iterable[Line]:
+        # In a thread, so that keys work: a large fleet takes seconds. A snapshot never changes.
+        return await asyncio.to_thread(gauge.lines, snapshot, view.options.by)
 
-    def lines(fleet: Fleet) -> list[Tally]:
-        found = koordinator_machines.tallies(fleet, by, types, nodes)
-        return sorted(found, key=lambda one: -one.devices) if sort == "devices" else found
-
-    def once(fleet: Fleet) -> None:
-        every = koordinator_machines.tallies(fleet, "node", (), ())
-        _check_names("type", types, {*TYPES})
-        _check_names("node", nodes, {one.node for one in every})
-        found = lines(fleet)
-        if output != "table":
-            echo_value(koordinator_machines.as_json(found, by), output)
-        else:
-            console.print(
-                koordinator_machines.table(found, by, console) if found else "no devices are published"
-            )
-
-    with errors_as(click.ClickException):
-        if files:
-            bundle = read_files(files)
-            objects = (*bundle.of(Node), *bundle.of(Device), *bundle.of(Pod))
-            once(koordinator_machines.fleet_of(objects, DeviceSemantics.PROPOSAL))
-            _exit_if_invalid(bundle)
-        elif refresh is None:
-            asyncio.run(
-                koordinator_machines.follow_machines(connection, DeviceSemantics.PROPOSAL, once, None)
-            )
-        else:
-            with suppress(KeyboardInterrupt), Live(console=console, auto_refresh=False, screen=True) as live:
-
-                def show(fleet: Fleet) -> None:
-                    live.update(koordinator_machines.table(lines(fleet), by, console), refresh=True)
-
-                asyncio.run(
-                    koordinator_machines.follow_machines(connection, DeviceSemantics.PROPOSAL, show, refresh)
-                )
-
-
-def _check_names(kind: str, names: Iterable[str], known: Set[str]) -> None:
-    """Raise NoAnswer for a name that does not exist."""
-    for name in names:
-        if name not in known:
-            raise NoAnswer(f"there is no {kind} {name}{instead(name, known - {''}, f'{kind}s')}")
-
-
-def _exit_if_invalid(bundle: Bundle | None) -> None:
-    if bundle is not None and bundle.refused:
-        sys.exit(Exit.FAILED)
+    await watch_cluster(
+        view,
+        lambda show: follow_usage(connection, rules, show, view.options.interval),
+        measured,
+        connection,
+        console,
+        clock,
+    )
 
 
 class Gauge:
@@ -212,7 +175,10 @@ class Gauge:
 
 
 async def follow_usage(
-    connection: Connection, rules: Semantics, show: Callable[[Snapshot], None], interval: float
+    connection: Connection,
+    rules: Semantics,
+    show: Callable[[Snapshot], Awaitable[None]],
+    interval: float,
 ) -> None:
     """Watch a cluster and show its state every `interval` seconds, until cancelled.
 
@@ -231,12 +197,5 @@ async def follow_usage(
         decoders = {kind: read for kind in KINDS if kind in served}
         async with following(client, served, decoders, store.apply):
             while True:
-                show(store.snapshot())
+                await show(store.snapshot())
                 await asyncio.sleep(interval)
-
-
-def _print(found: Sequence[Line], by: By, output: str, console: Console) -> None:
-    if output != "table":
-        echo_value(as_json(found, by), output)
-    else:
-        console.print(tables(found, by, console) if found else "no devices are published")

@@ -28,6 +28,7 @@ from reconciler.cli.common.options import (
     cluster_options,
     files_option,
     koordinator_semantics_option,
+    namespace_of,
     namespace_option,
     output_option,
     release_and_rules_options,
@@ -82,7 +83,7 @@ def whatif(
     without: tuple[str, ...],
     drained: tuple[str, ...],
     added: tuple[str, ...],
-    namespace: str,
+    namespace: str | None,
     output: str,
     rules: Semantics,
     koordinator_semantics: str,
@@ -98,7 +99,9 @@ def whatif(
     """
     if not files and not drained:
         raise click.UsageError("Nothing to analyze: name manifests with -f, or a node with --drain.")
-    freed = frozenset(_key(name, namespace) for name in without)
+    with errors_as(NoAnswer):
+        own = namespace_of(namespace, connection, in_cluster=connection.named) if without else ""
+    freed = frozenset(_key(name, own) for name in without)
     with errors_as(NoAnswer), track_progress(quiet=output != "table") as progress:
         first = read_files(files if connection.named else files[:1], progress)
         machine_rules = Rules(DeviceSemantics(koordinator_semantics))
@@ -146,7 +149,7 @@ def _fleet(
         devices = _last_of(one for bundle in (first, rest, more) for one in bundle.of(Device))
         if not slices and not devices:
             raise click.UsageError(
-                "No ResourceSlice or Device was read: name a cluster with --cluster, or more files with -f."
+                "No ResourceSlice or Device was read: add --cluster, or more files with -f."
             )
         described = _last_of([*first.of(Node), *rest.of(Node), *more.of(Node)])
         found = infer_nodes(described, slices, [one.key.name for one in devices])

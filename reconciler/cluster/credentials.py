@@ -1,40 +1,33 @@
 """Address of the server and credentials: from a URL, a kubeconfig, or a service account."""
 
 import asyncio
-from pathlib import Path
 
 import structlog
-import yaml
 from kubernetes_asyncio.client import Configuration
 from kubernetes_asyncio.config import ConfigException, load_incluster_config
-from kubernetes_asyncio.config.kube_config import (
-    ENV_KUBECONFIG_PATH_SEPARATOR,
-    KUBE_CONFIG_DEFAULT_LOCATION,
-    KubeConfigLoader,
-    load_kube_config,
-)
+from kubernetes_asyncio.config.kube_config import KubeConfigLoader
 
+from reconciler.cluster.kubeconfig import Kubeconfig
+from reconciler.cluster.target import Target, without_password
 from reconciler.errors import Rejected, Retry
 
 log = structlog.get_logger()
 
-# The library raises TypeError for a file that is no map, and reads it recursively.
-_UNUSABLE = (ConfigException, OSError, yaml.YAMLError, TypeError, ValueError, RecursionError)
+# The library raises TypeError and AssertionError for values of the wrong type.
+_UNUSABLE = (ConfigException, OSError, TypeError, ValueError, AssertionError, KeyError, AttributeError)
 
 REFRESH_SECONDS = 60.0
 """Time between two checks of tokens. Plugins and files renew them minutes before they expire."""
 
 
-async def configuration_for(
-    *, server: str | None, kubeconfig: str | None, context: str | None, insecure: bool = False
-) -> Configuration:
-    """The configuration of the client library. Raises Rejected if there is no usable server address.
+async def configuration_for(target: Target, *, insecure: bool = False) -> Configuration:
+    """The configuration of the client library. Raises Rejected if credentials cannot be read.
 
     `insecure` turns off the verification of certificates; a kubeconfig alone cannot.
     """
-    configuration = await _reach(server, kubeconfig, context)
+    configuration = await _credentials(target)
     if insecure:
-        log.warning("API server certificate is not verified", server=configuration.host)
+        log.warning("API server certificate is not verified", server=without_password(target.server))
         configuration.verify_ssl = False
     elif not configuration.verify_ssl:
         raise Rejected(
@@ -44,40 +37,25 @@ async def configuration_for(
     return configuration
 
 
-async def _reach(server: str | None, kubeconfig: str | None, context: str | None) -> Configuration:
-    if server is not None:
-        if not server.startswith(("http://", "https://")):
-            raise Rejected(f"cannot reach a cluster: {server!r} is not an http or https URL")
-        return Configuration(host=server.rstrip("/"))
-    configuration = Configuration()
-    location = kubeconfig or KUBE_CONFIG_DEFAULT_LOCATION
+async def _credentials(target: Target) -> Configuration:
+    configuration = Configuration(host=target.server)
     try:
-        if kubeconfig or context or _exists(location):
-            await _from_kubeconfig(configuration, location, context)
-        else:
+        if target.kubeconfig is not None:
+            await _from_kubeconfig(configuration, target.kubeconfig, target.context)
+        elif target.in_pod:
             load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
     except _UNUSABLE as exc:
-        said = " ".join(str(exc).split()).rstrip(".")  # parsers spread messages over several lines
-        place = (
-            location
-            if kubeconfig or context or _exists(location)
-            else f"no kubeconfig at {location}, and not in a pod"
-        )
-        remedy = "set a working one with --kubeconfig or KUBECONFIG, or a server with --server"
-        raise Rejected(f"cannot reach a cluster: {place}: {said}; {remedy}") from exc
+        said = " ".join(str(exc).split()).rstrip(".")  # plugins write several lines
+        raise Rejected(f"cannot reach a cluster: {target}: {said}") from exc
     return configuration
 
 
-async def _from_kubeconfig(configuration: Configuration, location: str, context: str | None) -> None:
-    if not _exists(location):
-        raise Rejected(f"cannot reach a cluster: there is no kubeconfig at {location}")
-    loader = await load_kube_config(location, context=context, client_configuration=configuration)
+async def _from_kubeconfig(configuration: Configuration, kubeconfig: Kubeconfig, context: str) -> None:
+    loader = KubeConfigLoader(
+        kubeconfig.value, context, config_base_path="", config_persister=kubeconfig.save
+    )
+    await loader.load_and_set(configuration)
     configuration.refresh_api_key_hook = _Refresh(loader)
-
-
-def _exists(location: str) -> bool:
-    """Whether any of the files exists: KUBECONFIG may name several."""
-    return any(Path(place).expanduser().is_file() for place in location.split(ENV_KUBECONFIG_PATH_SEPARATOR))
 
 
 class _Refresh:

@@ -17,6 +17,8 @@ from kubernetes_asyncio.client import ApiClient
 from reconciler.cluster.answers import READS, refusal
 from reconciler.cluster.credentials import configuration_for
 from reconciler.cluster.lines import complete_lines
+from reconciler.cluster.target import Target, choose
+from reconciler.cluster.tls_errors import certificate_refused, explained
 from reconciler.cluster.transport import Query, Request, Response, WatchRequest
 from reconciler.cluster.wires import NeverSent, Wires
 from reconciler.errors import Rejected, Retry, Undecided
@@ -46,11 +48,10 @@ async def connect(
     the service account. Raises Rejected when none of them says how to reach a server, and where a
     kubeconfig would have any certificate believed but `insecure` does not say so too.
     """
-    configuration = await configuration_for(
-        server=server, kubeconfig=kubeconfig, context=context, insecure=insecure
-    )
+    target = choose(server=server, kubeconfig=kubeconfig, context=context)
+    configuration = await configuration_for(target, insecure=insecure)
     async with ApiClient(configuration) as api:
-        transport = HttpTransport(api)
+        transport = HttpTransport(api, target)
         try:
             yield transport
         finally:
@@ -64,9 +65,11 @@ class HttpTransport:
     under it, so that a Conflict may be the echo of our own write. Everything else is sent once.
     """
 
-    def __init__(self, api: ApiClient) -> None:
+    def __init__(self, api: ApiClient, target: Target | None = None) -> None:
         """Takes over the connections of `api`, which closes them in the end."""
         self._api = api
+        self.target = target or Target(api.configuration.host or "")
+        """The cluster that this talks to"""
         rest = api.rest_client
         self._host: str = api.configuration.host or ""
         self._proxy = rest.proxy or proxy_of(self._host)
@@ -92,7 +95,7 @@ class HttpTransport:
             try:
                 return await self._wires.send(request, headers, deadline)
             except OSError as exc:
-                raise _failure(request.method, request.path, exc) from exc
+                raise self._failure(request.method, request.path, exc) from exc
         # A total of 0 would mean none.
         left = max(deadline - loop.time(), 0.001)
         limits = aiohttp.ClientTimeout(total=left, sock_connect=CONNECT_SECONDS)
@@ -102,7 +105,7 @@ class HttpTransport:
             ) as response:
                 return Response(response.status, response.headers, await _whole(response))
         except (aiohttp.ClientError, OSError) as exc:
-            raise _failure(request.method, request.path, exc) from exc
+            raise self._failure(request.method, request.path, exc) from exc
 
     def close(self) -> None:
         """Let the connections for writes go; those of the ApiClient go with it."""
@@ -118,7 +121,7 @@ class HttpTransport:
         try:
             response = await self._open("GET", path, request.query, limits, headers=headers)
         except (aiohttp.ClientError, OSError) as exc:
-            raise _failure("GET", path, exc) from exc
+            raise self._failure("GET", path, exc) from exc
         try:
             if response.status != 200:
                 raise refusal("GET", path, await self._answer(path, response))
@@ -166,6 +169,12 @@ class HttpTransport:
             proxy_headers=rest.proxy_headers,
             server_hostname=rest.server_hostname,
         )
+
+    def _failure(self, method: str, path: str, exc: Exception) -> Retry:
+        refused = certificate_refused(exc)
+        if refused is not None:  # the handshake comes before the request: nothing was sent
+            return Retry(f"{method} {path}: {explained(refused, self.target)}")
+        return _failure(method, path, exc)
 
     @staticmethod
     async def _answer(path: str, response: aiohttp.ClientResponse) -> Response:

@@ -21,7 +21,7 @@ LIBRARIES = {
     "control": {"asyncio", "datetime", "structlog"},
     "cluster": {
         "aiohappyeyeballs", "aiohttp", "asyncio", "datetime", "httptools", "kubernetes_asyncio", "msgspec",
-        "multidict", "pydantic_core", "socket", "structlog", "yaml",
+        "multidict", "os", "pydantic_core", "socket", "structlog", "yaml",
     },
     "ha": {"asyncio", "datetime", "structlog"},
     "embedded": {"aiohttp", "asyncio", "datetime", "kubernetes_asyncio", "random"},

@@ -71,7 +71,9 @@ def _check(scenario: Scenario, store: Store, held: Mapping[ObjectKey, Holder]) -
             if key in store.pods:
                 raise Rejected(f"pod {key} holds no devices of Koordinator, and there is no claim {key}")
             allocated = [other for other, one in store.claims.items() if one.allocation is not None]
-            raise Rejected(f"there is no claim {key}{key_instead(key, [*allocated, *held], 'allocated claims')}")
+            raise Rejected(
+                f"there is no claim {key}{key_instead(key, [*allocated, *held], 'allocated claims')}"
+            )
         if claim.allocation is None:
             raise Rejected(f"claim {key} holds no devices, so removing it frees nothing")
     nodes = store.snapshot().topology.nodes

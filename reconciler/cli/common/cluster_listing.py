@@ -22,6 +22,7 @@ async def list_objects(kinds: Collection[str], connection: Connection) -> list[d
     from reconciler.cluster.koordinator import DEVICE, with_devices  # noqa: PLC0415
 
     async with connect(**connection.arguments()) as transport:
+        connection.announce(transport.target)
         client = Client(transport)
         without_claims = WITHOUT_CLAIMS.issuperset(kinds)
         served = await (discover_at_least_pods(client) if without_claims else discover(client, also=kinds))

@@ -1,6 +1,11 @@
 """The cluster that a command reads."""
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from reconciler.cli.common.output import remark
+
+if TYPE_CHECKING:
+    from reconciler.cluster.target import Target
 
 
 class Connection(NamedTuple):
@@ -12,6 +17,8 @@ class Connection(NamedTuple):
     kubeconfig: str | None
     context: str | None
     insecure: bool
+    quiet: bool = False
+    """Whether the output is for programs: then nothing is said about the cluster"""
 
     def arguments(self) -> dict[str, Any]:
         """The keyword arguments of `connect`."""
@@ -21,3 +28,15 @@ class Connection(NamedTuple):
             "context": self.context,
             "insecure": self.insecure,
         }
+
+    def announce(self, target: object) -> None:
+        """Say on standard error which cluster is read: the current context may be another than expected."""
+        if not self.quiet:
+            remark(f"cluster: {target}")
+
+    def target(self) -> "Target":
+        """The cluster that the options choose. Raises Rejected if there is none."""
+        # Late import: commands that read manifests need no kubeconfig.
+        from reconciler.cluster.target import choose  # noqa: PLC0415
+
+        return choose(server=self.server, kubeconfig=self.kubeconfig, context=self.context)

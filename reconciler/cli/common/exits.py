@@ -4,6 +4,7 @@ Help, docs/commands.md and the tests read the table.
 """
 
 import sys
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import IntEnum
@@ -101,10 +102,22 @@ def exits_text(command: str) -> str:
     codes = EXITS.get(command)
     if codes is None:
         return ""
-    return "\n".join(["\b", "Exit codes:", *(f"  {code}  {meaning}" for code, meaning in codes.items())])
+    lines = ["\b", "Exit codes:"]
+    for code, meaning in codes.items():
+        # click indents the text by two columns, and does not wrap it.
+        lines += textwrap.wrap(f"  {code}  {meaning}", 76, subsequent_indent=" " * 5)
+    return "\n".join(lines)
 
 
-class NoAnswer(click.ClickException):
+class Failure(click.ClickException):
+    """The input or the server cannot be read. The message is wrapped between words on a terminal."""
+
+    def show(self, _file: object = None) -> None:
+        """Print the message on standard error."""
+        _remark(f"Error: {self.format_message()}")
+
+
+class NoAnswer(Failure):
     """A question has no answer: a named object does not exist, or the server cannot be read."""
 
     exit_code = Exit.USAGE
@@ -129,8 +142,15 @@ def exit_on_errors() -> Iterator[None]:
         failures = list(_leaves(group.exceptions))
     if failures:
         for failure in failures:
-            click.echo(f"error: {failure}", err=True)
+            _remark(f"error: {failure}")
         sys.exit(Exit.FAILED)
+
+
+def _remark(line: str) -> None:
+    # Late import: help and completion need none of it.
+    from reconciler.cli.common.output import remark  # noqa: PLC0415
+
+    remark(line)
 
 
 def _leaves(failures: Iterable[BaseException]) -> Iterator[BaseException]:

@@ -4,8 +4,6 @@ import asyncio
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
-import click
-
 from reconciler.api.koordinator.device import Device
 from reconciler.api.koordinator.reading import read_device
 from reconciler.api.manifests.bundle import Bundle
@@ -20,7 +18,7 @@ from reconciler.api.versions.reading import read
 from reconciler.cli.common.cluster_listing import list_objects
 from reconciler.cli.common.connection import Connection
 from reconciler.cli.common.input import read_manifests, report_refused, report_warnings
-from reconciler.cli.common.plain_text import plain
+from reconciler.cli.common.output import remark
 from reconciler.cli.common.progress import SILENT, ProgressTracker
 from reconciler.errors import Malformed
 
@@ -44,7 +42,7 @@ def read_devices(raws: Iterable[dict[str, Any]]) -> Iterator[Device]:
         try:
             yield read_device(raw)
         except Malformed as exc:
-            click.echo(plain(f"refused: {exc}"), err=True)
+            remark(f"refused: {exc}")
 
 
 def read_valid(raws: Iterable[dict[str, Any]]) -> Iterator[ApiObject]:
@@ -53,7 +51,7 @@ def read_valid(raws: Iterable[dict[str, Any]]) -> Iterator[ApiObject]:
         try:
             yield read(raw)
         except Malformed as exc:
-            click.echo(plain(f"refused: {exc}"), err=True)
+            remark(f"refused: {exc}")
 
 
 def bundle_objects(bundle: Bundle) -> Iterator[ApiObject]:

@@ -5,12 +5,11 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-import click
-
 from reconciler.api.manifests.bundle import Bundle, bundle
 from reconciler.api.manifests.documents import Refusal, documents
 from reconciler.api.manifests.sources import STDIN, SUFFIXES, manifests_in
-from reconciler.cli.common.plain_text import counted, plain
+from reconciler.cli.common.output import remark
+from reconciler.cli.common.plain_text import counted
 from reconciler.cli.common.progress import ProgressTracker
 
 
@@ -25,7 +24,7 @@ def read_manifests(paths: Sequence[str], progress: ProgressTracker) -> Bundle:
 def report_nothing(paths: Iterable[str]) -> None:
     """Print a line to standard error for each path, because none of them has an object."""
     for path in paths:
-        click.echo(plain(f"note: {_nothing_in(path)}"), err=True)
+        remark(f"note: {_nothing_in(path)}")
 
 
 def _nothing_in(path: str) -> str:
@@ -42,17 +41,17 @@ def _nothing_in(path: str) -> str:
 def report_refused(refused: Iterable[Refusal]) -> None:
     """Print a line to standard error for each invalid document or object."""
     for refusal in refused:
-        click.echo(plain(f"refused: {refusal.problem}"), err=True)
+        remark(f"refused: {refusal.problem}")
 
 
 def report_warnings(warnings: Iterable[str]) -> None:
     """Print a line to standard error for each fix that was made while reading."""
     for warning in warnings:
-        click.echo(plain(f"warning: {warning}"), err=True)
+        remark(f"warning: {warning}")
 
 
 def report_ignored(ignored: Counter[str]) -> None:
     """Print a line to standard error with the number of objects of other kinds."""
     if ignored:
         kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(ignored.items()))
-        click.echo(plain(f"ignored: {kinds}"), err=True)
+        remark(f"ignored: {kinds}")

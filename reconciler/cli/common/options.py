@@ -17,6 +17,9 @@ from reconciler.errors import Rejected
 F = Callable[..., Any]
 Decorator = Callable[[F], F]
 
+FOR_PEOPLE = ("table", "wide")
+"""Values of `-o` that are not for programs"""
+
 
 def files_option(*, required: bool) -> Decorator:
     """`-f`, which can be repeated; a directory is read recursively."""
@@ -85,9 +88,9 @@ def cluster_options(func: F) -> F:
 
         configure("warning")
         named = bool(cluster or kubeconfig or context or server)
-        return func(
-            connection=Connection(named, server, kubeconfig, context, insecure_skip_tls_verify), **rest
-        )
+        quiet = rest.get("output") not in FOR_PEOPLE
+        chosen = Connection(named, server, kubeconfig, context, insecure_skip_tls_verify, quiet)
+        return func(connection=chosen, **rest)
 
     return _all_of(
         click.option(
@@ -162,10 +165,18 @@ def steps_option(default: int) -> Decorator:
 
 
 def namespace_option(func: F) -> F:
-    """`-n`, for commands that take claim names."""
+    """`-n`, for commands that take claim names: None if it is not given; see `namespace_of`."""
     return click.option(
-        "-n", "--namespace", default="default", show_default=True, help="Namespace of names without one."
+        "-n",
+        "--namespace",
+        metavar="NAME",
+        help="Namespace of names without one.  [default: that of the context; of manifests: default]",
     )(func)
+
+
+def namespace_of(given: str | None, connection: Connection, *, in_cluster: bool) -> str:
+    """The namespace of names without one. Raises Rejected if no cluster is found, to take it from."""
+    return given or (connection.target().namespace if in_cluster else "default")
 
 
 def output_option(*formats: str, explained: str | None = None) -> Decorator:

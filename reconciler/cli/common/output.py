@@ -1,49 +1,55 @@
 """Output of commands: plain text for pipes, tables for terminals, JSON and YAML for programs."""
 
 import json
-from collections.abc import Collection, Iterable, Sequence
+import os
+import sys
+from collections.abc import Sequence
 from typing import Any, TextIO
 
 import click
 import yaml
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
-from reconciler.cli.common.plain_text import plain
+from reconciler.cli.common.plain_text import plain, wrapped
+from reconciler.cli.common.table import Table
 
-UNBOUNDED = 10_000
-"""Width without a terminal: names are never cut, so that lines can be searched."""
+UNBOUNDED = 1_000_000
+"""Width without a terminal: lines are never cut or wrapped, so that they can be searched"""
+MIN_WIDTH = 20
+"""Narrower terminals do not exist"""
 
 
 def console_on(out: TextIO) -> Console:
-    """A console for plain text, without a limit on line length unless `out` is a terminal."""
+    """A console for plain text. Lines are as wide as the terminal or COLUMNS, and else not limited."""
     console = Console(file=out, highlight=False, emoji=False, markup=False)
-    if not console.is_terminal:
+    if not (console.is_terminal or "COLUMNS" in os.environ):
         console.width = UNBOUNDED
+    elif console.width < MIN_WIDTH:  # some terminals report 0
+        console.width = 80
     return console
 
 
-def table_for(console: Console, headings: Iterable[str], *, right: Collection[str] = ()) -> Table:
-    """An empty table, with a line below its headings on a terminal; columns in `right` hold numbers."""
-    table = Table(box=SIMPLE_HEAD if console.is_terminal else None, pad_edge=False)
-    return _headed(table, headings, right)
+def print_table(console: Console, table: Table, *, wide: bool = False) -> None:
+    """Print a table, with bold headings on a terminal. A wide one has one line for each row, however long."""
+    for line in table.lines(UNBOUNDED if wide else console.width):
+        print_text(console, line.text, "bold" if line.heading else "")
 
 
-def bare_table(headings: Iterable[str]) -> Table:
-    """An empty table without borders."""
-    return _headed(Table(box=None, pad_edge=False), headings)
+def print_line(console: Console, line: str, *, hanging: int = 2, style: str = "") -> None:
+    """Print a line; control characters are escaped. Wraps it between words on a terminal."""
+    for text in wrapped(plain(line), console.width, hanging=hanging):
+        print_text(console, text, style)
 
 
-def add_row(table: Table, cells: Iterable[str]) -> None:
-    """Add a row; control characters are escaped."""
-    table.add_row(*(Text(plain(cell)) for cell in cells))
+def print_text(console: Console, text: str, style: str = "") -> None:
+    """Print a line as it is."""
+    console.print(Text(text, style), soft_wrap=True)
 
 
-def print_line(console: Console, line: str) -> None:
-    """Print a line; control characters are escaped and the line is never cut."""
-    console.print(Text(plain(line)), soft_wrap=True)
+def remark(line: str) -> None:
+    """Print a line on standard error: a warning, a note or an error."""
+    print_line(console_on(sys.stderr), line)
 
 
 def echo_value(value: Any, output: str) -> None:
@@ -62,12 +68,6 @@ def as_list(objects: Sequence[dict[str, Any]]) -> str:
 def as_documents(objects: Sequence[dict[str, Any]], **style: Any) -> str:
     """Objects as one stream of YAML documents; empty if there are none."""
     return yaml.dump_all(objects, Dumper=_NoAliases, sort_keys=False, **style) if objects else ""
-
-
-def _headed(table: Table, headings: Iterable[str], right: Collection[str] = ()) -> Table:
-    for heading in headings:
-        table.add_column(heading, overflow="fold", justify="right" if heading in right else "left")
-    return table
 
 
 class _NoAliases(yaml.SafeDumper):

@@ -4,9 +4,9 @@ import asyncio
 import sys
 
 import click
-from rich.console import Console
 
 from reconciler.cli.common.exits import exit_on_errors
+from reconciler.cli.common.output import console_on
 from reconciler.cli.demo.play import manifests, play
 from reconciler.operations.logs.setup import configure
 
@@ -19,6 +19,6 @@ def demo() -> None:
     The objects are in the package's directory cli/demo/manifests.
     """
     configure("warning")
-    console = Console(highlight=False, emoji=False, markup=False)
+    console = console_on(sys.stdout)
     with exit_on_errors():
         asyncio.run(play(manifests(sys.stdin.buffer), console))

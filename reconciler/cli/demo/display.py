@@ -4,14 +4,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-from rich.box import SIMPLE_HEAD
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, Group
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
 from reconciler.api.objects.meta import ObjectKey
+from reconciler.cli.common.output import print_line
 from reconciler.cli.common.plain_text import counted
+from reconciler.cli.common.table import Table, TableLine
 from reconciler.cli.demo.state import DemoState, Line
 from reconciler.control.decisions.decisions import Waits
 
@@ -40,7 +40,11 @@ class _TableDisplay:
         self._live = live
 
     def show(self, state: DemoState) -> None:
-        self._live.update(tables(state), refresh=True)
+        lines = [
+            Text(line.text, "bold" if line.heading else "", no_wrap=True)
+            for line in lines_of(state, self._live.console.width)
+        ]
+        self._live.update(Group(*lines), refresh=True)
 
 
 class _LineDisplay:
@@ -50,50 +54,37 @@ class _LineDisplay:
 
     def show(self, state: DemoState) -> None:
         for line in state.lines[self._shown :]:
-            self._print(
-                f"{_after(line):>8}  allocated {line.claim}: {', '.join(line.devices)} on {line.node}"
-            )
+            text = f"{_after(line):>8}  allocated {line.claim}: {', '.join(line.devices)} on {line.node}"
+            print_line(self._console, text, hanging=10)
         self._shown = len(state.lines)
 
-    def _print(self, text: str) -> None:
-        self._console.print(Text(text), soft_wrap=True)
 
-
-def tables(state: DemoState) -> RenderableType:
+def lines_of(state: DemoState, width: int) -> Iterator[TableLine]:
     """The allocations so far, and the pending claims."""
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="bold")
-    table.add_column("CLAIM", overflow="fold")
-    table.add_column("DEVICES", style="cyan", overflow="fold")
-    table.add_column("NODE", style="green")
-    table.add_column("USED BY", overflow="fold")
-    table.add_column("AFTER", justify="right", style="magenta", no_wrap=True)
+    table = Table(("CLAIM", "DEVICES", "NODE", "USED BY", "AFTER"), right=("AFTER",))
     for line in state.lines:
         gone = line.claim not in state.claims
         users = "finished" if gone else ", ".join(state.users(line.claim)) or "-"
-        row = (str(line.claim), "\n".join(line.devices), line.node, users, _after(line))
-        table.add_row(*map(Text, row), style="dim" if gone else None)
-    return Group(table, _pending(state)) if state.pending() else table
+        table.add((str(line.claim), "\n".join(line.devices), line.node, users, _after(line)))
+    yield from table.lines(width)
+    if state.pending():
+        yield TableLine("")
+        pending = Table(("PENDING", "REASON", "MESSAGE"), names=2)
+        for claim, why in state.pending():
+            pending.add((str(claim), why.reason, message(claim, why)))
+        yield from pending.lines(width)
 
 
-def _pending(state: DemoState) -> Table:
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="bold")
-    table.add_column("PENDING", overflow="fold")
-    table.add_column("REASON", style="yellow", no_wrap=True)
-    table.add_column("MESSAGE", overflow="fold")
-    for claim, why in state.pending():
-        table.add_row(str(claim), why.reason, Text(message(claim, why)))
-    return table
-
-
-def conclusion(state: DemoState, console: Console) -> Iterator[Text]:
-    """Yield the reasons of pending claims, unless a table shows them, and a summary."""
+def print_conclusion(state: DemoState, console: Console) -> None:
+    """Print the reasons of pending claims, unless a table shows them, and a summary."""
     if not console.is_terminal:
         for claim, why in state.pending():
-            yield Text(f"pending   {claim}: {why.reason}: {message(claim, why)}")
+            print_line(console, f"pending   {claim}: {why.reason}: {message(claim, why)}", hanging=10)
     held = sum(1 for claim in state.claims.values() if claim.allocation)
     phases = [f"{count} {_PHASES.get(phase, phase)}" for phase, count in state.phases().most_common()]
     allocated = f"{counted(len(state.lines), 'claim')} allocated, {held} still in use"
-    yield Text(f"{allocated}; {len(state.pending())} pending. Pods: {', '.join(phases)}.", "bold")
+    summary = f"{allocated}; {len(state.pending())} pending. Pods: {', '.join(phases)}."
+    print_line(console, summary, style="bold")
 
 
 def message(claim: ObjectKey, why: Waits) -> str:

@@ -12,7 +12,8 @@ from rich.console import Console
 from reconciler import app
 from reconciler.aio.tasks import forever
 from reconciler.api.manifests.documents import Refusal, documents
-from reconciler.cli.demo.display import conclusion, display
+from reconciler.cli.common.output import print_line
+from reconciler.cli.demo.display import display, print_conclusion
 from reconciler.cli.demo.state import KINDS, DemoState
 from reconciler.cluster.client import Client
 from reconciler.cluster.discovery import discover
@@ -46,11 +47,10 @@ async def play(raws: Sequence[dict[str, Any]], console: Console) -> None:
     async with run_controllers(api), serve(api) as url, connect(server=url) as transport:
         kinds = Counter(raw["kind"] for raw in raws)
         devices = sum(len(raw["spec"].get("devices", ())) for raw in raws if raw["kind"] == "ResourceSlice")
-        console.print(
+        print_line(
+            console,
             f"embedded API server on {url}: {kinds['Node']} nodes, {kinds['ResourceSlice']} slices with "
             f"{devices} devices, {kinds['ResourceClaim']} claims, {kinds['Pod']} pods",
-            soft_wrap=True,
-            highlight=False,
         )
         state, stop = DemoState(), asyncio.Event()
         client = Client(transport)
@@ -69,8 +69,7 @@ async def play(raws: Sequence[dict[str, Any]], console: Console) -> None:
             stop.set()
             for task in watches:
                 task.cancel()
-        for line in conclusion(state, console):
-            console.print(line, soft_wrap=True)
+        print_conclusion(state, console)
 
 
 async def _until_settled(state: DemoState, console: Console) -> None:

@@ -3,26 +3,28 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from rich.console import Console, Group
-from rich.table import Table
-from rich.text import Text
-
 from reconciler.analysis.capacity import By, CounterUsage, Line, ProfileUsage
 from reconciler.analysis.capacity.families import shown
-from reconciler.cli.common.output import add_row, table_for
+from reconciler.cli.common.table import Table
 
 NONE = "-"
+_WIDE: dict[By, list[str]] = {
+    "driver": ["FITS", "STRANDED"],
+    "pool": ["STRANDED", "NODE"],
+    "node": ["STRANDED"],
+}
+"""Columns of -o wide"""
 
 
-def tables(lines: Sequence[Line], by: By, console: Console) -> Group:
+def tables(lines: Sequence[Line], by: By, *, wide: bool) -> list[Table]:
     """The table of lines; by driver also the tables of profiles and counters."""
-    found: list[Table | Text] = [_summary(lines, by, console)]
+    found = [_summary(lines, by, wide=wide)]
     if by == "driver":
         profiles = [(line, one) for line in lines for one in line.profiles]
         counters = [(line, one) for line in lines for one in line.counters]
-        found += [Text(), _profiles(profiles, console)] if profiles else []
-        found += [Text(), _counters(counters, console)] if counters else []
-    return Group(*found)
+        found += [_profiles(profiles)] if profiles else []
+        found += [_counters(counters)] if counters else []
+    return found
 
 
 def as_json(lines: Iterable[Line], by: By) -> dict[str, Any]:
@@ -30,35 +32,35 @@ def as_json(lines: Iterable[Line], by: By) -> dict[str, Any]:
     return {"by": by, "items": [_line(line) for line in lines]}
 
 
-def _summary(lines: Iterable[Line], by: By, console: Console) -> Table:
-    names = {"driver": ("DRIVER",), "pool": ("DRIVER", "POOL", "NODE"), "node": ("NODE", "DRIVER")}[by]
-    last = ("LARGEST FIT",) if by == "driver" else ("FITS", "STRANDED")
-    numbers = ("DEVICES", "HELD", "SHARED", "ALLOCATABLE", "BLOCKED", "TAINTED")
-    table = table_for(console, (*names, *numbers, *last), right=numbers)
+def _summary(lines: Iterable[Line], by: By, *, wide: bool) -> Table:
+    names = {"driver": ("DRIVER",), "pool": ("DRIVER", "POOL"), "node": ("NODE", "DRIVER")}[by]
+    last = {"driver": ["LARGEST FIT"], "pool": ["FITS"], "node": ["FITS"]}[by]
+    last += _WIDE[by] if wide else []
+    numbers = ("DEVICES", "HELD", "SHARED", "FREE", "BLOCKED", "TAINTED")
+    table = Table((*names, *numbers, *last), right=numbers, names=len(names))
     for line in lines:
         own = {"DRIVER": line.driver, "POOL": line.pool, "NODE": line.node or NONE}
+        own |= {"LARGEST FIT": line.largest or NONE, "FITS": _fitting(line), "STRANDED": _stranded(line)}
         counts = (line.devices, line.held, line.shared, line.allocatable, line.blocked, line.tainted)
-        more = (line.largest or NONE,) if by == "driver" else (_fitting(line), _stranded(line))
-        add_row(table, (*(own[name] for name in names), *map(str, counts), *more))
+        table.add((*(own[name] for name in names), *map(str, counts), *(own[name] for name in last)))
     return table
 
 
-def _profiles(found: Iterable[tuple[Line, ProfileUsage]], console: Console) -> Table:
+def _profiles(found: Iterable[tuple[Line, ProfileUsage]]) -> Table:
     numbers = ("DEVICES", "HELD", "FITS", "FRAGMENTED")
-    table = table_for(console, ("DRIVER", "PROFILE", *numbers), right=numbers)
+    table = Table(("DRIVER", "PROFILE", *numbers), right=numbers, names=2)
     for line, one in found:
         part = NONE if one.fragmentation is None else f"{one.fragmentation:.0%}"
-        cells = (line.driver, one.profile, str(one.devices), str(one.held), _number(one), part)
-        add_row(table, cells)
+        table.add((line.driver, one.profile, str(one.devices), str(one.held), _number(one), part))
     return table
 
 
-def _counters(found: Iterable[tuple[Line, CounterUsage]], console: Console) -> Table:
+def _counters(found: Iterable[tuple[Line, CounterUsage]]) -> Table:
     numbers = ("TOTAL", "FREE", "STRANDED")
-    table = table_for(console, ("DRIVER", "COUNTER", *numbers), right=numbers)
+    table = Table(("DRIVER", "COUNTER", *numbers), right=numbers, names=2)
     for line, one in found:
         stranded = f"{shown(one.stranded)}{'' if one.exact else ' or more'}"
-        add_row(table, (line.driver, one.counter, shown(one.total), shown(one.left), stranded))
+        table.add((line.driver, one.counter, shown(one.total), shown(one.left), stranded))
     return table
 
 

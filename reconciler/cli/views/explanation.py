@@ -5,10 +5,12 @@ from typing import TextIO
 
 from reconciler.allocation.reasons.explanation import Explanation, Request, Shortage, Step
 from reconciler.allocation.reasons.kinds import Kind
-from reconciler.cli.common.output import console_on, print_line
-from reconciler.cli.common.plain_text import counted
+from reconciler.cli.common.output import console_on, print_line, print_text
+from reconciler.cli.common.plain_text import counted, plain, wrapped
 
 BAR = 24
+INDENT = 10
+"""Of words below their bar: as far as the number reaches"""
 MAX_SHORTAGES = 5
 _ON_NODES = frozenset({Kind.ALIGNMENT, Kind.PARTITION})
 """Gates that show the number of nodes"""
@@ -20,10 +22,12 @@ def print_explanation(explanation: Explanation, out: TextIO) -> None:
     block = _block(out)
     print_line(console, _head(explanation))
     for request in explanation.requests:
-        print_line(console, "")
+        console.print()
         owner = "pod" if explanation.pod is not None else "claim"
         print_line(console, f"request {request.request} of {owner} {request.claim} needs {_wanted(request)}")
-        for line in (*_funnel(request, block), *_about(request)):
+        for line in _funnel(request, block, console.width):
+            print_text(console, line)
+        for line in _about(request):
             print_line(console, line)
     for line in _tail(explanation):
         print_line(console, line)
@@ -56,12 +60,20 @@ def _wanted(request: Request) -> str:
     return counted(request.wanted, "device")
 
 
-def _funnel(request: Request, block: str) -> Iterator[str]:
+def _funnel(request: Request, block: str, width: int) -> Iterator[str]:
+    """A number, a bar and words for each gate. Words that are too long for their place follow below."""
     rows = [(request.devices, "all devices")]
-    rows += [(step.left, _words(step)) for step in request.funnel]
+    rows += [(step.left, plain(_words(step))) for step in request.funnel]
     for left, words in rows:
         bar = block * _length(left, request.devices)
-        yield f"{left:>8}  {bar:<{BAR}}  {words}"
+        start = f"{left:>8}  {bar:<{BAR}}  "
+        parts = wrapped(words, width - len(start))
+        if all(len(part) <= width - len(start) for part in parts):
+            yield start + parts[0]
+            yield from (" " * len(start) + part for part in parts[1:])
+        else:
+            yield start.rstrip()
+            yield from (" " * INDENT + part for part in wrapped(words, width - INDENT))
 
 
 def _words(step: Step) -> str:

@@ -1,11 +1,8 @@
 """The output of `top --koordinator`: Koordinator's devices by type, or by node and type."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Literal
-
-from rich.console import Console
-from rich.table import Table
 
 from reconciler.allocation.koordinator.fleet import Fleet
 from reconciler.analysis.capacity.machine_state import STATES
@@ -15,33 +12,30 @@ from reconciler.api.koordinator.reading import read_device
 from reconciler.api.objects.meta import ApiObject
 from reconciler.api.versions.reading import read
 from reconciler.cli.common.connection import Connection
-from reconciler.cli.common.output import add_row, table_for
+from reconciler.cli.common.table import Table
 from reconciler.control.koordinator.state import KoordinatorState
 from reconciler.state.koordinator.rules import Rules, Semantics
 from reconciler.state.loading import load
 
 By = Literal["driver", "node"]
-Show = Callable[[Fleet], None]
+Show = Callable[[Fleet], Awaitable[None]]
+_HEADINGS = {"allocatable": "FREE"}
+"""State -> its heading, as in the table of all devices"""
 
 
-def tallies(fleet: Fleet, by: By, types: Sequence[str], nodes: Sequence[str]) -> list[Tally]:
-    """The lines to show, sorted by name; only `types` and `nodes`, unless they are empty."""
-    found = by_node(fleet) if by == "node" else by_type(fleet)
-    return [
-        one
-        for one in found
-        if (not types or one.kind in types) and (not nodes or by != "node" or one.node in nodes)
-    ]
+def tallies(fleet: Fleet, by: By) -> list[Tally]:
+    """The lines to show, sorted by name."""
+    return by_node(fleet) if by == "node" else by_type(fleet)
 
 
-def table(found: Iterable[Tally], by: By, console: Console) -> Table:
+def table(found: Iterable[Tally], by: By) -> Table:
     """The table, with one row per tally."""
     names = ("NODE", "TYPE") if by == "node" else ("TYPE",)
-    numbers = ("DEVICES", *(state.upper() for state in STATES))
-    made = table_for(console, (*names, *numbers, "FREE"), right=numbers)
+    numbers = ("DEVICES", *(_HEADINGS.get(state, state.upper()) for state in STATES))
+    made = Table((*names, *numbers, "RESOURCES FREE"), right=numbers, names=len(names))
     for one in found:
         own = (one.node, one.kind) if by == "node" else (one.kind,)
-        add_row(made, (*own, *map(str, (one.devices, *one.states)), ", ".join(_free(one))))
+        made.add((*own, *map(str, (one.devices, *one.states)), ", ".join(_free(one)) or "-"))
     return made
 
 
@@ -73,14 +67,16 @@ async def follow_machines(
 
     picture = _picture(semantics)
     async with connect(**connection.arguments()) as transport:
+        if interval is None:
+            connection.announce(transport.target)
         client = Client(transport)
         served = await with_devices(client, await discover_at_least_pods(client))
         decoders = {"Node": read, "Device": read_device, "Pod": read}
         async with following(client, served, decoders, picture.apply):
-            show(picture.fleet)
+            await show(picture.fleet)
             while interval is not None:
                 await asyncio.sleep(interval)
-                show(picture.fleet)
+                await show(picture.fleet)
 
 
 def _picture(semantics: Semantics) -> KoordinatorState:

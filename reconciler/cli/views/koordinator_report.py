@@ -3,30 +3,48 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, TextIO
 
-from rich.table import Table
-
+from reconciler.api.koordinator.annotations import AllocatedDevice, allocated
+from reconciler.api.koordinator.names import ALLOCATED
 from reconciler.api.koordinator.patch import steps
 from reconciler.api.manifests.bundle import Bundle
-from reconciler.cli.common.output import add_row, bare_table, console_on, print_line
-from reconciler.cli.common.plain_text import counted
+from reconciler.cli.common.output import console_on, print_line, print_table
+from reconciler.cli.common.plain_text import counted, object_name
+from reconciler.cli.common.table import Table
 from reconciler.control.koordinator.offline import DeviceReport, Given
 
 
-def print_devices(report: DeviceReport, out: TextIO) -> None:
+def print_devices(report: DeviceReport, out: TextIO, *, wide: bool) -> None:
     """Print the allocated devices, why other pods are pending, and invalid objects."""
     console = console_on(out)
     if report.given:
-        console.print(_table(report))
+        print_table(console, _table(report, wide=wide), wide=wide)
     for line in (*lines(report), _summary(report)):
         print_line(console, line)
 
 
-def _table(report: DeviceReport) -> Table:
-    """Each pod with its node and the annotation that records its devices."""
-    table = bare_table(("POD", "NODE", "DEVICES ALLOCATED"))
+def _table(report: DeviceReport, *, wide: bool) -> Table:
+    """Each device of each pod; wide also has the annotation that records all devices of the pod."""
+    table = Table(("POD", "NODE", "DEVICE", "SHARE", *(["ANNOTATION"] if wide else [])), names=2)
     for given in report.given:
-        add_row(table, (str(given.pod.key), given.node, given.text))
+        pod = str(given.pod.key)
+        for kind, devices in allocated(f"Pod {pod}", {ALLOCATED: given.text}).items():
+            for device in devices:
+                more = (given.text,) if wide else ()
+                table.add((pod, given.node, f"{kind}/{device.minor}", _share(device), *more))
     return table
+
+
+def _share(device: AllocatedDevice) -> str:
+    """What the pod gets of a device: amounts by resource, without domains, and virtual functions."""
+    parts = [f"{name.rpartition('/')[2]} {amount}" for name, amount in device.resources.items()]
+    if device.extension is not None:
+        parts += [f"virtual function {function.bus_id}" for function in device.extension.vfs]
+    return ", ".join(parts) or "-"
+
+
+def names_of(report: DeviceReport) -> Iterator[str]:
+    """The pods that get devices, as kubectl names them."""
+    yield from (object_name("Pod", given.pod.key.name) for given in report.given)
 
 
 def lines(report: DeviceReport) -> Iterator[str]:

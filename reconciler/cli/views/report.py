@@ -1,45 +1,50 @@
 """The table of `allocate`."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TextIO
-
-from rich.console import Console
-from rich.table import Table
 
 from reconciler.api.manifests.inferred_nodes import InferredNodes
 from reconciler.api.objects.claims import AllocatedDevice
 from reconciler.api.objects.node_selector import NodeSelector, NodeSelectorRequirement
 from reconciler.api.objects.plan import Granted, Plan
-from reconciler.cli.common.output import add_row, console_on, print_line, table_for
-from reconciler.cli.common.plain_text import counted
+from reconciler.cli.common.output import console_on, print_line, print_table
+from reconciler.cli.common.plain_text import counted, object_name
+from reconciler.cli.common.table import Table
 from reconciler.control.offline import Answer, Report
 
 
-def print_report(report: Report, out: TextIO) -> None:
+def print_report(report: Report, out: TextIO, *, wide: bool) -> None:
     """Print the devices of each claim, why other claims are pending, and notes about pools and nodes."""
     console = console_on(out)
     if report.granted:
-        console.print(_table(report.granted, console))
+        print_table(console, _table(report, wide=wide), wide=wide)
     for line in (*_aligned(report), *refusals(report), *notes(report), _summary(report)):
         print_line(console, line)
 
 
-def _table(granted: Iterable[Granted], console: Console) -> Table:
-    table = table_for(console, ("CLAIM", "REQUEST", "DEVICE", "NODE"))
-    for outcome in granted:
-        for plan in outcome.plans:
-            for request, devices in _by_request(plan):
-                add_row(table, (str(plan.claim), request, devices, plan.node))
+def names_of(report: Report) -> Iterator[str]:
+    """The allocated claims, as kubectl names them."""
+    yield from (
+        object_name("ResourceClaim", plan.claim.name) for granted in report.granted for plan in granted.plans
+    )
+
+
+def _table(report: Report, *, wide: bool) -> Table:
+    """A row for each device; wide also has the pod that the claim was decided for."""
+    table = Table(("CLAIM", "REQUEST", "DEVICE", "NODE", *(["POD"] if wide else [])))
+    for answer in report.answers:
+        if isinstance(answer.outcome, Granted):
+            more = (str(answer.pod or "-"),) if wide else ()
+            for plan in answer.outcome.plans:
+                for request, device in _devices(plan):
+                    table.add((str(plan.claim), request, device, plan.node, *more))
     return table
 
 
-def _by_request(plan: Plan) -> Iterator[tuple[str, str]]:
-    """Yield each request with its devices, one per line; a placeholder for a claim without requests."""
-    devices: dict[str, list[str]] = {}
-    for device in plan.allocation.devices.results:
-        devices.setdefault(device.request, []).append(_device(device))
-    yield from ((request, "\n".join(names)) for request, names in devices.items())
-    if not devices:
+def _devices(plan: Plan) -> Iterator[tuple[str, str]]:
+    """Yield each device with its request; a placeholder for a claim without requests."""
+    yield from ((device.request, _device(device)) for device in plan.allocation.devices.results)
+    if not plan.allocation.devices.results:
         yield "-", "-"
 
 

@@ -4,12 +4,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TextIO
 
-from rich.console import Console
-from rich.table import Table
-
 from reconciler.analysis.whatif import Answer, Limit, Lost, Placed, Refused, Unit
-from reconciler.cli.common.output import add_row, console_on, print_line, table_for
+from reconciler.cli.common.output import console_on, print_line, print_table
 from reconciler.cli.common.plain_text import counted
+from reconciler.cli.common.table import Table
 
 MAX_COPIES = 20
 """Copies to list with their devices; for further copies, only the nodes are counted"""
@@ -23,7 +21,7 @@ def print_answer(answer: Answer, units: Sequence[Unit], out: TextIO) -> None:
     shown = [one for one in answer.placed if one.copy <= MAX_COPIES]
     if shown:
         console.print()
-        console.print(_placements(shown, console))
+        print_table(console, _placements(shown))
     if len(answer.placed) > len(shown):
         nodes = Counter(one.node or "no node" for one in answer.placed[len(shown) :])
         print_line(
@@ -31,7 +29,7 @@ def print_answer(answer: Answer, units: Sequence[Unit], out: TextIO) -> None:
         )
     if answer.lost:
         console.print()
-        console.print(_losses(answer.lost, console))
+        print_table(console, _losses(answer.lost))
     if answer.freed:
         print_line(console, f"assumed free: {', '.join(map(str, answer.freed))}")
 
@@ -71,16 +69,16 @@ def _why(refused: Refused) -> str:
     return f"{refused.reason}: {refused.message}"
 
 
-def _placements(placed: Iterable[Placed], console: Console) -> Table:
-    table = table_for(console, ("COPY", "CLAIM", "REQUEST", "DEVICE", "NODE"))
+def _placements(placed: Iterable[Placed]) -> Table:
+    table = Table(("COPY", "CLAIM", "REQUEST", "DEVICE", "NODE"), names=2)
     for one in placed:
         for claim, request, device in one.devices:
-            add_row(table, (str(one.copy), str(claim), request, str(device), one.node or "-"))
+            table.add((str(one.copy), str(claim), request, str(device), one.node or "-"))
     return table
 
 
-def _losses(lost: Iterable[Lost], console: Console) -> Table:
-    table = table_for(console, ("LOST", "POD", "HOLDS NOW", "ELSEWHERE"))
+def _losses(lost: Iterable[Lost]) -> Table:
+    table = Table(("LOST", "POD", "HOLDS NOW", "ELSEWHERE"), names=2)
     for one in lost:
         match one.elsewhere:
             case Placed(node=node, devices=devices):
@@ -89,5 +87,5 @@ def _losses(lost: Iterable[Lost], console: Console) -> Table:
                 where = f"nowhere: {_why(refused)}"
         pod = str(one.pod) if one.pod is not None else "-"
         claims = "\n".join(map(str, one.claims)) or "-"
-        add_row(table, (claims, pod, "\n".join(map(str, one.devices)), where))
+        table.add((claims, pod, "\n".join(map(str, one.devices)), where))
     return table

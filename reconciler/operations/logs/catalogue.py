@@ -72,6 +72,8 @@ PROCESS = (
           ("not_served", "gates")),
     Event("API server lacks kinds or feature gates", INFO,
           "Some kinds are not served, or some feature gates are off.", ("not_served", "gates")),
+    Event("cluster", INFO, "The first line: the API server, and the context of the kubeconfig, if any.",
+          ("server", "context")),
     Event("status served", INFO, "The status port serves health, metrics and status.", ("url", "paths")),
     Event("stopped", INFO, "The process ends; started writes are complete."),
     Event("stopped before the API server answered", INFO, "The process ends before it did any work."),

@@ -9,8 +9,8 @@ from reconciler.operations.logs.fields import COMMON, FIELDS
 _HEAD = """\
 # Log lines
 
-`dra-reconciler run` writes one JSON object per line to standard error (`--log-format json`; text on a
-terminal). Decisions have level `info`, details of the watches `debug`. Libraries log from level `warning`. No
+`dra-reconciler run` writes one JSON object per line to standard error (`--log-format json`). On a
+terminal it writes one short line for each event, without the fields that are for programs. Decisions have level `info`, details of the watches `debug`. Libraries log from level `warning`. No
 line contains a token, a secret or the body of a request. This page is generated from
 `reconciler/control/decisions/decisions.py` and `reconciler/operations/logs/catalogue.py`.
 

@@ -17,6 +17,7 @@ OTHERS: Mapping[str, tuple[Types, str]] = {
     "cause": (str, "conflict: another client wrote first; retry: the API server was busy or unreachable"),
     "compared": (int, "number of comparisons"),
     "drain_seconds": ((int, float), "seconds that started writes had to complete"),
+    "context": (str, "context of the kubeconfig; empty without one"),
     "dropped": (int, "bytes dropped"),
     "error": (str, "error message"),
     "exception": (str, "traceback without the values of variables"),

@@ -17,22 +17,28 @@ import msgspec
 import structlog
 from structlog.typing import EventDict, Processor
 
-Format = Literal["auto", "json", "text"]
+from reconciler.operations.logs.terminal import TerminalRenderer
+
+Format = Literal["auto", "json", "text", "short"]
 
 LOGGER = "reconciler"
 """The parent of all loggers of this program"""
 
 
 def configure(level: str, form: Format = "auto") -> None:
-    """Write log lines of `level` or above to standard error. `auto` is text on a terminal, else JSON."""
-    text = form == "text" or (form == "auto" and sys.stderr.isatty())
+    """Write log lines of `level` or above to standard error.
+
+    `auto` is short on a terminal, else JSON. `text` is short on a terminal, else it has all fields.
+    """
+    if form in ("auto", "text") and sys.stderr.isatty():
+        form = "short"
     before: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
-    last = _last(text)
+    last = _last(form, sys.stderr)
     handler = _Handler(_LineWriter(sys.stderr))
     # Our own lines go to the writer directly: `logging` would cost more than everything else.
     structlog.configure(
@@ -130,10 +136,13 @@ class _Handler(logging.Handler):
         self._writer.flush()
 
 
-def _last(text: bool) -> list[Processor]:
-    if text:
+def _last(form: Format, stream: TextIO) -> list[Processor]:
+    if form == "short":
+        renderer = TerminalRenderer(lambda: _width(stream), colours=_colours())
+        return [structlog.processors.format_exc_info, renderer]
+    if form == "text":
         plain = structlog.dev.plain_traceback
-        return [structlog.dev.ConsoleRenderer(colors=_colours(), exception_formatter=plain)]
+        return [structlog.dev.ConsoleRenderer(colors=False, exception_formatter=plain)]
     return [structlog.processors.format_exc_info, _as_json]
 
 
@@ -146,6 +155,17 @@ def _as_json(_logger: Any, _method: str, event: EventDict) -> str:
     except (TypeError, ValueError, RecursionError):
         pass
     return json.dumps(event, default=repr)
+
+
+def _width(stream: TextIO) -> int:
+    """The columns of a terminal, as COLUMNS or the terminal says; 80 if neither does."""
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdigit() and int(columns):
+        return int(columns)
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or 80
+    except (OSError, ValueError):
+        return 80
 
 
 def _colours() -> bool:

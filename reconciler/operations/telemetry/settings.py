@@ -1,5 +1,6 @@
 """The settings in `/statusz`, without secrets."""
 
+from reconciler.cluster.target import without_password
 from reconciler.operations.serving.statusz import Row
 from reconciler.settings import Settings
 
@@ -15,14 +16,8 @@ def settings_shown(settings: Settings) -> list[Row]:
         if name in SECRET:
             value = None if value is None else "(set)"
         elif name == "server" and value is not None:
-            value = _without_password(value)
+            value = without_password(value)
         elif isinstance(value, frozenset):
             value = ", ".join(sorted(value))
         rows.append((name, "" if value is None else str(value)))
     return rows
-
-
-def _without_password(url: str) -> str:
-    scheme, slashes, rest = url.partition("://")
-    authority, slash, path = rest.partition("/")
-    return f"{scheme}{slashes}{authority.rpartition('@')[2]}{slash}{path.partition('?')[0]}"

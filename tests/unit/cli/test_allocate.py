@@ -22,11 +22,20 @@ def test_the_table_names_claim_request_devices_and_node(tmp_path: Path):
     assert [line.split() for line in result.stdout.splitlines()] == [
         ["CLAIM", "REQUEST", "DEVICE", "NODE"],
         ["default/a", "gpu", "gpu.example.com/n1/gpu-0", "n1"],
-        ["gpu.example.com/n1/gpu-1"],
+        ["default/a", "gpu", "gpu.example.com/n1/gpu-1", "n1"],
         ["nodes", "without", "a", "Node", "object:", "n1"],
         ["1", "claim", "allocated"],
     ]
     assert result.stderr == ""
+
+
+def test_wide_has_the_pod_and_name_the_claims_as_kubectl_names_them(tmp_path: Path):
+    text = together(CLASS, gpus("n1", 2), template("t"), pod("p", "x:t"), claim("a"))
+    wide = [line.split() for line in allocate(tmp_path, "-o", "wide", f=text).stdout.splitlines()]
+    assert wide[0] == ["CLAIM", "REQUEST", "DEVICE", "NODE", "POD"]
+    assert {line[0]: line[4] for line in wide[1:3]} == {"default/p-x": "default/p", "default/a": "-"}
+    names = allocate(tmp_path, "-o", "name", f=text).stdout.splitlines()
+    assert sorted(names) == ["resourceclaim.resource.k8s.io/a", "resourceclaim.resource.k8s.io/p-x"]
 
 
 def test_a_claim_that_is_not_allocated_has_a_line_with_counts(tmp_path: Path):

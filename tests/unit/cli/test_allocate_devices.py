@@ -25,14 +25,22 @@ def written(*objects: dict[str, Any]) -> str:
     return yaml.safe_dump_all(objects)
 
 
-def test_the_table_shows_the_annotation_and_why_other_pods_are_pending(tmp_path: Path):
+def test_the_table_shows_the_shares_and_why_other_pods_are_pending(tmp_path: Path):
     result = allocate(tmp_path, f=written(machine("n", gpu(0)), wants("p", GPU), wants("q", GPU)))
     assert result.exit_code == SOME
     lines = result.stdout.splitlines()
-    assert lines[0].split() == ["POD", "NODE", "DEVICES", "ALLOCATED"]
-    assert lines[1].split() == ["default/p", "n", ANNOTATION]
+    assert lines[0].split() == ["POD", "NODE", "DEVICE", "SHARE"]
+    share = "gpu-core 100, gpu-memory 80Gi, gpu-memory-ratio 100"
+    assert lines[1].split() == ["default/p", "n", "gpu/0", *share.split()]
     why = "0/1 nodes can give the devices: 1 with too few free devices"
     assert lines[2:] == [f"not allocated: pod default/q: {why}", "1 pod allocated, 1 pending"]
+
+
+def test_wide_has_the_annotation_and_name_the_pods(tmp_path: Path):
+    text = written(machine("n", gpu(0)), wants("p", GPU))
+    line = allocate(tmp_path, "-o", "wide", f=text).stdout.splitlines()[1]
+    assert line.split()[-1] == ANNOTATION
+    assert allocate(tmp_path, "-o", "name", f=text).stdout == "pod/p\n"
 
 
 def test_json_and_yaml_are_the_pods_as_run_writes_them(tmp_path: Path):
@@ -55,7 +63,7 @@ def test_pods_with_devices_keep_them_and_higher_priorities_come_first(tmp_path: 
         f=written(machine("n", gpu(0), gpu(1)), held, wants("low", GPU), wants("high", GPU, priority=1)),
     )
     assert [line.split()[0] for line in result.stdout.splitlines()[1:3]] == ["default/high", "not"]
-    assert '"minor":1' in result.stdout
+    assert "gpu/1" in result.stdout
 
 
 def test_a_pod_gets_devices_on_a_node_where_it_can_run(tmp_path: Path):

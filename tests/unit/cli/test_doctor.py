@@ -46,14 +46,36 @@ def test_the_worst_finding_decides_the_exit_code(tmp_path: Path, text: str, opti
     assert doctor(tmp_path, text, *options).exit_code == code
 
 
-def test_the_table_names_problem_location_and_remedy(tmp_path: Path):
+def test_a_block_names_problem_location_and_remedy(tmp_path: Path):
     result = doctor(tmp_path, WRONG)
-    line = next(line for line in result.stdout.splitlines() if "pool-incomplete" in line)
-    assert line.startswith("error")
-    for part_of_it in ("ResourceSlice s", "spec.pool.resourceSliceCount", "1 of 2 slices", "a.yaml:2"):
+    head, problem, fix, field, location, empty, summary = result.stdout.splitlines()
+    assert head == "error pool-incomplete: ResourceSlice s"
+    assert problem == "  problem:  pool gpu.example.com/p has 1 of 2 slices of generation 1"
+    assert fix.startswith("  fix:      Publish the missing slices")
+    assert field == "  field:    spec.pool.resourceSliceCount"
+    assert location.endswith("a.yaml:2")
+    assert (empty, summary) == ("", "1 error, 0 warnings, 0 info")
+
+
+def test_wide_has_a_line_for_each_finding(tmp_path: Path):
+    _, line, _ = doctor(tmp_path, WRONG, "-o", "wide").stdout.splitlines()
+    for part_of_it in (
+        "error",
+        "ResourceSlice s",
+        "spec.pool.resourceSliceCount",
+        "1 of 2 slices",
+        "a.yaml:2",
+    ):
         assert part_of_it in line
-    assert "Publish the missing slices" in line
-    assert result.stdout.splitlines()[-1] == "1 error, 0 warnings, 0 info"
+
+
+def test_name_has_each_object_once(tmp_path: Path):
+    result = doctor(tmp_path, WRONG + WARNED, "-o", "name")
+    assert result.stdout.splitlines() == [
+        "resourceslice.resource.k8s.io/s",
+        "resourceclaim.resource.k8s.io/c",
+    ]
+    assert result.exit_code == 1
 
 
 def test_json_has_every_finding(tmp_path: Path):

@@ -137,7 +137,7 @@ def test_files_and_a_cluster_exclude_each_other():
 def test_an_unreachable_server_gives_no_answer():
     result = explain("c", "--server", "http://127.0.0.1:1")
     assert result.exit_code == 2
-    assert result.stderr.startswith("Error: ")
+    assert result.stderr.splitlines()[1].startswith("Error: ")
 
 
 def test_control_characters_in_names_are_escaped():
@@ -208,8 +208,8 @@ async def test_a_claim_that_is_not_managed_is_explained_with_a_note():
     labelled = claim("ours", metadata='labels: {dra-reconciler.io/managed: "true"}')
     api = served(FLEET, node("n1"), node("n2"), claim("theirs"), labelled)
     theirs, ours = await ask(api, "theirs"), await ask(api, "ours")
-    assert theirs.stderr.startswith("note: default/theirs: dra-reconciler allocates it only with ")
-    assert (theirs.exit_code, ours.exit_code, ours.stderr) == (0, 0, "")
+    assert "\nnote: default/theirs: dra-reconciler allocates it only with " in theirs.stderr
+    assert (theirs.exit_code, ours.exit_code, "note" in ours.stderr) == (0, 0, False)
 
 
 @pytest.mark.loopback

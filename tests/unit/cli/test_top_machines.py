@@ -47,7 +47,7 @@ def test_manifests_are_shown_by_type(tmp_path: Path):
     result = run(tmp_path / "m.yaml")
     assert result.exit_code == 0, result.output
     head, cards, nics = [line.rstrip().split(None, 6) for line in result.output.splitlines()]
-    assert head[:6] == ["TYPE", "DEVICES", "HELD", "SHARED", "ALLOCATABLE", "BLOCKED"]
+    assert head[:6] == ["TYPE", "DEVICES", "HELD", "SHARED", "FREE", "BLOCKED"]
     assert cards[:6] == ["gpu", "4", "0", "2", "1", "1"]
     assert cards[6].startswith("gpu-core 170 of 300, gpu-memory 240Gi of 240Gi")
     assert nics == ["rdma", "1", "0", "0", "1", "0", "rdma 100 of 100, virtual functions 4 of 4"]
@@ -87,7 +87,7 @@ async def test_a_cluster_without_claims_is_watched():
     seen: list[int] = []
     changed = asyncio.Event()
 
-    def show(found: Fleet) -> None:
+    async def show(found: Fleet) -> None:
         seen.append(by_type(found)[0].states[1])
         if seen[-1] == 1:
             changed.set()
@@ -102,9 +102,11 @@ async def test_a_cluster_without_claims_is_watched():
         following.cancel()
         await asyncio.wait([following])
         once: list[int] = []
-        await follow_machines(
-            connection, Semantics.PROPOSAL, lambda found: once.append(len(found.machines)), None
-        )
+
+        async def count(found: Fleet) -> None:
+            once.append(len(found.machines))
+
+        await follow_machines(connection, Semantics.PROPOSAL, count, None)
     assert seen[0] == 2
     assert once == [2]
 

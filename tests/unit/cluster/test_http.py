@@ -229,6 +229,33 @@ async def test_a_token_that_is_renewed_in_its_file_is_used(tmp_path, monkeypatch
                 await Client(transport).fetch("/")
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the library's request to a provider
+async def test_a_refresh_token_that_was_renewed_is_kept_in_its_file(tmp_path, monkeypatch):
+    """Many providers accept a refresh token once; without the new one, the next login would fail."""
+
+    async def handle(request: web.Request) -> web.Response:
+        if request.path.endswith("openid-configuration"):
+            return web.json_response({"token_endpoint": f"http://{request.host}/token"})
+        if request.path == "/token":
+            assert (await request.post())["refresh_token"] == "r"
+            return web.json_response({"id_token": "new", "refresh_token": "r+"})
+        return await whoami(request)
+
+    async with serving(handle) as server:
+        config = {"client-id": "c", "client-secret": "s", "idp-issuer-url": server, "refresh-token": "r"}
+        cluster = {"server": server, "certificate-authority": "ca.crt"}
+        me = {"auth-provider": {"name": "oidc", "config": config}}
+        path = write_kubeconfig(tmp_path / "one", cluster, me=me)
+        (tmp_path / "two").write_text("current-context: me")
+        monkeypatch.setenv("KUBECONFIG", f"{tmp_path}/two:{path}")
+        async with connect() as transport:
+            assert await Client(transport).fetch("/") == {"token": "Bearer new"}
+    kept = yaml.safe_load((tmp_path / "one").read_text())
+    assert kept["users"][0]["user"]["auth-provider"]["config"]["refresh-token"] == "r+"
+    assert kept["clusters"][0]["cluster"] == cluster  # its paths stay relative
+    assert (tmp_path / "two").read_text() == "current-context: me"
+
+
 async def test_waiting_for_credentials_counts_and_sends_nothing():
     """A write must not go out after its deadline, however long a plugin took."""
     configuration = Configuration(host="http://127.0.0.1:1", api_key={"BearerToken": "old"})
@@ -260,7 +287,7 @@ async def test_a_file_that_is_no_kubeconfig_is_named(tmp_path, text):
 async def test_not_knowing_the_server_is_said_at_once(tmp_path, monkeypatch, arguments):
     path = write_kubeconfig(tmp_path / "config", {"server": "http://127.0.0.1:1"}, me={})
     location = path if arguments else str(tmp_path / "missing")
-    monkeypatch.setattr(credentials, "KUBE_CONFIG_DEFAULT_LOCATION", location)
+    monkeypatch.setenv("KUBECONFIG", location)
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     with pytest.raises(
         Rejected, match=r"cannot reach a cluster: .*(--server|no kubeconfig at|not an http or https URL)"
@@ -282,23 +309,44 @@ def tls(authority: trustme.CA) -> ssl.SSLContext:
     return context
 
 
+async def test_tls_is_verified_with_the_authority_of_the_kubeconfig(tmp_path, authority, tls):
+    authority.cert_pem.write_to_path(str(tmp_path / "cert"))
+    async with serving(whoami, tls) as server:
+        cluster = {"server": server, "certificate-authority": "cert"}
+        path = write_kubeconfig(tmp_path / "config", cluster, me={"token": "t"})
+        async with connect(kubeconfig=path) as transport:
+            assert await Client(transport).fetch("/") == {"token": "Bearer t"}
+
+
 @pytest.mark.parametrize(
-    ("cluster", "trusted"),
+    ("cluster", "remedy"),
     [
-        pytest.param({"certificate-authority": "cert"}, True, id="its authority is named"),
-        pytest.param({}, False, id="an authority nobody knows"),
+        pytest.param({}, "set certificate-authority-data of cluster c in the kubeconfig", id="no authority"),
+        pytest.param(
+            {"certificate-authority": "other"},
+            "certificate-authority of cluster c in the kubeconfig is not the authority that signed it",
+            id="another authority",
+        ),
+        pytest.param(
+            {"certificate-authority": "cert", "tls-server-name": "elsewhere"},
+            "set tls-server-name of cluster c in the kubeconfig to a name in the certificate",
+            id="another name",
+        ),
     ],
 )
-async def test_tls_is_verified_as_the_kubeconfig_says(tmp_path, authority, tls, cluster, trusted):
+async def test_a_refused_certificate_names_the_setting(tmp_path, authority, tls, cluster, remedy):
+    """For reads and for writes, which have connections of their own; neither was sent."""
     authority.cert_pem.write_to_path(str(tmp_path / "cert"))
+    trustme.CA().cert_pem.write_to_path(str(tmp_path / "other"))
     async with serving(whoami, tls) as server:
         path = write_kubeconfig(tmp_path / "config", {"server": server, **cluster}, me={"token": "t"})
         async with connect(kubeconfig=path) as transport:
-            if trusted:
-                assert await Client(transport).fetch("/") == {"token": "Bearer t"}
-            else:
-                with pytest.raises(Retry, match="certificate verify failed"):
-                    await Client(transport).fetch("/")
+            client = Client(transport)
+            for request in (client.fetch("/"), client.patch(NODE, KEY, {})):
+                with pytest.raises(Retry, match=f"certificate verify failed .*{remedy}") as caught:
+                    await request
+                assert type(caught.value) is Retry
+                assert f"{server} (context me)" in str(caught.value)
 
 
 @pytest.mark.parametrize("insecure", [True, False])
@@ -318,7 +366,9 @@ async def test_any_certificate_is_believed_only_where_a_flag_says_so_too(tmp_pat
 async def test_the_flag_goes_for_a_plain_url_as_well(tls):
     async with serving(whoami, tls) as server:
         async with connect(server=server) as transport:
-            with pytest.raises(Retry, match="certificate verify failed"):
+            with pytest.raises(
+                Retry, match=r"certificate verify failed .*use --kubeconfig, with certificate-"
+            ):
                 await Client(transport).fetch("/")
         async with connect(server=server, insecure=True) as transport:
             assert await Client(transport).fetch("/") == {"token": "none"}

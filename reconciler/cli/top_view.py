@@ -1,0 +1,153 @@
+"""What `top` shows, of claims' devices or of Koordinator's: printed once, or on the whole screen."""
+
+import sys
+from abc import abstractmethod
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Set
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, TypeVar
+
+from rich.console import Console
+
+from reconciler.analysis.capacity import By
+from reconciler.api.manifests.bundle import Bundle
+from reconciler.api.objects.similar_names import instead
+from reconciler.cli.common.clock import Clock
+from reconciler.cli.common.connection import Connection
+from reconciler.cli.common.exits import Exit, NoAnswer
+from reconciler.cli.common.options import FOR_PEOPLE
+from reconciler.cli.common.output import print_table
+from reconciler.cli.common.table import Table, TableLine
+
+L = TypeVar("L")
+S = TypeVar("S")
+NO_DEVICES = "no devices are published"
+
+
+@dataclass(frozen=True, slots=True)
+class TopOptions:
+    """The options of `top`."""
+
+    by: By
+    types: tuple[str, ...]
+    """Drivers, or types of Koordinator's devices; empty for all"""
+    nodes: tuple[str, ...]
+    sort: str
+    output: str
+    live: bool
+    interval: float
+    """Seconds between two updates, if live"""
+
+    @property
+    def wide(self) -> bool:
+        """Whether to show more columns."""
+        return self.output == "wide"
+
+
+class TopView(Generic[L]):
+    """The lines of `top`, in an order that can be changed."""
+
+    orders: ClassVar[Mapping[str, Callable[[Any], float]]]
+    """Name of an order -> sort key, lowest first; equal lines stay sorted by name"""
+
+    def __init__(self, options: TopOptions) -> None:
+        self.options = options
+        self.order = options.sort
+        self._taken: list[L] | None = None
+        """Sorted by name; None until the first measurement"""
+
+    @abstractmethod
+    def selected(self, line: L) -> bool:
+        """Whether the options select a line."""
+
+    @abstractmethod
+    def tables(self) -> list[Table]:
+        """The tables of `found`."""
+
+    @abstractmethod
+    def echo(self) -> None:
+        """Print `found` as JSON or YAML."""
+
+    @property
+    def found(self) -> list[L]:
+        """The selected lines in their order."""
+        key = self.orders.get(self.order)
+        taken = self._taken or []
+        return taken if key is None else sorted(taken, key=key)
+
+    def take(self, lines: Iterable[L]) -> None:
+        """Take new lines, sorted by name."""
+        self._taken = [line for line in lines if self.selected(line)]
+
+    def next_order(self) -> None:
+        """Change to the next order, after the last one to the first."""
+        names = ("name", *self.orders)
+        self.order = names[(names.index(self.order) + 1) % len(names)]
+
+    def print_on(self, console: Console) -> None:
+        """Print everything once."""
+        if self.options.output not in FOR_PEOPLE:
+            self.echo()
+        elif not self.found:
+            console.print(NO_DEVICES)
+        else:
+            for number, table in enumerate(self.tables()):
+                if number:
+                    console.print()
+                print_table(console, table, wide=self.options.wide)
+
+    def lines(self, width: int) -> list[TableLine]:
+        """Everything as lines, for a screen."""
+        if self._taken is None:
+            return [TableLine("reading the cluster ...")]
+        if not self.found:
+            return [TableLine(NO_DEVICES)]
+        made: list[TableLine] = []
+        for table in self.tables():
+            made += [TableLine("")] if made else []
+            made += table.lines(width)
+        return made
+
+
+async def watch_cluster(
+    view: TopView[L],
+    follow: Callable[[Callable[[S], Awaitable[None]]], Coroutine[Any, Any, None]],
+    measured: Callable[[S], Awaitable[Iterable[L]]],
+    connection: Connection,
+    console: Console,
+    clock: Clock,
+) -> None:
+    """Show a cluster on the whole screen until the user quits.
+
+    `follow` watches the cluster and passes on its states, `measured` makes lines of one. Raises what
+    `follow` raises.
+    """
+    # Late import: only a terminal needs it.
+    from reconciler.cli.common.screen import Screen  # noqa: PLC0415
+
+    target = connection.target()
+    screen = Screen(
+        console,
+        title=lambda: f"{clock.now().astimezone():%H:%M:%S}  {target}",
+        lines=view.lines,
+        keys={"s": view.next_order},
+        state=lambda: f"s sorts (by {view.order})",
+    )
+
+    async def show(state: S) -> None:
+        view.take(await measured(state))
+        screen.draw()
+
+    await screen.run(follow(show))
+
+
+def check_names(kind: str, names: Iterable[str], known: Set[str]) -> None:
+    """Raise NoAnswer for a name that does not exist."""
+    for name in names:
+        if name not in known:
+            raise NoAnswer(f"there is no {kind} {name}{instead(name, known - {''}, f'{kind}s')}")
+
+
+def exit_if_invalid(bundle: Bundle | None) -> None:
+    """Exit with `Exit.FAILED` if some of the input is invalid."""
+    if bundle is not None and bundle.refused:
+        sys.exit(Exit.FAILED)

@@ -1,0 +1,134 @@
+"""Which cluster a command talks to: several kubeconfig files, options and the pod."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from reconciler.cluster import target as targets
+from reconciler.cluster.target import Target, choose, without_password
+from reconciler.errors import Rejected
+
+
+def write(path: Path, **found: Any) -> str:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(yaml.safe_dump({name.replace("_", "-"): value for name, value in found.items()}))
+    return str(path)
+
+
+def complete(path: Path, name: str, server: str, **context: str) -> str:
+    """A kubeconfig with one cluster, user and context of that name, which is the current one."""
+    return write(
+        path,
+        current_context=name,
+        clusters=[{"name": name, "cluster": {"server": server}}],
+        users=[{"name": name, "user": {"token": "t"}}],
+        contexts=[{"name": name, "context": {"cluster": name, "user": name, **context}}],
+    )
+
+
+def chosen(**options: str) -> Target:
+    return choose(**{"server": None, "kubeconfig": None, "context": None, **options})
+
+
+@pytest.fixture
+def both(tmp_path, monkeypatch) -> None:
+    one = complete(tmp_path / "one", "prod", "https://one", namespace="team")
+    two = complete(tmp_path / "two", "test", "https://two")
+    monkeypatch.setenv("KUBECONFIG", os.pathsep.join(["", str(tmp_path / "missing"), one, two]))
+
+
+def test_the_first_file_that_sets_the_context_counts(both):
+    target = chosen()
+    assert str(target) == "https://one (context prod)"
+    assert target.namespace == "team"
+
+
+def test_a_context_of_any_file_can_be_named(both):
+    assert str(chosen(context="test")) == "https://two (context test)"
+    assert chosen(context="test").namespace == "default"
+
+
+def test_the_first_entry_of_a_name_counts_as_a_whole(tmp_path, monkeypatch):
+    """A second entry does not add to it: half of one cluster and half of another would be neither."""
+    one = write(tmp_path / "one", clusters=[{"name": "c", "cluster": {"server": "https://one"}}])
+    two = write(
+        tmp_path / "two",
+        clusters=[{"name": "c", "cluster": {"server": "https://two", "tls-server-name": "two"}}],
+        users=[{"name": "c", "user": {}}],
+        contexts=[{"name": "c", "context": {"cluster": "c", "user": "c"}}],
+        current_context="c",
+    )
+    monkeypatch.setenv("KUBECONFIG", f"{one}{os.pathsep}{two}")
+    assert chosen().settings() == {"server": "https://one"}
+
+
+def test_paths_are_relative_to_their_own_file(tmp_path, monkeypatch):
+    one = write(
+        tmp_path / "a" / "config",
+        clusters=[{"name": "c", "cluster": {"server": "https://c", "certificate-authority": "ca"}}],
+        contexts=[{"name": "c", "context": {"cluster": "c", "user": "me"}}],
+        current_context="c",
+    )
+    me = {"client-certificate": "me", "tokenFile": "/abs", "exec": {"command": "./plugin"}}
+    you = {"exec": {"command": "plugin"}}
+    users = [{"name": "me", "user": me}, {"name": "you", "user": you}]
+    two = write(tmp_path / "b" / "config", users=users)
+    monkeypatch.setenv("KUBECONFIG", f"{one}{os.pathsep}{two}")
+    kubeconfig = chosen().kubeconfig
+    assert kubeconfig is not None
+    assert kubeconfig.entry("clusters", "c") == {
+        "server": "https://c",
+        "certificate-authority": f"{tmp_path}/a/ca",
+    }
+    assert kubeconfig.entry("users", "me") == {
+        "client-certificate": f"{tmp_path}/b/me",
+        "tokenFile": "/abs",
+        "exec": {"command": f"{tmp_path}/b/plugin"},
+    }
+    assert kubeconfig.entry("users", "you") == you  # found on the PATH
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"context": "nope"}, "there is no context nope; contexts: prod, test"),
+        ({"kubeconfig": "/nowhere"}, "there is no kubeconfig at /nowhere"),
+        ({"server": "127.0.0.1"}, "'127.0.0.1' is not an http or https URL"),
+    ],
+)
+def test_what_does_not_exist_is_named(both, options, message):
+    with pytest.raises(Rejected, match=message):
+        chosen(**options)
+
+
+@pytest.mark.parametrize(
+    ("context", "message"),
+    [
+        ({"cluster": "x", "user": "prod"}, "context prod names cluster x, which is missing"),
+        ({"user": "x"}, "context prod names user x, which is missing"),
+        ({"user": ""}, "context prod has no user"),
+    ],
+)
+def test_a_context_must_be_complete(tmp_path, context, message):
+    path = complete(tmp_path / "one", "prod", "https://one", **context)
+    with pytest.raises(Rejected, match=message):
+        chosen(kubeconfig=path)
+
+
+def test_in_a_pod_empty_files_do_not_count(tmp_path, monkeypatch):
+    (tmp_path / "namespace").write_text("team\n")
+    monkeypatch.setattr(targets, "POD_NAMESPACE", tmp_path / "namespace")
+    monkeypatch.setenv("KUBECONFIG", os.devnull)
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "fd00::1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    target = chosen()
+    assert str(target) == "https://[fd00::1]:443 (service account of this pod)"
+    assert target.namespace == "team"
+
+
+def test_no_password_is_shown():
+    assert without_password("https://me:secret@host:1/x?token=y") == "https://host:1/x"
+    assert str(Target("http://me:secret@host")) == "http://host"
