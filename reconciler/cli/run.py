@@ -17,6 +17,7 @@ from reconciler.cli.common.exits import exit_on_errors
 from reconciler.cli.common.input import read_for_server
 from reconciler.cli.common.options import (
     connection_options,
+    exclusion_scope_option,
     files_option,
     group_mode_option,
     koordinator_semantics_option,
@@ -76,6 +77,7 @@ log = structlog.get_logger()
 @release_option("semantics")
 @click.option("--feature-gates", metavar="A=BOOL,...", help="Feature gates to enable or disable.")
 @group_mode_option
+@exclusion_scope_option
 @click.option(
     "--koordinator",
     is_flag=True,

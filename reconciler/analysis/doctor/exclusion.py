@@ -42,10 +42,10 @@ def _scopes(data: DoctorInput) -> Iterator[Pairs]:
         return
     scopes = exclusion.scopes[exclusion.bound]
     for scope in np.unique(scopes[scopes >= 0]).tolist():
-        yield _pairs(exclusion, scope, exclusion.by_scope.of(scope)[:MAX_COMPARED])
+        yield _pairs(data, exclusion, scope, exclusion.by_scope.of(scope)[:MAX_COMPARED])
 
 
-def _pairs(exclusion: Exclusion, scope: int, rows: Rows) -> Pairs:
+def _pairs(data: DoctorInput, exclusion: Exclusion, scope: int, rows: Rows) -> Pairs:
     places = (exclusion.scopes[rows] == scope).argmax(axis=1)
     asks, meets = exclusion.asks[rows, places], exclusion.meets[rows, places]
     names = exclusion.names[rows, places]
@@ -54,7 +54,7 @@ def _pairs(exclusion: Exclusion, scope: int, rows: Rows) -> Pairs:
         rows=rows,
         places=places,
         forbids=np.asarray((asks[:, None] & ~meets[None]).any(axis=2)),
-        states=np.asarray(asks.any(axis=1)),
+        states=np.array([data.device(row)[2].compatible_only_with is not None for row in rows.tolist()]),
         apart=~np.asarray((names[:, None] & names[None]).any(axis=2)),
     )
 
