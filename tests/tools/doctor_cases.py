@@ -477,13 +477,6 @@ CASES = [
     Case("never-together", "two groups", excluding("5", "5"), ("spec.devices[0]",), "a and b"),
     Case(
         "extension-conflict",
-        "no such device",
-        yaml_of(extended('{"z": {"compatibleOnlyWith": {"expression": "true"}}}', A)),
-        (f"metadata.annotations[{GATES}]",),
-        "device z",
-    ),
-    Case(
-        "extension-conflict",
         "the field wins",
         yaml_of(extended('{"a": {"compatibleOnlyWith": {"expression": "false"}}}', stating("a", "true"))),
         (f"metadata.annotations[{GATES}]",),
