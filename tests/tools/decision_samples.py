@@ -11,6 +11,7 @@ from reconciler.control.decisions.decisions import (
     DevicesGiven,
     ExclusionViolated,
     Freed,
+    GroupModeChanged,
     HeldBack,
     HeldTwice,
     NoLongerOverCommitted,
@@ -96,6 +97,12 @@ SAMPLES = (
         {"device": "d/p/x", "pods": ["ns/p"]},
     ),
     Sample(ExclusionViolated("words"), "warning", "exclusive devices held together", {"message": "words"}),
+    Sample(
+        GroupModeChanged("d", "kep-5963", "pairwise", 2),
+        "warning",
+        "group mode changed",
+        {"driver": "d", "before": "kep-5963", "after": "pairwise", "held": 2},
+    ),
     Sample(
         OverCommitted(POOL, "set", (("memory", "3Gi"),), (CLAIM,)),
         "warning",

@@ -13,6 +13,7 @@ from reconciler.analysis.doctor.pools import generations
 from reconciler.api.objects.slices import ResourceSlice
 from reconciler.api.versions.extension_shape import ANNOTATION, COMPATIBLE_ONLY_WITH, FIELD
 from reconciler.api.versions.extensions import conflicts
+from reconciler.state.devices.exclusion.across_sets import across_sets
 from reconciler.state.devices.exclusion.scopes import Exclusion
 
 EXPRESSION = f"{COMPATIBLE_ONLY_WITH}.expression"
@@ -135,6 +136,16 @@ def never_together(data: DoctorInput) -> Iterator[Finding]:
             entry, path, _ = data.device(int(pairs.rows[found[0][0]]))
             counter_set = fleet.set_columns[pairs.scope].id.name
             yield rules.NEVER_TOGETHER.finding(entry, path, f"in set {counter_set}: {shown}")
+
+
+def not_compared(data: DoctorInput) -> Iterator[Finding]:
+    """Expressions that are not true for devices of other counter sets; the first of each driver."""
+    fleet = data.snapshot.fleet
+    for found in across_sets(fleet, data.snapshot.rules):
+        entry, path, device = data.device(found.row)
+        others = shortened(fleet.id_of(row).device for row in found.others.tolist())
+        what = f"the expression of {device.name} is not true for {others}, of other counter sets"
+        yield rules.NOT_COMPARED.finding(entry, f"{path}.{EXPRESSION}", what)
 
 
 def extension_conflicts(data: DoctorInput) -> Iterator[Finding]:

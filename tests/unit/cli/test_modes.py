@@ -91,7 +91,32 @@ def test_the_table_has_a_line_for_each_physical_device(tmp_path: Path):
             "default/train-7",
             "gpu-1-mig1",
         ],
+        [
+            "groups of gpu.example.com are compared pairwise: default for drivers whose devices say "
+            "compatibleOnlyWith"
+        ],
     ]
+
+
+@pytest.mark.parametrize(
+    ("manifests", "options", "mode", "because"),
+    [
+        (PROPOSAL, (), "pairwise", "default for drivers whose devices say compatibleOnlyWith"),
+        (
+            "\n".join(line for line in PROPOSAL.splitlines() if "compatibleOnlyWith" not in line),
+            (),
+            "kep-5963",
+            "default for drivers whose devices do not say compatibleOnlyWith",
+        ),
+        (PROPOSAL, ("--group-mode", "*=kep-5963"), "kep-5963", "set by --group-mode"),
+    ],
+)
+def test_json_has_the_group_mode_of_each_driver(
+    manifests: str, options: tuple[str, ...], mode: str, because: str, tmp_path: Path
+):
+    result = run("modes", "-o", "json", "-f", write(tmp_path, manifests), *options)
+    (found,) = json.loads(result.stdout)["groupModes"]
+    assert found == {"driver": "gpu.example.com", "mode": mode, "because": because}
 
 
 def test_json_also_has_conflicts(tmp_path: Path):

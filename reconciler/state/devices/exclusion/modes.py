@@ -44,11 +44,11 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """The mode of one counter set, or of a pool's devices that draw from none."""
+    """The mode of one counter set, or of devices that exclude each other without a common one."""
 
     pool: PoolID
     scope: str
-    """Counter set; empty for devices that draw from none"""
+    """Counter set; empty for devices without a common one"""
     node: str
     held: tuple[Held, ...]
     locked_out: tuple[str, ...]

@@ -17,6 +17,7 @@ import numpy as np
 
 from kernels.types import Codes, Mask
 from reconciler.state.devices.encoding.block import Block
+from reconciler.state.devices.pools.counters import PoolCounters
 
 
 class Statement(NamedTuple):
@@ -64,7 +65,16 @@ class JudgedPairs:
         return found & ~by if np.count_nonzero(by) == 1 else found
 
 
-def place_of(blocks: Sequence[Block]) -> Codes:
+def judged_pairs(blocks: Sequence[Block], counters: PoolCounters, *, everywhere: bool) -> JudgedPairs:
+    """The judged pairs of the devices of a pool. Two draws of a device from one set count once."""
+    drawn = counters.of_device
+    sets = drawn.copy()
+    for k in range(1, drawn.shape[1]):
+        sets[(drawn[:, :k] == drawn[:, k : k + 1]).any(axis=1), k] = -1
+    return JudgedPairs(_place_of(blocks), sets, everywhere)
+
+
+def _place_of(blocks: Sequence[Block]) -> Codes:
     """(n,) the place of each device, as a code."""
     nodes = np.concatenate([block.column("node") for block in blocks])
     if (nodes < 0).any():  # a device of no single node may be used beside any other

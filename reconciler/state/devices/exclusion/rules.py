@@ -23,9 +23,8 @@ from reconciler.state.devices.exclusion.groups import group_marks, group_names, 
 from reconciler.state.devices.exclusion.marks import Mark, numbered_by_scope
 from reconciler.state.devices.exclusion.pairs import (
     Conflict,
-    JudgedPairs,
     conflicts_apart,
-    place_of,
+    judged_pairs,
     scopes_apart,
 )
 from reconciler.state.devices.pools.counters import PoolCounters
@@ -67,11 +66,7 @@ def compile_exclusion(
     if not any(block.exclusive for block in blocks):
         return None
     devices = [device for block in blocks for device in block.slice.spec.devices]
-    pairs = JudgedPairs(
-        place=place_of(blocks),
-        sets=_sets(counters),
-        everywhere=rules.exclusion_scope(pool.driver) == "pool",
-    )
+    pairs = judged_pairs(blocks, counters, everywhere=rules.exclusion_scope(pool.driver) == "pool")
     stated, problems = yield from evaluate(pool, blocks, devices, pairs, vocabulary)
     conflicts = conflicts_apart(stated, pairs)
     apart = scopes_apart(conflicts, pairs.place)
@@ -99,15 +94,6 @@ def compile_exclusion(
         mode=mode,
         problems=problems,
     )
-
-
-def _sets(counters: PoolCounters) -> Codes:
-    """(n, k) the counter sets that a device draws from; two draws from one set count once."""
-    drawn = counters.of_device
-    sets = drawn.copy()
-    for k in range(1, drawn.shape[1]):
-        sets[(drawn[:, :k] == drawn[:, k : k + 1]).any(axis=1), k] = -1
-    return sets
 
 
 def _with_apart(sets: Codes, apart: Codes, first: int) -> Codes:
