@@ -159,7 +159,7 @@ def _without_pair(
     """Why a device is excluded although no single held device excludes it."""
     names = exclusion.names[row, exclusion.scopes[row] == scope]
     if not names.any():
-        yield f"{snapshot.fleet.id_of(row).device} declares groups, but the feature gate is off"
+        yield f"{snapshot.fleet.id_of(row).device} declares groups, but DRADeviceCompatibilityGroups is off"
     elif snapshot.occupancy.common is not None and not (names & snapshot.occupancy.common[scope]).any():
         held = "; ".join(str(_held(snapshot, other, scope)) for other in members[:MOST_NAMED].tolist())
         yield f"no group is common to it and all held devices ({held})"

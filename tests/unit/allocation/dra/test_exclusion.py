@@ -165,7 +165,7 @@ def test_a_device_must_be_let_in_by_each_set_it_draws_from():
 def test_without_the_gate_grouped_devices_and_what_is_beside_them_are_left_out():
     slices = [gpu(part("a", 1, "g"), part("x", 1)), gpu(part("y", 1), pool="q")]
     rules = without(COMPATIBILITY_GROUPS)
-    assert outcome(wanting("a", rules=rules, slices=slices)) == Reason.EXCLUDED
+    assert outcome(wanting("a", rules=rules, slices=slices)) == Reason.GATE_OFF
     assert outcome(wanting("x", rules=rules, slices=slices)) == "x"
     assert outcome(wanting("x", "a", rules=rules, slices=slices)) == Reason.EXCLUDED
     assert outcome(wanting("y", "a", rules=rules, slices=slices)) == "y"
