@@ -68,10 +68,7 @@ def _from_counts(
     parsed: ParsedClaims, snapshot: Snapshot, nodes: Sequence[str] | None
 ) -> tuple[Reason, str, tuple[RequestCount, ...]]:
     if not snapshot.topology.nodes or (nodes is not None and not nodes):
-        names = ", ".join(str(claim.key) for claim in parsed.claims)
-        known = len(snapshot.topology.nodes)
-        others = f"; {known} node{'' if known == 1 else 's'} cannot be used" if known else ""
-        return Reason.NO_NODES, f"claim {names}: there is no node to allocate on{others}", ()
+        return Reason.NO_NODES, "there is no node to allocate on", ()
     counts: list[RequestCount] = []
     worst: tuple[Reason, str] | None = None
     for slot in parsed.slots:

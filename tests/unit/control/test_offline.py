@@ -167,7 +167,7 @@ def test_a_pod_that_no_node_suits_is_told_what_bounds_it():
     bound = pod("p", "gpu:t", spec="nodeSelector: {zone: c}")
     report = decided(node("n1", zone="a"), gpus("n1"), template("t"), bound)
     left_out = "0 of 1 nodes suit the pod: 1 outside node selector or affinity"
-    assert reasons(report) == [f"claim default/c: there is no node to allocate on; {left_out}"]
+    assert reasons(report) == [f"there is no node to allocate on; {left_out}"]
     assert [answer.reason for answer in report.waiting] == ["NoNode"]
 
 
