@@ -76,8 +76,8 @@ REASONS: Mapping[str, Advice] = {
     ),
     Reason.NO_NODES: Advice(
         "There is no node that the claim or its pod may use, whatever its devices.",
-        "Check that there are nodes, and that they are not cordoned: kubectl get nodes. Compare them with the "
-        "node selector, affinity, tolerations and resource requests of the pod.",
+        "Check that there are nodes, and that they are not cordoned: kubectl get nodes. Compare them with "
+        "the node selector, affinity, tolerations and resource requests of the pod.",
         Section.FLEET,
     ),
     Reason.ALIGNMENT: Advice(
