@@ -82,7 +82,15 @@ class Settings(BaseSettings):
 
     group_modes: Annotated[dict[str, Literal["kep-5963", "pairwise"]], NoDecode] = Field(default_factory=dict)
     """How compatibility groups are compared, by driver; `*` stands for all others. `kep-5963` is what
-    Kubernetes does; `pairwise` is for drivers that follow the earlier proposal."""
+    Kubernetes does; `pairwise` is what the proposal of `compatibleOnlyWith` describes. Unset: `pairwise` for
+    drivers whose devices say `compatibleOnlyWith`, `kep-5963` for all others."""
+
+    exclusion_scopes: Annotated[dict[str, Literal["counter-set", "pool"]], NoDecode] = Field(
+        default_factory=dict
+    )
+    """Which pairs of devices `compatibleOnlyWith` judges, by driver; `*` stands for all others. `counter-set`
+    (the default): pairs that share a counter set, and pairs of which one draws from none. `pool`: all pairs.
+    Both apply within a pool and a node."""
 
     feature_gates: str = ""
     """Feature gates, as `A=true,B=false`. All others are on, unless they are off by default in the server's
@@ -204,10 +212,10 @@ class Settings(BaseSettings):
             [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
         )
 
-    @field_validator("group_modes", mode="before")
+    @field_validator("group_modes", "exclusion_scopes", mode="before")
     @classmethod
     def _pairs(cls, value: Any) -> Any:
-        """`DRIVER=MODE`, several as a list or separated by commas."""
+        """`DRIVER=VALUE`, several as a list or separated by commas."""
         texts = value.split(",") if isinstance(value, str) else value
         if isinstance(texts, list | tuple):
             return {driver: mode for driver, _, mode in (text.strip().rpartition("=") for text in texts)}

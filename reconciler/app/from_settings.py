@@ -42,7 +42,8 @@ def ownership(settings: Settings) -> Ownership:
 def rules(settings: Settings, *, lacking: frozenset[str] = frozenset()) -> Semantics:
     """The rules to follow. Raises Rejected for an unknown feature gate."""
     gates = with_gates(settings.feature_gates, lacking=lacking)
-    return Semantics(settings.semantics, gates, frozenset(settings.group_modes.items()))
+    modes, scopes = settings.group_modes.items(), settings.exclusion_scopes.items()
+    return Semantics(settings.semantics, gates, frozenset(modes), frozenset(scopes))
 
 
 def elects(settings: Settings) -> bool:

@@ -17,11 +17,13 @@ from reconciler.cli.common.fleet_source import list_cluster, read_files
 from reconciler.cli.common.options import cluster_options, manifest_options, output_option, rules_options
 from reconciler.cli.common.output import console_on, echo_value, print_line, print_table
 from reconciler.cli.common.table import Table
+from reconciler.state.devices.exclusion.group_modes import group_modes
 from reconciler.state.devices.exclusion.modes import Held, Mode, problems
 from reconciler.state.devices.exclusion.modes import modes as modes_of
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 from reconciler.state.loading import store_of
 
+_AS = {"pairwise": "pairwise", "kep-5963": "as in KEP-5963"}
 KINDS = ("ResourceSlice", "ResourceClaim")
 _WIDE = ("NODE", "COMPATIBLE ONLY WITH")
 """Columns of -o wide"""
@@ -37,8 +39,9 @@ _WIDE = ("NODE", "COMPATIBLE ONLY WITH")
 def modes(files: tuple[str, ...], connection: Connection, output: str, rules: Semantics) -> None:
     """Show physical devices with parts that exclude each other: allocated parts and parts locked out.
 
-    A physical device is a counter set. Devices without counter sets are grouped by pool, or by node.
-    Allocations are read from the ResourceClaims.
+    A physical device is a counter set. Devices that exclude each other without a common counter set have
+    lines of their own. Allocations are read from the ResourceClaims. Also shows how the compatibility groups
+    of each driver are compared, and why.
     """
     if bool(files) == connection.named:
         raise click.UsageError("Name manifests with -f, or a cluster with --cluster.")
@@ -63,7 +66,13 @@ def modes(files: tuple[str, ...], connection: Connection, output: str, rules: Se
 
 
 def _json(snapshot: Snapshot) -> dict[str, Any]:
-    return {"modes": [_mode(mode) for mode in modes_of(snapshot)], "problems": list(problems(snapshot))}
+    return {
+        "modes": [_mode(mode) for mode in modes_of(snapshot)],
+        "groupModes": [
+            {"driver": one.driver, "mode": one.mode, "because": one.because} for one in group_modes(snapshot)
+        ],
+        "problems": list(problems(snapshot)),
+    }
 
 
 def _mode(mode: Mode) -> dict[str, Any]:
@@ -104,6 +113,8 @@ def _print(snapshot: Snapshot, out: TextIO, *, wide: bool) -> None:
             print_line(
                 console, f"conflict in {' '.join(filter(None, (str(mode.pool), mode.scope)))}: {conflict}"
             )
+    for one in group_modes(snapshot):
+        print_line(console, f"groups of {one.driver} are compared {_AS[one.mode]}: {one.because}")
     for problem in problems(snapshot):
         print_line(console, f"problem: {problem}")
 

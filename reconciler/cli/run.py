@@ -16,6 +16,7 @@ from reconciler.aio.tasks import Stopped, unless
 from reconciler.cli.common.exits import exit_on_errors
 from reconciler.cli.common.options import (
     connection_options,
+    exclusion_scope_option,
     files_option,
     group_mode_option,
     koordinator_semantics_option,
@@ -83,6 +84,7 @@ log = structlog.get_logger()
 @release_option("semantics")
 @click.option("--feature-gates", metavar="A=BOOL,...", help="Feature gates to enable or disable.")
 @group_mode_option
+@exclusion_scope_option
 @click.option(
     "--koordinator",
     is_flag=True,

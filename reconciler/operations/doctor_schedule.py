@@ -118,8 +118,12 @@ def command(settings: Settings) -> tuple[str, ...]:
         "--feature-gates": settings.feature_gates or None,
     }
     named = [word for flag, value in where.items() if value is not None for word in (flag, value)]
+    by_driver = (("--group-mode", settings.group_modes), ("--exclusion-scope", settings.exclusion_scopes))
     modes = [
-        word for driver, mode in settings.group_modes.items() for word in ("--group-mode", f"{driver}={mode}")
+        word
+        for flag, values in by_driver
+        for driver, value in values.items()
+        for word in (flag, f"{driver}={value}")
     ]
     insecure = ["--insecure-skip-tls-verify"] if settings.insecure_skip_tls_verify else []
     doctor = (sys.executable, "-m", "reconciler", "doctor", "--cluster", "-o", "json")

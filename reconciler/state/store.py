@@ -13,7 +13,7 @@ from reconciler.api.objects.claims import DeviceClass, ResourceClaim
 from reconciler.api.objects.core import Node, Pod
 from reconciler.api.objects.meta import ApiObject, DeviceID, ObjectKey, PoolID
 from reconciler.api.objects.plan import Plan
-from reconciler.api.objects.semantics import TAINT_RULES, TAINTS, Semantics
+from reconciler.api.objects.semantics import TAINT_RULES, TAINTS, GroupMode, Semantics
 from reconciler.api.objects.slices import ResourceSlice
 from reconciler.api.objects.taint_rules import DeviceTaintRule
 from reconciler.state.delta import NOTHING, Delta
@@ -21,6 +21,7 @@ from reconciler.state.devices.encoding.block import Block, build
 from reconciler.state.devices.encoding.parts import Encoder
 from reconciler.state.devices.encoding.shedding import shed
 from reconciler.state.devices.encoding.vocabulary import Vocabulary
+from reconciler.state.devices.exclusion.stating import StatingDrivers
 from reconciler.state.devices.occupancy.ledger import DeviceState, Holder, Ledger
 from reconciler.state.devices.occupancy.occupancy import Columns
 from reconciler.state.devices.occupancy.retained_draws import RetainedDraws
@@ -53,6 +54,7 @@ class Store:
         self._stale_pools: set[PoolID] = set()
         self._built_ahead: dict[PoolID, tuple[int, ...]] = {}
         self._half_built: tuple[PoolID, tuple[int, ...], Steps[Pool]] | None = None
+        self._stating = StatingDrivers()
         self._classes: dict[str, DeviceClass] = {}
         self._nodes: dict[str, NodeInfo] = {}
         self._taint_rules: dict[str, DeviceTaintRule] = {}
@@ -85,6 +87,11 @@ class Store:
     @property
     def slices(self) -> Iterable[ResourceSlice]:
         return (block.slice for block in self._blocks.values())
+
+    @property
+    def stating_elsewhere(self) -> tuple[tuple[str, str], ...]:
+        """(name, driver) of slices of other shards whose devices say `compatibleOnlyWith`."""
+        return tuple((name, driver) for name, driver in self._stating if name not in self._blocks)
 
     @property
     def taint_rules(self) -> Iterable[DeviceTaintRule]:
@@ -148,9 +155,9 @@ class Store:
             case Changed(object=thing):
                 self.refused.pop((change.kind, thing.key), None)
                 return self._put(thing)
-            case Removed(key=key):
+            case Removed(key=key, stating=stating):
                 self.refused.pop((change.kind, key), None)
-                return self._drop(change.kind, key)
+                return self._drop(change.kind, key, stating)
             case Refused(key=key, reason=reason):
                 self.refused[change.kind, key] = reason
                 # A claim keeps its devices although its newest version cannot be parsed.
@@ -172,8 +179,9 @@ class Store:
 
     def _replace(self, listing: Replaced) -> Delta:
         listed = {thing.key for thing in listing.objects} | {refused.key for refused in listing.refused}
-        gone = [key for key in self._keys(listing.kind) if key not in listed]
-        deltas = [self._drop(listing.kind, key) for key in gone]
+        elsewhere = {ObjectKey("", name): driver for name, driver in listing.stating}
+        gone = {key for key in self._keys(listing.kind) if key not in listed} | elsewhere.keys()
+        deltas = [self._drop(listing.kind, key, elsewhere.get(key, "")) for key in sorted(gone)]
         for kind, key in list(self.refused):
             if kind == listing.kind and key not in listed:
                 del self.refused[kind, key]
@@ -205,7 +213,7 @@ class Store:
             case "Pod":
                 return list(self._pods)
             case "ResourceSlice":
-                return [ObjectKey("", name) for name in self._blocks]
+                return [ObjectKey("", name) for name in {**self._blocks, **dict(self._stating)}]
             case "DeviceClass":
                 return [ObjectKey("", name) for name in self._classes]
             case "Node":
@@ -238,19 +246,14 @@ class Store:
                 return self._supply_changed()
         return NOTHING
 
-    def _drop(self, kind: str, key: ObjectKey) -> Delta:
+    def _drop(self, kind: str, key: ObjectKey, stating: str = "") -> Delta:
         match kind:
             case "ResourceClaim" if key in self._claims:
                 return self._drop_claim(key)
             case "Pod" if self._pods.pop(key, None) is not None:
                 return Delta(pods=frozenset([key]))
-            case "ResourceSlice" if key.name in self._blocks:
-                pool = self._blocks[key.name].slice.pool_id
-                self._retain_draws(pool)
-                del self._blocks[key.name]
-                self._members[pool].pop(key.name)
-                self._stale_pools.add(pool)
-                return self._supply_changed()
+            case "ResourceSlice":
+                return self._drop_slice(key.name) | self._note_stating(key.name, stating)
             case "DeviceClass" if self._classes.pop(key.name, None) is not None:
                 self._class_view = self._snapshot = None
                 return Delta(classes=frozenset([key.name]))
@@ -281,6 +284,32 @@ class Store:
         self._assumed.pop(uid, None)
         return Delta(claims=frozenset([key])) | self._note(self._ledger.release(uid))
 
+    def _drop_slice(self, name: str) -> Delta:
+        if name not in self._blocks:
+            return NOTHING
+        pool = self._blocks[name].slice.pool_id
+        self._retain_draws(pool)
+        del self._blocks[name]
+        self._members[pool].pop(name)
+        self._stale_pools.add(pool)
+        return self._supply_changed()
+
+    def _note_stating(self, name: str, driver: str) -> Delta:
+        """Note the driver of a slice with expressions. Pools whose groups are compared anew are rebuilt."""
+        changed = self._stating.note(name, driver)
+        stale = {
+            pool
+            for one in changed
+            if self.rules.explicit_group_mode(one) is None
+            for pool, members in self._members.items()
+            if pool.driver == one and any(block.exclusive for block in members.values())
+        }
+        self._stale_pools |= stale
+        return self._supply_changed() if stale else NOTHING
+
+    def _group_mode(self, driver: str) -> GroupMode:
+        return self.rules.group_mode(driver, states=driver in self._stating)
+
     def _put_slice(self, source: ResourceSlice) -> Delta:
         known = self._blocks.get(source.key.name)
         if known is not None and known.slice.spec == source.spec:
@@ -294,6 +323,7 @@ class Store:
         self._blocks[source.key.name] = block
         self._members.setdefault(source.pool_id, {})[source.key.name] = block
         self._stale_pools.add(source.pool_id)
+        self._note_stating(source.key.name, source.spec.driver if block.states else "")
         return self._supply_changed()
 
     def _retain_draws(self, pool: PoolID) -> None:
@@ -366,8 +396,9 @@ class Store:
             return True
         content = self._content(pool)
         if self._half_built is None or self._half_built[:2] != (pool, content):
-            members = tuple(self._members[pool].values())
-            self._half_built = pool, content, self._builder.build(pool, members, self._retained.of(pool))
+            members, mode = tuple(self._members[pool].values()), self._group_mode(pool.driver)
+            steps = self._builder.build(pool, members, self._retained.of(pool), mode)
+            self._half_built = pool, content, steps
         half_built, self._half_built = self._half_built, None
         try:
             next(half_built[2])
@@ -378,8 +409,11 @@ class Store:
         return False
 
     def _content(self, pool: PoolID) -> tuple[int, ...]:
-        """Identifies the content of a pool: blocks never change, and a built pool keeps its blocks alive."""
-        return tuple(map(id, self._members.get(pool, {}).values()))
+        """Identifies the content of a pool: blocks never change, and a built pool keeps its blocks alive.
+
+        The group mode counts as content, because a pool is built for one mode.
+        """
+        return (pool.driver in self._stating, *map(id, self._members.get(pool, {}).values()))
 
     def _columns_of(self, fleet: Fleet, layout: Layout | None) -> Columns:
         """The columns of the fleet, copied from the previous columns where they are still valid."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from reconciler.api.objects.semantics import Semantics, with_group_modes
+from reconciler.api.objects.semantics import Semantics, with_exclusion_scopes, with_group_modes
 from tests.tools.allocation_world import NEW, OLD, World, without
 from tests.tools.builders import (
     Object,
@@ -37,7 +37,13 @@ from tests.tools.builders import (
 
 Draw = st.DrawFn
 
-GROUP_MODES = (with_group_modes([]), with_group_modes(["*=pairwise"]), with_group_modes(["e=pairwise"]))
+GROUP_MODES = (
+    with_group_modes([]),
+    with_group_modes(["*=pairwise"]),
+    with_group_modes(["e=pairwise"]),
+    with_group_modes(["*=kep-5963"]),
+)
+SCOPES = (with_exclusion_scopes([]), with_exclusion_scopes(["*=pool"]), with_exclusion_scopes(["e=pool"]))
 
 NODES = ("n", "m")
 ZONE = {"n": "a", "m": "b"}
@@ -121,6 +127,8 @@ COMPATIBLE = (
     'device.attributes["d"].m == "a"',
     'device.attributes["d"].?m.orValue("a") != "b"',
     "device.allowMultipleAllocations",
+    '["k1", "k3"].exists(k, k == device.attributes["d"].kind)',
+    '1 / (device.attributes["d"].kind == "k1" ? 0 : 1) == 1',
     "true",
     "device.nonsense",
 )
@@ -202,6 +210,8 @@ def contests() -> st.SearchStrategy[World]:
             ("constraints", "counters"),
             ("counters", "groups"),
             ("expressions",),
+            ("counters", "expressions"),
+            ("counters", "expressions", "groups"),
         )
     )
     return tying.flatmap(lambda always: worlds(features=CONTESTED, always=always, busy=True))
@@ -216,6 +226,8 @@ def worlds(
     rules = draw(rule_sets())
     if "groups" in (*chosen, *always):
         rules = replace(rules, group_modes=draw(st.sampled_from(GROUP_MODES)))
+    if "expressions" in (*chosen, *always):
+        rules = replace(rules, exclusion_scopes=draw(st.sampled_from(SCOPES)))
     dice = Dice(draw, frozenset((*chosen, *always)), rules, busy)
     nodes = NODES if not busy and dice.chance(60) else NODES[:1]
     slices = [made for number in range(_pool_count(dice)) for made in _pool(dice, number, nodes)]

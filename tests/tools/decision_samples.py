@@ -11,6 +11,7 @@ from reconciler.control.decisions.decisions import (
     DevicesGiven,
     ExclusionViolated,
     Freed,
+    GroupModeChanged,
     HeldBack,
     HeldTwice,
     NoLongerOverCommitted,
@@ -101,6 +102,12 @@ SAMPLES = (
         "warning",
         "exclusive devices held together",
         {"message": "words", "claims": ["ns/c"]},
+    ),
+    Sample(
+        GroupModeChanged("d", "kep-5963", "pairwise", 2),
+        "warning",
+        "group mode changed",
+        {"driver": "d", "before": "kep-5963", "after": "pairwise", "held": 2},
     ),
     Sample(
         OverCommitted(POOL, "set", (("memory", "3Gi"),), (CLAIM,)),

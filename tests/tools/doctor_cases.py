@@ -209,6 +209,16 @@ def excluding(*draws: str) -> str:
     return yaml_of(counters(), part("s", first, second, count=2))
 
 
+def two_sets(*modes: str) -> str:
+    """Devices a and b of two counter sets, each compatible only with its own mode."""
+    parts = [
+        {**stating(name, kind_is(mode), kind=mode), "consumesCounters": [draw(f"set-{name}", memory="1")]}
+        for name, mode in zip("ab", modes, strict=True)
+    ]
+    sets = {f"set-{name}": {"memory": "1"} for name in "ab"}
+    return yaml_of(counters(sets=sets), part("s", *parts, count=2))
+
+
 CASES = [
     Case("unreadable", "broken YAML", "a: [", ("",), "expected"),
     Case("unreadable", "no apiVersion", yaml_of({**ONE, "apiVersion": None}), ("apiVersion",), "missing"),
@@ -595,11 +605,11 @@ CASES = [
     ),
     Case("never-together", "two groups", excluding("5", "5"), ("spec.devices[0]",), "a and b"),
     Case(
-        "extension-conflict",
-        "no such device",
-        yaml_of(extended('{"z": {"compatibleOnlyWith": {"expression": "true"}}}', A)),
-        (f"metadata.annotations[{GATES}]",),
-        "device z",
+        "not-compared",
+        "the mode of one of two sets",
+        two_sets("hw", "sw"),
+        (SELF, "spec.devices[1].compatibleOnlyWith.expression"),
+        ", of other counter sets",
     ),
     Case(
         "extension-conflict",
@@ -759,6 +769,7 @@ QUIET = [
     Case("misspelled-group", "unlike names", grouped("mig", "mig", "foo")),
     Case("never-together", "neither would fit", excluding("6", "6")),
     Case("never-together", "a common group", grouped("mig", "mig")),
+    Case("not-compared", "one mode on both", two_sets("hw", "hw")),
     Case(
         "extension-conflict",
         "the same in both",

@@ -17,7 +17,7 @@ def admitted(scene: Scene, device: Device, chosen: Iterable[Device]) -> bool:
     return all(
         _goes_with(scene, device, other) and _goes_with(scene, other, device)
         for other in others.values()
-        if other.key != device.key and _same_scope(scene.world, device, other)
+        if other.key != device.key and judged(scene.world, device, other)
     )
 
 
@@ -51,7 +51,7 @@ def _groups_go(world: World, device: Device, name: str, others: list[Device]) ->
     theirs = [_groups(other, name) for other in others if name in _sets(other)]
     if not world.rules.has("DRADeviceCompatibilityGroups"):
         return not mine and not any(theirs)  # GRP-7
-    if world.rules.group_mode(device.driver) == "pairwise":
+    if mode_of(world, device.driver) == "pairwise":
         return all(not mine or not groups or mine & groups for groups in theirs)
     if not mine:
         return not any(theirs)  # GRP-3
@@ -60,13 +60,32 @@ def _groups_go(world: World, device: Device, name: str, others: list[Device]) ->
     )
 
 
-def _same_scope(world: World, one: Device, other: Device) -> bool:
+def mode_of(world: World, driver: str) -> str:
+    """How a driver's groups are compared."""
+    for of, mode in sorted(world.rules.group_modes, reverse=True):  # `*` sorts before all names
+        if of in (driver, "*"):
+            return mode
+    own = [s["spec"].get("devices", ()) for s in world.slices if s["spec"]["driver"] == driver]
+    states = any("compatibleOnlyWith" in raw for devices in own for raw in devices)
+    return "pairwise" if states else "kep-5963"
+
+
+def judged(world: World, one: Device, other: Device) -> bool:
+    """Whether what one device of a pool says applies to another of its pool and generation."""
     if set(_sets(one)) & set(_sets(other)):
         return True
-    if _sets(one) or _sets(other):
+    nodes = [_node(raw, s) for s in _pool(world, one) for raw in s["spec"].get("devices", ())]
+    if all(nodes) and _node(one.raw, one.slice) != _node(other.raw, other.slice):
         return False
-    local = all(s["spec"].get("nodeName") for s in _pool(world, one))
-    return not local or one.slice["spec"]["nodeName"] == other.slice["spec"]["nodeName"]
+    scopes = dict(world.rules.exclusion_scopes)
+    if (scopes.get(one.driver) or scopes.get("*")) == "pool":
+        return True
+    return not _sets(one) or not _sets(other)
+
+
+def _node(raw: Object, source: Object) -> str | None:
+    """The only node of a device, if its slice or it names one."""
+    return source["spec"].get("nodeName") or raw.get("nodeName")
 
 
 def _pool(world: World, device: Device) -> list[Object]:

@@ -105,7 +105,7 @@ SCENARIOS = {
         [*fleet(machine("a", ready="False"), B), claim("c")], {"claim c": "b: d0"}
     ),
     "a claim whose only nodes are cordoned gets none": Scenario(
-        [*fleet(machine("a", spec=CORDONED)), claim("c")], {"claim c": "NoSuitableNode"}
+        [*fleet(machine("a", spec=CORDONED)), claim("c")], {"claim c": "NoNode"}
     ),
     "a cordoned node takes pods that tolerate the cordon": Scenario(
         [
@@ -135,7 +135,7 @@ SCENARIOS = {
             asking("q", "y", cpu="4"),
             asking("r", "z", cpu="3"),
         ],
-        {"claim c": "a: d0", "pod p": "b: d0", "pod q": "NoSuitableNode", "pod r": "b: d1"},
+        {"claim c": "a: d0", "pod p": "b: d0", "pod q": "NoNode", "pod r": "b: d1"},
     ),
     "pods take room from the moment their devices are decided": Scenario(
         [
@@ -143,7 +143,7 @@ SCENARIOS = {
             *(claim(name) for name in "xyz"),
             *(asking(name, of, cpu="2") for name, of in zip("pqr", "xyz", strict=True)),
         ],
-        {"pod p": "a: d0", "pod q": "b: d0", "pod r": "NoSuitableNode"},
+        {"pod p": "a: d0", "pod q": "b: d0", "pod r": "NoNode"},
     ),
     "a pod goes where its labels are": Scenario(
         [
@@ -153,7 +153,7 @@ SCENARIOS = {
             asking("p", "x", **LABELLED),
             asking("q", "y", nodeSelector={"zone": "other"}),
         ],
-        {"pod p": "b: d0", "pod q": "NoSuitableNode"},
+        {"pod p": "b: d0", "pod q": "NoNode"},
     ),
     "a node that only slices name is for manifests alone": Scenario(
         [
@@ -175,7 +175,7 @@ SCENARIOS = {
             asking("p", "x", **LABELLED),
             asking("q", "y", nodeSelector={"kubernetes.io/hostname": "a"}),
         ],
-        {"pod p": "b: d0", "pod q": "NoSuitableNode"},
+        {"pod p": "b: d0", "pod q": "NoNode"},
         files={"pod p": "b: d0", "pod q": "a: d0"},
     ),
     "older claims come first, and those without a timestamp last": Scenario(

@@ -40,6 +40,8 @@ def asks(expression: str) -> list[Object]:
 
 CASES = {
     Reason.NO_DEVICE: World([A], asks("false")),
+    Reason.GATE_OFF: World(DRAWING, PLAIN, rules=without("DRAPartitionableDevices")),
+    Reason.NO_NODES: World([A], PLAIN, nodes=[]),
     Reason.POOL: World([resource_slice("s", devices("A"), slices=2, nodeName="n")], PLAIN),
     Reason.IN_USE: World([A], PLAIN, [held("h", hold("A"))]),
     Reason.TAINTED: World([resource_slice("s", devices("A", taints=[taint("k")]), nodeName="n")], PLAIN),

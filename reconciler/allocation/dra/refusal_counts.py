@@ -11,6 +11,7 @@ from reconciler.allocation.dra.tally import (
     CAPACITY,
     COUNTERS,
     EXCLUSION,
+    FEATURE,
     FREE,
     MATCH,
     POOL,
@@ -26,6 +27,7 @@ LONGEST_MESSAGE = 2000
 """Characters. A claim may name ten thousand constraints."""
 _GATES = {
     MATCH: (Reason.NO_DEVICE, "matches class and selectors", "match class and selectors"),
+    FEATURE: (Reason.GATE_OFF, "needs no disabled feature", "need no disabled feature"),
     POOL: (Reason.POOL, "belongs to a complete and valid pool", "belong to complete and valid pools"),
     FREE: (Reason.IN_USE, "is free", "are free"),
     CAPACITY: (Reason.CAPACITY, "has enough capacity", "have enough capacity"),
@@ -66,7 +68,7 @@ def _from_counts(
     parsed: ParsedClaims, snapshot: Snapshot, nodes: Sequence[str] | None
 ) -> tuple[Reason, str, tuple[RequestCount, ...]]:
     if not snapshot.topology.nodes or (nodes is not None and not nodes):
-        return Reason.NO_NODE, "there is no node to allocate on", ()
+        return Reason.NO_NODES, "there is no node to allocate on", ()
     counts: list[RequestCount] = []
     worst: tuple[Reason, str] | None = None
     for slot in parsed.slots:
@@ -97,6 +99,8 @@ def _verdict(count: RequestCount, tally: Tally, snapshot: Snapshot) -> tuple[Rea
         reason, singular, plural = _GATES[gate.name]
         text += f"{gate.left} of {_devices(total.left)}" if gate is gates[0] else f"; {gate.left}"
         text += f" {singular if gate.left == 1 else plural}"
+        if gate.name == FEATURE:
+            text += f" ({', '.join(f'{name} is off' for name in tally.off)})"
         if gate.left < wanted:
             if gate.name == POOL:
                 return reason, f"{text}{_flaws(snapshot)}; {needs}"

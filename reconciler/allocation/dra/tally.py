@@ -7,17 +7,20 @@ import numpy as np
 
 from kernels.types import Mask, Rows
 from reconciler.allocation.dra.candidates import capacity_permits, counters_permit, not_excluded
+from reconciler.allocation.dra.disabled_features import disabled_features
 from reconciler.allocation.dra.refusal import Fatal
 from reconciler.allocation.dra.request_options import RequestKey, RequestOption
 from reconciler.allocation.dra.selector_masks import evaluate_selectors
 from reconciler.allocation.dra.static_match import taints_permit
 from reconciler.api.objects.plan import Gate
+from reconciler.api.objects.semantics import COMPATIBILITY_GROUPS
 from reconciler.state.caches import Cache, share
 from reconciler.state.devices.occupancy.occupancy import Trail
 from reconciler.state.devices.snapshot.snapshot import Snapshot, Topology
 
-MATCH, POOL, FREE, CAPACITY, EXCLUSION, COUNTERS, TAINTS = (
+MATCH, FEATURE, POOL, FREE, CAPACITY, EXCLUSION, COUNTERS, TAINTS = (
     "match class and selectors",
+    "need no disabled feature",
     "belong to complete and valid pools",
     "are not in use",
     "have the capacity",
@@ -36,6 +39,8 @@ class Tally:
     """(n,) rows of the fleet"""
     excluded: Rows
     """(m,) rows that held devices exclude"""
+    off: tuple[str, ...]
+    """Feature gates that are off and that matching devices need"""
     trail: Trail
     serial: int
 
@@ -62,6 +67,9 @@ def _tally(option: RequestOption, snapshot: Snapshot, nodes: Sequence[str]) -> T
     reach = _reachable(snapshot, nodes)
     rows = np.flatnonzero(reach & evaluate_selectors(option, snapshot.fleet).true)
     gates = [Gate("devices", int(np.count_nonzero(reach))), Gate(MATCH, len(rows))]
+    off, rows = _without_disabled(rows, snapshot)
+    if off:
+        gates.append(Gate(FEATURE, len(rows)))
     unready = _UNREADY.of(snapshot.topology)
     if unready.any():  # listed only where it matters: most fleets are complete
         rows = rows[~unready[rows]]
@@ -76,7 +84,20 @@ def _tally(option: RequestOption, snapshot: Snapshot, nodes: Sequence[str]) -> T
         except Fatal:  # reported with the node where it happens
             continue
         gates.append(Gate(name, len(rows)))
-    return Tally(tuple(gates), rows, excluded, snapshot.occupancy.trail, snapshot.occupancy.serial)
+    return Tally(tuple(gates), rows, excluded, off, snapshot.occupancy.trail, snapshot.occupancy.serial)
+
+
+def _without_disabled(rows: Rows, snapshot: Snapshot) -> tuple[tuple[str, ...], Rows]:
+    """The gates that are off and that some of the rows need, and the rows (n,) that need none of them."""
+    off: list[str] = []
+    for gate, needing in disabled_features(snapshot.topology).items():
+        stopped = needing[rows]
+        if gate == COMPATIBILITY_GROUPS:  # further shares are not tested (GRP-5)
+            stopped = stopped & ~snapshot.occupancy.sharing[rows]
+        if stopped.any():
+            off.append(gate)
+            rows = rows[~stopped]
+    return tuple(off), rows
 
 
 def _reachable(snapshot: Snapshot, nodes: Sequence[str]) -> Mask:

@@ -49,6 +49,26 @@ class Shortage:
 
 
 @dataclass(frozen=True, slots=True)
+class JointShortage:
+    """A counter with less left than devices need that would otherwise be allocated together."""
+
+    counter: str
+    set: str
+    pool: PoolID
+    node: str
+    wanted: Quantity
+    """What the devices draw together"""
+    left: Quantity
+    holders: tuple[ObjectKey, ...]
+    """Some of the claims that hold parts of the set"""
+
+    def __str__(self) -> str:
+        by = f", held by {', '.join(map(str, self.holders))}" if self.holders else ""
+        where = f"set {self.set} in {self.pool}{f' on node {self.node}' if self.node else ''}"
+        return f"counter {self.counter} of {where}: together they need {self.wanted}, {self.left} free{by}"
+
+
+@dataclass(frozen=True, slots=True)
 class Failing:
     """An expression or amount that fails with an error."""
 
@@ -146,6 +166,8 @@ class Explanation:
     """A minimal set of requests that cannot be allocated together"""
     pod: ObjectKey | None = None
     """The pod that requests Koordinator's devices; None for claims"""
+    deciding: tuple[JointShortage, ...] = ()
+    """Without the limits of these counters, the requests in `conflict` can be allocated together"""
 
     @property
     def allocatable(self) -> bool:
@@ -168,5 +190,6 @@ class Explanation:
             yield f"fits without {' or '.join(self.preferences)}"
         if self.conflict:
             yield f"these do not fit together: {', '.join(request for _, request in self.conflict)}"
+        yield from (f"decided by {short}" for short in self.deciding)
         if self.nearest:
             yield f"nearest miss {self.nearest[0]}"

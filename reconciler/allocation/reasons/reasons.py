@@ -18,6 +18,12 @@ REASONS: Mapping[str, Advice] = {
         "Add matching devices, or widen the selectors.",
         Section.CLAIM,
     ),
+    Reason.GATE_OFF: Advice(
+        "Devices match, but they use a feature whose gate is off.",
+        "Enable the feature gate that the message names, on the server and with --feature-gates, or let the "
+        "driver publish devices without the feature. Waiting does not help.",
+        Section.FLEET,
+    ),
     Reason.POOL: Advice(
         "Devices match, but their pools are incomplete or invalid.",
         "Check the driver: it has not published all slices of the newest generation, or it has published "
@@ -67,6 +73,12 @@ REASONS: Mapping[str, Advice] = {
         "Enough devices match in total, but no node that the pod can use has enough of them.",
         "Request fewer devices per claim, free devices on one node, or relax the pod's node selector.",
         Section.WAIT,
+    ),
+    Reason.NO_NODES: Advice(
+        "There is no node that the claim or its pod may use, whatever its devices.",
+        "Check that there are nodes, and that they are not cordoned: kubectl get nodes. Compare them with "
+        "the node selector, affinity, tolerations and resource requests of the pod.",
+        Section.FLEET,
     ),
     Reason.ALIGNMENT: Advice(
         "Enough devices are available, but they are not as close together as joint allocation requires.",

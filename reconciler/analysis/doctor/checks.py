@@ -65,6 +65,7 @@ CHECKS: Final[tuple[Callable[[DoctorInput], Iterator[Finding]], ...]] = (
     exclusion.excluding_itself,
     exclusion.lonely_groups,
     exclusion.never_together,
+    exclusion.not_compared,
     exclusion.extension_conflicts,
     exclusion.dropped,
 )

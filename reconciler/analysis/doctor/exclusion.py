@@ -11,7 +11,9 @@ from reconciler.analysis.doctor.findings import Finding, shortened, suggestion
 from reconciler.analysis.doctor.input import DoctorInput
 from reconciler.analysis.doctor.pools import generations
 from reconciler.api.objects.slices import ResourceSlice
-from reconciler.api.versions.extensions import ANNOTATION, COMPATIBLE_ONLY_WITH, FIELD, conflicts
+from reconciler.api.versions.extension_shape import ANNOTATION, COMPATIBLE_ONLY_WITH, FIELD
+from reconciler.api.versions.extensions import conflicts
+from reconciler.state.devices.exclusion.across_sets import across_sets
 from reconciler.state.devices.exclusion.scopes import Exclusion
 
 EXPRESSION = f"{COMPATIBLE_ONLY_WITH}.expression"
@@ -42,10 +44,10 @@ def _scopes(data: DoctorInput) -> Iterator[Pairs]:
         return
     scopes = exclusion.scopes[exclusion.bound]
     for scope in np.unique(scopes[scopes >= 0]).tolist():
-        yield _pairs(exclusion, scope, exclusion.by_scope.of(scope)[:MAX_COMPARED])
+        yield _pairs(data, exclusion, scope, exclusion.by_scope.of(scope)[:MAX_COMPARED])
 
 
-def _pairs(exclusion: Exclusion, scope: int, rows: Rows) -> Pairs:
+def _pairs(data: DoctorInput, exclusion: Exclusion, scope: int, rows: Rows) -> Pairs:
     places = (exclusion.scopes[rows] == scope).argmax(axis=1)
     asks, meets = exclusion.asks[rows, places], exclusion.meets[rows, places]
     names = exclusion.names[rows, places]
@@ -54,7 +56,7 @@ def _pairs(exclusion: Exclusion, scope: int, rows: Rows) -> Pairs:
         rows=rows,
         places=places,
         forbids=np.asarray((asks[:, None] & ~meets[None]).any(axis=2)),
-        states=np.asarray(asks.any(axis=1)),
+        states=np.array([data.device(row)[2].compatible_only_with is not None for row in rows.tolist()]),
         apart=~np.asarray((names[:, None] & names[None]).any(axis=2)),
     )
 
@@ -134,6 +136,16 @@ def never_together(data: DoctorInput) -> Iterator[Finding]:
             entry, path, _ = data.device(int(pairs.rows[found[0][0]]))
             counter_set = fleet.set_columns[pairs.scope].id.name
             yield rules.NEVER_TOGETHER.finding(entry, path, f"in set {counter_set}: {shown}")
+
+
+def not_compared(data: DoctorInput) -> Iterator[Finding]:
+    """Expressions that are not true for devices of other counter sets; the first of each driver."""
+    fleet = data.snapshot.fleet
+    for found in across_sets(fleet, data.snapshot.rules):
+        entry, path, device = data.device(found.row)
+        others = shortened(fleet.id_of(row).device for row in found.others.tolist())
+        what = f"the expression of {device.name} is not true for {others}, of other counter sets"
+        yield rules.NOT_COMPARED.finding(entry, f"{path}.{EXPRESSION}", what)
 
 
 def extension_conflicts(data: DoctorInput) -> Iterator[Finding]:

@@ -192,6 +192,10 @@ NEVER_TOGETHER: Final = Rule(
     "never-together", _I, "Devices exclude each other, although the counters allow both.",
     "Ignore this if the hardware cannot do both; otherwise fix groups and expressions.",
 )  # fmt: skip
+NOT_COMPARED: Final = Rule(
+    "not-compared", _I, "A compatibleOnlyWith expression is not true for a device of another counter set.",
+    "Ignore this if each counter set is a physical device; otherwise set --exclusion-scope DRIVER=pool.",
+)  # fmt: skip
 DROPPED: Final = Rule(
     "dropped-expression", _W, "A compatibleOnlyWith field is not in the annotation, so servers drop it.",
     "Also publish it in the annotation dra-reconciler.io/device-extensions.",
@@ -212,5 +216,5 @@ RULES: Final = (
     NO_NODE_SELECTION, BAD_NODE_SELECTOR, SEVERAL_TERMS, MATCHES_NO_NODE,
     DOUBLE_ALLOCATION, UNKNOWN_DEVICE, HELD_AT_ODDS,
     ASYMMETRIC, EXPRESSION_FAILS, EXCLUDES_ITSELF, LONELY_GROUP, MISSPELLED_GROUP, NEVER_TOGETHER,
-    EXTENSION_CONFLICT, DROPPED,
+    NOT_COMPARED, EXTENSION_CONFLICT, DROPPED,
 )  # fmt: skip

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from kernels.types import Mask, Rows
+from reconciler.allocation.dra.disabled_features import disabled_features
 from reconciler.allocation.dra.refusal import Fatal
 from reconciler.allocation.dra.request_options import RequestOption
 from reconciler.allocation.dra.static_match import resolve, tolerated
@@ -51,7 +52,8 @@ def _failure(row: int, option: RequestOption, gate: Gate, snapshot: Snapshot) ->
         case Kind.CLASS | Kind.SELECTOR:
             return f"other devices on the node do not match {gate.about}"
         case Kind.FEATURE:
-            return f"{name} needs a disabled feature"
+            off = [gate for gate, needing in disabled_features(snapshot.topology).items() if needing[row]]
+            return f"{name} needs {' and '.join(off)}, which {'is' if len(off) == 1 else 'are'} off"
         case Kind.POOL:
             pool = snapshot.fleet.pools[int(snapshot.fleet.pool_of[row])]
             flaw = pool.flaw(snapshot.rules) or "an older generation"

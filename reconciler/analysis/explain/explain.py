@@ -14,6 +14,7 @@ from reconciler.allocation.reasons.kinds import Kind
 from reconciler.allocation.reasons.reasons import remedy
 from reconciler.analysis.explain.alignment import JointRequirements, joint_near_misses, joint_requirements
 from reconciler.analysis.explain.constraints import ConstraintGate, constraint_gates
+from reconciler.analysis.explain.deciding_counters import deciding_counters
 from reconciler.analysis.explain.funnel import GateResult, apply_gates, funnel
 from reconciler.analysis.explain.joint_gates import MultiDeviceGates
 from reconciler.analysis.explain.minimal_sets import smallest_sets
@@ -95,6 +96,9 @@ def explain(
         if answer.reason in _JOINT
         else (),
         conflict=conflict,
+        deciding=deciding_counters(conflict, snapshot, relaxation)
+        if answer.reason is Reason.TOGETHER
+        else (),
     )
 
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kernels.types import Amounts, Mask
+from reconciler.allocation.dra.disabled_features import disabled_features
 from reconciler.allocation.dra.request_options import RequestOption
 from reconciler.allocation.dra.static_match import resolve
 from reconciler.allocation.reasons.explanation import Failing, Shortage, Step
@@ -87,6 +88,9 @@ def funnel(result: GateResult, snapshot: Snapshot) -> Funnel:
         if gate.kind is Kind.COUNTERS:
             short = shortages(stopped, snapshot)
             detail = str(short[0]) if short else ""
+        elif gate.kind is Kind.FEATURE:
+            needed = disabled_features(snapshot.topology).items()
+            detail = ", ".join(f"{name} is off" for name, needing in needed if needing[stopped].any())
         elif gate.kind is Kind.GROUPS:
             detail = modes.explain(stopped, snapshot)
         alive &= gate.passed

@@ -11,12 +11,13 @@ import numpy as np
 from kernels.fit import fits
 from kernels.types import Mask
 from reconciler.allocation.dra.candidates import capacity_permits, not_excluded
+from reconciler.allocation.dra.disabled_features import disabled_features
 from reconciler.allocation.dra.refusal import Fatal
 from reconciler.allocation.dra.request_options import RequestOption, SelectorUse
-from reconciler.allocation.dra.static_match import draws, resolve, taints_permit
+from reconciler.allocation.dra.static_match import resolve, taints_permit
 from reconciler.allocation.reasons.kinds import Kind
 from reconciler.analysis.explain.node_reach import NodeReach
-from reconciler.api.objects.semantics import PARTITIONABLE_DEVICES
+from reconciler.api.objects.semantics import COMPATIBILITY_GROUPS, PARTITIONABLE_DEVICES
 from reconciler.cel.program import CelRefused, compile_selector
 from reconciler.state.devices.pools.fleet import Fleet
 from reconciler.state.devices.snapshot.snapshot import Snapshot
@@ -64,7 +65,9 @@ def _gates(option: RequestOption, snapshot: Snapshot, reach: NodeReach) -> Itera
     yield Gate(Kind.HELD, "not held by other claims", ~occupancy.held | option.admin)
     yield _capacity(option, snapshot)
     yield Gate(Kind.COUNTERS, "counters", _counters(snapshot))
-    yield Gate(Kind.GROUPS, "not excluded by held devices", not_excluded(rows, snapshot))
+    yield Gate(
+        Kind.GROUPS, "not excluded by held devices", not_excluded(rows, snapshot) | _silenced(snapshot)
+    )
     yield Gate(Kind.NODES, "reachable from considered nodes", reach.reached())
 
 
@@ -95,22 +98,18 @@ def problem(use: SelectorUse, fleet: Fleet, row: int) -> str:
 
 
 def _supported(snapshot: Snapshot) -> Mask:
-    """(D,) devices that need no disabled feature (SEL-1, POOL-2)."""
-    fleet, rules = snapshot.fleet, snapshot.rules
-    passed = np.ones(fleet.size, dtype=np.bool_)
-    if not rules.binding_conditions:
-        bindings = fleet.vocabulary.bindings.values
-        waiting = [code for code, binding in enumerate(bindings) if binding.conditions]
-        passed &= ~np.isin(fleet.codes["binding"], waiting)
-    if not rules.has(PARTITIONABLE_DEVICES):
-        passed &= ~draws(fleet, np.arange(fleet.size))
-        for at, pool in enumerate(fleet.pools):
-            for number, block in enumerate(pool.blocks):
-                spec = block.slice.spec
-                if spec.per_device_node_selection is not None or spec.shared_counters:
-                    start = int(fleet.start[at])
-                    passed[start + pool.offsets[number] : start + pool.offsets[number + 1]] = False
+    """(D,) devices that need no disabled feature (SEL-1, POOL-2, GRP-7)."""
+    passed = np.ones(snapshot.fleet.size, dtype=np.bool_)
+    for gate, needing in disabled_features(snapshot.topology).items():
+        # Further shares of a device with groups are not tested (GRP-5).
+        passed &= ~needing | (snapshot.occupancy.sharing if gate == COMPATIBILITY_GROUPS else False)
     return passed
+
+
+def _silenced(snapshot: Snapshot) -> Mask:
+    """(D,) devices with groups while their gate is off: not what is held excludes them."""
+    silenced = disabled_features(snapshot.topology).get(COMPATIBILITY_GROUPS)
+    return np.zeros(snapshot.fleet.size, dtype=np.bool_) if silenced is None else silenced
 
 
 def ready(snapshot: Snapshot) -> Mask:

@@ -7,7 +7,7 @@ from reconciler.allocation.alignment.deciding import PreferenceKey, decide
 from reconciler.allocation.alignment.narrowing import narrowed
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.api.objects.plan import Granted, Reason
+from reconciler.api.objects.plan import Granted, Reason, Unsatisfied
 from reconciler.api.objects.requests import DeviceRequest
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 
@@ -62,6 +62,17 @@ class Relaxation:
         """Whether the claims fit if some requirements are ignored; None if unknown."""
         return self._fits(self._claims, self._nodes, preference)
 
+    @property
+    def has_effort(self) -> bool:
+        """Whether more devices may be tried. Without it, answers are unknown."""
+        return self._left > 0
+
+    def answer_on(
+        self, snapshot: Snapshot, requests: Collection[RequestName]
+    ) -> Granted | Unsatisfied | None:
+        """The answer to some of the requests on another snapshot; None if unknown."""
+        return self._answer(list(self._only(requests)), self._nodes, snapshot)
+
     def conflict(self) -> tuple[RequestName, ...]:
         """A minimal set of requests that cannot be allocated together; empty for more than MOST_REQUESTS."""
         kept = [(claim.key, r.name) for claim in self._claims for r in claim.spec.devices.requests]
@@ -105,14 +116,24 @@ class Relaxation:
         without: Collection[PreferenceKey] = (),
     ) -> bool | None:
         """None if the search gave up: the answer is unknown."""
+        answer = self._answer(claims, nodes, self._world, without)
+        if answer is None or isinstance(answer, Granted):
+            return None if answer is None else True
+        return None if answer.reason is Reason.GAVE_UP else False
+
+    def _answer(
+        self,
+        claims: Sequence[ResourceClaim],
+        nodes: Collection[str] | None,
+        snapshot: Snapshot,
+        without: Collection[PreferenceKey] = (),
+    ) -> Granted | Unsatisfied | None:
+        """None if no effort is left."""
         if self._left <= 0:
             return None
-        steps = min(STEPS, self._left)
-        answer = decide(claims, self._world, nodes=nodes, steps=steps, without=without)
+        answer = decide(claims, snapshot, nodes=nodes, steps=min(STEPS, self._left), without=without)
         self._left -= answer.steps + 1
-        if isinstance(answer, Granted):
-            return True
-        return None if answer.reason is Reason.GAVE_UP else False
+        return answer
 
 
 def _with(claim: ResourceClaim, requests: tuple[DeviceRequest, ...], constraints: object) -> ResourceClaim:

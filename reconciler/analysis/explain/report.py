@@ -2,7 +2,15 @@
 
 from typing import Any
 
-from reconciler.allocation.reasons.explanation import Explanation, Failing, Lack, NearMiss, Request, Shortage
+from reconciler.allocation.reasons.explanation import (
+    Explanation,
+    Failing,
+    JointShortage,
+    Lack,
+    NearMiss,
+    Request,
+    Shortage,
+)
 
 
 def as_json(explanation: Explanation) -> dict[str, Any]:
@@ -21,6 +29,7 @@ def as_json(explanation: Explanation) -> dict[str, Any]:
         "constraintsInTheWay": list(explanation.constraints),
         "wishesInTheWay": list(explanation.preferences),
         "notTogether": [{"claim": str(key), "request": name} for key, name in explanation.conflict],
+        "decidingCounters": [_joint(short) for short in explanation.deciding],
     }
 
 
@@ -60,6 +69,19 @@ def _shortage(shortage: Shortage) -> dict[str, Any]:
         "short": str(shortage.short),
         "devices": shortage.devices,
         "holders": [str(key) for key in shortage.holders],
+    }
+
+
+def _joint(short: JointShortage) -> dict[str, Any]:
+    return {
+        "counter": short.counter,
+        "counterSet": short.set,
+        "driver": short.pool.driver,
+        "pool": short.pool.pool,
+        "node": short.node or None,
+        "wanted": str(short.wanted),
+        "left": str(short.left),
+        "holders": [str(key) for key in short.holders],
     }
 
 

@@ -102,11 +102,12 @@ def _shortage(row: int, k: int, column: int, count: int, snapshot: Snapshot) -> 
         wanted=amount(int(fleet.table[fleet.draws[row, k], column]) * unit),
         left=amount(int(snapshot.occupancy.left[number, column]) * unit),
         devices=count,
-        holders=_holders(number, snapshot),
+        holders=holders_of(number, snapshot),
     )
 
 
-def _holders(number: int, snapshot: Snapshot) -> tuple[ObjectKey, ...]:
+def holders_of(number: int, snapshot: Snapshot) -> tuple[ObjectKey, ...]:
+    """Some of the claims that hold parts of a counter set."""
     members = snapshot.fleet.by_set.of(number)
     taken = members[(snapshot.occupancy.held | snapshot.occupancy.sharing)[members]]
     found: dict[ObjectKey, None] = {}

@@ -9,7 +9,7 @@ from typing import Any
 from reconciler.api.convert.fields import SPECS, without_unknown_fields
 from reconciler.api.convert.names import Rename, as_key, valid_names
 from reconciler.api.convert.pools import KEPT_METADATA, Keys, NewPool, OldPool
-from reconciler.api.versions.extensions import COMPATIBLE_ONLY_WITH
+from reconciler.api.versions.extension_shape import COMPATIBLE_ONLY_WITH
 from reconciler.api.versions.shapes import Raw, mapping, mappings
 from reconciler.api.versions.spelling import MAX_IDENTIFIER, is_key
 from reconciler.errors import Rejected

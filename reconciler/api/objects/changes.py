@@ -23,6 +23,8 @@ class Replaced:
     refused: tuple[Refused, ...]
     afresh: bool = False
     """The server was restored to an older state: do not compare resource versions with earlier ones"""
+    stating: tuple[tuple[str, str], ...] = ()
+    """(name, driver) of slices of other shards whose devices say `compatibleOnlyWith` (GRP-12)"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,8 @@ class Removed:
 
     kind: str
     key: ObjectKey
+    stating: str = ""
+    """The driver of a slice that another shard owns and whose devices say `compatibleOnlyWith` (GRP-12)"""
 
 
 Change = Replaced | Changed | Removed | Refused

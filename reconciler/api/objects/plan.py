@@ -13,6 +13,7 @@ class Reason(StrEnum):
 
     # The claims are valid, but no device is free or none matches.
     NO_DEVICE = "NoMatchingDevice"
+    GATE_OFF = "FeatureGateOff"
     POOL = "PoolNotReady"
     IN_USE = "DevicesInUse"
     TAINTED = "DevicesTainted"
@@ -22,6 +23,7 @@ class Reason(StrEnum):
     CONSTRAINT = "ConstraintUnmet"
     TOGETHER = "RequestsCompete"
     NO_NODE = "NoSuitableNode"
+    NO_NODES = "NoNode"
     ALIGNMENT = "AlignmentUnmet"
     PARTITION = "PartitionsTaken"
     GAVE_UP = "SearchGaveUp"

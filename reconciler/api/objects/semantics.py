@@ -40,6 +40,10 @@ GroupMode = Literal["kep-5963", "pairwise"]
 one group; devices without groups are compatible only with each other. `pairwise`: every two devices share a
 group; a device without groups is compatible with all."""
 
+ExclusionScope = Literal["counter-set", "pool"]
+"""Which pairs of devices `compatibleOnlyWith` judges, in a pool and on a node. `counter-set`: those that
+share a counter set, and those of which one draws from none. `pool`: all."""
+
 ANY_DRIVER = "*"
 
 
@@ -54,11 +58,22 @@ class Semantics:
     gates: frozenset[str] = frozenset(GATES)
     group_modes: frozenset[tuple[str, GroupMode]] = frozenset()
     """(driver, mode); the driver `*` is the default for all others"""
+    exclusion_scopes: frozenset[tuple[str, ExclusionScope]] = frozenset()
+    """(driver, scope); the driver `*` is the default for all others"""
 
-    def group_mode(self, driver: str) -> GroupMode:
-        """The mode for a driver's devices."""
+    def group_mode(self, driver: str, *, states: bool) -> GroupMode:
+        """The mode for a driver's devices (GRP-12). `states`: one of them says `compatibleOnlyWith`."""
+        return self.explicit_group_mode(driver) or ("pairwise" if states else "kep-5963")
+
+    def explicit_group_mode(self, driver: str) -> GroupMode | None:
+        """The mode that the settings name for a driver; None if they leave it to its devices."""
         modes = dict(self.group_modes)
-        return modes.get(driver) or modes.get(ANY_DRIVER) or "kep-5963"
+        return modes.get(driver) or modes.get(ANY_DRIVER)
+
+    def exclusion_scope(self, driver: str) -> ExclusionScope:
+        """Which pairs of a driver's devices expressions judge."""
+        scopes = dict(self.exclusion_scopes)
+        return scopes.get(driver) or scopes.get(ANY_DRIVER) or "counter-set"
 
     def has(self, gate: str) -> bool:
         """Whether a feature gate is on."""
@@ -104,4 +119,15 @@ def with_group_modes(modes: Iterable[str]) -> frozenset[tuple[str, GroupMode]]:
         if not driver or mode not in ("kep-5963", "pairwise"):
             raise Rejected(f"group mode {text!r}: write DRIVER=kep-5963 or DRIVER=pairwise")
         found[driver] = "pairwise" if mode == "pairwise" else "kep-5963"
+    return frozenset(found.items())
+
+
+def with_exclusion_scopes(scopes: Iterable[str]) -> frozenset[tuple[str, ExclusionScope]]:
+    """Parse `DRIVER=SCOPE` texts; the last of each driver wins. Raises Rejected for an unknown scope."""
+    found: dict[str, ExclusionScope] = {}
+    for text in scopes:
+        driver, _, scope = text.rpartition("=")
+        if not driver or scope not in ("counter-set", "pool"):
+            raise Rejected(f"exclusion scope {text!r}: write DRIVER=pool or DRIVER=counter-set")
+        found[driver] = "pool" if scope == "pool" else "counter-set"
     return frozenset(found.items())

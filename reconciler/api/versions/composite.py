@@ -45,7 +45,9 @@ def flattened(spec: Raw, subject: str) -> dict[str, Any]:
     sets, draws = _counters(Forest(members, subject), subject)
     made = {key: value for key, value in spec.items() if key != "deviceMixins"}
     made["devices"] = [
-        {**device, "consumesCounters": draws[name]} if name in draws else device
+        {**device, "consumesCounters": [*mappings(device.get("consumesCounters")), *draws[name]]}
+        if name in draws
+        else device
         for name, device in zip(names, devices, strict=True)
     ]
     if sets:

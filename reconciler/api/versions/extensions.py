@@ -1,4 +1,4 @@
-"""Fields of devices that an API server drops, stored in an annotation of their slice.
+"""Fields of devices that an API server drops, stored in an annotation of their slice. Source: GRP-13.
 
 The annotation is JSON, device name -> the fields as in the device:
 `{"gpu-0": {"compatibleOnlyWith": {"expression": "..."}, "consumesCounters": [{"counterSet": "gpu-0-cs",
@@ -6,24 +6,74 @@ The annotation is JSON, device name -> the fields as in the device:
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from reconciler.api.versions.extension_shape import (
+    ANNOTATION,
+    COMPATIBILITY_GROUPS,
+    COMPATIBLE_ONLY_WITH,
+    COMPOSITE,
+    CONSUMES_FROM,
+    FIELD,
+    INCLUDES,
+    check_counter_sets,
+    check_devices,
+    counter_set_of,
+    extensions,
+)
 from reconciler.api.versions.shapes import Raw, mapping, mappings
-from reconciler.errors import Malformed
 
-ANNOTATION = "dra-reconciler.io/device-extensions"
-FIELD = f"metadata.annotations[{ANNOTATION}]"
+_TREE = (COMPOSITE, CONSUMES_FROM)
+"""Keys that make a device part of a tree"""
 
-MAX_LENGTH = 2**20
-"""Characters. The API limits all annotations of an object to a quarter of it."""
 
-COMPATIBLE_ONLY_WITH, COMPATIBILITY_GROUPS = "compatibleOnlyWith", "compatibilityGroups"
+def has_annotated_trees(raw: Raw, subject: str) -> bool:
+    """Whether the annotation puts devices into trees. Raises Malformed if the annotation is invalid."""
+    return any(key in fields for fields in extensions(raw, subject).values() for key in _TREE)
+
+
+def with_annotated_trees(raw: Raw, subject: str) -> Raw:
+    """A slice whose devices all have the shape `composite`, with `includes` and `consumesCapacityFrom` of the
+    annotation, which keeps the other fields. For a slice that has them; its devices may be flat.
+    """
+    extras = extensions(raw, subject)
+    check_devices(raw, extras, subject)
+    devices = [_composite(device, mapping(extras.get(str(device.get("name"))))) for device in _devices(raw)]
+    rest = {
+        name: kept
+        for name, fields in extras.items()
+        if (kept := {key: value for key, value in fields.items() if key not in _TREE})
+    }
+    metadata = dict(raw["metadata"])
+    annotations = {key: text for key, text in metadata["annotations"].items() if key != ANNOTATION}
+    if rest:
+        annotations[ANNOTATION] = json.dumps(rest, separators=(",", ":"))
+    spec = {**raw["spec"], "devices": devices}
+    return {**raw, "metadata": {**metadata, "annotations": annotations}, "spec": spec}
+
+
+def _composite(device: Raw, fields: Raw) -> Raw:
+    kind = next((kind for kind in (COMPOSITE, "basic") if isinstance(device.get(kind), Mapping)), None)
+    own = device[kind] if kind else {key: value for key, value in device.items() if key != "name"}
+    tree = {**mapping(fields.get(COMPOSITE))}
+    if CONSUMES_FROM in fields:
+        tree[CONSUMES_FROM] = fields[CONSUMES_FROM]
+    missing = {
+        key: tree[key] for key in (INCLUDES, CONSUMES_FROM) if tree.get(key) is not None and key not in own
+    }
+    return {"name": device.get("name"), COMPOSITE: {**own, **missing}}
+
+
+def _devices(raw: Raw) -> list[Raw]:
+    return mappings(mapping(raw.get("spec")).get("devices"))
 
 
 def with_annotated_fields(raw: Raw, subject: str) -> Raw:
     """A slice with the fields of its annotation in its devices. Raises Malformed if that is invalid."""
-    extras = _extras(raw, subject)
+    extras = extensions(raw, subject)
+    check_devices(raw, extras, subject)
+    check_counter_sets(raw, extras, subject)
     devices = mapping(raw.get("spec")).get("devices")
     if not extras or not isinstance(devices, list):
         return raw
@@ -39,7 +89,7 @@ def with_annotation(raw: Raw) -> Raw:
     devices = mapping(raw.get("spec")).get("devices")
     if not isinstance(devices, list):
         return raw
-    extras = {name: mapping(fields) for name, fields in _extras(raw, "slice").items()}
+    extras = extensions(raw, "slice")
     made = []
     for device in devices:
         merged = _device(device, extras)
@@ -58,19 +108,13 @@ def with_annotation(raw: Raw) -> Raw:
 
 
 def conflicts(raw: Raw) -> list[str]:
-    """The parts of a slice's annotation without effect, one line each: overridden fields, unknown names.
+    """The parts of a slice's annotation without effect, because the device has the field, one line each.
 
     Takes a slice in the shape of v1. Raises Malformed for an invalid annotation.
     """
-    extras = _extras(raw, str(mapping(raw.get("metadata")).get("name") or "slice"))
+    extras = extensions(raw, str(mapping(raw.get("metadata")).get("name") or "slice"))
     devices = {device.get("name"): device for device in mappings(mapping(raw.get("spec")).get("devices"))}
-    found: list[str] = []
-    for name, fields in extras.items():
-        if name not in devices:
-            found.append(f"{FIELD} names device {name}, which the slice does not have")
-        else:
-            found += _conflicts(name, devices[name], mapping(fields))
-    return found
+    return [line for name, fields in extras.items() for line in _conflicts(name, devices[name], fields)]
 
 
 def _conflicts(name: str, device: Raw, fields: Raw) -> Iterator[str]:
@@ -78,36 +122,12 @@ def _conflicts(name: str, device: Raw, fields: Raw) -> Iterator[str]:
     if stated is not None and own is not None and stated != own:
         what = f"{COMPATIBLE_ONLY_WITH} differs between the device and {FIELD}"
         yield f"device {name}: {what}; the device's is used"
-    drawn = {_counter_set(draw): draw for draw in mappings(device.get("consumesCounters"))}
+    drawn = {counter_set_of(draw): draw for draw in mappings(device.get("consumesCounters"))}
     for draw in mappings(fields.get("consumesCounters")):
-        counter_set, groups = _counter_set(draw), draw.get(COMPATIBILITY_GROUPS)
-        if counter_set not in drawn:
-            yield f"device {name}: {FIELD} names counter set {counter_set}; the device does not draw from it"
-        elif groups and (own := drawn[counter_set].get(COMPATIBILITY_GROUPS)) and set(own) != set(groups):
+        counter_set, groups = counter_set_of(draw), draw.get(COMPATIBILITY_GROUPS)
+        if groups and (own := drawn[counter_set].get(COMPATIBILITY_GROUPS)) and set(own) != set(groups):
             what = f"{COMPATIBILITY_GROUPS} differs between the device and {FIELD}"
             yield f"device {name}, counter set {counter_set}: {what}; the device's is used"
-
-
-def _extras(raw: Raw, subject: str) -> dict[str, Any]:
-    text = mapping(mapping(raw.get("metadata")).get("annotations")).get(ANNOTATION)
-    if not text:
-        return {}
-    if len(text) > MAX_LENGTH:
-        raise Malformed(subject, FIELD, f"has {len(text)} characters; at most {MAX_LENGTH} are allowed")
-    try:
-        found = json.loads(text)
-    except RecursionError as exc:
-        raise Malformed(subject, FIELD, "is nested too deeply") from exc
-    except (TypeError, ValueError) as exc:
-        raise Malformed(subject, FIELD, f"is not JSON: {exc}") from exc
-    if not isinstance(found, dict) or not all(isinstance(fields, dict) for fields in found.values()):
-        raise Malformed(subject, FIELD, "must be an object: device name -> object of fields")
-    return found
-
-
-def _counter_set(draw: Raw) -> str:
-    """The name of the counter set. An invalid one is rejected later, when the slice is validated."""
-    return str(draw.get("counterSet"))
 
 
 def _device(device: Any, extras: Raw) -> Any:
@@ -120,15 +140,17 @@ def _device(device: Any, extras: Raw) -> Any:
     if fields.get(COMPATIBLE_ONLY_WITH) is not None and made.get(COMPATIBLE_ONLY_WITH) is None:
         made[COMPATIBLE_ONLY_WITH] = fields[COMPATIBLE_ONLY_WITH]
     groups = {
-        _counter_set(draw): draw[COMPATIBILITY_GROUPS]
+        counter_set_of(draw): draw[COMPATIBILITY_GROUPS]
         for draw in mappings(fields.get("consumesCounters"))
         if draw.get(COMPATIBILITY_GROUPS)
     }
     drawn = made.get("consumesCounters")
     if groups and isinstance(drawn, list):
         made["consumesCounters"] = [
-            {**draw, COMPATIBILITY_GROUPS: groups[_counter_set(draw)]}
-            if isinstance(draw, dict) and _counter_set(draw) in groups and not draw.get(COMPATIBILITY_GROUPS)
+            {**draw, COMPATIBILITY_GROUPS: groups[counter_set_of(draw)]}
+            if isinstance(draw, dict)
+            and counter_set_of(draw) in groups
+            and not draw.get(COMPATIBILITY_GROUPS)
             else draw
             for draw in drawn
         ]

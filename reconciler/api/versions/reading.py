@@ -11,7 +11,11 @@ from reconciler.api.objects.taint_rules import DeviceTaintRule
 from reconciler.api.objects.validating import subject_of, validated
 from reconciler.api.versions import composite, mixins, v1beta1, version_numbers
 from reconciler.api.versions.amounts import with_value_keys
-from reconciler.api.versions.extensions import with_annotated_fields
+from reconciler.api.versions.extensions import (
+    has_annotated_trees,
+    with_annotated_fields,
+    with_annotated_trees,
+)
 from reconciler.api.versions.fixes import fix_mistakes
 from reconciler.api.versions.misplaced_fields import reject_misplaced_fields
 from reconciler.api.versions.shapes import mapping
@@ -87,6 +91,7 @@ def to_v1(raw: Mapping[str, Any], warnings: list[str] | None = None) -> Mapping[
         raw = fix_mistakes(raw, lambda line: notes.append(f"{subject}: {line}"))
     match kind:
         case "ResourceSlice":
+            raw = _with_trees(raw, subject, warnings) if has_annotated_trees(raw, subject) else raw
             raw = with_annotated_fields(_slice_to_v1(raw, subject, warnings), subject)
             if warnings is not None:
                 warnings += [f"{subject}: {line}" for line in invalid_names(mapping(raw.get("spec")))]
@@ -136,6 +141,14 @@ def _left_out(raw: Mapping[str, Any], subject: str) -> list[str]:
         return []
     more = f" ({len(found)} in all)" if len(found) > 1 else ""
     return [f"{subject}: spec.devices[{found[0]}]: has no `basic`, so this device is left out{more}"]
+
+
+def _with_trees(raw: Mapping[str, Any], subject: str, warnings: list[str] | None) -> Mapping[str, Any]:
+    """A slice of any shape in that of the first revision, with the trees of its annotation."""
+    spec = raw.get("spec")
+    if isinstance(spec, Mapping) and not composite.is_first_revision(spec):
+        raw = _slice_to_v1(raw, subject, warnings)
+    return with_annotated_trees(raw, subject)
 
 
 def _with_versions(

@@ -23,7 +23,7 @@ from reconciler.api.objects.slices import (
     ResourceSlice,
     ResourceSliceSpec,
 )
-from reconciler.api.versions.extensions import ANNOTATION
+from reconciler.api.versions.extension_shape import ANNOTATION
 from reconciler.api.versions.shapes import mapping, mappings
 
 API_VERSIONS: Final = ("resource.k8s.io/v1", "resource.k8s.io/v1beta2")

@@ -10,7 +10,13 @@ from typing import Any
 
 import click
 
-from reconciler.api.objects.semantics import Release, Semantics, with_gates, with_group_modes
+from reconciler.api.objects.semantics import (
+    Release,
+    Semantics,
+    with_exclusion_scopes,
+    with_gates,
+    with_group_modes,
+)
 from reconciler.cli.common.connection import Connection
 from reconciler.errors import Rejected
 
@@ -103,15 +109,21 @@ def cluster_options(func: F) -> F:
 
 
 def rules_options(func: F) -> F:
-    """`--feature-gates` and `--group-mode`, for commands that do not ask a server for its gates."""
+    """The options that make a `Semantics`, for commands that do not ask a server for its gates."""
 
     @wraps(func)
     def command(
-        *, gates: frozenset[str], group_modes: tuple[str, ...], release: Release = "1.37", **rest: Any
+        *,
+        gates: frozenset[str],
+        group_modes: tuple[str, ...],
+        exclusion_scopes: tuple[str, ...],
+        release: Release = "1.37",
+        **rest: Any,
     ) -> Any:
-        return func(rules=Semantics(release, gates, with_group_modes(group_modes)), **rest)
+        modes, scopes = with_group_modes(group_modes), with_exclusion_scopes(exclusion_scopes)
+        return func(rules=Semantics(release, gates, modes, scopes), **rest)
 
-    return _all_of(_gates_option, group_mode_option)(command)
+    return _all_of(_gates_option, group_mode_option, exclusion_scope_option)(command)
 
 
 def release_and_rules_options(func: F) -> F:
@@ -149,7 +161,21 @@ def group_mode_option(func: F) -> F:
         callback=_group_modes,
         metavar="DRIVER=MODE",
         help="How to compare a driver's compatibility groups: kep-5963 or pairwise; * stands for all other "
-        "drivers.  [default: *=kep-5963]",
+        "drivers.  [default: pairwise for drivers whose devices say compatibleOnlyWith, kep-5963 for others]",
+    )(func)
+
+
+def exclusion_scope_option(func: F) -> F:
+    """`--exclusion-scope`, once per driver."""
+    return click.option(
+        "--exclusion-scope",
+        "exclusion_scopes",
+        multiple=True,
+        callback=_exclusion_scopes,
+        metavar="DRIVER=SCOPE",
+        help="Which pairs of a driver's devices compatibleOnlyWith judges: counter-set (pairs that share a "
+        "counter set, and pairs of which one draws from none) or pool (all); * stands for all other "
+        "drivers.  [default: *=counter-set]",
     )(func)
 
 
@@ -214,6 +240,16 @@ def _group_modes(
 ) -> tuple[str, ...]:
     try:
         with_group_modes(texts)
+    except Rejected as exc:
+        raise click.BadParameter(str(exc)) from exc
+    return texts
+
+
+def _exclusion_scopes(
+    _context: click.Context, _option: click.Parameter, texts: tuple[str, ...]
+) -> tuple[str, ...]:
+    try:
+        with_exclusion_scopes(texts)
     except Rejected as exc:
         raise click.BadParameter(str(exc)) from exc
     return texts

@@ -120,6 +120,7 @@ def _tail(explanation: Explanation) -> Iterator[str]:
     if len(explanation.conflict) > 1:
         names = ", ".join(f"{key} {name}" for key, name in explanation.conflict)
         yield f"these requests cannot be met together: {names}"
+    yield from (f"decided by {short}" for short in explanation.deciding)
     for miss in explanation.nearest:
         yield f"nearest miss: {miss}"
     yield f"what to do: {explanation.remedy}"

@@ -202,6 +202,21 @@ class ExclusionViolated(Decision):
 
 
 @dataclass(frozen=True, slots=True)
+class GroupModeChanged(Decision):
+    """The compatibility groups of a driver with held devices are compared in another way from now on.
+
+    Its devices now say `compatibleOnlyWith`, or no longer do. Held devices stay held.
+    """
+
+    LINES: ClassVar = (Line("group mode changed", Level.WARNING),)
+
+    driver: Annotated[str, Logged("name of the driver")]
+    before: Annotated[str, Logged("the group mode until now")]
+    after: Annotated[str, Logged("the group mode from now on")]
+    held: Annotated[int, Logged("devices of the driver that are held", int)]
+
+
+@dataclass(frozen=True, slots=True)
 class OverCommitted(Decision):
     """Devices consume more of a counter set than it publishes.
 

@@ -1,5 +1,10 @@
-"""Drops slices of other shards, so that their devices cannot be allocated."""
+"""Drops slices of other shards, so that their devices cannot be allocated.
 
+Only whether their devices say `compatibleOnlyWith` is kept: it decides how all groups of a driver are
+compared (GRP-12), and all shards must compare them alike.
+"""
+
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from reconciler.api.objects.changes import Change, Changed, Removed, Replaced
@@ -14,11 +19,26 @@ def within(change: Change, shard: Shard) -> Change:
         return change
     match change:
         case Changed(kind=kind, object=ResourceSlice() as found) if not shard.owns(found.pool_id):
-            return Removed(kind, found.key)
+            return Removed(kind, found.key, stating=found.spec.driver if _states(found) else "")
         case Replaced(kind="ResourceSlice", objects=objects):
-            return replace(change, objects=tuple(one for one in objects if _is_inside(one, shard)))
+            return replace(
+                change,
+                objects=tuple(one for one in objects if not _is_foreign(one, shard)),
+                stating=tuple((one.key.name, one.spec.driver) for one in _stating(objects, shard)),
+            )
     return change
 
 
-def _is_inside(thing: ApiObject, shard: Shard) -> bool:
-    return not isinstance(thing, ResourceSlice) or shard.owns(thing.pool_id)
+def _is_foreign(thing: ApiObject, shard: Shard) -> bool:
+    return isinstance(thing, ResourceSlice) and not shard.owns(thing.pool_id)
+
+
+def _stating(objects: Iterable[ApiObject], shard: Shard) -> Iterator[ResourceSlice]:
+    """The slices of other shards whose devices say `compatibleOnlyWith`."""
+    for thing in objects:
+        if isinstance(thing, ResourceSlice) and _is_foreign(thing, shard) and _states(thing):
+            yield thing
+
+
+def _states(source: ResourceSlice) -> bool:
+    return any(device.compatible_only_with is not None for device in source.spec.devices)

@@ -51,6 +51,7 @@ class Header:
             "release": self.rules.release,
             "gates": sorted(self.rules.gates),
             "groupModes": sorted(map(list, self.rules.group_modes)),
+            "exclusionScopes": sorted(map(list, self.rules.exclusion_scopes)),
             "allClaims": self.ours.all_claims,
             "drivers": sorted(self.ours.drivers),
             "classes": sorted(self.ours.classes),
@@ -85,7 +86,8 @@ def read_header(raw: Mapping[str, Any]) -> Header:
     if raw.get("t") != "header" or raw.get("format") != FORMAT:
         raise Rejected(f"not a journal of format {FORMAT}: it starts with {str(raw)[:80]}")
     modes = frozenset((driver, mode) for driver, mode in raw["groupModes"])
-    rules = Semantics(raw["release"], frozenset(raw["gates"]), modes)
+    scopes = frozenset((driver, scope) for driver, scope in raw.get("exclusionScopes", ()))
+    rules = Semantics(raw["release"], frozenset(raw["gates"]), modes, scopes)
     ours = Ownership(
         all_claims=raw["allClaims"],
         drivers=frozenset(raw["drivers"]),
@@ -102,17 +104,18 @@ def write_change(change: Change) -> Json:
     match change:
         case Changed(kind=kind, object=thing):
             return {"t": "changed", "kind": kind, "object": thing.to_json()}
-        case Removed(kind=kind, key=key):
-            return {"t": "removed", "kind": kind, "key": list(key)}
+        case Removed(kind=kind, key=key, stating=stating):
+            return {"t": "removed", "kind": kind, "key": list(key), "stating": stating}
         case Refused(kind=kind, key=key, reason=reason):
             return {"t": "refused", "kind": kind, "key": list(key), "reason": reason}
-        case Replaced(kind=kind, objects=objects, refused=refused, afresh=afresh):
+        case Replaced(kind=kind, objects=objects, refused=refused, afresh=afresh, stating=slices):
             return {
                 "t": "replaced",
                 "kind": kind,
                 "objects": [thing.to_json() for thing in objects],
                 "refused": [[list(one.key), one.reason] for one in refused],
                 "afresh": afresh,
+                "stating": [list(one) for one in slices],
             }
 
 
@@ -123,13 +126,14 @@ def read_change(raw: Mapping[str, Any]) -> Change | None:
         case "changed":
             return Changed(kind, _object(kind, raw["object"]))
         case "removed":
-            return Removed(kind, ObjectKey(*raw["key"]))
+            return Removed(kind, ObjectKey(*raw["key"]), raw.get("stating", ""))
         case "refused":
             return Refused(kind, ObjectKey(*raw["key"]), raw["reason"])
         case "replaced":
             refused = tuple(Refused(kind, ObjectKey(*key), reason) for key, reason in raw["refused"])
             objects = tuple(_object(kind, thing) for thing in raw["objects"])
-            return Replaced(kind, objects, refused, raw["afresh"])
+            slices = tuple((name, driver) for name, driver in raw.get("stating", ()))
+            return Replaced(kind, objects, refused, raw["afresh"], slices)
     return None
 
 

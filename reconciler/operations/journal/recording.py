@@ -161,7 +161,8 @@ class RecordedStore(Store):
         }
         for kind, objects in kinds.items():
             refused = tuple(Refused(of, key, why) for (of, key), why in self.refused.items() if of == kind)
-            yield write_change(Replaced(kind, tuple(objects), refused))
+            elsewhere = self.stating_elsewhere if kind == "ResourceSlice" else ()
+            yield write_change(Replaced(kind, tuple(objects), refused, stating=elsewhere))
         yield from (write_plan("assumed", plan) for plan in self._assumed.values())
 
     def _write_down(self, entry: Json) -> None:

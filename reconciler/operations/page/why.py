@@ -54,6 +54,7 @@ def values(question: Question, explanation: Explanation | None) -> dict[str, obj
         "message": shown(message, LONGEST),
         "together": ", ".join(f"{shown(str(key))} {shown(name)}" for key, name in explanation.conflict),
         "requests": [_request(request, explanation) for request in explanation.requests],
+        "deciding": [shown(str(short), LONGEST) for short in explanation.deciding],
         "nearest": [shown(str(miss), LONGEST) for miss in explanation.nearest],
     }
 

@@ -89,9 +89,34 @@ def test_the_table_has_a_line_for_each_physical_device(tmp_path: Path):
             "gpu-1-foo-part",
             "foo, bar",
             "default/train-7",
-            "gpu-1, gpu-1-mig1",
+            "gpu-1-mig1",
+        ],
+        [
+            "groups of gpu.example.com are compared pairwise: default for drivers whose devices say "
+            "compatibleOnlyWith"
         ],
     ]
+
+
+@pytest.mark.parametrize(
+    ("manifests", "options", "mode", "because"),
+    [
+        (PROPOSAL, (), "pairwise", "default for drivers whose devices say compatibleOnlyWith"),
+        (
+            "\n".join(line for line in PROPOSAL.splitlines() if "compatibleOnlyWith" not in line),
+            (),
+            "kep-5963",
+            "default for drivers whose devices do not say compatibleOnlyWith",
+        ),
+        (PROPOSAL, ("--group-mode", "*=kep-5963"), "kep-5963", "set by --group-mode"),
+    ],
+)
+def test_json_has_the_group_mode_of_each_driver(
+    manifests: str, options: tuple[str, ...], mode: str, because: str, tmp_path: Path
+):
+    result = run("modes", "-o", "json", "-f", write(tmp_path, manifests), *options)
+    (found,) = json.loads(result.stdout)["groupModes"]
+    assert found == {"driver": "gpu.example.com", "mode": mode, "because": because}
 
 
 def test_json_also_has_conflicts(tmp_path: Path):
@@ -108,7 +133,7 @@ def test_json_also_has_conflicts(tmp_path: Path):
         ("gpu-1-mig1", ["mig"], ["default/a"]),
         ("gpu-1-bar-part", ["bar"], ["default/b"]),
     ]
-    assert mode["lockedOut"] == ["gpu-1", "gpu-1-foo-part"]
+    assert mode["lockedOut"] == ["gpu-1-foo-part"]
     assert mode["conflicts"] == [
         "gpu-1-mig1 is held by default/a with group mig, "
         "but gpu-1-bar-part is held by default/b with group bar"
@@ -155,7 +180,7 @@ async def test_the_embedded_server_keeps_the_fields_of_the_proposal():
         result = await asyncio.to_thread(run, "modes", "-o", "json", "--server", url)
     (mode,) = json.loads(result.stdout)["modes"]
     assert mode["held"][0]["claims"] == ["default/train-7"]
-    assert mode["lockedOut"] == ["gpu-1", "gpu-1-foo-part", "gpu-1-bar-part"]
+    assert mode["lockedOut"] == ["gpu-1-foo-part", "gpu-1-bar-part"]
     assert any("split into two" in line for line in told)
 
 

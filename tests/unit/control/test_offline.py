@@ -168,7 +168,7 @@ def test_a_pod_that_no_node_suits_is_told_what_bounds_it():
     report = decided(node("n1", zone="a"), gpus("n1"), template("t"), bound)
     left_out = "0 of 1 nodes suit the pod: 1 outside node selector or affinity"
     assert reasons(report) == [f"there is no node to allocate on; {left_out}"]
-    assert [answer.reason for answer in report.waiting] == ["NoSuitableNode"]
+    assert [answer.reason for answer in report.waiting] == ["NoNode"]
 
 
 def test_a_pod_that_asks_for_labels_hears_which_nodes_have_none_in_the_input():

@@ -42,6 +42,8 @@ class Block:
     """Whether a device has binding conditions (POOL-14)"""
     exclusive: bool
     """Whether a device restricts which others can be held with it"""
+    states: bool
+    """Whether a device says `compatibleOnlyWith` (GRP-12)"""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -101,6 +103,7 @@ def build(source: ResourceSlice, encoder: Encoder) -> Block:
     flags[1] = [device.allow_multiple_allocations is True for device in devices]
     flags[2] = [not one.readable for one in attributes]
     flags[3] = [device.binds_to_node is True for device in devices]
+    states = any(device.compatible_only_with is not None for device in devices)
     return Block(
         slice=source,
         named=encoder.names(tuple([device.name for device in devices])),
@@ -111,8 +114,8 @@ def build(source: ResourceSlice, encoder: Encoder) -> Block:
         published=encoder.published(spec.shared_counters),
         selector=vocabulary.selectors.code(spec.node_selector) if spec.node_selector is not None else -1,
         has_binding_conditions=any(device.binding_conditions for device in devices),
-        exclusive=any(one.grouped for one in consumption)
-        or any(device.compatible_only_with is not None for device in devices),
+        exclusive=states or any(one.grouped for one in consumption),
+        states=states,
     )
 
 

@@ -52,11 +52,11 @@ class Conflict(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """The mode of one counter set, or of a pool's devices that draw from none."""
+    """The mode of one counter set, or of devices that exclude each other without a common one."""
 
     pool: PoolID
     scope: str
-    """Counter set; empty for devices that draw from none"""
+    """Counter set; empty for devices without a common one"""
     node: str
     held: tuple[Held, ...]
     locked_out: tuple[str, ...]
@@ -180,7 +180,7 @@ def _without_pair(
     """Why a device is excluded although no single held device excludes it."""
     names = exclusion.names[row, exclusion.scopes[row] == scope]
     if not names.any():
-        yield f"{snapshot.fleet.id_of(row).device} declares groups, but the feature gate is off"
+        yield f"{snapshot.fleet.id_of(row).device} declares groups, but DRADeviceCompatibilityGroups is off"
     elif snapshot.occupancy.common is not None and not (names & snapshot.occupancy.common[scope]).any():
         held = "; ".join(str(_held(snapshot, other, scope)) for other in members[:MOST_NAMED].tolist())
         yield f"no group is common to it and all held devices ({held})"

@@ -1,10 +1,10 @@
 """Which devices of a fleet can be held together. Frozen.
 
-A scope is a counter set, or the devices of a pool that draw from none. Counter sets keep their numbers; the
-other scopes are numbered after them.
+A scope is a counter set, or devices of a pool that exclude one another although they share no counter set.
+Counter sets keep their numbers; the other scopes are numbered after them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +12,8 @@ import numpy as np
 from kernels.exclusion import ALL
 from kernels.index import Inverse, invert
 from kernels.types import Bits, Codes, Mask, Rows
-from reconciler.state.devices.exclusion.rules import Problem, ScopeID
+from reconciler.api.objects.semantics import GroupMode
+from reconciler.state.devices.exclusion.expressions import Problem
 from reconciler.state.devices.pools.pool import Pool
 
 
@@ -36,8 +37,8 @@ class Exclusion:
     bound: Mask
     """(D,) in a scope where a device declares something: a held device there may exclude it"""
     by_scope: Inverse
-    apart: tuple[ScopeID, ...]
-    """The scopes after the counter sets"""
+    modes: Mapping[str, GroupMode]
+    """driver -> how its groups are compared; only drivers whose devices declare something"""
     problems: tuple[Problem, ...]
 
 
@@ -54,7 +55,6 @@ def gather(pools: Sequence[Pool], start: Rows, first_set: Rows, sets: Codes) -> 
     asks = _wide(shape, [part.asks for part in parts], np.uint64(0))
     meets = _wide(shape, [part.meets for part in parts], ALL)
     counter_sets = size = int(first_set[-1])
-    apart: list[ScopeID] = []
     for at, part in stating:
         rows = slice(int(start[at]), int(start[at + 1]))
         own = len(pools[at].counters.sets)
@@ -65,8 +65,7 @@ def gather(pools: Sequence[Pool], start: Rows, first_set: Rows, sets: Codes) -> 
         names[rows, :depth] = _padded(part.names, names.shape[2], ALL)
         asks[rows, :depth, : part.asks.shape[2]] = part.asks
         meets[rows, :depth, : part.meets.shape[2]] = part.meets
-        apart += part.apart
-        size = counter_sets + len(apart)
+        size += part.apart
     for array in (scopes, names, asks, meets):
         array.setflags(write=False)
     return Exclusion(
@@ -79,7 +78,7 @@ def gather(pools: Sequence[Pool], start: Rows, first_set: Rows, sets: Codes) -> 
         meets=meets,
         bound=_bound(size, scopes, names, asks),
         by_scope=invert(scopes, size),
-        apart=tuple(apart),
+        modes={pools[at].id.driver: part.mode for at, part in stating},
         problems=tuple(problem for part in parts for problem in part.problems),
     )
 

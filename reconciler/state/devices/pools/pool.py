@@ -8,7 +8,7 @@ import numpy as np
 from kernels.index import row_range
 from kernels.types import Mask, Rows
 from reconciler.api.objects.meta import PoolID
-from reconciler.api.objects.semantics import PARTITIONABLE_DEVICES, Semantics
+from reconciler.api.objects.semantics import PARTITIONABLE_DEVICES, GroupMode, Semantics
 from reconciler.api.objects.value import value
 from reconciler.state.devices.encoding.block import Block
 from reconciler.state.devices.encoding.parts import Encoder, Names
@@ -178,7 +178,9 @@ class PoolBuilder:
         """Use a new encoder from now on."""
         self._encoder = encoder
 
-    def build(self, pool: PoolID, members: Iterable[Block], retained: Mapping[str, Drawn]) -> Steps[Pool]:
+    def build(
+        self, pool: PoolID, members: Iterable[Block], retained: Mapping[str, Drawn], mode: GroupMode
+    ) -> Steps[Pool]:
         """The pool of some slices, in any order. `retained` are the retained draws of its held devices."""
         blocks = tuple(sorted(members, key=lambda block: block.slice.metadata.name.encode()))
         named = blocks[0].named
@@ -191,7 +193,7 @@ class PoolBuilder:
             if exact.problems == counters.problems:
                 counters = exact
         exclusion = yield from compile_exclusion(
-            pool, blocks, counters, self._encoder.vocabulary, self._rules
+            pool, blocks, counters, self._encoder.vocabulary, self._rules, mode
         )
         sizes = tuple([len(block.names) for block in blocks])
         offsets = self._offsets.get(sizes)

@@ -6,7 +6,12 @@ from typing import Any
 import pytest
 
 from reconciler.api.objects.plan import Granted, Reason, Unsatisfied
-from reconciler.api.objects.semantics import COMPATIBILITY_GROUPS, Semantics, with_group_modes
+from reconciler.api.objects.semantics import (
+    COMPATIBILITY_GROUPS,
+    Semantics,
+    with_exclusion_scopes,
+    with_group_modes,
+)
 from reconciler.state.devices.exclusion.modes import conflicts, modes, problems
 from tests.tools.allocation_world import NEW, World, decide, picks, without
 from tests.tools.builders import (
@@ -160,7 +165,7 @@ def test_a_device_must_be_let_in_by_each_set_it_draws_from():
 def test_without_the_gate_grouped_devices_and_what_is_beside_them_are_left_out():
     slices = [gpu(part("a", 1, "g"), part("x", 1)), gpu(part("y", 1), pool="q")]
     rules = without(COMPATIBILITY_GROUPS)
-    assert outcome(wanting("a", rules=rules, slices=slices)) == Reason.EXCLUDED
+    assert outcome(wanting("a", rules=rules, slices=slices)) == Reason.GATE_OFF
     assert outcome(wanting("x", rules=rules, slices=slices)) == "x"
     assert outcome(wanting("x", "a", rules=rules, slices=slices)) == Reason.EXCLUDED
     assert outcome(wanting("y", "a", rules=rules, slices=slices)) == "y"
@@ -196,6 +201,16 @@ def test_patterns_of_the_second_proposal(one: str, other: str, together: bool, r
         assert found == (wanted if together else Reason.EXCLUDED)
 
 
+def two_gpus(*parts: Object) -> Object:
+    """One node with two physical devices, whose counter sets are `cs` and `other`."""
+    made = gpu(*parts)
+    made["spec"]["sharedCounters"].append({"name": "other", "counters": {"m": {"value": "152"}}})
+    return made
+
+
+SET_OF_HELD = device("a", {"id": "a"}, draws={"other": {"m": 1}}, compatibleOnlyWith={"expression": "false"})
+
+
 @pytest.mark.parametrize(
     ("slices", "held_at", "expected"),
     [
@@ -227,7 +242,44 @@ def test_patterns_of_the_second_proposal(one: str, other: str, together: bool, r
             id="no counters: two pools",
         ),
         pytest.param(
-            [gpu(part("x", 1), stating("a", "false"))], ("a", "p"), "x", id="one draws, one does not"
+            [gpu(part("x", 1), stating("a", "false"))],
+            ("a", "p"),
+            Reason.EXCLUDED,
+            id="one draws, one does not",
+        ),
+        pytest.param(
+            [gpu(part("a", 1, compatibleOnlyWith={"expression": "false"}), device("x", {"id": "x"}))],
+            ("a", "p"),
+            Reason.EXCLUDED,
+            id="the one that draws states it",
+        ),
+        pytest.param([two_gpus(part("x", 1), SET_OF_HELD)], ("a", "p"), "x", id="two counter sets of a pool"),
+        pytest.param(
+            [
+                resource_slice(
+                    "s",
+                    [
+                        device("x", {"id": "x"}, nodeName="n"),
+                        stating("a", "false") | {"nodeName": "m"},
+                    ],
+                    perDeviceNodeSelection=True,
+                )
+            ],
+            ("a", "p"),
+            "x",
+            id="nodes named by devices",
+        ),
+        pytest.param(
+            [
+                resource_slice(
+                    "s",
+                    [device("x", {"id": "x"}, nodeName="n"), stating("a", "false") | {"allNodes": True}],
+                    perDeviceNodeSelection=True,
+                )
+            ],
+            ("a", "p"),
+            Reason.EXCLUDED,
+            id="a device of all nodes beside one of a node",
         ),
         pytest.param(
             [
@@ -263,6 +315,79 @@ def test_how_far_an_expression_reaches(
         nodes=[node("n"), node("m")],
     )
     assert outcome(world) == expected
+
+
+DOCUMENTED = two_gpus(
+    stating("device-full", 'device.attributes["d"].physicalDevice != "dev-0"', physicalDevice="dev-0"),
+    part("dev-0-soft", 2),
+    device("dev-1-soft", {"id": "dev-1-soft", "physicalDevice": "dev-1"}, draws={"other": {"m": 2}}),
+)
+DOCUMENTED["spec"]["devices"][1]["attributes"]["physicalDevice"] = {"string": "dev-0"}
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "together"),
+    [("device-full", "dev-0-soft", False), ("device-full", "dev-1-soft", True)],
+)
+def test_a_whole_device_without_counters_excludes_the_parts_that_draw_some(
+    one: str, other: str, together: bool
+):
+    """Pattern 1 of the proposal, as it is written there: only the parts draw from counters."""
+    for wanted, before in ((one, other), (other, one)):
+        found = outcome(wanting(wanted, before, rules=NEW, slices=[DOCUMENTED]))
+        assert found == (wanted if together else Reason.EXCLUDED)
+    both = [claim(name, request(selectors=only(name))) for name in (one, other)]
+    assert isinstance(decide(World([DOCUMENTED], both)), Granted if together else Unsatisfied)
+
+
+def mode_part(gpu_number: int, mode: str, counter_set: str) -> Object:
+    name = f"gpu-{gpu_number}-{mode}"
+    expression = {"expression": f'device.attributes["d"].mode == "{mode}"'}
+    attributes = {"id": name, "mode": mode}
+    return device(name, attributes, draws={counter_set: {"m": 2}}, compatibleOnlyWith=expression)
+
+
+@pytest.mark.parametrize(
+    ("rules", "free"),
+    [
+        pytest.param(NEW, True, id="counter sets are physical devices"),
+        pytest.param(
+            Semantics(exclusion_scopes=with_exclusion_scopes(["d=pool"])), False, id="the whole pool"
+        ),
+        pytest.param(
+            Semantics(exclusion_scopes=with_exclusion_scopes(["*=pool", "d=counter-set"])),
+            True,
+            id="the driver wins over all others",
+        ),
+    ],
+)
+def test_a_mode_of_one_gpu_leaves_the_other_gpu_of_the_node_free(rules: Semantics, free: bool):
+    """Pattern 2 of the proposal."""
+    parts = [mode_part(n, mode, cs) for n, cs in ((0, "cs"), (1, "other")) for mode in ("hw", "sw")]
+    slices = [two_gpus(*parts)]
+    assert outcome(wanting("gpu-0-sw", "gpu-0-hw", rules=rules, slices=slices)) == Reason.EXCLUDED
+    assert outcome(wanting("gpu-1-hw", "gpu-0-hw", rules=rules, slices=slices)) == "gpu-1-hw"
+    found = outcome(wanting("gpu-1-sw", "gpu-0-hw", rules=rules, slices=slices))
+    assert found == ("gpu-1-sw" if free else Reason.EXCLUDED)
+
+
+@pytest.mark.parametrize(
+    ("expression", "together"),
+    [
+        pytest.param("[1, 2].exists(n, n == device.attributes['d'].size)", True, id="a macro"),
+        pytest.param("device.attributes['d'].size / 0 == 1", False, id="fails on the row"),
+        pytest.param("device.attributes['d'].sizes.size() > 0", False, id="no such attribute"),
+        pytest.param("device.attributes['d'].size == 2 || 1 / 0 == 1", True, id="decided before the error"),
+        pytest.param("device.nonsense", False, id="does not compile"),
+    ],
+)
+def test_what_has_no_columns_goes_to_the_plain_evaluator(expression: str, together: bool):
+    """Across a device that draws and one that does not; an error counts as incompatible."""
+    slices = [gpu(stating("a", expression), part("x", 1))]
+    slices[0]["spec"]["devices"][1]["attributes"]["size"] = {"int": 2}
+    for wanted, before in (("a", "x"), ("x", "a")):
+        found = outcome(wanting(wanted, before, rules=NEW, slices=slices))
+        assert found == (wanted if together else Reason.EXCLUDED)
 
 
 def test_an_expression_that_cannot_be_read_excludes_everything_else_and_is_reported():

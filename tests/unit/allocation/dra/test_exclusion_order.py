@@ -10,7 +10,7 @@ from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.meta import DeviceID
 from reconciler.api.objects.plan import Granted
-from reconciler.api.objects.semantics import Semantics, with_group_modes
+from reconciler.api.objects.semantics import Semantics, with_exclusion_scopes, with_group_modes
 from reconciler.cel.program import CelError, CelRefused, compile_selector
 from reconciler.state.devices.exclusion.modes import conflicts
 from reconciler.state.loading import store_of
@@ -18,13 +18,20 @@ from reconciler.state.store import Store
 from tests.tools.allocation_world import World, share_ids
 from tests.tools.builders import Object, claim, device, device_class, node, request, resource_slice, typed
 from tests.tools.examples import examples
+from tests.tools.exclusive_twin import judged, mode_of
 from tests.tools.naive_allocation import Device, Scene
 
-MODES = [with_group_modes([]), with_group_modes(["*=pairwise"])]
+RULES = st.builds(
+    Semantics,
+    group_modes=st.sampled_from([with_group_modes(modes) for modes in ([], ["*=pairwise"], ["*=kep-5963"])]),
+    exclusion_scopes=st.sampled_from([with_exclusion_scopes([]), with_exclusion_scopes(["d=pool"])]),
+)
 EXPRESSIONS = (
     'device.attributes["d"].mode == "m"',
     'device.attributes["d"].mode != "m"',
     'device.attributes["d"].size > 1',
+    '["m", "o"].exists(mode, mode == device.attributes["d"].mode)',
+    "1 / device.attributes['d'].size == 1",
     "true",
     "device.nonsense",
 )
@@ -82,7 +89,7 @@ def at_odds(slices: list[Object], held: set[DeviceID], rules: Semantics) -> list
             for d in (one, other)
         )
         common = mine.keys() & theirs.keys()
-        if one.key[1] != other.key[1] or not (common or not (mine or theirs)):
+        if one.key[1] != other.key[1] or not judged(scene.world, one, other):
             continue
         if not (goes(scene, one, other) and goes(scene, other, one)):
             found.append(f"{one.key} {other.key}")
@@ -90,9 +97,9 @@ def at_odds(slices: list[Object], held: set[DeviceID], rules: Semantics) -> list
             both = mine[name] and theirs[name]
             if both and not mine[name] & theirs[name]:
                 found.append(f"groups of {one.key} {other.key} in {name}")
-            if rules.group_mode("d") == "kep-5963" and bool(mine[name]) != bool(theirs[name]):
+            if mode_of(scene.world, "d") == "kep-5963" and bool(mine[name]) != bool(theirs[name]):
                 found.append(f"{one.key} {other.key}: only one has groups in {name}")
-    if rules.group_mode("d") == "kep-5963":
+    if mode_of(scene.world, "d") == "kep-5963":
         found += _nothing_in_common(taken)
     return found
 
@@ -108,12 +115,11 @@ def _nothing_in_common(taken: list[Device]) -> list[str]:
 @examples(50)
 @given(
     fleets(),
-    st.sampled_from(MODES),
+    RULES,
     st.lists(st.tuples(st.integers(1, 3), st.booleans(), st.booleans()), min_size=1, max_size=8),
 )
-def test_what_is_held_together_goes_together(slices, modes, turns):
+def test_what_is_held_together_goes_together(slices, rules, turns):
     """Claims are added and deleted; sometimes the snapshot is rebuilt, as after a restart."""
-    rules = Semantics(group_modes=modes)
     basis = [node("n"), device_class(), *slices]
     held: dict[str, Object] = {}
 

@@ -59,8 +59,8 @@ def test_the_first_node_by_name_that_fits_is_taken():
 def test_the_choice_can_be_limited_to_some_nodes():
     slices = [gpu_slice(name) for name in "abc"]
     assert where(slices, claim("c", request()), nodes=["c", "b"]) == "b"
-    assert where(slices, claim("c", request()), nodes=["elsewhere"]) is Reason.NO_NODE
-    assert where(slices, claim("c", request()), nodes=[]) is Reason.NO_NODE
+    assert where(slices, claim("c", request()), nodes=["elsewhere"]) is Reason.NO_NODES
+    assert where(slices, claim("c", request()), nodes=[]) is Reason.NO_NODES
 
 
 def test_the_node_with_the_better_alternative_wins():

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from reconciler.api.objects.plan import Granted, Reason, Unsatisfied
 from tests.tools.allocation_strategies import CONTESTED, contests, worlds
-from tests.tools.allocation_world import World, decide
+from tests.tools.allocation_world import World, decide, without
 from tests.tools.builders import (
     Object,
     claim,
@@ -17,6 +17,7 @@ from tests.tools.builders import (
     distinct,
     held,
     hold,
+    node,
     only,
     request,
     resource_slice,
@@ -26,6 +27,12 @@ from tests.tools.examples import examples
 from tests.tools.naive_allocation import Device, Failure, Scene
 from tests.tools.one_test_each import fits_counters, goes, has_capacity, published
 from tests.tools.refused_worlds import CASES
+
+
+def part_slice(*parts: Object) -> Object:
+    made = resource_slice("s", parts, nodeName="n")
+    made["spec"]["sharedCounters"] = [{"name": "g", "counters": {"m": {"value": "9"}}}]
+    return made
 
 
 def test_every_reason_has_a_case():
@@ -48,6 +55,7 @@ def test_a_refusal_gives_its_reason_and_names_the_claim_or_the_request(reason: R
         or "request r needs" in outcome.message
         or reason is Reason.NODE_SELECTOR
         or reason is Reason.CAPACITY_INVALID
+        or reason is Reason.NO_NODES
     )
 
 
@@ -66,6 +74,59 @@ def test_the_message_of_a_plain_refusal_says_which_test_left_how_many():
         "2 are free; 2 have enough capacity; 2 fit the remaining counters; "
         "1 has only tolerated taints; the request needs 2 devices"
     )
+
+
+GROUPED = device("A", draws={"g": {"m": 1}})
+GROUPED["consumesCounters"][0]["compatibilityGroups"] = ["x"]
+
+
+@pytest.mark.parametrize(
+    ("gate", "slices"),
+    [
+        ("DRAPartitionableDevices", [part_slice(device("A", draws={"g": {"m": 1}}))]),
+        (
+            "DRAPartitionableDevices",
+            [resource_slice("s", [device("A", nodeName="n")], perDeviceNodeSelection=True)],
+        ),
+        ("DRADeviceCompatibilityGroups", [part_slice(GROUPED)]),
+        (
+            "DRADeviceBindingConditions",
+            [resource_slice("s", [device("A", bindingConditions=["ready"])], nodeName="n")],
+        ),
+        (
+            "DRAResourceClaimDeviceStatus",
+            [resource_slice("s", [device("A", bindingConditions=["ready"])], nodeName="n")],
+        ),
+    ],
+)
+def test_a_gate_that_is_off_is_a_reason_of_its_own_and_is_named(gate: str, slices: list[Object]):
+    """Waiting does not help, and nobody holds anything."""
+    outcome = decide(World(slices, [claim("c", request("gpu"))], rules=without(gate)))
+    assert isinstance(outcome, Unsatisfied)
+    assert outcome.reason is Reason.GATE_OFF
+    assert outcome.message == (
+        "claim default/c, request gpu: 1 of 1 device matches class and selectors; "
+        f"0 need no disabled feature ({gate} is off); the request needs 1 device"
+    )
+
+
+@pytest.mark.parametrize(
+    ("nodes", "considered", "granted"),
+    [([], None, False), ([node("n")], [], False), ([node("n")], None, True)],
+)
+def test_no_node_at_all_is_another_reason_than_too_few_devices_on_each(
+    nodes: list[Object], considered: list[str] | None, granted: bool
+):
+    slices = [
+        resource_slice("s", devices("A"), nodeName="n"),
+        resource_slice("t", devices("B"), allNodes=True),
+    ]
+    slices[1]["spec"]["pool"]["name"] = "q"
+    outcome = decide(World(slices, [claim("c", request())], nodes=nodes), nodes=considered)
+    assert isinstance(outcome, Granted) == granted
+    if isinstance(outcome, Unsatisfied):
+        assert outcome.reason is Reason.NO_NODES
+        assert outcome.message == "there is no node to allocate on"
 
 
 def test_an_error_names_its_node():
@@ -94,6 +155,11 @@ def _naive(scene: Scene, everything: list[Device], wanted: Object) -> dict[str, 
     counts = {"devices": len(left)}
     tests: dict[str, Callable[[Device], bool]] = {
         "match class and selectors": lambda d: _matches(scene, wanted, d),
+        "need no disabled feature": lambda d: (
+            scene.world.rules.has("DRADeviceCompatibilityGroups")
+            or d.key in scene.held.shares
+            or not any(entry.get("compatibilityGroups") for entry in d.raw.get("consumesCounters", ()))
+        ),
         "are not in use": lambda d: bool(wanted.get("adminAccess")) or d.key not in scene.held.dedicated,
         "have the capacity": lambda d: has_capacity(scene, wanted, d),
         "are not excluded by what is held": lambda d: goes(scene, d),

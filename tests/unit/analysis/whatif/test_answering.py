@@ -144,7 +144,7 @@ def test_a_pod_that_may_run_nowhere_else_loses_its_claims():
     found = ask([*fleet(a=1, b=1), used_by(holding("c", "a", "gpu-0"), "p"), only], drained=frozenset("a"))
     (one,) = found.lost
     assert isinstance(one.elsewhere, Refused)
-    assert one.elsewhere.reason == "NoSuitableNode"
+    assert one.elsewhere.reason == "NoNode"
 
 
 def test_devices_that_others_reach_too_stay():
@@ -279,7 +279,7 @@ def test_each_copy_of_a_pod_takes_room_beside_the_pods_that_run():
     assert (found.copies, found.limit, found.refused and found.refused.reason) == (
         2,
         Limit.FULL,
-        "NoSuitableNode",
+        "NoNode",
     )
     assert found.refused is not None
     assert "0 of 1 nodes suit the pod: 1 Insufficient cpu" in found.refused.message
@@ -288,7 +288,7 @@ def test_each_copy_of_a_pod_takes_room_beside_the_pods_that_run():
 def test_what_a_drained_node_takes_with_it_needs_room_elsewhere():
     moved = asking("p", "2", "c", gates=(), nodeName="a")
     lost_claim = used_by(holding("c", "a", "gpu-0"), "p")
-    for cpu, elsewhere in (("1", "NoSuitableNode"), ("2", "b")):
+    for cpu, elsewhere in (("1", "NoNode"), ("2", "b")):
         world = [
             device_class(),
             sized("a", "2"),

@@ -49,9 +49,9 @@ def test_only_the_older_release_is_old():
 
 
 def test_group_modes_are_per_driver_with_a_default():
-    assert Semantics().group_mode("d") == "kep-5963"
+    assert Semantics().group_mode("d", states=False) == "kep-5963"
     rules = Semantics(group_modes=with_group_modes(["d=pairwise", "*=pairwise", "e=kep-5963"]))
-    assert [rules.group_mode(driver) for driver in "def"] == ["pairwise", "kep-5963", "pairwise"]
+    assert [rules.group_mode(driver, states=True) for driver in "def"] == ["pairwise", "kep-5963", "pairwise"]
     assert hash(rules) == hash(
         Semantics(group_modes=with_group_modes(["e=kep-5963", "d=pairwise", "*=pairwise"]))
     )

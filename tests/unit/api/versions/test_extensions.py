@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from reconciler.api.objects.slices import ResourceSlice
-from reconciler.api.versions.extensions import ANNOTATION, conflicts, with_annotation
+from reconciler.api.versions.extension_shape import ANNOTATION
+from reconciler.api.versions.extensions import conflicts, with_annotation
 from reconciler.api.versions.reading import read
 from reconciler.errors import Malformed
 from tests.tools.builders import Object, device, resource_slice
@@ -66,25 +67,101 @@ def test_a_field_of_the_device_wins_and_the_conflict_is_reported():
     ]
 
 
+def test_the_same_in_both_places_is_no_conflict():
+    raw = slice_with({"A": carrying("mig")}, drawing("A", "mig"))
+    assert groups_of(typed(raw)) == [("mig",), ()]
+    assert conflicts(raw) == []
+
+
+UNKNOWN = {
+    "{": "not JSON",
+    "[]": "device name -> object of fields",
+    '"x"': "device name -> object of fields",
+    '{"A": 1}': "device A: must be an object",
+    '{"A": [{}]}': "device A: must be an object",
+    '{"A": {}, "A": {"compatibleOnlyWith": {"expression": "false"}}}': "has the key A twice",
+    '{"Z": {"compatibleOnlyWith": {"expression": "true"}}}': "names device Z, which the slice does not have",
+    '{"A": {"compatibleOnlyWth": {"expression": "false"}}}': "unknown key compatibleOnlyWth; use only comp",
+    '{"A": {"compatibleOnlyWith": "false"}}': "compatibleOnlyWith: must be an object with expression",
+    '{"A": {"compatibleOnlyWith": {"expresion": "false"}}}': "unknown key expresion; use only expression",
+    '{"A": {"compatibleOnlyWith": {}}}': "compatibleOnlyWith.expression: must be a string",
+    '{"A": {"consumesCounters": {}}}': "consumesCounters: must be a list",
+    '{"A": {"consumesCounters": ["g"]}}': r"consumesCounters\[0\]: must be an object",
+    '{"A": {"consumesCounters": [{"counterSet": "g", "compatibilityGroup": ["x"]}]}}': "compatibilityGroup;",
+    '{"A": {"consumesCounters": [{"counterSet": "g", "compatibilityGroups": "x"}]}}': "must be a list of",
+    '{"A": {"consumesCounters": [{"compatibilityGroups": ["x"]}]}}': "counterSet: must be the name",
+    '{"A": {"consumesCounters": [{"counterSet": "g"}, {"counterSet": "g"}]}}': "names g a second time",
+    '{"A": {"consumesCounters": [{"counterSet": "z", "compatibilityGroups": ["x"]}]}}': "names counter set z",
+    '{"A": {"composite": {"consumesCapacityFrm": ["B"]}}}': "unknown key consumesCapacityFrm",
+    '{"A": {"consumesCapacityFrom": "B"}}': "consumesCapacityFrom: must be a list",
+    '{"A": {"consumesCapacityFrom": [{"nme": "B"}]}}': "must be a string",
+    '{"A": {"consumesCapacityFrom": [{"name": "B", "share": 1}]}}': "unknown key share",
+    '{"A": {"consumesCapacityFrom": ["Z"]}}': "names Z, which is not a device of this slice",
+    '{"A": {"consumesCapacityFrom": ["B"], "composite": {"consumesCapacityFrom": ["B"]}}}': "twice",
+    '{"A": {"composite": {"includes": [{"name": "m"}]}}}': "m",
+    '{"Z": {"consumesCapacityFrom": ["A"]}}': "names device Z",
+}
+
+
+@pytest.mark.parametrize(("text", "told"), UNKNOWN.items())
+def test_an_annotation_with_something_unknown_refuses_the_slice(text: str, told: str):
+    """Giving its devices without their rules would be worse."""
+    with pytest.raises(Malformed, match=told) as caught:
+        read(slice_with(text, drawing("A"), drawing("B")))
+    assert str(caught.value).startswith("ResourceSlice s")
+
+
+def tree_in_place(*names: str) -> Object:
+    """A root with 4 units and leaves that take 2 of them, in the shape of the proposal."""
+    leaves = [
+        {"name": name, "composite": {**UNITS[2], "consumesCapacityFrom": [{"name": "root"}]}}
+        for name in names
+    ]
+    return resource_slice("s", [{"name": "root", "composite": UNITS[4]}, *leaves], nodeName="n")
+
+
+UNITS = {count: {"capacity": {"units": {"value": str(count)}}} for count in (2, 4)}
+
+
 @pytest.mark.parametrize(
-    ("extras", "told"),
+    "fields",
     [
-        pytest.param({"Z": carrying("x")}, "device Z", id="no such device"),
-        pytest.param({"A": carrying("x", of="z")}, "counter set z", id="no such counter set"),
-        pytest.param({"A": carrying("mig")}, "", id="the same twice"),
+        {"consumesCapacityFrom": [{"name": "root"}]},
+        {"consumesCapacityFrom": ["root"]},
+        {"composite": {"consumesCapacityFrom": [{"name": "root"}]}},
     ],
 )
-def test_what_has_no_effect_is_told_and_otherwise_ignored(extras: Object, told: str):
-    raw = slice_with(extras, drawing("A", "mig"))
+def test_trees_of_the_annotation_are_those_in_place(fields: Object):
+    """A server keeps flat devices and drops the rest."""
+    flat = [device("root", capacity={"units": "4"}), *(device(n, capacity={"units": "2"}) for n in "AB")]
+    found = typed(slice_with({"A": fields, "B": fields}, *flat))
+    assert found.spec == typed(tree_in_place("A", "B")).spec
+    assert [draw.counter_set for draw in found.spec.devices[1].consumes_counters] == ["root"]
+
+
+def test_a_source_in_place_wins_over_the_annotation():
+    raw = tree_in_place("A", "B")
+    raw["metadata"]["annotations"] = {ANNOTATION: json.dumps({"B": {"consumesCapacityFrom": ["A"]}})}
+    assert typed(raw).spec == typed(tree_in_place("A", "B")).spec
+
+
+def test_a_tree_keeps_the_counters_and_rules_of_its_devices():
+    extras = {"A": {**carrying("mig"), "consumesCapacityFrom": ["B"]}, "B": carrying("mig", of="h")}
+    found = typed(slice_with(extras, drawing("A"), drawing("B")))
+    assert [[d.counter_set for d in one.consumes_counters] for one in found.spec.devices] == [
+        ["g", "h", "B"],
+        ["g", "h", "B"],
+    ]
+    assert groups_of(found) == [("mig",), (), (), (), ("mig",), ()]
+
+
+def test_devices_under_basic_may_be_annotated():
+    raw = slice_with({"A": carrying("mig")}, drawing("A"))
+    raw["apiVersion"] = "resource.k8s.io/v1beta1"
+    raw["spec"]["devices"] = [
+        {"name": one.pop("name"), "basic": one} for one in [dict(d) for d in raw["spec"]["devices"]]
+    ]
     assert groups_of(typed(raw)) == [("mig",), ()]
-    assert [told in line for line in conflicts(raw)] == ([True] if told else [])
-
-
-@pytest.mark.parametrize("text", ["{", "[]", '"x"', '{"A": 1}', '{"A": [{}]}'])
-def test_an_annotation_that_cannot_be_read_makes_the_slice_unreadable(text: str):
-    """Giving its devices without their rules would be worse."""
-    with pytest.raises(Malformed, match="device-extensions"):
-        read(slice_with(text, drawing()))
 
 
 def test_what_is_moved_to_the_annotation_reads_as_before():
