@@ -65,7 +65,7 @@ def fit_together(
     return Outcome(places, True, search.steps)
 
 
-class _GaveUp(Exception):  # noqa: N818
+class _GaveUp(Exception):
     """The steps are used up."""
 
 
@@ -103,9 +103,7 @@ class _Search:
     def hopeless(self) -> bool:
         """Whether counting shows that there is no solution."""
         possible = [self._places(k, tightening=True) for k in range(len(self.kinds))]
-        if any(
-            kind.number and not found.any() for kind, found in zip(self.kinds, possible, strict=True)
-        ):
+        if any(kind.number and not found.any() for kind, found in zip(self.kinds, possible, strict=True)):
             return True
         every = np.any(possible, axis=0) if possible else np.zeros(0, dtype=np.bool_)
         need = sum(kind.wanted * kind.number for kind in self.kinds)

@@ -1,6 +1,6 @@
 """Kinds that are listed only when a pod needs them, such as namespaces for selectors of namespaces."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from reconciler.errors import Unlisted
 

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-
 from reconciler.allocation.placement.filters import require_objects, tests_of
 from reconciler.allocation.placement.pod_tests import Counters, Question, passed
 from reconciler.api.objects.changes import Changed
@@ -75,9 +74,7 @@ def refused(case: Case) -> Refused:
 
 
 def _mismatch(case: Case) -> Mismatch | None:
-    expected = {
-        name: sorted(set(filters) - NOT_JUDGED) for name, filters in case["expect"].items()
-    }
+    expected = {name: sorted(set(filters) - NOT_JUDGED) for name, filters in case["expect"].items()}
     got = refused(case)
     return None if got == expected else Mismatch(expected, got)
 

@@ -57,9 +57,7 @@ def other_claims(question: Question) -> Iterator[Test]:
 
 def room(question: Question) -> Iterator[Test]:
     """CPU, memory, other resources, and the number of pods."""
-    short = question.nodes.room.short_of(
-        demand(question.pod), question.waived, but=question.counters.but
-    )
+    short = question.nodes.room.short_of(demand(question.pod), question.waived, but=question.counters.but)
     for resource, places in short.items():
         reason = "Too many pods" if resource == PODS else f"Insufficient {resource}"
         yield Test("NodeResourcesFit", reason, ~places, by_pods=True)
@@ -181,7 +179,7 @@ FILTERS: tuple[Filter, ...] = (
 
 
 def require_objects(question: Question) -> None:
-    """Raise Unlisted if the tests of a pod need objects that are not listed. Raises Rejected as filters do."""
+    """Raise Unlisted if the tests of a pod need objects that are not listed, and Rejected as filters do."""
     pod, nodes = question.pod, question.nodes
     own = () if pod.spec.affinity is None else (*affinity_of(pod), *anti_affinity_of(pod))
     if nodes.residents.asks_for_namespaces(pod, own):
@@ -245,9 +243,7 @@ def _term_counter(question: Question, term: Term) -> int:
     return counters.get(term, make, lambda pod: term in anti_affinity_of(pod))
 
 
-def _spread_counter(
-    question: Question, spread: Spread, codes: Codes, size: int, counted: Mask
-) -> int:
+def _spread_counter(question: Question, spread: Spread, codes: Codes, size: int, counted: Mask) -> int:
     nodes, counters, namespace = question.nodes, question.counters, question.pod.key.namespace
     pods = PodSet(((Scope(frozenset([namespace])), spread.selector),), terminating=False)
     ignored = spread.selector.selects_all  # kube-scheduler counts no pod for an empty selector

@@ -41,9 +41,7 @@ def _fits(question: Question, row: int, pods: Sequence[Pod]) -> bool:
     rules = [test.passed for test in tests_of(with_them) if not isinstance(test.passed, np.ndarray)]
     counters = with_them.counters
     counts = counters.with_pods(pods, row)
-    return _has_room(question, row, pods) and all(
-        rule.allows(counters.codes, counts)[row] for rule in rules
-    )
+    return _has_room(question, row, pods) and all(rule.allows(counters.codes, counts)[row] for rule in rules)
 
 
 def _has_room(question: Question, row: int, pods: Iterable[Pod]) -> bool:

@@ -18,6 +18,8 @@ from reconciler.allocation.placement.pod_tests import Counters, Question, Test, 
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.node_selector import NodeSelector
+from reconciler.api.objects.plan import Reason
+from reconciler.errors import Rejected, Unlisted
 from reconciler.state.devices.snapshot.node_subset import NodeSubset
 from reconciler.state.devices.snapshot.snapshot import Snapshot, Topology
 from reconciler.state.nodes.demand import demand
@@ -203,6 +205,11 @@ class Placement:
             return subset
         described = self._nodes.in_order(self._nodes.described(), topology.order)
         return NodeSubset(topology.order, described if subset is None else subset.mask & described)
+
+
+def refusal_reason(exc: Rejected) -> str:
+    """The reason of a pod for which `Placement` raised an error."""
+    return exc.reason if isinstance(exc, Unlisted) else Reason.NODE_SELECTOR
 
 
 def selectors_of(claims: Iterable[ResourceClaim]) -> list[NodeSelector]:

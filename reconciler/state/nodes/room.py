@@ -100,7 +100,9 @@ class Room:
         total, used = self._columns(but)
         return has_room(total, used, amounts, self._waive(waived)) | unknown
 
-    def short_of(self, wanted: Wanted, waived: frozenset[str], *, but: Collection[ObjectKey]) -> dict[str, Mask]:
+    def short_of(
+        self, wanted: Wanted, waived: frozenset[str], *, but: Collection[ObjectKey]
+    ) -> dict[str, Mask]:
         """Resource -> (N,) rows with too little of it for a pod."""
         amounts, absent = self._vector(wanted, waived)
         judged = ~self._unknown[: self._size]

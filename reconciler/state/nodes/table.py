@@ -33,6 +33,15 @@ class Hosted(NamedTuple):
     counted: bool
     """Whether affinity or spread that a decision asked about changed"""
 
+    def __or__(self, other: object) -> "Hosted":
+        """Both changes."""
+        assert isinstance(other, Hosted)
+        return Hosted(self.roomier or other.roomier, self.counted or other.counted)
+
+
+HERE = Hosted(roomier=False, counted=False)
+"""Nothing changed"""
+
 
 class Nodes:
     """One row for each node; rows of removed nodes are reused. Masks are (N,) by row if not stated."""
@@ -153,7 +162,7 @@ class Nodes:
         )
 
     def tolerated_own(self, pod: Pod) -> Mask:
-        """The same for the taints that the Node objects have, without those that the control plane will add."""
+        """The same for the taints of the Node objects, without those that the control plane will add."""
         tolerations = pod.spec.tolerations
 
         def compute() -> Mask:

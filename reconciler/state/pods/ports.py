@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from reconciler.api.objects.core import Pod
 
-ANY = "0.0.0.0"  # noqa: S104
+ANY = "0.0.0.0"
 """All addresses of a node"""
 _ALWAYS = "Always"
 

@@ -218,7 +218,7 @@ class Residents:
 
     def _in_scope(self, scope: Scope) -> Mask:
         labels_of = self.namespaces.labels_of
-        verdicts = [scope.covers(name, labels_of) for name in self._namespaces]
+        verdicts = [scope.covers_own(name, labels_of) for name in self._namespaces]
         found: Mask = np.array(verdicts, dtype=np.bool_)[self._namespace[: self._size]]
         return found
 

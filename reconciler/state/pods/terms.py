@@ -32,9 +32,19 @@ class Scope(NamedTuple):
             return False
         return self.selector.selects_all or self.selector.matches(labels_of(namespace))
 
+    def covers_own(self, namespace: str, labels_of: LabelsOf) -> bool:
+        """The same for a term of the pod that is being placed (FIT-4).
+
+        kube-scheduler also tests the selector without any labels. One that passes, such as `NotIn`, covers
+        every namespace.
+        """
+        if self.selector is not None and self.selector.matches({}):
+            return True
+        return self.covers(namespace, labels_of)
+
 
 class PodSet(NamedTuple):
-    """The pods that pass all tests, each a scope and a selector of labels."""
+    """The pods that pass all tests of a pod that is being placed, each a scope and a selector of labels."""
 
     tests: tuple[tuple[Scope, Selector], ...]
     terminating: bool
@@ -48,7 +58,8 @@ class PodSet(NamedTuple):
     def has(self, namespace: str, labels: Mapping[str, str], labels_of: LabelsOf) -> bool:
         """Whether a pod belongs to it that is not being deleted."""
         return all(
-            selector.matches(labels) and scope.covers(namespace, labels_of) for scope, selector in self.tests
+            selector.matches(labels) and scope.covers_own(namespace, labels_of)
+            for scope, selector in self.tests
         )
 
 
@@ -80,12 +91,14 @@ class Spread(NamedTuple):
 
 def affinity_of(pod: Pod) -> tuple[Term, ...]:
     """The required affinity terms. Raises Rejected for a selector that cannot be read."""
-    return _terms(pod, pod.spec.affinity and pod.spec.affinity.pod_affinity)
+    affinity = pod.spec.affinity
+    return () if affinity is None else _terms(pod, affinity.pod_affinity)
 
 
 def anti_affinity_of(pod: Pod) -> tuple[Term, ...]:
     """The required anti-affinity terms. Raises Rejected for a selector that cannot be read."""
-    return _terms(pod, pod.spec.affinity and pod.spec.affinity.pod_anti_affinity)
+    affinity = pod.spec.affinity
+    return () if affinity is None else _terms(pod, affinity.pod_anti_affinity)
 
 
 def spread_of(pod: Pod) -> tuple[Spread, ...]:
