@@ -13,6 +13,7 @@ from reconciler.api.objects.claims import FINALIZER, ResourceClaim
 from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.objects.plan import Plan
 from reconciler.api.objects.pods import claims_of
+from reconciler.cluster.kinds import ON_DEMAND
 from reconciler.cluster.pause_reasons import PauseReasons
 from reconciler.control.audit.auditor import Audit
 from reconciler.control.audit.losing_claim import written_by_us
@@ -60,7 +61,9 @@ class Intake:
         self.store = store
         self.queue = queue
         self.roster = Roster()
-        self.nodes = Nodes(all_listed=False)
+        self.wanted: dict[str, asyncio.Event] = {kind: asyncio.Event() for kind in ON_DEMAND}
+        """Kinds that are listed on demand; set when a pod needs them"""
+        self.nodes = Nodes(on_wanted=lambda kind: self.wanted[kind].set())
         self.placement = Placement(self.nodes, supposed=False)
         self.waiting = Waiting()
         self.listed = asyncio.Event()

@@ -11,23 +11,22 @@ NOT_LISTED, NOT_READABLE = "ObjectsNotListed", "ObjectsNotReadable"
 class KindsOnDemand:
     """Which of these kinds are wanted, and which are listed."""
 
-    def __init__(self, *, all_listed: bool) -> None:
-        """`all_listed` says that the input has all objects there are: manifests, or one listing of all."""
-        self._all_listed = all_listed
-        self._wanted: dict[str, str] = {}
+    def __init__(self, on_wanted: Callable[[str], None] | None) -> None:
+        """`on_wanted` is called with a kind when a pod needs it for the first time. None: the input has all
+        objects there are, as manifests do.
+        """
+        self._on_wanted = on_wanted
+        self._wanted: set[str] = set()
         self._listed: set[str] = set()
         self._failures: dict[str, str] = {}
-        self.on_wanted: list[Callable[[str], None]] = []
-        """Called with a kind when a pod needs it for the first time"""
 
     def require(self, kind: str, purpose: str) -> None:
         """Raise Unlisted if the objects of a kind are not known; they are wanted from now on."""
-        if self._all_listed or kind in self._listed:
+        if self._on_wanted is None or kind in self._listed:
             return
         if kind not in self._wanted:
-            self._wanted[kind] = purpose
-            for report in self.on_wanted:
-                report(kind)
+            self._wanted.add(kind)
+            self._on_wanted(kind)
         if (failure := self._failures.get(kind)) is not None:
             raise Unlisted(
                 f"{purpose} needs {kind} objects, which cannot be listed: {failure}; "

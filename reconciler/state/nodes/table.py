@@ -46,11 +46,11 @@ HERE = Hosted(roomier=False, counted=False)
 class Nodes:
     """One row for each node; rows of removed nodes are reused. Masks are (N,) by row if not stated."""
 
-    def __init__(self, *, all_listed: bool = True) -> None:
-        """`all_listed` says whether objects that were not put do not exist; see `KindsOnDemand`."""
+    def __init__(self, *, on_wanted: Callable[[str], None] | None = None) -> None:
+        """`on_wanted` is that of `KindsOnDemand`; None if objects that were not put do not exist."""
         self.room = Room()
         self.residents = Residents()
-        self.on_demand = KindsOnDemand(all_listed=all_listed)
+        self.on_demand = KindsOnDemand(on_wanted)
         self._labels = LabelColumns()
         self._row_of: dict[str, int] = {}
         self._spare: list[int] = []
