@@ -72,7 +72,7 @@ def served(objects: Iterable[Object]) -> Cluster:
         cluster.load(one)
         if one["kind"] not in SHELVES:
             continue
-        shelf, key = SHELVES[one["kind"]], f"default/{one['metadata']['name']}"
+        shelf, key = SHELVES[one["kind"]], _key(one)
         record = cluster.api.store[shelf].get(key)
         assert record is not None
         metadata = dict(record.object["metadata"])
@@ -80,6 +80,10 @@ def served(objects: Iterable[Object]) -> Cluster:
         metadata |= {name: said for name, said in one["metadata"].items() if name == "creationTimestamp"}
         cluster.api.store.put(shelf, key, {**record.object, "metadata": metadata})
     return cluster
+
+
+def _key(one: Object) -> str:
+    return f"{one['metadata'].get('namespace', 'default')}/{one['metadata']['name']}"
 
 
 def _unit(waits: Waits) -> str:
