@@ -249,7 +249,9 @@ class _Run:
 
         self._on_question(Question(pod, question.claims, among, snapshot, left_out))
         keys = tuple(claim.key for claim in question.claims)
-        outcome = decide_claims(question.claims, snapshot, nodes=question.nodes, steps=self._steps)
+        outcome = decide_claims(
+            question.claims, snapshot, nodes=question.nodes, steps=self._steps, companions=question.together
+        )
         if not isinstance(outcome, Granted):
             return Answer(pod, keys, outcome, left_out())
         for plan in outcome.plans:

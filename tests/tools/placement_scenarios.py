@@ -2,6 +2,7 @@
 
 from tests.tools.pod_scenarios import POD_SCENARIOS
 from tests.tools.scenario import Expected, Scenario, asking, fleet, machine, made, running, sized
+from tests.tools.shared_claim_scenarios import SHARED_CLAIM_SCENARIOS
 from tests.tools.small_fleet import DRA, DRIVER, Object, claim, device_class, devices, held
 
 OLD, YOUNG = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
@@ -41,7 +42,7 @@ def counted(on: str, published: int) -> list[Object]:
 
 A, B = machine("a"), machine("b", zone="z")
 
-__all__ = ["Expected", "asking", "machine", "made", "sized"]
+__all__ = ["Expected", "Scenario", "asking", "machine", "made", "sized"]
 
 SCENARIOS = {
     "a cordoned node takes no claim": Scenario(
@@ -167,4 +168,5 @@ SCENARIOS = {
         {"claim many": "NoSuitableNode", "claim other": "ClassNotFound"},
     ),
     **POD_SCENARIOS,
+    **SHARED_CLAIM_SCENARIOS,
 }

@@ -4,22 +4,26 @@
 volumes.
 """
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from kernels.domains import Even, Near
+from kernels.domains import Counter, Even, Near
+from kernels.together import Kind
 from kernels.types import Mask
 from reconciler.allocation.placement.extended_resources import backed
 from reconciler.allocation.placement.filters import require_objects, tests_of
 from reconciler.allocation.placement.nominated import RESERVED, beside_nominated
 from reconciler.allocation.placement.pod_tests import Counters, Question, Test, passed
+from reconciler.allocation.placement.together import Together, grouped
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.node_selector import NodeSelector
-from reconciler.api.objects.plan import Reason
+from reconciler.api.objects.plan import Plan, Reason
 from reconciler.errors import Rejected, Unlisted
+from reconciler.state.caches import Cache, share
+from reconciler.state.devices.pools.fleet import Fleet
 from reconciler.state.devices.snapshot.node_subset import NodeSubset
 from reconciler.state.devices.snapshot.snapshot import Snapshot, Topology
 from reconciler.state.nodes.demand import demand
@@ -107,6 +111,58 @@ class Placement:
         crowded = not np.array_equal(suiting, fitting)
         return NodeChoice(
             None if fitting.all() else NodeSubset(order, fitting), crowded, crowded and arrivals
+        )
+
+    def together(
+        self,
+        pods: Sequence[tuple[Pod, Iterable[ResourceClaim], tuple[int, ...]]],
+        snapshot: Snapshot,
+    ) -> Together:
+        """The test whether pods fit together; each with its allocated claims, and the positions of those to
+        be decided. Raises as `before_binding` does.
+        """
+        order = snapshot.topology.order
+        counters = Counters(self._nodes, tuple(pod.key for pod, _, _ in pods))
+        room, waived = self._nodes.room, frozenset[str]()
+        found = []
+        for pod, held, claims in pods:
+            fellows = tuple(other for other, _, _ in pods if other is not pod)
+            question = replace(
+                self._question(pod, held, snapshot, frozenset()), counters=counters, fellows=fellows
+            )
+            require_objects(question)
+            waived |= question.waived
+            allowed, rules = self._nodes.every(), []
+            for test in tests_of(question):
+                if isinstance(test.passed, np.ndarray):
+                    allowed = allowed & test.passed
+                else:
+                    rules.append(test.passed)
+            if reserved := self._nominated(question):
+                allowed = allowed & ~beside_nominated(question, reserved)
+            allowed = self._nodes.in_order(allowed, order)
+            found.append((Kind(1, allowed, room.vector(demand(pod)), tuple(rules)), claims, pod))
+        rows = self._nodes.rows(order)
+        ordered = [
+            Counter(one.codes[rows], one.counts, None if one.counted is None else one.counted[rows])
+            for one in counters.made
+        ]
+        kinds = grouped([(replace(kind, adds=counters.adds(pod)), claims) for kind, claims, pod in found])
+        free = room.free(waived, but=counters.but)[:, rows]
+        return Together([pod.key for pod, _, _ in pods], kinds, ordered, free, order)
+
+    def reduced(self, nodes: NodeSubset | None, together: Together, snapshot: Snapshot) -> NodeSubset | None:
+        """The nodes on which all pods may fit, if no device reaches several nodes; else all of `nodes`."""
+        if not _LOCAL.of(snapshot.fleet):
+            return nodes
+        found = together.on_one_node()
+        return NodeSubset(snapshot.topology.order, found if nodes is None else nodes.mask & found)
+
+    def reach(self, plan: Plan, snapshot: Snapshot) -> Mask:
+        """(nodes,) the nodes that a plan's allocation allows."""
+        selector = plan.allocation.node_selector
+        return self._nodes.in_order(
+            self._nodes.matching([] if selector is None else [selector]), snapshot.topology.order
         )
 
     def only(self, name: str, snapshot: Snapshot) -> NodeSubset:
@@ -205,6 +261,14 @@ class Placement:
             return subset
         described = self._nodes.in_order(self._nodes.described(), topology.order)
         return NodeSubset(topology.order, described if subset is None else subset.mask & described)
+
+
+def _local(fleet: Fleet) -> bool:
+    """Whether every device belongs to one node."""
+    return bool(((fleet.codes["node"] >= 0) | fleet.binds).all())
+
+
+_LOCAL = Cache(_local, on_fork=share)
 
 
 def refusal_reason(exc: Rejected) -> str:

@@ -80,6 +80,12 @@ REASONS: Mapping[str, Advice] = {
         "of honored.",
         Section.WAIT,
     ),
+    Reason.PODS_COMPETE: Advice(
+        "Devices are free, but the gated pods that share a claim do not all fit on the nodes of any of them.",
+        "Free resources or ports on the nodes of one device, relax the anti-affinity or spread of the pods, "
+        "or let fewer pods share the claim. The message names the pods.",
+        Section.WAIT,
+    ),
     Reason.GAVE_UP: Advice(
         "The search reached its step limit. It is unknown whether the claim fits.",
         "Raise --steps, or simplify the claim: use fewer constraints and alternatives.",

@@ -24,6 +24,7 @@ class Reason(StrEnum):
     NO_NODE = "NoSuitableNode"
     ALIGNMENT = "AlignmentUnmet"
     PARTITION = "PartitionsTaken"
+    PODS_COMPETE = "PodsCompete"
     GAVE_UP = "SearchGaveUp"
 
     # A configuration error: waiting does not help, a user has to fix it.

@@ -98,6 +98,11 @@ class Nodes:
         return Hosted(roomier or moved.freed, moved.counted)
 
     @property
+    def serial(self) -> int:
+        """Number of changes so far, of offers and of pods."""
+        return self.room.serial + self.residents.serial
+
+    @property
     def supposed(self) -> frozenset[str]:
         """Nodes without a Node object."""
         return frozenset(self._supposed)
@@ -128,11 +133,15 @@ class Nodes:
 
     def in_order(self, mask: Mask, order: tuple[str, ...]) -> Mask:
         """(nodes,) a mask over rows, reordered by these names."""
+        found: Mask = mask[self.rows(order)]
+        return found
+
+    def rows(self, order: tuple[str, ...]) -> Rows:
+        """(nodes,) the rows of these names. Cached for one order."""
         if self._rows[0] is not order:
             rows = np.array([self._row_of[name] for name in order], dtype=np.intp)
             self._rows = order, rows
-        found: Mask = mask[self._rows[1]]
-        return found
+        return self._rows[1]
 
     def labelled(self, pod: Pod) -> Mask:
         """Nodes that match the pod's node selector and required node affinity.

@@ -82,6 +82,8 @@ class Residents:
         self._terms_by_label: SelectorIndex[Term] = SelectorIndex()
         self._sets: OrderedDict[PodSet, Amounts] = OrderedDict()
         self._sets_by_label: SelectorIndex[PodSet] = SelectorIndex()
+        self.serial = 0
+        """Number of changes so far"""
         self._nominated: dict[str, dict[ObjectKey, Pod]] = {}
         self._nominated_to: dict[ObjectKey, str] = {}
 
@@ -123,6 +125,7 @@ class Residents:
         before = self._nominated_to.get(key, "")
         if not node and not before:
             return False
+        self.serial += 1
         if before and before != node:
             del self._nominated[before][key]
             if not self._nominated[before]:
@@ -265,6 +268,7 @@ class Residents:
 
     def _count(self, one: Resident, at: int, sign: int) -> bool:
         """Add a pod to all columns at the row of its node, or remove it; return whether a set changed."""
+        self.serial += 1
         self._at[one.row] = at if sign > 0 else -1
         for port in one.ports:
             self._ports.add(port, at, sign)
