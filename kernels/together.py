@@ -123,7 +123,8 @@ class _Search:
         most = int(each.sum())
         for rule in kind.rules:
             counter = getattr(rule, "counter", None)
-            if rule.tightens and counter in kind.adds:  # they exclude each other in one domain
+            # They exclude each other in one domain.
+            if rule.tightens and counter in kind.adds and self.counters[counter].counted is None:
                 codes = self._codes[counter][possible]
                 most = min(most, len(np.unique(codes[codes > 0])) + int(each[codes == 0].sum()))
         return most

@@ -19,6 +19,8 @@ from reconciler.state.pods.terms import PodSet, Scope, Spread, Term, affinity_of
 
 Filter = Callable[[Question], Iterator[Test]]
 
+ROOM = "NodeResourcesFit"
+
 _FEATURES: Mapping[str, Callable[[Pod], object]] = {
     "RestartAllContainersOnContainerExits": lambda pod: any(
         rule.action == "RestartAllContainers"
@@ -60,7 +62,7 @@ def room(question: Question) -> Iterator[Test]:
     short = question.nodes.room.short_of(demand(question.pod), question.waived, but=question.counters.but)
     for resource, places in short.items():
         reason = "Too many pods" if resource == PODS else f"Insufficient {resource}"
-        yield Test("NodeResourcesFit", reason, ~places, by_pods=True)
+        yield Test(ROOM, reason, ~places, by_pods=True)
 
 
 def declared_features(question: Question) -> Iterator[Test]:

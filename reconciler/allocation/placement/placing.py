@@ -13,7 +13,7 @@ from kernels.domains import Counter, Even, Near
 from kernels.together import Kind
 from kernels.types import Mask
 from reconciler.allocation.placement.extended_resources import backed
-from reconciler.allocation.placement.filters import require_objects, tests_of
+from reconciler.allocation.placement.filters import ROOM, require_objects, tests_of
 from reconciler.allocation.placement.nominated import RESERVED, beside_nominated
 from reconciler.allocation.placement.pod_tests import Counters, Question, Test, passed
 from reconciler.allocation.placement.together import Together, grouped
@@ -214,9 +214,12 @@ class Placement:
             return ["the node is gone"]
         row = topology.order.index(node)
         found, wanted = [], demand(pod)
+        said: set[str] = set()
         for test, failed in self._failures(self._question(pod, (), snapshot, frozenset())):
-            if not nodes.in_order(failed, topology.order)[row]:
-                continue
+            if test.plugin in said or not nodes.in_order(failed, topology.order)[row]:
+                continue  # as kube-scheduler, one reason for each filter; room names every resource
+            if test.plugin != ROOM:
+                said.add(test.plugin)
             resource = test.reason.removeprefix("Insufficient ")
             if resource in wanted:
                 own = nodes.room.charged(pod.key)
