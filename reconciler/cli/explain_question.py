@@ -26,6 +26,8 @@ from reconciler.state.store import Store
 
 KINDS = ("Node", "DeviceClass", "DeviceTaintRule", "ResourceSlice", "ResourceClaim", "Pod")
 """The kinds to list, in the order in which the store receives them"""
+_ON_DEMAND = "Namespace"
+"""Listed if a pod needs it; the store receives it first"""
 
 
 class AllocationQuestion(NamedTuple):
@@ -129,9 +131,10 @@ async def on_cluster(
 
 
 def listings(raws: Iterable[Mapping[str, Any]]) -> Iterable[Replaced]:
-    """The objects of a cluster as listings, one for each of KINDS."""
-    objects: dict[str, list[ApiObject]] = {kind: [] for kind in KINDS}
-    refused: dict[str, list[Refused]] = {kind: [] for kind in KINDS}
+    """The objects of a cluster as listings, one for each of KINDS, and one of namespaces."""
+    kinds = (_ON_DEMAND, *KINDS)
+    objects: dict[str, list[ApiObject]] = {kind: [] for kind in kinds}
+    refused: dict[str, list[Refused]] = {kind: [] for kind in kinds}
     for raw in raws:
         kind = raw["kind"]
         try:
@@ -140,7 +143,11 @@ def listings(raws: Iterable[Mapping[str, Any]]) -> Iterable[Replaced]:
             metadata = raw["metadata"]
             key = ObjectKey(metadata.get("namespace", ""), metadata["name"])
             refused[kind].append(Refused(kind, key, str(exc)))
-    return [Replaced(kind, tuple(objects[kind]), tuple(refused[kind])) for kind in KINDS]
+    return [
+        Replaced(kind, tuple(objects[kind]), tuple(refused[kind]))
+        for kind in kinds
+        if kind != _ON_DEMAND or objects[kind]
+    ]
 
 
 def _ownership_note(unit: Unit, planned: Decide, store: Store) -> str:

@@ -161,11 +161,11 @@ class BackgroundSearch:
         """Whether an answer from an earlier snapshot is valid for the present question and state."""
         snapshot = self._store.snapshot()
         if isinstance(found, Refusal):
-            if snapshot.version != before.version or now.nodes != question.nodes:
+            if snapshot.version != before.version or now.nodes != question.nodes or now.together is not None:
                 return False
             self._decider.remember(now, snapshot, found)
             return True
-        if now.nodes is not None and found.node not in now.nodes:
+        if not self._planner.still_serves(now, found):
             return False
         devices = [result.id for plan in found.plans for result in plan.allocation.devices.results]
         return still_valid(found.node, devices, before, snapshot, whole=any(map(_wants_all, now.claims)))

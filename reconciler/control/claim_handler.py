@@ -111,7 +111,7 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
         self, question: ClaimQuestion
     ) -> Given[ClaimGrant] | Refused[ClaimRefusal] | Later | None:
         # Keep no snapshot here: while one is referenced, every allocation copies the columns.
-        serial = self._intake.nodes.room.serial
+        serial = self._intake.nodes.serial
         unit = question.unit
         found = await self._search.answer(unit, question.decide)  # awaits only for long searches
         if found is None:
@@ -120,17 +120,17 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
         question = ClaimQuestion(unit, decide)
         if isinstance(answer, Refusal):  # the changes that wake it do not depend on other pods' room
             classes = frozenset(name for claim in decide.claims for _, name in classes_of(claim))
-            wants = Wants(classes, answer.room, decide.crowded)
+            wants = Wants(classes, answer.room, decide.crowded, decide.awaits_pods)
             counted = tuple(claim.key for claim in decide.claims)
             return Refused(ClaimRefusal(question, answer), answer.reason, wants, counted)
-        if serial != self._intake.nodes.room.serial and not self._has_room(unit, answer):
-            return Later()  # other pods took the room on its node during the search
+        if serial != self._intake.nodes.serial and not self._has_room(unit, answer):
+            return Later()  # other pods took the room on its nodes during the search
         return Given(ClaimGrant(question, answer))
 
     def _has_room(self, unit: Unit, granted: Granted) -> bool:
         """Whether the node of an answer is still possible for the pod."""
         now = self._planner.next(unit)
-        return isinstance(now, Decide) and (now.nodes is None or granted.node in now.nodes)
+        return isinstance(now, Decide) and self._planner.still_serves(now, granted)
 
     def record(self, name: str, answer: Given[ClaimGrant] | Refused[ClaimRefusal]) -> None:
         if self._journal is None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from reconciler.allocation.alignment import decide, preferences_of
 from reconciler.allocation.dra.budget import UNLIMITED, Budget
 from reconciler.allocation.dra.selector_masks import evaluate_all_selectors
+from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted, RequestCount, Unsatisfied
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import NOT_OURS, Decide
@@ -55,7 +56,14 @@ class Decider:
         return replace(self._find(question, snapshot, budget), version=snapshot.version)
 
     def _find(self, question: Decide, snapshot: Snapshot, budget: Budget) -> Granted | Refusal:
-        answer = decide(question.claims, snapshot, nodes=question.nodes, steps=self._steps, budget=budget)
+        answer = decide(
+            question.claims,
+            snapshot,
+            nodes=question.nodes,
+            steps=self._steps,
+            budget=budget,
+            companions=question.together,
+        )
         if isinstance(answer, Unsatisfied):
             return _refusal(answer)
         trespass = self._trespass(question, answer)
@@ -64,20 +72,42 @@ class Decider:
         # The first fit contains a device that is not ours. Search again among ours.
         claims = tuple(self._ours.restricted(claim) for claim in question.claims)
         evaluate_all_selectors(claims, snapshot, lambda: True)  # quick: others are cached
-        other = decide(claims, snapshot, nodes=question.nodes, steps=self._steps, budget=budget)
+        other = decide(
+            claims,
+            snapshot,
+            nodes=question.nodes,
+            steps=self._steps,
+            budget=budget,
+            companions=question.together,
+        )
         if isinstance(other, Unsatisfied) or self._trespass(question, other) is not None:
             return trespass
         return other
 
+    def _decide(
+        self, claims: tuple[ResourceClaim, ...], question: Decide, snapshot: Snapshot, budget: Budget
+    ) -> Granted | Unsatisfied:
+        return decide(
+            claims,
+            snapshot,
+            nodes=question.nodes,
+            steps=self._steps,
+            budget=budget,
+            companions=question.together,
+        )
+
     def remember(self, question: Decide, snapshot: Snapshot, refusal: Refusal) -> None:
         """Refuse the same question without a search while this snapshot is current."""
+        if question.together is not None:  # its answer depends on more than the snapshot
+            return
         self._forget_before(snapshot.version)
         self._refused[_key_of(question)] = refusal.reason
 
     def refuses(self, question: Decide, snapshot: Snapshot) -> str | None:
         """The reason why the same question was refused from the same snapshot, if it was."""
         self._forget_before(snapshot.version)
-        return self._refused.get(_key_of(question)) if self._refused else None
+        known = self._refused and question.together is None
+        return self._refused.get(_key_of(question)) if known else None
 
     def _forget_before(self, version: int) -> None:
         if version != self._version:

@@ -2,11 +2,14 @@
 
 from dataclasses import dataclass, field
 
-from reconciler.allocation.placement import Placement
+import numpy as np
+
+from reconciler.allocation.dra.companions import Companions
+from reconciler.allocation.placement import Placement, Together, refusal_reason
 from reconciler.api.objects.claims import FINALIZER, ResourceClaim
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.api.objects.plan import Reason
+from reconciler.api.objects.plan import Granted
 from reconciler.api.objects.pods import claims_of, is_live
 from reconciler.control.audit.losing_claim import lost_device, written_by_us
 from reconciler.control.audit.reclaimed import ReclaimedByScheduler
@@ -15,6 +18,7 @@ from reconciler.control.queueing.units import Kind, Roster, Unit
 from reconciler.errors import Rejected
 from reconciler.ha.shards.membership import Membership, Side
 from reconciler.state.devices.snapshot.node_subset import NodeSubset
+from reconciler.state.devices.snapshot.snapshot import Snapshot
 from reconciler.state.store import Store
 
 NOT_OURS = "NotOurs"
@@ -57,7 +61,11 @@ class Decide:
     pod: Pod | None = field(default=None, compare=False)
     """The pod that they are decided for, if any"""
     crowded: bool = False
-    """Whether nodes are excluded because other pods use the resources that the pod needs"""
+    """Whether nodes are excluded because of other pods: they use what the pod needs, or keep it away"""
+    awaits_pods: bool = False
+    """Whether pods that arrive may change that"""
+    together: Companions | None = field(default=None, compare=False)
+    """The gated pods that share the claims; None if there is only one"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,15 +196,67 @@ class Planner:
     def _placed(self, pod: Pod, todo: tuple[ResourceClaim, ...], held: tuple[ResourceClaim, ...]) -> Step:
         try:
             found = self._placement.for_pod(pod, held, self._store.snapshot())
+            together = self._together(pod, todo, held) if pod.gated else None
         except Rejected as exc:
-            return Blocked(tuple(claim.key for claim in todo), Reason.NODE_SELECTOR, str(exc))
-        return Decide(todo, found.nodes, held, pod, found.crowded)
+            return Blocked(tuple(claim.key for claim in todo), refusal_reason(exc), str(exc))
+        if together is None:
+            return Decide(todo, found.nodes, held, pod, found.crowded, found.awaits_pods)
+        nodes = self._placement.reduced(found.nodes, together, self._store.snapshot())
+        return Decide(todo, nodes, held, pod, crowded=True, awaits_pods=True, together=together)
+
+    def _together(
+        self, pod: Pod, todo: tuple[ResourceClaim, ...], held: tuple[ResourceClaim, ...]
+    ) -> Together | None:
+        """The gated pods that share the claims, judged together. None if there are no others."""
+        sharing: dict[ObjectKey, list[int]] = {}
+        for at, claim in enumerate(todo):
+            for key in self._roster.users(claim.key):
+                sharing.setdefault(key, []).append(at)
+        others = [
+            (other, self._held_by(other), tuple(claims))
+            for key, claims in sorted(sharing.items())
+            if key != pod.key and (other := self._store.pods.get(key)) is not None and other.gated
+        ]
+        if not others:
+            return None
+        own = pod, held, tuple(range(len(todo)))
+        return self._placement.together([own, *others], self._store.snapshot())
+
+    def _held_by(self, pod: Pod) -> list[ResourceClaim]:
+        """The allocated claims of a pod."""
+        found = (self._store.claims.get(key) for key in claims_of(pod))
+        return [claim for claim in found if claim is not None and claim.allocation is not None]
+
+    def still_serves(self, question: Decide, granted: Granted) -> bool:
+        """Whether an answer from an earlier state has nodes for all pods of the question as it is now."""
+        if question.nodes is not None and granted.node not in question.nodes:
+            return False
+        if question.together is None:
+            return True
+        snapshot = self._store.snapshot()
+        return question.together.fit([self._placement.reach(plan, snapshot) for plan in granted.plans])
 
     def left_out(self, question: Decide) -> str:
         """Why nodes were excluded for a pod, for people; empty if none was."""
         if question.pod is None:
             return ""
-        return self._placement.left_out(question.pod, question.held, self._store.snapshot())
+        snapshot = self._store.snapshot()
+        text = self._placement.left_out(question.pod, question.held, snapshot)
+        if isinstance(question.together, Together):
+            more = self._left_out_together(question.together, question, snapshot)
+            text = "; ".join(filter(None, [text, more]))
+        return text
+
+    def _left_out_together(self, together: Together, question: Decide, snapshot: Snapshot) -> str:
+        """What the other pods that share the claims exclude."""
+        for key in together.pods if together.nowhere else ():
+            other = self._store.pods[key]
+            text = self._placement.left_out(other, self._held_by(other), snapshot)
+            if text.startswith("0 of") and other is not question.pod:
+                return f"pod {key}, which shares a claim, fits on no node: {text}"
+        number = int(np.count_nonzero(together.on_one_node()))
+        pods = len(together.pods)
+        return f"{number} of {len(snapshot.topology.order)} nodes suit all {pods} pods that share the claims"
 
     def _side(self, claim: ResourceClaim) -> Membership:
         return self._ours.side(claim, lambda: self._store.snapshot().classes)

@@ -19,6 +19,7 @@ from reconciler.allocation.alignment.refusing import misaligned, unpartitioned
 from reconciler.allocation.dra import allocate
 from reconciler.allocation.dra.allocate import DEFAULT_STEPS
 from reconciler.allocation.dra.budget import UNLIMITED, Budget
+from reconciler.allocation.dra.companions import Companions
 from reconciler.allocation.dra.constraints import ANY_DOMAIN
 from reconciler.allocation.dra.node_attempt import random_share
 from reconciler.api.objects.claims import TIERS, ResourceClaim
@@ -50,15 +51,36 @@ def decide(
     new_share: Callable[[], str] = random_share,
     budget: Budget = UNLIMITED,
     without: Collection[PreferenceKey] = (),
+    companions: Companions | None = None,
 ) -> Granted | Unsatisfied:
     """Devices for all claims together on one node, or why there are none. As `allocate`, with preferences.
 
     Alignments are met from first to last: the first gets the nearest tier that leaves all others possible
     at their loosest tiers, then the second, and so on. A nearer tier is more important than an earlier node.
     Invalid preferences refuse the claims. Preferences in `without` are ignored. A refusal says what would be
-    missing without any preference; if nothing would, it names alignment or partitions.
+    missing without any preference; if nothing would, it names alignment or partitions. `companions` are pods
+    that use the claims, too: without nodes for all of them, the claims are refused.
     """
-    allocate_on = partial(allocate, steps=steps, new_share=new_share, budget=budget)
+    outcome = _decide(claims, snapshot, nodes, steps, new_share, budget, without, companions)
+    if companions is None or isinstance(outcome, Granted) or outcome.reason.is_error:
+        return outcome
+    alone = _decide(claims, snapshot, nodes, steps, new_share, budget, without, None)
+    if isinstance(alone, Unsatisfied):
+        return alone
+    return replace(outcome, reason=Reason.PODS_COMPETE, message=companions.refusal())
+
+
+def _decide(
+    claims: Sequence[ResourceClaim],
+    snapshot: Snapshot,
+    nodes: Nodes,
+    steps: int,
+    new_share: Callable[[], str],
+    budget: Budget,
+    without: Collection[PreferenceKey],
+    companions: Companions | None,
+) -> Granted | Unsatisfied:
+    allocate_on = partial(allocate, steps=steps, new_share=new_share, budget=budget, companions=companions)
     if not has_preferences(claims, snapshot.classes):
         return allocate_on(claims, snapshot, nodes=nodes)
     try:

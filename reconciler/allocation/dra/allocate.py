@@ -7,6 +7,7 @@ import numpy as np
 from kernels.types import Mask
 from reconciler.allocation.dra.budget import UNLIMITED, Budget, SelectorsNotRun
 from reconciler.allocation.dra.claim_shapes import ClaimShape, claim_shape
+from reconciler.allocation.dra.companions import Companions
 from reconciler.allocation.dra.match_attribute import nodes_with_a_value
 from reconciler.allocation.dra.node_attempt import Found, NotFound, Only, attempt, random_share
 from reconciler.allocation.dra.refusal import Fatal
@@ -37,12 +38,14 @@ def allocate(
     new_share: Callable[[], str] = random_share,
     budget: Budget = UNLIMITED,
     only: Only | None = None,
+    companions: Companions | None = None,
 ) -> Granted | Unsatisfied:
     """Devices for all claims together on one node, or why there are none.
 
     The first node in order of names that fits wins; with `firstAvailable` the node whose choice ranks best
     (SC-1), equal ranks by name. An error on one node excludes that node only. `nodes` limits the choice;
-    None is all nodes. `only` restricts requests to some devices; the counts of a refusal ignore it. `steps`
+    None is all nodes. `only` restricts requests to some devices, `companions` are pods that must fit on the
+    nodes that reach the devices; the counts of a refusal ignore both. `steps`
     bounds the devices tried on a node; ten times as many are tried on all nodes. Steps are counted, not
     timed: the same fleet gives the same answer on a slow machine. The steps of selectors are bounded too.
     Raises Unfinished as `budget` does.
@@ -78,6 +81,7 @@ def allocate(
             better_than=better_than,
             budget=budget,
             only=only,
+            companions=companions,
         )
         tried += outcome.steps
         if isinstance(outcome, NotFound):

@@ -8,6 +8,7 @@ import numpy as np
 
 from reconciler.allocation.dra.budget import UNLIMITED, Budget
 from reconciler.allocation.dra.candidates import Candidates, find_candidates
+from reconciler.allocation.dra.companions import Companions, Reach
 from reconciler.allocation.dra.fast_path import immediate
 from reconciler.allocation.dra.refusal import Fatal, GaveUp
 from reconciler.allocation.dra.request_options import MAX_RESULTS, ParsedClaims
@@ -59,9 +60,11 @@ def attempt(
     pruned: bool = True,
     budget: Budget = UNLIMITED,
     only: Only | None = None,
+    companions: Companions | None = None,
 ) -> Found | NotFound:
     """Try to allocate all claims on one node, with a better rank than `better_than` if that is set.
 
+    `companions` are pods that must fit on the nodes that reach the devices.
     `pruned=False` searches without bounds and does not skip equal devices: the same answers, slower.
     Raises what `budget` raises.
     """
@@ -69,11 +72,16 @@ def attempt(
     try:
         view = snapshot.topology.view(node)
         by_slot = _candidates(parsed, view, snapshot, only)
+        reach = Reach(companions, len(parsed.claims), view, snapshot) if companions is not None else None
+        if reach is not None:
+            by_slot = [[_for_all(reach, one) for one in of_slot] for of_slot in by_slot]
         plain = immediate(parsed, by_slot, view) if pruned else None
+        if plain is not None and reach is not None and not reach.accepts(plain):
+            plain = None  # the search tries the other devices
         if plain is not None and len(plain) <= steps:
             budget.spend()
             return Found(plans(parsed, view, snapshot, plain, new_share), 0, len(plain))
-        search = Search(set_up(parsed, view, snapshot), parsed.slots, by_slot, steps, pruned, budget)
+        search = Search(set_up(parsed, view, snapshot), parsed.slots, by_slot, steps, pruned, budget, reach)
         chosen = search.run()
         if chosen is not None:
             rank = _rank(parsed, chosen)
@@ -130,6 +138,13 @@ def _restricted(only: Only, candidates: Candidates, view: View) -> Candidates:
         return candidates
     among = np.isin(view.rows, list(rows))
     return replace(candidates, available=candidates.available & among)
+
+
+def _for_all(reach: Reach, candidates: Candidates) -> Candidates:
+    """The candidates with which all companions fit. Mode All needs every device."""
+    if candidates.listed is not None:
+        return candidates
+    return replace(candidates, available=candidates.available & reach.usable(candidates))
 
 
 def _rank(parsed: ParsedClaims, chosen: tuple[Choice, ...]) -> int:

@@ -13,6 +13,7 @@ import numpy as np
 from reconciler.allocation.dra.bounds import is_impossible
 from reconciler.allocation.dra.budget import UNLIMITED, Budget
 from reconciler.allocation.dra.candidates import Candidates
+from reconciler.allocation.dra.companions import Reach
 from reconciler.allocation.dra.fast_path import finish
 from reconciler.allocation.dra.refusal import Fatal, GaveUp
 from reconciler.allocation.dra.request_options import MAX_RESULTS, Slot
@@ -53,6 +54,8 @@ class Search:
     pruned: bool = True
     """Whether bounds and equal devices are used. Tests compare both ways."""
     budget: Budget = UNLIMITED
+    reach: Reach | None = None
+    """Decides which solutions count; None: all do"""
     steps: int = 0
     _proofs: int = field(default=0, repr=False)
     _failed_proofs: int = field(default=0, repr=False)
@@ -84,7 +87,7 @@ class Search:
 
     def _solve(self, slot: int, state: State) -> tuple[Choice, ...] | None:
         if slot == len(self.slots):
-            return state.chosen
+            return self._accepted(state.chosen)
         claim = self.slots[slot].claim
         if slot and self.slots[slot - 1].claim != claim:
             state = enter_claim(state, self.problem.constraints[claim])
@@ -116,7 +119,7 @@ class Search:
     def _meet(self, slot: int, candidates: Candidates, state: State) -> tuple[Choice, ...] | None:
         if candidates.listed is not None:
             return self._take_all(slot, candidates, state)
-        if self.pruned and slot + 1 == len(self.slots):
+        if self.pruned and self.reach is None and slot + 1 == len(self.slots):
             rows = finish(self.problem, candidates, state)
             if rows is not None:
                 self._step(len(rows))
@@ -145,7 +148,12 @@ class Search:
             if fatal[at]:
                 raise candidates.failure(self.problem.snapshot.fleet, int(self.problem.rows[at]), at)
             if needed == 1 and slot + 1 == len(self.slots):
-                return (*state.chosen, Choice(slot, candidates, at))
+                if (found := self._accepted((*state.chosen, Choice(slot, candidates, at)))) is not None:
+                    return found
+                self._backtrack()
+                if self.pruned:
+                    failed.add(int(self._class_of(at)))
+                continue
             following = choose(self.problem, state, slot, candidates, at)
             found = self._pick(slot, candidates, following, chosen + 1, at + 1)
             if found is not None:
@@ -182,9 +190,15 @@ class Search:
                 message = f"request {option.name} needs all devices, but {violation}"
                 raise Fatal(Reason.CONSTRAINT_VIOLATED, message)
 
+    def _accepted(self, chosen: tuple[Choice, ...]) -> tuple[Choice, ...] | None:
+        """A solution, unless it leaves pods without nodes."""
+        return chosen if self.reach is None or self.reach.accepts(chosen) else None
+
     def _class_of(self, at: int) -> int:
         if self._equals is None:
-            self._equals = equality_classes(self.problem, [c for by_slot in self.by_slot for c in by_slot])
+            every = [candidates for of_slot in self.by_slot for candidates in of_slot]
+            reach = self.reach.codes if self.reach is not None else None
+            self._equals = equality_classes(self.problem, every, reach)
         return int(self._equals[at])
 
     def _step(self, devices: int = 1) -> None:

@@ -10,12 +10,13 @@ from reconciler.allocation.dra.exclusion import equality_columns
 from reconciler.allocation.dra.state import NodeProblem
 
 
-def equality_classes(problem: NodeProblem, every: Sequence[Candidates]) -> Codes:
+def equality_classes(problem: NodeProblem, every: Sequence[Candidates], reach: Codes | None = None) -> Codes:
     """(n,) class numbers. Devices of one class can replace each other in any solution.
 
     Two devices are equal if all options have equal masks for them, all constraints see the same value, they
     draw the same from the same counter sets, and they exclude the same devices. Shared devices are never
-    equal, because the capacity consumed of each changes from step to step.
+    equal, because the capacity consumed of each changes from step to step. `reach` (n,) are the nodes that
+    use a device, if they matter.
     """
     fleet, rows = problem.snapshot.fleet, problem.rows
     count = len(rows)
@@ -37,6 +38,8 @@ def equality_classes(problem: NodeProblem, every: Sequence[Candidates]) -> Codes
             columns.append(listed[None])
     if problem.exclusion is not None:
         columns.append(equality_columns(problem.exclusion))
+    if reach is not None:
+        columns.append(reach[None])
     columns += [c.codes[None] for of_claim in problem.constraints for c in of_claim]
     _, classes = np.unique(np.concatenate(columns).T, axis=0, return_inverse=True)
     return classes.reshape(-1).astype(np.int32)

@@ -92,6 +92,12 @@ REASONS: Mapping[str, Advice] = {
         "of honored.",
         Section.WAIT,
     ),
+    Reason.PODS_COMPETE: Advice(
+        "Devices are free, but the gated pods that share a claim do not all fit on the nodes of any of them.",
+        "Free resources or ports on the nodes of one device, relax the anti-affinity or spread of the pods, "
+        "or let fewer pods share the claim. The message names the pods.",
+        Section.WAIT,
+    ),
     Reason.GAVE_UP: Advice(
         "The search reached its step limit. It is unknown whether the claim fits.",
         "Raise --steps, or simplify the claim: use fewer constraints and alternatives.",
@@ -209,6 +215,17 @@ REASONS: Mapping[str, Advice] = {
         "Label the claim with dra-reconciler.io/managed=true, add the scheduling gate "
         "dra-reconciler.io/allocation to its pod, or start with --all-claims.",
         Section.CLAIM,
+    ),
+    "ObjectsNotListed": Advice(
+        "The pod needs objects of a kind that is listed on demand, and they are not listed yet.",
+        "Wait: the pod is decided as soon as the objects are listed, normally within a second.",
+        Section.WAIT,
+    ),
+    "ObjectsNotReadable": Advice(
+        "The pod needs objects of a kind that the API server does not let this controller list.",
+        "Grant list and watch on the kind that the message names, as deploy/base/rbac.yaml does; or change "
+        "the pod so that it does not need them.",
+        Section.FLEET,
     ),
     "LeftToScheduler": Advice(
         "kube-scheduler released the devices that we allocated, and now allocates for the pod itself.",

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from reconciler.allocation.alignment import decide
 from reconciler.allocation.dra.budget import UNLIMITED, Budget
 from reconciler.allocation.koordinator.refusing import OFFERED, Refusal
-from reconciler.allocation.placement import NodeChoice, Placement
+from reconciler.allocation.placement import NodeChoice, Placement, refusal_reason
 from reconciler.analysis.whatif.answer import Answer, Limit, Lost, Placed, Refused
 from reconciler.analysis.whatif.device_pods import DeviceSimulation, device_ids, holders, lost_pods
 from reconciler.analysis.whatif.losing import lost_claims, remaining_claims, unallocated, units_of
@@ -19,9 +19,8 @@ from reconciler.api.objects.similar_names import instead, key_instead
 from reconciler.errors import Rejected
 from reconciler.state.koordinator.holder import Holder
 from reconciler.state.loading import load
-from reconciler.state.nodes.charging import charge_of
+from reconciler.state.nodes.charging import node_of
 from reconciler.state.nodes.demand import demand
-from reconciler.state.nodes.room import Charge
 from reconciler.state.nodes.table import Nodes
 from reconciler.state.store import Store
 
@@ -164,6 +163,8 @@ class _Simulation:
         self._devices = devices
         self._absent = absent
         self._nodes = Nodes()
+        for namespace in baseline.namespaces:
+            self._nodes.note(Changed("Namespace", namespace))
         for node in baseline.nodes:
             self._nodes.note(Changed("Node", node))
         for node in baseline.supposed:
@@ -194,7 +195,7 @@ class _Simulation:
                 self._charge()
                 choice = choose_nodes(unit.pod, held, snapshot)
         except Rejected as exc:
-            return Refused(unit.name, copy, Reason.NODE_SELECTOR, str(exc))
+            return Refused(unit.name, copy, refusal_reason(exc), str(exc))
         outcome = decide(unit.claims, snapshot, nodes=choice.nodes, steps=self._steps, budget=self._budget)
         if not isinstance(outcome, Granted):
             if unit.pod is not None:
@@ -205,7 +206,7 @@ class _Simulation:
         for plan in outcome.plans:
             self._store.assume(plan)
         if unit.pod is not None and outcome.node:
-            self._nodes.room.charge(unit.pod.key, Charge(outcome.node, demand(unit.pod)))
+            self._nodes.host(unit.pod.key, unit.pod, outcome.node, demand(unit.pod))
         devices = tuple(
             (plan.claim, result.request, result.id)
             for plan in outcome.plans
@@ -232,7 +233,7 @@ class _Simulation:
         )
         if isinstance(found, Refusal):
             return Refused(unit.name, copy, found.reason, found.message)
-        self._nodes.room.charge(pod.key, Charge(found.node, demand(pod)))
+        self._nodes.host(pod.key, pod, found.node, demand(pod))
         devices = device_ids(found.node, found.allocation)
         return Placed(unit.name, copy, found.node, tuple((pod.key, kind, device) for kind, device in devices))
 
@@ -244,4 +245,5 @@ class _Simulation:
         for pod in self._store.pods.values():
             self._budget.spend()
             if pod.key not in self._absent:
-                self._nodes.room.charge(pod.key, charge_of(pod, self._store))
+                self._nodes.residents.nominate(pod.key, pod if not pod.spec.node_name else None)
+                self._nodes.host(pod.key, pod, node_of(pod, self._store), demand(pod))

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from reconciler.api.koordinator.device import Device
 from reconciler.api.objects.claims import ResourceClaim
-from reconciler.api.objects.core import Node, Pod
+from reconciler.api.objects.core import Namespace, Node, Pod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.state.koordinator.rules import Rules
 from reconciler.state.store import Store
@@ -42,6 +42,8 @@ class Baseline:
     store: Store
     nodes: tuple[Node, ...]
     """Node objects: the store does not keep the taints, cordons and allocatable resources of nodes"""
+    namespaces: tuple[Namespace, ...] = ()
+    """Namespaces whose labels are known"""
     supposed: tuple[Node, ...] = ()
     """Nodes in the store without a Node object: named only by slices, or assumed"""
     devices: tuple[Device, ...] = ()

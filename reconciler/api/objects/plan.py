@@ -26,6 +26,7 @@ class Reason(StrEnum):
     NO_NODES = "NoNode"
     ALIGNMENT = "AlignmentUnmet"
     PARTITION = "PartitionsTaken"
+    PODS_COMPETE = "PodsCompete"
     GAVE_UP = "SearchGaveUp"
 
     # A configuration error: waiting does not help, a user has to fix it.

@@ -10,10 +10,10 @@ from reconciler.allocation.koordinator.failure import Failure
 from reconciler.allocation.koordinator.fleet import Placed
 from reconciler.allocation.koordinator.refusing import BOTH, BOTH_WHY, OFFERED, Refusal, reason_of, refusal
 from reconciler.allocation.koordinator.unserved import Unserved
+from reconciler.allocation.placement import refusal_reason
 from reconciler.api.koordinator.names import ALLOCATED
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import DeviceID
-from reconciler.api.objects.plan import Reason
 from reconciler.api.objects.pods import is_live
 from reconciler.cluster.podwriter import PodWriter
 from reconciler.control.decisions.decisions import DevicesGiven, Report, Ungated, Waits
@@ -140,7 +140,7 @@ class KoordinatorHandler(Handler[DeviceQuestion, DeviceGrant, DeviceRefusal]):
             try:
                 where = self._where(pod)
             except Rejected as exc:
-                return _refused(DeviceRefusal(question, Refusal(Reason.NODE_SELECTOR, str(exc)), None))
+                return _refused(DeviceRefusal(question, Refusal(refusal_reason(exc), str(exc)), None))
             # No await between this answer and the assumption: the next decision must see this one.
             found = fleet.first(demand, where.names.__contains__, tries=TRIES)
             if found is not None:

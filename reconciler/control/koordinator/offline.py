@@ -8,18 +8,17 @@ from reconciler.allocation.koordinator.failure import Failure
 from reconciler.allocation.koordinator.fleet import Fleet
 from reconciler.allocation.koordinator.refusing import BOTH, BOTH_WHY, OFFERED, Refusal, reason_of, refusal
 from reconciler.allocation.koordinator.unserved import Unserved
-from reconciler.allocation.placement import Placement
+from reconciler.allocation.placement import Placement, refusal_reason
 from reconciler.api.koordinator.device import Device
 from reconciler.api.koordinator.names import ALLOCATED
 from reconciler.api.manifests.bundle import Bundle
 from reconciler.api.objects.core import Node, Pod
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.api.objects.plan import Reason
 from reconciler.errors import Malformed, Rejected
 from reconciler.state.koordinator.holder import holder
 from reconciler.state.koordinator.rules import Rules
 from reconciler.state.nodes.demand import demand as room_for
-from reconciler.state.nodes.room import Charge, Room
+from reconciler.state.nodes.table import Nodes
 from reconciler.state.store import Store
 
 
@@ -65,15 +64,15 @@ class Machines:
         pods: Iterable[Pod],
         placement: Placement,
         store: Store,
-        room: Room,
+        nodes: Nodes,
         on_pod: Callable[[PodQuestion], None] = lambda _: None,
     ) -> None:
-        """Charges to `room` the pods that get devices. The caller charges all other pods.
+        """Counts on `nodes` the pods that get devices. The caller counts all other pods.
 
         `on_pod` gets every question before its decision.
         """
         self._on_pod = on_pod
-        self._placement, self._store, self._room = placement, store, room
+        self._placement, self._store, self._nodes = placement, store, nodes
         self._fleet = Fleet(rules)
         self._report = DeviceReport()
         labels = {node.key.name: node.metadata.labels for node in bundle.of(Node)}
@@ -127,7 +126,7 @@ class Machines:
         try:
             choice = self._placement.for_pod(pod, (), snapshot, offered=OFFERED)
         except Rejected as exc:
-            return Refusal(Reason.NODE_SELECTOR, str(exc))
+            return Refusal(refusal_reason(exc), str(exc))
         names = snapshot.topology.nodes.keys() if choice.nodes is None else frozenset(choice.nodes)
         self._on_pod(PodQuestion(pod, demand, self._fleet, names.__contains__))
         found = self._fleet.first(demand, names.__contains__)
@@ -136,5 +135,5 @@ class Machines:
             left_out = self._placement.left_out(pod, (), snapshot, offered=OFFERED) if found.unsuited else ""
             return refusal(found, left_out, crowded=choice.crowded)
         self._fleet.hold(pod.key, found.node, found.allocation, demand.hints)
-        self._room.charge(pod.key, Charge(found.node, room_for(pod)))
+        self._nodes.host(pod.key, pod, found.node, room_for(pod))
         return Given(pod, found.node, self._fleet.text(found.node, found.allocation))

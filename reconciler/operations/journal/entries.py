@@ -63,6 +63,10 @@ class Header:
         }
 
 
+NodeSets = tuple[tuple[str, ...], ...]
+"""For each claim of a decision, names of nodes"""
+
+
 @dataclass(frozen=True, slots=True)
 class Decided:
     """A question and its answer."""
@@ -79,6 +83,8 @@ class Decided:
     node: str
     devices: tuple[tuple[str, ...], ...]
     """For each claim its `request=DRIVER/POOL/DEVICE` in order"""
+    together: tuple[NodeSets, ...] | None = None
+    """Sets of nodes on which the pods that share the claims did not fit; None if no pods share them"""
 
 
 def read_header(raw: Mapping[str, Any]) -> Header:
@@ -219,6 +225,9 @@ def write_decided(decided: Decided) -> Json:
         "reason": decided.reason,
         "node": decided.node,
         "devices": [list(one) for one in decided.devices],
+        "together": None
+        if decided.together is None
+        else [[list(names) for names in sets] for sets in decided.together],
     }
 
 
@@ -233,4 +242,9 @@ def read_decided(raw: Mapping[str, Any]) -> Decided:
         reason=raw["reason"],
         node=raw["node"],
         devices=tuple(tuple(one) for one in raw["devices"]),
+        together=_node_sets(raw.get("together")),
     )
+
+
+def _node_sets(raw: list[list[list[str]]] | None) -> tuple[NodeSets, ...] | None:
+    return None if raw is None else tuple(tuple(tuple(names) for names in sets) for sets in raw)

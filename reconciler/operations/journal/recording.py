@@ -10,6 +10,7 @@ import structlog
 
 from reconciler.allocation.koordinator.fleet import Fleet
 from reconciler.allocation.koordinator.refusing import Refusal as DeviceRefusal
+from reconciler.allocation.placement import Together
 from reconciler.api.objects.changes import Change, Changed, Refused, Replaced
 from reconciler.api.objects.core import Node, Pod
 from reconciler.api.objects.meta import ApiObject, DeviceID
@@ -86,6 +87,8 @@ class Recorder:
         behind = self.store.behind(answer.version)
         claims = [claim.key for claim in asked.claims]
         decided = answered(name, str(unit), claims, asked.nodes, answer, behind=behind)
+        if isinstance(asked.together, Together):
+            decided = replace(decided, together=tuple(asked.together.refused_nodes()))
         self.note(write_decided(decided), in_snapshot=False)
         if self._files is not None:
             self._files.flush()

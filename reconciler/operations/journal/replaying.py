@@ -1,11 +1,12 @@
 """Makes the decisions of a journal again and compares them, without cluster and clock."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from kernels.types import Mask
 from reconciler.allocation.placement.placing import among
 from reconciler.allocation.reasons.explanation import Explanation
 from reconciler.api.objects.claims import ResourceClaim
@@ -18,6 +19,7 @@ from reconciler.operations.journal.entries import (
     BEGUN,
     Decided,
     Header,
+    NodeSets,
     answered,
     read_change,
     read_decided,
@@ -27,7 +29,7 @@ from reconciler.operations.journal.entries import (
 )
 from reconciler.operations.journal.files import entries, paths
 from reconciler.state.devices.occupancy.retained_draws import Drawn
-from reconciler.state.devices.snapshot.snapshot import Snapshot
+from reconciler.state.devices.snapshot.snapshot import Snapshot, Topology
 from reconciler.state.store import Store
 
 Moment = tuple[str, int]
@@ -199,9 +201,9 @@ class _Run:
         if any(claim is None for claim in asked):
             return Again(then, None, None, ())
         known = tuple(claim for claim in asked if claim is not None)
-        answer = self._decider.answer(_question(known, then.nodes, world), world)
+        answer = self._decider.answer(_question(known, then, world), world)
         now = answered(then.id, then.unit, then.claims, then.nodes, answer)
-        return Again(then, replace(now, behind=then.behind), world, known)
+        return Again(then, replace(now, behind=then.behind, together=then.together), world, known)
 
 
 class _ReplayStore(Store):
@@ -212,5 +214,24 @@ class _ReplayStore(Store):
         self._retained.put(device, drawn)
 
 
-def _question(claims: tuple[ResourceClaim, ...], nodes: tuple[str, ...] | None, world: Snapshot) -> Decide:
-    return Decide(claims, None if nodes is None else among(nodes, world.topology))
+class _Recorded:
+    """The verdicts about pods that share claims, as they were recorded."""
+
+    def __init__(self, refused: Iterable[NodeSets], topology: Topology) -> None:
+        self._refused = {tuple(among(names, topology).mask.tobytes() for names in sets) for sets in refused}
+
+    def fit(self, reach: Sequence[Mask]) -> bool:
+        """Whether all pods fitted."""
+        return tuple(mask.tobytes() for mask in reach) not in self._refused
+
+    def refusal(self) -> str:
+        """Why a decision was refused that did not serve all pods."""
+        return "the pods that share the claims do not fit together"
+
+
+def _question(claims: tuple[ResourceClaim, ...], then: Decided, world: Snapshot) -> Decide:
+    return Decide(
+        claims,
+        None if then.nodes is None else among(then.nodes, world.topology),
+        together=None if then.together is None else _Recorded(then.together, world.topology),
+    )

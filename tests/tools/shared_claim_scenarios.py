@@ -1,0 +1,97 @@
+"""Scenarios of several gated pods that share a claim: devices whose nodes take all of them."""
+
+from tests.tools.pod_scenarios import HOST, apart, term, web
+from tests.tools.scenario import Scenario, asking, machine, running, sized
+from tests.tools.small_fleet import DRA, DRIVER, Object, claim, device_class, devices
+
+
+def across(name: str, *nodes: str) -> Object:
+    """A slice with one device that these nodes reach."""
+    term = {"matchExpressions": [{"key": HOST, "operator": "In", "values": list(nodes)}]}
+    return {
+        "apiVersion": DRA,
+        "kind": "ResourceSlice",
+        "metadata": {"name": f"{name}-slice"},
+        "spec": {
+            "driver": DRIVER,
+            "nodeSelector": {"nodeSelectorTerms": [term]},
+            "pool": {"name": name, "generation": 1, "resourceSliceCount": 1},
+            "devices": [{"name": name}],
+        },
+    }
+
+
+def nodes(**cpu: str) -> list[Object]:
+    return [sized(machine(name), cpu=amount) for name, amount in cpu.items()]
+
+
+APART = apart(term(HOST))
+
+SHARED_CLAIM_SCENARIOS = {
+    "a device whose nodes take both pods that share its claim": Scenario(
+        [
+            device_class(),
+            *nodes(a="4", b="1", c="4"),
+            across("d0", "a", "b"),
+            across("d1", "a", "c"),
+            claim("x"),
+            asking("p", "x", cpu="4"),
+            asking("q", "x", cpu="4"),
+        ],
+        {"pod p": "a: d1"},
+        apart=frozenset({"pod p"}),
+    ),
+    "a node that takes both pods that share a claim": Scenario(
+        [
+            device_class(),
+            *nodes(a="4", b="8"),
+            devices("a", "d0"),
+            devices("b", "d1"),
+            claim("x"),
+            asking("p", "x", cpu="4"),
+            asking("q", "x", cpu="3"),
+        ],
+        {"pod p": "b: d1"},
+        apart=frozenset({"pod p"}),
+    ),
+    "pods with anti-affinity share a device of several nodes": Scenario(
+        [
+            device_class(),
+            *nodes(a="8", b="8"),
+            devices("a", "d0"),
+            across("d1", "a", "b"),
+            claim("x"),
+            web(asking("p", "x", cpu="1", **APART)),
+            web(asking("q", "x", cpu="1", **APART)),
+        ],
+        {"pod p": "a: d1"},
+        apart=frozenset({"pod p"}),
+    ),
+    "pods that share a claim and fit nowhere together get nothing": Scenario(
+        [
+            device_class(),
+            *nodes(a="4", b="4"),
+            across("d0", "a", "b"),
+            running("busy", "b", "2"),
+            claim("x"),
+            asking("p", "x", cpu="3"),
+            asking("q", "x", cpu="3"),
+        ],
+        {"pod p": "PodsCompete", "pod q": "PodsCompete"},
+        apart=frozenset({"pod p", "pod q"}),
+    ),
+    "each pod must fit on the nodes of its own claims": Scenario(
+        [
+            device_class(),
+            *nodes(a="4", b="4"),
+            across("d0", "a", "b"),
+            devices("a", "d1"),
+            claim("x"),
+            claim("y"),
+            asking("p", "x", "y", cpu="3"),
+            asking("q", "x", cpu="3"),
+        ],
+        {"pod p": "a: d0 d1"},
+        apart=frozenset({"pod p"}),
+    ),
+}

@@ -1,0 +1,80 @@
+"""Rules on things in domains, compared with loops over places."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from kernels.domains import Counter, Even, Near, Vacant, per_domain, present
+from kernels.types import Amounts, Codes, Mask
+
+MOST_DOMAINS = 4
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> tuple[Codes, Amounts, Mask]:
+    """Domains of places, things at each, and which places count."""
+    places = draw(st.integers(0, 7))
+    codes = draw(arrays(np.int32, places, elements=st.integers(0, MOST_DOMAINS)))
+    each = draw(arrays(np.int64, places, elements=st.integers(0, 3)))
+    return codes, each, draw(arrays(np.bool_, places))
+
+
+def counts_by_loops(codes: Codes, each: Amounts, counted: Mask) -> dict[int, int]:
+    """Domain -> things, for domains with a counted place."""
+    found: dict[int, int] = {}
+    for code, things, counts in zip(codes.tolist(), each.tolist(), counted.tolist(), strict=True):
+        if code and counts:
+            found[code] = found.get(code, 0) + things
+    return found
+
+
+@given(worlds())
+def test_counts_are_sums_over_the_counted_places_of_a_domain(world: tuple[Codes, Amounts, Mask]):
+    codes, each, counted = world
+    expected = counts_by_loops(codes, each, counted)
+    found = per_domain(each, codes, counted, MOST_DOMAINS + 1)
+    assert found.tolist() == [expected.get(code, 0) for code in range(MOST_DOMAINS + 1)]
+    assert set(np.flatnonzero(present(codes, counted, MOST_DOMAINS + 1)).tolist()) == set(expected)
+
+
+@given(worlds(), st.booleans())
+def test_vacant_and_near_domains(world: tuple[Codes, Amounts, Mask], first: bool):
+    codes, each, _ = world
+    everywhere = np.ones(len(codes), dtype=np.bool_)
+    expected = counts_by_loops(codes, each, everywhere)
+    counts = [per_domain(each, codes, None, MOST_DOMAINS + 1)]
+    vacant = Vacant(0).allows([codes], counts)
+    assert vacant.tolist() == [not code or not expected[code] for code in codes.tolist()]
+    nobody = first and not any(expected.values())
+    near = Near((0,), first).allows([codes], counts)
+    assert near.tolist() == [bool(code) and (nobody or expected[code] > 0) for code in codes.tolist()]
+
+
+@given(worlds(), st.integers(1, 3), st.integers(0, 1), st.integers(0, 4))
+def test_even_domains(world: tuple[Codes, Amounts, Mask], skew: int, own: int, least: int):
+    codes, each, counted = world
+    have = counts_by_loops(codes, each, counted)
+    emptiest = min(have.values()) if have and len(have) >= least else 0
+    size = MOST_DOMAINS + 1
+    rule = Even(0, skew, own, least, present(codes, counted, size))
+    found = rule.allows([codes], [per_domain(each, codes, counted, size)])
+    expected = [bool(code) and have.get(code, 0) + own - emptiest <= skew for code in codes.tolist()]
+    assert found.tolist() == expected
+
+
+def test_near_needs_a_domain_of_every_counter():
+    codes = [np.array([1, 0], dtype=np.int32), np.array([1, 1], dtype=np.int32)]
+    counts = [np.array([0, 1]), np.array([0, 2])]
+    assert Near((0, 1), first=False).allows(codes, counts).tolist() == [True, False]
+    none = [np.array([0, 0]), np.array([0, 0])]
+    assert Near((0, 1), first=True).allows(codes, none).tolist() == [True, False]
+    # One counter with something is enough: it is not the first any more.
+    assert Near((0, 1), first=True).allows(codes, [none[0], counts[1]]).tolist() == [False, False]
+
+
+def test_things_in_no_domain_and_at_other_places_do_not_count():
+    counter = Counter(
+        np.array([0, 1, 1], dtype=np.int32), np.zeros(2, dtype=np.int64), np.array([1, 1, 0]) > 0
+    )
+    assert [counter.counts_at(place) for place in range(3)] == [False, True, False]
