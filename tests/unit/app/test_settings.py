@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from reconciler.app.from_settings import rules
 from reconciler.errors import Rejected
 from reconciler.settings import Settings, load
 
@@ -82,6 +83,14 @@ def test_group_modes_are_pairs(given: object):
 def test_group_modes_come_from_the_environment(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("DRA_RECONCILER_GROUP_MODES", "a=pairwise")
     assert load({}, None).group_modes == {"a": "pairwise"}
+
+
+def test_exclusion_scopes_are_pairs_and_reach_the_rules():
+    settings = load({"exclusion_scopes": ("a=pool",)}, None)
+    assert settings.exclusion_scopes == {"a": "pool"}
+    assert [rules(settings).exclusion_scope(driver) for driver in "ab"] == ["pool", "counter-set"]
+    with pytest.raises(Rejected, match="exclusion_scopes"):
+        load({"exclusion_scopes": ["a=node"]}, None)
 
 
 def test_a_group_mode_that_is_not_known_is_refused():

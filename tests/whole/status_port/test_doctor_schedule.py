@@ -107,6 +107,8 @@ os.write(2, b"\\nthe last words")
 
 
 def test_the_command_names_the_cluster_of_the_settings():
-    settings = Settings(kubeconfig="/k", context="c", group_modes={"d": "pairwise"})
+    by_driver = {"group_modes": {"d": "pairwise"}, "exclusion_scopes": {"d": "pool"}}
+    settings = Settings.model_validate({"kubeconfig": "/k", "context": "c", **by_driver})
     wanted = "doctor --cluster -o json --kubeconfig /k --context c --group-mode d=pairwise"
+    wanted += " --exclusion-scope d=pool"
     assert doctor_schedule.command(settings)[3:] == tuple(wanted.split())

@@ -8,6 +8,7 @@ from reconciler.api.objects.semantics import (
     GATES,
     TAINTS,
     Semantics,
+    with_exclusion_scopes,
     with_gates,
     with_group_modes,
 )
@@ -61,3 +62,15 @@ def test_group_modes_are_per_driver_with_a_default():
 def test_a_group_mode_that_is_not_known_is_rejected(text: str):
     with pytest.raises(Rejected, match="DRIVER=kep-5963"):
         with_group_modes([text])
+
+
+@pytest.mark.parametrize("text", ["pool", "=pool", "d=", "d=node"])
+def test_an_exclusion_scope_that_is_not_known_is_rejected(text: str):
+    with pytest.raises(Rejected, match="DRIVER=pool"):
+        with_exclusion_scopes([text])
+
+
+def test_exclusion_scopes_are_per_driver_with_a_default():
+    rules = Semantics(exclusion_scopes=with_exclusion_scopes(["*=pool", "e=counter-set"]))
+    assert [rules.exclusion_scope(driver) for driver in "de"] == ["pool", "counter-set"]
+    assert Semantics().exclusion_scope("d") == "counter-set"
