@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.tools.browsing import Browser
+from tests.tools.patience import PATIENCE
 
 FOLDER = Path(__file__).parent / "axe"
 SCRIPT = FOLDER / "node_modules" / "axe-core" / "axe.min.js"
@@ -24,5 +25,6 @@ async def violations(browser: Browser) -> Any:
     """What axe-core finds: rule, its text, and the elements. Skips the test if it is not installed."""
     if not SCRIPT.exists():
         pytest.skip(f"axe-core is not installed; with npm: {INSTALL}")
+    await browser.do(lambda driver: driver.set_script_timeout(PATIENCE))
     script = SCRIPT.read_text("utf-8") + RUN
     return json.loads(await browser.do(lambda driver: driver.execute_async_script(script)))
