@@ -36,6 +36,8 @@ class Still:
     url: str = ""
     facts: list[Fact] = field(default_factory=lambda: [Fact("Mode", "allocating")])
     waiting: list[PendingUnit] = field(default_factory=list)
+    now: datetime = NOON
+    created: dict[tuple[str, ObjectKey], str] = field(default_factory=dict)
     plans: dict[ObjectKey, Plan] = field(default_factory=dict)
     fleet: Fleet | None = None
 
@@ -67,7 +69,7 @@ class Still:
 
         return Sources(
             ready=lambda: True,
-            now=lambda: NOON,
+            now=lambda: self.now,
             clock=time.monotonic,
             facts=lambda: self.facts,
             snapshot=picture,
@@ -75,6 +77,7 @@ class Still:
             claims=lambda: self.store.claims,
             devices_of=self.devices_of,
             pending=lambda: self.waiting,
+            created=lambda kind, key: self.created.get((kind, key), ""),
             by_reason=by_reason,
             pending_version=lambda: (len(self.waiting), self.fleet.changes if self.fleet else 0),
             fleet=lambda: self.fleet,

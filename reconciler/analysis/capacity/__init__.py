@@ -3,7 +3,7 @@
 Computed from columns. No I/O, no clock, no logging. docs/capacity.md defines the terms.
 """
 
-from reconciler.analysis.capacity.layout import FleetLayout, fleet_layout
+from reconciler.analysis.capacity.layout import FleetLayout, fleet_layout, tainted_devices
 from reconciler.analysis.capacity.lines import By, CounterUsage, Line, ProfileUsage, lines
 from reconciler.analysis.capacity.measure import Measurement, measure
 from reconciler.analysis.capacity.solver import Solver
@@ -19,4 +19,5 @@ __all__ = [
     "fleet_layout",
     "lines",
     "measure",
+    "tainted_devices",
 ]

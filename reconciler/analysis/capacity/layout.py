@@ -82,7 +82,7 @@ def fleet_layout(fleet: Fleet, rules: Semantics) -> FleetLayout:
     return FleetLayout(
         fleet=fleet,
         offered=offered,
-        tainted=_tainted(fleet, rules),
+        tainted=tainted_devices(fleet, rules),
         profiles=of_devices,
         sizes=_sizes(fleet, of_devices, scales, scale_of),
         drivers=drivers,
@@ -99,8 +99,9 @@ def fleet_layout(fleet: Fleet, rules: Semantics) -> FleetLayout:
     )
 
 
-def _tainted(fleet: Fleet, rules: Semantics) -> Mask:
-    codes = fleet.codes["taints"]
+def tainted_devices(fleet: Fleet, rules: Semantics, rows: Rows | None = None) -> Mask:
+    """(D,) devices that need a toleration; (n,) of these rows only."""
+    codes = fleet.codes["taints"] if rows is None else fleet.codes["taints"][rows]
     if not rules.has(TAINTS):
         return np.zeros(len(codes), dtype=np.bool_)
     values = fleet.vocabulary.taints.values

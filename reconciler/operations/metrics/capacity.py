@@ -8,6 +8,7 @@ from weakref import ref
 import numpy as np
 
 from kernels.types import Codes, Mask, Rows
+from reconciler.analysis.capacity import tainted_devices
 from reconciler.api.objects.semantics import Semantics
 from reconciler.operations.metrics.catalogue import MAX_COUNTERS, MAX_DRIVERS, OTHER
 from reconciler.state.devices.occupancy.occupancy import Occupancy
@@ -16,7 +17,8 @@ from reconciler.state.devices.pools.fleet import Fleet
 from reconciler.state.devices.pools.pool import Pool
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 
-STATES = ("held", "shared", "allocatable", "blocked")
+STATES = ("held", "shared", "allocatable", "tainted", "blocked")
+"""As `top` counts them. tainted: free, but only for claims with a toleration"""
 AT_ONCE = 64
 """New pools that are indexed before the event loop may run other tasks"""
 
@@ -50,6 +52,8 @@ class _FleetIndex:
     """(n,) counted rows of the fleet"""
     driver_of: Codes
     """(n,) position in `drivers`"""
+    tainted: Mask
+    """(n,) devices that need a toleration"""
     sets: tuple[tuple[int, Scale, Rows], ...]
     """Position in `drivers`, scale, and its (m,) counter sets"""
 
@@ -71,6 +75,12 @@ class Capacity:
         self._version = -1
         self.holdings = Holdings({}, {})
 
+    def rows(self, fleet: Fleet) -> Rows | None:
+        """(n,) counted rows of a fleet; None if `refresh` has not seen it."""
+        if self._index is None or self._fleet is None or self._fleet() is not fleet:
+            return None
+        return self._index.rows
+
     async def refresh(self) -> None:
         """Update `holdings`. If cancelled, they stay unchanged."""
         if not self._ready():
@@ -88,7 +98,7 @@ class Capacity:
                 if known is None and at % AT_ONCE == 0:
                     await asyncio.sleep(0)
             self._pools = indexed
-            self._index = _index_fleet(fleet, indexed)
+            self._index = _index_fleet(fleet, indexed, rules)
             self._fleet = ref(fleet)
         snapshot = self._snapshot()
         if snapshot.fleet is fleet:  # otherwise slices have changed meanwhile; the next call counts them
@@ -106,7 +116,7 @@ def _index_pool(pool: Pool, rules: Semantics) -> _PoolIndex:
     return _PoolIndex(pool.offered(rules), sets)
 
 
-def _index_fleet(fleet: Fleet, pools: Mapping[Pool, _PoolIndex]) -> _FleetIndex:
+def _index_fleet(fleet: Fleet, pools: Mapping[Pool, _PoolIndex], rules: Semantics) -> _FleetIndex:
     of_pool = [pools[pool] for pool in fleet.pools]
     drivers, place = _drivers(fleet)
     rows = np.flatnonzero(np.concatenate([np.zeros(0, np.bool_), *(found.offered for found in of_pool)]))
@@ -118,7 +128,8 @@ def _index_fleet(fleet: Fleet, pools: Mapping[Pool, _PoolIndex]) -> _FleetIndex:
         for scale, local in one.sets:
             found.setdefault((place[pool.id.driver], scale), []).append(local + fleet.first_set[at])
     sets = tuple((driver, scale, np.concatenate(pieces)) for (driver, scale), pieces in found.items())
-    return _FleetIndex(drivers, rows, code[fleet.pool_of[rows]] if len(rows) else np.zeros(0, np.int32), sets)
+    driver_of = code[fleet.pool_of[rows]] if len(rows) else np.zeros(0, np.int32)
+    return _FleetIndex(drivers, rows, driver_of, tainted_devices(fleet, rules, rows), sets)
 
 
 def _drivers(fleet: Fleet) -> tuple[tuple[str, ...], dict[str, int]]:
@@ -138,7 +149,14 @@ def _count(index: _FleetIndex, fleet: Fleet, occupancy: Occupancy) -> Holdings:
     held, sharing, fits = (
         column[index.rows] for column in (occupancy.held, occupancy.sharing, occupancy.fits)
     )
-    masks = (held, sharing & ~held, fits & ~held & ~sharing, ~(fits | held | sharing))
+    free = fits & ~held & ~sharing
+    masks = (
+        held,
+        sharing & ~held,
+        free & ~index.tainted,
+        free & index.tainted,
+        ~(fits | held | sharing),
+    )
     size = len(index.drivers)
     counts = [np.bincount(index.driver_of[mask], minlength=size) for mask in masks]
     devices = {

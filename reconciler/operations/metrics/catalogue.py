@@ -140,7 +140,8 @@ DEVICES = MetricSpec(
         ),
         (
             "state",
-            "held, shared, allocatable, or blocked: free, but its counters or an excluding device are in use",
+            "held, shared, allocatable, tainted: free for claims with a toleration, or blocked: free, but "
+            "its counters or an excluding device are in use",
         ),
     ),
     by_leader=True,

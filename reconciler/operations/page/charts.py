@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from kernels.types import Codes, Rows
 from reconciler.api.objects.meta import DeviceID, PoolID
+from reconciler.api.objects.semantics import Semantics
 from reconciler.state.devices.occupancy.occupancy import Occupancy
 from reconciler.state.devices.pools.fleet import Fleet
 from reconciler.state.devices.pools.pool import Pool
@@ -34,6 +35,8 @@ class Chart:
     """Name of the counter set; empty for none"""
     rows: Rows
     """(n,) devices of the newest generation, as positions in the pool"""
+    flaw: str
+    """Why the pool is incomplete or invalid; then its devices are neither allocated nor counted"""
 
     @property
     def pool(self) -> PoolID:
@@ -100,6 +103,7 @@ class Index:
         self._snapshot = snapshot
         self._pools: dict[Pool, tuple[Chart, ...]] = {}
         self._charts: Charts | None = None
+        self._used: tuple[int, Charts, NDArray[np.float64]] | None = None
         self._lock = asyncio.Lock()
 
     async def charts(self) -> Charts:
@@ -109,14 +113,16 @@ class Index:
         """
         async with self._lock:
             for _ in range(TRIES):
-                fleet = self._snapshot().fleet
+                snapshot = self._snapshot()
+                fleet, rules = snapshot.fleet, snapshot.rules
+                del snapshot
                 if self._charts is not None and self._charts.fleet() is fleet:
                     break
                 indexed: dict[Pool, tuple[Chart, ...]] = {}
                 fresh = 0
                 for pool in fleet.pools:
                     known = self._pools.get(pool)
-                    indexed[pool] = tuple(_charts_of(pool)) if known is None else known
+                    indexed[pool] = tuple(_charts_of(pool, rules)) if known is None else known
                     fresh += known is None
                     if known is None and fresh % AT_ONCE == 0:
                         await asyncio.sleep(0)
@@ -125,8 +131,19 @@ class Index:
             assert self._charts is not None
             return self._charts
 
+    async def used(self) -> tuple[Charts, NDArray[np.float64]] | None:
+        """The charts and the used part of each, see `Charts.used`. None if slices have just changed."""
+        charts = await self.charts()
+        snapshot = self._snapshot()
+        if charts.fleet() is not snapshot.fleet:
+            return None
+        if self._used is None or self._used[0] != snapshot.version or self._used[1] is not charts:
+            self._used = snapshot.version, charts, charts.used(snapshot.occupancy, snapshot.fleet)
+        return self._used[1:]
 
-def _charts_of(pool: Pool) -> Iterator[Chart]:
+
+def _charts_of(pool: Pool, rules: Semantics) -> Iterator[Chart]:
+    flaw = pool.flaw(rules)
     newest = max(block.generation for block in pool.blocks)
     current = np.zeros(pool.size, dtype=np.bool_)
     for at, block in enumerate(pool.blocks):
@@ -136,7 +153,7 @@ def _charts_of(pool: Pool) -> Iterator[Chart]:
     for position, columns in enumerate(pool.counters.sets):
         if columns.id.generation == newest:
             rows = np.flatnonzero(current & (of_device == position).any(axis=1))
-            yield Chart(pool, position, columns.id.name, rows)
+            yield Chart(pool, position, columns.id.name, rows, flaw)
     plain = np.flatnonzero(current & (of_device < 0).all(axis=1))
     for start in range(0, len(plain), CELLS):
-        yield Chart(pool, -1, "", plain[start : start + CELLS])
+        yield Chart(pool, -1, "", plain[start : start + CELLS], flaw)

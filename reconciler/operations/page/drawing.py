@@ -264,6 +264,8 @@ def about(device: Shown) -> str:
             parts += [f"{amount} {shown(key)} consumed" for key, amount in device.consumed]
         case "allocatable":
             parts.append("allocatable")
+        case "tainted":
+            parts.append("tainted: free, but only for claims with a toleration")
         case _:
             parts.append("blocked: its counters or an excluding device are in use, or its pool is invalid")
     return ", ".join(parts)

@@ -1,6 +1,6 @@
-"""Selects the charts and the pending claims of a query."""
+"""Selects what matches the filters of a query."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 
 import numpy as np
@@ -9,6 +9,7 @@ from kernels.types import Mask, Rows
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.errors import Rejected
 from reconciler.operations.page.charts import Charts
+from reconciler.operations.page.pending import Group
 from reconciler.operations.page.query import Query, matches
 from reconciler.operations.page.sources import PendingUnit, Sources
 from reconciler.state.devices.snapshot.snapshot import Snapshot
@@ -44,6 +45,16 @@ def select_claims(wanted: str, sources: Sources) -> list[ObjectKey]:
         return [exact]
     found = (key for key in islice(sources.claims(), MAX_COMPARED) if matches(wanted, str(key)))
     return list(islice(found, MAX_CLAIMS))
+
+
+def select_entries(wanted: str, groups: Iterable[Group]) -> set[tuple[str, ObjectKey]]:
+    """Kind and key of the pending entries whose own name, or whose pod's name, matches the filter."""
+    entries = islice((entry for group in groups for entry in group.entries), MAX_COMPARED)
+    return {
+        (entry.kind, entry.key)
+        for entry in entries
+        if matches(wanted, str(entry.key)) or matches(wanted, str(entry.unit.key))
+    }
 
 
 def select_pending(query: Query, sources: Sources) -> Iterator[PendingUnit]:

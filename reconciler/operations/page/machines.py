@@ -62,13 +62,17 @@ def machines_values(query: Query, fleet: Fleet) -> dict[str, object]:
     kinds = named(query.driver, list(TYPES)) if query.driver else list(TYPES)
     return {
         "summary": summary,
+        "number": selected.number,
+        "states": STATES,
         "types": [_type_row(tally, query) for tally in by_type(fleet)],
         "machines": [_machine(describe_machine(fleet, name), kinds, query) for name in selected.here],
         "pages": {
             "page": selected.page,
             "pages": selected.pages,
-            "previous": query.url(machines=selected.page - 1) if selected.page > 1 else "",
-            "next": query.url(machines=selected.page + 1) if selected.page < selected.pages else "",
+            "previous": query.url(machines=selected.page - 1, at="machines") if selected.page > 1 else "",
+            "next": query.url(machines=selected.page + 1, at="machines")
+            if selected.page < selected.pages
+            else "",
         },
     }
 
@@ -87,8 +91,8 @@ def _type_row(tally: Tally, query: Query) -> dict[str, object]:
         left.append(f"virtual functions {tally.functions_free} of {tally.functions}")
     return {
         "name": tally.kind,
-        "url": query.url(driver=tally.kind, machines=1, page=1),
-        "bar": bar(tally.states),
+        "url": query.narrowed(driver=tally.kind),
+        "bar": bar(tally.states, STATES),
         "counts": tally.states,
         "total": tally.devices,
         "left": ", ".join(entry.removeprefix("koordinator.sh/") for entry in left),
@@ -112,7 +116,7 @@ def _machine(machine: MachineState, kinds: Sequence[str], query: Query) -> dict[
     name = shown(seen.name)
     return {
         "name": name,
-        "url": query.url(node=seen.name, machines=1, page=1),
+        "url": query.narrowed(node=seen.name),
         "summary": f"{name}: {_summary(seen)}",
         "state": _summary(seen),
         "drawing": drawing,
@@ -122,7 +126,7 @@ def _machine(machine: MachineState, kinds: Sequence[str], query: Query) -> dict[
                 "colour": holder.colour,
                 "pod": shown(str(holder.claim)),
                 "devices": _listed(holder.devices, 8),
-                "url": query.url(claim=str(holder.claim), machines=1, page=1),
+                "url": query.narrowed(claim=str(holder.claim)),
             }
             for holder in drawing.holders[:MOST_HOLDERS]
         ],

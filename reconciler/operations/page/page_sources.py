@@ -6,7 +6,6 @@ from datetime import datetime
 
 from reconciler.allocation.koordinator.fleet import Fleet
 from reconciler.allocation.reasons.explanation import Explanation
-from reconciler.allocation.reasons.reasons import remedy
 from reconciler.analysis.explain.briefly import explain_briefly
 from reconciler.analysis.explain.koordinator_pods import explain_pod
 from reconciler.api.objects.meta import DeviceID, ObjectKey
@@ -88,6 +87,7 @@ class PageSources:
             claims=lambda: intake.store.claims,
             devices_of=self._devices_of,
             pending=self._pending_units,
+            created=self._created,
             by_reason=self._pending.by_reason,
             pending_version=self._pending_version,
             fleet=self._fleet,
@@ -128,12 +128,19 @@ class PageSources:
         return [DeviceID(one.driver, one.pool, one.device) for one in allocation.devices.results]
 
     def _pending_units(self) -> Iterator[PendingUnit]:
-        for unit, reason, named in self._pending:
+        for unit, reason, named in list(self._pending):  # the caller may pause
             message = self._messages.of(unit)
             claims = named
             if unit.kind is Kind.POD and unit.key not in self._intake.store.claims:
                 claims = tuple([key for key in named if key != unit.key])  # the pod counts under its own name
-            yield PendingUnit(str(unit.kind), unit.key, claims, reason, message, remedy(reason))
+            yield PendingUnit(str(unit.kind), unit.key, claims, reason, message)
+
+    def _created(self, kind: str, key: ObjectKey) -> str:
+        store = self._intake.store
+        known = store.claims.get(key) if kind == "claim" else store.pods.get(key)
+        if known is None and kind == "pod" and self._machines is not None:
+            known = self._machines.pod(key)
+        return (known.metadata.creation_timestamp or "") if known is not None else ""
 
     def _explain(self, question: Question) -> Explanation | None:
         unit = Unit(Kind(question.kind), question.key)

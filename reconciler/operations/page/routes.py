@@ -13,12 +13,9 @@ from reconciler.operations.page import colours
 from reconciler.operations.page.query import Query
 from reconciler.operations.page.sources import Sources
 from reconciler.operations.page.stream import Stream, clock_time
-from reconciler.operations.page.view import A_PAGE, View
+from reconciler.operations.page.view import JUMP, MOST_PARTS, View
 from reconciler.operations.page.why import Busy, Explainer, question, values
 from reconciler.operations.serving.port import Route
-
-MOST_PARTS = A_PAGE + 8
-SECTIONS = ("head", "fleet", "waiting", "machines", "map")
 
 
 def page_routes(sources: Sources, stop: asyncio.Event) -> list[Route]:
@@ -33,14 +30,25 @@ def page_routes(sources: Sources, stop: asyncio.Event) -> list[Route]:
     async def whole(request: web.BaseRequest) -> web.StreamResponse:
         query = Query.read(request.query)
         parts = {part.id: part.html for part in await view.parts(query)}
-        known = {name: parts.get(name, "") for name in SECTIONS}
-        return _html(view, "page.html", query=query, at=clock_time(sources.now()), script=_script(), **known)
+        areas: dict[str, list[Markup]] = {}
+        for panel in view.panels:
+            if panel.id in parts:
+                areas.setdefault(panel.area, []).append(parts[panel.id])
+        return _html(
+            view,
+            "page.html",
+            query=query,
+            now=(now := sources.now()),
+            at=clock_time(now),
+            script=_script(),
+            machines=sources.fleet() is not None,
+            jump=parts[JUMP],
+            areas=areas,
+        )
 
     async def fragments(request: web.BaseRequest) -> web.StreamResponse:
         wanted = set(request.query.getall("id", [])[:MOST_PARTS])
         parts = await view.parts(Query.read(request.query), wanted)
-        if "map" in wanted:  # it contains the charts
-            parts = [part for part in parts if part.id in SECTIONS]
         return web.Response(text="".join(part.html for part in parts), headers=_headers("text/html"))
 
     async def why(request: web.BaseRequest) -> web.StreamResponse:
@@ -64,7 +72,7 @@ def page_routes(sources: Sources, stop: asyncio.Event) -> list[Route]:
 
 
 def _html(view: View, template: str, **variables: object) -> web.Response:
-    text = view.env.get_template(template).render(style=_style(), **variables)
+    text = view.renderer.env.get_template(template).render(style=_style(), **variables)
     return web.Response(text=text, headers=_headers("text/html"))
 
 

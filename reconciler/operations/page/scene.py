@@ -1,11 +1,12 @@
 """The current state of one chart: the holders of devices, and the available counters."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from kernels.types import Amounts
+from kernels.types import Amounts, Rows
+from reconciler.analysis.capacity import tainted_devices
 from reconciler.analysis.explain.shortage import amount
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.operations.page.charts import Chart
@@ -80,7 +81,7 @@ def scene(chart: Chart, snapshot: Snapshot) -> Scene | None:
     return Scene(
         chart=chart,
         nodes=pool.nodes or (),
-        devices=tuple([_device(int(row), snapshot) for row in rows]),
+        devices=tuple(_devices(rows, snapshot)),
         draws=draws,
         counters=counters,
         totals=totals,
@@ -90,12 +91,18 @@ def scene(chart: Chart, snapshot: Snapshot) -> Scene | None:
     )
 
 
-def _draws(fleet: Fleet, rows: np.ndarray[tuple[int], np.dtype[np.intp]], number: int) -> Amounts:
+def _draws(fleet: Fleet, rows: Rows, number: int) -> Amounts:
     here = fleet.sets[rows] == number
     return np.where(here[:, :, None], fleet.table[fleet.draws[rows]], 0).sum(axis=1, dtype=np.int64)
 
 
-def _device(row: int, snapshot: Snapshot) -> Shown:
+def _devices(rows: Rows, snapshot: Snapshot) -> Iterator[Shown]:
+    tainted = tainted_devices(snapshot.fleet, snapshot.rules, rows)
+    for row, needs_toleration in zip(rows.tolist(), tainted.tolist(), strict=True):
+        yield _device(row, snapshot, tainted=needs_toleration)
+
+
+def _device(row: int, snapshot: Snapshot, *, tainted: bool) -> Shown:
     fleet, occupancy = snapshot.fleet, snapshot.occupancy
     device = fleet.id_of(row)
     held, sharing = bool(occupancy.held[row]), bool(occupancy.sharing[row])
@@ -103,8 +110,10 @@ def _device(row: int, snapshot: Snapshot) -> Shown:
         state = "held"
     elif sharing:
         state = "shared"
+    elif not occupancy.fits[row]:
+        state = "blocked"
     else:
-        state = "allocatable" if occupancy.fits[row] else "blocked"
+        state = "tainted" if tainted else "allocatable"
     claims = occupancy.claims_of(device) if held or sharing else ()
     consumed = occupancy.consumed.get(row, {}) if sharing else {}
     return Shown(

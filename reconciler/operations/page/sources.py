@@ -21,8 +21,7 @@ class Fact(NamedTuple):
     """Whether an operator should look at it"""
 
 
-@dataclass(frozen=True, slots=True)
-class PendingUnit:
+class PendingUnit(NamedTuple):
     """A claim, or the claims of a pod, that cannot be allocated now."""
 
     kind: str
@@ -32,7 +31,6 @@ class PendingUnit:
     reason: str
     message: str
     """Message of the refusal when the reason last changed"""
-    remedy: str
 
 
 class Question(NamedTuple):
@@ -60,6 +58,8 @@ class Sources:
     """Devices of a claim, also of decided plans that are not written yet; empty for unknown claims"""
     pending: Callable[[], Iterable[PendingUnit]]
     """Pending claims and pods, oldest first"""
+    created: Callable[[str, ObjectKey], str]
+    """When a claim or pod was created, as the API writes it; empty if it is not known"""
     by_reason: Callable[[], Mapping[str, int]]
     """Reason -> pending claims"""
     pending_version: Callable[[], Hashable]

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import Callable
 from datetime import datetime
 
 from aiohttp import web
@@ -16,7 +15,8 @@ MOST_CLIENTS = 12
 PAUSE_SECONDS = 0.5
 """Minimum time between two messages to a client: changes come in bursts"""
 BEAT_SECONDS = 15.0
-"""Maximum time without a message: proxies keep the connection, and a broken one is noticed"""
+"""Maximum time without a message: proxies keep the connection. The page takes silence of three for a broken
+one."""
 WRITE_SECONDS = 10.0
 """Timeout of a write to a client"""
 RETRY_MS = 3000
@@ -60,10 +60,10 @@ class Stream:
             versions = await self._view.versions(query)
             now = self._sources.clock()
             if versions != sent:
-                await _write(response, message(versions, self._sources.now))
+                await _write(response, message("state", self._sources.now(), versions))
                 sent, last = versions, now
             elif now - last >= BEAT_SECONDS:
-                await _write(response, ": keep-alive\n\n")
+                await _write(response, message("alive", self._sources.now()))
                 last = now
             try:
                 async with asyncio.timeout(PAUSE_SECONDS):
@@ -72,9 +72,12 @@ class Stream:
                 continue
 
 
-def message(versions: dict[str, str], now: Callable[[], datetime]) -> str:
-    """An event with all versions, so that a client may miss earlier ones."""
-    return f"event: state\ndata: {json.dumps({'versions': versions, 'at': clock_time(now())})}\n\n"
+def message(kind: str, now: datetime, versions: dict[str, str] | None = None) -> str:
+    """An event: `state` with all versions, so that a client may miss earlier ones, or `alive` without."""
+    data: dict[str, object] = {"at": clock_time(now), "time": now.isoformat()}
+    if versions is not None:
+        data["versions"] = versions
+    return f"event: {kind}\ndata: {json.dumps(data)}\n\n"
 
 
 def clock_time(now: datetime) -> str:

@@ -4,6 +4,7 @@ from random import Random
 
 import pytest
 
+from reconciler.analysis.capacity import Solver, fleet_layout, lines, measure
 from reconciler.api.objects.changes import Changed, Removed
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.semantics import Semantics
@@ -18,7 +19,7 @@ DRIVERS = ("a.example.com", "b.example.com")
 
 
 GIB = 2.0**30
-STATES = ("held", "shared", "allocatable", "blocked")
+STATES = ("held", "shared", "allocatable", "tainted", "blocked")
 
 
 def counters(memory: str, engines: str) -> Object:
@@ -129,7 +130,13 @@ async def test_partitions_are_not_added_up_where_counters_are():
     assert capacity.holdings.counters == {
         DRIVERS[0]: {"engines": (3.0, 2.0), "memory": (8.0 * 2**30, 4.0 * 2**30)}
     }
-    assert capacity.holdings.devices[DRIVERS[0]] == {"held": 1, "shared": 0, "allocatable": 1, "blocked": 1}
+    assert capacity.holdings.devices[DRIVERS[0]] == {
+        "held": 1,
+        "shared": 0,
+        "allocatable": 1,
+        "tainted": 0,
+        "blocked": 1,
+    }
 
 
 async def test_a_pool_that_is_being_replaced_counts_once():
@@ -186,10 +193,22 @@ async def test_a_device_counts_in_one_state_even_if_it_is_held_alone_and_in_shar
     put(store, {**claim("share"), "status": shared})
     capacity = Capacity(store.snapshot)
     await capacity.refresh()
-    assert capacity.holdings.devices[DRIVERS[0]] == {"held": 0, "shared": 1, "allocatable": 1, "blocked": 0}
+    assert capacity.holdings.devices[DRIVERS[0]] == {
+        "held": 0,
+        "shared": 1,
+        "allocatable": 1,
+        "tainted": 0,
+        "blocked": 0,
+    }
     put(store, {**claim("alone"), "status": held(DRIVERS[0], "n", "d0")})
     await capacity.refresh()
-    assert capacity.holdings.devices[DRIVERS[0]] == {"held": 1, "shared": 0, "allocatable": 1, "blocked": 0}
+    assert capacity.holdings.devices[DRIVERS[0]] == {
+        "held": 1,
+        "shared": 0,
+        "allocatable": 1,
+        "tainted": 0,
+        "blocked": 0,
+    }
 
 
 async def test_a_picture_that_is_not_whole_is_not_put_together():
@@ -197,3 +216,28 @@ async def test_a_picture_that_is_not_whole_is_not_put_together():
         raise AssertionError("looked")
 
     await Capacity(snapshot, ready=lambda: False).refresh()
+
+
+async def test_tainted_devices_are_counted_as_top_counts_them():
+    """A free device that needs a toleration is not allocatable for most claims."""
+    store = store_with(
+        with_taints("n", {"a": "NoSchedule", "b": "None", "c": "NoExecute"}),
+        {**claim("c"), "status": held(DRIVERS[0], "n", "c")},
+    )
+    capacity = Capacity(store.snapshot)
+    await capacity.refresh()
+    counted = capacity.holdings.devices[DRIVERS[0]]
+    assert counted == {"held": 1, "shared": 0, "allocatable": 2, "tainted": 1, "blocked": 0}
+    snapshot = store.snapshot()
+    found = measure(fleet_layout(snapshot.fleet, snapshot.rules), snapshot.occupancy, Solver())
+    (line,) = lines(found, "driver")
+    assert counted == {state: getattr(line, state) for state in STATES}
+
+
+def with_taints(pool: str, effects: dict[str, str]) -> Object:
+    """Devices with one taint each, and one without."""
+    made = devices(pool, *effects, "untainted", driver=DRIVERS[0])
+    for one in made["spec"]["devices"]:
+        if one["name"] in effects:
+            one["taints"] = [{"key": "k", "effect": effects[one["name"]]}]
+    return made

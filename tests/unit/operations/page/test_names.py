@@ -33,9 +33,12 @@ def test_anchors_are_safe_ids_and_tell_names_apart(one: str, other: str):
     assert anchor("a", "bc") != anchor("ab", "c")
 
 
-@given(st.text(max_size=40), st.text(max_size=40), st.text(max_size=40), st.integers(1, 10**6))
-def test_an_address_says_what_the_query_says(node: str, driver: str, claim: str, page: int):
-    query = Query(node.strip(), driver.strip(), claim.strip(), page)
+@given(
+    st.lists(st.text(max_size=40), min_size=4, max_size=4),
+    st.lists(st.integers(1, 10**6), min_size=4, max_size=4),
+)
+def test_an_address_says_what_the_query_says(filters: list[str], pages: list[int]):
+    query = Query(*(text.strip() for text in filters), *pages)  # type: ignore[arg-type]
     pairs = parse_qs(urlsplit(query.url("/")).query)
     assert Query.read({name: values[0] for name, values in pairs.items()}) == query
 

@@ -1,0 +1,83 @@
+"""Parts of the page as HTML, each with a version: parts with equal versions are equal."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from hashlib import sha256
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from reconciler.api.validation.timestamps import age
+from reconciler.operations.metrics.capacity import STATES
+from reconciler.operations.page.drawing import TRACK_AT, Span, place
+
+_UNKNOWN = "version-unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One part of the page."""
+
+    id: str
+    version: str
+    html: Markup
+    badge: str = ""
+    """A few characters for the link to this part, such as a count"""
+
+
+class Renderer:
+    """Renders templates. Everything is escaped unless it is markup."""
+
+    def __init__(self) -> None:
+        self.env = Environment(
+            loader=PackageLoader("reconciler.operations.page"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self.env.filters |= {"place": _place, "box": _box}
+        self.env.globals |= {"track_at": TRACK_AT, "states": STATES, "age": _age}
+
+    def part(
+        self,
+        name: str,
+        template: str,
+        values: dict[str, object],
+        *,
+        badge: str = "",
+        now: datetime | None = None,
+    ) -> Part:
+        """Render a part. With `now` the template shows ages, which do not change the version."""
+        if now is not None:
+            version = version_of(repr(values))
+            html = self.env.get_template(template).render(version=version, now=now, **values)
+            return Part(name, version, Markup(html), badge)
+        html = self.env.get_template(template).render(version=_UNKNOWN, **values)
+        version = version_of(html)
+        # The first match is the version of the part: names come later.
+        return Part(name, version, Markup(html.replace(_UNKNOWN, version, 1)), badge)
+
+
+def version_of(text: str) -> str:
+    """The version of a part with this content."""
+    return sha256(text.encode(errors="surrogatepass")).hexdigest()[:16]
+
+
+def _place(number: float) -> Markup:
+    """A coordinate with visible precision."""
+    return Markup(place(number))
+
+
+def _box(span: Span) -> Markup:
+    """Position and size of a shape as attributes, in one call because there are many shapes."""
+    x, y, width, height = place(span.x), place(span.y), place(span.width), place(span.height)
+    return Markup(f'x="{x}" y="{y}" width="{width}" height="{height}"')
+
+
+def _age(created: str, now: datetime) -> str:
+    """An age as kubectl prints it; empty without a valid time."""
+    try:
+        return age(created, now) if created else ""
+    except (ValueError, TypeError):  # TypeError: a time without a zone
+        return ""

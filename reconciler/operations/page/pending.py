@@ -1,0 +1,193 @@
+"""Pending claims by reason: how many, since when, and the oldest of each."""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+from urllib.parse import urlencode
+
+from reconciler.allocation.reasons.reasons import remedy
+from reconciler.api.objects.meta import ObjectKey
+from reconciler.operations.page.names import shown
+from reconciler.operations.page.query import Query
+from reconciler.operations.page.sources import PendingUnit, Sources
+
+AT_ONCE = 500
+"""Units that are grouped before the event loop may run other tasks"""
+OLDEST = 3
+"""Claims of each reason on the page of all reasons"""
+A_PAGE = 50
+"""Claims on a page of one reason"""
+_LAST = "~"
+"""Sorts after every timestamp"""
+
+
+class Entry(NamedTuple):
+    """A pending claim, or a pod that has no claims yet or requests Koordinator's devices. Sorted by age."""
+
+    created: str
+    """As the API writes it, so that text order is time order; _LAST if it is not known"""
+    position: int
+    """In the order in which they became pending"""
+    kind: str
+    key: ObjectKey
+    unit: PendingUnit
+
+
+@dataclass(slots=True)
+class Group:
+    """All entries with one reason."""
+
+    reason: str
+    entries: list[Entry] = field(default_factory=list)
+    """The oldest first"""
+    claims: int = 0
+    oldest: str = _LAST
+
+    @property
+    def pods(self) -> int:
+        return len(self.entries) - self.claims
+
+
+class PendingIndex:
+    """Groups the pending units again after a change. A claim of several pods counts once, like in metrics."""
+
+    def __init__(self, sources: Sources) -> None:
+        self._sources = sources
+        self._version: object = None
+        self._groups: tuple[Group, ...] = ()
+        self._lock = asyncio.Lock()
+
+    async def groups(self) -> tuple[Group, ...]:
+        """The group with the oldest entry first: the order seldom changes."""
+        async with self._lock:
+            version = self._sources.pending_version()
+            if version != self._version:
+                self._groups = await _grouped(self._sources.pending(), self._sources)
+                self._version = version
+            return self._groups
+
+
+async def _grouped(units: Iterable[PendingUnit], sources: Sources) -> tuple[Group, ...]:
+    found: dict[str, Group] = {}
+    seen: set[ObjectKey] = set()
+    for number, unit in enumerate(units, start=1):
+        if unit.claims:
+            for key in unit.claims:
+                if key not in seen:
+                    seen.add(key)
+                    _add(found, unit, "claim", key, sources)
+        else:
+            _add(found, unit, unit.kind, unit.key, sources)
+        if number % AT_ONCE == 0:
+            await asyncio.sleep(0)
+    for group in found.values():
+        group.entries.sort()
+        await asyncio.sleep(0)
+    return tuple(sorted(found.values(), key=lambda group: (group.oldest, group.reason)))
+
+
+def _add(groups: dict[str, Group], unit: PendingUnit, kind: str, key: ObjectKey, sources: Sources) -> None:
+    group = groups.get(unit.reason)
+    if group is None:
+        group = groups[unit.reason] = Group(unit.reason)
+    created = sources.created(kind, key) or _LAST
+    group.entries.append(Entry(created, len(group.entries), kind, key, unit))
+    group.claims += kind == "claim"
+    group.oldest = min(group.oldest, created)
+
+
+@dataclass(frozen=True, slots=True)
+class PendingRow:
+    """An entry in the list."""
+
+    name: str
+    named: str
+    """With its kind"""
+    pod: str
+    """The pod that it is decided with, if any"""
+    created: str
+    """Empty if it is not known"""
+    message: str
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
+class PendingGroup:
+    """A reason in the list."""
+
+    reason: str
+    count: str
+    """In words"""
+    oldest: str
+    """When the oldest was created; empty if it is not known"""
+    remedy: str
+    rows: tuple[PendingRow, ...]
+    total: int
+    url: str
+    """All entries of this reason; empty if they are shown"""
+
+
+def pending_group(group: Group, query: Query) -> PendingGroup:
+    """The oldest entries of a reason; one page of them if the query names the reason."""
+    entries = group.entries
+    here = entries[:OLDEST]
+    if query.reason:
+        start = (min(query.pending, pages_of(group)) - 1) * A_PAGE
+        here = entries[start : start + A_PAGE]
+    return PendingGroup(
+        shown(group.reason),
+        counted(group.claims, group.pods),
+        _known(group.oldest),
+        remedy(group.reason),
+        tuple([_row(entry) for entry in here]),
+        len(entries),
+        "" if query.reason or len(entries) <= OLDEST else query.narrowed(at="waiting", reason=group.reason),
+    )
+
+
+def pages_of(group: Group) -> int:
+    """Number of pages of one reason."""
+    return max(-(-len(group.entries) // A_PAGE), 1)
+
+
+def filtered(groups: Sequence[Group], wanted: set[tuple[str, ObjectKey]]) -> tuple[Group, ...]:
+    """The groups with only those entries."""
+    made = []
+    for group in groups:
+        entries = [entry for entry in group.entries if (entry.kind, entry.key) in wanted]
+        if entries:
+            claims = sum(entry.kind == "claim" for entry in entries)
+            made.append(Group(group.reason, entries, claims, min(entry.created for entry in entries)))
+    return tuple(made)
+
+
+def counted(claims: int, pods: int) -> str:
+    """How many, in words."""
+    parts = [f"{claims} claim{'s' * (claims != 1)}"] if claims or not pods else []
+    return " and ".join([*parts, *([f"{pods} pod{'s' * (pods != 1)}"] if pods else [])])
+
+
+def question_url(kind: str, key: ObjectKey) -> str:
+    """The address of the explanation of a pending claim or pod."""
+    pairs = {"kind": kind, "namespace": key.namespace, "name": key.name}
+    encoded = {name: value.encode(errors="replace") for name, value in pairs.items()}
+    return f"/explanation?{urlencode(encoded)}"
+
+
+def _row(entry: Entry) -> PendingRow:
+    unit = entry.unit
+    name = shown(str(entry.key))
+    message = unit.message.removeprefix(f"claim {entry.key}, ").removeprefix(f"{entry.key} ")
+    return PendingRow(
+        name,
+        f"{entry.kind} {name}",
+        shown(str(unit.key)) if unit.kind == "pod" and entry.kind == "claim" else "",
+        _known(entry.created),
+        shown(message, 400),
+        question_url(unit.kind, unit.key),
+    )
+
+
+def _known(created: str) -> str:
+    return "" if created == _LAST else created
