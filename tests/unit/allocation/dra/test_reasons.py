@@ -29,12 +29,15 @@ from tests.tools.refused_worlds import CASES
 
 
 def test_every_reason_has_a_case():
-    """The limit of steps has a test of its own, and so have preferences, which the allocator ignores."""
+    """The limit of steps has a test of its own, and so have preferences and other pods, which the
+    allocator ignores.
+    """
     assert set(Reason) - set(CASES) == {
         Reason.GAVE_UP,
         Reason.ALIGNMENT,
         Reason.PARTITION,
         Reason.PREFERENCES_INVALID,
+        Reason.PODS_COMPETE,
     }
 
 

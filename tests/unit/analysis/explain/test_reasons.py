@@ -12,6 +12,7 @@ from reconciler.analysis.explain.page import reasons_page
 from reconciler.api.objects.plan import Reason
 from reconciler.control import planner
 from reconciler.control.koordinator import handler, refusing
+from reconciler.state import on_demand
 from tests.tools.checkout import ROOT
 
 
@@ -48,6 +49,8 @@ def test_every_reason_that_can_be_told_is_in_the_table():
         *of_koordinator(),
         refusing.BOTH,
         handler.HELD,
+        on_demand.NOT_LISTED,
+        on_demand.NOT_READABLE,
     }
     assert len(set(blocking())) >= 5
     assert known == set(map(str, REASONS))
