@@ -127,7 +127,7 @@ class Placement:
         order = snapshot.topology.order
         counters = Counters(self._nodes, tuple(pod.key for pod, _, _ in pods))
         room, waived = self._nodes.room, frozenset[str]()
-        found = []
+        found: list[tuple[Kind, tuple[int, ...], Pod]] = []
         for pod, held, claims in pods:
             fellows = tuple(other for other, _, _ in pods if other is not pod)
             question = replace(
