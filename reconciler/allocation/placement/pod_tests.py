@@ -88,6 +88,8 @@ class Question:
     """Resources that a node need not offer"""
     supposed: bool = True
     """Whether nodes without a Node object may be used"""
+    by_resource: bool = False
+    """Whether room is one test for each resource, to say which is short. One for all is faster"""
     fellows: Collection[Pod] = ()
     """Pods that may be placed before it: what they require counts, too"""
 
