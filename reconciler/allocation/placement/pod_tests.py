@@ -13,10 +13,11 @@ from kernels.types import Amounts, Codes, Mask
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.node_selector import NodeSelector
+from reconciler.api.objects.value import value
 from reconciler.state.nodes.table import Nodes
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@value(eq=False)
 class Test:
     """One test of all nodes."""
 
@@ -75,7 +76,7 @@ class Counters:
         return counts
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@value(eq=False)
 class Question:
     """A pod to be placed."""
 
