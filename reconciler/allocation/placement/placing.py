@@ -253,6 +253,7 @@ class Placement:
 
     def _failures(self, question: Question) -> Iterator[tuple[Test, Mask]]:
         """(test, (N,) nodes that fail it), in the order of their reasons."""
+        question = replace(question, by_resource=True)
         require_objects(question)
         for test in tests_of(question):
             yield test, ~passed(test, question.counters)
