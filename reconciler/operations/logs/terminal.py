@@ -7,7 +7,10 @@ from typing import Any
 from structlog.typing import EventDict
 
 HIDDEN = frozenset(
-    {"timestamp", "level", "logger", "event", "exception", "decision_id", "counts", "steps", "nodes", "paths"}
+    {
+        *("timestamp", "level", "logger", "event", "exception"),
+        *("decision_id", "counts", "steps", "nodes", "paths", "pending_seconds"),
+    }
 )
 """Fields for programs, and those that are shown another way"""
 PROSE = ("message", "error", "why", "remedy")
