@@ -105,6 +105,12 @@ class Container(Model):
     """`Always` for an init container that keeps running (a sidecar)"""
 
 
+class PodSchedulingGroup(Model):
+    """The group of pods that a pod belongs to."""
+
+    pod_group_name: Str | None = None
+
+
 class PodSpec(Model):
     """The fields that decide where a pod can run, and where its claims can be allocated."""
 
@@ -120,6 +126,7 @@ class PodSpec(Model):
     overhead: Resources = Field(default_factory=dict)
     resources: ResourceRequirements | None = None
     """For the pod as a whole; overrides the resources of its containers"""
+    scheduling_group: PodSchedulingGroup | None = None
 
 
 class PodResourceClaimStatus(Model):
