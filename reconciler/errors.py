@@ -8,7 +8,8 @@ ReconcilerError
 ├── Relist           410: the watch has expired; list again
 ├── Gone             404: the object does not exist; nothing to do
 ├── Rejected         the object or the write is invalid: a retry cannot help
-│   └── Malformed    input does not have the declared shape; only this object is rejected
+│   ├── Malformed    input does not have the declared shape; only this object is rejected
+│   └── Unlisted     objects of a kind are not known yet: ask again when they are listed
 └── Inconsistent     an invariant of this project is broken: stop, never work around it
 """
 
@@ -60,6 +61,14 @@ class Malformed(Rejected):
         super().__init__(f"{subject}: {field}: {reason}" if field else f"{subject}: {reason}")
         self.subject = subject
         self.field = field
+        self.reason = reason
+
+
+class Unlisted(Rejected):
+    """Objects are needed of a kind that is not listed. Ask again when it is."""
+
+    def __init__(self, message: str, reason: str) -> None:
+        super().__init__(message)
         self.reason = reason
 
 

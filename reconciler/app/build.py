@@ -9,7 +9,7 @@ from reconciler.app.control import build_control, recording
 from reconciler.app.discovery import Found, discovered, log_lacks
 from reconciler.app.foundation import Foundation, foundation
 from reconciler.app.from_settings import check, ownership, rules
-from reconciler.app.jobs import audit, sparing_the_collector, watches
+from reconciler.app.jobs import audit, sparing_the_collector, watches, watches_on_demand
 from reconciler.app.leadership import Alone, Candidate, recalls_for
 from reconciler.app.observing import listeners, observe, refusal_inboxes
 from reconciler.app.parts import Parts
@@ -72,6 +72,7 @@ def _rest(base: Foundation, found: Found, on_decision: Report | None) -> Parts:
         leadership=leadership,
         jobs=(
             *watches(client, served, sink, core.decoders, recalls, core.echoes),
+            *watches_on_demand(client, intake, sink),
             audit(intake, reporter.report, settings.audit_seconds),
             *switches(settings, client, intake.pause),
             *observe(base, found, core, leadership, inboxes, task_health),

@@ -13,11 +13,12 @@ from reconciler.app.job import Job
 from reconciler.cluster.client import Client
 from reconciler.cluster.cursor import Decode
 from reconciler.cluster.echoes import Echoes
-from reconciler.cluster.kinds import Resource, Served
+from reconciler.cluster.kinds import ON_DEMAND, Resource, Served
 from reconciler.cluster.watch import Recall, Sink, follow
 from reconciler.control.audit.auditor import Auditor
 from reconciler.control.decisions.decisions import Report
 from reconciler.control.intake import Intake
+from reconciler.errors import ReconcilerError
 
 
 def watches(
@@ -34,6 +35,13 @@ def watches(
         yield Job(f"watch {resource.plural}", partial(_watch, client, resource, sink, decode, recall, echoes))
 
 
+def watches_on_demand(client: Client, intake: Intake, sink: Sink) -> Iterator[Job]:
+    """A watch on each kind that is listed when a pod needs it."""
+    for resource in ON_DEMAND.values():
+        name = f"watch {resource.plural} on demand"
+        yield Job(name, partial(_watch_on_demand, client, resource, intake, sink))
+
+
 def audit(intake: Intake, report: Report, seconds: float) -> Job:
     """Audit for devices and counters that are allocated twice, at most once in `seconds`."""
     return Job("audit", Auditor(intake.changed, intake.store, report, seconds, intake.audit).run)
@@ -48,6 +56,16 @@ async def _watch(
     client: Client, resource: Resource, sink: Sink, decode: Decode, recall: Recall | None, echoes: Echoes
 ) -> None:
     watch = follow(client, resource, sink=sink, random=random, decode=decode, recall=recall, echoes=echoes)
+    await forever(resource.plural, watch)
+
+
+async def _watch_on_demand(client: Client, resource: Resource, intake: Intake, sink: Sink) -> None:
+    await intake.wanted[resource.kind].wait()
+
+    def failed(exc: ReconcilerError) -> None:
+        intake.cannot_list(resource.kind, str(exc))
+
+    watch = follow(client, resource, sink=sink, random=random, on_error=failed)
     await forever(resource.plural, watch)
 
 

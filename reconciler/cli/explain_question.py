@@ -27,6 +27,8 @@ MAX_SUGGESTIONS = 3
 """Names to suggest for a name that does not exist"""
 KINDS = ("Node", "DeviceClass", "DeviceTaintRule", "ResourceSlice", "ResourceClaim", "Pod")
 """The kinds to list, in the order in which the store receives them"""
+_ON_DEMAND = "Namespace"
+"""Listed if a pod needs it; the store receives it first"""
 
 
 class AllocationQuestion(NamedTuple):
@@ -128,8 +130,9 @@ async def on_cluster(
 
 
 def _listings(raws: Iterable[Mapping[str, Any]]) -> Iterable[Replaced]:
-    objects: dict[str, list[ApiObject]] = {kind: [] for kind in KINDS}
-    refused: dict[str, list[Refused]] = {kind: [] for kind in KINDS}
+    kinds = (_ON_DEMAND, *KINDS)
+    objects: dict[str, list[ApiObject]] = {kind: [] for kind in kinds}
+    refused: dict[str, list[Refused]] = {kind: [] for kind in kinds}
     for raw in raws:
         kind = raw["kind"]
         try:
@@ -138,7 +141,11 @@ def _listings(raws: Iterable[Mapping[str, Any]]) -> Iterable[Replaced]:
             metadata = raw["metadata"]
             key = ObjectKey(metadata.get("namespace", ""), metadata["name"])
             refused[kind].append(Refused(kind, key, str(exc)))
-    return [Replaced(kind, tuple(objects[kind]), tuple(refused[kind])) for kind in KINDS]
+    return [
+        Replaced(kind, tuple(objects[kind]), tuple(refused[kind]))
+        for kind in kinds
+        if kind != _ON_DEMAND or objects[kind]
+    ]
 
 
 def _ownership_note(unit: Unit, planned: Decide, store: Store) -> str:

@@ -14,7 +14,7 @@ from reconciler.api.koordinator.device import Device
 from reconciler.api.manifests.bundle import Bundle
 from reconciler.api.manifests.inferred_nodes import InferredNodes, infer_nodes
 from reconciler.api.objects.claims import DeviceClass, ResourceClaim, ResourceClaimTemplate
-from reconciler.api.objects.core import Node, Pod
+from reconciler.api.objects.core import Namespace, Node, Pod
 from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.slices import ResourceSlice
@@ -97,7 +97,8 @@ def whatif(
             raise NoAnswer("some objects of the first -f or of --add are invalid; fix them")
         nodes, objects = _fleet(first, units, more, files, connection, progress)
         store = store_of(progress.each("loading objects", objects), rules)
-        baseline = Baseline(store, nodes.described, nodes.supposed)
+        namespaces = tuple(one for one in objects if isinstance(one, Namespace))
+        baseline = Baseline(store, nodes.described, namespaces, nodes.supposed)
         scenario = Scenario(units, count, freed, frozenset(drained))
         if not units and not drained:
             raise NoAnswer(f"{files[0]} has no pending claim, no template and no pod")

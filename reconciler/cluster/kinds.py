@@ -61,6 +61,11 @@ class Resource:
 NODE = Resource("Node", "", "v1", "nodes", namespaced=False)
 POD = Resource("Pod", "", "v1", "pods", namespaced=True)
 
+NAMESPACE = Resource("Namespace", "", "v1", "namespaces", namespaced=False)
+
+ON_DEMAND = {resource.kind: resource for resource in (NAMESPACE,)}
+"""Kinds that are listed and watched only from the moment when a pod needs them"""
+
 
 def config_map(key: ObjectKey) -> Resource:
     """One ConfigMap and no other."""

@@ -88,14 +88,15 @@ async def follow(
     pace: Pace = Pace(),
     recall: Recall | None = None,
     echoes: Echoes | None = None,
+    on_error: Callable[[ReconcilerError], None] = lambda _: None,
 ) -> None:
     """Pass all changes of one kind to the sink until cancelled: Replaced first, then each change.
 
     For some kinds, the objects of a listing come first, one by one; see COSTLY and NUMEROUS. Replaced comes
     again whenever the place in the stream of events was lost. Every error of the server, a missing permission
     included, is logged and retried; `random` returns numbers in [0, 1). A `recall` interrupts for a new
-    listing; `echoes` knows which events of claims can be skipped. Cancelled: every change that was read
-    was passed on. An error of the sink ends the run.
+    listing; `echoes` knows which events of claims can be skipped; `on_error` gets every error. Cancelled:
+    every change that was read was passed on. An error of the sink ends the run.
     """
     recall = recall or Recall()
     follower = _Follower(client, resource, sink, random, decode, pace, recall, echoes)
@@ -104,6 +105,7 @@ async def follow(
             try:
                 await unless(recall.requested, follower.advance())
             except (Retry, Relist, Rejected, Gone) as exc:
+                on_error(exc)
                 await unless(recall.requested, asyncio.sleep(follower.pause(exc)))
         except Stopped:
             follower.cursor = None

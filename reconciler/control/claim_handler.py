@@ -115,7 +115,7 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
         question = ClaimQuestion(unit, decide)
         if isinstance(answer, Refusal):  # the changes that wake it do not depend on other pods' room
             classes = frozenset(name for claim in decide.claims for _, name in classes_of(claim))
-            wants = Wants(classes, answer.room, decide.crowded)
+            wants = Wants(classes, answer.room, decide.crowded, decide.awaits_pods)
             counted = tuple(claim.key for claim in decide.claims)
             return Refused(ClaimRefusal(question, answer), answer.reason, wants, counted)
         if serial != self._intake.nodes.room.serial and not self._has_room(unit, answer):

@@ -13,6 +13,7 @@ from reconciler.api.objects.claims import FINALIZER, ResourceClaim
 from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.objects.plan import Plan
 from reconciler.api.objects.pods import claims_of
+from reconciler.cluster.kinds import ON_DEMAND
 from reconciler.cluster.pause_reasons import PauseReasons
 from reconciler.control.audit.auditor import Audit
 from reconciler.control.audit.losing_claim import written_by_us
@@ -20,13 +21,13 @@ from reconciler.control.audit.reclaimed import ReclaimedByScheduler
 from reconciler.control.decisions.decisions import Report
 from reconciler.control.ownership import Ownership
 from reconciler.control.queueing.pause import Pause
-from reconciler.control.queueing.room_charges import Charges
+from reconciler.control.queueing.room_charges import Charges, hosted
 from reconciler.control.queueing.units import Kind, Roster, Unit
 from reconciler.control.queueing.waiting import Waiting
 from reconciler.ha.shards.filtering import within
 from reconciler.state.delta import Delta
 from reconciler.state.devices.pools.naming import Naming
-from reconciler.state.nodes.table import Nodes
+from reconciler.state.nodes.table import Hosted, Nodes
 from reconciler.state.store import Store
 
 log = structlog.get_logger()
@@ -60,7 +61,9 @@ class Intake:
         self.store = store
         self.queue = queue
         self.roster = Roster()
-        self.nodes = Nodes()
+        self.wanted: dict[str, asyncio.Event] = {kind: asyncio.Event() for kind in ON_DEMAND}
+        """Kinds that are listed on demand; set when a pod needs them"""
+        self.nodes = Nodes(on_wanted=lambda kind: self.wanted[kind].set())
         self.placement = Placement(self.nodes, supposed=False)
         self.waiting = Waiting()
         self.listed = asyncio.Event()
@@ -68,7 +71,7 @@ class Intake:
         self.unlisted = set(kinds)
         """Kinds that are not listed yet"""
         self.pause = Pause(PauseReasons() if reasons is None else reasons, report, self.put)
-        self._charges = Charges(store, self.roster, self.nodes.room)
+        self._charges = Charges(store, self.roster, self.nodes)
         self.changed = asyncio.Event()
         """Set when devices or their holders changed. The auditor clears it"""
         self.reclaimed = ReclaimedByScheduler(store, self.roster, self.placement, report, withdrawing)
@@ -98,9 +101,22 @@ class Intake:
             for key in [key for key, claim in self.store.claims.items() if claim.allocation is None]:
                 self._claim(key)
         if isinstance(change, Replaced):
+            if self.nodes.on_demand.listed(change.kind):
+                self._wake_gated()
             self.unlisted.discard(change.kind)
             if not self.unlisted:
                 self.listed.set()
+
+    def cannot_list(self, kind: str, why: str) -> None:
+        """A kind that is listed on demand cannot be listed."""
+        if self.nodes.on_demand.failed(kind, why):
+            self._wake_gated()
+
+    def _wake_gated(self) -> None:
+        """Requeue the pods that may wait for a listing. Listings on demand are rare."""
+        for key, pod in self.store.pods.items():
+            if pod.gated:
+                self.put(Unit(Kind.POD, key))
 
     def observe(self, claim: ResourceClaim) -> None:
         """Take in a claim that a request returned, unless the watch has seen it deleted or recreated."""
@@ -124,7 +140,7 @@ class Intake:
     def assume(self, plan: Plan) -> None:
         """Count a decided plan as held, and its pods as bound to its node, before it is written."""
         self.store.assume(plan)
-        self._charges.claims([plan.claim])
+        self._wake(self._charges.claims([plan.claim]))
 
     def forget(self, plan: Plan) -> None:
         """Drop an assumed plan. Wakes units that wait for its devices, or for the room of its pod.
@@ -132,22 +148,22 @@ class Intake:
         Does not wake units that share the claim: they are requeued with the unit that failed.
         """
         self.dispatch(self.store.forget(plan))
-        self._wake_crowded(self._charges.claims([plan.claim]))
+        self._wake(self._charges.claims([plan.claim]))
 
     def assume_pod(self, key: ObjectKey, node: str) -> None:
         """Count a pod without claims on its decided node, before that is written."""
-        self._charges.assume(key, node)
+        self._wake(self._charges.assume(key, node))
 
     def forget_pod(self, key: ObjectKey) -> None:
         """Undo `assume_pod`, and wake units that wait for the room."""
-        self._wake_crowded(self._charges.forget(key))
+        self._wake(self._charges.forget(key))
 
     def dispatch(self, delta: Delta) -> None:
         """Queue the units that may get another answer now."""
         for key in delta.pods:
             self._pod(key)
-        roomier = [self._charges.pod(key) for key in delta.pods]
-        self._wake_crowded(any([*roomier, self._charges.claims(delta.claims)]))
+        changed = [self._charges.pod(key) for key in delta.pods]
+        self._wake(hosted([*changed, self._charges.claims(delta.claims)]))
         for key in delta.claims:
             self._claim(key)
         raced = self.audit.check(delta.devices) | self.audit.sharing(delta.claims)
@@ -157,9 +173,12 @@ class Intake:
             self.changed.set()
         self.queue.wake(self.waiting.woken_by(delta))
 
-    def _wake_crowded(self, roomier: bool) -> None:
-        if roomier:
+    def _wake(self, hosted: Hosted) -> None:
+        """Wake the units that other pods kept from nodes."""
+        if hosted.roomier:
             self.queue.wake(self.waiting.crowded())
+        if hosted.counted:
+            self.queue.wake(self.waiting.awaiting_pods())
 
     def put(self, unit: Unit, *, after: float = 0.0) -> None:
         """Queue a unit at its place in the order."""

@@ -1,6 +1,6 @@
 """Allocates the claims of manifests without a cluster, or says why a claim gets no devices."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -14,7 +14,7 @@ from reconciler.api.manifests.claims import Claims
 from reconciler.api.manifests.inferred_nodes import InferredNodes, infer_nodes
 from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.claims import FINALIZER, DeviceClass, ResourceClaim
-from reconciler.api.objects.core import Node, Pod
+from reconciler.api.objects.core import Namespace, Node, Pod
 from reconciler.api.objects.meta import ObjectKey, PoolID
 from reconciler.api.objects.plan import Granted, Plan, Unsatisfied
 from reconciler.api.objects.pods import claims_of, is_live
@@ -160,12 +160,12 @@ class _Run:
         devices, slices = bundle.of(Device), bundle.of(ResourceSlice)
         self._inferred = infer_nodes(bundle.of(Node), slices, [device.key.name for device in devices])
         self._nowhere = tuple(one.key.name for one in slices if _nowhere(one.spec))
-        nodes = _table(self._inferred)
+        nodes = _table(self._inferred, bundle.of(Namespace))
         placement = Placement(nodes, supposed=True)
         ours = Ownership(all_claims=True, alone=True)
         reclaimed = ReclaimedByScheduler(self._store, self._roster, placement, lambda _: None, frozenset())
         self._planner = Planner(self._store, self._roster, placement, ours, reclaimed)
-        self._charges = Charges(self._store, self._roster, nodes.room)
+        self._charges = Charges(self._store, self._roster, nodes)
         for kind in (ResourceSlice, DeviceClass, DeviceTaintRule):
             load(self._store, bundle.of(kind))
         load(self._store, self._inferred.nodes)
@@ -181,7 +181,7 @@ class _Run:
             *(one for one in claims if one.allocation is None and not self._roster.users(one.key)),
         ]
         """Pods, and claims without a pod"""
-        self._machines = Machines(bundle, machines, self._claims.pods, placement, self._store, nodes.room)
+        self._machines = Machines(bundle, machines, self._claims.pods, placement, self._store, nodes)
 
     def report(self) -> Report:
         return Report(
@@ -267,8 +267,10 @@ class _Run:
         return f"the labels of {undescribed} {nodes} are unknown; add the Node objects to the input"
 
 
-def _table(found: InferredNodes) -> Nodes:
+def _table(found: InferredNodes, namespaces: Iterable[Namespace]) -> Nodes:
     nodes = Nodes()
+    for namespace in namespaces:
+        nodes.note(Changed("Namespace", namespace))
     for node in found.described:
         nodes.note(Changed("Node", node))
     for node in found.supposed:

@@ -2,11 +2,10 @@
 
 from dataclasses import dataclass, field
 
-from reconciler.allocation.placement import Placement
+from reconciler.allocation.placement import Placement, refusal_reason
 from reconciler.api.objects.claims import FINALIZER, ResourceClaim
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.api.objects.plan import Reason
 from reconciler.api.objects.pods import claims_of, is_live
 from reconciler.control.audit.losing_claim import lost_device, written_by_us
 from reconciler.control.audit.reclaimed import ReclaimedByScheduler
@@ -57,7 +56,9 @@ class Decide:
     pod: Pod | None = field(default=None, compare=False)
     """The pod that they are decided for, if any"""
     crowded: bool = False
-    """Whether nodes are excluded because other pods use the resources that the pod needs"""
+    """Whether nodes are excluded because of other pods: they use what the pod needs, or keep it away"""
+    awaits_pods: bool = False
+    """Whether pods that arrive may change that"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,8 +190,8 @@ class Planner:
         try:
             found = self._placement.for_pod(pod, held, self._store.snapshot())
         except Rejected as exc:
-            return Blocked(tuple(claim.key for claim in todo), Reason.NODE_SELECTOR, str(exc))
-        return Decide(todo, found.nodes, held, pod, found.crowded)
+            return Blocked(tuple(claim.key for claim in todo), refusal_reason(exc), str(exc))
+        return Decide(todo, found.nodes, held, pod, found.crowded, found.awaits_pods)
 
     def left_out(self, question: Decide) -> str:
         """Why nodes were excluded for a pod, for people; empty if none was."""

@@ -14,11 +14,12 @@ import structlog
 
 from reconciler.aio.queue import Closed
 from reconciler.aio.tasks import Stopped, unless
+from reconciler.allocation.placement import refusal_reason
 from reconciler.api.objects.changes import Change, Changed, Replaced
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ApiObject, DeviceID, ObjectKey
-from reconciler.api.objects.plan import Granted, Plan, Reason
+from reconciler.api.objects.plan import Granted, Plan
 from reconciler.api.objects.pods import claims_of, is_live
 from reconciler.cluster.watch import Sink
 from reconciler.control.decider import Decider, Refusal
@@ -168,8 +169,8 @@ class Shadow:
         try:
             found = self._intake.placement.before_binding(pod, held, snapshot)
         except Rejected as exc:
-            return Refusal(Reason.NODE_SELECTOR, str(exc), room=False)
-        return Decide(claims, found.nodes, held, pod, found.crowded)
+            return Refusal(refusal_reason(exc), str(exc), room=False)
+        return Decide(claims, found.nodes, held, pod, found.crowded, found.awaits_pods)
 
     def _answer(self, question: Decide | Refusal) -> tuple[Decide, Answer]:
         if isinstance(question, Refusal):
@@ -238,7 +239,7 @@ class Shadow:
             self._count(Compared(Outcome.THEY_WAIT, keys, pod.key, answer.node, devices))
             return
         classes = frozenset(name for claim in claims for _, name in classes_of(claim))
-        self._intake.waiting.add(unit, Wants(classes, answer.room, question.crowded))
+        self._intake.waiting.add(unit, Wants(classes, answer.room, question.crowded, question.awaits_pods))
         self._intake.put(unit, after=self._intake.queue.failed(unit))
 
     def _waits_for(self, pod: Pod) -> tuple[ResourceClaim, ...]:

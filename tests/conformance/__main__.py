@@ -1,4 +1,4 @@
-"""Run suites of conformance cases: python -m tests.conformance {dra|cel|apiserver|all} [PATH ...]"""
+"""Run suites of conformance cases: python -m tests.conformance {dra|cel|...|podfit|all} [PATH ...]"""
 
 import argparse
 import json

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from tests.conformance import apiserver, cel, dra, koordinator
+from tests.conformance import apiserver, cel, dra, koordinator, podfit
 from tests.conformance.disputed import DISPUTED
 from tests.conformance.documents import Document
 from tests.conformance.outcome import Outcome
@@ -21,6 +21,7 @@ SUITES: Mapping[str, Suite] = {
     "cel": Suite(cel.recognises, cel.run),
     "apiserver": Suite(apiserver.recognises, apiserver.run),
     "koordinator": Suite(koordinator.recognises, koordinator.run),
+    "podfit": Suite(podfit.recognises, podfit.run),
 }
 
 

@@ -5,6 +5,6 @@ endpoint. No I/O, no clock. It does not choose devices.
 """
 
 from reconciler.allocation.placement.order import Place, place
-from reconciler.allocation.placement.placing import NodeChoice, Placement
+from reconciler.allocation.placement.placing import NodeChoice, Placement, refusal_reason
 
-__all__ = ["NodeChoice", "Place", "Placement", "place"]
+__all__ = ["NodeChoice", "Place", "Placement", "place", "refusal_reason"]

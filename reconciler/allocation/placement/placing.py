@@ -1,23 +1,35 @@
 """The nodes on which a pod, or a claim without a pod, may be allocated: kube-scheduler can use them too.
 
-Checked: node selector, required node affinity, taints, room for the pod's requests, and the nodes of its
-allocated claims. Not checked: host ports, affinity and spread between pods, volumes.
+`filters.py` has the tests; pods that are nominated to nodes keep their places (`nominated.py`). Not checked:
+volumes.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
+from kernels.domains import Even, Near
 from kernels.types import Mask
 from reconciler.allocation.placement.extended_resources import backed
+from reconciler.allocation.placement.filters import require_objects, tests_of
+from reconciler.allocation.placement.nominated import RESERVED, beside_nominated
+from reconciler.allocation.placement.pod_tests import Counters, Question, Test, passed
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.node_selector import NodeSelector
+from reconciler.api.objects.plan import Reason
+from reconciler.errors import Rejected, Unlisted
 from reconciler.state.devices.snapshot.node_subset import NodeSubset
 from reconciler.state.devices.snapshot.snapshot import Snapshot, Topology
 from reconciler.state.nodes.demand import demand
 from reconciler.state.nodes.table import Nodes
+
+_OF_ONE_NODE = {
+    "": "there is no Node object",
+    "NodeAffinity": "outside node selector or affinity of the pod",
+    "TaintToleration": "a taint that the pod does not tolerate",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +39,9 @@ class NodeChoice:
     nodes: NodeSubset | None
     """None for all nodes"""
     crowded: bool = False
-    """Whether a node is left out only because it lacks room. The choice then depends on other pods"""
+    """Whether a node is left out only because of other pods"""
+    awaits_pods: bool = False
+    """Whether pods that arrive may change that, too: by affinity or spread"""
 
 
 class Placement:
@@ -74,16 +88,26 @@ class Placement:
         *,
         offered: frozenset[str] = frozenset(),
     ) -> NodeChoice:
-        """Like `for_pod`, as if the pod were not bound."""
+        """Like `for_pod`, as if the pod were not bound. Raises Unlisted if objects must be listed first."""
+        question = self._question(pod, held, snapshot, offered)
+        require_objects(question)
         nodes, order = self._nodes, snapshot.topology.order
-        suiting = nodes.labelled(pod) & nodes.tolerated(pod) & nodes.matching(selectors_of(held))
-        waived = backed(snapshot.classes, pod) | offered
-        fitting = suiting & nodes.room.fits(demand(pod), waived, but=pod.key)
-        if self._hidden:
-            suiting, fitting = suiting & nodes.described(), fitting & nodes.described()
+        suiting = fitting = nodes.every()
+        arrivals = False
+        for test in tests_of(question):
+            found = passed(test, question.counters)
+            fitting = fitting & found
+            if not test.by_pods:
+                suiting = suiting & found
+            elif isinstance(test.passed, Near | Even):
+                arrivals = True
+        if reserved := self._nominated(question):
+            fitting = fitting & ~beside_nominated(question, reserved)
         suiting, fitting = nodes.in_order(suiting, order), nodes.in_order(fitting, order)
         crowded = not np.array_equal(suiting, fitting)
-        return NodeChoice(None if fitting.all() else NodeSubset(order, fitting), crowded)
+        return NodeChoice(
+            None if fitting.all() else NodeSubset(order, fitting), crowded, crowded and arrivals
+        )
 
     def only(self, name: str, snapshot: Snapshot) -> NodeSubset:
         """One node, or an empty subset if there is no such node."""
@@ -102,7 +126,7 @@ class Placement:
         """Why nodes are left out for a pod. Each node counts once, under its first reason.
 
         Similar to kube-scheduler: `2 of 5 nodes suit the pod: 1 Insufficient cpu, 2 with untolerated taint`.
-        Empty if no node is left out.
+        If no node is left, also what helps. Empty if no node is left out.
         """
         if (bound := pod.spec.node_name) != "":
             return (
@@ -110,28 +134,22 @@ class Placement:
                 if len(self.only(bound, snapshot))
                 else f"the pod is bound to node {bound}, which does not exist"
             )
-        nodes, order = self._nodes, snapshot.topology.order
+        order = snapshot.topology.order
         left = np.ones(len(order), dtype=np.bool_)
         reasons: dict[str, int] = {}
-
-        def strike(reason: str, out: Mask) -> None:
-            out = left & nodes.in_order(out, order)
+        remedies: dict[str, None] = {}
+        for test, failed in self._failures(self._question(pod, held, snapshot, offered)):
+            out = left & self._nodes.in_order(failed, order)
             if out.any():
-                reasons[reason] = int(np.count_nonzero(out))
+                reasons[test.reason] = reasons.get(test.reason, 0) + int(np.count_nonzero(out))
                 left[out] = False
-
-        if self._hidden:
-            strike("without a Node object", ~nodes.described())
-        strike("outside node selector or affinity", ~nodes.labelled(pod))
-        strike("away from other claims of the pod", ~nodes.matching(selectors_of(held)))
-        strike("with untolerated taint", ~nodes.tolerated(pod))
-        waived = backed(snapshot.classes, pod) | offered
-        for resource, short in nodes.room.short_of(demand(pod), waived, but=pod.key).items():
-            strike("Too many pods" if resource == "pods" else f"Insufficient {resource}", short)
+                if test.remedy:
+                    remedies[test.remedy] = None
         if not reasons:
             return ""
         listed = ", ".join(f"{count} {reason}" for reason, count in reasons.items())
-        return f"{int(np.count_nonzero(left))} of {len(left)} nodes suit the pod: {listed}"
+        text = f"{int(np.count_nonzero(left))} of {len(left)} nodes suit the pod: {listed}"
+        return text if left.any() or not remedies else f"{text}. To help: {'; or '.join(remedies)}"
 
     def against(self, pod: Pod, node: str, snapshot: Snapshot) -> list[str]:
         """Why one node does not suit a pod now, with amounts."""
@@ -139,26 +157,43 @@ class Placement:
         if node not in topology.nodes:
             return ["the node is gone"]
         row = topology.order.index(node)
-        found = []
-        if self._hidden and not nodes.in_order(nodes.described(), topology.order)[row]:
-            found.append("there is no Node object")
-        if not nodes.in_order(nodes.labelled(pod), topology.order)[row]:
-            found.append("outside node selector or affinity of the pod")
-        if not nodes.in_order(nodes.tolerated(pod), topology.order)[row]:
-            found.append("a taint that the pod does not tolerate")
-        wanted = demand(pod)
-        for resource, short in nodes.room.short_of(
-            wanted, backed(snapshot.classes, pod), but=pod.key
-        ).items():
-            if nodes.in_order(short, topology.order)[row]:
+        found, wanted = [], demand(pod)
+        for test, failed in self._failures(self._question(pod, (), snapshot, frozenset())):
+            if not nodes.in_order(failed, topology.order)[row]:
+                continue
+            resource = test.reason.removeprefix("Insufficient ")
+            if resource in wanted:
                 own = nodes.room.charged(pod.key)
                 left = nodes.room.left(node, resource)
                 left += own.amounts.get(resource, 0) if own is not None and own.node == node else 0
                 unit = "m" if resource == "cpu" else ""
-                found.append(
-                    f"Insufficient {resource}: the pod needs {wanted[resource]}{unit}; {left}{unit} is free"
-                )
+                found.append(f"{test.reason}: the pod needs {wanted[resource]}{unit}; {left}{unit} is free")
+            else:
+                found.append(_OF_ONE_NODE.get(test.plugin, test.reason))
         return found
+
+    def _question(
+        self, pod: Pod, held: Iterable[ResourceClaim], snapshot: Snapshot, offered: frozenset[str]
+    ) -> Question:
+        return Question(
+            pod,
+            self._nodes,
+            Counters(self._nodes, (pod.key,)),
+            held=tuple(selectors_of(held)),
+            waived=backed(snapshot.classes, pod) | offered,
+            supposed=self._supposed,
+        )
+
+    def _failures(self, question: Question) -> Iterator[tuple[Test, Mask]]:
+        """(test, (N,) nodes that fail it), in the order of their reasons."""
+        require_objects(question)
+        for test in tests_of(question):
+            yield test, ~passed(test, question.counters)
+        if reserved := self._nominated(question):
+            yield RESERVED, beside_nominated(question, reserved)
+
+    def _nominated(self, question: Question) -> dict[str, list[Pod]]:
+        return self._nodes.residents.nominated(question.pod)
 
     @property
     def _hidden(self) -> bool:
@@ -170,6 +205,11 @@ class Placement:
             return subset
         described = self._nodes.in_order(self._nodes.described(), topology.order)
         return NodeSubset(topology.order, described if subset is None else subset.mask & described)
+
+
+def refusal_reason(exc: Rejected) -> str:
+    """The reason of a pod for which `Placement` raised an error."""
+    return exc.reason if isinstance(exc, Unlisted) else Reason.NODE_SELECTOR
 
 
 def selectors_of(claims: Iterable[ResourceClaim]) -> list[NodeSelector]:

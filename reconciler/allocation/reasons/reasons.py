@@ -192,6 +192,17 @@ REASONS: Mapping[str, Advice] = {
         "claim with dra-reconciler.io/pool-prefix. Keep all claims of a pod in one shard.",
         Section.CLAIM,
     ),
+    "ObjectsNotListed": Advice(
+        "The pod needs objects of a kind that is listed on demand, and they are not listed yet.",
+        "Wait: the pod is decided as soon as the objects are listed, normally within a second.",
+        Section.WAIT,
+    ),
+    "ObjectsNotReadable": Advice(
+        "The pod needs objects of a kind that the API server does not let this controller list.",
+        "Grant list and watch on the kind that the message names, as deploy/base/rbac.yaml does; or change "
+        "the pod so that it does not need them.",
+        Section.FLEET,
+    ),
     "LeftToScheduler": Advice(
         "kube-scheduler released the devices that we allocated, and now allocates for the pod itself.",
         "No action is needed. The pod's events and the log line `allocation taken back` say more.",

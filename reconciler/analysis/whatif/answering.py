@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from reconciler.allocation.alignment import decide
 from reconciler.allocation.dra.budget import UNLIMITED, Budget
-from reconciler.allocation.placement import NodeChoice, Placement
+from reconciler.allocation.placement import NodeChoice, Placement, refusal_reason
 from reconciler.analysis.whatif.answer import Answer, Limit, Lost, Placed, Refused
 from reconciler.analysis.whatif.losing import lost_claims, remaining_claims, unallocated, units_of
 from reconciler.analysis.whatif.scenario import Baseline, Scenario, Unit
@@ -15,9 +15,8 @@ from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Granted, Reason
 from reconciler.errors import Rejected
 from reconciler.state.loading import load
-from reconciler.state.nodes.charging import charge_of
+from reconciler.state.nodes.charging import node_of
 from reconciler.state.nodes.demand import demand
-from reconciler.state.nodes.room import Charge
 from reconciler.state.nodes.table import Nodes
 from reconciler.state.store import Store
 
@@ -133,6 +132,8 @@ class _Simulation:
     def __init__(self, baseline: Baseline, steps: int, budget: Budget) -> None:
         self._store = baseline.store
         self._nodes = Nodes()
+        for namespace in baseline.namespaces:
+            self._nodes.note(Changed("Namespace", namespace))
         for node in baseline.nodes:
             self._nodes.note(Changed("Node", node))
         for node in baseline.supposed:
@@ -161,7 +162,7 @@ class _Simulation:
                 self._charge()
                 choice = choose_nodes(unit.pod, held, snapshot)
         except Rejected as exc:
-            return Refused(unit.name, copy, Reason.NODE_SELECTOR, str(exc))
+            return Refused(unit.name, copy, refusal_reason(exc), str(exc))
         outcome = decide(unit.claims, snapshot, nodes=choice.nodes, steps=self._steps, budget=self._budget)
         if not isinstance(outcome, Granted):
             if unit.pod is not None:
@@ -172,7 +173,7 @@ class _Simulation:
         for plan in outcome.plans:
             self._store.assume(plan)
         if unit.pod is not None and outcome.node:
-            self._nodes.room.charge(unit.pod.key, Charge(outcome.node, demand(unit.pod)))
+            self._nodes.host(unit.pod.key, unit.pod, outcome.node, demand(unit.pod))
         devices = tuple(
             (plan.claim, result.request, result.id)
             for plan in outcome.plans
@@ -187,4 +188,5 @@ class _Simulation:
         self._charged = True
         for pod in self._store.pods.values():
             self._budget.spend()
-            self._nodes.room.charge(pod.key, charge_of(pod, self._store))
+            self._nodes.residents.nominate(pod.key, pod if not pod.spec.node_name else None)
+            self._nodes.host(pod.key, pod, node_of(pod, self._store), demand(pod))

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from reconciler.api.objects.claims import ResourceClaim
-from reconciler.api.objects.core import Node, Pod
+from reconciler.api.objects.core import Namespace, Node, Pod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.state.store import Store
 
@@ -40,5 +40,7 @@ class Baseline:
     store: Store
     nodes: tuple[Node, ...]
     """Node objects: the store does not keep the taints, cordons and allocatable resources of nodes"""
+    namespaces: tuple[Namespace, ...] = ()
+    """Namespaces whose labels are known"""
     supposed: tuple[Node, ...] = ()
     """Nodes in the store without a Node object: named only by slices, or assumed"""

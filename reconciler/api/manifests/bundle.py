@@ -8,8 +8,10 @@ from typing import Any, BinaryIO, TypeVar, cast
 from reconciler.api.koordinator.reading import is_device, read_device
 from reconciler.api.manifests.documents import Document, Refusal, documents, refuse
 from reconciler.api.manifests.origin import Origin
+from reconciler.api.objects.core import Namespace
 from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.objects.validating import subject_of
+from reconciler.api.validation.label_keys import with_label_keys
 from reconciler.api.versions import reading
 from reconciler.errors import Malformed
 
@@ -88,13 +90,15 @@ def _entry(document: Document, number: int, warnings: list[str]) -> Entry:
         return Entry(document.origin, raw, read_device(raw), number)
     found: list[str] = []
     raw = reading.to_v1(_placed(document.raw), found)
+    if raw["kind"] == "Pod":
+        raw = with_label_keys(raw)
     warnings += [f"{document.origin}: {line}" for line in found]
     return Entry(document.origin, raw, reading.typed(raw), number)
 
 
 def _enter(known: dict[ObjectKey, Entry], entry: Entry) -> None:
     earlier = known.setdefault(entry.object.key, entry)
-    if earlier is not entry:
+    if earlier is not entry and not isinstance(entry.object, Namespace):  # many files repeat their namespace
         raise Malformed(subject_of(entry.raw), "", f"is also in {earlier.origin}, which is used")
 
 

@@ -4,6 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from reconciler.api.objects.label_selector import LabelSelector
 from reconciler.api.objects.meta import ApiObject
 from reconciler.api.objects.model import Bool, Int, Map, Model, Str, Tuple
 from reconciler.api.objects.node_selector import NodeSelector
@@ -74,10 +75,44 @@ class NodeAffinity(Model):
     required_during_scheduling_ignored_during_execution: NodeSelector | None = None
 
 
+class PodAffinityTerm(Model):
+    """Pods that must be, or must not be, in the topology domain of the node."""
+
+    label_selector: LabelSelector | None = None
+    """None selects no pod"""
+    namespaces: Tuple[Str] = ()
+    namespace_selector: LabelSelector | None = None
+    topology_key: Str = ""
+    match_label_keys: Tuple[Str] = ()
+    mismatch_label_keys: Tuple[Str] = ()
+
+
+class PodAffinity(Model):
+    """The affinity, or anti-affinity, of a pod to other pods."""
+
+    required_during_scheduling_ignored_during_execution: Tuple[PodAffinityTerm] = ()
+
+
 class Affinity(Model):
     """The part of a pod's affinity that restricts nodes."""
 
     node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+
+class TopologySpreadConstraint(Model):
+    """How evenly pods must be spread over topology domains."""
+
+    max_skew: Int = 1
+    topology_key: Str = ""
+    when_unsatisfiable: Str = ""
+    label_selector: LabelSelector | None = None
+    """None selects no pod"""
+    min_domains: Int | None = None
+    node_affinity_policy: Str | None = None
+    node_taints_policy: Str | None = None
+    match_label_keys: Tuple[Str] = ()
 
 
 class Toleration(Model):
@@ -96,6 +131,21 @@ class ResourceRequirements(Model):
     limits: Resources = Field(default_factory=dict)
 
 
+class ContainerPort(Model):
+    """A port of a container. Only its port on the node matters here."""
+
+    container_port: Int = 0
+    host_port: Int = 0
+    host_ip: Str = Field(default="", alias="hostIP")
+    protocol: Str = ""
+
+
+class RestartRule(Model):
+    """What a kubelet does when a container exits."""
+
+    action: Str = ""
+
+
 class Container(Model):
     """One container of a pod."""
 
@@ -103,6 +153,8 @@ class Container(Model):
     resources: ResourceRequirements = ResourceRequirements()
     restart_policy: Str | None = None
     """`Always` for an init container that keeps running (a sidecar)"""
+    restart_policy_rules: Tuple[RestartRule] = ()
+    ports: Tuple[ContainerPort] = ()
 
 
 class PodSchedulingGroup(Model):
@@ -127,6 +179,9 @@ class PodSpec(Model):
     resources: ResourceRequirements | None = None
     """For the pod as a whole; overrides the resources of its containers"""
     scheduling_group: PodSchedulingGroup | None = None
+    topology_spread_constraints: Tuple[TopologySpreadConstraint] = ()
+    host_network: Bool | None = None
+    host_users: Bool | None = None
 
 
 class PodResourceClaimStatus(Model):
@@ -148,6 +203,8 @@ class PodStatus(Model):
     """The phase of a pod, its claims and its containers."""
 
     phase: Str = ""
+    nominated_node_name: Str = ""
+    """Where kube-scheduler makes room for the pod, or an autoscaler expects it"""
     resource_claim_statuses: Tuple[PodResourceClaimStatus] = ()
     container_statuses: Tuple[ContainerStatus] = ()
     init_container_statuses: Tuple[ContainerStatus] = ()
@@ -184,6 +241,12 @@ class Pod(ApiObject):
             elif made[entry.name].resource_claim_name is not None:
                 names[entry.name] = made[entry.name].resource_claim_name
         return names
+
+
+class Namespace(ApiObject):
+    """A namespace; its labels select pods."""
+
+    kind: Literal["Namespace"] = "Namespace"
 
 
 class ConfigMap(ApiObject):

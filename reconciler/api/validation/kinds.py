@@ -52,6 +52,10 @@ class Conversion(NamedTuple):
     down: Callable[[Object], Object]
 
 
+def _unchanged(_obj: Object) -> None:
+    """No change."""
+
+
 def _no_defaults(_obj: Object, _now: datetime) -> None:
     """No defaults."""
 
@@ -87,6 +91,8 @@ class ServedKind:
     """Field selector label to path in the stored object, besides metadata.name and metadata.namespace."""
     columns: tuple[Column, ...] = ()
     defaults: Callable[[Object, datetime], None] = _no_defaults
+    on_create: Callable[[Object], None] = _unchanged
+    """Changes a new object, before its defaults"""
     validate: Callable[[Review], list[Cause]] = _no_rules
     conversions: Mapping[GroupVersion, Conversion] = field(default_factory=dict)
 

@@ -5,6 +5,7 @@ from typing import Final
 from reconciler.api.validation import claims, columns, core, koordinator, pods, slices, taints
 from reconciler.api.validation.conversion import CLAIM_V1BETA1, EVENT, SLICE_V1BETA1, TEMPLATE_V1BETA1
 from reconciler.api.validation.kinds import GroupVersion, ServedKind
+from reconciler.api.validation.label_keys import merge_label_keys
 from reconciler.api.validation.strategic_merge import CONDITIONS, METADATA, Merge
 
 CORE: Final = GroupVersion("", "v1")
@@ -74,7 +75,7 @@ POD: Final = ServedKind(
         "status.podIP": ("status", "podIP"),
         "status.nominatedNodeName": ("status", "nominatedNodeName"),
     },
-    columns=columns.POD, defaults=pods.default_pod, validate=pods.check_pod,
+    columns=columns.POD, on_create=merge_label_keys, defaults=pods.default_pod, validate=pods.check_pod,
 )  # fmt: skip
 CONFIG_MAP: Final = ServedKind(
     "ConfigMap", "configmaps", "configmap", (CORE,),

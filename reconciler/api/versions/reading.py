@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from reconciler.api.objects.claims import DeviceClass, ResourceClaim, ResourceClaimTemplate
-from reconciler.api.objects.core import Node, Pod
+from reconciler.api.objects.core import Namespace, Node, Pod
 from reconciler.api.objects.meta import ApiObject
 from reconciler.api.objects.slices import ResourceSlice
 from reconciler.api.objects.taint_rules import DeviceTaintRule
@@ -28,15 +28,15 @@ MODELS: dict[str, type[ApiObject]] = {
     "DeviceTaintRule": DeviceTaintRule,
     "Node": Node,
     "Pod": Pod,
+    "Namespace": Namespace,
 }
 
-_CORE = ("Node", "Pod")
+_CORE = ("Node", "Pod", "Namespace")
 
 _SERVED = {
     **dict.fromkeys(MODELS, ("v1", "v1beta2", "v1beta1", "v1alpha3")),
     "DeviceTaintRule": ("v1", "v1beta2", "v1alpha3"),
-    "Node": ("v1",),
-    "Pod": ("v1",),
+    **dict.fromkeys(_CORE, ("v1",)),
 }
 
 _INLINE = (f"{GROUP}/v1beta1", f"{GROUP}/v1alpha3")

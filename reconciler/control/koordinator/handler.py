@@ -9,10 +9,10 @@ from reconciler.allocation.koordinator.demand import Demand
 from reconciler.allocation.koordinator.failure import Failure
 from reconciler.allocation.koordinator.fleet import Placed, Unserved
 from reconciler.allocation.koordinator.refusing import reason_of
+from reconciler.allocation.placement import refusal_reason
 from reconciler.api.koordinator.names import ALLOCATED
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import DeviceID
-from reconciler.api.objects.plan import Reason
 from reconciler.api.objects.pods import is_live
 from reconciler.cluster.podwriter import PodWriter
 from reconciler.control.decisions.decisions import DevicesGiven, Report, Ungated, Waits
@@ -139,7 +139,7 @@ class KoordinatorHandler(Handler[DeviceQuestion, DeviceGrant, DeviceRefusal]):
             try:
                 where = self._where(pod)
             except Rejected as exc:
-                return _refused(DeviceRefusal(question, Refusal(Reason.NODE_SELECTOR, str(exc)), None))
+                return _refused(DeviceRefusal(question, Refusal(refusal_reason(exc), str(exc)), None))
             # No await between this answer and the assumption: the next decision must see this one.
             found = fleet.first(demand, where.names.__contains__, tries=TRIES)
             if found is not None:

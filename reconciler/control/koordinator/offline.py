@@ -7,19 +7,18 @@ from reconciler.allocation.koordinator.demand import Demand, read_demand
 from reconciler.allocation.koordinator.failure import Failure
 from reconciler.allocation.koordinator.fleet import Fleet, Unserved
 from reconciler.allocation.koordinator.refusing import reason_of
-from reconciler.allocation.placement import Placement
+from reconciler.allocation.placement import Placement, refusal_reason
 from reconciler.api.koordinator.device import Device
 from reconciler.api.koordinator.names import ALLOCATED
 from reconciler.api.manifests.bundle import Bundle
 from reconciler.api.objects.core import Node, Pod
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.api.objects.plan import Reason
 from reconciler.control.koordinator.refusing import BOTH, BOTH_WHY, OFFERED, Refusal, refusal
 from reconciler.errors import Malformed, Rejected
 from reconciler.state.koordinator.holder import holder
 from reconciler.state.koordinator.rules import Rules
 from reconciler.state.nodes.demand import demand as room_for
-from reconciler.state.nodes.room import Charge, Room
+from reconciler.state.nodes.table import Nodes
 from reconciler.state.store import Store
 
 
@@ -54,10 +53,10 @@ class Machines:
         pods: Iterable[Pod],
         placement: Placement,
         store: Store,
-        room: Room,
+        nodes: Nodes,
     ) -> None:
-        """Charges to `room` the pods that get devices. The caller charges all other pods."""
-        self._placement, self._store, self._room = placement, store, room
+        """Counts on `nodes` the pods that get devices. The caller counts all other pods."""
+        self._placement, self._store, self._nodes = placement, store, nodes
         self._fleet = Fleet(rules)
         self._report = DeviceReport()
         labels = {node.key.name: node.metadata.labels for node in bundle.of(Node)}
@@ -110,7 +109,7 @@ class Machines:
         try:
             choice = self._placement.for_pod(pod, (), snapshot, offered=OFFERED)
         except Rejected as exc:
-            return Refusal(Reason.NODE_SELECTOR, str(exc))
+            return Refusal(refusal_reason(exc), str(exc))
         names = snapshot.topology.nodes.keys() if choice.nodes is None else frozenset(choice.nodes)
         found = self._fleet.first(demand, names.__contains__)
         assert found is not None  # nothing limits the tries
@@ -118,5 +117,5 @@ class Machines:
             left_out = self._placement.left_out(pod, (), snapshot, offered=OFFERED) if found.unsuited else ""
             return refusal(found, left_out, crowded=choice.crowded)
         self._fleet.hold(pod.key, found.node, found.allocation, demand.hints)
-        self._room.charge(pod.key, Charge(found.node, room_for(pod)))
+        self._nodes.host(pod.key, pod, found.node, room_for(pod))
         return Given(pod, found.node, self._fleet.text(found.node, found.allocation))

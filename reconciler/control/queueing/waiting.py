@@ -18,6 +18,8 @@ class Wants:
     """Whether a freed device may be enough. False if an object must be fixed first."""
     crowded: bool = False
     """Whether pods that leave may be enough, by the CPU, memory and so on that they free"""
+    awaits_pods: bool = False
+    """Whether pods that arrive may be enough, by affinity or spread"""
     demand: Demand | None = None
     """What a pod requests of Koordinator's devices"""
 
@@ -62,6 +64,10 @@ class Waiting:
     def crowded(self) -> Iterable[Unit]:
         """The units to reconcile again when a node has more room. They keep waiting."""
         return [unit for unit, wants in self._wants.items() if wants.crowded]
+
+    def awaiting_pods(self) -> Iterable[Unit]:
+        """The units to reconcile again when pods arrive that affinity or spread counts. They keep waiting."""
+        return [unit for unit, wants in self._wants.items() if wants.awaits_pods]
 
     def served_by(self, may_serve: Callable[[Demand], bool]) -> list[Unit]:
         """The units that machines may serve now, with one check for each shape of demand."""

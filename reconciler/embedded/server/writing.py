@@ -49,6 +49,7 @@ class Writer:
         uid, created = new_uid(self._random), timestamp(self.now())
         # Nodes register their status at creation.
         writes.set_server_fields(target.kind, new, uid=uid, created=created, keeps_status=target.kind is NODE)
+        target.kind.on_create(new)
         target.kind.defaults(new, self.now())
         self._validate(target, new, None)
         if self._store[target.kind].get(key) is not None:

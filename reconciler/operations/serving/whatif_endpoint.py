@@ -15,7 +15,7 @@ from reconciler.analysis.whatif.report import as_json
 from reconciler.api.manifests.bundle import Bundle, bundle
 from reconciler.api.manifests.documents import of_text
 from reconciler.api.objects.claims import DeviceClass, ResourceClaim
-from reconciler.api.objects.core import Node
+from reconciler.api.objects.core import Namespace, Node
 from reconciler.api.objects.meta import ApiObject
 from reconciler.api.objects.slices import ResourceSlice
 from reconciler.errors import Rejected
@@ -50,9 +50,10 @@ class WhatifEndpoint:
         if self._worker.busy:
             raise Busy("another question is in progress")
         fork, nodes = Forked.fork_of(self._store), self._nodes.known
+        namespaces = self._nodes.residents.namespaces.known
         supply = (*self._store.slices, *self._store.taint_rules)
         try:
-            return await self._worker.run(partial(_answer, text, options, fork, supply, nodes))
+            return await self._worker.run(partial(_answer, text, options, fork, supply, nodes, namespaces))
         except (Unfinished, Closed) as exc:
             raise Busy("the answer was cancelled") from exc
 
@@ -63,6 +64,7 @@ def _answer(
     fork: Fork,
     supply: tuple[ApiObject, ...],
     nodes: tuple[Node, ...],
+    namespaces: tuple[Namespace, ...],
     wanted: ShouldContinue,
 ) -> dict[str, Any]:
     budget = WhileWanted(wanted, CHECK_EVERY)
@@ -86,10 +88,12 @@ def _answer(
     else:
         store = fork.store()
     load(store, _counted(added, budget))
-    nodes = (*nodes, *manifests.of(Node))
+    nodes, namespaces = (*nodes, *manifests.of(Node)), (*namespaces, *manifests.of(Namespace))
     scenario = Scenario(units, options.count, options.without, options.drained)
     return as_json(
-        answer(scenario, Baseline(store, nodes), steps=STEPS, max_copies=MAX_COPIES, budget=budget)
+        answer(
+            scenario, Baseline(store, nodes, namespaces), steps=STEPS, max_copies=MAX_COPIES, budget=budget
+        )
     )
 
 

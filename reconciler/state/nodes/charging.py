@@ -1,4 +1,4 @@
-"""What a pod takes from a node, if the pod is bound or its allocations pin it to one node."""
+"""The node of a pod, if the pod is bound or its allocations pin it to one node."""
 
 from reconciler.api.objects.claims import Allocation
 from reconciler.api.objects.core import Pod
@@ -6,15 +6,7 @@ from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.node_selector import NodeSelector
 from reconciler.api.objects.pinning import pinned
 from reconciler.api.objects.pods import claims_of, is_live
-from reconciler.state.nodes.demand import demand
-from reconciler.state.nodes.room import Charge
 from reconciler.state.store import Store
-
-
-def charge_of(pod: Pod, store: Store) -> Charge | None:
-    """What a pod takes and on which node; None if its node is undecided or the pod is finished."""
-    node = node_of(pod, store)
-    return Charge(node, demand(pod)) if node else None
 
 
 def node_of(pod: Pod, store: Store) -> str:

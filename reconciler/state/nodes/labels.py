@@ -1,7 +1,7 @@
 """Labels of nodes as columns. A selector requirement is evaluated once for each distinct value."""
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -61,6 +61,18 @@ class LabelColumns:
             mask &= column.codes[: len(mask)] == column.values.get(value, -1)
         return mask
 
+    def test(self, key: str, holds: Callable[[str | None], bool]) -> Mask:
+        """(N,) a test of a label's value, or of None where it is missing; once for each distinct value."""
+        column = self._column(key)
+        verdict = np.array([holds(None), *map(holds, column.values)], dtype=np.bool_)
+        found: Mask = verdict[column.codes[: len(self._labels)]]
+        return found
+
+    def codes(self, key: str) -> tuple[Codes, int]:
+        """(N,) the values of a label as codes, 0 where it is missing; and the number of codes."""
+        column = self._column(key)
+        return column.codes[: len(self._labels)], len(column.values) + 1
+
     def match(self, selector: NodeSelector) -> Mask:
         """(N,) rows that match a selector. Raises Rejected if it cannot be parsed."""
         selector.check()
@@ -86,11 +98,8 @@ class LabelColumns:
         return found if requirement.operator == "In" else ~found
 
     def _holds(self, requirement: NodeSelectorRequirement) -> Mask:
-        column = self._column(requirement.key)
-        verdicts = [requirement.holds({requirement.key: value}) for value in column.values]
-        verdict = np.array([requirement.holds({}), *verdicts], dtype=np.bool_)
-        found: Mask = verdict[column.codes[: len(self._labels)]]
-        return found
+        key = requirement.key
+        return self.test(key, lambda value: requirement.holds({} if value is None else {key: value}))
 
     def _column(self, key: str) -> _Column:
         column = self._columns.get(key)

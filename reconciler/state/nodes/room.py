@@ -1,6 +1,6 @@
 """What nodes offer and what their pods take, as columns that are updated pod by pod."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -91,8 +91,8 @@ class Room:
         """The charge of a pod, if it has one."""
         return self._charges.get(pod)
 
-    def fits(self, wanted: Wanted, waived: frozenset[str], *, but: ObjectKey) -> Mask:
-        """(N,) rows with room for a pod, not counting the charge of the pod `but`."""
+    def fits(self, wanted: Wanted, waived: frozenset[str], *, but: Collection[ObjectKey]) -> Mask:
+        """(N,) rows with room for a pod, not counting the charges of the pods `but`."""
         amounts, absent = self._vector(wanted, waived)
         unknown = self._unknown[: self._size]
         if absent:
@@ -100,7 +100,9 @@ class Room:
         total, used = self._columns(but)
         return has_room(total, used, amounts, self._waive(waived)) | unknown
 
-    def short_of(self, wanted: Wanted, waived: frozenset[str], *, but: ObjectKey) -> dict[str, Mask]:
+    def short_of(
+        self, wanted: Wanted, waived: frozenset[str], *, but: Collection[ObjectKey]
+    ) -> dict[str, Mask]:
         """Resource -> (N,) rows with too little of it for a pod."""
         amounts, absent = self._vector(wanted, waived)
         judged = ~self._unknown[: self._size]
@@ -108,6 +110,21 @@ class Room:
         found = shortages(total, used, amounts, self._waive(waived))
         short = {name: found[r] & judged for name, r in self._resources.items() if found[r].any()}
         return short | dict.fromkeys(absent, judged)
+
+    def free(self, waived: frozenset[str], *, but: Collection[ObjectKey]) -> Amounts:
+        """(R, N) what is left of each resource, at most `MOST`; all of it at nodes that are not tested.
+
+        A waived resource is not tested at nodes that do not offer it.
+        """
+        total, used = self._columns(but)
+        found = total - used
+        found[:, self._unknown[: self._size]] = MOST
+        found[self._waive(waived)[:, None] & (total == 0)] = MOST
+        return found
+
+    def vector(self, wanted: Wanted) -> Amounts:
+        """(R,) amounts, in the order of `free`; resources that no node offers are left out."""
+        return self._vector(wanted, frozenset())[0]
 
     def left(self, node: str, resource: str) -> int:
         """What is left of a resource on a node; negative if it is overcommitted."""
@@ -122,16 +139,21 @@ class Room:
     def _waive(self, waived: frozenset[str]) -> Mask:
         return np.array([name in waived for name in self._resources], dtype=np.bool_)
 
-    def _columns(self, but: ObjectKey) -> tuple[Amounts, Amounts]:
-        """(R, N) what nodes offer, and what all pods but one take."""
+    def _columns(self, but: Collection[ObjectKey]) -> tuple[Amounts, Amounts]:
+        """(R, N) what nodes offer, and what all pods but some take."""
         total, used = self._total[:, : self._size], self._used[:, : self._size]
-        own = self._charges.get(but)
-        row = self._rows.get(own.node) if own is not None else None
-        if own is not None and row is not None:
+        left_out: dict[str, dict[str, int]] = {}
+        for key in but:
+            own = self._charges.get(key)
+            if own is not None and own.node in self._rows:
+                sums = left_out.setdefault(own.node, dict(self._sums[own.node]))
+                for name, taken in own.amounts.items():
+                    sums[name] = sums.get(name, 0) - taken
+        if left_out:
             used = used.copy()
-            sums = self._sums[own.node]
+        for node, sums in left_out.items():
             for name, r in self._resources.items():
-                used[r, row] = min(sums.get(name, 0) - own.amounts.get(name, 0), MOST)
+                used[r, self._rows[node]] = min(sums.get(name, 0), MOST)
         return total, used
 
     def _add(self, resource: str) -> None:

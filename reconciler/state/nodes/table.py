@@ -2,30 +2,55 @@
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from kernels.types import Codes, Mask, Rows
 from reconciler.api.objects.changes import Change, Changed, Refused, Removed, Replaced
 from reconciler.api.objects.core import Node, Pod, Taint
+from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.node_selector import NodeSelector
 from reconciler.state.devices.snapshot.node_subset import NodeSubset
 from reconciler.state.devices.snapshot.snapshot import Topology
 from reconciler.state.nodes.demand import amounts
 from reconciler.state.nodes.growing import widened
 from reconciler.state.nodes.labels import LabelColumns
-from reconciler.state.nodes.room import Room
-from reconciler.state.nodes.taints import CLOSING, taints_of, tolerated
+from reconciler.state.nodes.room import Charge, Room, Wanted
+from reconciler.state.nodes.taints import CLOSING, own_taints, taints_of, tolerated
+from reconciler.state.on_demand import KindsOnDemand
+from reconciler.state.pods.residents import Residents
 
 KEPT = 512
 """Most masks kept. A change of a node drops all of them."""
 
 
+class Hosted(NamedTuple):
+    """What a change of one pod may mean for pods that wait."""
+
+    roomier: bool
+    """Whether a node has more room, a free port, or a domain without a pod that keeps others away"""
+    counted: bool
+    """Whether affinity or spread that a decision asked about changed"""
+
+    def __or__(self, other: object) -> "Hosted":
+        """Both changes."""
+        assert isinstance(other, Hosted)
+        return Hosted(self.roomier or other.roomier, self.counted or other.counted)
+
+
+HERE = Hosted(roomier=False, counted=False)
+"""Nothing changed"""
+
+
 class Nodes:
     """One row for each node; rows of removed nodes are reused. Masks are (N,) by row if not stated."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, on_wanted: Callable[[str], None] | None = None) -> None:
+        """`on_wanted` is that of `KindsOnDemand`; None if objects that were not put do not exist."""
         self.room = Room()
+        self.residents = Residents()
+        self.on_demand = KindsOnDemand(on_wanted)
         self._labels = LabelColumns()
         self._row_of: dict[str, int] = {}
         self._spare: list[int] = []
@@ -45,6 +70,9 @@ class Nodes:
 
     def note(self, change: Change) -> bool:
         """Apply a change of nodes; return whether placements may differ now. Heartbeats return False."""
+        if self.residents.namespaces.note(change):
+            self.residents.namespaces_changed()
+            return True
         match change:
             case Changed(object=Node() as node):
                 return self._put(node)
@@ -61,6 +89,13 @@ class Nodes:
         if node.key.name not in self._row_of:
             self._put(node)
             self._supposed.add(node.key.name)
+
+    def host(self, key: ObjectKey, pod: Pod | None, node: str = "", takes: Wanted | None = None) -> Hosted:
+        """Count a pod on its node, with the resources that it takes there; None if it has no node."""
+        charge = None if pod is None or not node else Charge(node, takes or {})
+        roomier = self.room.charge(key, charge)
+        moved = self.residents.place(key, pod, node)
+        return Hosted(roomier or moved.freed, moved.counted)
 
     @property
     def supposed(self) -> frozenset[str]:
@@ -126,6 +161,45 @@ class Nodes:
             ("taints", tolerations), lambda: self._by_profile(lambda taints: tolerated(taints, tolerations))
         )
 
+    def tolerated_own(self, pod: Pod) -> Mask:
+        """The same for the taints of the Node objects, without those that the control plane will add."""
+        tolerations = pod.spec.tolerations
+
+        def compute() -> Mask:
+            mask = np.ones(self._size, dtype=np.bool_)
+            known: dict[tuple[Taint, ...], bool] = {}
+            for name, row in self._row_of.items():
+                taints = own_taints(self._node[name])
+                if taints not in known:
+                    known[taints] = tolerated(taints, tolerations)
+                mask[row] = known[taints]
+            return mask
+
+        return self._cached(("own taints", tolerations), compute)
+
+    def domains(self, key: str) -> tuple[Codes, int]:
+        """(N,) the domain of each node for a label, 0 for none; and the number of codes."""
+        return self._labels.codes(key)
+
+    def declaring(self, features: frozenset[str]) -> Mask:
+        """Nodes that declare all these features."""
+
+        def compute() -> Mask:
+            mask = np.zeros(self._size, dtype=np.bool_)
+            for name, row in self._row_of.items():
+                mask[row] = features <= set(self._node[name].status.declared_features)
+            return mask
+
+        return self._cached(("features", features), compute)
+
+    def row_of(self, name: str) -> int | None:
+        """The row of a node; None if there is none."""
+        return self._row_of.get(name)
+
+    def every(self) -> Mask:
+        """All rows."""
+        return np.ones(self._size, dtype=np.bool_)
+
     def _put(self, node: Node) -> bool:
         name = node.key.name
         self._supposed.discard(name)
@@ -140,6 +214,7 @@ class Nodes:
             row = self._row_of[name] = self._spare.pop() if self._spare else self._size
             self._size = max(self._size, row + 1)
             self._profile = widened(self._profile, self._size)
+            self.residents.put_node(row, name)
         self._node[name] = node
         self._labels.put(row, name, node.metadata.labels)
         self._profile[row] = self._profiles.setdefault(taints_of(node), len(self._profiles))
@@ -156,6 +231,7 @@ class Nodes:
         self._spare.append(row)
         self._labels.drop(row, name)
         self.room.drop(name)
+        self.residents.drop_node(name)
         self._invalidate()
         return True
 
@@ -188,4 +264,10 @@ class Nodes:
 
 
 def _relevant(node: Node) -> tuple[object, ...]:
-    return node.metadata.labels, taints_of(node), node.status.allocatable
+    return (
+        node.metadata.labels,
+        taints_of(node),
+        own_taints(node),
+        node.status.allocatable,
+        node.status.declared_features,
+    )

@@ -1,0 +1,115 @@
+"""Things at places, places in domains: rules on how many things a domain may have.
+
+N places, D domains. `codes` (N,) is the domain of each place; 0 is none, so `counts[0]` is always 0.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from kernels.types import Amounts, Codes, Mask
+
+
+class Counter(NamedTuple):
+    """How many things of one sort each domain has."""
+
+    codes: Codes
+    """(N,)"""
+    counts: Amounts
+    """(D,)"""
+    counted: Mask | None = None
+    """(N,) places whose things count; None for all"""
+
+    def counts_at(self, place: int) -> bool:
+        """Whether one more thing at a place counts."""
+        return bool(self.codes[place]) and (self.counted is None or bool(self.counted[place]))
+
+
+def per_domain(each: Amounts, codes: Codes, counted: Mask | None, size: int) -> Amounts:
+    """(D,) how many things the counted places of each domain have.
+
+    each    (N,) things at each place
+    counted (N,) None for all places
+    size         D
+    """
+    at = np.flatnonzero(each if counted is None else np.where(counted, each, 0))
+    counts = np.bincount(codes[at], weights=each[at], minlength=size).astype(np.int64)
+    counts[0] = 0
+    return counts
+
+
+def present(codes: Codes, counted: Mask | None, size: int) -> Mask:
+    """(D,) domains with a counted place."""
+    found = np.zeros(size, dtype=np.bool_)
+    found[codes if counted is None else codes[counted]] = True
+    found[0] = False
+    return found
+
+
+class Rule(Protocol):
+    """Decides where one more thing may be put."""
+
+    def allows(self, codes: Sequence[Codes], counts: Sequence[Amounts]) -> Mask:
+        """(N,) the places that the rule allows; `codes` and `counts` are those of all counters."""
+
+    @property
+    def tightens(self) -> bool:
+        """Whether a place that is not allowed stays so, whatever is added."""
+
+
+@dataclass(frozen=True, slots=True)
+class Vacant:
+    """The domain has none, or the place is in no domain."""
+
+    counter: int
+    tightens = True
+
+    def allows(self, codes: Sequence[Codes], counts: Sequence[Amounts]) -> Mask:
+        """(N,) the places that the rule allows."""
+        found: Mask = (counts[self.counter] == 0)[codes[self.counter]]
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Near:
+    """The domains of every counter have one. `first`: or no domain of any counter has one."""
+
+    counters: tuple[int, ...]
+    first: bool
+    tightens = False
+
+    def allows(self, codes: Sequence[Codes], counts: Sequence[Amounts]) -> Mask:
+        """(N,) the places that the rule allows. A place must be in a domain of every counter."""
+        none = self.first and not any(counts[at].any() for at in self.counters)
+        found = np.ones(len(codes[self.counters[0]]), dtype=np.bool_)
+        for at in self.counters:
+            found &= codes[at] > 0 if none else (counts[at] > 0)[codes[at]]
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Even:
+    """No domain has many more than the emptiest one."""
+
+    counter: int
+    skew: int
+    """The largest allowed difference"""
+    own: int
+    """What the new thing adds: 1 or 0"""
+    least: int
+    """With fewer domains than this, the emptiest domain counts as empty"""
+    domains: Mask
+    """(D,) domains that are compared"""
+    tightens = False
+
+    def allows(self, codes: Sequence[Codes], counts: Sequence[Amounts]) -> Mask:
+        """(N,) the places that the rule allows. A place must be in a domain."""
+        have = counts[self.counter]
+        compared = have[self.domains]
+        emptiest = int(compared.min()) if len(compared) >= max(self.least, 1) else 0
+        enough = have + self.own - emptiest <= self.skew
+        enough[0] = False
+        found: Mask = enough[codes[self.counter]]
+        return found

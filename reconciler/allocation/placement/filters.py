@@ -1,0 +1,260 @@
+"""The filters of kube-scheduler that look at nodes and at the pods on them, each as tests of all nodes.
+
+A filter is a function from a question to its tests; it yields none if the pod does not need it. Filters that
+need kinds which are listed on demand say so first. Source: rules FIT-1 to FIT-10.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+
+import numpy as np
+
+from kernels.domains import Counter, Even, Near, Vacant, per_domain, present
+from kernels.types import Codes, Mask
+from reconciler.allocation.placement.pod_tests import Question, Test
+from reconciler.api.objects.core import Pod
+from reconciler.state.nodes.demand import PODS, demand
+from reconciler.state.pods.namespaces import KIND as NAMESPACE
+from reconciler.state.pods.ports import Port, conflicting, counted_as, ports_of
+from reconciler.state.pods.terms import PodSet, Scope, Spread, Term, affinity_of, anti_affinity_of, spread_of
+
+Filter = Callable[[Question], Iterator[Test]]
+
+_FEATURES: Mapping[str, Callable[[Pod], object]] = {
+    "RestartAllContainersOnContainerExits": lambda pod: any(
+        rule.action == "RestartAllContainers"
+        for container in (*pod.spec.containers, *pod.spec.init_containers)
+        for rule in container.restart_policy_rules
+    ),
+    "UserNamespacesHostNetworkSupport": lambda pod: pod.spec.host_network and pod.spec.host_users is False,
+}
+"""Feature that a node must declare -> whether a pod needs it, in Kubernetes 1.36"""
+
+
+def node_affinity(question: Question) -> Iterator[Test]:
+    """Node selector and required node affinity."""
+    passed = question.nodes.labelled(question.pod)
+    yield Test("NodeAffinity", "outside node selector or affinity", passed)
+
+
+def taints(question: Question) -> Iterator[Test]:
+    """Taints, cordons, and nodes that are not ready."""
+    yield Test("TaintToleration", "with untolerated taint", question.nodes.tolerated(question.pod))
+
+
+def node_objects(question: Question) -> Iterator[Test]:
+    """Nodes without a Node object, where they may not be used."""
+    nodes = question.nodes
+    if not question.supposed and nodes.supposed:
+        yield Test("", "without a Node object", nodes.described())
+
+
+def other_claims(question: Question) -> Iterator[Test]:
+    """The nodes of the pod's claims that are allocated already."""
+    if question.held:
+        passed = question.nodes.matching(question.held)
+        yield Test("DynamicResources", "away from other claims of the pod", passed)
+
+
+def room(question: Question) -> Iterator[Test]:
+    """CPU, memory, other resources, and the number of pods."""
+    short = question.nodes.room.short_of(demand(question.pod), question.waived, but=question.counters.but)
+    for resource, places in short.items():
+        reason = "Too many pods" if resource == PODS else f"Insufficient {resource}"
+        yield Test("NodeResourcesFit", reason, ~places, by_pods=True)
+
+
+def declared_features(question: Question) -> Iterator[Test]:
+    """Features of kubelets that the pod needs."""
+    needed = frozenset(name for name, needs in _FEATURES.items() if needs(question.pod))
+    if needed:
+        names = ", ".join(sorted(needed))
+        yield Test(
+            "NodeDeclaredFeatures",
+            f"without declared feature {names}",
+            question.nodes.declaring(needed),
+            f"enable {names} on the kubelets of more nodes",
+        )
+
+
+def host_ports(question: Question) -> Iterator[Test]:
+    """Ports of the node."""
+    for port in ports_of(question.pod):
+        for taken in conflicting(port):
+            yield Test(
+                "NodePorts",
+                f"with host port {port} in use",
+                Vacant(_port_counter(question, taken)),
+                f"free host port {port} on a node, or remove hostPort from the pod",
+                by_pods=True,
+            )
+
+
+def topology_spread(question: Question) -> Iterator[Test]:
+    """Topology spread constraints that must be met."""
+    pod, nodes = question.pod, question.nodes
+    found = spread_of(pod) if pod.spec.topology_spread_constraints else ()
+    if not found:
+        return
+    complete = nodes.every()
+    for one in found:
+        complete = complete & (nodes.domains(one.topology_key)[0] > 0)
+    for one in found:
+        codes, size = nodes.domains(one.topology_key)
+        yield Test(
+            "PodTopologySpread",
+            f"without label {one.topology_key} of a topology spread constraint",
+            codes > 0,
+            f"label the nodes with {one.topology_key}",
+        )
+        counted = complete
+        if one.by_affinity:
+            counted = counted & nodes.labelled(pod)
+        if one.by_taints:
+            counted = counted & nodes.tolerated_own(pod)
+        own = int(one.selector.matches(pod.metadata.labels))
+        at = _spread_counter(question, one, codes, size, counted)
+        yield Test(
+            "PodTopologySpread",
+            f"beyond maxSkew {one.skew} of the topology spread over {one.topology_key}",
+            Even(at, one.skew, own, one.least, present(codes, counted, size)),
+            f"make room for the pod in other domains of {one.topology_key}, or raise maxSkew",
+            by_pods=True,
+        )
+
+
+def affinity(question: Question) -> Iterator[Test]:
+    """Required affinity: to pods that match all terms."""
+    terms = affinity_of(question.pod)
+    if not terms:
+        return
+    pod, labels_of = question.pod, question.nodes.residents.namespaces.labels_of
+    pods = PodSet(tuple((term.scope, term.selector) for term in terms), terminating=True)
+    keys = tuple(dict.fromkeys(term.topology_key for term in terms))
+    counters = tuple(_set_counter(question, pods, key) for key in keys)
+    first = pods.has(pod.key.namespace, pod.metadata.labels, labels_of)
+    yield Test(
+        "InterPodAffinity",
+        f"without a pod of the required affinity in the same {', '.join(keys)}",
+        Near(counters, first),
+        "wait until a pod of the required affinity runs, or correct podAffinity",
+        by_pods=True,
+    )
+
+
+def anti_affinity(question: Question) -> Iterator[Test]:
+    """Required anti-affinity of the pod, and of pods that are there."""
+    pod = question.pod
+    for term in dict.fromkeys(anti_affinity_of(pod)):
+        pods = PodSet(((term.scope, term.selector),), terminating=True)
+        yield Test(
+            "InterPodAffinity",
+            f"with a pod in the same {term.topology_key} that the pod's anti-affinity excludes",
+            Vacant(_set_counter(question, pods, term.topology_key)),
+            f"add nodes in other domains of {term.topology_key}, or relax podAntiAffinity",
+            by_pods=True,
+        )
+    for term in _against(question):
+        yield Test(
+            "InterPodAffinity",
+            f"with a pod in the same {term.topology_key} whose anti-affinity excludes the pod",
+            Vacant(_term_counter(question, term)),
+            f"add nodes in other domains of {term.topology_key}, or relax that pod's podAntiAffinity",
+            by_pods=True,
+        )
+
+
+FILTERS: tuple[Filter, ...] = (
+    node_objects,
+    node_affinity,
+    other_claims,
+    taints,
+    declared_features,
+    host_ports,
+    room,
+    topology_spread,
+    affinity,
+    anti_affinity,
+)
+"""In the order of their reasons: a node counts under the first that it fails"""
+
+
+def require_objects(question: Question) -> None:
+    """Raise Unlisted if the tests of a pod need objects that are not listed, and Rejected as filters do."""
+    pod, nodes = question.pod, question.nodes
+    own = () if pod.spec.affinity is None else (*affinity_of(pod), *anti_affinity_of(pod))
+    if nodes.residents.asks_for_namespaces(pod, own):
+        nodes.on_demand.require(NAMESPACE, "the namespaceSelector of a pod affinity term")
+
+
+def tests_of(question: Question) -> Iterator[Test]:
+    """All tests of a pod, in the order of their reasons."""
+    for find in FILTERS:
+        yield from find(question)
+
+
+def _against(question: Question) -> list[Term]:
+    """The anti-affinity terms of other pods that select the pod."""
+    pod, residents = question.pod, question.nodes.residents
+    labels_of = residents.namespaces.labels_of
+    found = dict.fromkeys(residents.against(pod))
+    for fellow in question.fellows:
+        for term in anti_affinity_of(fellow):
+            if term.matches(pod.key.namespace, pod.metadata.labels, labels_of):
+                found[term] = None
+    return list(found)
+
+
+def _port_counter(question: Question, port: Port) -> int:
+    nodes, counters = question.nodes, question.counters
+
+    def make() -> Counter:
+        using = nodes.residents.using(port, but=counters.but)
+        codes: Codes = np.arange(1, len(using) + 1, dtype=np.int32)  # every node is a domain
+        return Counter(codes, np.concatenate([[0], using]))
+
+    def takes(pod: Pod) -> bool:
+        return any(port in counted_as(one) for one in ports_of(pod))
+
+    return counters.get(port, make, takes)
+
+
+def _set_counter(question: Question, pods: PodSet, key: str) -> int:
+    nodes, counters = question.nodes, question.counters
+    residents = nodes.residents
+
+    def make() -> Counter:
+        codes, size = nodes.domains(key)
+        return Counter(codes, per_domain(residents.belonging(pods, but=counters.but), codes, None, size))
+
+    def takes(pod: Pod) -> bool:
+        return pods.has(pod.key.namespace, pod.metadata.labels, residents.namespaces.labels_of)
+
+    return counters.get((pods, key), make, takes)
+
+
+def _term_counter(question: Question, term: Term) -> int:
+    nodes, counters = question.nodes, question.counters
+
+    def make() -> Counter:
+        codes, size = nodes.domains(term.topology_key)
+        having = nodes.residents.having(term, but=counters.but)
+        return Counter(codes, per_domain(having, codes, None, size))
+
+    return counters.get(term, make, lambda pod: term in anti_affinity_of(pod))
+
+
+def _spread_counter(question: Question, spread: Spread, codes: Codes, size: int, counted: Mask) -> int:
+    nodes, counters, namespace = question.nodes, question.counters, question.pod.key.namespace
+    pods = PodSet(((Scope(frozenset([namespace])), spread.selector),), terminating=False)
+    ignored = spread.selector.selects_all  # kube-scheduler counts no pod for an empty selector
+
+    def make() -> Counter:
+        if ignored:
+            return Counter(codes, np.zeros(size, dtype=np.int64), counted)
+        each = nodes.residents.belonging(pods, but=counters.but)
+        return Counter(codes, per_domain(each, codes, counted, size), counted)
+
+    def takes(pod: Pod) -> bool:
+        return not ignored and pod.key.namespace == namespace and spread.selector.matches(pod.metadata.labels)
+
+    return counters.get((pods, spread.topology_key, counted.tobytes()), make, takes)

@@ -1,0 +1,52 @@
+"""Kinds that are listed only when a pod needs them, such as namespaces for selectors of namespaces."""
+
+from collections.abc import Callable
+
+from reconciler.errors import Unlisted
+
+NOT_LISTED, NOT_READABLE = "ObjectsNotListed", "ObjectsNotReadable"
+"""The reasons of a pod that waits for a listing, and of one that waits for the right to list."""
+
+
+class KindsOnDemand:
+    """Which of these kinds are wanted, and which are listed."""
+
+    def __init__(self, on_wanted: Callable[[str], None] | None) -> None:
+        """`on_wanted` is called with a kind when a pod needs it for the first time. None: the input has all
+        objects there are, as manifests do.
+        """
+        self._on_wanted = on_wanted
+        self._wanted: set[str] = set()
+        self._listed: set[str] = set()
+        self._failures: dict[str, str] = {}
+
+    def require(self, kind: str, purpose: str) -> None:
+        """Raise Unlisted if the objects of a kind are not known; they are wanted from now on."""
+        if self._on_wanted is None or kind in self._listed:
+            return
+        if kind not in self._wanted:
+            self._wanted.add(kind)
+            self._on_wanted(kind)
+        if (failure := self._failures.get(kind)) is not None:
+            raise Unlisted(
+                f"{purpose} needs {kind} objects, which cannot be listed: {failure}; "
+                f"grant list and watch on them to the account of this controller",
+                NOT_READABLE,
+            )
+        raise Unlisted(f"{purpose} needs {kind} objects, which are not listed yet", NOT_LISTED)
+
+    def listed(self, kind: str) -> bool:
+        """The objects of a kind are known; return whether a pod waited for them."""
+        self._failures.pop(kind, None)
+        if kind in self._listed:
+            return False
+        self._listed.add(kind)
+        return kind in self._wanted
+
+    def failed(self, kind: str, why: str) -> bool:
+        """A kind cannot be listed; return whether that is news."""
+        if kind in self._listed or self._failures.get(kind) == why:
+            return False
+        known = kind in self._failures
+        self._failures[kind] = why
+        return not known

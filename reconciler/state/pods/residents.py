@@ -1,0 +1,301 @@
+"""The pods on nodes as columns: how many pods of a set each node has, and which ports and terms they bring.
+
+A pod is on a node from the moment its node is decided. Columns of sets are made when a decision first asks
+for them, and then follow pod by pod; only those that were used recently are kept.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from kernels.types import Amounts, Codes, Mask, Rows
+from reconciler.api.objects.core import Pod
+from reconciler.api.objects.label_selector import Selector
+from reconciler.api.objects.meta import ObjectKey
+from reconciler.errors import Rejected
+from reconciler.state.nodes.growing import widened
+from reconciler.state.nodes.labels import LabelColumns
+from reconciler.state.pods.namespaces import Namespaces
+from reconciler.state.pods.ports import Port, counted_as, ports_of
+from reconciler.state.pods.selector_index import SelectorIndex
+from reconciler.state.pods.tally import Tally
+from reconciler.state.pods.terms import PodSet, Scope, Term, anti_affinity_of
+
+KEPT = 256
+"""Most sets of pods whose columns are kept"""
+
+
+@dataclass(slots=True)
+class Resident:
+    """A pod and its node."""
+
+    pod: Pod
+    node: str
+    row: int
+    """Of the pod"""
+    ports: tuple[Port, ...]
+    """Ports in use, as they are counted"""
+    terms: tuple[Term, ...]
+    """Required anti-affinity"""
+
+    @property
+    def terminating(self) -> bool:
+        """Whether the pod is being deleted."""
+        return self.pod.metadata.deletion_timestamp is not None
+
+
+class Moved(NamedTuple):
+    """What a change of one pod may mean for pods that wait."""
+
+    counted: bool = False
+    """Whether a set of pods that a decision asked about changed"""
+    freed: bool = False
+    """Whether a port or a domain may be free now"""
+
+
+STILL = Moved()
+
+
+class Residents:
+    """P rows of pods, N rows of nodes. Rows are used again."""
+
+    def __init__(self) -> None:
+        self.namespaces = Namespaces()
+        self._residents: dict[ObjectKey, Resident] = {}
+        self._on: dict[str, dict[ObjectKey, None]] = {}
+        """Node -> its pods. A pod may arrive before its node"""
+        self._node_rows: dict[str, int] = {}
+        self._nodes = 0
+        self._spare: list[int] = []
+        self._labels = LabelColumns()
+        self._size = 0
+        self._at: Rows = np.zeros(0, dtype=np.intp)
+        """(P or more,) the row of its node; -1 for none"""
+        self._namespace: Codes = np.zeros(0, dtype=np.int32)
+        self._namespaces: dict[str, int] = {}
+        self._terminating: Mask = np.zeros(0, dtype=np.bool_)
+        self._ports: Tally[Port] = Tally()
+        self._terms: Tally[Term] = Tally()
+        self._terms_by_label: SelectorIndex[Term] = SelectorIndex()
+        self._sets: OrderedDict[PodSet, Amounts] = OrderedDict()
+        self._sets_by_label: SelectorIndex[PodSet] = SelectorIndex()
+        self._nominated: dict[str, dict[ObjectKey, Pod]] = {}
+        self._nominated_to: dict[ObjectKey, str] = {}
+
+    # -- nodes
+
+    def put_node(self, row: int, name: str) -> None:
+        """A node has a row now."""
+        self._node_rows[name] = row
+        self._nodes = max(self._nodes, row + 1)
+        for key in self._on.get(name, ()):
+            self._count(self._residents[key], row, 1)
+
+    def drop_node(self, name: str) -> None:
+        """A node is gone; its pods may come back with it before they end."""
+        row = self._node_rows.pop(name)
+        for key in self._on.get(name, ()):
+            self._count(self._residents[key], row, -1)
+
+    # -- pods
+
+    def place(self, key: ObjectKey, pod: Pod | None, node: str = "") -> Moved:
+        """Set the node of a pod; None if it has none or is gone."""
+        before = self._residents.get(key)
+        if pod is None or not node:
+            return STILL if before is None else self._remove(key, before)
+        if before is not None:
+            if before.pod is pod and before.node == node:
+                return STILL
+            if before.node == node and _alike(before.pod, pod):
+                before.pod = pod
+                return STILL
+        left = STILL if before is None else self._remove(key, before)
+        came = self._add(key, pod, node)
+        return Moved(left.counted or came.counted, left.freed)
+
+    def nominate(self, key: ObjectKey, pod: Pod | None) -> bool:
+        """Note a pod without a node that may be nominated to one; return whether that changed."""
+        node = pod.status.nominated_node_name if pod is not None and not pod.finished else ""
+        before = self._nominated_to.get(key, "")
+        if not node and not before:
+            return False
+        if before and before != node:
+            del self._nominated[before][key]
+            if not self._nominated[before]:
+                del self._nominated[before]
+            del self._nominated_to[key]
+        if node and pod is not None:
+            self._nominated.setdefault(node, {})[key] = pod
+            self._nominated_to[key] = node
+        return before != node
+
+    def nominated(self, pod: Pod) -> dict[str, list[Pod]]:
+        """The pods of equal or higher priority that are nominated to nodes, without the pod itself."""
+        found: dict[str, list[Pod]] = {}
+        for node, pods in self._nominated.items():
+            for key, other in pods.items():
+                if key != pod.key and (other.spec.priority or 0) >= (pod.spec.priority or 0):
+                    found.setdefault(node, []).append(other)
+        return found
+
+    def asks_for_namespaces(self, pod: Pod, terms: Iterable[Term]) -> bool:
+        """Whether the labels of namespaces decide where a pod may run. `terms` are its own."""
+        if any(term.scope.asks for term in terms):
+            return True
+        labels, namespace = pod.metadata.labels, pod.key.namespace
+        return any(
+            term.scope.asks and namespace not in term.scope.names and term.selector.matches(labels)
+            for term in self._terms_by_label.candidates(labels)
+        )
+
+    # -- columns
+
+    def using(self, port: Port, *, but: Collection[ObjectKey]) -> Amounts:
+        """(N,) how many pods use a port, without the pods `but`."""
+        column = self._ports.column(port, self._nodes)
+        return self._without(column, but, lambda own: own.ports.count(port))
+
+    def against(self, pod: Pod) -> list[Term]:
+        """The anti-affinity terms of pods on nodes that select a pod."""
+        if not len(self._terms):
+            return []
+        labels, namespace = pod.metadata.labels, pod.key.namespace
+        labels_of = self.namespaces.labels_of
+        return [
+            term
+            for term in self._terms_by_label.candidates(labels)
+            if term.matches(namespace, labels, labels_of)
+        ]
+
+    def having(self, term: Term, *, but: Collection[ObjectKey]) -> Amounts:
+        """(N,) how many pods have a term of anti-affinity, without the pods `but`."""
+        column = self._terms.column(term, self._nodes)
+        return self._without(column, but, lambda own: own.terms.count(term))
+
+    def belonging(self, pods: PodSet, *, but: Collection[ObjectKey]) -> Amounts:
+        """(N,) how many pods of a set are on each node, without the pods `but`."""
+        column = self._sets.get(pods)
+        if column is None:
+            column = self._sets[pods] = self._counted(pods)
+            self._sets_by_label.add(pods, pods.tests[0][1])
+            if len(self._sets) > KEPT:
+                old, _ = self._sets.popitem(last=False)
+                self._sets_by_label.remove(old, old.tests[0][1])
+        self._sets.move_to_end(pods)
+        if len(column) < self._nodes:
+            column = self._sets[pods] = widened(column, self._nodes)
+        return self._without(column[: self._nodes], but, lambda own: int(self._belongs(own, pods)))
+
+    def namespaces_changed(self) -> None:
+        """Labels of namespaces changed: columns that depend on them are made anew when they are asked for."""
+        for pods in [one for one in self._sets if one.asks]:
+            del self._sets[pods]
+            self._sets_by_label.remove(pods, pods.tests[0][1])
+
+    def _without(
+        self, column: Amounts, but: Collection[ObjectKey], count: Callable[[Resident], int]
+    ) -> Amounts:
+        """A column without what some pods add to it."""
+        own = [one for key in but if (one := self._residents.get(key)) is not None]
+        found = [(row, count(one)) for one in own if (row := self._node_rows.get(one.node)) is not None]
+        if any(amount for _, amount in found):
+            column = column.copy()
+            for row, amount in found:
+                column[row] -= amount
+        return column
+
+    def _counted(self, pods: PodSet) -> Amounts:
+        inside = self._at[: self._size] >= 0
+        if not pods.terminating:
+            inside &= ~self._terminating[: self._size]
+        for scope, selector in pods.tests:
+            inside &= self._in_scope(scope) & self._selected(selector)
+        return np.bincount(self._at[: self._size][inside], minlength=self._nodes).astype(np.int64)
+
+    def _in_scope(self, scope: Scope) -> Mask:
+        labels_of = self.namespaces.labels_of
+        verdicts = [scope.covers_own(name, labels_of) for name in self._namespaces]
+        found: Mask = np.array(verdicts, dtype=np.bool_)[self._namespace[: self._size]]
+        return found
+
+    def _selected(self, selector: Selector) -> Mask:
+        found = np.ones(self._size, dtype=np.bool_)
+        for one in selector.requirements:
+            found &= self._labels.test(one.key, one.holds)
+        return found
+
+    def _belongs(self, one: Resident, pods: PodSet) -> bool:
+        if one.terminating and not pods.terminating:
+            return False
+        return pods.has(one.pod.key.namespace, one.pod.metadata.labels, self.namespaces.labels_of)
+
+    def _add(self, key: ObjectKey, pod: Pod, node: str) -> Moved:
+        row = self._spare.pop() if self._spare else self._size
+        if row == self._size:
+            self._size += 1
+            self._at = widened(self._at, self._size)
+            self._namespace = widened(self._namespace, self._size)
+            self._terminating = widened(self._terminating, self._size)
+        ports = tuple(used for port in ports_of(pod) for used in counted_as(port))
+        one = self._residents[key] = Resident(pod, node, row, ports, _terms_of(pod))
+        self._on.setdefault(node, {})[key] = None
+        self._labels.put(row, str(key), pod.metadata.labels)
+        self._namespace[row] = self._namespaces.setdefault(pod.key.namespace, len(self._namespaces))
+        self._terminating[row] = one.terminating
+        self._at[row] = -1
+        at = self._node_rows.get(node)
+        return Moved(self._count(one, at, 1)) if at is not None else STILL
+
+    def _remove(self, key: ObjectKey, one: Resident) -> Moved:
+        counted = False
+        at = self._node_rows.get(one.node)
+        if at is not None:
+            counted = self._count(one, at, -1)
+        del self._residents[key], self._on[one.node][key]
+        if not self._on[one.node]:
+            del self._on[one.node]
+        self._labels.drop(one.row, str(key))
+        self._at[one.row] = -1
+        self._spare.append(one.row)
+        return Moved(counted, bool(one.ports or one.terms))
+
+    def _count(self, one: Resident, at: int, sign: int) -> bool:
+        """Add a pod to all columns at the row of its node, or remove it; return whether a set changed."""
+        self._at[one.row] = at if sign > 0 else -1
+        for port in one.ports:
+            self._ports.add(port, at, sign)
+        for term in one.terms:
+            if term not in self._terms:
+                self._terms_by_label.add(term, term.selector)
+            self._terms.add(term, at, sign)
+            if term not in self._terms:
+                self._terms_by_label.remove(term, term.selector)
+        changed = False
+        if self._sets:
+            for pods in list(self._sets_by_label.candidates(one.pod.metadata.labels)):
+                if self._belongs(one, pods):
+                    column = self._sets[pods] = widened(self._sets[pods], at + 1)
+                    column[at] += sign
+                    changed = True
+        return changed
+
+
+def _alike(one: Pod, other: Pod) -> bool:
+    """Whether two versions of a pod count alike. Ports and affinity of a pod with a node cannot change."""
+    return (
+        one.metadata.uid == other.metadata.uid
+        and one.metadata.labels == other.metadata.labels
+        and one.metadata.deletion_timestamp == other.metadata.deletion_timestamp
+    )
+
+
+def _terms_of(pod: Pod) -> tuple[Term, ...]:
+    """The anti-affinity terms of a pod on a node. One that cannot be read keeps no other pod away."""
+    try:
+        return anti_affinity_of(pod)
+    except Rejected:
+        return ()
