@@ -19,6 +19,7 @@ from reconciler.state.nodes.charging import node_of
 from reconciler.state.nodes.demand import demand
 from reconciler.state.nodes.table import Nodes
 from reconciler.state.store import Store
+from reconciler.state.trial import Trial
 
 MAX_COPIES = 1_000
 """Maximum copies if the scenario has no count"""
@@ -130,15 +131,15 @@ class _Simulation:
     """A store on which units are placed one after another."""
 
     def __init__(self, baseline: Baseline, steps: int, budget: Budget) -> None:
-        self._store = baseline.store
-        self._nodes = Nodes()
+        nodes = Nodes()
         for namespace in baseline.namespaces:
-            self._nodes.note(Changed("Namespace", namespace))
+            nodes.note(Changed("Namespace", namespace))
         for node in baseline.nodes:
-            self._nodes.note(Changed("Node", node))
+            nodes.note(Changed("Node", node))
         for node in baseline.supposed:
-            self._nodes.suppose(node)
-        self._placement = Placement(self._nodes, supposed=True)
+            nodes.suppose(node)
+        self._trial = Trial(baseline.store, nodes, supposed=True)
+        self._placement = Placement(nodes, supposed=True)
         self._charged = False
         self._steps = steps
         self._budget = budget
@@ -154,7 +155,7 @@ class _Simulation:
     def _place(
         self, unit: Unit, copy: int, choose_nodes: Callable[..., NodeChoice], held: Sequence[ResourceClaim]
     ) -> Placed | Refused:
-        snapshot, left_out = self._store.snapshot(), ""
+        snapshot, left_out = self._trial.snapshot, ""
         try:
             if unit.pod is None:
                 choice = self._placement.for_claim(snapshot)
@@ -170,10 +171,7 @@ class _Simulation:
             return Refused(
                 unit.name, copy, outcome.reason, "; ".join(filter(None, [outcome.message, left_out]))
             )
-        for plan in outcome.plans:
-            self._store.assume(plan)
-        if unit.pod is not None and outcome.node:
-            self._nodes.host(unit.pod.key, unit.pod, outcome.node, demand(unit.pod))
+        self._trial.place(outcome.plans, unit.pod, outcome.node)
         devices = tuple(
             (plan.claim, result.request, result.id)
             for plan in outcome.plans
@@ -186,7 +184,8 @@ class _Simulation:
         if self._charged:
             return
         self._charged = True
-        for pod in self._store.pods.values():
+        store, nodes = self._trial.store, self._trial.nodes
+        for pod in store.pods.values():
             self._budget.spend()
-            self._nodes.residents.nominate(pod.key, pod if not pod.spec.node_name else None)
-            self._nodes.host(pod.key, pod, node_of(pod, self._store), demand(pod))
+            nodes.residents.nominate(pod.key, pod if not pod.spec.node_name else None)
+            nodes.host(pod.key, pod, node_of(pod, store), demand(pod))

@@ -2,6 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
+from copy import copy
 from typing import NamedTuple
 
 import numpy as np
@@ -62,6 +63,16 @@ class Nodes:
         self._masks: OrderedDict[Hashable, Mask] = OrderedDict()
         self._rows: tuple[tuple[str, ...], Rows] = ((), np.zeros(0, dtype=np.intp))
         self._open: tuple[Topology | None, NodeSubset | None] = (None, None)
+
+    def fork(self) -> "Nodes":
+        """The same nodes and pods for another thread, changed independently from now on."""
+        other = copy(self)
+        other.room, other.residents = self.room.fork(), self.residents.fork()
+        other.on_demand, other._labels = self.on_demand.fork(), self._labels.fork()
+        other._row_of, other._spare, other._node = dict(self._row_of), list(self._spare), dict(self._node)
+        other._supposed, other._profiles = set(self._supposed), dict(self._profiles)
+        other._profile, other._masks = self._profile.copy(), self._masks.copy()
+        return other
 
     @property
     def known(self) -> tuple[Node, ...]:
@@ -180,6 +191,11 @@ class Nodes:
     def domains(self, key: str) -> tuple[Codes, int]:
         """(N,) the domain of each node for a label, 0 for none; and the number of codes."""
         return self._labels.codes(key)
+
+    def label(self, name: str, key: str) -> str | None:
+        """The value of a label of a node; None if there is no such label or node."""
+        row = self._row_of.get(name)
+        return None if row is None else self._labels.value_of(row, key)
 
     def declaring(self, features: frozenset[str]) -> Mask:
         """Nodes that declare all these features."""
