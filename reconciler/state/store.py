@@ -183,18 +183,17 @@ class Store:
         del self._assumed[plan.uid]
         return self._note(self._ledger.release(plan.uid))
 
-    def vacate(self, key: ObjectKey) -> Vacated | None:
+    def vacate(self, uid: str) -> Vacated | None:
         """Count the devices of a claim as released, until `restore`; None if it holds none."""
-        claim = self._claims.get(key)
-        uid = "" if claim is None else claim.metadata.uid
-        if claim is None or uid not in self._ledger:
+        holder = self._ledger.holder(uid)
+        if holder is None:
             return None
         plan = self._assumed.pop(uid, None)
-        allocation = claim.allocation if plan is None else plan.allocation
-        assert allocation is not None  # a claim in the ledger is allocated or assumed
+        allocation = plan.allocation if plan is not None else self._claims[holder.claim].allocation
+        assert allocation is not None  # a claim in the ledger is assumed or allocated
         retained = self._retained.fork() if self._retained else None
         self._note(self._ledger.release(uid))
-        return Vacated(Holder(uid, key), allocation, plan, retained)
+        return Vacated(holder, allocation, plan, retained)
 
     def restore(self, vacated: Vacated) -> None:
         """Undo `vacate`. Nothing else may have changed in between."""

@@ -49,7 +49,7 @@ class Trial:
 
     def assume(self, plan: Plan) -> None:
         """Count a plan as held. What its claim held before is released."""
-        self.release(plan.claim)
+        self.release(plan.uid)
         self.store.assume(plan)
         self._undo.append(lambda: self.store.forget(plan))
 
@@ -58,9 +58,9 @@ class Trial:
         self._remember(pod.key)
         self.nodes.host(pod.key, pod, node, demand(pod))
 
-    def release(self, claim: ObjectKey) -> None:
+    def release(self, uid: str) -> None:
         """Count the devices of a claim as free."""
-        vacated = self.store.vacate(claim)
+        vacated = self.store.vacate(uid)
         if vacated is not None:
             self._undo.append(lambda: self.store.restore(vacated))
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.gangs import GangKey, Tier
-from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.objects.plan import Plan
 
 
@@ -32,7 +32,9 @@ class GangQuestion:
     tiers: tuple[Tier, ...] = ()
     """The tightest first"""
     nodes: tuple[str, ...] = ()
-    """Nodes of members that have a place already. They determine the domain of required tiers"""
+    """Nodes of members that have a place already. They determine the domain of tiers by label"""
+    devices: tuple[DeviceID, ...] = ()
+    """Devices of members that have a place already. They determine the domain of tiers by attribute"""
 
 
 @dataclass(frozen=True, slots=True)

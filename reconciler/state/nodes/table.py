@@ -3,7 +3,7 @@
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from copy import copy
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -21,6 +21,8 @@ from reconciler.state.nodes.room import Charge, Room, Wanted
 from reconciler.state.nodes.taints import CLOSING, own_taints, taints_of, tolerated
 from reconciler.state.on_demand import KindsOnDemand
 from reconciler.state.pods.residents import Residents
+
+Column = TypeVar("Column", bound=np.ndarray[Any, Any])
 
 KEPT = 512
 """Most masks kept. A change of a node drops all of them."""
@@ -137,13 +139,12 @@ class Nodes:
             mask[self._row_of[name]] = True
         return NodeSubset(topology.order, self.in_order(mask, topology.order))
 
-    def in_order(self, mask: Mask, order: tuple[str, ...]) -> Mask:
-        """(nodes,) a mask over rows, reordered by these names."""
+    def in_order(self, column: Column, order: tuple[str, ...]) -> Column:
+        """(nodes, ...) a column over rows, reordered by these names."""
         if self._rows[0] is not order:
             rows = np.array([self._row_of[name] for name in order], dtype=np.intp)
             self._rows = order, rows
-        found: Mask = mask[self._rows[1]]
-        return found
+        return column[self._rows[1]]  # type: ignore[return-value]
 
     def labelled(self, pod: Pod) -> Mask:
         """Nodes that match the pod's node selector and required node affinity.

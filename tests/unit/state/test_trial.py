@@ -101,7 +101,7 @@ def act(trial: Trial, number: int, name: str, at: str) -> None:
             if isinstance(outcome, Granted):
                 trial.place(outcome.plans, pod(f"new-{number}", affinity=APART), outcome.node)
         case "release":
-            trial.release(ObjectKey("default", "x" if at == "a" else "y"))
+            trial.release("uid-x" if at == "a" else "uid-y")
         case "remove":
             trial.remove(ObjectKey("default", "resident"))
         case "move":
@@ -172,7 +172,7 @@ def test_a_released_device_that_drew_more_before_is_charged_again():
         known.snapshot()
     left = known.snapshot().occupancy.left.copy()
     with Trial(known, nodes, supposed=True) as trial:
-        trial.release(ObjectKey("default", "x"))
+        trial.release("uid-x")
         assert not np.array_equal(trial.snapshot.occupancy.left, left)
     assert np.array_equal(known.snapshot().occupancy.left, left)
 
