@@ -13,6 +13,7 @@ from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Plan
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 from reconciler.state.nodes.demand import demand
+from reconciler.state.nodes.room import Wanted
 from reconciler.state.nodes.table import Nodes
 from reconciler.state.store import Store
 
@@ -53,10 +54,10 @@ class Trial:
         self.store.assume(plan)
         self._undo.append(lambda: self.store.forget(plan))
 
-    def host(self, pod: Pod, node: str) -> None:
-        """Count a pod on a node, and not where it was before."""
+    def host(self, pod: Pod, node: str, takes: Wanted | None = None) -> None:
+        """Count a pod on a node, and not where it was before. `takes` is its demand, if it is known."""
         self._remember(pod.key)
-        self.nodes.host(pod.key, pod, node, demand(pod))
+        self.nodes.host(pod.key, pod, node, demand(pod) if takes is None else takes)
 
     def release(self, uid: str) -> None:
         """Count the devices of a claim as free."""

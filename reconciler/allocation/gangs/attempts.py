@@ -17,7 +17,8 @@ from reconciler.allocation.dra.node_attempt import Only
 from reconciler.allocation.dra.result import pinned_to_node
 from reconciler.allocation.gangs.kinds import Kind
 from reconciler.allocation.gangs.places import Likeness
-from reconciler.api.objects.claims import ResourceClaim
+from reconciler.api.objects.claims import Allocation, ResourceClaim
+from reconciler.api.objects.model import Model
 from reconciler.api.objects.plan import Granted, Plan, Reason
 from reconciler.errors import ReconcilerError
 from reconciler.state.devices.snapshot.node_subset import NodeSubset
@@ -73,10 +74,26 @@ class Desk:
 
 
 @dataclass(frozen=True, slots=True)
+class Sample:
+    """A plan as fields, from which others are made."""
+
+    plan: Plan
+    fields: dict[str, object]
+    devices: dict[str, object]
+    results: tuple[dict[str, object], ...]
+
+    @classmethod
+    def of(cls, plan: Plan) -> "Sample":
+        """The fields that are set."""
+        devices = plan.allocation.devices
+        return cls(plan, _fields(plan.allocation), _fields(devices), tuple(map(_fields, devices.results)))
+
+
+@dataclass(frozen=True, slots=True)
 class Pattern:
     """The plans of all claims of a node by positions in its view, to be repeated on alike nodes."""
 
-    samples: tuple[tuple[Plan, tuple[int, ...]], ...]
+    samples: tuple[tuple["Sample", tuple[int, ...]], ...]
     """For each claim in order: a plan, and the positions of its devices"""
     renewed: int
     """How many claims, from the end, got new devices"""
@@ -222,7 +239,7 @@ class Attempts:
         samples = []
         for plan in plans:
             rows = [self._base.fleet.rows_of(result.id)[-1] for result in plan.allocation.devices.results]
-            samples.append((plan, tuple(position[row] for row in rows)))
+            samples.append((Sample.of(plan), tuple(position[row] for row in rows)))
         return Pattern(tuple(samples), len(plans))
 
     def _repeat(self, pattern: Pattern, desk: Desk, claims: Sequence[ResourceClaim]) -> list[Plan]:
@@ -233,22 +250,21 @@ class Attempts:
         for claim, (sample, positions) in zip(
             everyone[len(everyone) - pattern.renewed :], pattern.samples, strict=True
         ):
-            before = sample.allocation
-            results = tuple(
-                result.model_copy(update=fleet.id_of(view.row(at))._asdict())
-                for result, at in zip(before.devices.results, positions, strict=True)
-            )
-            update: dict[str, object] = {"devices": before.devices.model_copy(update={"results": results})}
-            if before.node_selector is not None:
-                update["node_selector"] = pinned_to_node(view)
+            results = [
+                part | fleet.id_of(view.row(at))._asdict()
+                for part, at in zip(sample.results, positions, strict=True)
+            ]
+            fields = sample.fields | {"devices": sample.devices | {"results": results}}
+            if results:
+                fields["node_selector"] = pinned_to_node(view)
             made.append(
                 replace(
-                    sample,
+                    sample.plan,
                     claim=claim.key,
                     uid=claim.metadata.uid,
                     resource_version=claim.metadata.resource_version,
                     node=view.node.name,
-                    allocation=before.model_copy(update=update),
+                    allocation=Allocation.model_validate(fields),
                 )
             )
         for plan in made[: len(made) - len(claims)]:
@@ -256,6 +272,10 @@ class Attempts:
         for plan in made:
             self._trial.assume(plan)
         return made
+
+
+def _fields(model: Model) -> dict[str, object]:
+    return {name: getattr(model, name) for name in model.model_fields_set}
 
 
 def _requests(claim: ResourceClaim) -> list[str]:

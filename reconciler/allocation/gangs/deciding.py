@@ -63,7 +63,7 @@ def _decide(
         places = Places(kinds, company, trial)
     except Rejected as exc:
         return GangUnsatisfied(refusal_reason(exc), str(exc))
-    field = Field(kinds, company, places, trial, _apart(shapes, snapshot))
+    field = Field(kinds, company, places, trial, _apart(shapes, snapshot), snapshot.topology.order)
     tiers = Tiers(question, trial.nodes, snapshot)
     if tiers.unknown and any(tier.required and tier.key in tiers.unknown for tier in question.tiers):
         return no_domain(question, tiers.unknown[0])
@@ -80,7 +80,7 @@ def _decide(
             gave_up=decision.gave_up,
         )
     domain, taken = found
-    return _granted(question, kinds, trial, domain, taken, before, decision.taken_steps)
+    return _granted(question, field, domain, taken, before, decision.taken_steps)
 
 
 def _leave(question: GangQuestion, trial: Trial) -> dict[ObjectKey, str]:
@@ -206,16 +206,15 @@ class _Decision:
 
 def _granted(
     question: GangQuestion,
-    kinds: Sequence[Kind],
-    trial: Trial,
+    field: Field,
     domain: Domain,
     taken: Sequence[Taken],
     before: dict[ObjectKey, str],
     steps: int,
 ) -> GangGranted:
     """The seats in the order of the members. A claim in common is planned with the first of its users."""
-    order = trial.snapshot.topology.order
-    place_of = {kinds[one.kind].positions[one.member]: one.place for one in taken}
+    order, trial = field.order, field.trial
+    place_of = {field.kinds[one.kind].positions[one.member]: one.place for one in taken}
     planned: set[str] = set()
     seats, left_out = [], []
     for at, member in enumerate(question.members):

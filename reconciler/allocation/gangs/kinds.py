@@ -4,13 +4,15 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from reconciler.allocation.alignment.preferences import has_preferences, preferences_of
+from reconciler.allocation.alignment.partitions import partitioned_requests
+from reconciler.allocation.alignment.preferences import alignments, has_preferences, preferences_of
 from reconciler.allocation.dra.claim_shapes import ClaimShape, claim_shape
 from reconciler.allocation.dra.refusal import Fatal
 from reconciler.allocation.gangs.question import Member
 from reconciler.allocation.placement.extended_resources import backed
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
+from reconciler.errors import Malformed
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 from reconciler.state.nodes.demand import demand
 from reconciler.state.nodes.room import Wanted
@@ -40,8 +42,10 @@ class Kind:
     """Of its own claims; None if it has none, or if no node can meet them"""
     error: Fatal | None = None
     """Why no node can meet its claims, whatever is free"""
+    prefers: bool = False
+    """Whether its claims have preferences"""
     choosy: bool = False
-    """Whether nodes differ in more than whether they fit: preferences, or alternatives"""
+    """Whether nodes differ in more than whether they fit: by preferences, or alternatives"""
 
     @property
     def pod(self) -> Pod:
@@ -118,14 +122,21 @@ def _kind(
         backed(snapshot.classes, first.pod),
         shape,
         error,
-        choosy=bool(first.claims)
-        and (
-            has_preferences(first.claims, snapshot.classes)
-            or any(
-                request.first_available for claim in first.claims for request in claim.spec.devices.requests
-            )
-        ),
+        prefers=has_preferences(first.claims, snapshot.classes),
+        choosy=_is_choosy(first.claims, snapshot),
     )
+
+
+def _is_choosy(claims: Sequence[ResourceClaim], snapshot: Snapshot) -> bool:
+    if any(request.first_available for claim in claims for request in claim.spec.devices.requests):
+        return True
+    if not has_preferences(claims, snapshot.classes):
+        return False
+    try:
+        aligned = [one for claim in claims for one in alignments(claim, snapshot.classes)]
+        return any(len(one.accepted) > 1 for one in aligned) or bool(partitioned_requests(claims, snapshot))
+    except Malformed:  # refused when it is decided
+        return False
 
 
 def _key(member: Member, shared: set[str], texts: dict[int, str], nodes: Nodes, company: Company) -> Hashable:
@@ -137,7 +148,7 @@ def _key(member: Member, shared: set[str], texts: dict[int, str], nodes: Nodes, 
     return (
         pod.key.namespace,
         _text(pod, texts),
-        tuple(sorted(demand(pod).items())),
+        (pod.status.container_statuses, pod.status.init_container_statuses),
         labels,
         tuple(
             (claim.metadata.uid, "")

@@ -113,7 +113,7 @@ class Likeness:
                 return False
         for kind in kinds:
             try:
-                if kind.choosy and partitioned_requests(kind.members[0].claims, self._snapshot):
+                if kind.prefers and partitioned_requests(kind.members[0].claims, self._snapshot):
                     return False
             except Malformed:  # refused when it is decided
                 return False
@@ -124,7 +124,7 @@ class Likeness:
         for kind in kinds:
             for claim in kind.members[0].claims:
                 sources = list(claim.spec.devices.constraints)
-                if kind.choosy:
+                if kind.prefers:
                     try:
                         sources += [
                             limit(tier, ())

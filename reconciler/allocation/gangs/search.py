@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kernels.types import Amounts, Mask, Rows
+from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.allocation.gangs.attempts import Attempts, Desk, OutOfSteps, Pace, Pair, Seated
 from reconciler.allocation.gangs.kinds import Company, Kind
 from reconciler.allocation.gangs.limits import Limits
@@ -51,6 +51,8 @@ class Field:
     trial: Trial
     apart: bool
     """Whether each device that the gang could use belongs to one node, and each counter too"""
+    order: tuple[str, ...]
+    """The names of the nodes, by place"""
 
     @property
     def shares(self) -> bool:
@@ -69,13 +71,18 @@ class Search:
         self._kinds, self._trial = field.kinds, field.trial
         self._among, self._devices = among, devices
         self._attempts = Attempts(field.trial, likeness, devices, pace, apart=field.apart)
-        self._order = field.trial.snapshot.topology.order
+        self._order = field.order
         self._desks = {place: Desk(place) for place in among.tolist()}
         self._placed = [0] * len(self._kinds)
         self._skipped = [0] * len(self._kinds)
         self._taken: list[Taken] = []
         self._used = {key: np.zeros(len(self._order), dtype=np.int64) for key in limits.supplies}
         self._failed: set[Hashable] = set()
+        self._preferred: dict[tuple[int, ...], int] = {}
+        """Kind, and codes of places in order -> the code of the best place; 0 if it fits on none"""
+        self._codes: dict[Hashable, int] = {}
+        self._alike: Codes = np.zeros(len(self._order), dtype=np.int32)
+        """(N,) equal codes: devices that are alike now. Kept only if nodes differ in preferences"""
         self._backtracked = False
         self._filling = (
             len(self._kinds) == 1 and field.apart and not field.company.crowding and not field.shares
@@ -146,12 +153,11 @@ class Search:
         tried: set[Hashable] = set()
         for place in self._candidates(kind, claims):
             desk = self._desks[place]
-            like = self._like(desk)
-            if like in tried:
+            if tried and self._like(desk) in tried:
                 continue
-            tried.add(like)
             self._pace.step()
             if not self._field.places.has_room(kind, self._order[place]):
+                tried.add(self._like(desk))
                 continue
             for _ in self._ways(kind, claims, desk):
                 self._sit(kind, member, claims, desk)
@@ -159,6 +165,7 @@ class Search:
                 self._stand(kind, desk)
                 if self._filling:
                     return
+            tried.add(self._like(desk))
 
     def _ways(self, kind: Kind, claims: Sequence[ResourceClaim], desk: Desk) -> Iterator[None]:
         """Every choice of devices that matters, held in the trial one after another.
@@ -205,20 +212,30 @@ class Search:
                 allowed = allowed & (supply.local - self._used[key] >= need)
         found: list[int] = self._among[allowed[self._among]].tolist()
         if kind.choosy and len(found) > 1:
-            found = self._best_first(claims, found)
+            found = self._best_first(kind, claims, found)
         yield from found
 
-    def _best_first(self, claims: Sequence[ResourceClaim], found: list[int]) -> list[int]:
+    def _best_first(self, kind: Kind, claims: Sequence[ResourceClaim], found: list[int]) -> list[int]:
         """The place first where the preferences of the claims are met best; of alike places one is asked."""
-        alike: dict[Hashable, int] = {}
-        for place in found:
-            desk = self._desks[place]
-            like = self._likeness.of_devices(place)
-            alike.setdefault(place if like is None else (like, desk.kinds), place)
-        if len(alike) == 1:
+        for place in found if not self._alike.any() else ():
+            self._note_alike(self._desks[place])
+        _, first = np.unique(self._alike[found], return_index=True)
+        if len(first) == 1:
             return found
-        best = self._attempts.best_of(claims, [self._desks[place] for place in alike.values()])
-        return found if best < 0 else [best, *(place for place in found if place != best)]
+        asked = [found[at] for at in sorted(first.tolist())]
+        key = (kind.number, *self._alike[asked].tolist())
+        if key not in self._preferred or not self._field.apart or self._field.shares:
+            best = self._attempts.best_of(claims, [self._desks[place] for place in asked])
+            self._preferred[key] = int(self._alike[best]) if best >= 0 else 0
+        code = self._preferred[key]
+        alike = [place for place in found if self._alike[place] == code][:1]
+        return [*alike, *(place for place in found if place not in alike)]
+
+    def _note_alike(self, desk: Desk) -> None:
+        """Note which devices are alike, as codes from 1."""
+        like = self._likeness.of_devices(desk.place)
+        key = (desk.place if like is None else like, desk.kinds)
+        self._alike[desk.place] = self._codes.setdefault(key, len(self._codes) + 1)
 
     def _like(self, desk: Desk) -> Hashable:
         """Equal for places of which one needs to be tried."""
@@ -226,22 +243,24 @@ class Search:
         return desk.place if like is None else (like, tuple(sorted(desk.kinds)))
 
     def _sit(self, kind: Kind, member: int, claims: Sequence[ResourceClaim], desk: Desk) -> None:
-        self._trial.host(kind.members[member].pod, self._order[desk.place])
+        self._trial.host(kind.members[member].pod, self._order[desk.place], kind.wanted)
         desk.seated.append(Seated(kind.number, member, tuple(claims)))
         self._taken.append(Taken(kind.number, member, desk.place))
         self._placed[kind.number] += 1
-        self._count(kind, desk.place, 1)
+        self._count(kind, desk, 1)
 
     def _stand(self, kind: Kind, desk: Desk) -> None:
         """Undo `_sit`, without the trial."""
         desk.seated.pop()
         self._taken.pop()
         self._placed[kind.number] -= 1
-        self._count(kind, desk.place, -1)
+        self._count(kind, desk, -1)
 
-    def _count(self, kind: Kind, place: int, sign: int) -> None:
+    def _count(self, kind: Kind, desk: Desk, sign: int) -> None:
         for key, need in self._limits.needs[kind.number].items():
-            self._used[key][place] += sign * need
+            self._used[key][desk.place] += sign * need
+        if self._alike.any():
+            self._note_alike(desk)
 
     def _state(self) -> Hashable:
         """Equal states have equal futures."""

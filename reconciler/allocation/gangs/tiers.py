@@ -9,7 +9,7 @@ from itertools import product
 
 import numpy as np
 
-from kernels.types import Codes, Mask
+from kernels.types import Codes, Mask, Rows
 from reconciler.allocation.alignment.preferences import limit
 from reconciler.allocation.dra.constraints import Tokens, compile_constraint
 from reconciler.allocation.gangs.question import GangQuestion
@@ -88,6 +88,11 @@ class Tiers:
         labels = [one for tier in met if isinstance(one := self._of_key[tier.key], LabelTier)]
         attributes = [one for tier in met if isinstance(one := self._of_key[tier.key], AttributeTier)]
         codes, first = self._domains(labels)
+        of_label = {
+            one.tier.key: [values[code] for code in one.codes[first].tolist()]
+            for one in labels
+            for values in [self._nodes.values(one.tier.key)]
+        }
         for values in product(*(one.values for one in attributes)):
             devices = None
             for one, value in zip(attributes, values, strict=True):
@@ -95,11 +100,11 @@ class Tiers:
                 devices = mask if devices is None else devices & mask
             if devices is not None and not devices.any():
                 continue
-            spelled = {one.tier.key: _spelled(value) for one, value in zip(attributes, values, strict=True)}
-            names = tuple(
-                tuple(spelled.get(tier.key) or self._nodes.label(name, tier.key) or "" for tier in met)
-                for name in first
-            )
+            spelled = of_label | {
+                one.tier.key: [_spelled(value)] * len(first)
+                for one, value in zip(attributes, values, strict=True)
+            }
+            names = tuple(zip(*(spelled[tier.key] for tier in met), strict=True)) or ((),) * len(first)
             yield Grouping(tuple(met), codes, names, devices)
 
     def labels(self, tiers: Iterable[Tier]) -> list[Codes]:
@@ -107,11 +112,11 @@ class Tiers:
         found = (self._of_key[tier.key] for tier in tiers)
         return [one.codes for one in found if isinstance(one, LabelTier)]
 
-    def _domains(self, labels: Sequence[LabelTier]) -> tuple[Codes, list[str]]:
-        """(N,) domains of joint values, -1 where one is missing; and a node of each."""
+    def _domains(self, labels: Sequence[LabelTier]) -> tuple[Codes, Rows]:
+        """(N,) domains of joint values, -1 where one is missing; and (G,) a place in each."""
         size = len(self._order)
         if not labels:
-            return np.zeros(size, dtype=np.int32), list(self._order[:1])
+            return np.zeros(size, dtype=np.int32), np.arange(min(size, 1))
         columns = np.stack([one.codes for one in labels])
         at = np.flatnonzero((columns > 0).all(axis=0))
         joint = columns[0, at].astype(np.int64)
@@ -120,7 +125,7 @@ class Tiers:
         _, first, inverse = np.unique(joint, return_index=True, return_inverse=True)
         codes = np.full(size, -1, dtype=np.int32)
         codes[at] = inverse
-        return codes, [self._order[place] for place in at[first].tolist()]
+        return codes, at[first]
 
     def _read(
         self, tier: Tier, placed: Sequence[str], devices: Sequence[DeviceID]

@@ -90,6 +90,10 @@ class LabelColumns:
         """The value of a label of one row; None if it is missing."""
         return self._labels[row].get(key)
 
+    def values(self, key: str) -> list[str]:
+        """The values of a label by their codes; the first is for code 0."""
+        return ["", *self._column(key).values]
+
     def match(self, selector: NodeSelector) -> Mask:
         """(N,) rows that match a selector. Raises Rejected if it cannot be parsed."""
         selector.check()

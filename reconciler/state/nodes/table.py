@@ -193,6 +193,10 @@ class Nodes:
         """(N,) the domain of each node for a label, 0 for none; and the number of codes."""
         return self._labels.codes(key)
 
+    def values(self, key: str) -> list[str]:
+        """The values of a label by the codes of `domains`."""
+        return self._labels.values(key)
+
     def label(self, name: str, key: str) -> str | None:
         """The value of a label of a node; None if there is no such label or node."""
         row = self._row_of.get(name)
