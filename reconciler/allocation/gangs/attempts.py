@@ -121,16 +121,22 @@ class Attempts:
         """Whether a node was given up: that a member does not fit there is not proved"""
 
     def put(
-        self, kind: Kind, claims: Sequence[ResourceClaim], desk: Desk, refusing: frozenset[Pair] = frozenset()
+        self,
+        kind: Kind,
+        claims: Sequence[ResourceClaim],
+        desk: Desk,
+        number: int = 1,
+        *,
+        refusing: frozenset[Pair] = frozenset(),
     ) -> list[Plan] | None:
-        """Plans for the claims of one more member on a node; those of other members there may change.
+        """Plans for the claims of more members on a node; those of other members there may change.
 
-        They are held in the trial on return. None if it does not fit; the trial is unchanged then.
+        They are held in the trial on return. None if they do not fit; the trial is unchanged then.
         """
         if not claims:
             return []
         like = None if refusing else self._likeness.of_devices(desk.place)
-        key = (like, desk.kinds, kind.number)
+        key = (like, desk.kinds, kind.number, number)
         if like is not None and key in self._known:
             pattern = self._known[key]
             return None if pattern is None else self._repeat(pattern, desk, claims)
@@ -159,7 +165,11 @@ class Attempts:
         mark = self._trial.mark()
         for claim in others:
             self._trial.release(claim.metadata.uid)
-        outcome, gave_up = self._on([*others, *claims], desk, frozenset())
+        try:
+            outcome, gave_up = self._on([*others, *claims], desk, frozenset())
+        except OutOfSteps:
+            self._trial.back_to(mark)
+            raise
         if outcome is None:
             self._trial.back_to(mark)
             return None, gave_up

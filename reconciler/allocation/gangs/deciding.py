@@ -11,14 +11,13 @@ import numpy as np
 from reconciler.allocation.dra.availability import available
 from reconciler.allocation.dra.budget import Budget, SelectorsNotRun
 from reconciler.allocation.dra.claim_shapes import ClaimShape, claim_shape
-from reconciler.allocation.dra.refusal import Fatal
 from reconciler.allocation.gangs.attempts import OutOfSteps, Pace
 from reconciler.allocation.gangs.domains import Domain, Domains
 from reconciler.allocation.gangs.kinds import Kind, company_of, kinds_of
 from reconciler.allocation.gangs.places import Likeness, Places
 from reconciler.allocation.gangs.question import GangGranted, GangQuestion, GangUnsatisfied, Seat
 from reconciler.allocation.gangs.refusing import no_domain, refused
-from reconciler.allocation.gangs.search import Field, Search, Taken
+from reconciler.allocation.gangs.search import Field, Partial, Search, Taken
 from reconciler.allocation.gangs.tiers import Tiers
 from reconciler.allocation.placement import refusal_reason
 from reconciler.api.objects.gangs import Tier
@@ -95,12 +94,10 @@ def _leave(question: GangQuestion, trial: Trial) -> dict[ObjectKey, str]:
 
 
 def _shapes_of_shared(kinds: Sequence[Kind], snapshot: Snapshot) -> Iterator[ClaimShape]:
-    """The shapes of claims that several members use. One that no node can meet has none."""
-    for claim in {claim.metadata.uid: claim for kind in kinds for claim in kind.shared}.values():
-        try:
-            yield claim_shape([claim], snapshot)
-        except Fatal:
-            continue
+    """The shapes of claims that several members use."""
+    for kind in kinds:
+        if kind.error is None and kind.shared:
+            yield claim_shape(kind.shared, snapshot)
 
 
 def _apart(shapes: Sequence[ClaimShape], snapshot: Snapshot) -> bool:
@@ -153,6 +150,8 @@ class _Decision:
     fits: int = 0
     """Members that were placed together, at most"""
     gave_up: bool = False
+    _partial: tuple[Domain, Partial] | None = None
+    """The most members that a search placed before it gave up"""
 
     def run(self) -> tuple[Domain, tuple[Taken, ...]] | None:
         """The domain and the places, which are held in the trial; None if there are none."""
@@ -164,7 +163,11 @@ class _Decision:
                 if found is not None:
                     return found
             target = min(target - 1, self._most(self.tiers.required()))
-        return None
+        if self._partial is None or len(self._partial[1].taken) < self.question.least:
+            return None
+        domain, partial = self._partial
+        partial.place(self.field)
+        return domain, partial.taken
 
     def _most(self, met: tuple[Tier, ...]) -> int:
         return max((domain.most for domain in self.domains.meeting(met)), default=0)
@@ -194,7 +197,9 @@ class _Decision:
         except OutOfSteps:
             self.gave_up = True
             domain.most = target - 1
-            self.fits = max(self.fits, len(search.best))
+            if len(search.best.taken) > self.fits:
+                self.fits = len(search.best.taken)
+                self._partial = domain, search.best
             return None
         finally:
             self.taken_steps += pace.taken

@@ -12,6 +12,7 @@ from reconciler.allocation.gangs.question import Member
 from reconciler.allocation.placement.extended_resources import backed
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
+from reconciler.api.objects.plan import Reason
 from reconciler.errors import Malformed
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 from reconciler.state.nodes.demand import demand
@@ -107,8 +108,12 @@ def _kind(
     first = members[0]
     own = tuple(at for at, claim in enumerate(first.claims) if claim.metadata.uid not in shared)
     claims = [first.claims[at] for at in own]
+    others = tuple(claim for claim in first.claims if claim.metadata.uid in shared)
     shape, error = None, None
     try:
+        _check_preferences(first.claims, snapshot)
+        if others:
+            claim_shape(others, snapshot)
         shape = claim_shape(claims, snapshot) if claims else None
     except Fatal as fatal:
         error = fatal
@@ -117,14 +122,26 @@ def _kind(
         tuple(members),
         tuple(positions),
         own,
-        tuple(claim for claim in first.claims if claim.metadata.uid in shared),
+        others,
         demand(first.pod),
         backed(snapshot.classes, first.pod),
         shape,
         error,
         prefers=has_preferences(first.claims, snapshot.classes),
-        choosy=_is_choosy(first.claims, snapshot),
+        choosy=error is None and _is_choosy(first.claims, snapshot),
     )
+
+
+def _check_preferences(claims: Sequence[ResourceClaim], snapshot: Snapshot) -> None:
+    """Raise Fatal for preferences that cannot be read."""
+    if not has_preferences(claims, snapshot.classes):
+        return
+    try:
+        for claim in claims:
+            alignments(claim, snapshot.classes)
+        partitioned_requests(claims, snapshot)
+    except Malformed as exc:
+        raise Fatal(Reason.PREFERENCES_INVALID, str(exc)) from exc
 
 
 def _is_choosy(claims: Sequence[ResourceClaim], snapshot: Snapshot) -> bool:
@@ -132,11 +149,8 @@ def _is_choosy(claims: Sequence[ResourceClaim], snapshot: Snapshot) -> bool:
         return True
     if not has_preferences(claims, snapshot.classes):
         return False
-    try:
-        aligned = [one for claim in claims for one in alignments(claim, snapshot.classes)]
-        return any(len(one.accepted) > 1 for one in aligned) or bool(partitioned_requests(claims, snapshot))
-    except Malformed:  # refused when it is decided
-        return False
+    aligned = [one for claim in claims for one in alignments(claim, snapshot.classes)]
+    return any(len(one.accepted) > 1 for one in aligned) or bool(partitioned_requests(claims, snapshot))
 
 
 def _key(member: Member, shared: set[str], texts: dict[int, str], nodes: Nodes, company: Company) -> Hashable:

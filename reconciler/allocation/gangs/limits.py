@@ -145,7 +145,7 @@ class Limits:
             least = min(need for need in needs if need)
             usable = int((supply.local[inside] // least).sum()) * least + supply.far
             if wanted > usable:
-                name = supply.option.device_class.key.name
+                name = f"devices of class {supply.option.device_class.key.name}"
                 short[name] = short.get(name, 0) + wanted - usable
         for resource in dict.fromkeys(name for kind in self._kinds for name in kind.wanted):
             needs = [kind.wanted.get(resource, 0) for kind in self._kinds]

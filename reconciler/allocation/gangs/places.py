@@ -14,7 +14,7 @@ from reconciler.allocation.placement import Placement
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Plan
 from reconciler.api.objects.requests import DeviceConstraint
-from reconciler.errors import Malformed, Rejected
+from reconciler.errors import Rejected
 from reconciler.state.caches import Cache
 from reconciler.state.devices.pools.pool import Usable
 from reconciler.state.devices.snapshot.snapshot import Snapshot, View
@@ -111,12 +111,9 @@ class Likeness:
                 return False
             if (current.concerned & self._snapshot.fleet.shared).any():
                 return False
-        for kind in kinds:
-            try:
-                if kind.prefers and partitioned_requests(kind.members[0].claims, self._snapshot):
-                    return False
-            except Malformed:  # refused when it is decided
-                return False
+        preferring = [kind for kind in kinds if kind.error is None and kind.prefers]
+        if any(partitioned_requests(kind.members[0].claims, self._snapshot) for kind in preferring):
+            return False
         return self._snapshot.fleet.exclusion is None
 
     def _constraints(self, kinds: Sequence[Kind]) -> list[DeviceConstraint]:
@@ -124,16 +121,13 @@ class Likeness:
         for kind in kinds:
             for claim in kind.members[0].claims:
                 sources = list(claim.spec.devices.constraints)
-                if kind.prefers:
-                    try:
-                        sources += [
-                            limit(tier, ())
-                            for one in alignments(claim, self._snapshot.classes)
-                            for tier in one.accepted
-                            if tier != NODE
-                        ]
-                    except Malformed:  # refused when it is decided
-                        self._known = False
+                if kind.error is None and kind.prefers:
+                    sources += [
+                        limit(tier, ())
+                        for one in alignments(claim, self._snapshot.classes)
+                        for tier in one.accepted
+                        if tier != NODE
+                    ]
                 for source in sources:
                     found[source.match_attribute, source.distinct_attribute] = source
         return list(found.values())

@@ -48,7 +48,9 @@ def refused(
     if len(domains) > 1:
         message += f"; {len(domains)} domains were considered"
     if short:
-        message += ". Short: " + ", ".join(f"{amount} {name}" for name, amount in short)
+        message += ". Short: " + ", ".join(
+            f"{amount}{'m' if name == 'cpu' else ''} {name}" for name, amount in short
+        )
     left_out = "; ".join(
         dict.fromkeys(
             filter(None, (field.places.left_out(kind, field.trial.snapshot) for kind in field.kinds))

@@ -7,6 +7,7 @@ and whose devices belong to one node each, fill node after node: no other choice
 
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
@@ -39,6 +40,22 @@ class Found:
     """No more members fit into the domain"""
     fits: int
     """So many were placed together"""
+
+
+@dataclass(frozen=True, slots=True)
+class Partial:
+    """Places of some members."""
+
+    taken: tuple[Taken, ...] = ()
+    plans: tuple[Plan, ...] = ()
+
+    def place(self, field: "Field") -> None:
+        """Place them again, in a trial without them."""
+        for plan in self.plans:
+            field.trial.assume(plan)
+        for one in self.taken:
+            kind = field.kinds[one.kind]
+            field.trial.host(kind.members[one.member].pod, field.order[one.place], kind.wanted)
 
 
 @dataclass(slots=True, eq=False)
@@ -88,7 +105,8 @@ class Search:
             len(self._kinds) == 1 and field.apart and not field.company.crowding and not field.shares
         )
         self._hard_first = sorted(self._kinds, key=lambda kind: int(limits.each[kind.number][among].sum()))
-        self.best: tuple[Taken, ...] = ()
+        self.best = Partial()
+        """The most members that were placed together so far"""
 
     @property
     def _total(self) -> int:
@@ -100,6 +118,7 @@ class Search:
         try:
             done = self._solve(target)
         except OutOfSteps:
+            self._note_best()
             self._trial.back_to(mark)
             raise
         if done:
@@ -107,8 +126,8 @@ class Search:
         self._trial.back_to(mark)
         if self._attempts.gave_up:
             raise OutOfSteps
-        most = len(self.best) if self._filling else target - 1
-        return Found(None, most, len(self.best))
+        most = len(self.best.taken) if self._filling else target - 1
+        return Found(None, most, len(self.best.taken))
 
     def _solve(self, target: int) -> bool:
         stack = [self._moves(target)]
@@ -118,8 +137,7 @@ class Search:
             if next(stack[-1], False):
                 stack.append(self._moves(target))
                 continue
-            if len(self._taken) > len(self.best):
-                self.best = tuple(self._taken)
+            self._note_best()
             self._backtracked = True
             stack.pop()
         return False
@@ -136,11 +154,12 @@ class Search:
             if self._placed[kind.number] + self._skipped[kind.number] < len(kind.members)
         ]
         for kind in waiting if self._field.company.ordered else waiting[:1]:
+            if self._filling:
+                yield from self._fill(kind, target)
+                continue
             if not self._skipped[kind.number]:  # members of a kind are skipped from the end
                 yield from self._seat(kind)
-                if self._filling and len(self._taken) > len(self.best):
-                    self.best = tuple(self._taken)
-            if slack > 0 and not self._filling:
+            if slack > 0:
                 self._skipped[kind.number] += 1
                 yield True
                 self._skipped[kind.number] -= 1
@@ -163,8 +182,31 @@ class Search:
                 self._sit(kind, member, claims, desk)
                 yield True
                 self._stand(kind, desk)
-                if self._filling:
-                    return
+            tried.add(self._like(desk))
+
+    def _fill(self, kind: Kind, target: int) -> Iterator[bool]:
+        """One way to place more members of the only kind: as many as fit on the first node with room."""
+        first = self._placed[kind.number]
+        tried: set[Hashable] = set()
+        for place in self._candidates(kind, self._claims(kind, first)):
+            desk = self._desks[place]
+            if tried and self._like(desk) in tried:
+                continue
+            most = 1
+            if not (desk.seated or kind.prefers or kind.choosy):
+                most = min(int(self._limits.each[kind.number][place]), target - first)
+            for number in (most, 1) if most > 1 else (1,):
+                self._pace.step()
+                members = range(first, first + number)
+                claims = [kind.own_claims(member) for member in members]
+                if not self._field.places.has_room(kind, self._order[place]):
+                    break
+                if self._attempts.put(kind, list(chain.from_iterable(claims)), desk, number) is None:
+                    continue
+                for member, own in zip(members, claims, strict=True):
+                    self._sit(kind, member, own, desk)
+                yield True
+                return  # no other choice can place more
             tried.add(self._like(desk))
 
     def _ways(self, kind: Kind, claims: Sequence[ResourceClaim], desk: Desk) -> Iterator[None]:
@@ -177,7 +219,7 @@ class Search:
         seen = set(refusals)
         while refusals:
             refusing = refusals.pop()
-            plans = self._attempts.put(kind, claims, desk, refusing)
+            plans = self._attempts.put(kind, claims, desk, refusing=refusing)
             if plans is None:
                 continue
             yield
@@ -262,6 +304,19 @@ class Search:
         if self._alike.any():
             self._note_alike(desk)
 
+    def _note_best(self) -> None:
+        if len(self._taken) > len(self.best.taken):
+            self.best = Partial(tuple(self._taken), tuple(self._plans()))
+
+    def _plans(self) -> Iterator[Plan]:
+        """The plans of all members that have a place."""
+        for desk in self._desks.values():
+            for seated in desk.seated:
+                for claim in seated.claims:
+                    plan = self._allocated(claim)
+                    assert plan is not None  # the member has a place
+                    yield plan
+
     def _state(self) -> Hashable:
         """Equal states have equal futures."""
         desks: dict[Hashable, int] = {}
@@ -273,14 +328,7 @@ class Search:
                 desks[like] = desks.get(like, 0) + 1
         devices = None
         if not self._field.apart or self._field.shares:
-            plans = [
-                plan
-                for desk in self._desks.values()
-                for seated in desk.seated
-                for claim in seated.claims
-                if (plan := self._allocated(claim)) is not None
-            ]
-            devices = frozenset(self._attempts.pairs(plans))
+            devices = frozenset(self._attempts.pairs(list(self._plans())))
         return frozenset(desks.items()), tuple(self._skipped), devices
 
     def _too_few(self, target: int) -> bool:
