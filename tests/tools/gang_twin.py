@@ -67,7 +67,7 @@ def _reached(world: GangWorld, pod: Asking, node: str, given: Given) -> bool:
     for want in pod.wants:
         devices = given[want.name]
         if len(devices) != want.count or any(
-            one.kind != want.kind or one.node not in ("", node) for one in devices
+            not want.suits(one) or one.node not in ("", node) for one in devices
         ):
             return False
         if want.near and ("" in {one.bus for one in devices} or len({one.bus for one in devices}) > 1):
@@ -149,6 +149,6 @@ class _Walk:
         usable = [
             device
             for device in (*machine.devices, *self.world.network)
-            if device.kind == want.kind and device not in taken
+            if want.suits(device) and device not in taken
         ]
         return combinations(usable, want.count)

@@ -32,6 +32,7 @@ from tests.tools.scenario import asking, machine, sized
 CLIQUE = "d/clique"
 NETWORK = ""
 """The place of a device that all nodes reach"""
+ANY = "*"
 KEYS = ("rack", "block", CLIQUE)
 
 
@@ -62,12 +63,16 @@ class Machine:
 
 @dataclass(frozen=True)
 class Want:
-    """A claim: so many devices of a kind; `near`: on one bus."""
+    """A claim: so many devices of a kind, or of any kind but the network's; `near`: on one bus."""
 
     name: str
     kind: str
     count: int
     near: bool = False
+
+    def suits(self, one: Device) -> bool:
+        """Whether the kind of a device is right."""
+        return one.kind == self.kind or (self.kind == ANY and one.kind != "n")
 
 
 @dataclass(frozen=True)
@@ -144,7 +149,9 @@ def _device(one: Device) -> Object:
 
 
 def _claim(want: Want) -> ResourceClaim:
-    asked = request("r", want.count, selectors=selectors(f"device.attributes['d'].kind == '{want.kind}'"))
+    kind = "device.attributes['d'].kind"
+    chosen = f"{kind} != 'n'" if want.kind == ANY else f"{kind} == '{want.kind}'"
+    asked = request("r", want.count, selectors=selectors(chosen))
     near = [match("d/bus")] if want.near else []
     return ResourceClaim.model_validate(claim(want.name, asked, constraints=near))
 
@@ -227,7 +234,7 @@ def _pods(draw: Any, networked: bool) -> tuple[Asking, ...]:
 
 @st.composite
 def gang_worlds(draw: Any) -> GangWorld:
-    """2 to 4 nodes, 1 to 4 pods."""
+    """2 to 4 nodes, 2 to 4 pods."""
     machines = draw(_machines())
     network = tuple(
         Device(f"w{n}", NETWORK, "n", draw(st.sampled_from(["", "x", "y"])))
@@ -238,3 +245,35 @@ def gang_worlds(draw: Any) -> GangWorld:
     tiers = tuple(Tier(key, draw(st.integers(0, 2)) == 0) for key in keys)
     placed = draw(st.sampled_from([(), (), (), ("n0",)]))
     return GangWorld(machines, network, pods, draw(st.integers(1, len(pods))), tiers, placed)
+
+
+@st.composite
+def crowded_worlds(draw: Any) -> GangWorld:
+    """1 or 2 nodes with room for all pods, which compete for devices and counters."""
+    machines = tuple(
+        Machine(
+            f"n{n}",
+            "r0",
+            "b0",
+            8,
+            4,
+            tuple(
+                Device(
+                    f"d{at}",
+                    f"n{n}",
+                    draw(st.sampled_from("ab")),
+                    "",
+                    draw(st.sampled_from("01")),
+                    draw(SMALL),
+                )
+                for at in range(4)
+            ),
+        )
+        for n in range(draw(SMALL))
+    )
+    pods = tuple(
+        Asking(f"p{n}", 1, (Want(f"c{n}", draw(st.sampled_from("*ab")), count, near and count > 1),))
+        for n in range(draw(st.integers(2, 4)))
+        for count, near in [draw(st.sampled_from([(1, False), (1, False), (2, True), (2, False)]))]
+    )
+    return GangWorld(machines, (), pods, draw(st.integers(1, len(pods))), ())

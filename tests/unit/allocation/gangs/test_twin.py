@@ -8,7 +8,7 @@ from reconciler.allocation.gangs.question import GangGranted, GangUnsatisfied
 from reconciler.api.objects.plan import Reason
 from tests.tools.examples import examples
 from tests.tools.gang_twin import Seats, TooMany, best, verdict
-from tests.tools.gang_world import GangWorld, gang_worlds
+from tests.tools.gang_world import GangWorld, crowded_worlds, gang_worlds
 
 STEPS = 5_000
 
@@ -34,6 +34,16 @@ def seats_of(world: GangWorld, granted: GangGranted) -> Seats:
 @examples(150)
 @given(gang_worlds())
 def test_the_answer_is_as_good_as_that_of_trying_everything(world: GangWorld):
+    compare(world)
+
+
+@examples(100)
+@given(crowded_worlds())
+def test_devices_and_counters_of_a_node_are_shared_out_as_by_trying_everything(world: GangWorld):
+    compare(world)
+
+
+def compare(world: GangWorld) -> None:
     try:
         expected = best(world)
     except TooMany:
