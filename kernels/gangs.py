@@ -1,7 +1,7 @@
 """How many things of a few kinds fit into domains of places, at most. Counts only: sound, not tight.
 
-N places, G domains, K kinds, S counter sets, C counters. A domain code (N,) is in 0..G-1, or -1 for places in
-no domain.
+N places, G domains, K kinds, S counter sets, C counters. A domain code (N,) is below G, or -1 for places
+in no domain.
 """
 
 import numpy as np
