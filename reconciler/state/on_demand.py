@@ -20,6 +20,13 @@ class KindsOnDemand:
         self._listed: set[str] = set()
         self._failures: dict[str, str] = {}
 
+    def fork(self) -> "KindsOnDemand":
+        """The same for another thread. What is required there is refused, but not wanted because of it."""
+        other = KindsOnDemand(None if self._on_wanted is None else lambda _: None)
+        other._wanted, other._listed = set(self._wanted), set(self._listed)
+        other._failures = dict(self._failures)
+        return other
+
     def require(self, kind: str, purpose: str) -> None:
         """Raise Unlisted if the objects of a kind are not known; they are wanted from now on."""
         if self._on_wanted is None or kind in self._listed:

@@ -6,10 +6,11 @@ not async: nothing can happen between a read and a change.
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 
 from reconciler.api.objects.changes import Change, Changed, Refused, Removed, Replaced
-from reconciler.api.objects.claims import DeviceClass, ResourceClaim
+from reconciler.api.objects.claims import Allocation, DeviceClass, ResourceClaim
 from reconciler.api.objects.core import Node, Pod
 from reconciler.api.objects.meta import ApiObject, DeviceID, ObjectKey, PoolID
 from reconciler.api.objects.plan import Plan
@@ -36,6 +37,18 @@ SPARE_VALUES = 1 << 18
 """Unused values that a vocabulary may hold before it is replaced. A value takes about 200 bytes."""
 SPARE_FACTOR = 3
 """The same limit as a multiple of the values in use. Replacing the vocabulary rebuilds all columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Vacated:
+    """What a claim held."""
+
+    holder: Holder
+    allocation: Allocation
+    plan: Plan | None
+    """Its plan, if it was assumed"""
+    retained: RetainedDraws | None
+    """All retained draws at that moment; None if there were none"""
 
 
 class Store:
@@ -176,6 +189,27 @@ class Store:
             return NOTHING
         del self._assumed[plan.uid]
         return self._note(self._ledger.release(plan.uid))
+
+    def vacate(self, uid: str) -> Vacated | None:
+        """Count the devices of a claim as released, until `restore`; None if it holds none."""
+        holder = self._ledger.holder(uid)
+        if holder is None:
+            return None
+        plan = self._assumed.pop(uid, None)
+        allocation = plan.allocation if plan is not None else self._claims[holder.claim].allocation
+        assert allocation is not None  # a claim in the ledger is assumed or allocated
+        retained = self._retained.fork() if self._retained else None
+        self._note(self._ledger.release(uid))
+        return Vacated(holder, allocation, plan, retained)
+
+    def restore(self, vacated: Vacated) -> None:
+        """Undo `vacate`. Nothing else may have changed in between."""
+        if vacated.plan is not None:
+            self._assumed[vacated.plan.uid] = vacated.plan
+        self._note(self._ledger.hold(vacated.holder, vacated.allocation))
+        if vacated.retained is not None:
+            # Released devices lost what they drew before their slices changed: computed anew, since rare.
+            self._retained, self._columns = vacated.retained, None
 
     def _replace(self, listing: Replaced) -> Delta:
         listed = {thing.key for thing in listing.objects} | {refused.key for refused in listing.refused}

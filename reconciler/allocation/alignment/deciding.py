@@ -52,19 +52,21 @@ def decide(
     budget: Budget = UNLIMITED,
     without: Collection[PreferenceKey] = (),
     companions: Companions | None = None,
+    only: Only | None = None,
 ) -> Granted | Unsatisfied:
     """Devices for all claims together on one node, or why there are none. As `allocate`, with preferences.
 
     Alignments are met from first to last: the first gets the nearest tier that leaves all others possible
     at their loosest tiers, then the second, and so on. A nearer tier is more important than an earlier node.
-    Invalid preferences refuse the claims. Preferences in `without` are ignored. A refusal says what would be
-    missing without any preference; if nothing would, it names alignment or partitions. `companions` are pods
-    that use the claims, too: without nodes for all of them, the claims are refused.
+    Invalid preferences refuse the claims. Preferences in `without` are ignored. `only` restricts requests to
+    some devices. A refusal says what would be missing without any preference; if nothing would, it names
+    alignment or partitions. `companions` are pods that use the claims, too: without nodes for all of them,
+    the claims are refused.
     """
-    outcome = _decide(claims, snapshot, nodes, steps, new_share, budget, without, companions)
+    outcome = _decide(claims, snapshot, nodes, steps, new_share, budget, without, companions, only)
     if companions is None or isinstance(outcome, Granted) or outcome.reason.is_error:
         return outcome
-    alone = _decide(claims, snapshot, nodes, steps, new_share, budget, without, None)
+    alone = _decide(claims, snapshot, nodes, steps, new_share, budget, without, None, only)
     if isinstance(alone, Unsatisfied):
         return alone
     return replace(outcome, reason=Reason.PODS_COMPETE, message=companions.refusal())
@@ -79,10 +81,11 @@ def _decide(
     budget: Budget,
     without: Collection[PreferenceKey],
     companions: Companions | None,
+    only: Only | None,
 ) -> Granted | Unsatisfied:
     allocate_on = partial(allocate, steps=steps, new_share=new_share, budget=budget, companions=companions)
     if not has_preferences(claims, snapshot.classes):
-        return allocate_on(claims, snapshot, nodes=nodes)
+        return allocate_on(claims, snapshot, nodes=nodes, only=only)
     try:
         splits = [
             split_claim(claim, [alignment for n, alignment in numbered if (at, n) not in without])
@@ -93,7 +96,7 @@ def _decide(
     except Malformed as exc:
         return Unsatisfied(tuple(claim.key for claim in claims), Reason.PREFERENCES_INVALID, str(exc))
     considered = None if nodes is None else tuple(nodes)
-    return _Decision(claims, splits, partitioned, considered, snapshot, allocate_on).decide()
+    return _Decision(claims, splits, partitioned, considered, snapshot, allocate_on, only or {}).decide()
 
 
 class _Decision:
@@ -107,6 +110,7 @@ class _Decision:
         nodes: tuple[str, ...] | None,
         snapshot: Snapshot,
         allocate_on: Callable[..., Granted | Unsatisfied],
+        only: Only,
     ) -> None:
         self._claims = claims
         self._splits = splits
@@ -114,6 +118,7 @@ class _Decision:
         self._nodes = nodes
         self._snapshot = snapshot
         self._allocate = allocate_on
+        self._only = only
         self._alignments: list[tuple[int, Alignment]] = [
             (at, alignment) for at, one in enumerate(splits) for alignment in one.alignments
         ]
@@ -168,9 +173,13 @@ class _Decision:
         claims = [_limited(one.claim, limits.get(at, ())) for at, one in enumerate(self._splits)]
 
         def allocate_on(only: Only, nodes: Nodes) -> Granted | Unsatisfied:
+            both = {
+                key: rows & self._only[key] if key in self._only else rows
+                for key, rows in {**self._only, **only}.items()
+            }
             narrow = {
                 (at, part): rows
-                for (at, request), rows in only.items()
+                for (at, request), rows in both.items()
                 for part in self._splits[at].parts_of(request)
             }
             outcome = self._allocate(claims, self._snapshot, nodes=nodes, only=narrow)
@@ -196,7 +205,7 @@ class _Decision:
 
     def _refused(self, outcome: Unsatisfied) -> Unsatisfied:
         """Why the claims do not fit without preferences; if they do, which preferences refuse them."""
-        plain = self._allocate(self._claims, self._snapshot, nodes=self._nodes)
+        plain = self._allocate(self._claims, self._snapshot, nodes=self._nodes, only=self._only)
         self._steps += plain.steps
         if isinstance(plain, Unsatisfied) and plain.reason is not Reason.GAVE_UP:
             return plain

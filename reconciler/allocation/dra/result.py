@@ -204,3 +204,8 @@ def _pinned(view: View) -> NodeSelector:
 
 
 _PINNED = Cache(_pinned)
+
+
+def pinned_to_node(view: View) -> NodeSelector:
+    """The selector of an allocation with a device that belongs to the node."""
+    return _PINNED.of(view)

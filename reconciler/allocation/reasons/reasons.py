@@ -227,6 +227,18 @@ REASONS: Mapping[str, Advice] = {
         "the pod so that it does not need them.",
         Section.FLEET,
     ),
+    "GangUnplaced": Advice(
+        "No domain has places for enough pods of the gang together: nodes that suit the pods, with devices.",
+        "Wait, or free what the message says is short. Or lower the gang's minimum, or require a wider "
+        "topology; a preferred one is never a reason to wait.",
+        Section.WAIT,
+    ),
+    "GangTopologyUnknown": Advice(
+        "The gang requires a topology key that is no label of a node and no attribute of a device.",
+        "Correct the key in the PodGroup or in the annotation dra-reconciler.io/gang-topology, or label the "
+        "nodes.",
+        Section.FLEET,
+    ),
     "LeftToScheduler": Advice(
         "kube-scheduler released the devices that we allocated, and now allocates for the pod itself.",
         "No action is needed. The pod's events and the log line `allocation taken back` say more.",

@@ -23,6 +23,7 @@ from reconciler.state.nodes.charging import node_of
 from reconciler.state.nodes.demand import demand
 from reconciler.state.nodes.table import Nodes
 from reconciler.state.store import Store
+from reconciler.state.trial import Trial
 
 MAX_COPIES = 1_000
 """Maximum copies if the scenario has no count"""
@@ -159,17 +160,17 @@ class _Simulation:
         budget: Budget,
     ) -> None:
         """`absent` are pods that use no resources of their nodes."""
-        self._store = baseline.store
         self._devices = devices
         self._absent = absent
-        self._nodes = Nodes()
+        nodes = Nodes()
         for namespace in baseline.namespaces:
-            self._nodes.note(Changed("Namespace", namespace))
+            nodes.note(Changed("Namespace", namespace))
         for node in baseline.nodes:
-            self._nodes.note(Changed("Node", node))
+            nodes.note(Changed("Node", node))
         for node in baseline.supposed:
-            self._nodes.suppose(node)
-        self._placement = Placement(self._nodes, supposed=True)
+            nodes.suppose(node)
+        self._trial = Trial(baseline.store, nodes, supposed=True)
+        self._placement = Placement(nodes, supposed=True)
         self._charged = False
         self._steps = steps
         self._budget = budget
@@ -185,7 +186,7 @@ class _Simulation:
     def _place(
         self, unit: Unit, copy: int, choose_nodes: Callable[..., NodeChoice], held: Sequence[ResourceClaim]
     ) -> Placed | Refused:
-        snapshot, left_out = self._store.snapshot(), ""
+        snapshot, left_out = self._trial.snapshot, ""
         if unit.pod is not None and (not unit.claims or self._devices.serves(unit.pod)):
             return self._place_pod(unit, unit.pod, copy, choose_nodes)
         try:
@@ -203,10 +204,7 @@ class _Simulation:
             return Refused(
                 unit.name, copy, outcome.reason, "; ".join(filter(None, [outcome.message, left_out]))
             )
-        for plan in outcome.plans:
-            self._store.assume(plan)
-        if unit.pod is not None and outcome.node:
-            self._nodes.host(unit.pod.key, unit.pod, outcome.node, demand(unit.pod))
+        self._trial.place(outcome.plans, unit.pod, outcome.node)
         devices = tuple(
             (plan.claim, result.request, result.id)
             for plan in outcome.plans
@@ -220,7 +218,7 @@ class _Simulation:
         """Place a pod that requests Koordinator's devices."""
         self._budget.spend()
         self._charge()
-        snapshot = self._store.snapshot()
+        snapshot = self._trial.snapshot
         try:
             choice = choose_nodes(pod, (), snapshot, offered=OFFERED)
         except Rejected as exc:
@@ -233,7 +231,7 @@ class _Simulation:
         )
         if isinstance(found, Refusal):
             return Refused(unit.name, copy, found.reason, found.message)
-        self._nodes.host(pod.key, pod, found.node, demand(pod))
+        self._trial.nodes.host(pod.key, pod, found.node, demand(pod))
         devices = device_ids(found.node, found.allocation)
         return Placed(unit.name, copy, found.node, tuple((pod.key, kind, device) for kind, device in devices))
 
@@ -242,8 +240,9 @@ class _Simulation:
         if self._charged:
             return
         self._charged = True
-        for pod in self._store.pods.values():
+        store, nodes = self._trial.store, self._trial.nodes
+        for pod in store.pods.values():
             self._budget.spend()
             if pod.key not in self._absent:
-                self._nodes.residents.nominate(pod.key, pod if not pod.spec.node_name else None)
-                self._nodes.host(pod.key, pod, node_of(pod, self._store), demand(pod))
+                nodes.residents.nominate(pod.key, pod if not pod.spec.node_name else None)
+                nodes.host(pod.key, pod, node_of(pod, store), demand(pod))

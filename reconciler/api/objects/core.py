@@ -157,6 +157,12 @@ class Container(Model):
     ports: Tuple[ContainerPort] = ()
 
 
+class PodSchedulingGroup(Model):
+    """The group of pods that a pod belongs to."""
+
+    pod_group_name: Str | None = None
+
+
 class PodSpec(Model):
     """The fields that decide where a pod can run, and where its claims can be allocated."""
 
@@ -172,6 +178,7 @@ class PodSpec(Model):
     overhead: Resources = Field(default_factory=dict)
     resources: ResourceRequirements | None = None
     """For the pod as a whole; overrides the resources of its containers"""
+    scheduling_group: PodSchedulingGroup | None = None
     topology_spread_constraints: Tuple[TopologySpreadConstraint] = ()
     host_network: Bool | None = None
     host_users: Bool | None = None

@@ -24,6 +24,12 @@ class _Column:
         self.values: dict[str, int] = {}
         """Codes start at 1"""
 
+    def fork(self) -> "_Column":
+        """The same values, changed independently from now on."""
+        other = _Column()
+        other.codes, other.values = self.codes.copy(), dict(self.values)
+        return other
+
     def put(self, row: int, value: str | None) -> None:
         self.codes = widened(self.codes, row + 1)
         self.codes[row] = 0 if value is None else self.values.setdefault(value, len(self.values) + 1)
@@ -36,6 +42,13 @@ class LabelColumns:
         self._labels: list[Mapping[str, str]] = []
         self._names: dict[str, int] = {}
         self._columns: OrderedDict[str, _Column] = OrderedDict()
+
+    def fork(self) -> "LabelColumns":
+        """The same labels, changed independently from now on."""
+        other = LabelColumns()
+        other._labels, other._names = list(self._labels), dict(self._names)
+        other._columns = OrderedDict((key, column.fork()) for key, column in self._columns.items())
+        return other
 
     def put(self, row: int, name: str, labels: Mapping[str, str]) -> None:
         """Set the node of a row: an existing row or the next one."""
@@ -72,6 +85,14 @@ class LabelColumns:
         """(N,) the values of a label as codes, 0 where it is missing; and the number of codes."""
         column = self._column(key)
         return column.codes[: len(self._labels)], len(column.values) + 1
+
+    def value_of(self, row: int, key: str) -> str | None:
+        """The value of a label of one row; None if it is missing."""
+        return self._labels[row].get(key)
+
+    def values(self, key: str) -> list[str]:
+        """The values of a label by their codes; the first is for code 0."""
+        return ["", *self._column(key).values]
 
     def match(self, selector: NodeSelector) -> Mask:
         """(N,) rows that match a selector. Raises Rejected if it cannot be parsed."""

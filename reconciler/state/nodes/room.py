@@ -1,6 +1,7 @@
 """What nodes offer and what their pods take, as columns that are updated pod by pod."""
 
 from collections.abc import Collection, Iterable, Mapping
+from copy import copy
 from typing import NamedTuple
 
 import numpy as np
@@ -39,6 +40,16 @@ class Room:
         self._rows: dict[str, int] = {}
         self._sums: dict[str, dict[str, int]] = {}
         self._charges: dict[ObjectKey, Charge] = {}
+
+    def fork(self) -> "Room":
+        """The same offers and charges, changed independently from now on."""
+        other = copy(self)
+        other._resources, other._rows = dict(self._resources), dict(self._rows)
+        other._total, other._used = self._total.copy(), self._used.copy()
+        other._unknown = self._unknown.copy()
+        other._sums = {node: dict(sums) for node, sums in self._sums.items()}
+        other._charges = dict(self._charges)
+        return other
 
     def put(self, row: int, node: str, offered: Wanted) -> bool:
         """Set what a node offers; return whether that changed. The row is an existing one or the next one.
@@ -110,6 +121,21 @@ class Room:
         found = shortages(total, used, amounts, self._waive(waived))
         short = {name: found[r] & judged for name, r in self._resources.items() if found[r].any()}
         return short | dict.fromkeys(absent, judged)
+
+    def holds(self, row: int, wanted: Wanted, waived: frozenset[str]) -> bool:
+        """Whether one row has room for a pod: `fits` for a single node, quickly."""
+        if self._unknown[row]:
+            return True
+        for name, amount in wanted.items():
+            r = self._resources.get(name)
+            if r is None:
+                if name in waived:
+                    continue
+                return False
+            total = self._total[r, row]
+            if total - self._used[r, row] < amount and not (name in waived and not total):
+                return False
+        return True
 
     def free(self, waived: frozenset[str], *, but: Collection[ObjectKey]) -> Amounts:
         """(R, N) what is left of each resource, at most `MOST`; all of it at nodes that are not tested.

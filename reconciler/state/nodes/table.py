@@ -2,7 +2,8 @@
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
-from typing import NamedTuple
+from copy import copy
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -20,6 +21,8 @@ from reconciler.state.nodes.room import Charge, Room, Wanted
 from reconciler.state.nodes.taints import CLOSING, own_taints, taints_of, tolerated
 from reconciler.state.on_demand import KindsOnDemand
 from reconciler.state.pods.residents import Residents
+
+Column = TypeVar("Column", bound=np.ndarray[Any, Any])
 
 KEPT = 512
 """Most masks kept. A change of a node drops all of them."""
@@ -62,6 +65,16 @@ class Nodes:
         self._masks: OrderedDict[Hashable, Mask] = OrderedDict()
         self._rows: tuple[tuple[str, ...], Rows] = ((), np.zeros(0, dtype=np.intp))
         self._open: tuple[Topology | None, NodeSubset | None] = (None, None)
+
+    def fork(self) -> "Nodes":
+        """The same nodes and pods for another thread, changed independently from now on."""
+        other = copy(self)
+        other.room, other.residents = self.room.fork(), self.residents.fork()
+        other.on_demand, other._labels = self.on_demand.fork(), self._labels.fork()
+        other._row_of, other._spare, other._node = dict(self._row_of), list(self._spare), dict(self._node)
+        other._supposed, other._profiles = set(self._supposed), dict(self._profiles)
+        other._profile, other._masks = self._profile.copy(), self._masks.copy()
+        return other
 
     @property
     def known(self) -> tuple[Node, ...]:
@@ -131,10 +144,9 @@ class Nodes:
             mask[self._row_of[name]] = True
         return NodeSubset(topology.order, self.in_order(mask, topology.order))
 
-    def in_order(self, mask: Mask, order: tuple[str, ...]) -> Mask:
-        """(nodes,) a mask over rows, reordered by these names."""
-        found: Mask = mask[self.rows(order)]
-        return found
+    def in_order(self, column: Column, order: tuple[str, ...]) -> Column:
+        """(nodes, ...) a column over rows, reordered by these names."""
+        return column[self.rows(order)]  # type: ignore[return-value]
 
     def rows(self, order: tuple[str, ...]) -> Rows:
         """(nodes,) the rows of these names. Cached for one order."""
@@ -189,6 +201,15 @@ class Nodes:
     def domains(self, key: str) -> tuple[Codes, int]:
         """(N,) the domain of each node for a label, 0 for none; and the number of codes."""
         return self._labels.codes(key)
+
+    def values(self, key: str) -> list[str]:
+        """The values of a label by the codes of `domains`."""
+        return self._labels.values(key)
+
+    def label(self, name: str, key: str) -> str | None:
+        """The value of a label of a node; None if there is no such label or node."""
+        row = self._row_of.get(name)
+        return None if row is None else self._labels.value_of(row, key)
 
     def declaring(self, features: frozenset[str]) -> Mask:
         """Nodes that declare all these features."""

@@ -15,6 +15,12 @@ class Namespaces:
     def __init__(self) -> None:
         self._known: dict[str, Namespace] = {}
 
+    def fork(self) -> "Namespaces":
+        """The same namespaces, changed independently from now on."""
+        other = Namespaces()
+        other._known = dict(self._known)
+        return other
+
     @property
     def known(self) -> tuple[Namespace, ...]:
         """The newest version of every namespace."""

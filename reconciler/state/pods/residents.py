@@ -6,7 +6,8 @@ for them, and then follow pod by pod; only those that were used recently are kep
 
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -28,9 +29,9 @@ KEPT = 256
 """Most sets of pods whose columns are kept"""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Resident:
-    """A pod and its node."""
+    """A pod and its node. Never changed, so forks share it."""
 
     pod: Pod
     node: str
@@ -87,6 +88,24 @@ class Residents:
         self._nominated: dict[str, dict[ObjectKey, Pod]] = {}
         self._nominated_to: dict[ObjectKey, str] = {}
 
+    def fork(self) -> "Residents":
+        """The same pods, changed independently from now on."""
+        other = copy(self)
+        other.namespaces = self.namespaces.fork()
+        other._residents = dict(self._residents)
+        other._on = {node: dict(pods) for node, pods in self._on.items()}
+        other._node_rows, other._spare = dict(self._node_rows), list(self._spare)
+        other._labels = self._labels.fork()
+        other._at, other._namespace = self._at.copy(), self._namespace.copy()
+        other._namespaces, other._terminating = dict(self._namespaces), self._terminating.copy()
+        other._ports, other._terms = self._ports.fork(), self._terms.fork()
+        other._terms_by_label = self._terms_by_label.fork()
+        other._sets = OrderedDict((pods, column.copy()) for pods, column in self._sets.items())
+        other._sets_by_label = self._sets_by_label.fork()
+        other._nominated = {node: dict(pods) for node, pods in self._nominated.items()}
+        other._nominated_to = dict(self._nominated_to)
+        return other
+
     # -- nodes
 
     def put_node(self, row: int, name: str) -> None:
@@ -104,6 +123,15 @@ class Residents:
 
     # -- pods
 
+    def get(self, key: ObjectKey) -> Resident | None:
+        """A pod with its node; None if it is on none."""
+        return self._residents.get(key)
+
+    def nominee(self, key: ObjectKey) -> Pod | None:
+        """A pod that is nominated to a node; None if it is not."""
+        node = self._nominated_to.get(key)
+        return None if node is None else self._nominated[node][key]
+
     def place(self, key: ObjectKey, pod: Pod | None, node: str = "") -> Moved:
         """Set the node of a pod; None if it has none or is gone."""
         before = self._residents.get(key)
@@ -113,7 +141,7 @@ class Residents:
             if before.pod is pod and before.node == node:
                 return STILL
             if before.node == node and _alike(before.pod, pod):
-                before.pod = pod
+                self._residents[key] = replace(before, pod=pod)
                 return STILL
         left = STILL if before is None else self._remove(key, before)
         came = self._add(key, pod, node)

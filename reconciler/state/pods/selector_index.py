@@ -15,6 +15,13 @@ class SelectorIndex(Generic[Key]):
         self._by_value: dict[tuple[str, str], dict[Key, None]] = {}
         self._others: dict[Key, None] = {}
 
+    def fork(self) -> "SelectorIndex[Key]":
+        """The same keys, changed independently from now on."""
+        other: SelectorIndex[Key] = SelectorIndex()
+        other._by_value = {pair: dict(keys) for pair, keys in self._by_value.items()}
+        other._others = dict(self._others)
+        return other
+
     def add(self, key: Key, selector: Selector) -> None:
         """Add a key that is not there yet."""
         for place in self._places(selector):

@@ -18,6 +18,13 @@ class Tally(Generic[Key]):
         self._columns: dict[Key, Amounts] = {}
         self._total: dict[Key, int] = {}
 
+    def fork(self) -> "Tally[Key]":
+        """The same counts, changed independently from now on."""
+        other: Tally[Key] = Tally()
+        other._columns = {key: column.copy() for key, column in self._columns.items()}
+        other._total = dict(self._total)
+        return other
+
     def __contains__(self, key: Key) -> bool:
         return key in self._columns
 

@@ -95,6 +95,11 @@ class Ledger:
     def __contains__(self, uid: str) -> bool:
         return uid in self._of_claim
 
+    def holder(self, uid: str) -> Holder | None:
+        """The claim with this uid; None if it holds nothing."""
+        found = self._of_claim.get(uid)
+        return None if found is None else found[0]
+
     def fork(self) -> "Ledger":
         """The same holds, changed independently from now on."""
         other = copy(self)

@@ -1,0 +1,5 @@
+"""Places gangs: enough pods together, with nodes and devices, or none. No I/O, no clock."""
+
+from reconciler.allocation.gangs.deciding import decide_gang
+
+__all__ = ["decide_gang"]

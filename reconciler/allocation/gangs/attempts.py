@@ -1,0 +1,292 @@
+"""Tries to put one more member on a node. Alike members on alike nodes are decided once and then repeated.
+
+Devices of other members on the node are given anew if the member does not fit otherwise: so the answer is
+complete where each device belongs to one node. Where several nodes reach a device, `refusing` names devices
+that a try may not use, and the search tries all alternatives.
+"""
+
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from kernels.types import Mask
+from reconciler.allocation.alignment import decide
+from reconciler.allocation.dra.budget import Budget
+from reconciler.allocation.dra.node_attempt import Only
+from reconciler.allocation.dra.result import pinned_to_node
+from reconciler.allocation.gangs.kinds import Kind
+from reconciler.allocation.gangs.places import Likeness
+from reconciler.api.objects.claims import Allocation, ResourceClaim
+from reconciler.api.objects.model import Model
+from reconciler.api.objects.plan import Granted, Plan, Reason
+from reconciler.errors import ReconcilerError
+from reconciler.state.devices.snapshot.node_subset import NodeSubset
+from reconciler.state.devices.snapshot.snapshot import Snapshot
+from reconciler.state.trial import Trial
+
+Pair = tuple[str, str, int]
+"""uid of a claim, request, row of the fleet"""
+
+
+class OutOfSteps(ReconcilerError):
+    """The steps are used up."""
+
+
+@dataclass(slots=True)
+class Pace:
+    """How many steps remain. A step is one device or one node that is tried."""
+
+    budget: Budget
+    remaining: int
+    taken: int = 0
+
+    def step(self, number: int = 1) -> None:
+        """Count steps. Raises OutOfSteps, and Unfinished as the budget does."""
+        self.budget.spend()
+        self.taken += number
+        self.remaining -= number
+        if self.remaining < 0:
+            raise OutOfSteps
+
+
+@dataclass(frozen=True, slots=True)
+class Seated:
+    """A member on a node, with the claims that it brought."""
+
+    kind: int
+    member: int
+    """Position in the kind"""
+    claims: tuple[ResourceClaim, ...]
+
+
+@dataclass(slots=True)
+class Desk:
+    """One place and the members on it."""
+
+    place: int
+    seated: list[Seated] = field(default_factory=list)
+
+    @property
+    def kinds(self) -> tuple[int, ...]:
+        """In the order of arrival."""
+        return tuple(one.kind for one in self.seated)
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A plan as fields, from which others are made."""
+
+    plan: Plan
+    fields: dict[str, object]
+    devices: dict[str, object]
+    results: tuple[dict[str, object], ...]
+
+    @classmethod
+    def of(cls, plan: Plan) -> "Sample":
+        """The fields that are set."""
+        devices = plan.allocation.devices
+        return cls(plan, _fields(plan.allocation), _fields(devices), tuple(map(_fields, devices.results)))
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """The plans of all claims of a node by positions in its view, to be repeated on alike nodes."""
+
+    samples: tuple[tuple["Sample", tuple[int, ...]], ...]
+    """For each claim in order: a plan, and the positions of its devices"""
+    renewed: int
+    """How many claims, from the end, got new devices"""
+
+
+class Attempts:
+    """One search in one domain."""
+
+    def __init__(
+        self,
+        trial: Trial,
+        likeness: Likeness,
+        devices: Mask | None,
+        pace: Pace,
+        *,
+        apart: bool,
+    ) -> None:
+        """`devices` (D,) may be used; None for all. `apart`: each device belongs to one node."""
+        self._trial, self._likeness, self._devices = trial, likeness, devices
+        self._pace, self._apart = pace, apart
+        self._base = trial.snapshot
+        self._order = self._base.topology.order
+        self._known: dict[Hashable, Pattern | None] = {}
+        self.gave_up = False
+        """Whether a node was given up: that a member does not fit there is not proved"""
+
+    def put(
+        self,
+        kind: Kind,
+        claims: Sequence[ResourceClaim],
+        desk: Desk,
+        number: int = 1,
+        *,
+        refusing: frozenset[Pair] = frozenset(),
+    ) -> list[Plan] | None:
+        """Plans for the claims of more members on a node; those of other members there may change.
+
+        They are held in the trial on return. None if they do not fit; the trial is unchanged then.
+        """
+        if not claims:
+            return []
+        like = None if refusing else self._likeness.of_devices(desk.place)
+        key = (like, desk.kinds, kind.number, number)
+        if like is not None and key in self._known:
+            pattern = self._known[key]
+            return None if pattern is None else self._repeat(pattern, desk, claims)
+        found, gave_up = self._decide(claims, desk, refusing)
+        if like is not None and not gave_up:
+            self._known[key] = None if found is None else self._pattern(found, desk)
+        self.gave_up |= gave_up
+        return found
+
+    def _snapshot(self, desk: Desk) -> Snapshot:
+        """The state that matters for a node. Untouched nodes are as before, which saves time."""
+        return self._base if self._apart and not desk.seated else self._trial.snapshot
+
+    def _decide(
+        self, claims: Sequence[ResourceClaim], desk: Desk, refusing: frozenset[Pair]
+    ) -> tuple[list[Plan] | None, bool]:
+        """The plans, and whether the search gave up."""
+        outcome, gave_up = self._on(claims, desk, refusing)
+        if outcome is not None:
+            for plan in outcome.plans:
+                self._trial.assume(plan)
+            return list(outcome.plans), False
+        others = [claim for seated in desk.seated for claim in seated.claims]
+        if not self._apart or not others:
+            return None, gave_up
+        mark = self._trial.mark()
+        for claim in others:
+            self._trial.release(claim.metadata.uid)
+        try:
+            outcome, gave_up = self._on([*others, *claims], desk, frozenset())
+        except OutOfSteps:
+            self._trial.back_to(mark)
+            raise
+        if outcome is None:
+            self._trial.back_to(mark)
+            return None, gave_up
+        for plan in outcome.plans:
+            self._trial.assume(plan)
+        return list(outcome.plans), False
+
+    def _on(
+        self, claims: Sequence[ResourceClaim], desk: Desk, refusing: frozenset[Pair]
+    ) -> tuple[Granted | None, bool]:
+        self._pace.step()
+        snapshot = self._snapshot(desk)
+        outcome = decide(
+            claims,
+            snapshot,
+            nodes=self._only([desk.place]),
+            steps=max(self._pace.remaining, 1),
+            budget=self._pace.budget,
+            only=self._rows(claims, desk.place, snapshot, refusing),
+        )
+        self._pace.step(outcome.steps)
+        if isinstance(outcome, Granted):
+            return outcome, False
+        return None, outcome.reason is Reason.GAVE_UP
+
+    def best_of(self, claims: Sequence[ResourceClaim], desks: Sequence[Desk]) -> int:
+        """The place, among several, where the preferences of claims are met best; -1 if they fit on none."""
+        self._pace.step()
+        snapshot = self._trial.snapshot
+        only = None
+        if self._devices is not None:
+            rows = frozenset(np.flatnonzero(self._devices).tolist())
+            only = {(at, name): rows for at, claim in enumerate(claims) for name in _requests(claim)}
+        outcome = decide(
+            claims,
+            snapshot,
+            nodes=self._only([desk.place for desk in desks]),
+            steps=max(self._pace.remaining, 1),
+            budget=self._pace.budget,
+            only=only,
+        )
+        self._pace.step(outcome.steps)
+        return self._order.index(outcome.node) if isinstance(outcome, Granted) else -1
+
+    def _only(self, places: Sequence[int]) -> NodeSubset:
+        mask = np.zeros(len(self._order), dtype=np.bool_)
+        mask[list(places)] = True
+        return NodeSubset(self._order, mask)
+
+    def _rows(
+        self, claims: Sequence[ResourceClaim], place: int, snapshot: Snapshot, refusing: frozenset[Pair]
+    ) -> Only | None:
+        """The devices that each request may use; None for all."""
+        if self._devices is None and not refusing:
+            return None
+        rows = snapshot.topology.view(self._order[place]).rows
+        allowed = frozenset((rows if self._devices is None else rows[self._devices[rows]]).tolist())
+        return {
+            (at, name): allowed
+            - {row for uid, request, row in refusing if (uid, request) == (claim.metadata.uid, name)}
+            for at, claim in enumerate(claims)
+            for name in _requests(claim)
+        }
+
+    def pairs(self, plans: Sequence[Plan]) -> Iterator[Pair]:
+        """What plans use, in the form in which a try can be kept from it."""
+        fleet = self._base.fleet
+        for plan in plans:
+            for result in plan.allocation.devices.results:
+                for row in fleet.rows_of(result.id):
+                    yield plan.uid, result.request.partition("/")[0], row
+
+    def _pattern(self, plans: Sequence[Plan], desk: Desk) -> Pattern:
+        """The plans by positions."""
+        view = self._base.topology.view(self._order[desk.place])
+        position = {int(row): at for at, row in enumerate(view.rows.tolist())}
+        samples = []
+        for plan in plans:
+            rows = [self._base.fleet.rows_of(result.id)[-1] for result in plan.allocation.devices.results]
+            samples.append((Sample.of(plan), tuple(position[row] for row in rows)))
+        return Pattern(tuple(samples), len(plans))
+
+    def _repeat(self, pattern: Pattern, desk: Desk, claims: Sequence[ResourceClaim]) -> list[Plan]:
+        """The same plans for other claims on an alike node."""
+        everyone = [claim for seated in desk.seated for claim in seated.claims] + list(claims)
+        view = self._base.topology.view(self._order[desk.place])
+        fleet, made = self._base.fleet, []
+        for claim, (sample, positions) in zip(
+            everyone[len(everyone) - pattern.renewed :], pattern.samples, strict=True
+        ):
+            results = [
+                part | fleet.id_of(view.row(at))._asdict()
+                for part, at in zip(sample.results, positions, strict=True)
+            ]
+            fields = sample.fields | {"devices": sample.devices | {"results": results}}
+            if results:
+                fields["node_selector"] = pinned_to_node(view)
+            made.append(
+                replace(
+                    sample.plan,
+                    claim=claim.key,
+                    uid=claim.metadata.uid,
+                    resource_version=claim.metadata.resource_version,
+                    node=view.node.name,
+                    allocation=Allocation.model_validate(fields),
+                )
+            )
+        for plan in made[: len(made) - len(claims)]:
+            self._trial.release(plan.uid)
+        for plan in made:
+            self._trial.assume(plan)
+        return made
+
+
+def _fields(model: Model) -> dict[str, object]:
+    return {name: getattr(model, name) for name in model.model_fields_set}
+
+
+def _requests(claim: ResourceClaim) -> list[str]:
+    return [request.name for request in claim.spec.devices.requests]

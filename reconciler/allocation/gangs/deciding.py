@@ -1,0 +1,239 @@
+"""Decides a gang: places for enough members together, in the smallest domain that can hold them.
+
+More members come first, then the tightest tiers, then the smallest domain. Source: GANG-6 to GANG-11.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from reconciler.allocation.dra.availability import available
+from reconciler.allocation.dra.budget import Budget, SelectorsNotRun
+from reconciler.allocation.dra.claim_shapes import ClaimShape, claim_shape
+from reconciler.allocation.gangs.attempts import OutOfSteps, Pace
+from reconciler.allocation.gangs.domains import Domain, Domains
+from reconciler.allocation.gangs.kinds import Kind, company_of, kinds_of
+from reconciler.allocation.gangs.places import Likeness, Places
+from reconciler.allocation.gangs.question import GangGranted, GangQuestion, GangUnsatisfied, Seat
+from reconciler.allocation.gangs.refusing import no_domain, refused
+from reconciler.allocation.gangs.search import Field, Partial, Search, Taken
+from reconciler.allocation.gangs.tiers import Tiers
+from reconciler.allocation.placement import refusal_reason
+from reconciler.api.objects.gangs import Tier
+from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.objects.plan import Plan
+from reconciler.errors import Rejected
+from reconciler.state.devices.snapshot.snapshot import Snapshot
+from reconciler.state.trial import Trial
+
+HARD_DOMAINS = 10
+"""Domains in which a decision may use all its steps before it gives up"""
+
+
+def decide_gang(
+    question: GangQuestion, trial: Trial, *, steps: int, budget: Budget
+) -> GangGranted | GangUnsatisfied:
+    """Places for all members that fit together, at least the minimum, or why there are none.
+
+    On success the seats are placed in the trial; otherwise it is as before. `steps` bounds the devices and
+    nodes tried in one domain; ten times as many are tried in all. A refusal is proved unless its reason is
+    that the search gave up. Raises Unfinished as `budget` does; the caller then leaves the trial.
+    """
+    mark = trial.mark()
+    outcome = _decide(question, trial, steps, budget)
+    if isinstance(outcome, GangUnsatisfied):
+        trial.back_to(mark)
+    return outcome
+
+
+def _decide(
+    question: GangQuestion, trial: Trial, steps: int, budget: Budget
+) -> GangGranted | GangUnsatisfied:
+    before = _leave(question, trial)
+    snapshot = trial.snapshot
+    try:
+        company = company_of(question.members, trial.nodes)
+        kinds = kinds_of(question.members, snapshot, trial.nodes, company)
+        shapes = [kind.shape for kind in kinds if kind.shape is not None]
+        shapes += _shapes_of_shared(kinds, snapshot)
+        if budget.skips_slow_selectors and not all(shape.quick(snapshot) for shape in shapes):
+            raise SelectorsNotRun("the selectors must run on the fleet first")
+        places = Places(kinds, company, trial)
+    except Rejected as exc:
+        return GangUnsatisfied(refusal_reason(exc), str(exc))
+    field = Field(kinds, company, places, trial, _apart(shapes, snapshot), snapshot.topology.order)
+    tiers = Tiers(question, trial.nodes, snapshot)
+    if tiers.unknown and any(tier.required and tier.key in tiers.unknown for tier in question.tiers):
+        return no_domain(question, tiers.unknown[0])
+    del snapshot
+    decision = _Decision(question, field, tiers, Domains(tiers, kinds, places, trial), steps, budget)
+    found = decision.run()
+    if found is None:
+        return refused(
+            question,
+            field,
+            decision.domains.meeting(tiers.required()),
+            decision.fits,
+            decision.taken_steps,
+            gave_up=decision.gave_up,
+        )
+    domain, taken = found
+    return _granted(question, field, domain, taken, before, decision.taken_steps)
+
+
+def _leave(question: GangQuestion, trial: Trial) -> dict[ObjectKey, str]:
+    """Take the members off the nodes on which they are counted; return those nodes."""
+    found = {}
+    for member in question.members:
+        charge = trial.nodes.room.charged(member.pod.key)
+        if charge is not None:
+            found[member.pod.key] = charge.node
+            trial.remove(member.pod.key)
+    return found
+
+
+def _shapes_of_shared(kinds: Sequence[Kind], snapshot: Snapshot) -> Iterator[ClaimShape]:
+    """The shapes of claims that several members use."""
+    for kind in kinds:
+        if kind.error is None and kind.shared:
+            yield claim_shape(kind.shared, snapshot)
+
+
+def _apart(shapes: Sequence[ClaimShape], snapshot: Snapshot) -> bool:
+    """Whether each device that the gang could use belongs to one node, as do its counters and exclusions."""
+    fleet = snapshot.fleet
+    for shape in shapes:
+        for option in (option for slot in shape.parsed.slots for option in slot.options):
+            current = available(option, snapshot)
+            if not current.local:
+                return False
+            if fleet.exclusion is not None and (current.concerned & fleet.exclusion.bound).any():
+                return False
+            rows = np.flatnonzero(current.concerned)
+            if fleet.sets.shape[1] and not _counters_apart(rows, snapshot):
+                return False
+    return True
+
+
+def _counters_apart(rows: np.ndarray, snapshot: Snapshot) -> bool:
+    """Whether all devices of each counter set that these draw from belong to one node."""
+    fleet = snapshot.fleet
+    sets = fleet.sets[rows]
+    used = np.unique(sets[sets >= 0])
+    others = fleet.by_set.of_any(used.astype(np.intp))
+    node = fleet.codes["node"]
+    of_set = np.full(len(fleet.totals), -1, dtype=np.int32)
+    for k in range(sets.shape[1]):
+        drawn = fleet.sets[others, k]
+        at = others[drawn >= 0]
+        of_set[drawn[drawn >= 0]] = node[at]
+    for k in range(sets.shape[1]):
+        drawn = fleet.sets[others, k]
+        at = others[drawn >= 0]
+        if (of_set[drawn[drawn >= 0]] != node[at]).any() or (node[at] < 0).any():
+            return False
+    return True
+
+
+@dataclass(slots=True, eq=False)
+class _Decision:
+    """One decision, once its question is read."""
+
+    question: GangQuestion
+    field: Field
+    tiers: Tiers
+    domains: Domains
+    steps: int
+    budget: Budget
+    taken_steps: int = 0
+    fits: int = 0
+    """Members that were placed together, at most"""
+    gave_up: bool = False
+    _partial: tuple[Domain, Partial] | None = None
+    """The most members that a search placed before it gave up"""
+
+    def run(self) -> tuple[Domain, tuple[Taken, ...]] | None:
+        """The domain and the places, which are held in the trial; None if there are none."""
+        everyone = len(self.question.members)
+        target = min(self._most(self.tiers.required()), everyone)
+        while target >= max(self.question.least, 1):
+            for met in self.tiers.levels():
+                found = self._among(met, target)
+                if found is not None:
+                    return found
+            target = min(target - 1, self._most(self.tiers.required()))
+        if self._partial is None or len(self._partial[1].taken) < self.question.least:
+            return None
+        domain, partial = self._partial
+        partial.place(self.field)
+        return domain, partial.taken
+
+    def _most(self, met: tuple[Tier, ...]) -> int:
+        return max((domain.most for domain in self.domains.meeting(met)), default=0)
+
+    def _among(self, met: tuple[Tier, ...], target: int) -> tuple[Domain, tuple[Taken, ...]] | None:
+        for domain in self.domains.meeting(met):
+            if domain.most < target:
+                continue
+            remaining = HARD_DOMAINS * self.steps - self.taken_steps
+            if remaining <= 0:
+                self.gave_up = True
+                domain.most = target - 1
+                continue
+            taken = self._search(domain, target, min(self.steps, remaining))
+            if taken is not None:
+                return domain, taken
+        return None
+
+    def _search(self, domain: Domain, target: int, steps: int) -> tuple[Taken, ...] | None:
+        field, devices = self.field, domain.grouping.devices
+        pace = Pace(self.budget, steps)
+        likeness = Likeness(field.kinds, field.places, devices, field.trial, joined=field.shares)
+        among = domain.places(self.tiers)
+        search = Search(field, domain.limits, likeness, devices, among, pace)
+        try:
+            found = search.run(target)
+        except OutOfSteps:
+            self.gave_up = True
+            domain.most = target - 1
+            if len(search.best.taken) > self.fits:
+                self.fits = len(search.best.taken)
+                self._partial = domain, search.best
+            return None
+        finally:
+            self.taken_steps += pace.taken
+        self.fits = max(self.fits, found.fits)
+        if found.taken is None:
+            domain.most = min(domain.most, found.most)
+        return found.taken
+
+
+def _granted(
+    question: GangQuestion,
+    field: Field,
+    domain: Domain,
+    taken: Sequence[Taken],
+    before: dict[ObjectKey, str],
+    steps: int,
+) -> GangGranted:
+    """The seats in the order of the members. A claim in common is planned with the first of its users."""
+    order, trial = field.order, field.trial
+    place_of = {field.kinds[one.kind].positions[one.member]: one.place for one in taken}
+    planned: set[str] = set()
+    seats, left_out = [], []
+    for at, member in enumerate(question.members):
+        if at not in place_of:
+            left_out.append(member.pod.key)
+            if member.pod.key in before:
+                trial.host(member.pod, before[member.pod.key])
+            continue
+        plans: list[Plan] = []
+        for claim in member.claims:
+            plan = trial.store.assumed(claim.metadata.uid)
+            assert plan is not None  # the search placed the member
+            if plan.uid not in planned:
+                planned.add(plan.uid)
+                plans.append(plan)
+        seats.append(Seat(member.pod.key, order[place_of[at]], tuple(plans)))
+    return GangGranted(tuple(seats), tuple(left_out), domain.met, steps)

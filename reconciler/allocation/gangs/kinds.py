@@ -1,0 +1,190 @@
+"""Members of a gang that are alike: equal pods with equal claims. Each kind is planned once."""
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from reconciler.allocation.alignment.partitions import partitioned_requests
+from reconciler.allocation.alignment.preferences import alignments, has_preferences, preferences_of
+from reconciler.allocation.dra.claim_shapes import ClaimShape, claim_shape
+from reconciler.allocation.dra.refusal import Fatal
+from reconciler.allocation.gangs.question import Member
+from reconciler.allocation.placement.extended_resources import backed
+from reconciler.api.objects.claims import ResourceClaim
+from reconciler.api.objects.core import Pod
+from reconciler.api.objects.plan import Reason
+from reconciler.errors import Malformed
+from reconciler.state.devices.snapshot.snapshot import Snapshot
+from reconciler.state.nodes.demand import demand
+from reconciler.state.nodes.room import Wanted
+from reconciler.state.nodes.table import Nodes
+from reconciler.state.pods.ports import ports_of
+from reconciler.state.pods.terms import affinity_of, anti_affinity_of, spread_of
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kind:
+    """Members that are alike."""
+
+    number: int
+    """Position among the kinds"""
+    members: tuple[Member, ...]
+    positions: tuple[int, ...]
+    """Of the members, in the question"""
+    own: tuple[int, ...]
+    """Positions of the claims that no other member uses"""
+    shared: tuple[ResourceClaim, ...]
+    """Claims that other members use, too"""
+    wanted: Wanted
+    """What a pod takes of its node"""
+    waived: frozenset[str]
+    """Resources that a node need not offer"""
+    shape: ClaimShape | None = field(default=None)
+    """Of its own claims; None if it has none, or if no node can meet them"""
+    error: Fatal | None = None
+    """Why no node can meet its claims, whatever is free"""
+    prefers: bool = False
+    """Whether its claims have preferences"""
+    choosy: bool = False
+    """Whether nodes differ in more than whether they fit: by preferences, or alternatives"""
+
+    @property
+    def pod(self) -> Pod:
+        """The first of the pods."""
+        return self.members[0].pod
+
+    @property
+    def held(self) -> tuple[ResourceClaim, ...]:
+        """Allocated claims of the first member; those of the others are allocated to the same nodes."""
+        return self.members[0].held
+
+    def own_claims(self, member: int) -> list[ResourceClaim]:
+        """The claims that only this member uses."""
+        return [self.members[member].claims[at] for at in self.own]
+
+
+@dataclass(frozen=True, slots=True)
+class Company:
+    """What the pods of a gang ask of the pods around them."""
+
+    crowding: bool
+    """Whether placing one member may exclude nodes for another by more than room"""
+    ordered: bool
+    """Whether placing one member may open nodes for another"""
+
+
+def company_of(members: Sequence[Member], nodes: Nodes) -> Company:
+    """Whether the pods of a gang mind one another. Raises Rejected for a selector that cannot be read."""
+    ordered = crowding = False
+    for pod in (member.pod for member in members):
+        spec = pod.spec
+        if spec.affinity is not None or spec.topology_spread_constraints:
+            opens = bool(affinity_of(pod) or spread_of(pod))
+            ordered |= opens
+            crowding |= opens or bool(anti_affinity_of(pod))
+        crowding = crowding or bool(ports_of(pod)) or bool(nodes.residents.nominated(pod))
+    return Company(crowding, ordered)
+
+
+def kinds_of(
+    members: Sequence[Member], snapshot: Snapshot, nodes: Nodes, company: Company
+) -> tuple[Kind, ...]:
+    """The kinds of a gang, in the order of their first members."""
+    users = Counter(claim.metadata.uid for member in members for claim in member.claims)
+    shared = {uid for uid, number in users.items() if number > 1}
+    of_key: dict[Hashable, list[int]] = {}
+    texts: dict[int, str] = {}
+    for at, member in enumerate(members):
+        of_key.setdefault(_key(member, shared, texts, nodes, company), []).append(at)
+    return tuple(
+        _kind(number, [members[at] for at in positions], positions, shared, snapshot)
+        for number, positions in enumerate(of_key.values())
+    )
+
+
+def _kind(
+    number: int, members: Sequence[Member], positions: Iterable[int], shared: set[str], snapshot: Snapshot
+) -> Kind:
+    first = members[0]
+    own = tuple(at for at, claim in enumerate(first.claims) if claim.metadata.uid not in shared)
+    claims = [first.claims[at] for at in own]
+    others = tuple(claim for claim in first.claims if claim.metadata.uid in shared)
+    shape, error = None, None
+    try:
+        _check_preferences(first.claims, snapshot)
+        if others:
+            claim_shape(others, snapshot)
+        shape = claim_shape(claims, snapshot) if claims else None
+    except Fatal as fatal:
+        error = fatal
+    return Kind(
+        number,
+        tuple(members),
+        tuple(positions),
+        own,
+        others,
+        demand(first.pod),
+        backed(snapshot.classes, first.pod),
+        shape,
+        error,
+        prefers=has_preferences(first.claims, snapshot.classes),
+        choosy=error is None and _is_choosy(first.claims, snapshot),
+    )
+
+
+def _check_preferences(claims: Sequence[ResourceClaim], snapshot: Snapshot) -> None:
+    """Raise Fatal for preferences that cannot be read."""
+    if not has_preferences(claims, snapshot.classes):
+        return
+    try:
+        for claim in claims:
+            alignments(claim, snapshot.classes)
+        partitioned_requests(claims, snapshot)
+    except Malformed as exc:
+        raise Fatal(Reason.PREFERENCES_INVALID, str(exc)) from exc
+
+
+def _is_choosy(claims: Sequence[ResourceClaim], snapshot: Snapshot) -> bool:
+    if any(request.first_available for claim in claims for request in claim.spec.devices.requests):
+        return True
+    if not has_preferences(claims, snapshot.classes):
+        return False
+    aligned = [one for claim in claims for one in alignments(claim, snapshot.classes)]
+    return any(len(one.accepted) > 1 for one in aligned) or bool(partitioned_requests(claims, snapshot))
+
+
+def _key(member: Member, shared: set[str], texts: dict[int, str], nodes: Nodes, company: Company) -> Hashable:
+    pod = member.pod
+    # Labels differ from pod to pod in a StatefulSet. They matter only to affinity and spread.
+    labels: Hashable = tuple(nodes.residents.against(pod))
+    if company.crowding:
+        labels = (labels, *sorted(pod.metadata.labels.items()))
+    return (
+        pod.key.namespace,
+        _text(pod, texts),
+        (pod.status.container_statuses, pod.status.init_container_statuses),
+        labels,
+        tuple(
+            (claim.metadata.uid, "")
+            if claim.metadata.uid in shared
+            else (_spec(claim, texts), preferences_of(claim))
+            for claim in member.claims
+        ),
+        tuple(claim.allocation.node_selector for claim in member.held if claim.allocation is not None),
+    )
+
+
+def _text(pod: Pod, texts: dict[int, str]) -> str:
+    """The spec of a pod without the names of its claims."""
+    found = texts.get(id(pod.spec))
+    if found is None:
+        spec = pod.spec.model_copy(update={"resource_claims": ()})
+        found = texts[id(pod.spec)] = spec.model_dump_json()
+    return found
+
+
+def _spec(claim: ResourceClaim, texts: dict[int, str]) -> str:
+    found = texts.get(id(claim.spec))
+    if found is None:
+        found = texts[id(claim.spec)] = claim.spec.model_dump_json()
+    return found

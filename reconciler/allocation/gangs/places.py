@@ -1,0 +1,184 @@
+"""Which nodes a member may use, and which nodes are alike for the whole gang."""
+
+from collections.abc import Hashable, Sequence
+
+import numpy as np
+
+from kernels.types import Mask
+from reconciler.allocation.alignment.partitions import partitioned_requests
+from reconciler.allocation.alignment.preferences import NODE, alignments, limit
+from reconciler.allocation.dra.availability import available
+from reconciler.allocation.dra.state import constraint_on
+from reconciler.allocation.gangs.kinds import Company, Kind
+from reconciler.allocation.placement import Placement
+from reconciler.api.objects.claims import ResourceClaim
+from reconciler.api.objects.plan import Plan
+from reconciler.api.objects.requests import DeviceConstraint
+from reconciler.errors import Rejected
+from reconciler.state.caches import Cache
+from reconciler.state.devices.pools.pool import Usable
+from reconciler.state.devices.snapshot.snapshot import Snapshot, View
+from reconciler.state.trial import Trial
+
+
+class Places:
+    """The nodes as the pods see them."""
+
+    def __init__(self, kinds: Sequence[Kind], company: Company, trial: Trial) -> None:
+        """Raises Rejected and Unlisted as `Placement` does."""
+        self._trial, self._company = trial, company
+        self._placement = Placement(trial.nodes, supposed=trial.supposed)
+        snapshot = trial.snapshot
+        self._size = len(snapshot.topology.order)
+        self.at_first = [self._choose(kind, (), snapshot) for kind in kinds]
+        """(N,) of each kind, before any member has a place"""
+
+    def now(self, kind: Kind, allocated: Sequence[Plan], snapshot: Snapshot) -> Mask:
+        """(N,) nodes that may be used now, if they have room. `allocated` are plans of shared claims."""
+        if not self._company.crowding and not allocated:
+            return self.at_first[kind.number]
+        return self._choose(kind, allocated, snapshot)
+
+    def has_room(self, kind: Kind, node: str) -> bool:
+        """Whether a node has room for one more member now."""
+        row = self._trial.nodes.row_of(node)
+        return row is not None and self._trial.nodes.room.holds(row, kind.wanted, kind.waived)
+
+    def left_out(self, kind: Kind, snapshot: Snapshot) -> str:
+        """Why nodes are left out for the pod of a kind; empty if none is."""
+        return self._placement.left_out(kind.pod, kind.held, snapshot)
+
+    def _choose(self, kind: Kind, allocated: Sequence[Plan], snapshot: Snapshot) -> Mask:
+        held = (*kind.held, *(_allocated(kind, plan) for plan in allocated))
+        nodes = self._placement.before_binding(kind.pod, held, snapshot).nodes
+        return np.ones(self._size, dtype=np.bool_) if nodes is None else nodes.mask
+
+
+def _allocated(kind: Kind, plan: Plan) -> ResourceClaim:
+    claim = next(claim for claim in kind.shared if claim.metadata.uid == plan.uid)
+    status = claim.status.model_copy(update={"allocation": plan.allocation})
+    return claim.model_copy(update={"status": status})
+
+
+class Likeness:
+    """Which nodes are alike before any member has a place: what fits one fits the other, in equal positions.
+
+    Unknown (None) for nodes with devices that other nodes reach, that are shared or that exclude others, for
+    mode All, and for partition tables, which name devices.
+    """
+
+    def __init__(
+        self, kinds: Sequence[Kind], places: Places, devices: Mask | None, trial: Trial, *, joined: bool
+    ) -> None:
+        """`devices` (D,) may be used; None for all. `joined`: claims that several members use exist."""
+        self._snapshot = trial.snapshot
+        self._nodes = trial.nodes
+        self._devices = devices
+        self._options = {
+            option.key: option
+            for kind in kinds
+            if kind.shape is not None
+            for slot in kind.shape.parsed.slots
+            for option in slot.options
+        }
+        self._known = not joined and self._comparable(kinds)
+        self._sources = self._constraints(kinds) if self._known else []
+        self._masks = np.stack(places.at_first) if kinds else np.zeros((0, 0), dtype=np.bool_)
+        self._room = trial.nodes.room.free(frozenset(), but=())
+        self._of_devices: dict[int, Hashable] = {}
+
+    def of_devices(self, place: int) -> Hashable | None:
+        """Equal for nodes whose devices are alike; None if that is not known."""
+        if not self._known:
+            return None
+        if place not in self._of_devices:
+            self._of_devices[place] = self._read(place)
+        return self._of_devices[place]
+
+    def of_node(self, place: int) -> Hashable | None:
+        """Equal for nodes that are alike for pods, too, as long as pods mind only room."""
+        devices = self.of_devices(place)
+        if devices is None:
+            return None
+        row = self._nodes.row_of(self._snapshot.topology.order[place])
+        assert row is not None
+        return devices, self._masks[:, place].tobytes(), self._room[:, row].tobytes()
+
+    def _comparable(self, kinds: Sequence[Kind]) -> bool:
+        for option in self._options.values():
+            current = available(option, self._snapshot)
+            if option.all or option.admin or current.fails or not current.local:
+                return False
+            if (current.concerned & self._snapshot.fleet.shared).any():
+                return False
+        preferring = [kind for kind in kinds if kind.error is None and kind.prefers]
+        if any(partitioned_requests(kind.members[0].claims, self._snapshot) for kind in preferring):
+            return False
+        return self._snapshot.fleet.exclusion is None
+
+    def _constraints(self, kinds: Sequence[Kind]) -> list[DeviceConstraint]:
+        found: dict[tuple[str | None, str | None], DeviceConstraint] = {}
+        for kind in kinds:
+            for claim in kind.members[0].claims:
+                sources = list(claim.spec.devices.constraints)
+                if kind.error is None and kind.prefers:
+                    sources += [
+                        limit(tier, ())
+                        for one in alignments(claim, self._snapshot.classes)
+                        for tier in one.accepted
+                        if tier != NODE
+                    ]
+                for source in sources:
+                    found[source.match_attribute, source.distinct_attribute] = source
+        return list(found.values())
+
+    def _read(self, place: int) -> Hashable | None:
+        snapshot = self._snapshot
+        try:
+            view = snapshot.topology.view(snapshot.topology.order[place])
+        except Rejected:
+            return None
+        of_view, key = _FIXED.of(view), tuple(self._sources)
+        if key not in of_view:
+            of_view[key] = self._fixed(view)
+        fixed = of_view[key]
+        if fixed is None:
+            return None
+        parts: list[Hashable] = [fixed]
+        parts += [view.of(available(one, snapshot).mask).tobytes() for one in self._options.values()]
+        if self._devices is not None:
+            parts.append(view.of(self._devices).tobytes())
+        sets = view.of(snapshot.fleet.sets)
+        if sets.shape[1] and (sets >= 0).any():
+            used, first = np.unique(sets[sets >= 0], return_index=True)
+            parts.append(snapshot.occupancy.left[used[np.argsort(first)]].tobytes())
+        return tuple(parts)
+
+    def _fixed(self, view: View) -> Hashable | None:
+        """What does not depend on what is held. Values count only by which devices share them."""
+        fleet = self._snapshot.fleet
+        if any(pool.usable is not Usable.YES for pool in view.pools):
+            return None
+        if (view.of(fleet.codes["node"]) < 0).any() or view.of(fleet.shared).any():
+            return None
+        parts = [len(view.rows).to_bytes(4, "big"), view.of(fleet.codes["driver"]).tobytes()]
+        parts += [view.of(fleet.codes[name]).tobytes() for name in ("binding", "operations", "shape")]
+        sets = view.of(fleet.sets)
+        parts += [_pattern(sets.ravel()), view.of(fleet.draws).tobytes()]
+        for source in self._sources:
+            constraint = constraint_on(source, view)
+            if not constraint.plain:
+                return None
+            parts.append(_pattern(constraint.codes))
+        return tuple(parts)
+
+
+_FIXED: Cache[View, dict[Hashable, Hashable]] = Cache(lambda _: {})
+"""By the constraints that matter"""
+
+
+def _pattern(codes: np.ndarray) -> bytes:
+    """Which codes are equal; -1 stays apart from the others."""
+    _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
+    found = np.where(codes < 0, -1, first[inverse.reshape(-1)])
+    return bytes(found.astype(np.int32).tobytes())

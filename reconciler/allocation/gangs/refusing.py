@@ -1,0 +1,77 @@
+"""Why a gang gets no places: how many members fit, and what is short in the best domain. Source: GANG-11."""
+
+from collections.abc import Sequence
+
+from reconciler.allocation.gangs.domains import Domain
+from reconciler.allocation.gangs.kinds import Kind
+from reconciler.allocation.gangs.question import GangQuestion, GangUnsatisfied
+from reconciler.allocation.gangs.search import Field
+from reconciler.api.objects.plan import Reason
+
+UNPLACED = "GangUnplaced"
+NO_TOPOLOGY = "GangTopologyUnknown"
+
+
+def no_domain(question: GangQuestion, key: str) -> GangUnsatisfied:
+    """A required tier names nothing."""
+    message = (
+        f"gang {question.gang} requires {key}, which is no label of a node and no attribute of a device; "
+        "correct the gang's topology, or label the nodes"
+    )
+    return GangUnsatisfied(NO_TOPOLOGY, message)
+
+
+def refused(
+    question: GangQuestion, field: Field, domains: Sequence[Domain], fits: int, steps: int, *, gave_up: bool
+) -> GangUnsatisfied:
+    """No domain holds the minimum, as far as the search knows. `domains` meet the required tiers only."""
+    if gave_up:
+        message = (
+            f"gave up after {steps} steps; {fits} of {_pods(question)} were placed together, "
+            f"{question.least} are needed. It is unknown whether they fit"
+        )
+        return GangUnsatisfied(Reason.GAVE_UP, message, fits, steps=steps)
+    error = next((kind for kind in field.kinds if kind.error is not None), None)
+    if error is not None and error.error is not None:
+        text = f"pod {error.pod.key}: {error.error}"
+        return GangUnsatisfied(str(error.error.reason), text, steps=steps)
+    best = max(domains, key=lambda domain: domain.most, default=None)
+    if best is None:
+        message = f"no node has all labels that gang {question.gang} requires: {_keys(question)}"
+        if question.nodes:
+            message += ", with the values of the nodes on which its other pods are"
+        return GangUnsatisfied(UNPLACED, message, steps=steps)
+    short = tuple(_short(best, field.kinds, question.least))
+    where = ", ".join(f"{tier.key}={value}" for tier, value in best.met)
+    message = f"{best.most} of {_pods(question)} fit together at most{f' in {where}' if where else ''}; "
+    message += f"{question.least} are needed"
+    if len(domains) > 1:
+        message += f"; {len(domains)} domains were considered"
+    if short:
+        message += ". Short: " + ", ".join(
+            f"{amount}{'m' if name == 'cpu' else ''} {name}" for name, amount in short
+        )
+    left_out = "; ".join(
+        dict.fromkeys(
+            filter(None, (field.places.left_out(kind, field.trial.snapshot) for kind in field.kinds))
+        )
+    )
+    return GangUnsatisfied(
+        UNPLACED, f"{message}. {left_out}" if left_out else message, best.most, short, steps
+    )
+
+
+def _short(domain: Domain, kinds: Sequence[Kind], least: int) -> list[tuple[str, int]]:
+    """What the domain lacks for the first members of the minimum."""
+    first = sorted((position, kind.number) for kind in kinds for position in kind.positions)[:least]
+    numbers = [sum(number == kind.number for _, number in first) for kind in kinds]
+    return domain.limits.shortages(domain.grouping.codes, domain.number, numbers)
+
+
+def _pods(question: GangQuestion) -> str:
+    number = len(question.members)
+    return f"{number} pod{'' if number == 1 else 's'}"
+
+
+def _keys(question: GangQuestion) -> str:
+    return ", ".join(tier.key for tier in question.tiers if tier.required)

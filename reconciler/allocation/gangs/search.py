@@ -1,0 +1,358 @@
+"""The search for places of one gang in one domain. Complete within its steps. Source: GANG-8.
+
+Members are placed one after another, the nodes in a fixed order. Alike members are tried once, and so are
+alike nodes and states that failed. Members of one kind without claims in common, whose pods mind only room
+and whose devices belong to one node each, fill node after node: no other choice can place more.
+"""
+
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+
+from kernels.types import Amounts, Codes, Mask, Rows
+from reconciler.allocation.gangs.attempts import Attempts, Desk, OutOfSteps, Pace, Pair, Seated
+from reconciler.allocation.gangs.kinds import Company, Kind
+from reconciler.allocation.gangs.limits import Limits
+from reconciler.allocation.gangs.places import Likeness, Places
+from reconciler.api.objects.claims import ResourceClaim
+from reconciler.api.objects.plan import Plan
+from reconciler.state.trial import Trial
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """One member's place."""
+
+    kind: int
+    member: int
+    place: int
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a search in one domain found."""
+
+    taken: tuple[Taken, ...] | None
+    """The places, which are held in the trial; None if the domain has too few"""
+    most: int
+    """No more members fit into the domain"""
+    fits: int
+    """So many were placed together"""
+
+
+@dataclass(frozen=True, slots=True)
+class Partial:
+    """Places of some members."""
+
+    taken: tuple[Taken, ...] = ()
+    plans: tuple[Plan, ...] = ()
+
+    def place(self, field: "Field") -> None:
+        """Place them again, in a trial without them."""
+        for plan in self.plans:
+            field.trial.assume(plan)
+        for one in self.taken:
+            kind = field.kinds[one.kind]
+            field.trial.host(kind.members[one.member].pod, field.order[one.place], kind.wanted)
+
+
+@dataclass(slots=True, eq=False)
+class Field:
+    """What all searches of one decision share."""
+
+    kinds: Sequence[Kind]
+    company: Company
+    places: Places
+    trial: Trial
+    apart: bool
+    """Whether each device that the gang could use belongs to one node, and each counter too"""
+    order: tuple[str, ...]
+    """The names of the nodes, by place"""
+
+    @property
+    def shares(self) -> bool:
+        """Whether members have claims in common."""
+        return any(kind.shared for kind in self.kinds)
+
+
+class Search:
+    """One search."""
+
+    def __init__(
+        self, field: Field, limits: Limits, likeness: Likeness, devices: Mask | None, among: Rows, pace: Pace
+    ) -> None:
+        """`among` are the places of the domain, in the order in which they are tried."""
+        self._field, self._limits, self._likeness, self._pace = field, limits, likeness, pace
+        self._kinds, self._trial = field.kinds, field.trial
+        self._among, self._devices = among, devices
+        self._attempts = Attempts(field.trial, likeness, devices, pace, apart=field.apart)
+        self._order = field.order
+        self._desks = {place: Desk(place) for place in among.tolist()}
+        self._placed = [0] * len(self._kinds)
+        self._skipped = [0] * len(self._kinds)
+        self._taken: list[Taken] = []
+        self._used = {key: np.zeros(len(self._order), dtype=np.int64) for key in limits.supplies}
+        self._failed: set[Hashable] = set()
+        self._preferred: dict[tuple[int, ...], int] = {}
+        """Kind, and codes of places in order -> the code of the best place; 0 if it fits on none"""
+        self._codes: dict[Hashable, int] = {}
+        self._alike: Codes = np.zeros(len(self._order), dtype=np.int32)
+        """(N,) equal codes: devices that are alike now. Kept only if nodes differ in preferences"""
+        self._backtracked = False
+        self._filling = (
+            len(self._kinds) == 1 and field.apart and not field.company.crowding and not field.shares
+        )
+        self._hard_first = sorted(self._kinds, key=lambda kind: int(limits.each[kind.number][among].sum()))
+        self.best = Partial()
+        """The most members that were placed together so far"""
+
+    @property
+    def _total(self) -> int:
+        return sum(len(kind.members) for kind in self._kinds)
+
+    def run(self, target: int) -> Found:
+        """Place so many members. Raises OutOfSteps; the trial is as before then, and if too few fit."""
+        mark = self._trial.mark()
+        try:
+            done = self._solve(target)
+        except OutOfSteps:
+            self._note_best()
+            self._trial.back_to(mark)
+            raise
+        if done:
+            return Found(tuple(self._taken), len(self._taken), len(self._taken))
+        self._trial.back_to(mark)
+        if self._attempts.gave_up:
+            raise OutOfSteps
+        most = len(self.best.taken) if self._filling else target - 1
+        return Found(None, most, len(self.best.taken))
+
+    def _solve(self, target: int) -> bool:
+        stack = [self._moves(target)]
+        while stack:
+            if len(self._taken) >= target:
+                return True
+            if next(stack[-1], False):
+                stack.append(self._moves(target))
+                continue
+            self._note_best()
+            self._backtracked = True
+            stack.pop()
+        return False
+
+    def _moves(self, target: int) -> Iterator[bool]:
+        """Every way to go on from here, each undone before the next; the last stays if nobody asks again."""
+        state = self._state() if self._backtracked else None
+        if state is not None and (state in self._failed or self._too_few(target)):
+            return
+        slack = self._total - target - sum(self._skipped)
+        waiting = [
+            kind
+            for kind in (self._hard_first if slack == 0 and not any(self._skipped) else self._kinds)
+            if self._placed[kind.number] + self._skipped[kind.number] < len(kind.members)
+        ]
+        for kind in waiting if self._field.company.ordered else waiting[:1]:
+            if self._filling:
+                yield from self._fill(kind, target)
+                continue
+            if not self._skipped[kind.number]:  # members of a kind are skipped from the end
+                yield from self._seat(kind)
+            if slack > 0:
+                self._skipped[kind.number] += 1
+                yield True
+                self._skipped[kind.number] -= 1
+        self._failed.add(self._state())
+
+    def _seat(self, kind: Kind) -> Iterator[bool]:
+        """Every way to place the next member of a kind."""
+        member = self._placed[kind.number]
+        claims = self._claims(kind, member)
+        tried: set[Hashable] = set()
+        for place in self._candidates(kind, claims):
+            desk = self._desks[place]
+            if tried and self._like(desk) in tried:
+                continue
+            self._pace.step()
+            if not self._field.places.has_room(kind, self._order[place]):
+                tried.add(self._like(desk))
+                continue
+            for _ in self._ways(kind, claims, desk):
+                self._sit(kind, member, claims, desk)
+                yield True
+                self._stand(kind, desk)
+            tried.add(self._like(desk))
+
+    def _fill(self, kind: Kind, target: int) -> Iterator[bool]:
+        """One way to place more members of the only kind: as many as fit on the first node with room."""
+        first = self._placed[kind.number]
+        tried: set[Hashable] = set()
+        for place in self._candidates(kind, self._claims(kind, first)):
+            desk = self._desks[place]
+            if tried and self._like(desk) in tried:
+                continue
+            most = 1
+            if not (desk.seated or kind.prefers or kind.choosy):
+                most = min(int(self._limits.each[kind.number][place]), target - first)
+            for number in (most, 1) if most > 1 else (1,):
+                self._pace.step()
+                members = range(first, first + number)
+                claims = [kind.own_claims(member) for member in members]
+                if not self._field.places.has_room(kind, self._order[place]):
+                    break
+                if self._attempts.put(kind, list(chain.from_iterable(claims)), desk, number) is None:
+                    continue
+                for member, own in zip(members, claims, strict=True):
+                    self._sit(kind, member, own, desk)
+                yield True
+                return  # no other choice can place more
+            tried.add(self._like(desk))
+
+    def _ways(self, kind: Kind, claims: Sequence[ResourceClaim], desk: Desk) -> Iterator[None]:
+        """Every choice of devices that matters, held in the trial one after another.
+
+        If each device belongs to one node, the first is enough: devices may be given anew later.
+        """
+        mark = self._trial.mark()
+        refusals: list[frozenset[Pair]] = [frozenset()]
+        seen = set(refusals)
+        while refusals:
+            refusing = refusals.pop()
+            plans = self._attempts.put(kind, claims, desk, refusing=refusing)
+            if plans is None:
+                continue
+            yield
+            self._trial.back_to(mark)
+            if self._field.apart:
+                return
+            if any(request.first_available for claim in claims for request in claim.spec.devices.requests):
+                self._attempts.gave_up = True  # alternatives cannot be refused one by one
+            for pair in self._attempts.pairs(plans):
+                other = refusing | {pair}
+                if other not in seen:
+                    seen.add(other)
+                    refusals.append(other)
+
+    def _claims(self, kind: Kind, member: int) -> list[ResourceClaim]:
+        """The claims of a member that have no devices yet."""
+        own = kind.own_claims(member)
+        return own + [claim for claim in kind.shared if self._allocated(claim) is None]
+
+    def _allocated(self, claim: ResourceClaim) -> Plan | None:
+        return self._trial.store.assumed(claim.metadata.uid)
+
+    def _candidates(self, kind: Kind, claims: Sequence[ResourceClaim]) -> Iterator[int]:
+        """Places that may have room for one more member of a kind."""
+        plans = [plan for claim in kind.shared if (plan := self._allocated(claim)) is not None]
+        allowed = self._limits.each[kind.number] > 0
+        if plans or self._field.company.crowding:
+            allowed = allowed & self._field.places.now(kind, plans, self._trial.snapshot)
+        for key, need in self._limits.needs[kind.number].items():
+            supply = self._limits.supplies[key]
+            if not supply.far:
+                allowed = allowed & (supply.local - self._used[key] >= need)
+        found: list[int] = self._among[allowed[self._among]].tolist()
+        if kind.choosy and len(found) > 1:
+            found = self._best_first(kind, claims, found)
+        yield from found
+
+    def _best_first(self, kind: Kind, claims: Sequence[ResourceClaim], found: list[int]) -> list[int]:
+        """The place first where the preferences of the claims are met best; of alike places one is asked."""
+        for place in found if not self._alike.any() else ():
+            self._note_alike(self._desks[place])
+        _, first = np.unique(self._alike[found], return_index=True)
+        if len(first) == 1:
+            return found
+        asked = [found[at] for at in sorted(first.tolist())]
+        key = (kind.number, *self._alike[asked].tolist())
+        if key not in self._preferred or not self._field.apart or self._field.shares:
+            best = self._attempts.best_of(claims, [self._desks[place] for place in asked])
+            self._preferred[key] = int(self._alike[best]) if best >= 0 else 0
+        code = self._preferred[key]
+        alike = [place for place in found if self._alike[place] == code][:1]
+        return [*alike, *(place for place in found if place not in alike)]
+
+    def _note_alike(self, desk: Desk) -> None:
+        """Note which devices are alike, as codes from 1."""
+        like = self._likeness.of_devices(desk.place)
+        key = (desk.place if like is None else like, desk.kinds)
+        self._alike[desk.place] = self._codes.setdefault(key, len(self._codes) + 1)
+
+    def _like(self, desk: Desk) -> Hashable:
+        """Equal for places of which one needs to be tried."""
+        like = None if self._field.company.crowding else self._likeness.of_node(desk.place)
+        return desk.place if like is None else (like, tuple(sorted(desk.kinds)))
+
+    def _sit(self, kind: Kind, member: int, claims: Sequence[ResourceClaim], desk: Desk) -> None:
+        self._trial.host(kind.members[member].pod, self._order[desk.place], kind.wanted)
+        desk.seated.append(Seated(kind.number, member, tuple(claims)))
+        self._taken.append(Taken(kind.number, member, desk.place))
+        self._placed[kind.number] += 1
+        self._count(kind, desk, 1)
+
+    def _stand(self, kind: Kind, desk: Desk) -> None:
+        """Undo `_sit`, without the trial."""
+        desk.seated.pop()
+        self._taken.pop()
+        self._placed[kind.number] -= 1
+        self._count(kind, desk, -1)
+
+    def _count(self, kind: Kind, desk: Desk, sign: int) -> None:
+        for key, need in self._limits.needs[kind.number].items():
+            self._used[key][desk.place] += sign * need
+        if self._alike.any():
+            self._note_alike(desk)
+
+    def _note_best(self) -> None:
+        if len(self._taken) > len(self.best.taken):
+            self.best = Partial(tuple(self._taken), tuple(self._plans()))
+
+    def _plans(self) -> Iterator[Plan]:
+        """The plans of all members that have a place."""
+        for desk in self._desks.values():
+            for seated in desk.seated:
+                for claim in seated.claims:
+                    plan = self._allocated(claim)
+                    assert plan is not None  # the member has a place
+                    yield plan
+
+    def _state(self) -> Hashable:
+        """Equal states have equal futures."""
+        desks: dict[Hashable, int] = {}
+        for desk in self._desks.values():
+            if desk.seated:
+                like = self._like(desk)
+                if isinstance(like, int):
+                    like = (like, tuple(sorted(desk.kinds)))
+                desks[like] = desks.get(like, 0) + 1
+        devices = None
+        if not self._field.apart or self._field.shares:
+            devices = frozenset(self._attempts.pairs(list(self._plans())))
+        return frozenset(desks.items()), tuple(self._skipped), devices
+
+    def _too_few(self, target: int) -> bool:
+        """Whether counting shows that too few of the others fit now."""
+        self._pace.step()
+        numbers: Amounts = np.array(
+            [
+                len(kind.members) - self._placed[kind.number] - self._skipped[kind.number]
+                for kind in self._kinds
+            ],
+            dtype=np.int64,
+        )
+        each = self._remaining()
+        possible = sum(min(int(fits), int(number)) for fits, number in zip(each, numbers, strict=True))
+        return len(self._taken) + possible < target
+
+    def _remaining(self) -> list[int]:
+        """Of each kind: how many more members fit by the counts of devices, without the others."""
+        found = []
+        for kind in self._kinds:
+            each = self._limits.each[kind.number][self._among]
+            for key, need in self._limits.needs[kind.number].items():
+                supply = self._limits.supplies[key]
+                left = supply.local[self._among] - self._used[key][self._among] + supply.far
+                each = np.minimum(each, left // need)
+            found.append(int(np.maximum(each, 0).sum()))
+        return found

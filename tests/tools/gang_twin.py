@@ -1,0 +1,154 @@
+"""Gangs decided by trying everything: each pod on each node or on none, with each choice of devices."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import combinations
+
+from tests.tools.gang_world import CLIQUE, KEYS, Asking, Device, GangWorld, Machine, Want
+
+Given = Mapping[str, tuple[Device, ...]]
+"""Claim -> its devices"""
+Verdict = tuple[int, tuple[bool, ...]]
+"""How many pods have a place, and which of the tiers are met, the tightest first"""
+
+
+@dataclass
+class Seats:
+    """An answer, or a part of one."""
+
+    nodes: dict[str, str] = field(default_factory=dict)
+    """Pod -> node"""
+    given: dict[str, tuple[Device, ...]] = field(default_factory=dict)
+
+
+class TooMany(Exception):
+    """The world has too many choices."""
+
+
+def best(world: GangWorld, limit: int = 30_000) -> Verdict | None:
+    """The best verdict of all allowed answers with at least the minimum; None if there is none."""
+    walk = _Walk(world, limit)
+    walk.go(0, Seats())
+    return walk.best
+
+
+def verdict(world: GangWorld, seats: Seats) -> Verdict | None:
+    """The verdict on an answer; None if it breaks a rule."""
+    if len(seats.nodes) < world.least or not allowed(world, seats):
+        return None
+    met = tuple(_met(world, seats, tier.key) for tier in world.tiers)
+    if any(tier.required and not one for tier, one in zip(world.tiers, met, strict=True)):
+        return None
+    return len(seats.nodes), met
+
+
+def allowed(world: GangWorld, seats: Seats) -> bool:
+    """Whether pods and claims may be like this, apart from tiers."""
+    pods = {pod.name: pod for pod in world.pods}
+    held = [device for devices in seats.given.values() for device in devices]
+    if len(set(held)) < len(held):
+        return False
+    return (
+        all(
+            _fits(one, [pods[p] for p, node in seats.nodes.items() if node == one.name], held)
+            for one in world.machines
+        )
+        and all(_reached(world, pods[name], node, seats.given) for name, node in seats.nodes.items())
+        and _keeps_apart(world, seats, pods)
+    )
+
+
+def _fits(machine: Machine, pods: list[Asking], held: list[Device]) -> bool:
+    drawn = sum(device.draws for device in held if device.node == machine.name)
+    return sum(pod.cpu for pod in pods) <= machine.cpu and drawn <= machine.counter
+
+
+def _reached(world: GangWorld, pod: Asking, node: str, given: Given) -> bool:
+    for want in pod.wants:
+        devices = given[want.name]
+        if len(devices) != want.count or any(
+            not want.suits(one) or one.node not in ("", node) for one in devices
+        ):
+            return False
+        if want.near and ("" in {one.bus for one in devices} or len({one.bus for one in devices}) > 1):
+            return False
+    return True
+
+
+def _keeps_apart(world: GangWorld, seats: Seats, pods: Mapping[str, Asking]) -> bool:
+    for one, here in seats.nodes.items():
+        key = pods[one].apart
+        mine = _label(world, here, key) if key else ""
+        for other, there in seats.nodes.items():
+            if other != one and mine and mine == _label(world, there, key):
+                return False
+    return True
+
+
+def _label(world: GangWorld, node: str, key: str) -> str:
+    machine = next(one for one in world.machines if one.name == node)
+    return {"rack": machine.rack, "block": machine.block}.get(key, machine.name)
+
+
+def _met(world: GangWorld, seats: Seats, key: str) -> bool:
+    if key == CLIQUE and not _is_label(world, key):
+        values = {device.clique for devices in seats.given.values() for device in devices}
+    else:
+        values = {_label(world, node, key) for node in (*seats.nodes.values(), *world.placed)}
+    return len(values) == 1 and "" not in values
+
+
+def _is_label(world: GangWorld, key: str) -> bool:
+    return key in KEYS[:2]
+
+
+class _Walk:
+    def __init__(self, world: GangWorld, limit: int) -> None:
+        self.world, self.left = world, limit
+        self.best: Verdict | None = None
+        self.most = (len(world.pods), tuple(True for _ in world.tiers))
+
+    def go(self, at: int, seats: Seats) -> None:
+        """All answers for the pods from `at` on."""
+        self.left -= 1
+        if self.left < 0:
+            raise TooMany
+        if self.best == self.most:
+            return
+        if at == len(self.world.pods):
+            found = verdict(self.world, seats)
+            if found is not None and (self.best is None or found > self.best):
+                self.best = found
+            return
+        remaining = len(self.world.pods) - at
+        if len(seats.nodes) + remaining < max(self.world.least, self.best[0] if self.best else 0):
+            return
+        pod = self.world.pods[at]
+        for machine in self.world.machines:
+            for given in self._choices(pod, machine, seats.given):
+                following = Seats({**seats.nodes, pod.name: machine.name}, given)
+                if allowed(self.world, following):
+                    self.go(at + 1, following)
+        self.go(at + 1, seats)
+
+    def _choices(
+        self, pod: Asking, machine: Machine, given: Given
+    ) -> Iterator[dict[str, tuple[Device, ...]]]:
+        pending: list[dict[str, tuple[Device, ...]]] = [dict(given)]
+        for want in pod.wants:
+            if want.name not in given:
+                pending = [
+                    {**one, want.name: devices}
+                    for one in pending
+                    for devices in self._devices(want, machine, one)
+                ]
+        yield from pending
+
+    def _devices(self, want: Want, machine: Machine, given: Given) -> Iterator[tuple[Device, ...]]:
+        taken = {device for devices in given.values() for device in devices}
+        usable = [
+            device
+            for device in (*machine.devices, *self.world.network)
+            if want.suits(device) and device not in taken
+        ]
+        return combinations(usable, want.count)

@@ -1,0 +1,279 @@
+"""Small worlds for gangs: nodes in racks and blocks, devices, and pods that run together.
+
+Plain data, and as API objects.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from hypothesis import strategies as st
+
+from reconciler.allocation.gangs.question import GangQuestion, Member
+from reconciler.api.objects.changes import Changed
+from reconciler.api.objects.claims import ResourceClaim
+from reconciler.api.objects.core import Node, Pod
+from reconciler.api.objects.gangs import GangKey, GangSource, Tier
+from reconciler.state.nodes.table import Nodes
+from reconciler.state.trial import Trial
+from tests.tools.builders import (
+    Object,
+    claim,
+    counter_slice,
+    device,
+    device_class,
+    match,
+    request,
+    resource_slice,
+    selectors,
+    store,
+)
+from tests.tools.scenario import asking, machine, sized
+
+CLIQUE = "d/clique"
+NETWORK = ""
+"""The place of a device that all nodes reach"""
+ANY = "*"
+KEYS = ("rack", "block", CLIQUE)
+
+
+@dataclass(frozen=True)
+class Device:
+    """A device on a node, or on all."""
+
+    name: str
+    node: str
+    kind: str
+    clique: str = ""
+    bus: str = ""
+    draws: int = 0
+    """From the only counter of its pool"""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A node."""
+
+    name: str
+    rack: str
+    block: str
+    cpu: int
+    counter: int
+    devices: tuple[Device, ...]
+
+
+@dataclass(frozen=True)
+class Want:
+    """A claim: so many devices of a kind, or of any kind but the network's; `near`: on one bus."""
+
+    name: str
+    kind: str
+    count: int
+    near: bool = False
+
+    def suits(self, one: Device) -> bool:
+        """Whether the kind of a device is right."""
+        return one.kind == self.kind or (self.kind == ANY and one.kind != "n")
+
+
+@dataclass(frozen=True)
+class Asking:
+    """A pod of the gang."""
+
+    name: str
+    cpu: int
+    wants: tuple[Want, ...]
+    apart: str = ""
+    """The label by whose values it keeps away from all pods of the gang; empty for none"""
+
+
+@dataclass(frozen=True)
+class GangWorld:
+    """A gang and where it may run."""
+
+    machines: tuple[Machine, ...]
+    network: tuple[Device, ...]
+    pods: tuple[Asking, ...]
+    least: int
+    tiers: tuple[Tier, ...]
+    placed: tuple[str, ...] = ()
+
+    def trial(self) -> Trial:
+        """A trial over the world."""
+        raw = [_machine(one) for one in self.machines]
+        supply = [part for one in self.machines for part in _supply(one)]
+        if self.network:
+            supply.append(
+                resource_slice("network", map(_device, self.network), pool="network", allNodes=True)
+            )
+        known = store(device_class(), *raw, *supply)
+        nodes = Nodes()
+        for one in raw:
+            nodes.note(Changed("Node", Node.model_validate(one)))
+        return Trial(known, nodes, supposed=False)
+
+    def question(self) -> GangQuestion:
+        """What is asked."""
+        claims = {want.name: _claim(want) for pod in self.pods for want in pod.wants}
+        members = tuple(
+            Member(_pod(pod), tuple(claims[want.name] for want in pod.wants)) for pod in self.pods
+        )
+        key = GangKey("default", GangSource.ANNOTATION, "g")
+        return GangQuestion(key, members, self.least, self.tiers, self.placed)
+
+
+def _machine(one: Machine) -> Object:
+    labels = {key: value for key, value in (("rack", one.rack), ("block", one.block)) if value}
+    return sized(machine(one.name, **labels), cpu=str(one.cpu))
+
+
+def _supply(one: Machine) -> list[Object]:
+    if not one.devices:
+        return []
+    place: Any = {"pool": one.name, "nodeName": one.name}
+    made = [
+        resource_slice(
+            f"{one.name}-devices", map(_device, one.devices), slices=2 if one.counter else 1, **place
+        )
+    ]
+    if one.counter:
+        made.append(
+            counter_slice(f"{one.name}-counters", {"card": {"memory": one.counter}}, slices=2, **place)
+        )
+    return made
+
+
+def _device(one: Device) -> Object:
+    attributes = {"kind": one.kind, "clique": one.clique, "bus": one.bus and f"{one.node}-{one.bus}"}
+    draws = {"card": {"memory": one.draws}} if one.draws else None
+    return device(one.name, {key: value for key, value in attributes.items() if value}, draws=draws)
+
+
+def _claim(want: Want) -> ResourceClaim:
+    kind = "device.attributes['d'].kind"
+    chosen = f"{kind} != 'n'" if want.kind == ANY else f"{kind} == '{want.kind}'"
+    asked = request("r", want.count, selectors=selectors(chosen))
+    near = [match("d/bus")] if want.near else []
+    return ResourceClaim.model_validate(claim(want.name, asked, constraints=near))
+
+
+def _pod(one: Asking) -> Pod:
+    spec: Object = {}
+    if one.apart:
+        term = {"labelSelector": {"matchLabels": {"gang": "g"}}, "topologyKey": one.apart}
+        spec["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    made = asking(one.name, *(want.name for want in one.wants), cpu=str(one.cpu), **spec)
+    made["metadata"]["labels"] = {"gang": "g", "index": one.name}
+    return Pod.model_validate(made)
+
+
+# -- strategies
+
+SMALL = st.integers(1, 2)
+
+
+@st.composite
+def _devices(draw: Any, node: str, counters: bool) -> tuple[Device, ...]:
+    return tuple(
+        Device(
+            f"d{n}",
+            node,
+            draw(st.sampled_from("aaab")),
+            draw(st.sampled_from(["", "x", "x", "y"])),
+            draw(st.sampled_from(["0", "1"])),
+            draw(SMALL) if counters else 0,
+        )
+        for n in range(draw(st.integers(1, 4)))
+    )
+
+
+@st.composite
+def _machines(draw: Any) -> tuple[Machine, ...]:
+    made = []
+    for n in range(draw(st.integers(2, 4))):
+        counter = draw(st.sampled_from([0, 0, 4, 5]))
+        made.append(
+            Machine(
+                f"n{n}",
+                draw(st.sampled_from(["r0", "r0", "r0", "r1", ""])),
+                draw(st.sampled_from(["b0", "b0", "b1"])),
+                draw(st.integers(2, 6)),
+                counter,
+                draw(_devices(f"n{n}", bool(counter))),
+            )
+        )
+    return tuple(made)
+
+
+@st.composite
+def _pods(draw: Any, networked: bool) -> tuple[Asking, ...]:
+    kinds = "aan" if networked else "aaaab"
+    forms = [
+        (
+            draw(SMALL),
+            tuple(
+                (draw(st.sampled_from(kinds)), draw(SMALL), draw(st.integers(0, 3)) == 0)
+                for _ in range(draw(st.sampled_from([1, 1, 2])))
+            ),
+            draw(st.sampled_from(["", "", "", "kubernetes.io/hostname", "rack"])),
+        )
+        for _ in range(draw(SMALL))
+    ]
+    common = draw(st.sampled_from([None, None, Want("common", kinds[-1], 1)]))
+    pods = []
+    for n in range(draw(st.integers(2, 4))):
+        cpu, wants, apart = draw(st.sampled_from(forms))
+        own = [
+            Want(f"c{n}-{at}", kind, count if kind != "n" else 1, near and kind != "n")
+            for at, (kind, count, near) in enumerate(wants)
+        ]
+        if common is not None and draw(st.booleans()):
+            own.append(common)
+        pods.append(Asking(f"p{n}", cpu, tuple(own), apart))
+    return tuple(pods)
+
+
+@st.composite
+def gang_worlds(draw: Any) -> GangWorld:
+    """2 to 4 nodes, 2 to 4 pods."""
+    machines = draw(_machines())
+    network = tuple(
+        Device(f"w{n}", NETWORK, "n", draw(st.sampled_from(["", "x", "y"])))
+        for n in range(draw(st.sampled_from([0, 0, 1, 2])))
+    )
+    pods = draw(_pods(bool(network)))
+    keys = draw(st.lists(st.sampled_from(KEYS), unique=True, max_size=3))
+    tiers = tuple(Tier(key, draw(st.integers(0, 2)) == 0) for key in keys)
+    placed = draw(st.sampled_from([(), (), (), ("n0",)]))
+    return GangWorld(machines, network, pods, draw(st.integers(1, len(pods))), tiers, placed)
+
+
+@st.composite
+def crowded_worlds(draw: Any) -> GangWorld:
+    """1 or 2 nodes with room for all pods, which compete for devices and counters."""
+    machines = tuple(
+        Machine(
+            f"n{n}",
+            "r0",
+            "b0",
+            8,
+            4,
+            tuple(
+                Device(
+                    f"d{at}",
+                    f"n{n}",
+                    draw(st.sampled_from("ab")),
+                    "",
+                    draw(st.sampled_from("01")),
+                    draw(SMALL),
+                )
+                for at in range(4)
+            ),
+        )
+        for n in range(draw(SMALL))
+    )
+    pods = tuple(
+        Asking(f"p{n}", 1, (Want(f"c{n}", draw(st.sampled_from("*ab")), count, near and count > 1),))
+        for n in range(draw(st.integers(2, 4)))
+        for count, near in [draw(st.sampled_from([(1, False), (1, False), (2, True), (2, False)]))]
+    )
+    return GangWorld(machines, (), pods, draw(st.integers(1, len(pods))), ())

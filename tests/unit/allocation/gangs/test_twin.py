@@ -1,0 +1,67 @@
+"""The search for gangs, compared with trying everything."""
+
+from hypothesis import assume, given, note
+
+from reconciler.allocation.dra.budget import UNLIMITED
+from reconciler.allocation.gangs import decide_gang
+from reconciler.allocation.gangs.question import GangGranted, GangUnsatisfied
+from reconciler.api.objects.plan import Reason
+from tests.tools.examples import examples
+from tests.tools.gang_twin import Seats, TooMany, best, verdict
+from tests.tools.gang_world import GangWorld, crowded_worlds, gang_worlds
+
+STEPS = 5_000
+
+
+def seats_of(world: GangWorld, granted: GangGranted) -> Seats:
+    """The answer in the words of the twin."""
+    known = {
+        (one.node or "network", one.name): one
+        for one in (*world.network, *(device for machine in world.machines for device in machine.devices))
+    }
+    return Seats(
+        {seat.pod.name: seat.node for seat in granted.seats},
+        {
+            plan.claim.name: tuple(
+                known[result.pool, result.device] for result in plan.allocation.devices.results
+            )
+            for seat in granted.seats
+            for plan in seat.plans
+        },
+    )
+
+
+@examples(150)
+@given(gang_worlds())
+def test_the_answer_is_as_good_as_that_of_trying_everything(world: GangWorld):
+    compare(world)
+
+
+@examples(100)
+@given(crowded_worlds())
+def test_devices_and_counters_of_a_node_are_shared_out_as_by_trying_everything(world: GangWorld):
+    compare(world)
+
+
+def compare(world: GangWorld) -> None:
+    try:
+        expected = best(world)
+    except TooMany:
+        assume(False)
+    with world.trial() as trial:
+        outcome = decide_gang(world.question(), trial, steps=STEPS, budget=UNLIMITED)
+        note(str(outcome))
+        if isinstance(outcome, GangUnsatisfied):
+            assert outcome.reason != Reason.GAVE_UP
+            assert expected is None
+            assert outcome.fits < world.least
+            return
+        seats = seats_of(world, outcome)
+        assert verdict(world, seats) == expected
+        assert {key.name for key in outcome.left_out} == {pod.name for pod in world.pods} - seats.nodes.keys()
+        assert expected is not None
+        met = [tier for tier, one in zip(world.tiers, expected[1], strict=True) if one]
+        assert [tier for tier, _ in outcome.domain] == met
+        held = {plan.uid for plan in trial.store.assumptions}
+        assert held == {plan.uid for seat in outcome.seats for plan in seat.plans}
+    assert not list(trial.store.assumptions)

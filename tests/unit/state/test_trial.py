@@ -1,0 +1,200 @@
+"""What is tried is undone exactly: devices, counters, room, ports and affinity of pods."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.allocation.dra import allocate
+from reconciler.allocation.placement import Placement
+from reconciler.api.objects.changes import Changed
+from reconciler.api.objects.core import Node, Pod
+from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.objects.plan import Granted
+from reconciler.state.devices.snapshot.fork import Forked
+from reconciler.state.nodes.demand import demand
+from reconciler.state.nodes.table import Nodes
+from reconciler.state.store import Store
+from reconciler.state.trial import Trial
+from tests.tools.builders import (
+    Object,
+    claim,
+    counter_slice,
+    device,
+    device_class,
+    held,
+    hold,
+    request,
+    resource_slice,
+    store,
+    typed,
+)
+from tests.tools.examples import examples
+from tests.tools.scenario import asking, machine, sized
+
+APART = {
+    "podAntiAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": [
+            {"labelSelector": {"matchLabels": {"app": "x"}}, "topologyKey": "kubernetes.io/hostname"}
+        ]
+    }
+}
+
+
+def supply(name: str, count: int = 3, counter: int = 30) -> list[Object]:
+    """A node's pool: parts that draw 10 each from one counter."""
+    parts = [device(f"part-{n}", draws={"card": {"memory": 10}}) for n in range(count)]
+    place: Object = {"pool": name, "slices": 2, "nodeName": name}
+    return [
+        counter_slice(f"{name}-counters", {"card": {"memory": counter}}, **place),
+        resource_slice(f"{name}-parts", parts, **place),
+    ]
+
+
+def part(name: str, on: str, number: int) -> Object:
+    return held(name, hold(f"part-{number}", pool=on))
+
+
+def world() -> tuple[Store, Nodes]:
+    """Two nodes; one part of each is held, and a pod runs on the first."""
+    machines = [sized(machine(name), cpu="4") for name in ("a", "b")]
+    known = store(device_class(), *machines, *supply("a"), *supply("b"), part("x", "a", 0), part("y", "b", 1))
+    nodes = Nodes()
+    for one in machines:
+        nodes.note(Changed("Node", Node.model_validate(one)))
+    resident = pod("resident", nodeName="a", affinity=APART)
+    nodes.host(resident.key, resident, "a", demand(resident))
+    return known, nodes
+
+
+def pod(name: str, **spec: Any) -> Pod:
+    made = asking(name, cpu="1", **spec)
+    made["metadata"]["labels"] = {"app": "x"}
+    return Pod.model_validate(made)
+
+
+def picture(known: Store, nodes: Nodes) -> list[Any]:
+    """Everything that decisions read."""
+    occupancy = known.snapshot().occupancy
+    columns = [getattr(occupancy, name).tolist() for name in ("held", "sharing", "left", "fits", "free")]
+    newcomer = pod("newcomer", affinity=APART)
+    placement, snapshot = Placement(nodes, supposed=True), known.snapshot()
+    choice = placement.for_pod(newcomer, (), snapshot).nodes
+    return [
+        *columns,
+        sorted(plan.uid for plan in known.assumptions),
+        nodes.room.free(frozenset(), but=()).tolist(),
+        choice and choice.mask.tolist(),
+        nodes.residents.nominated(newcomer),
+        placement.left_out(newcomer, (), snapshot),
+    ]
+
+
+def act(trial: Trial, number: int, name: str, at: str) -> None:
+    """One of the things that a trial can do."""
+    match name:
+        case "place":
+            wanted = typed(claim(f"new-{number}", request()))
+            outcome = allocate([wanted], trial.snapshot, nodes=[at])  # type: ignore[list-item]
+            if isinstance(outcome, Granted):
+                trial.place(outcome.plans, pod(f"new-{number}", affinity=APART), outcome.node)
+        case "release":
+            trial.release("uid-x" if at == "a" else "uid-y")
+        case "remove":
+            trial.remove(ObjectKey("default", "resident"))
+        case "move":
+            trial.host(pod("resident"), at)
+
+
+ACTS = st.lists(
+    st.tuples(st.sampled_from(["place", "release", "remove", "move"]), st.sampled_from("ab")), max_size=6
+)
+
+
+@examples(60)
+@given(ACTS, ACTS, st.booleans())
+def test_undoing_leaves_nothing_behind(before: Any, after: Any, forked: bool):
+    known, nodes = world()
+    if forked:
+        known, nodes = Forked.fork_of(known).store(), nodes.fork()
+    begun = picture(known, nodes)
+    with Trial(known, nodes, supposed=True) as trial:
+        for number, (name, at) in enumerate(before):
+            act(trial, number, name, at)
+        middle, mark = picture(known, nodes), trial.mark()
+        for number, (name, at) in enumerate(after):
+            act(trial, 10 + number, name, at)
+        trial.back_to(mark)
+        assert picture(known, nodes) == middle
+    assert picture(known, nodes) == begun
+
+
+@examples(40)
+@given(ACTS)
+def test_a_fork_of_the_nodes_and_its_origin_do_not_mix(acts: Any):
+    known, nodes = world()
+    apart, theirs = Forked.fork_of(known).store(), nodes.fork()
+    begun = picture(known, nodes)
+    assert picture(apart, theirs) == begun
+    with Trial(known, nodes, supposed=True) as trial:
+        for number, (name, at) in enumerate(acts):
+            act(trial, number, name, at)
+        assert picture(apart, theirs) == begun
+        after = picture(known, nodes)
+        with Trial(apart, theirs, supposed=True) as other:
+            for number, (name, at) in enumerate(acts):
+                act(other, number, name, at)
+            assert picture(apart, theirs) == after
+            assert picture(known, nodes) == after
+
+
+def test_what_is_kept_stays():
+    known, nodes = world()
+    with Trial(known, nodes, supposed=True) as trial:
+        act(trial, 0, "place", "b")
+        trial.keep()
+        act(trial, 1, "place", "b")
+    assert [plan.claim.name for plan in known.assumptions] == ["new-0"]
+    assert nodes.room.charged(ObjectKey("default", "new-0")) is not None
+    assert nodes.room.charged(ObjectKey("default", "new-1")) is None
+
+
+def test_a_released_device_that_drew_more_before_is_charged_again():
+    """The slices say 10 now; the claim was allocated when the device drew 25."""
+    known, nodes = world()
+    dear = [device("part-0", draws={"card": {"memory": 25}})]
+    cheap = [device(f"part-{n}", draws={"card": {"memory": 10}}) for n in range(3)]
+    for parts in (dear, cheap):
+        changed = resource_slice("a-parts", parts, pool="a", slices=2, nodeName="a")
+        known.apply(Changed("ResourceSlice", typed(changed)))
+        known.snapshot()
+    left = known.snapshot().occupancy.left.copy()
+    with Trial(known, nodes, supposed=True) as trial:
+        trial.release("uid-x")
+        assert not np.array_equal(trial.snapshot.occupancy.left, left)
+    assert np.array_equal(known.snapshot().occupancy.left, left)
+
+
+def test_a_nominated_pod_keeps_its_place_after_the_trial():
+    known, nodes = world()
+    raw = asking("chosen", cpu="4")
+    raw["status"] = {"nominatedNodeName": "b"}
+    chosen = Pod.model_validate(raw)
+    nodes.residents.nominate(chosen.key, chosen)
+    begun = picture(known, nodes)
+    with Trial(known, nodes, supposed=True) as trial:
+        trial.remove(chosen.key)
+        assert picture(known, nodes) != begun
+    assert picture(known, nodes) == begun
+
+
+@pytest.mark.parametrize("wanted", [1, 3, 4])
+def test_one_row_has_room_if_the_mask_says_so(wanted: int):
+    _, nodes = world()
+    takes = {"cpu": wanted * 1000, "pods": 1, "example.com/nic": wanted - 3 if wanted > 3 else 0}
+    takes = {name: amount for name, amount in takes.items() if amount}
+    for waived in (frozenset[str](), frozenset(["example.com/nic"])):
+        mask = nodes.room.fits(takes, waived, but=())
+        assert [nodes.room.holds(row, takes, waived) for row in range(2)] == mask.tolist()
