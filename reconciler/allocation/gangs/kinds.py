@@ -12,6 +12,7 @@ from reconciler.allocation.gangs.question import Member
 from reconciler.allocation.placement.extended_resources import backed
 from reconciler.api.objects.claims import ResourceClaim, ResourceClaimSpec
 from reconciler.api.objects.core import Pod, PodSpec
+from reconciler.api.objects.label_selector import Selector
 from reconciler.api.objects.plan import Reason
 from reconciler.errors import Malformed
 from reconciler.state.devices.snapshot.snapshot import Snapshot
@@ -74,19 +75,24 @@ class Company:
     """Whether placing one member may exclude nodes for another by more than room"""
     ordered: bool
     """Whether placing one member may open nodes for another"""
+    selectors: tuple[Selector, ...] = ()
+    """Of all affinity, anti-affinity and spread of the members: other labels do not matter"""
 
 
 def company_of(members: Sequence[Member], nodes: Nodes) -> Company:
     """Whether the pods of a gang mind one another. Raises Rejected for a selector that cannot be read."""
     ordered = crowding = False
+    selectors: dict[Selector, None] = {}
     for pod in (member.pod for member in members):
         spec = pod.spec
         if spec.affinity is not None or spec.topology_spread_constraints:
-            opens = bool(affinity_of(pod) or spread_of(pod))
-            ordered |= opens
-            crowding |= opens or bool(anti_affinity_of(pod))
+            spread, opening = spread_of(pod), affinity_of(pod)
+            asked = (*opening, *anti_affinity_of(pod))
+            selectors |= dict.fromkeys([one.selector for one in asked] + [one.selector for one in spread])
+            ordered |= bool(opening or spread)
+            crowding |= bool(asked or spread)
         crowding = crowding or bool(ports_of(pod)) or bool(nodes.residents.nominated(pod))
-    return Company(crowding, ordered)
+    return Company(crowding, ordered, tuple(selectors))
 
 
 def kinds_of(
@@ -161,9 +167,11 @@ def _key(
 ) -> Hashable:
     pod = member.pod
     # Labels differ from pod to pod in a StatefulSet. They matter only to affinity and spread.
-    labels: Hashable = tuple(nodes.residents.against(pod))
-    if company.crowding:
-        labels = (labels, *sorted(pod.metadata.labels.items()))
+    labels = (
+        tuple(nodes.residents.against(pod)),
+        tuple(selector.matches(pod.metadata.labels) for selector in company.selectors),
+        spread_of(pod) if pod.spec.topology_spread_constraints else (),
+    )
     return (
         pod.key.namespace,
         _text(pod, texts),

@@ -109,6 +109,16 @@ class Placement:
             None if fitting.all() else NodeSubset(order, fitting), crowded, crowded and arrivals
         )
 
+    def if_others_come(self, pod: Pod, held: Iterable[ResourceClaim], snapshot: Snapshot) -> NodeSubset:
+        """The nodes that `before_binding` may allow once more pods are placed: by affinity, or by spread."""
+        question = self._question(pod, held, snapshot, frozenset())
+        require_objects(question)
+        found = self._nodes.every()
+        for test in tests_of(question):
+            if isinstance(test.passed, np.ndarray) or test.passed.tightens:
+                found = found & passed(test, question.counters)
+        return NodeSubset(snapshot.topology.order, self._nodes.in_order(found, snapshot.topology.order))
+
     def only(self, name: str, snapshot: Snapshot) -> NodeSubset:
         """One node, or an empty subset if there is no such node."""
         found = self._usable(self._nodes.only(name, snapshot.topology), snapshot.topology)
