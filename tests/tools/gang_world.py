@@ -124,7 +124,9 @@ class GangWorld:
 
 
 def _machine(one: Machine) -> Object:
-    labels = {key: value for key, value in (("rack", one.rack), ("block", one.block)) if value}
+    labels: dict[str, Any] = {
+        key: value for key, value in (("rack", one.rack), ("block", one.block)) if value
+    }
     return sized(machine(one.name, **labels), cpu=str(one.cpu))
 
 

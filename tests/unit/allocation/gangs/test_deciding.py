@@ -42,7 +42,7 @@ RACK, BLOCK = Tier("rack", required=True), Tier("block", required=True)
 NEAR_RACK, NEAR_BLOCK = Tier("rack", required=False), Tier("block", required=False)
 
 
-def node(name: str, cpu: str = "64", **labels: str) -> Object:
+def node(name: str, cpu: str = "64", **labels: Any) -> Object:
     return sized(machine(name, **labels), cpu=cpu)
 
 
