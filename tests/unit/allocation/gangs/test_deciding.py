@@ -386,8 +386,8 @@ def test_a_fork_in_a_thread_gives_the_same_answer():
     assert granted(apart, asked) == granted(trial, asked)
 
 
-def test_devices_on_a_node_are_given_anew_if_another_pod_needs_them():
-    """First fit gives the first pod the only device that the second may use."""
+def test_a_pod_does_not_take_the_only_device_that_another_may_use():
+    """First fit would give it to the first pod."""
     content = [device("good", {"kind": "good"}), device("poor", {"kind": "poor"})]
     trial = world(node("a"), resource_slice("a-d", content, pool="a", nodeName="a"))
     selector = [{"cel": {"expression": "device.attributes['d'].kind == 'good'"}}]
