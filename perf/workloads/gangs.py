@@ -156,12 +156,12 @@ def impossible(size: Size, progress: Progress) -> Outcome:
 
 
 def sequence(size: Size, progress: Progress) -> Outcome:
-    """Gangs of 1 to 16 pods of one GPU, one after another; all stay."""
+    """Gangs of one pod up to a number of pods, one after another; all stay."""
     cluster, drawn, seats = Cluster.of(size), default_rng(SEED), 0
     tiers = Tier(racks.RACK, required=False), Tier(racks.BLOCK, required=False)
     for number in range(size["gangs"]):
-        pods = int(drawn.integers(1, 17))
-        question = cluster.question(racks.gpu_claim, pods, 1, tiers)
+        pods = int(drawn.integers(1, size["pods"] + 1))
+        question = cluster.question(racks.gpu_claim, pods, size["gpus"], tiers)
         outcome = cluster.decide(question, keep=True)
         if isinstance(outcome, GangGranted):
             seats += len(outcome.seats)
@@ -191,7 +191,7 @@ WORKLOADS = [
             "64 pods of 8 pairs": {**_FLEET, "case": 0, "pods": 64, "gpus": 8, "gangs": 40},
             "8 pods in a rack, 70 % full": {**_FLEET, "case": 1, "pods": 8, "gpus": 4, "gangs": 100},
             "impossible by one pod": {**_FLEET, "case": 2, "pods": 64, "gpus": 8, "gangs": 40},
-            "1 to 16 pods": {**_FLEET, "case": 3, "gangs": 1000},
+            "1 to 16 pods": {**_FLEET, "case": 3, "pods": 16, "gpus": 1, "gangs": 1000},
         },
         tiny={"nodes": 16, "racks": 4, "blocks": 2, "case": 0, "pods": 4, "gpus": 8, "gangs": 2},
     ),

@@ -1,8 +1,8 @@
 """Gangs decided by trying everything: each pod on each node or on none, with each choice of devices."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations
+from itertools import combinations, permutations
 
 from tests.tools.gang_world import CLIQUE, KEYS, Asking, Device, GangWorld, Machine, Want
 
@@ -34,7 +34,7 @@ def best(world: GangWorld, limit: int = 30_000) -> Verdict | None:
 
 def verdict(world: GangWorld, seats: Seats) -> Verdict | None:
     """The verdict on an answer; None if it breaks a rule."""
-    if len(seats.nodes) < world.least or not allowed(world, seats):
+    if len(seats.nodes) < world.least or not allowed(world, seats) or not _in_some_order(world, seats):
         return None
     met = tuple(_met(world, seats, tier.key) for tier in world.tiers)
     if any(tier.required and not one for tier, one in zip(world.tiers, met, strict=True)):
@@ -83,6 +83,23 @@ def _keeps_apart(world: GangWorld, seats: Seats, pods: Mapping[str, Asking]) -> 
             if other != one and mine and mine == _label(world, there, key):
                 return False
     return True
+
+
+def _in_some_order(world: GangWorld, seats: Seats) -> bool:
+    """Whether the pods can come one after another so that each finds the pods that it wants beside it."""
+    pods = {pod.name: pod for pod in world.pods}
+    return any(
+        all(_beside(world, seats, pods[name], order[:at]) for at, name in enumerate(order))
+        for order in permutations(seats.nodes)
+    )
+
+
+def _beside(world: GangWorld, seats: Seats, pod: Asking, before: Sequence[str]) -> bool:
+    if not pod.beside:
+        return True
+    own = _label(world, seats.nodes[pod.name], pod.beside)
+    there = [_label(world, seats.nodes[name], pod.beside) for name in before]
+    return bool(own) and (own in there or not any(there))
 
 
 def _label(world: GangWorld, node: str, key: str) -> str:

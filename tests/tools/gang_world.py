@@ -84,6 +84,8 @@ class Asking:
     wants: tuple[Want, ...]
     apart: str = ""
     """The label by whose values it keeps away from all pods of the gang; empty for none"""
+    beside: str = ""
+    """The label whose value it shares with a pod of the gang that is placed before it, if there is one"""
 
 
 @dataclass(frozen=True)
@@ -122,7 +124,9 @@ class GangWorld:
 
 
 def _machine(one: Machine) -> Object:
-    labels = {key: value for key, value in (("rack", one.rack), ("block", one.block)) if value}
+    labels: dict[str, Any] = {
+        key: value for key, value in (("rack", one.rack), ("block", one.block)) if value
+    }
     return sized(machine(one.name, **labels), cpu=str(one.cpu))
 
 
@@ -157,10 +161,16 @@ def _claim(want: Want) -> ResourceClaim:
 
 
 def _pod(one: Asking) -> Pod:
-    spec: Object = {}
-    if one.apart:
-        term = {"labelSelector": {"matchLabels": {"gang": "g"}}, "topologyKey": one.apart}
-        spec["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    affinity = {
+        kind: {
+            "requiredDuringSchedulingIgnoredDuringExecution": [
+                {"labelSelector": {"matchLabels": {"gang": "g"}}, "topologyKey": key}
+            ]
+        }
+        for kind, key in (("podAntiAffinity", one.apart), ("podAffinity", one.beside))
+        if key
+    }
+    spec: Object = {"affinity": affinity} if affinity else {}
     made = asking(one.name, *(want.name for want in one.wants), cpu=str(one.cpu), **spec)
     made["metadata"]["labels"] = {"gang": "g", "index": one.name}
     return Pod.model_validate(made)
@@ -215,20 +225,21 @@ def _pods(draw: Any, networked: bool) -> tuple[Asking, ...]:
                 for _ in range(draw(st.sampled_from([1, 1, 2])))
             ),
             draw(st.sampled_from(["", "", "", "kubernetes.io/hostname", "rack"])),
+            draw(st.sampled_from(["", "", "", "rack", "block"])),
         )
         for _ in range(draw(SMALL))
     ]
     common = draw(st.sampled_from([None, None, Want("common", kinds[-1], 1)]))
     pods = []
     for n in range(draw(st.integers(2, 4))):
-        cpu, wants, apart = draw(st.sampled_from(forms))
+        cpu, wants, apart, beside = draw(st.sampled_from(forms))
         own = [
             Want(f"c{n}-{at}", kind, count if kind != "n" else 1, near and kind != "n")
             for at, (kind, count, near) in enumerate(wants)
         ]
         if common is not None and draw(st.booleans()):
             own.append(common)
-        pods.append(Asking(f"p{n}", cpu, tuple(own), apart))
+        pods.append(Asking(f"p{n}", cpu, tuple(own), apart, beside))
     return tuple(pods)
 
 

@@ -117,6 +117,8 @@ class Attempts:
         self._base = trial.snapshot
         self._order = self._base.topology.order
         self._known: dict[Hashable, Pattern | None] = {}
+        self._decided: list[tuple[int, tuple[int, ...], int, int, list[Plan] | None]] = []
+        """Tries that are not in `_known` yet: place, members there, kind, number, plans"""
         self.gave_up = False
         """Whether a node was given up: that a member does not fit there is not proved"""
 
@@ -135,16 +137,30 @@ class Attempts:
         """
         if not claims:
             return []
-        like = None if refusing else self._likeness.of_devices(desk.place)
-        key = (like, desk.kinds, kind.number, number)
-        if like is not None and key in self._known:
+        key = None if refusing else self._key(kind, desk, number)
+        if key in self._known:
             pattern = self._known[key]
             return None if pattern is None else self._repeat(pattern, desk, claims)
         found, gave_up = self._decide(claims, desk, refusing)
-        if like is not None and not gave_up:
-            self._known[key] = None if found is None else self._pattern(found, desk)
+        if not refusing and not gave_up:
+            self._decided.append((desk.place, desk.kinds, kind.number, number, found))
         self.gave_up |= gave_up
         return found
+
+    def _key(self, kind: Kind, desk: Desk, number: int) -> Hashable:
+        """Equal for tries with equal outcomes; None if that is not known.
+
+        Many gangs need one node: which nodes are alike is not asked before a second one is tried.
+        """
+        if not self._decided and not self._known:
+            return None
+        for place, kinds, of_kind, of_number, found in self._decided:
+            if (like := self._likeness.of_devices(place)) is not None:
+                pattern = None if found is None else self._pattern(found, place)
+                self._known[like, kinds, of_kind, of_number] = pattern
+        self._decided.clear()
+        like = self._likeness.of_devices(desk.place)
+        return None if like is None else (like, desk.kinds, kind.number, number)
 
     def _snapshot(self, desk: Desk) -> Snapshot:
         """The state that matters for a node. Untouched nodes are as before, which saves time."""
@@ -242,9 +258,9 @@ class Attempts:
                 for row in fleet.rows_of(result.id):
                     yield plan.uid, result.request.partition("/")[0], row
 
-    def _pattern(self, plans: Sequence[Plan], desk: Desk) -> Pattern:
+    def _pattern(self, plans: Sequence[Plan], place: int) -> Pattern:
         """The plans by positions."""
-        view = self._base.topology.view(self._order[desk.place])
+        view = self._base.topology.view(self._order[place])
         position = {int(row): at for at, row in enumerate(view.rows.tolist())}
         samples = []
         for plan in plans:

@@ -40,6 +40,8 @@ def decide_gang(
     nodes tried in one domain; ten times as many are tried in all. A refusal is proved unless its reason is
     that the search gave up. Raises Unfinished as `budget` does; the caller then leaves the trial.
     """
+    if not question.members:
+        return GangGranted(())
     mark = trial.mark()
     outcome = _decide(question, trial, steps, budget)
     if isinstance(outcome, GangUnsatisfied):

@@ -10,8 +10,9 @@ from reconciler.allocation.dra.claim_shapes import ClaimShape, claim_shape
 from reconciler.allocation.dra.refusal import Fatal
 from reconciler.allocation.gangs.question import Member
 from reconciler.allocation.placement.extended_resources import backed
-from reconciler.api.objects.claims import ResourceClaim
-from reconciler.api.objects.core import Pod
+from reconciler.api.objects.claims import ResourceClaim, ResourceClaimSpec
+from reconciler.api.objects.core import Pod, PodSpec
+from reconciler.api.objects.label_selector import Selector
 from reconciler.api.objects.plan import Reason
 from reconciler.errors import Malformed
 from reconciler.state.devices.snapshot.snapshot import Snapshot
@@ -20,6 +21,9 @@ from reconciler.state.nodes.room import Wanted
 from reconciler.state.nodes.table import Nodes
 from reconciler.state.pods.ports import ports_of
 from reconciler.state.pods.terms import affinity_of, anti_affinity_of, spread_of
+
+_pod_to_json = PodSpec.__pydantic_serializer__.to_json
+_claim_to_json = ResourceClaimSpec.__pydantic_serializer__.to_json
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,19 +75,24 @@ class Company:
     """Whether placing one member may exclude nodes for another by more than room"""
     ordered: bool
     """Whether placing one member may open nodes for another"""
+    selectors: tuple[Selector, ...] = ()
+    """Of all affinity, anti-affinity and spread of the members: other labels do not matter"""
 
 
 def company_of(members: Sequence[Member], nodes: Nodes) -> Company:
     """Whether the pods of a gang mind one another. Raises Rejected for a selector that cannot be read."""
     ordered = crowding = False
+    selectors: dict[Selector, None] = {}
     for pod in (member.pod for member in members):
         spec = pod.spec
         if spec.affinity is not None or spec.topology_spread_constraints:
-            opens = bool(affinity_of(pod) or spread_of(pod))
-            ordered |= opens
-            crowding |= opens or bool(anti_affinity_of(pod))
+            spread, opening = spread_of(pod), affinity_of(pod)
+            asked = (*opening, *anti_affinity_of(pod))
+            selectors |= dict.fromkeys([one.selector for one in asked] + [one.selector for one in spread])
+            ordered |= bool(opening or spread)
+            crowding |= bool(asked or spread)
         crowding = crowding or bool(ports_of(pod)) or bool(nodes.residents.nominated(pod))
-    return Company(crowding, ordered)
+    return Company(crowding, ordered, tuple(selectors))
 
 
 def kinds_of(
@@ -93,7 +102,7 @@ def kinds_of(
     users = Counter(claim.metadata.uid for member in members for claim in member.claims)
     shared = {uid for uid, number in users.items() if number > 1}
     of_key: dict[Hashable, list[int]] = {}
-    texts: dict[int, str] = {}
+    texts: dict[int, bytes] = {}
     for at, member in enumerate(members):
         of_key.setdefault(_key(member, shared, texts, nodes, company), []).append(at)
     return tuple(
@@ -153,12 +162,16 @@ def _is_choosy(claims: Sequence[ResourceClaim], snapshot: Snapshot) -> bool:
     return any(len(one.accepted) > 1 for one in aligned) or bool(partitioned_requests(claims, snapshot))
 
 
-def _key(member: Member, shared: set[str], texts: dict[int, str], nodes: Nodes, company: Company) -> Hashable:
+def _key(
+    member: Member, shared: set[str], texts: dict[int, bytes], nodes: Nodes, company: Company
+) -> Hashable:
     pod = member.pod
     # Labels differ from pod to pod in a StatefulSet. They matter only to affinity and spread.
-    labels: Hashable = tuple(nodes.residents.against(pod))
-    if company.crowding:
-        labels = (labels, *sorted(pod.metadata.labels.items()))
+    labels = (
+        tuple(nodes.residents.against(pod)),
+        tuple(selector.matches(pod.metadata.labels) for selector in company.selectors),
+        spread_of(pod) if pod.spec.topology_spread_constraints else (),
+    )
     return (
         pod.key.namespace,
         _text(pod, texts),
@@ -174,17 +187,24 @@ def _key(member: Member, shared: set[str], texts: dict[int, str], nodes: Nodes, 
     )
 
 
-def _text(pod: Pod, texts: dict[int, str]) -> str:
+def _text(pod: Pod, texts: dict[int, bytes]) -> bytes:
     """The spec of a pod without the names of its claims."""
     found = texts.get(id(pod.spec))
     if found is None:
-        spec = pod.spec.model_copy(update={"resource_claims": ()})
-        found = texts[id(pod.spec)] = spec.model_dump_json()
+        try:
+            found = _pod_to_json(pod.spec, exclude={"resource_claims"})
+        except ValueError:  # text that is not Unicode: such a pod is like no other
+            found = str(pod.key).encode()
+        texts[id(pod.spec)] = found
     return found
 
 
-def _spec(claim: ResourceClaim, texts: dict[int, str]) -> str:
+def _spec(claim: ResourceClaim, texts: dict[int, bytes]) -> bytes:
     found = texts.get(id(claim.spec))
     if found is None:
-        found = texts[id(claim.spec)] = claim.spec.model_dump_json()
+        try:
+            found = _claim_to_json(claim.spec)
+        except ValueError:
+            found = claim.metadata.uid.encode()
+        texts[id(claim.spec)] = found
     return found

@@ -30,14 +30,14 @@ class Places:
         self._placement = Placement(trial.nodes, supposed=trial.supposed)
         snapshot = trial.snapshot
         self._size = len(snapshot.topology.order)
-        self.at_first = [self._choose(kind, (), snapshot) for kind in kinds]
-        """(N,) of each kind, before any member has a place"""
+        self.at_first = [self._possible(kind, snapshot) for kind in kinds]
+        """(N,) of each kind: nodes that its members may use, wherever the others are"""
 
-    def now(self, kind: Kind, allocated: Sequence[Plan], snapshot: Snapshot) -> Mask:
-        """(N,) nodes that may be used now, if they have room. `allocated` are plans of shared claims."""
+    def now(self, kind: Kind, member: int, allocated: Sequence[Plan], snapshot: Snapshot) -> Mask:
+        """(N,) nodes that a member may use now, if they have room. `allocated` are plans of shared claims."""
         if not self._company.crowding and not allocated:
             return self.at_first[kind.number]
-        return self._choose(kind, allocated, snapshot)
+        return self._choose(kind, member, allocated, snapshot)
 
     def has_room(self, kind: Kind, node: str) -> bool:
         """Whether a node has room for one more member now."""
@@ -48,9 +48,16 @@ class Places:
         """Why nodes are left out for the pod of a kind; empty if none is."""
         return self._placement.left_out(kind.pod, kind.held, snapshot)
 
-    def _choose(self, kind: Kind, allocated: Sequence[Plan], snapshot: Snapshot) -> Mask:
+    def _possible(self, kind: Kind, snapshot: Snapshot) -> Mask:
+        if self._company.ordered:
+            return self._placement.if_others_come(kind.pod, kind.held, snapshot).mask
+        return self._choose(kind, 0, (), snapshot)
+
+    def _choose(self, kind: Kind, member: int, allocated: Sequence[Plan], snapshot: Snapshot) -> Mask:
+        # The member's own pod: a pod is never in its own way, but the first of its kind may have a place.
+        pod = kind.members[member].pod
         held = (*kind.held, *(_allocated(kind, plan) for plan in allocated))
-        nodes = self._placement.before_binding(kind.pod, held, snapshot).nodes
+        nodes = self._placement.before_binding(pod, held, snapshot).nodes
         return np.ones(self._size, dtype=np.bool_) if nodes is None else nodes.mask
 
 

@@ -36,6 +36,8 @@ def refused(
         text = f"pod {error.pod.key}: {error.error}"
         return GangUnsatisfied(str(error.error.reason), text, steps=steps)
     best = max(domains, key=lambda domain: domain.most, default=None)
+    if best is None and not any(tier.required for tier in question.tiers):
+        return GangUnsatisfied(UNPLACED, "there are no nodes", steps=steps)
     if best is None:
         message = f"no node has all labels that gang {question.gang} requires: {_keys(question)}"
         if question.nodes:

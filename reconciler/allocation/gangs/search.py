@@ -247,7 +247,9 @@ class Search:
         plans = [plan for claim in kind.shared if (plan := self._allocated(claim)) is not None]
         allowed = self._limits.each[kind.number] > 0
         if plans or self._field.company.crowding:
-            allowed = allowed & self._field.places.now(kind, plans, self._trial.snapshot)
+            allowed = allowed & self._field.places.now(
+                kind, self._placed[kind.number], plans, self._trial.snapshot
+            )
         for key, need in self._limits.needs[kind.number].items():
             supply = self._limits.supplies[key]
             if not supply.far:

@@ -173,6 +173,16 @@ class Placement:
             self._nodes.matching([] if selector is None else [selector]), snapshot.topology.order
         )
 
+    def if_others_come(self, pod: Pod, held: Iterable[ResourceClaim], snapshot: Snapshot) -> NodeSubset:
+        """The nodes that `before_binding` may allow once more pods are placed: by affinity, or by spread."""
+        question = self._question(pod, held, snapshot, frozenset())
+        require_objects(question)
+        found = self._nodes.every()
+        for test in tests_of(question):
+            if isinstance(test.passed, np.ndarray) or test.passed.tightens:
+                found = found & passed(test, question.counters)
+        return NodeSubset(snapshot.topology.order, self._nodes.in_order(found, snapshot.topology.order))
+
     def only(self, name: str, snapshot: Snapshot) -> NodeSubset:
         """One node, or an empty subset if there is no such node."""
         found = self._usable(self._nodes.only(name, snapshot.topology), snapshot.topology)

@@ -69,6 +69,16 @@ def test_a_nearer_tier_on_a_later_node_comes_first():
     assert tiers(limited) == ["numaNode"]
 
 
+def test_only_devices_that_may_be_used_are_aligned():
+    """With pairs, the parts of a request are restricted like the request."""
+    known = snapshot(*classes(), *EIGHT)
+    claim = gpu_nic_claim("c", 2, 2, joint_allocation={"pairs": True})
+    rows = {known.fleet.id_of(row): row for row in range(known.fleet.size)}
+    only = {(0, "nic"): frozenset(row for device, row in rows.items() if device.device in ("nic-3", "nic-6"))}
+    found = given_by(decide([typed(claim)], known, only=only))  # type: ignore[list-item]
+    assert found == {"gpu": ["gpu-3", "gpu-6"], "nic": ["nic-3", "nic-6"]}
+
+
 def test_a_list_on_one_side_matches_a_scalar_on_the_other():
     world = machine("n", [("p0", 0), ("p3", 1)], [(["p3", "p4"], 1)])
     outcome = answer([*classes(), *world], gpu_nic_claim("c", 1, 1, joint_allocation={}))

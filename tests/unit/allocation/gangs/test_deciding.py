@@ -42,7 +42,7 @@ RACK, BLOCK = Tier("rack", required=True), Tier("block", required=True)
 NEAR_RACK, NEAR_BLOCK = Tier("rack", required=False), Tier("block", required=False)
 
 
-def node(name: str, cpu: str = "64", **labels: str) -> Object:
+def node(name: str, cpu: str = "64", **labels: Any) -> Object:
     return sized(machine(name, **labels), cpu=cpu)
 
 
@@ -262,16 +262,64 @@ def test_pods_that_differ_in_labels_and_names_alone_are_alike():
     members = gang(8).members
     company = company_of(members, trial.nodes)
     assert [len(kind.members) for kind in kinds_of(members, trial.snapshot, trial.nodes, company)] == [8]
-    apart = {
-        "podAntiAffinity": {
-            "requiredDuringSchedulingIgnoredDuringExecution": [
-                {"labelSelector": {"matchLabels": {"index": "p0"}}, "topologyKey": "rack"}
-            ]
-        }
-    }
-    members = tuple(member(f"p{n}", affinity=apart) for n in range(3))
+    members = tuple(member(f"p{n}", affinity=apart_from("index", "p0")) for n in range(3))
     company = company_of(members, trial.nodes)
-    assert len(kinds_of(members, trial.snapshot, trial.nodes, company)) == 3
+    kinds = kinds_of(members, trial.snapshot, trial.nodes, company)
+    assert [kind.positions for kind in kinds] == [(0,), (1, 2)]
+
+
+def apart_from(label: str, value: str, key: str = "kubernetes.io/hostname") -> Object:
+    term = {"labelSelector": {"matchLabels": {label: value}}, "topologyKey": key}
+    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+
+def stateful(name: str, **spec: Any) -> Member:
+    """A pod with labels of its own and of all."""
+    one = member(name, 1, **spec)
+    metadata = one.pod.metadata.model_copy(update={"labels": {"app": "x", "index": name}})
+    return replace(one, pod=one.pod.model_copy(update={"metadata": metadata}))
+
+
+def test_pods_that_keep_apart_are_counted_by_their_domains():
+    """Counting proves it: no search is needed."""
+    members = [stateful(f"p{n}", affinity=apart_from("app", "x")) for n in range(4)]
+    assert len(set(nodes_of(granted(world(*racks([4])), question(members))))) == 4
+    outcome = refused(world(*racks([3])), question(members))
+    assert (outcome.reason, outcome.fits, outcome.steps) == (UNPLACED, 3, 0)
+
+
+def test_pods_that_spread_take_turns_on_domains():
+    constraint = {
+        "maxSkew": 1,
+        "topologyKey": "rack",
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "x"}},
+    }
+    members = [stateful(f"p{n}", topologySpreadConstraints=[constraint]) for n in range(4)]
+    found = nodes_of(granted(world(*racks([1, 1])), question(members)))
+    assert sorted(found) == ["r0-0", "r0-0", "r1-0", "r1-0"]
+
+
+def test_a_pod_near_another_comes_after_it():
+    term = {"labelSelector": {"matchLabels": {"index": "p1"}}, "topologyKey": "rack"}
+    near = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    members = [stateful("p0", affinity=near), stateful("p1")]
+    found = nodes_of(granted(world(*racks([1, 1])), question(members)))
+    assert found[0] == found[1]
+
+
+def test_pods_without_claims_need_room_alone():
+    members = [Member(Pod.model_validate(asking(f"p{n}", cpu="2")), ()) for n in range(3)]
+    trial = world(node("a", cpu="4", rack="r0"), node("b", cpu="2", rack="r0"), node("c", cpu="5", rack="r1"))
+    outcome = granted(trial, question(members, RACK))
+    assert nodes_of(outcome) == ["a", "a", "b"]
+    assert all(seat.plans == () for seat in outcome.seats)
+
+
+def test_a_cluster_without_nodes_and_a_gang_without_pods():
+    assert refused(world(), gang(1)).message == "there are no nodes"
+    assert refused(world(), gang(1, RACK)).reason == NO_TOPOLOGY
+    assert granted(world(), gang(0)).seats == ()
 
 
 def test_alike_pods_on_alike_nodes_are_decided_once():
@@ -338,8 +386,8 @@ def test_a_fork_in_a_thread_gives_the_same_answer():
     assert granted(apart, asked) == granted(trial, asked)
 
 
-def test_devices_on_a_node_are_given_anew_if_another_pod_needs_them():
-    """First fit gives the first pod the only device that the second may use."""
+def test_a_pod_does_not_take_the_only_device_that_another_may_use():
+    """First fit would give it to the first pod."""
     content = [device("good", {"kind": "good"}), device("poor", {"kind": "poor"})]
     trial = world(node("a"), resource_slice("a-d", content, pool="a", nodeName="a"))
     selector = [{"cel": {"expression": "device.attributes['d'].kind == 'good'"}}]
