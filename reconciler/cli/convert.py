@@ -22,7 +22,7 @@ from reconciler.cli.common.output import as_documents, as_list
 from reconciler.cli.common.plain_text import plain
 from reconciler.cli.common.progress import track_progress
 
-_KINDS = {kind.kind: kind for kind in BUILTIN}
+_KINDS = {(kind.group, kind.kind): kind for kind in BUILTIN}
 _ADMIN = {"resource.kubernetes.io/admin-access": "true"}
 """Labels of every namespace: manifests do not say which namespaces allow admin access"""
 
@@ -74,7 +74,7 @@ def _in_order(bundle: Bundle) -> list[Any]:
 
 def objections(obj: dict[str, Any]) -> list[str]:
     """Validate an object with the rules of the embedded API server; return the errors."""
-    kind = _KINDS[obj["kind"]]
+    kind = _KINDS[obj["apiVersion"].rpartition("/")[0], obj["kind"]]
     copied = copy.deepcopy(obj)
     review = Review(copied, None, kind.stored, "", _ADMIN)
     try:

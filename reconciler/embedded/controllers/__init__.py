@@ -4,8 +4,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from reconciler.embedded.controllers.claims import ClaimController
+from reconciler.embedded.controllers.groups import PodGroupController
 from reconciler.embedded.controllers.pods import PodController
-from reconciler.embedded.controllers.running import running
+from reconciler.embedded.controllers.running import Controller, running
 from reconciler.embedded.controllers.templates import TemplateController
 from reconciler.embedded.server.api import ApiServer
 
@@ -15,7 +16,13 @@ async def run_controllers(api: ApiServer) -> AsyncIterator[None]:
     """Run the controllers during the block."""
     pods = PodController(api)
     try:
-        async with running(api, [TemplateController(api), pods, ClaimController(api)]):
+        controllers: list[Controller] = [
+            PodGroupController(api),
+            TemplateController(api),
+            pods,
+            ClaimController(api),
+        ]
+        async with running(api, controllers):
             yield
     finally:
         pods.stop()
