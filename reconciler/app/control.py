@@ -24,6 +24,9 @@ from reconciler.cluster.writer import Writer
 from reconciler.control.claim_handler import ClaimHandler
 from reconciler.control.decider import Decider
 from reconciler.control.fence import Fence
+from reconciler.control.gangs.handler import GangHandler
+from reconciler.control.gangs.planner import GangPlanner
+from reconciler.control.gangs.writing import GangWriter
 from reconciler.control.handler import Handler
 from reconciler.control.intake import Intake
 from reconciler.control.koordinator.handler import KoordinatorHandler
@@ -35,6 +38,7 @@ from reconciler.control.planner import Planner
 from reconciler.control.queueing.pending import Pending
 from reconciler.control.queueing.units import Unit
 from reconciler.control.reporter import Reporter
+from reconciler.control.settler import Settler
 from reconciler.operations.journal.entries import RECORDED_SETTINGS, Header
 from reconciler.operations.journal.recording import Recorder
 from reconciler.settings import Settings
@@ -91,12 +95,15 @@ def build_control(
     writer = Writer(connection.client, served, echoes=echoes, withdrawals=withdrawals, now=now)
     fence = Fence(intake, writer, ours, clock=base.clock, patience=settings.write_seconds)
     planner = Planner(intake.store, intake.roster, intake.placement, ours, intake.reclaimed)
+    settler = Settler(intake, writer, reporter.report)
+    pod_writer = PodWriter(connection.client, served)
     handlers: list[Handler[Any, Any, Any]] = [
         ClaimHandler(
             intake,
             planner,
             Decider(ours, steps=settings.search_steps),
             writer,
+            settler,
             clock=base.clock,
             report=reporter.report,
             journal=recorder.decided if recorder else None,
@@ -104,8 +111,31 @@ def build_control(
     ]
     koordinator = None
     if settings.koordinator:
-        koordinator = _koordinator(base, intake, PodWriter(connection.client, served), recorder, reporter)
+        koordinator = _koordinator(base, intake, pod_writer, recorder, reporter)
         handlers.insert(0, koordinator.handler)
+    gangs = GangPlanner(
+        store,
+        intake.roster,
+        intake.gangs,
+        intake.groups,
+        intake.nodes.on_demand,
+        planner,
+        has_koordinators_devices=koordinator.machines.requests_devices if koordinator else None,
+    )
+    handlers.insert(
+        0,  # a pod of a gang needs nothing on its own
+        GangHandler(
+            intake,
+            gangs,
+            ours,
+            settler,
+            GangWriter(intake, writer, pod_writer, reporter.report),
+            steps=settings.search_steps,
+            clock=base.clock,
+            report=reporter.report,
+            journal=recorder.placed if recorder else None,
+        ),
+    )
     return Control(
         intake=intake,
         connection=connection,

@@ -14,6 +14,7 @@ from reconciler.api.objects.core import GATE, Pod
 from reconciler.api.objects.marking import mark
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Plan
+from reconciler.api.objects.seats import SEAT
 from reconciler.api.versions.claim_text import read_claim
 from reconciler.api.versions.reading import read
 from reconciler.cluster.client import JSON, Client, Raw
@@ -25,7 +26,7 @@ from reconciler.cluster.kinds import Served
 from reconciler.cluster.withdrawals import Withdrawals
 from reconciler.errors import Conflict, Gone, Inconsistent, Malformed, Undecided
 
-_UNMARKED: Mapping[str, str | None] = {ALLOCATED_AT: None, TIERS: None}
+_UNMARKED: Mapping[str, str | None] = {ALLOCATED_AT: None, TIERS: None, SEAT: None}
 """Annotations of a claim without an allocation of ours"""
 
 
@@ -75,7 +76,8 @@ class Writer:
         # Without the timestamp kube-scheduler can never reserve the claim (SCHED-10).
         stamp = f"{self._now().astimezone(UTC).replace(tzinfo=None).isoformat(timespec='seconds')}Z"
         finalizers = dict.fromkeys((*claim.metadata.finalizers, FINALIZER))
-        annotations = {ALLOCATED_AT: mark(stamp, plan.allocation), **dict(plan.annotations)}
+        stale = {SEAT: None} if SEAT in claim.metadata.annotations else {}
+        annotations = {ALLOCATED_AT: mark(stamp, plan.allocation), **stale, **dict(plan.annotations)}
         marking = self._marking(claim.key, plan.resource_version, finalizers, annotations)
         marked = await self._client.patch_text(self._claims, claim.key, marking)
         version = _version(marked)

@@ -50,8 +50,8 @@ class EventRecorder:
         objects: list[tuple[str, ApiObject | None]] = [
             ("ResourceClaim", self._store.claims.get(key)) for key in waits.claims
         ]
-        if waits.pod is not None:
-            objects.append(("Pod", self._store.pods.get(waits.pod)))
+        pods = waits.pods or () if waits.pod is None else (waits.pod,)
+        objects += [("Pod", self._store.pods.get(key)) for key in pods]
         for kind, found in objects:
             if found is not None:
                 version = self._served[kind].api_version
