@@ -7,7 +7,7 @@ it back.
 from typing import NamedTuple
 
 from reconciler.api.objects.core import Pod
-from reconciler.api.objects.gangs import GangKey
+from reconciler.api.objects.gangs import GangKey, gang_of
 from reconciler.api.objects.meta import ApiObject
 
 SEAT = "dra-reconciler.io/gang-seat"
@@ -36,5 +36,9 @@ def seat_mark(thing: ApiObject, gang: GangKey) -> SeatMark | None:
 
 
 def seated_on(pod: Pod) -> str:
-    """The node that is recorded on a gated pod; else empty."""
-    return pod.metadata.annotations.get(SEAT, "").rpartition(" ")[2] if pod.gated else ""
+    """The node that is recorded on a gated pod for its gang; else empty."""
+    if SEAT not in pod.metadata.annotations or not pod.gated:
+        return ""
+    gang = gang_of(pod)
+    mark = seat_mark(pod, gang) if gang is not None else None
+    return mark.node if mark is not None else ""

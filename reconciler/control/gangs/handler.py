@@ -21,7 +21,6 @@ from reconciler.control.planner import NOT_OURS, Blocked
 from reconciler.control.queueing.units import Kind, Unit, gang_unit
 from reconciler.control.queueing.waiting import Wants
 from reconciler.control.settler import Settler
-from reconciler.errors import Undecided
 from reconciler.state.devices.snapshot.fork import Forked
 from reconciler.state.nodes.charging import allocation_of, pinned_to
 
@@ -180,11 +179,10 @@ class GangHandler(Handler[Solve, GangGrant, GangRefusal]):
                 if pod is not None:
                     await self._writer.record(marks[seat.pod], pod)
                 left.remove(seat.pod)
-        except Undecided:
-            raise
         except Exception:
             for key in left:
-                self._intake.forget_pod(key)
+                if not self._writer.is_unanswered(key):  # else it may be written: `resolve` finds out
+                    self._intake.forget_pod(key)
             raise
         self._report(
             GangPlaced(

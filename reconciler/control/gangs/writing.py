@@ -27,6 +27,10 @@ class GangWriter:
         self._unanswered: dict[ObjectKey, GangKey] = {}
         """Pods whose patch has no answer: it may still arrive"""
 
+    def is_unanswered(self, pod: ObjectKey) -> bool:
+        """Whether a patch of a pod may still arrive."""
+        return pod in self._unanswered
+
     async def ungate(self, step: UngateAll) -> None:
         """Remove the gate of every pod with a seat; pin those that their allocations do not pin.
 
