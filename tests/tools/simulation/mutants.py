@@ -228,6 +228,7 @@ SEEDS = {
 """Schedules that have noticed a mutant, to be tried first: any of the others will do, but takes longer"""
 
 _GANGS = "tests/unit/control/gangs/test_planner.py::"
+_WRITES = "tests/unit/control/gangs/test_writing.py::"
 
 TESTS: dict[str, str] = {
     "gates go as soon as a pod has a seat": _GANGS
@@ -237,6 +238,11 @@ TESTS: dict[str, str] = {
     + "test_after_the_first_gate_the_others_go_even_if_pods_are_missing",
     "pods of gangs are decided alone": _GANGS + "test_gated_pods_of_gangs_are_served_with_their_gang",
     "the members that run choose no domain": _GANGS + "test_members_that_run_say_where_the_domain_is",
+    "nodes of pods are not recorded": _WRITES + "test_the_node_of_a_pod_is_recorded_for_a_successor",
+    "unanswered patches of pods may arrive": _WRITES
+    + "test_an_unanswered_removal_of_a_gate_is_made_impossible_before_anything_else_is_done",
+    "changes of claims do not wake gangs": "tests/unit/control/gangs/test_waking.py::"
+    "test_a_claim_of_a_member_queues_its_gang",
     "pods are not pinned": "tests/whole/end_to_end/test_gangs.py::"
     "test_members_without_claims_are_pinned_to_their_node",
     "unanswered writes are forgotten": "tests/unit/control/test_settler.py::"
