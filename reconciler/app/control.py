@@ -113,28 +113,10 @@ def build_control(
     if settings.koordinator:
         koordinator = _koordinator(base, intake, pod_writer, recorder, reporter)
         handlers.insert(0, koordinator.handler)
-    gangs = GangPlanner(
-        store,
-        intake.roster,
-        intake.gangs,
-        intake.groups,
-        intake.nodes.on_demand,
-        planner,
-        has_koordinators_devices=koordinator.machines.requests_devices if koordinator else None,
-    )
+    machines = None if koordinator is None else koordinator.machines
+    # First: a pod of a gang needs nothing on its own.
     handlers.insert(
-        0,  # a pod of a gang needs nothing on its own
-        GangHandler(
-            intake,
-            gangs,
-            ours,
-            settler,
-            GangWriter(intake, writer, pod_writer, reporter.report),
-            steps=settings.search_steps,
-            clock=base.clock,
-            report=reporter.report,
-            journal=recorder.placed if recorder else None,
-        ),
+        0, _gangs(base, intake, planner, ours, settler, writer, pod_writer, recorder, reporter, machines)
     )
     return Control(
         intake=intake,
@@ -145,7 +127,7 @@ def build_control(
         reconciler=Reconciler(intake, handlers, reporter, clock=base.clock, fence=fence, pending=pending),
         echoes=echoes,
         sink=intake.take if koordinator is None else koordinator.devices.take,
-        machines=None if koordinator is None else koordinator.machines,
+        machines=machines,
         decoders={} if koordinator is None else {"Device": read_device},
     )
 
@@ -157,6 +139,40 @@ def recording(settings: Settings, rules: Semantics, ours: Ownership) -> Recorder
     told = settings.model_dump(mode="json", include=set(RECORDED_SETTINGS))
     header = Header(version("dra-reconciler"), rules, ours, settings.search_steps, settings=told)
     return Recorder(Path(settings.journal), header)
+
+
+def _gangs(
+    base: Foundation,
+    intake: Intake,
+    planner: Planner,
+    ours: Ownership,
+    settler: Settler,
+    writer: Writer,
+    pod_writer: PodWriter,
+    recorder: Recorder | None,
+    reporter: Reporter,
+    machines: KoordinatorState | None,
+) -> GangHandler:
+    gangs = GangPlanner(
+        intake.store,
+        intake.roster,
+        intake.gangs,
+        intake.groups,
+        intake.nodes.on_demand,
+        planner,
+        has_koordinators_devices=None if machines is None else machines.requests_devices,
+    )
+    return GangHandler(
+        intake,
+        gangs,
+        ours,
+        settler,
+        GangWriter(intake, writer, pod_writer, reporter.report),
+        steps=base.settings.search_steps,
+        clock=base.clock,
+        report=reporter.report,
+        journal=recorder.placed if recorder else None,
+    )
 
 
 def _koordinator(

@@ -26,7 +26,7 @@ from reconciler.cluster.kinds import Served
 from reconciler.cluster.withdrawals import Withdrawals
 from reconciler.errors import Conflict, Gone, Inconsistent, Malformed, Undecided
 
-_UNMARKED: Mapping[str, str | None] = {ALLOCATED_AT: None, TIERS: None, SEAT: None}
+_UNMARKED: Mapping[str, str | None] = {ALLOCATED_AT: None, TIERS: None}
 """Annotations of a claim without an allocation of ours"""
 
 
@@ -76,8 +76,11 @@ class Writer:
         # Without the timestamp kube-scheduler can never reserve the claim (SCHED-10).
         stamp = f"{self._now().astimezone(UTC).replace(tzinfo=None).isoformat(timespec='seconds')}Z"
         finalizers = dict.fromkeys((*claim.metadata.finalizers, FINALIZER))
-        stale = {SEAT: None} if SEAT in claim.metadata.annotations else {}
-        annotations = {ALLOCATED_AT: mark(stamp, plan.allocation), **stale, **dict(plan.annotations)}
+        annotations = {
+            ALLOCATED_AT: mark(stamp, plan.allocation),
+            **_no_seat(claim),
+            **dict(plan.annotations),
+        }
         marking = self._marking(claim.key, plan.resource_version, finalizers, annotations)
         marked = await self._client.patch_text(self._claims, claim.key, marking)
         version = _version(marked)
@@ -119,7 +122,9 @@ class Writer:
             if FINALIZER not in claim.metadata.finalizers:
                 return claim
             others = (finalizer for finalizer in claim.metadata.finalizers if finalizer != FINALIZER)
-            return await self._mark(claim.key, claim.metadata.resource_version, others, _UNMARKED)
+            return await self._mark(
+                claim.key, claim.metadata.resource_version, others, {**_UNMARKED, **_no_seat(claim)}
+            )
 
     async def release(self, claim: ResourceClaim) -> None:
         """Withdraw a claim that is being deleted, so that the server removes it.
@@ -173,6 +178,11 @@ class Writer:
     def _read(self, text: bytes) -> ResourceClaim:
         """The claim in the text of a response. Raises as `_answer`."""
         return read_claim(text, self._claims.api_version) or _answer(_decoded(text))
+
+
+def _no_seat(claim: ResourceClaim) -> Mapping[str, str | None]:
+    """Removes the annotation of an earlier allocation for a gang."""
+    return {SEAT: None} if SEAT in claim.metadata.annotations else {}
 
 
 def _from(key: ObjectKey, version: str, **parts: Any) -> Raw:
