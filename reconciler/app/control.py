@@ -24,6 +24,9 @@ from reconciler.cluster.writer import Writer
 from reconciler.control.claim_handler import ClaimHandler
 from reconciler.control.decider import Decider
 from reconciler.control.fence import Fence
+from reconciler.control.gangs.handler import GangHandler
+from reconciler.control.gangs.planner import GangPlanner
+from reconciler.control.gangs.writing import GangWriter
 from reconciler.control.handler import Handler
 from reconciler.control.intake import Intake
 from reconciler.control.koordinator.handler import KoordinatorHandler
@@ -35,6 +38,7 @@ from reconciler.control.planner import Planner
 from reconciler.control.queueing.pending import Pending
 from reconciler.control.queueing.units import Unit
 from reconciler.control.reporter import Reporter
+from reconciler.control.settler import Settler
 from reconciler.operations.journal.entries import RECORDED_SETTINGS, Header
 from reconciler.operations.journal.recording import Recorder
 from reconciler.settings import Settings
@@ -91,12 +95,15 @@ def build_control(
     writer = Writer(connection.client, served, echoes=echoes, withdrawals=withdrawals, now=now)
     fence = Fence(intake, writer, ours, clock=base.clock, patience=settings.write_seconds)
     planner = Planner(intake.store, intake.roster, intake.placement, ours, intake.reclaimed)
+    settler = Settler(intake, writer, reporter.report)
+    pod_writer = PodWriter(connection.client, served)
     handlers: list[Handler[Any, Any, Any]] = [
         ClaimHandler(
             intake,
             planner,
             Decider(ours, steps=settings.search_steps),
             writer,
+            settler,
             clock=base.clock,
             now=now,
             report=reporter.report,
@@ -105,8 +112,13 @@ def build_control(
     ]
     koordinator = None
     if settings.koordinator:
-        koordinator = _koordinator(base, intake, PodWriter(connection.client, served), recorder, reporter)
+        koordinator = _koordinator(base, intake, pod_writer, recorder, reporter)
         handlers.insert(0, koordinator.handler)
+    machines = None if koordinator is None else koordinator.machines
+    # First: a pod of a gang needs nothing on its own.
+    handlers.insert(
+        0, _gangs(base, intake, planner, ours, settler, writer, pod_writer, recorder, reporter, machines)
+    )
     return Control(
         intake=intake,
         connection=connection,
@@ -116,7 +128,7 @@ def build_control(
         reconciler=Reconciler(intake, handlers, reporter, clock=base.clock, fence=fence, pending=pending),
         echoes=echoes,
         sink=intake.take if koordinator is None else koordinator.devices.take,
-        machines=None if koordinator is None else koordinator.machines,
+        machines=machines,
         decoders={} if koordinator is None else {"Device": read_device},
     )
 
@@ -128,6 +140,40 @@ def recording(settings: Settings, rules: Semantics, ours: Ownership) -> Recorder
     told = settings.model_dump(mode="json", include=set(RECORDED_SETTINGS))
     header = Header(version("dra-reconciler"), rules, ours, settings.search_steps, settings=told)
     return Recorder(Path(settings.journal), header)
+
+
+def _gangs(
+    base: Foundation,
+    intake: Intake,
+    planner: Planner,
+    ours: Ownership,
+    settler: Settler,
+    writer: Writer,
+    pod_writer: PodWriter,
+    recorder: Recorder | None,
+    reporter: Reporter,
+    machines: KoordinatorState | None,
+) -> GangHandler:
+    gangs = GangPlanner(
+        intake.store,
+        intake.roster,
+        intake.gangs,
+        intake.groups,
+        intake.nodes.on_demand,
+        planner,
+        has_koordinators_devices=None if machines is None else machines.requests_devices,
+    )
+    return GangHandler(
+        intake,
+        gangs,
+        ours,
+        settler,
+        GangWriter(intake, writer, pod_writer, reporter.report),
+        steps=base.settings.search_steps,
+        clock=base.clock,
+        report=reporter.report,
+        journal=recorder.placed if recorder else None,
+    )
 
 
 def _koordinator(

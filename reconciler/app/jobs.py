@@ -18,7 +18,7 @@ from reconciler.cluster.watch import Recall, Sink, follow
 from reconciler.control.audit.auditor import Auditor
 from reconciler.control.decisions.decisions import Report
 from reconciler.control.intake import Intake
-from reconciler.errors import ReconcilerError
+from reconciler.errors import Gone, ReconcilerError
 
 
 def watches(
@@ -38,7 +38,7 @@ def watches(
 def watches_on_demand(client: Client, intake: Intake, sink: Sink) -> Iterator[Job]:
     """A watch on each kind that is listed when a pod needs it."""
     for resource in ON_DEMAND.values():
-        name = f"watch {resource.plural} on demand"
+        name = f"watch {resource.full_name} on demand"
         yield Job(name, partial(_watch_on_demand, client, resource, intake, sink))
 
 
@@ -63,7 +63,10 @@ async def _watch_on_demand(client: Client, resource: Resource, intake: Intake, s
     await intake.wanted[resource.kind].wait()
 
     def failed(exc: ReconcilerError) -> None:
-        intake.cannot_list(resource.kind, str(exc))
+        if isinstance(exc, Gone):
+            intake.not_served(resource.kind)
+        else:
+            intake.cannot_list(resource.kind, str(exc))
 
     watch = follow(client, resource, sink=sink, random=random, on_error=failed)
     await forever(resource.plural, watch)

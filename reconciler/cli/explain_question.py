@@ -6,29 +6,35 @@ from typing import Any, NamedTuple
 
 from reconciler.aio.queue import Queue
 from reconciler.allocation.alignment import decide as decide_claims
+from reconciler.allocation.dra.budget import UNLIMITED
+from reconciler.allocation.gangs import decide_gang
+from reconciler.allocation.gangs.question import GangUnsatisfied
 from reconciler.allocation.reasons.explanation import Explanation
 from reconciler.api.manifests.bundle import Bundle
 from reconciler.api.objects.changes import Refused, Replaced
 from reconciler.api.objects.claims import Allocation, ResourceClaim
 from reconciler.api.objects.core import Pod
+from reconciler.api.objects.gangs import GangKey
 from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.objects.plan import Granted, Unsatisfied
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.similar_names import similar_key
 from reconciler.api.versions.reading import read
+from reconciler.control.gangs.planner import GangPlanner, GiveBack, Solve
 from reconciler.control.intake import Intake
-from reconciler.control.offline import Question, decide
+from reconciler.control.offline import STEPS, Question, decide
 from reconciler.control.ownership import MANAGED, Ownership
 from reconciler.control.planner import Blocked, Decide, Planner
-from reconciler.control.queueing.units import Kind, Unit
+from reconciler.control.queueing.units import Kind, Unit, gang_unit
 from reconciler.errors import Malformed
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 from reconciler.state.store import Store
+from reconciler.state.trial import Trial
 
 KINDS = ("Node", "DeviceClass", "DeviceTaintRule", "ResourceSlice", "ResourceClaim", "Pod")
 """The kinds to list, in the order in which the store receives them"""
-_ON_DEMAND = "Namespace"
-"""Listed if a pod needs it; the store receives it first"""
+_ON_DEMAND = ("Namespace", "PodGroup", "CoschedulingPodGroup")
+"""Listed if a pod needs them; the store receives them first"""
 
 
 class AllocationQuestion(NamedTuple):
@@ -112,6 +118,12 @@ async def on_cluster(
     ours = Ownership(all_claims=True, alone=True)
     planner = Planner(intake.store, intake.roster, intake.placement, ours, intake.reclaimed)
     pods = [key] if of_pod else sorted(intake.roster.users(key))
+    gangs = GangPlanner(
+        intake.store, intake.roster, intake.gangs, intake.groups, intake.nodes.on_demand, planner
+    )
+    for gang in sorted(intake.gangs.of(pods)):
+        if gangs.serves(gang_unit(gang)) and any(gangs.serves(Unit(Kind.POD, pod)) for pod in pods):
+            return _of_gang(gang, gangs, intake)
     units = [Unit(Kind.POD, pod) for pod in pods] or [Unit(Kind.CLAIM, key)]
     questions: list[AllocationQuestion] = []
     notes: list[str] = []
@@ -137,15 +149,33 @@ async def on_cluster(
     return _without_questions(key, intake.store.claims, intake.store.pods, of_pod=of_pod)
 
 
+def _of_gang(gang: GangKey, gangs: GangPlanner, intake: Intake) -> Situation:
+    """Say what a gang waits for: its pods are decided together."""
+    match gangs.next(gang):
+        case Blocked(reason=reason, message=message):
+            return Situation(message=f"gang {gang}: {reason}: {message}")
+        case GiveBack(why=why):
+            return Situation(message=f"gang {gang} is partly written and will be given back: {why}")
+        case Solve(question=question):
+            with Trial(intake.store, intake.nodes, supposed=False) as trial:
+                answer = decide_gang(question, trial, steps=STEPS, budget=UNLIMITED)
+            if isinstance(answer, GangUnsatisfied):
+                return Situation(message=f"gang {gang}: {answer.reason}: {answer.message}")
+            pods = ", ".join(f"{seat.pod.name} on {seat.node}" for seat in answer.seats)
+            return Situation(message=f"gang {gang} can be placed: {pods}")
+    return Situation(message=f"gang {gang} is placed; its gates are being removed")
+
+
 def listings(raws: Iterable[Mapping[str, Any]]) -> Iterable[Replaced]:
-    """The objects of a cluster as listings, one for each of KINDS, and one of namespaces."""
-    kinds = (_ON_DEMAND, *KINDS)
+    """The objects of a cluster as listings, one for each of KINDS, and of kinds listed on demand."""
+    kinds = (*_ON_DEMAND, *KINDS)
     objects: dict[str, list[ApiObject]] = {kind: [] for kind in kinds}
     refused: dict[str, list[Refused]] = {kind: [] for kind in kinds}
     for raw in raws:
         kind = raw["kind"]
         try:
-            objects[kind].append(read(raw))
+            found = read(raw)
+            objects[type(found).__name__].append(found)
         except Malformed as exc:
             metadata = raw["metadata"]
             key = ObjectKey(metadata.get("namespace", ""), metadata["name"])
@@ -153,7 +183,7 @@ def listings(raws: Iterable[Mapping[str, Any]]) -> Iterable[Replaced]:
     return [
         Replaced(kind, tuple(objects[kind]), tuple(refused[kind]))
         for kind in kinds
-        if kind != _ON_DEMAND or objects[kind]
+        if kind != "Namespace" or objects[kind]
     ]
 
 

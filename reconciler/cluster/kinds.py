@@ -30,6 +30,11 @@ class Resource:
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
+    def full_name(self) -> str:
+        """The plural with its group, as kubectl accepts it: two groups may have the same plural."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    @property
     def root(self) -> str:
         """The path of the group and version."""
         return f"/apis/{self.api_version}" if self.group else f"/api/{self.api_version}"
@@ -63,7 +68,13 @@ POD = Resource("Pod", "", "v1", "pods", namespaced=True)
 
 NAMESPACE = Resource("Namespace", "", "v1", "namespaces", namespaced=False)
 
-ON_DEMAND = {resource.kind: resource for resource in (NAMESPACE,)}
+POD_GROUP = Resource("PodGroup", "scheduling.k8s.io", "v1alpha2", "podgroups", namespaced=True)
+COSCHEDULING_POD_GROUP = Resource(
+    "CoschedulingPodGroup", "scheduling.x-k8s.io", "v1alpha1", "podgroups", namespaced=True
+)
+"""Its kind is PodGroup, too; it has the name of our model here, so that the two differ"""
+
+ON_DEMAND = {resource.kind: resource for resource in (NAMESPACE, POD_GROUP, COSCHEDULING_POD_GROUP)}
 """Kinds that are listed and watched only from the moment when a pod needs them"""
 
 

@@ -32,16 +32,31 @@ class PodWriter:
 
         Raises Conflict when the server has another version of the pod than was given.
         """
-        version = pod.metadata.resource_version
-        if not version:  # the write would be unconditional
-            raise Inconsistent(f"{pod.key} has no resourceVersion to write from")
-        guard: Raw = {"op": "replace", "path": "/metadata/resourceVersion", "value": version}
-        raw = await self._client.patch(self._pods, pod.key, [guard, *steps], content_type=JSON)
-        try:
-            return _pod(raw)
-        except Malformed as exc:
-            # It was applied, even if the response cannot be read.
-            raise Undecided(f"the answer to a write cannot be read: {exc}") from exc
+        guard: Raw = {"op": "replace", "path": "/metadata/resourceVersion", "value": _version(pod)}
+        return _answer(await self._client.patch(self._pods, pod.key, [guard, *steps], content_type=JSON))
+
+    async def merge(self, pod: Pod, patch: Raw) -> Pod:
+        """Apply a merge patch to a pod. Returns it as stored. Raises as `patch`.
+
+        Unlike steps, a merge patch always applies, so that another version is a Conflict and nothing else.
+        """
+        metadata = {**patch.get("metadata", {}), "resourceVersion": _version(pod)}
+        return _answer(await self._client.patch(self._pods, pod.key, {**patch, "metadata": metadata}))
+
+
+def _version(pod: Pod) -> str:
+    version = pod.metadata.resource_version
+    if not version:  # the write would be unconditional
+        raise Inconsistent(f"{pod.key} has no resourceVersion to write from")
+    return version
+
+
+def _answer(raw: Raw) -> Pod:
+    """The pod in the response to a write, which was applied even if the response cannot be read."""
+    try:
+        return _pod(raw)
+    except Malformed as exc:
+        raise Undecided(f"the answer to a write cannot be read: {exc}") from exc
 
 
 def _pod(raw: Raw) -> Pod:

@@ -14,6 +14,7 @@ from reconciler.api.objects.core import GATE, Pod
 from reconciler.api.objects.marking import mark
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Plan
+from reconciler.api.objects.seats import SEAT
 from reconciler.api.versions.claim_text import read_claim
 from reconciler.api.versions.reading import read
 from reconciler.cluster.client import JSON, Client, Raw
@@ -75,7 +76,11 @@ class Writer:
         # Without the timestamp kube-scheduler can never reserve the claim (SCHED-10).
         stamp = f"{self._now().astimezone(UTC).replace(tzinfo=None).isoformat(timespec='seconds')}Z"
         finalizers = dict.fromkeys((*claim.metadata.finalizers, FINALIZER))
-        annotations = {ALLOCATED_AT: mark(stamp, plan.allocation), **dict(plan.annotations)}
+        annotations = {
+            ALLOCATED_AT: mark(stamp, plan.allocation),
+            **_no_seat(claim),
+            **dict(plan.annotations),
+        }
         marking = self._marking(claim.key, plan.resource_version, finalizers, annotations)
         marked = await self._client.patch_text(self._claims, claim.key, marking)
         version = _version(marked)
@@ -117,7 +122,9 @@ class Writer:
             if FINALIZER not in claim.metadata.finalizers:
                 return claim
             others = (finalizer for finalizer in claim.metadata.finalizers if finalizer != FINALIZER)
-            return await self._mark(claim.key, claim.metadata.resource_version, others, _UNMARKED)
+            return await self._mark(
+                claim.key, claim.metadata.resource_version, others, {**_UNMARKED, **_no_seat(claim)}
+            )
 
     async def release(self, claim: ResourceClaim) -> None:
         """Withdraw a claim that is being deleted, so that the server removes it.
@@ -171,6 +178,11 @@ class Writer:
     def _read(self, text: bytes) -> ResourceClaim:
         """The claim in the text of a response. Raises as `_answer`."""
         return read_claim(text, self._claims.api_version) or _answer(_decoded(text))
+
+
+def _no_seat(claim: ResourceClaim) -> Mapping[str, str | None]:
+    """Removes the annotation of an earlier allocation for a gang."""
+    return {SEAT: None} if SEAT in claim.metadata.annotations else {}
 
 
 def _from(key: ObjectKey, version: str, **parts: Any) -> Raw:

@@ -58,6 +58,7 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
         planner: Planner,
         decider: Decider,
         writer: Writer,
+        settler: Settler,
         *,
         clock: Callable[[], float],
         now: Callable[[], datetime],
@@ -72,7 +73,7 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
         self._planner = planner
         self._decider = decider
         self._writer = writer
-        self._settler = Settler(intake, writer, report)
+        self._settler = settler
         self._search = BackgroundSearch(intake, planner, decider)
         self._clock = clock
         self._now = now

@@ -90,11 +90,11 @@ class Explainer:
             self._explained(await self._refusals.beyond.get(), None)
 
     def _explain(self, waits: Waits) -> Explanation | None:
-        """None if the unit needs no devices, or no longer, since the state has changed.
+        """None if the unit needs no devices, or no longer, since the state has changed. None for gangs.
 
         Also None for claims whose selectors are not evaluated yet: that might block the loop.
         """
-        if waits.pod is None and not waits.claims:
+        if (waits.pod is None and not waits.claims) or waits.gang is not None:
             return None
         unit = Unit(Kind.POD, waits.pod) if waits.pod is not None else Unit(Kind.CLAIM, waits.claims[0])
         try:

@@ -10,6 +10,8 @@ from reconciler.aio.queue import Queue
 from reconciler.allocation.placement import Place, Placement, place
 from reconciler.api.objects.changes import Change, Changed, Refused, Replaced
 from reconciler.api.objects.claims import FINALIZER, ResourceClaim
+from reconciler.api.objects.core import Pod
+from reconciler.api.objects.gangs import GangKey
 from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.objects.plan import Plan
 from reconciler.api.objects.pods import claims_of
@@ -19,15 +21,17 @@ from reconciler.control.audit.auditor import Audit
 from reconciler.control.audit.losing_claim import written_by_us
 from reconciler.control.audit.reclaimed import ReclaimedByScheduler
 from reconciler.control.decisions.decisions import Report
+from reconciler.control.gangs.roster import GangRoster
 from reconciler.control.ownership import Ownership
 from reconciler.control.queueing.pause import Pause
 from reconciler.control.queueing.room_charges import Charges, hosted
-from reconciler.control.queueing.units import Kind, Roster, Unit
+from reconciler.control.queueing.units import Kind, Roster, Unit, gang_unit
 from reconciler.control.queueing.waiting import Waiting
 from reconciler.ha.shards.filtering import within
 from reconciler.state.delta import Delta
 from reconciler.state.devices.pools.naming import Naming
 from reconciler.state.nodes.table import Hosted, Nodes
+from reconciler.state.pods.groups import PodGroups
 from reconciler.state.store import Store
 
 log = structlog.get_logger()
@@ -61,6 +65,8 @@ class Intake:
         self.store = store
         self.queue = queue
         self.roster = Roster()
+        self.gangs = GangRoster()
+        self.groups = PodGroups()
         self.wanted: dict[str, asyncio.Event] = {kind: asyncio.Event() for kind in ON_DEMAND}
         """Kinds that are listed on demand; set when a pod needs them"""
         self.nodes = Nodes(on_wanted=lambda kind: self.wanted[kind].set())
@@ -96,6 +102,8 @@ class Intake:
         delta = self.store.apply(change)
         if self.nodes.note(change):
             delta |= Delta(supply=True)
+        for gang in self.groups.note(change):
+            self._group(gang)
         self.dispatch(replace(delta, claims=frozenset()) if unchanged else delta)
         if delta.classes and not self._ours.shard.whole:  # classes decide the shard of a claim
             for key in [key for key, claim in self.store.claims.items() if claim.allocation is None]:
@@ -112,11 +120,29 @@ class Intake:
         if self.nodes.on_demand.failed(kind, why):
             self._wake_gated()
 
+    def not_served(self, kind: str) -> None:
+        """A kind that is listed on demand does not exist on this server."""
+        if self.nodes.on_demand.unserved(kind):
+            self._wake_gated()
+
     def _wake_gated(self) -> None:
         """Requeue the pods that may wait for a listing. Listings on demand are rare."""
         for key, pod in self.store.pods.items():
             if pod.gated:
                 self.put(Unit(Kind.POD, key))
+                self._gangs([key])
+
+    def _group(self, gang: GangKey) -> None:
+        """Requeue a gang whose PodGroup changed, and its pods: it may be no gang any more."""
+        for key in self.gangs.members(gang):
+            self.put(Unit(Kind.POD, key))
+        if self.gangs.waits(gang):
+            self.put(gang_unit(gang))
+
+    def _gangs(self, pods: Iterable[ObjectKey]) -> None:
+        """Requeue the gangs of pods that wait."""
+        for gang in self.gangs.of(pods):
+            self.put(gang_unit(gang))
 
     def observe(self, claim: ResourceClaim) -> None:
         """Take in a claim that a request returned, unless the watch has seen it deleted or recreated."""
@@ -185,6 +211,8 @@ class Intake:
         self.queue.put(unit, priority=self._place(unit), after=after)
 
     def _place(self, unit: Unit) -> Place:
+        if unit.kind is Kind.GANG:
+            return min(map(place, self.gated(unit.gang)), default=_GONE)
         things = self.store.pods if unit.kind is Kind.POD else self.store.claims
         thing = things.get(unit.key)
         return place(thing) if thing is not None else _GONE
@@ -193,12 +221,28 @@ class Intake:
         """The claims that a unit decides about, as far as known."""
         if unit.kind is Kind.CLAIM:
             return (unit.key,)
+        if unit.kind is Kind.GANG:
+            return tuple(dict.fromkeys(key for pod in self.gated(unit.gang) for key in claims_of(pod)))
         pod = self.store.pods.get(unit.key)
         return claims_of(pod) if pod is not None else ()
 
+    def gated(self, gang: GangKey) -> list[Pod]:
+        """The gated pods of a gang."""
+        # A listing may have dropped several of them, of which the roster learns one by one.
+        pods = (self.store.pods.get(key) for key in self.gangs.members(gang))
+        return [pod for pod in pods if pod is not None and pod.gated]
+
+    def decides(self, unit: Unit, key: ObjectKey) -> bool:
+        """Whether a unit still decides about a claim."""
+        if unit.kind is Kind.GANG:
+            return any(gang_unit(gang) == unit for gang in self.gangs.of(self.roster.users(key)))
+        return unit in self.roster.units(key)
+
     def sharing(self, unit: Unit) -> list[Unit]:
         """The other units that decide about one of its claims."""
-        found = {other for key in self.claims(unit) for other in self.roster.units(key)}
+        keys = self.claims(unit)
+        found = {other for key in keys for other in self.roster.units(key)}
+        found |= {gang_unit(gang) for key in keys for gang in self.gangs.of(self.roster.users(key))}
         return sorted(found - {unit})
 
     def _is_unchanged(self, thing: ApiObject) -> bool:
@@ -212,6 +256,8 @@ class Intake:
         pod = self.store.pods.get(key)
         for claim in self.roster.note(key, pod):
             self._claim(claim)  # it may have no other pod now
+        for gang in self.gangs.note(key, pod):
+            self.put(gang_unit(gang))
         # A deleted pod is reconciled once more, to be forgotten.
         if pod is None or pod.gated or pod.spec.resource_claims:
             self.put(Unit(Kind.POD, key))
@@ -221,8 +267,10 @@ class Intake:
         # Most events of a claim are its allocation or reservation, which need no action on the claim alone.
         if claim is None or claim.deleting or claim.allocation is None or self._left_over(claim):
             self.put(Unit(Kind.CLAIM, key))
-        for pod in self.roster.users(key):
+        users = self.roster.users(key)
+        for pod in users:
             self.put(Unit(Kind.POD, pod))
+        self._gangs(users)
 
     def _left_over(self, claim: ResourceClaim) -> bool:
         """Whether we allocated a claim for pods that are all gone."""

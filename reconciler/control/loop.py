@@ -118,7 +118,7 @@ class Reconciler:
         They were reconciled when it was deleted, but did nothing because the write was in flight.
         """
         for key in claims:
-            if unit not in self._intake.roster.units(key):
+            if not self._intake.decides(unit, key):
                 self._intake.put(Unit(Kind.CLAIM, key))
 
     @staticmethod

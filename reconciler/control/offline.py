@@ -15,13 +15,15 @@ from reconciler.api.manifests.inferred_nodes import InferredNodes, infer_nodes
 from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.claims import FINALIZER, DeviceClass, ResourceClaim
 from reconciler.api.objects.core import Namespace, Node, Pod
+from reconciler.api.objects.gangs import CoschedulingPodGroup, GangKey, PodGroup, gang_of
 from reconciler.api.objects.meta import ObjectKey, PoolID
-from reconciler.api.objects.plan import Granted, Plan, Unsatisfied
+from reconciler.api.objects.plan import Granted, Plan, Reason, Unsatisfied
 from reconciler.api.objects.pods import claims_of, is_live
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.slices import ResourceSlice, ResourceSliceSpec
 from reconciler.api.objects.taint_rules import DeviceTaintRule
 from reconciler.control.audit.reclaimed import ReclaimedByScheduler
+from reconciler.control.gangs.offline import GangReport, OfflineGangs
 from reconciler.control.koordinator.offline import DeviceReport, Machines, PodQuestion
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import DELETING, NOT_FOUND, NOT_MADE, Blocked, Decide, Planner
@@ -78,6 +80,8 @@ class Report:
     """Every claim as the input has it, and those created from templates"""
     devices: DeviceReport | None = None
     """What pods got of Koordinator's devices; None without Device objects"""
+    gangs: tuple[GangReport, ...] = ()
+    """Gangs that were placed"""
 
     @property
     def waiting(self) -> tuple[Answer, ...]:
@@ -184,6 +188,17 @@ class _Run:
             *(one for one in claims if one.allocation is None and not self._roster.users(one.key)),
         ]
         """Pods, and claims without a pod"""
+        self._gangs = OfflineGangs(
+            [*bundle.of(PodGroup), *bundle.of(CoschedulingPodGroup)],
+            self._claims.pods,
+            self._store,
+            self._roster,
+            nodes,
+            self._planner,
+            steps=steps,
+        )
+        self._gangs_decided: set[GangKey] = set()
+        self._gangs_placed: list[GangReport] = []
         self._machines = Machines(bundle, machines, self._claims.pods, placement, self._store, nodes, on_pod)
 
     def report(self) -> Report:
@@ -195,6 +210,7 @@ class _Run:
             self._unusable(),
             {key: entry.raw for key, entry in self._claims.entries.items()},
             self._machines.report(),
+            tuple(self._gangs_placed),
         )
 
     def _unusable(self) -> Mapping[PoolID, str]:
@@ -209,7 +225,12 @@ class _Run:
         return found
 
     def decide_pod(self, pod: Pod) -> None:
-        """Decide all pending claims of a pod, or its Koordinator devices."""
+        """Decide all pending claims of a pod, its Koordinator devices, or its whole gang."""
+        if (gang := self._gangs.gang(pod)) is not None:
+            if gang not in self._gangs_decided:
+                self._gangs_decided.add(gang)
+                self._decide_gang(gang)
+            return
         if self._machines.serves(pod):
             return
         waiting = tuple(key for key in claims_of(pod) if self._waits(key))
@@ -220,6 +241,37 @@ class _Run:
             self._answers.append(Answer(pod.key, waiting, Blocked(waiting, NOT_FOUND, absent)))
         else:
             self._next_step(Unit(Kind.POD, pod.key), waiting)
+
+    def _decide_gang(self, gang: GangKey) -> None:
+        """Decide all gated pods of a gang together, in the place of its first one."""
+        pods = [pod for pod in self._claims.pods if pod.gated and is_live(pod) and gang_of(pod) == gang]
+        found = self._gangs.place(gang)
+        if found is None:
+            return
+        if isinstance(found, Blocked):
+            for pod in pods:
+                self._refuse(pod, found)
+            return
+        _, granted = found
+        for seat in granted.seats:
+            keys = tuple(plan.claim for plan in seat.plans)
+            for plan in seat.plans:
+                self._hold(plan)
+            self._charges.assume(seat.pod, seat.node)
+            self._charges.claims(keys)
+            if keys:
+                self._answers.append(Answer(seat.pod, keys, Granted(seat.node, seat.plans, granted.steps)))
+        places = {seat.pod: seat.node for seat in granted.seats}
+        why = Blocked((), str(Reason.NO_NODE), "its gang has its minimum, and there is no place for this pod")
+        for pod in pods:
+            if pod.key in granted.left_out:
+                self._refuse(pod, why)
+        domain = tuple((tier.key, value) for tier, value in granted.domain)
+        self._gangs_placed.append(GangReport(gang, tuple(places.items()), granted.left_out, domain))
+
+    def _refuse(self, pod: Pod, why: Blocked) -> None:
+        waiting = tuple(key for key in claims_of(pod) if self._waits(key))
+        self._answers.append(Answer(pod.key, waiting, Blocked(waiting, why.reason, why.message)))
 
     def decide_claim(self, claim: ResourceClaim) -> None:
         """Decide a claim that no pod names."""
@@ -258,10 +310,14 @@ class _Run:
         if not isinstance(outcome, Granted):
             return Answer(pod, keys, outcome, left_out())
         for plan in outcome.plans:
-            self._store.assume(plan)
-            load(self._store, [_holding(self._store.claims[plan.claim], plan)])
+            self._hold(plan)
         self._charges.claims(keys)
         return Answer(pod, keys, outcome)
+
+    def _hold(self, plan: Plan) -> None:
+        """Count the devices of a plan as held, as if it were written."""
+        self._store.assume(plan)
+        load(self._store, [_holding(self._store.claims[plan.claim], plan)])
 
     def _unlabelled(self, question: Decide) -> str:
         """How many nodes may be excluded only because the input lacks their labels."""

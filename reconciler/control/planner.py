@@ -1,11 +1,13 @@
 """Determines from the present state what a unit needs next. Decides nothing about devices."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from reconciler.allocation.dra.companions import Companions
 from reconciler.allocation.placement import Placement, Together, refusal_reason
 from reconciler.api.objects.claims import FINALIZER, ResourceClaim
 from reconciler.api.objects.core import Pod
+from reconciler.api.objects.gangs import GangSource, gang_of
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Granted
 from reconciler.api.objects.pods import claims_of, is_live
@@ -112,21 +114,21 @@ class Planner:
         return self._claim(claim) if claim is not None else Nothing()
 
     def _claim(self, claim: ResourceClaim) -> Step:
-        where = self._side(claim)
+        where = self.side(claim)
         if where.side is Side.ELSEWHERE:
             return Nothing()
         if claim.deleting:  # also if its shard is unknown: it holds nothing, so any shard may free it
             return self._deleted(claim)
         if claim.allocation is not None:
             return self._held(claim)
-        if not self._ours.claims(claim) or self._pending(claim):
+        if not self._ours.claims(claim) or self.pending(claim):
             return Nothing()
         if self._roster.users(claim.key):  # decided with its pods, which have node constraints
             return Nothing()
         if where.side is Side.SEVERAL:
             return Blocked((claim.key,), SEVERAL, f"claim {claim.key}: {where.why}")
-        problem = self._problem(claim.key, None)
-        return problem or self._allowed((claim,)) or Decide((claim,), self._open())
+        problem = self.problem(claim.key, None)
+        return problem or self.allowed((claim,)) or Decide((claim,), self._open())
 
     def _held(self, claim: ResourceClaim) -> Step:
         """Free an allocation of ours that lost a race, or that nobody else would free (RCC-3)."""
@@ -142,7 +144,7 @@ class Planner:
         idle = (
             FINALIZER not in claim.metadata.finalizers
             or claim.status.reserved_for
-            or self._pending(claim)
+            or self.pending(claim)
             or not self._ours.frees(claim)
         )
         return Nothing() if idle else Free(claim, "deleted and not in use")
@@ -151,44 +153,59 @@ class Planner:
         keys = claims_of(pod)
         if not pod.gated and not any(self._decidable(key) for key in keys):
             return Nothing()
-        apart = self._apart(pod, keys)
+        apart = self.apart([key for key in keys if pod.gated or self._is_managed(key)])
         if isinstance(apart, Nothing):
             return apart
-        missing = sorted(name for name, claim in pod.claim_names().items() if claim is None)
-        if missing:
-            return Blocked(keys, NOT_MADE, f"no claim was created yet from the template of {missing[0]}")
-        for key in keys:
-            if (problem := self._problem(key, pod)) is not None:
-                return Blocked(keys, problem.reason, problem.message)
+        if (defect := self.defect(pod)) is not None:
+            return defect
         if apart is not None:
-            return apart
+            return Blocked(keys, apart.reason, apart.message)
         claims = [self._store.claims[key] for key in keys]
-        if any(self._pending(claim) for claim in claims):
+        if any(self.pending(claim) for claim in claims):
             return Nothing()  # its writer requeues this unit afterwards
-        if any(claim in self._reclaimed for claim in claims):
-            return Blocked(keys, LEFT, "kube-scheduler removed our allocation and allocates the claim itself")
+        if (left := self.left(pod)) is not None:
+            return left
         held = tuple(claim for claim in claims if claim.allocation is not None)
         todo = tuple(c for c in claims if c.allocation is None and (pod.gated or self._ours.claims(c)))
         if not todo:
             return Ungate(pod) if pod.gated else Nothing()
-        return self._allowed(todo) or self._placed(pod, todo, held)
+        return self.allowed(todo) or self._placed(pod, todo, held)
 
-    def _apart(self, pod: Pod, keys: tuple[ObjectKey, ...]) -> Blocked | Nothing | None:
-        """How sharding affects a pod: no claim is ours, or only some are. None: all are ours."""
+    def defect(self, pod: Pod) -> Blocked | None:
+        """Why the claims of a pod cannot be used, regardless of devices; None if they can."""
+        keys = claims_of(pod)
+        missing = sorted(name for name, claim in pod.claim_names().items() if claim is None)
+        if missing:
+            return Blocked(keys, NOT_MADE, f"no claim was created yet from the template of {missing[0]}")
+        for key in keys:
+            if (problem := self.problem(key, pod)) is not None:
+                return Blocked(keys, problem.reason, problem.message)
+        return None
+
+    def left(self, pod: Pod) -> Blocked | None:
+        """Whether a claim of a pod is left to kube-scheduler. All its claims must exist."""
+        keys = claims_of(pod)
+        if any(self._store.claims[key] in self._reclaimed for key in keys):
+            return Blocked(keys, LEFT, "kube-scheduler removed our allocation and allocates the claim itself")
+        return None
+
+    def apart(self, keys: Sequence[ObjectKey]) -> Blocked | Nothing | None:
+        """How sharding affects claims that are decided together: none is ours, or only some are.
+
+        None: all are ours.
+        """
         if self._ours.shard.whole or not keys:
             return None
         there = [claim for key in keys if (claim := self._store.claims.get(key)) is not None]
-        concerned = [claim for claim in there if pod.gated or self._ours.claims(claim)]
-        sides = [self._side(claim) for claim in concerned]
+        sides = [self.side(claim) for claim in there]
         if all(where.side is Side.ELSEWHERE for where in sides):
-            return Nothing()  # also if no claim exists yet: its creation requeues the pod
-        for claim, where in zip(concerned, sides, strict=True):
+            return Nothing()  # also if no claim exists yet: its creation requeues the unit
+        for claim, where in zip(there, sides, strict=True):
             if where.side is Side.SEVERAL:
-                return Blocked(keys, SEVERAL, f"claim {claim.key}: {where.why}")
+                return Blocked(tuple(keys), SEVERAL, f"claim {claim.key}: {where.why}")
             if where.side is Side.ELSEWHERE:
-                return Blocked(
-                    keys, SEVERAL, f"claim {claim.key} belongs to another shard than others of its pod"
-                )
+                why = f"claim {claim.key} belongs to another shard than others that are decided with it"
+                return Blocked(tuple(keys), SEVERAL, why)
         return None
 
     def _placed(self, pod: Pod, todo: tuple[ResourceClaim, ...], held: tuple[ResourceClaim, ...]) -> Step:
@@ -255,20 +272,26 @@ class Planner:
         alone, pods = sum(together.on_one_node().tolist()), len(together.pods)
         return f"{alone} of {len(snapshot.topology.order)} nodes suit all {pods} pods that share the claims"
 
-    def _side(self, claim: ResourceClaim) -> Membership:
+    def side(self, claim: ResourceClaim) -> Membership:
+        """The shard of a claim."""
         return self._ours.side(claim, lambda: self._store.snapshot().classes)
 
     def _open(self) -> NodeSubset | None:
         return self._placement.for_claim(self._store.snapshot()).nodes
 
+    def _is_managed(self, key: ObjectKey) -> bool:
+        claim = self._store.claims.get(key)
+        return claim is not None and self._ours.claims(claim)
+
     def _decidable(self, key: ObjectKey) -> bool:
         claim = self._store.claims.get(key)
         return claim is not None and claim.allocation is None and self._ours.claims(claim)
 
-    def _pending(self, claim: ResourceClaim) -> bool:
+    def pending(self, claim: ResourceClaim) -> bool:
+        """Whether the plan of a claim is being written."""
         return self._store.assumed(claim.metadata.uid) is not None
 
-    def _problem(self, key: ObjectKey, pod: Pod | None) -> Blocked | None:
+    def problem(self, key: ObjectKey, pod: Pod | None) -> Blocked | None:
         """Why a claim cannot be used by a pod, or on its own, regardless of devices (SCHED-1)."""
         refused = self._store.refused.get(("ResourceClaim", key))
         if refused is not None:
@@ -284,7 +307,8 @@ class Planner:
             )
         return None
 
-    def _allowed(self, claims: tuple[ResourceClaim, ...]) -> Blocked | None:
+    def allowed(self, claims: tuple[ResourceClaim, ...]) -> Blocked | None:
+        """Why claims may not be allocated, judging by their classes; None if they may."""
         for claim in claims:
             if (foreign := self._ours.foreign_class(claim)) is not None:
                 keys = tuple(claim.key for claim in claims)
@@ -295,7 +319,26 @@ class Planner:
 def _made_for_another(claim: ResourceClaim, pod: Pod) -> bool:
     by_template = {e.name for e in pod.spec.resource_claims if e.resource_claim_template_name is not None}
     made = {name for entry, name in pod.claim_names().items() if entry in by_template}
-    return claim.key.name in made and not is_made_for(claim, pod)
+    return claim.key.name in made and not is_made_for(claim, pod) and not is_made_for_group(claim, pod)
+
+
+def is_made_for_group(claim: ResourceClaim, pod: Pod) -> bool:
+    """Whether a claim was created from a template for the PodGroup of this pod. Source: GANG-5.
+
+    Pods name their group, but do not know its uid.
+    """
+    group = gang_of(pod)
+    return (
+        group is not None
+        and group.source is GangSource.POD_GROUP
+        and any(
+            owner.controller
+            and owner.kind == "PodGroup"
+            and owner.api_version.partition("/")[0] == "scheduling.k8s.io"
+            and owner.name == group.name
+            for owner in claim.metadata.owner_references
+        )
+    )
 
 
 def is_made_for(claim: ResourceClaim, pod: Pod) -> bool:

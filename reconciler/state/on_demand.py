@@ -18,6 +18,7 @@ class KindsOnDemand:
         self._on_wanted = on_wanted
         self._wanted: set[str] = set()
         self._listed: set[str] = set()
+        self._unserved: set[str] = set()
         self._failures: dict[str, str] = {}
 
     def fork(self) -> "KindsOnDemand":
@@ -42,9 +43,20 @@ class KindsOnDemand:
             )
         raise Unlisted(f"{purpose} needs {kind} objects, which are not listed yet", NOT_LISTED)
 
+    def unserved(self, kind: str) -> bool:
+        """The server does not serve a kind, so there are no such objects; return whether that is news."""
+        news = self.listed(kind)
+        self._unserved.add(kind)
+        return news
+
+    def is_served(self, kind: str) -> bool:
+        """Whether the server serves a kind, as far as known."""
+        return kind not in self._unserved
+
     def listed(self, kind: str) -> bool:
         """The objects of a kind are known; return whether a pod waited for them."""
         self._failures.pop(kind, None)
+        self._unserved.discard(kind)
         if kind in self._listed:
             return False
         self._listed.add(kind)

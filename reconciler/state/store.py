@@ -224,6 +224,9 @@ class Store:
             unreadable = {refused.key for refused in listing.refused}
             outdated = [key for key in self._claims if key not in unreadable]
             deltas += [self._drop_claim(key) for key in outdated]
+        if listing.afresh and listing.kind == "Pod":
+            unreadable = {refused.key for refused in listing.refused}
+            self._pods = {key: pod for key, pod in self._pods.items() if key in unreadable}
         changed = listing.objects if listing.afresh else [it for it in listing.objects if not self._has(it)]
         deltas += [self._apply(Changed(listing.kind, thing)) for thing in changed]
         deltas += [self._apply(refused) for refused in listing.refused]
@@ -261,6 +264,9 @@ class Store:
             case ResourceClaim():
                 return self._put_claim(thing)
             case Pod():
+                known = self._pods.get(thing.key)
+                if known is not None and known.metadata.uid == thing.metadata.uid and _older(thing, known):
+                    return NOTHING  # the answer to a patch came before the watch
                 self._pods[thing.key] = thing
                 return Delta(pods=frozenset([thing.key]))
             case ResourceSlice():
@@ -462,7 +468,7 @@ class Store:
         return [self._taint_rules[name] for name in sorted(self._taint_rules)]
 
 
-def _older(claim: ResourceClaim, known: ResourceClaim) -> bool:
-    """Whether a claim is older than the known version. resourceVersions of one kind are ordered numbers."""
-    new, old = claim.metadata.resource_version, known.metadata.resource_version
+def _older(thing: ApiObject, known: ApiObject) -> bool:
+    """Whether an object is older than the known version. resourceVersions of one kind are ordered numbers."""
+    new, old = thing.metadata.resource_version, known.metadata.resource_version
     return new.isdigit() and old.isdigit() and int(new) < int(old)

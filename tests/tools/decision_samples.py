@@ -2,6 +2,7 @@
 
 from typing import Any, NamedTuple
 
+from reconciler.api.objects.gangs import GangKey, GangSource
 from reconciler.api.objects.meta import DeviceID, ObjectKey, PoolID
 from reconciler.api.objects.plan import Gate, RequestCount
 from reconciler.control.decisions.decisions import (
@@ -11,6 +12,8 @@ from reconciler.control.decisions.decisions import (
     DevicesGiven,
     ExclusionViolated,
     Freed,
+    GangGivenBack,
+    GangPlaced,
     GroupModeChanged,
     HeldBack,
     HeldTwice,
@@ -27,6 +30,7 @@ from reconciler.control.decisions.decisions import (
 )
 
 CLAIM, POD, DEVICE = ObjectKey("ns", "c"), ObjectKey("ns", "p"), DeviceID("d", "p", "x")
+GANG = GangKey("ns", GangSource.ANNOTATION, "g")
 POOL = PoolID("d", "p")
 COUNTS = (
     RequestCount(CLAIM, "r", 2, (Gate("class", 3), Gate("free", 1))),
@@ -79,6 +83,42 @@ SAMPLES = (
                 {"claim": "ns/c", "request": "q/big", "wanted": "all", "left": {}},
             ],
         },
+    ),
+    Sample(
+        Waits((CLAIM,), None, "GangIncomplete", "words", gang=GANG, pods=(POD,)),
+        "info",
+        "claim pending",
+        {
+            "claims": ["ns/c"],
+            "reason": "GangIncomplete",
+            "message": "words",
+            "nodes": 0,
+            "steps": 0,
+            "counts": [],
+            "gang": "ns/g",
+            "pods": ["ns/p"],
+        },
+    ),
+    Sample(
+        GangPlaced(GANG, 1, (POD,), ("n",), (ObjectKey("ns", "q"),), (("rack", "a"),), 0.25, 3),
+        "info",
+        "gang placed",
+        {
+            "gang": "ns/g",
+            "size": 1,
+            "pods": ["ns/p"],
+            "on": ["n"],
+            "left_out": ["ns/q"],
+            "domain": {"rack": "a"},
+            "duration_ms": 250.0,
+            "steps": 3,
+        },
+    ),
+    Sample(
+        GangGivenBack(GANG, (CLAIM,), "words"),
+        "info",
+        "gang given back",
+        {"gang": "ns/g", "claims": ["ns/c"], "why": "words"},
     ),
     Sample(Freed(CLAIM, "deleted"), "info", "claim freed", {"claim": "ns/c", "why": "deleted"}),
     Sample(Ungated(POD), "info", "pod ungated", {"pod": "ns/p"}),
@@ -166,6 +206,7 @@ SAMPLES = (
     ),
     Sample(WritesPaused("words"), "warning", "writes paused", {"reason": "words"}),
     Sample(HeldBack(CLAIM, None), "info", "write skipped while paused", {"claim": "ns/c"}),
+    Sample(HeldBack(None, None, GANG), "info", "write skipped while paused", {"gang": "ns/g"}),
     Sample(HeldBack(None, POD), "info", "write skipped while paused", {"pod": "ns/p"}),
     Sample(WritesResumed(2), "info", "writes resumed", {"held": 2}),
 )

@@ -127,7 +127,9 @@ def _machine(one: Machine) -> Object:
     labels: dict[str, Any] = {
         key: value for key, value in (("rack", one.rack), ("block", one.block)) if value
     }
-    return sized(machine(one.name, **labels), cpu=str(one.cpu))
+    made = machine(one.name)
+    made["metadata"]["labels"] |= labels
+    return sized(made, cpu=str(one.cpu))
 
 
 def _supply(one: Machine) -> list[Object]:

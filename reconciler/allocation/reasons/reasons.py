@@ -244,6 +244,32 @@ REASONS: Mapping[str, Advice] = {
         "No action is needed. The pod's events and the log line `allocation taken back` say more.",
         Section.WAIT,
     ),
+    "GangIncomplete": Advice(
+        "Fewer pods of the gang exist than must run together. It holds nothing while it waits.",
+        "Create the missing pods, or correct the size: the annotation dra-reconciler.io/gang-size, minCount "
+        "or minMember.",
+        Section.WAIT,
+    ),
+    "GangNotFound": Advice(
+        "A pod names a PodGroup that does not exist.",
+        "Create the PodGroup; or remove the label or the field schedulingGroup from the pods.",
+        Section.CLAIM,
+    ),
+    "GangInvalid": Advice(
+        "The size or the topology of the gang cannot be used.",
+        "Correct the field that the message names.",
+        Section.CLAIM,
+    ),
+    "GangMembersDisagree": Advice(
+        "Pods of one gang have annotations with different sizes or topologies.",
+        "Set the same annotations in all pods of the gang, or give the other pods another gang name.",
+        Section.CLAIM,
+    ),
+    "GangOfKoordinator": Advice(
+        "A pod of the gang requests Koordinator's devices, which gangs cannot have.",
+        "Use ResourceClaims, or remove the pod from the gang.",
+        Section.CLAIM,
+    ),
     **KOORDINATOR,
 }
 """Reason -> advice. Only these reasons, and OTHER, become labels of metrics."""

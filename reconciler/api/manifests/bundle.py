@@ -15,7 +15,7 @@ from reconciler.api.validation.label_keys import with_label_keys
 from reconciler.api.versions import reading
 from reconciler.errors import Malformed
 
-NAMESPACED = ("ResourceClaim", "ResourceClaimTemplate", "Pod")
+NAMESPACED = ("ResourceClaim", "ResourceClaimTemplate", "Pod", "PodGroup")
 T = TypeVar("T", bound=ApiObject)
 
 
@@ -36,7 +36,7 @@ class Bundle:
     """All objects, in the order in which they were read."""
 
     entries: Mapping[str, Mapping[ObjectKey, Entry]]
-    """Kind -> key -> entry"""
+    """Name of the model -> key -> entry"""
     refused: tuple[Refusal, ...]
     others: Mapping[int, Document]
     """Index among all documents -> object of a kind that is not read"""
@@ -78,7 +78,7 @@ def bundle(found: Iterable[Document | Refusal]) -> Bundle:
         else:
             try:
                 entry = _entry(document, number, warnings)
-                _enter(entries.setdefault(document.raw["kind"], {}), entry)
+                _enter(entries.setdefault(type(entry.object).__name__, {}), entry)
             except Malformed as exc:
                 refused.append(refuse(document.origin, exc.subject, exc.field, exc.reason))
     return Bundle(entries, tuple(refused), others, tuple(warnings))

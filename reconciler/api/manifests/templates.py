@@ -4,23 +4,30 @@ from collections.abc import Mapping
 from typing import Any
 
 from reconciler.api.objects.core import Pod
+from reconciler.api.objects.gangs import PodGroup
 
 ENTRY_ANNOTATION = "resource.kubernetes.io/pod-claim-name"
 
 
-def claim_from_template(pod: Pod, entry: str, template: Mapping[str, Any]) -> dict[str, Any]:
+def claim_from_template(maker: Pod | PodGroup, entry: str, template: Mapping[str, Any]) -> dict[str, Any]:
     """The claim for one entry of a pod, named `<pod>-<entry>` without the random suffix of a server."""
     spec = template["spec"]
     given = spec.get("metadata") or {}
     metadata: dict[str, Any] = {
-        "name": f"{pod.key.name}-{entry}",
-        "namespace": pod.key.namespace,
+        "name": f"{maker.key.name}-{entry}",
+        "namespace": maker.key.namespace,
         "annotations": {**(given.get("annotations") or {}), ENTRY_ANNOTATION: entry},
     }
     if given.get("labels"):
         metadata["labels"] = given["labels"]
-    if pod.metadata.uid:  # an owner reference needs a uid
-        owner = {"apiVersion": "v1", "kind": "Pod", "name": pod.key.name, "uid": pod.metadata.uid}
+    if maker.metadata.uid:  # an owner reference needs a uid
+        api_version = "v1" if isinstance(maker, Pod) else "scheduling.k8s.io/v1alpha2"
+        owner = {
+            "apiVersion": api_version,
+            "kind": maker.kind,
+            "name": maker.key.name,
+            "uid": maker.metadata.uid,
+        }
         metadata["ownerReferences"] = [{**owner, "controller": True, "blockOwnerDeletion": True}]
     return {
         "apiVersion": "resource.k8s.io/v1",

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from reconciler.api.validation import claims, columns, core, koordinator, pods, slices, taints
+from reconciler.api.validation import claims, columns, core, koordinator, pod_groups, pods, slices, taints
 from reconciler.api.validation.conversion import CLAIM_V1BETA1, EVENT, SLICE_V1BETA1, TEMPLATE_V1BETA1
 from reconciler.api.validation.kinds import GroupVersion, ServedKind
 from reconciler.api.validation.label_keys import merge_label_keys
@@ -167,9 +167,22 @@ DEVICE: Final = ServedKind(
 )  # fmt: skip
 """Served on real servers once Koordinator's resource definition is installed."""
 
+COSCHEDULING_GROUP: Final = ServedKind(
+    "PodGroup", "podgroups", "podgroup", (GroupVersion("scheduling.x-k8s.io", "v1alpha1"),),
+    short_names=("pg", "pgs"), has_status=True, counts_generations=True, unconditional=False,
+    columns=columns.NAMED, validate=pod_groups.check_coscheduling_group,
+)  # fmt: skip
+"""Served on real servers once the coscheduling plugin's resource definition is installed."""
+POD_GROUP: Final = ServedKind(
+    "PodGroup", "podgroups", "podgroup", (GroupVersion("scheduling.k8s.io", "v1alpha2"),),
+    has_status=True, counts_generations=True, strategic=_CONDITIONED, columns=columns.NAMED,
+    validate=pod_groups.check_pod_group,
+)  # fmt: skip
+"""Served on real servers with the feature gate GenericWorkload."""
+
 BUILTIN: Final = (
     NAMESPACE, NODE, POD, SERVICE, CONFIG_MAP, EVENT_KIND, LEASE,
-    CLAIM, TEMPLATE, DEVICE_CLASS, SLICE, TAINT_RULE, DEVICE,
+    CLAIM, TEMPLATE, DEVICE_CLASS, SLICE, TAINT_RULE, DEVICE, COSCHEDULING_GROUP, POD_GROUP,
 )  # fmt: skip
 
 START_NAMESPACES: Final = ("default", "kube-node-lease", "kube-public", "kube-system")

@@ -5,6 +5,7 @@ from typing import Any
 
 from reconciler.api.objects.claims import DeviceClass, ResourceClaim, ResourceClaimTemplate
 from reconciler.api.objects.core import Namespace, Node, Pod
+from reconciler.api.objects.gangs import CoschedulingPodGroup, PodGroup
 from reconciler.api.objects.meta import ApiObject
 from reconciler.api.objects.slices import ResourceSlice
 from reconciler.api.objects.taint_rules import DeviceTaintRule
@@ -34,9 +35,17 @@ MODELS: dict[str, type[ApiObject]] = {
     "Node": Node,
     "Pod": Pod,
     "Namespace": Namespace,
+    "PodGroup": PodGroup,
+    "CoschedulingPodGroup": CoschedulingPodGroup,
 }
+"""By the name of the model. Two API groups have a kind PodGroup; each has its own model."""
 
 _CORE = ("Node", "Pod", "Namespace")
+_POD_GROUPS = {
+    "scheduling.k8s.io": ("PodGroup", ("v1alpha2",)),
+    "scheduling.x-k8s.io": ("CoschedulingPodGroup", ("v1alpha1",)),
+}
+"""API group -> name of the model, versions that are read"""
 
 _SERVED = {
     **dict.fromkeys(MODELS, ("v1", "v1beta2", "v1beta1", "v1alpha3")),
@@ -54,6 +63,8 @@ def is_ours(raw: Mapping[str, Any]) -> bool:
     group = _group_of(raw)
     if kind in _CORE:
         return group == ""
+    if kind == "PodGroup":
+        return group in _POD_GROUPS
     # `v1` without a group is wrong, but no other group has these kinds: reading it reports the mistake.
     return kind in MODELS and group in (GROUP, "")
 
@@ -83,6 +94,8 @@ def to_v1(raw: Mapping[str, Any], warnings: list[str] | None = None) -> Mapping[
     """
     kind = raw["kind"]
     subject = subject_of(raw)
+    if (group := _group_of(raw)) in _POD_GROUPS:
+        return _pod_group(raw, group, subject)
     served = [version if kind in _CORE else f"{GROUP}/{version}" for version in _SERVED[kind]]
     given = raw.get("apiVersion")
     if not given:
@@ -165,7 +178,18 @@ def _with_versions(
 
 def typed(raw: Mapping[str, Any]) -> ApiObject:
     """The typed object for a result of `to_v1`. Raises Malformed naming kind, name, field and reason."""
-    return validated(MODELS[raw["kind"]], raw)
+    name, _ = _POD_GROUPS.get(_group_of(raw), (raw["kind"], ()))
+    return validated(MODELS[name], raw)
+
+
+def _pod_group(raw: Mapping[str, Any], group: str, subject: str) -> Mapping[str, Any]:
+    _, versions = _POD_GROUPS[group]
+    served = [f"{group}/{version}" for version in versions]
+    if raw["apiVersion"] not in served:
+        raise Malformed(
+            subject, "apiVersion", f"{raw['apiVersion']} is not supported; use {' or '.join(served)}"
+        )
+    return {**raw, "kind": "PodGroup"}  # an item of a listing has the name of its resource
 
 
 def _group_of(raw: Mapping[str, Any]) -> str:

@@ -1,11 +1,11 @@
 """The objects of a cluster, for commands that read it once."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from reconciler.cli.common.connection import Connection
 from reconciler.cli.common.output import remark
-from reconciler.errors import Rejected
+from reconciler.errors import Gone, Rejected
 
 if TYPE_CHECKING:
     from reconciler.cluster.kinds import Resource
@@ -48,7 +48,24 @@ async def list_objects(kinds: Collection[str], connection: Connection) -> list[d
                 found += await listed(NAMESPACE)
             except Rejected as exc:
                 remark(f"note: namespaces cannot be listed: {exc}")
+        for resource in _groups_of(found):
+            try:
+                found += await listed(resource)
+            except (Gone, Rejected) as exc:
+                remark(f"note: {resource.full_name} cannot be listed: {exc}")
         return found
+
+
+def _groups_of(found: Iterable[Mapping[str, Any]]) -> "Iterator[Resource]":
+    """The kinds of PodGroups that pods name."""
+    from reconciler.api.objects.gangs import COSCHEDULING_LABEL  # noqa: PLC0415
+    from reconciler.cluster.kinds import COSCHEDULING_POD_GROUP, POD_GROUP  # noqa: PLC0415
+
+    pods = [raw for raw in found if raw["kind"] == "Pod"]
+    if any(raw.get("spec", {}).get("schedulingGroup") for raw in pods):
+        yield POD_GROUP
+    if any(COSCHEDULING_LABEL in (raw["metadata"].get("labels") or {}) for raw in pods):
+        yield COSCHEDULING_POD_GROUP
 
 
 def _selects_namespaces(pod: Mapping[str, Any]) -> bool:

@@ -14,7 +14,7 @@ from reconciler.api.validation.kinds import Object, Review
 from reconciler.api.validation.served_kinds import BUILTIN
 from reconciler.cli.common.plain_text import plain
 
-_KINDS = {kind.kind: kind for kind in BUILTIN}
+_KINDS = {(kind.group, kind.kind): kind for kind in BUILTIN}
 _ADMIN = {"resource.kubernetes.io/admin-access": "true"}
 """Labels of every namespace: manifests do not say which namespaces allow admin access"""
 
@@ -50,7 +50,7 @@ def report_conversion(result: Converted, *, renames: bool = True) -> None:
 
 def objections(obj: Object) -> list[str]:
     """Validate an object with the rules of the embedded API server; return the errors."""
-    kind = _KINDS[obj["kind"]]
+    kind = _KINDS[obj["apiVersion"].rpartition("/")[0], obj["kind"]]
     copied = copy.deepcopy(obj)
     review = Review(copied, None, kind.stored, "", _ADMIN)
     try:

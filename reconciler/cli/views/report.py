@@ -18,7 +18,7 @@ def print_report(report: Report, out: TextIO, *, wide: bool) -> None:
     console = console_on(out)
     if report.granted:
         print_table(console, _table(report, wide=wide), wide=wide)
-    for line in (*_aligned(report), *refusals(report), *notes(report), _summary(report)):
+    for line in (*_aligned(report), *_gangs(report), *refusals(report), *notes(report), _summary(report)):
         print_line(console, line)
 
 
@@ -59,6 +59,15 @@ def _aligned(report: Report) -> Iterator[str]:
     for granted in report.granted:
         for plan in granted.plans:
             yield from (f"aligned: claim {plan.claim}: {tiers}" for _, tiers in plan.annotations)
+
+
+def _gangs(report: Report) -> Iterator[str]:
+    """Yield the nodes of each gang that was placed."""
+    for found in report.gangs:
+        domain = "".join(f", all in {key}={value}" for key, value in found.domain)
+        nodes = ", ".join(f"{pod.name} on {node}" for pod, node in found.places)
+        pods = counted(len(found.places), "pod")
+        yield f"gang {found.gang}: {pods} placed{domain}: {nodes}"
 
 
 def refusals(report: Report) -> Iterator[str]:

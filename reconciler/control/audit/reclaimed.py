@@ -10,6 +10,7 @@ from collections.abc import Container
 from reconciler.allocation.placement import Placement
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
+from reconciler.api.objects.gangs import gang_of
 from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.control.audit.losing_claim import written_by_us
 from reconciler.control.decisions.decisions import Reclaimed, Report
@@ -55,7 +56,9 @@ class ReclaimedByScheduler:
         held = before.allocation
         node = pinned_to(held.node_selector) if held is not None else ""
         devices = tuple(result.id for result in held.devices.results) if held is not None else ()
-        self._report(Reclaimed(thing.key, pod.key, node, devices, self._reasons_against(pod, node)))
+        self._report(
+            Reclaimed(thing.key, pod.key, node, devices, self._reasons_against(pod, node), gang_of(pod))
+        )
 
     def _pod(self, claim: ObjectKey) -> Pod | None:
         """A pod without the gate that names the claim."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Annotated, ClassVar, get_args
 
-from reconciler.api.objects.meta import DeviceID
+from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.control.decisions.declaration import Counted, Level, Line, Logged, LoggedField
 from reconciler.control.decisions.fields import (
     ClaimKey,
@@ -14,8 +14,11 @@ from reconciler.control.decisions.fields import (
     Counts,
     Device,
     Devices,
+    Gang,
     MaybeClaimKey,
+    MaybeGang,
     MaybePodKey,
+    MaybePodKeys,
     Message,
     Node,
     NodeCount,
@@ -46,6 +49,19 @@ PENDING_TIME = MetricSpec(
 FREED = MetricSpec("claims_freed_total", "counter", "Claims whose devices were freed.")
 UNGATED = MetricSpec(
     "pods_ungated_total", "counter", "Pods whose claims are all allocated, handed to the scheduler."
+)
+GANGS = MetricSpec(
+    "gangs_placed_total", "counter", "Gangs of which enough pods got nodes and devices together."
+)
+GANGS_GIVEN_BACK = MetricSpec(
+    "gangs_given_back_total",
+    "counter",
+    "Gangs that were only partly written, and gave everything back.",
+)
+RECLAIMED = MetricSpec(
+    "allocations_reclaimed_total",
+    "counter",
+    "Allocations of ours that kube-scheduler removed, to schedule the pod again.",
 )
 FINDINGS = MetricSpec(
     "audit_findings_total",
@@ -121,6 +137,46 @@ class Waits(Decision):
     nodes: NodeCount = 0
     steps: Steps = 0
     counts: Counts = ()
+    gang: MaybeGang = None
+    """The gang that they were decided for, if any"""
+    pods: MaybePodKeys = None
+    """Its gated pods"""
+
+
+@dataclass(frozen=True, slots=True)
+class GangPlaced(Decision):
+    """Enough pods of a gang have nodes and devices together, and the API server has stored it.
+
+    Their gates are removed next.
+    """
+
+    LINES: ClassVar = (Line("gang placed", Level.INFO),)
+    METRICS: ClassVar = (Counted(GANGS),)
+
+    gang: Gang
+    size: Annotated[int, Logged("pods that must run together", int)]
+    pods: PodKeys
+    on: Annotated[tuple[str, ...], Logged("the node of each pod, in their order", list, write=list)]
+    left_out: Annotated[
+        tuple[ObjectKey, ...], Logged("pods that found no place, and are decided later", list, texts)
+    ]
+    domain: Annotated[
+        tuple[tuple[str, str], ...], Logged("topology key -> value that the pods share", dict, write=dict)
+    ]
+    seconds: Seconds
+    steps: Steps
+
+
+@dataclass(frozen=True, slots=True)
+class GangGivenBack(Decision):
+    """A gang that was only partly written gave everything back, since the rest found no place."""
+
+    LINES: ClassVar = (Line("gang given back", Level.INFO),)
+    METRICS: ClassVar = (Counted(GANGS_GIVEN_BACK),)
+
+    gang: Gang
+    claims: ClaimKeys
+    why: Annotated[str, Logged("why it was given back")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,6 +316,7 @@ class Reclaimed(Decision):
     """kube-scheduler removed an allocation of ours and schedules the pod again."""
 
     LINES: ClassVar = (Line("allocation removed by kube-scheduler", Level.WARNING),)
+    METRICS: ClassVar = (Counted(RECLAIMED),)
 
     claim: ClaimKey
     pod: PodKey
@@ -268,6 +325,8 @@ class Reclaimed(Decision):
     devices: Devices
     message: Message
     """Known reasons against that node"""
+    gang: MaybeGang = None
+    """The gang of the pod, if it has one"""
 
 
 class Outcome(StrEnum):
@@ -334,12 +393,16 @@ class WritesPaused(Decision):
 
 @dataclass(frozen=True, slots=True)
 class HeldBack(Decision):
-    """The pause holds back a write of a claim, or of a pod with its claims. Reported once for each."""
+    """The pause holds back a write of a claim, of a pod with its claims, or of a gang.
+
+    Reported once for each.
+    """
 
     LINES: ClassVar = (Line("write skipped while paused", Level.INFO),)
 
     claim: MaybeClaimKey
     pod: MaybePodKey
+    gang: MaybeGang = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
+from reconciler.api.objects.gangs import GangKey
 from reconciler.api.objects.meta import DeviceID, ObjectKey, PoolID
 from reconciler.api.objects.plan import RequestCount
 from reconciler.control.decisions.declaration import Logged
@@ -41,7 +42,12 @@ MaybeClaimKey = Annotated[ObjectKey | None, Logged(_CLAIM, write=str, optional=T
 ClaimKeys = Annotated[tuple[ObjectKey, ...], Logged("NAMESPACE/NAME of ResourceClaims", list, texts)]
 PodKey = Annotated[ObjectKey, Logged(_POD, write=str)]
 MaybePodKey = Annotated[ObjectKey | None, Logged(_POD, write=str, optional=True)]
+MaybePodKeys = Annotated[
+    tuple[ObjectKey, ...] | None, Logged("NAMESPACE/NAME of pods", list, texts, optional=True)
+]
 PodKeys = Annotated[tuple[ObjectKey, ...], Logged("NAMESPACE/NAME of pods", list, texts)]
+Gang = Annotated[GangKey, Logged("NAMESPACE/NAME of a gang", write=str)]
+MaybeGang = Annotated[GangKey | None, Logged("NAMESPACE/NAME of a gang", write=str, optional=True)]
 
 Device = Annotated[
     DeviceID, Logged("DRIVER/POOL/DEVICE; of Koordinator's devices TYPE/NODE/MINOR", write=str)

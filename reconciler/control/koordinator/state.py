@@ -61,6 +61,10 @@ class KoordinatorState:
         """What a gated pod requests, or why it is refused."""
         return self._demands.get(key)
 
+    def requests_devices(self, key: ObjectKey) -> bool:
+        """Whether a gated pod requests devices, or tries to."""
+        return key in self._demands
+
     def assumed(self, key: ObjectKey) -> Grant | None:
         """The grant of a pod that is not known to be written."""
         return self._assumed.get(key)

@@ -62,8 +62,13 @@ class Pause:
             self._put(unit)
         elif unit not in self._held:
             self._held.add(unit)
-            of_pod = unit.kind is Kind.POD
-            self._report(HeldBack(None if of_pod else unit.key, unit.key if of_pod else None))
+            self._report(
+                HeldBack(
+                    unit.key if unit.kind is Kind.CLAIM else None,
+                    unit.key if unit.kind is Kind.POD else None,
+                    unit.gang if unit.kind is Kind.GANG else None,
+                )
+            )
 
 
 class Switch:

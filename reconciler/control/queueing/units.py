@@ -1,10 +1,11 @@
-"""Units, which are decided as a whole: a claim on its own, or all claims of one pod."""
+"""Units, which are decided as a whole: a claim on its own, all claims of one pod, or all pods of a gang."""
 
 from collections.abc import Iterable, Iterator, Set
 from enum import StrEnum
 from typing import NamedTuple
 
 from reconciler.api.objects.core import Pod
+from reconciler.api.objects.gangs import GangKey, GangSource
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.pods import claims_of, is_live
 
@@ -14,6 +15,8 @@ class Kind(StrEnum):
 
     CLAIM = "claim"
     POD = "pod"
+    GANG = "gang"
+    """Gated pods of which enough run together, or none"""
 
 
 class Unit(NamedTuple):
@@ -24,6 +27,17 @@ class Unit(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.kind} {self.key}"
+
+    @property
+    def gang(self) -> GangKey:
+        """The gang of a unit of that kind."""
+        source, _, name = self.key.name.partition("/")
+        return GangKey(self.key.namespace, GangSource(source), name)
+
+
+def gang_unit(gang: GangKey) -> Unit:
+    """The unit of a gang. Gangs of different sources with one name are different units."""
+    return Unit(Kind.GANG, ObjectKey(gang.namespace, f"{gang.source}/{gang.name}"))
 
 
 class Roster:

@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 
 from reconciler.api.validation.kinds import Object
-from reconciler.api.validation.served_kinds import CLAIM, POD
+from reconciler.api.validation.served_kinds import CLAIM, POD, POD_GROUP
+from reconciler.embedded.controllers.groups import GROUP, owner_group
 from reconciler.embedded.controllers.reading import (
     FINALIZER,
     claim_keys,
@@ -21,15 +22,17 @@ class ClaimController:
     """Removes the reservations of pods that are deleted or finished, and with the last one the allocation."""
 
     subject = CLAIM
-    sources = (CLAIM, POD)
+    sources = (CLAIM, POD, POD_GROUP)
 
     def __init__(self, api: ApiServer) -> None:
         self._api = api
 
     def keys(self, change: Change) -> Iterable[str]:
-        """The claim itself, or the claims of a pod that is deleted or finished."""
+        """The claim itself, the claims of a pod that is deleted or finished, or those of a deleted group."""
         if change.record.kind is CLAIM:
             return [change.record.key]
+        if change.record.kind is POD_GROUP:
+            return self._claims_of_group(change.record.object) if change.deleted else ()
         if change.deleted or is_finished(change.record.object):
             return claim_keys(change.record.object)
         return ()
@@ -53,7 +56,9 @@ class ClaimController:
             self._api.delete(CLAIM, claim["metadata"]["namespace"], claim["metadata"]["name"])
 
     def _in_use(self, claim: Object, entry: Object) -> bool:
-        """RCC-8: consumers that are not pods always count as in use."""
+        """RCC-8: consumers that are neither pods nor PodGroups always count as in use."""
+        if entry.get("resource") == "podgroups" and entry.get("apiGroup") == GROUP:
+            return self._is_group(claim, entry["name"], entry["uid"])
         if entry.get("resource") != "pods" or entry.get("apiGroup"):
             return True
         return self._is_active(claim, entry["name"], entry["uid"])
@@ -64,8 +69,30 @@ class ClaimController:
             record is not None and record.object["metadata"]["uid"] == uid and not is_finished(record.object)
         )
 
+    def _is_group(self, claim: Object, name: str, uid: str) -> bool:
+        record = self._api.store[POD_GROUP].get(f"{claim['metadata']['namespace']}/{name}")
+        return record is not None and record.object["metadata"]["uid"] == uid
+
+    def _claims_of_group(self, group: Object) -> list[str]:
+        """The claims that a group owns or has reserved."""
+        uid = group["metadata"]["uid"]
+        return [
+            record.key
+            for record in self._api.store[CLAIM].scan(f"{group['metadata']['namespace']}/")
+            if any(
+                one.get("uid") == uid
+                for one in (
+                    *reserved_for(record.object),
+                    *record.object["metadata"].get("ownerReferences", ()),
+                )
+            )
+        ]
+
     def _is_orphan(self, claim: Object) -> bool:
-        """RCC-6: generated for a pod that is deleted, replaced or finished."""
+        """RCC-6: generated for a pod that is deleted, replaced or finished, or for a group that is gone."""
+        group = owner_group(claim)
+        if group is not None:
+            return not self._is_group(claim, group["name"], group["uid"])
         owner = owner_pod(claim)
         return owner is not None and not self._is_active(claim, owner["name"], owner["uid"])
 

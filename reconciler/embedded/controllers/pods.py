@@ -8,6 +8,7 @@ from reconciler.api.validation.allocations import MAX_RESERVED
 from reconciler.api.validation.kinds import Object
 from reconciler.api.validation.served_kinds import CLAIM, NODE, POD
 from reconciler.api.validation.timestamps import parse_timestamp, timestamp
+from reconciler.embedded.controllers.groups import GROUP, group_name, group_of, is_of_group, owner_group
 from reconciler.embedded.controllers.nodes import has_labels, matches
 from reconciler.embedded.controllers.reading import (
     claim_names,
@@ -69,8 +70,9 @@ class PodController:
         if not node:
             self._without_node.add(key)
             return
+        shared = self._group_claims(pod)
         for claim in claims:
-            self._reserve(claim, pod)
+            self._reserve(claim, shared.get(claim["metadata"]["name"], pod))
         namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
         if not pod["spec"].get("nodeName"):
             self._api.bind(namespace, name, node)
@@ -90,6 +92,16 @@ class PodController:
             found.append(record.object)
         return found
 
+    def _group_claims(self, pod: Object) -> dict[str, Object]:
+        """Name of a claim -> the PodGroup that it is reserved for in place of the pod."""
+        group, names = group_of(self._api, pod), claim_names(pod)
+        entries = pod["spec"].get("resourceClaims", ())
+        return {
+            str(names[entry["name"]]): group
+            for entry in entries
+            if group is not None and is_of_group(entry, group)
+        }
+
     def _node(self, pod: Object, claims: list[Object]) -> str:
         """The first node by name that matches every allocation and the pod."""
         selectors = [status(claim)["allocation"].get("nodeSelector") for claim in claims]
@@ -98,16 +110,19 @@ class PodController:
             if (
                 not node.get("spec", {}).get("unschedulable")
                 and has_labels(pod["spec"].get("nodeSelector", {}), node)
+                and matches(_required(pod), node)
                 and all(matches(selector, node) for selector in selectors)
             ):
                 return node["metadata"]["name"]
         return ""
 
-    def _reserve(self, claim: Object, pod: Object) -> None:
-        metadata = pod["metadata"]
-        if _is_reserved(claim, pod):
+    def _reserve(self, claim: Object, user: Object) -> None:
+        """Reserve a claim for a pod or a PodGroup."""
+        metadata = user["metadata"]
+        if _is_reserved(claim, user):
             return
-        entry = {"resource": "pods", "name": metadata["name"], "uid": metadata["uid"]}
+        of = {"apiGroup": GROUP, "resource": "podgroups"} if "containers" not in user["spec"] else {}
+        entry = {"resource": "pods", **of, "name": metadata["name"], "uid": metadata["uid"]}
 
         def reserved(shown: Object) -> Object:
             consumers = [*reserved_for(shown), entry]
@@ -152,8 +167,14 @@ class PodController:
             self._write_status(record.object, phase="Succeeded", ready=False)
 
 
-def _is_reserved(claim: Object, pod: Object) -> bool:
-    return any(entry.get("uid") == pod["metadata"]["uid"] for entry in reserved_for(claim))
+def _is_reserved(claim: Object, user: Object) -> bool:
+    return any(entry.get("uid") == user["metadata"]["uid"] for entry in reserved_for(claim))
+
+
+def _required(pod: Object) -> Object | None:
+    """The required node affinity of a pod."""
+    affinity = (pod["spec"].get("affinity") or {}).get("nodeAffinity") or {}
+    return affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
 
 
 def _usable(claim: Object, pod: Object) -> bool:
@@ -164,6 +185,9 @@ def _usable(claim: Object, pod: Object) -> bool:
         return False
     owner = owner_pod(claim)
     if owner is not None and owner["uid"] != pod["metadata"]["uid"]:
+        return False
+    group = owner_group(claim)
+    if group is not None and group["name"] != group_name(pod):
         return False
     if _is_reserved(claim, pod):
         return True

@@ -3,8 +3,9 @@
 from collections.abc import Iterable
 
 from reconciler.api.validation.kinds import Object
-from reconciler.api.validation.served_kinds import CLAIM, POD, TEMPLATE
+from reconciler.api.validation.served_kinds import CLAIM, POD, POD_GROUP, TEMPLATE
 from reconciler.api.validation.status import Refusal
+from reconciler.embedded.controllers.groups import claim_of_group, group_name, group_of, is_of_group
 from reconciler.embedded.controllers.reading import POD_CLAIM, is_deleting, is_finished, status
 from reconciler.embedded.server.api import ApiServer
 from reconciler.embedded.server.kind_store import Change
@@ -14,16 +15,23 @@ class TemplateController:
     """Generates the claims of pods and writes their names to the pods' status."""
 
     subject = POD
-    sources = (POD, TEMPLATE)
+    sources = (POD, TEMPLATE, POD_GROUP)
 
     def __init__(self, api: ApiServer) -> None:
         self._api = api
         self._waiting: dict[str, set[str]] = {}
 
     def keys(self, change: Change) -> Iterable[str]:
-        """The pod itself, or the pods that wait for a template."""
+        """The pod itself, the pods that wait for a template, or those of a PodGroup."""
         if change.record.kind is POD:
             return [change.record.key]
+        if change.record.kind is POD_GROUP:
+            namespace, _, name = change.record.key.partition("/")
+            return [
+                record.key
+                for record in self._api.store[POD].scan(f"{namespace}/")
+                if group_name(record.object) == name
+            ]
         return self._waiting.pop(change.record.key, ())
 
     def reconcile(self, key: str) -> None:
@@ -32,11 +40,17 @@ class TemplateController:
         if record is None or is_deleting(record.object) or is_finished(record.object):
             return
         pod = record.object
+        group = group_of(self._api, pod)
+        if group_name(pod) and group is None:
+            return  # it says whose claims the entries of the pod are
         known = {entry["name"] for entry in status(pod).get("resourceClaimStatuses", ())}
         generated = []
         for wanted in pod["spec"].get("resourceClaims", ()):
             if "resourceClaimTemplateName" in wanted and wanted["name"] not in known:
-                name = self._generate(pod, key, wanted)
+                if group is not None and is_of_group(wanted, group):
+                    name = claim_of_group(self._api, group, wanted["name"])
+                else:
+                    name = self._generate(pod, key, wanted)
                 if name:
                     generated.append({"name": wanted["name"], "resourceClaimName": name})
         if generated:

@@ -1,7 +1,7 @@
 """Writes Events about claims and pods: why they are pending, what they got, and devices held in conflict."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from reconciler.allocation.reasons.explanation import Explanation
 from reconciler.analysis.explain.briefly import explain_briefly
@@ -85,11 +85,12 @@ class EventRecorder:
         self._events.record(self._of_refusal(waits, notes.refused(waits, explanation)))
 
     def _of_refusal(self, waits: Waits, text: str) -> Iterator[Notice]:
-        pod = self._pod(waits.pod)
+        pods = [found for key in _pods_of(waits) if (found := self._pod(key)) is not None]
         for claim in self._claims(waits.claims):
             if claim.allocation is None:  # a pod may be pending for another one of its claims
-                yield Notice(self._regarding(claim), waits.reason, text, waits.decision_id, related=pod)
-        if pod is not None:
+                related = pods[0] if len(pods) == 1 else None
+                yield Notice(self._regarding(claim), waits.reason, text, waits.decision_id, related=related)
+        for pod in pods:
             yield Notice(pod, waits.reason, text, waits.decision_id)
 
     def _of_outcome(self, outcome: Outcome) -> Iterator[Notice]:
@@ -134,3 +135,8 @@ class EventRecorder:
     def _regarding(self, thing: ApiObject) -> Regarding:
         kind = "ResourceClaim" if isinstance(thing, ResourceClaim) else "Pod"
         return Regarding(self._served[kind].api_version, kind, thing.key, thing.metadata.uid)
+
+
+def _pods_of(waits: Waits) -> Sequence[ObjectKey]:
+    """The pod that waits, or the pods of the gang."""
+    return waits.pods or () if waits.pod is None else (waits.pod,)

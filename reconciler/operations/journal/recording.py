@@ -8,6 +8,7 @@ from secrets import token_hex
 
 import structlog
 
+from reconciler.allocation.gangs.question import GangGranted, GangUnsatisfied
 from reconciler.allocation.koordinator.fleet import Fleet
 from reconciler.allocation.koordinator.refusing import Refusal as DeviceRefusal
 from reconciler.allocation.placement import Together
@@ -18,6 +19,7 @@ from reconciler.api.objects.plan import Granted, Plan
 from reconciler.api.objects.semantics import Semantics
 from reconciler.control.decider import Refusal
 from reconciler.control.decisions.decisions import Report
+from reconciler.control.gangs.planner import Solve
 from reconciler.control.koordinator.state import Grant
 from reconciler.control.planner import Decide
 from reconciler.control.queueing.units import Unit
@@ -32,6 +34,7 @@ from reconciler.operations.journal.entries import (
     write_retained_draw,
 )
 from reconciler.operations.journal.files import FILES, FULL_BYTES, Files
+from reconciler.operations.journal.gangs import write_gang
 from reconciler.operations.journal.machines import RecordedState, write_decision
 from reconciler.state.delta import NOTHING, Delta
 from reconciler.state.devices.pools.reach import NodeInfo
@@ -90,6 +93,14 @@ class Recorder:
         if isinstance(asked.together, Together):
             decided = replace(decided, together=tuple(asked.together.refused_nodes()))
         self.note(write_decided(decided), in_snapshot=False)
+        if self._files is not None:
+            self._files.flush()
+
+    def placed(self, name: str, solve: Solve, answer: GangGranted | GangUnsatisfied) -> None:
+        """Record a decision about a gang."""
+        if self._files is None:
+            return
+        self.note(write_gang(name, solve, answer), in_snapshot=False)
         if self._files is not None:
             self._files.flush()
 

@@ -126,8 +126,8 @@ def _snapshots_needed(files: Iterable[Path]) -> Counter[Moment]:
                 case "decided":
                     if raw["behind"] > 0:
                         wanted[process, inputs - raw["behind"]] += 1
-                case "koordinator":
-                    pass  # these have their own state
+                case "koordinator" | "gang":
+                    pass  # no inputs of the store
                 case _:
                     inputs += 1
     return wanted
@@ -159,6 +159,8 @@ class _Run:
                 return self._of_machines(raw["entry"])
             case "decided":
                 return self._again(read_decided(raw))
+            case "gang":
+                return None  # for people: nodes depend on pods that the journal does not have
             case "begun":
                 self._inputs, self._begun = raw.get("inputs", 0) - 1, True
             case "remembered":

@@ -15,7 +15,7 @@ from reconciler.control.koordinator.state import KoordinatorState
 from reconciler.control.loop import Reconciler
 from reconciler.control.planner import Decide, Step
 from reconciler.control.queueing.pending import Pending
-from reconciler.control.queueing.units import Kind, Unit
+from reconciler.control.queueing.units import Kind, Unit, gang_unit
 from reconciler.operations.metrics.capacity import Capacity
 from reconciler.operations.page.sources import Fact, PendingUnit, Question, Sources
 
@@ -133,6 +133,8 @@ class PageSources:
             claims = named
             if unit.kind is Kind.POD and unit.key not in self._intake.store.claims:
                 claims = tuple([key for key in named if key != unit.key])  # the pod counts under its own name
+            if unit.kind is Kind.GANG:
+                claims = tuple([key for key in named if key in self._intake.store.claims])
             yield PendingUnit(str(unit.kind), unit.key, claims, reason, message)
 
     def _created(self, kind: str, key: ObjectKey) -> str:
@@ -170,4 +172,6 @@ class PageSources:
 
 
 def _unit(waits: Waits) -> Unit:
+    if waits.gang is not None:
+        return gang_unit(waits.gang)
     return Unit(Kind.POD, waits.pod) if waits.pod is not None else Unit(Kind.CLAIM, waits.claims[0])

@@ -6,6 +6,7 @@ from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.node_selector import NodeSelector
 from reconciler.api.objects.pinning import pinned
 from reconciler.api.objects.pods import claims_of, is_live
+from reconciler.api.objects.seats import seated_on
 from reconciler.state.store import Store
 
 
@@ -19,8 +20,8 @@ def node_of(pod: Pod, store: Store) -> str:
         allocation = allocation_of(store, key)
         if allocation is not None and (node := pinned_to(allocation.node_selector)):
             return node
-    # A pod with devices from Koordinator is pinned by its affinity alone.
-    return "" if pod.gated else pinned(pod)
+    # A pod with devices from Koordinator, and some pods of gangs, are pinned by their affinity alone.
+    return seated_on(pod) if pod.gated else pinned(pod)
 
 
 def allocation_of(store: Store, key: ObjectKey) -> Allocation | None:

@@ -10,7 +10,7 @@ from time import perf_counter
 
 import click
 
-from tests.tools.simulation.mutants import MUTANTS, PAIRED
+from tests.tools.simulation.mutants import GANGED, MUTANTS, PAIRED
 from tests.tools.simulation.schedule import Outcome, Say, run
 
 
@@ -20,8 +20,11 @@ from tests.tools.simulation.schedule import Outcome, Say, run
 @click.option("--first", type=int, default=0, show_default=True, help="The first seed.")
 @click.option("--sockets", is_flag=True, help="Over HTTP, by way of the loopback device.")
 @click.option("--pair", is_flag=True, help="Two replicas, of which one leads.")
+@click.option("--gangs", is_flag=True, help="With gangs.")
 @click.option("--processes", type=int, default=2, show_default=True)
-@click.option("--mutant", type=click.Choice([*MUTANTS, *PAIRED]), help="Break this until it is noticed.")
+@click.option(
+    "--mutant", type=click.Choice([*MUTANTS, *PAIRED, *GANGED]), help="Break this until it is noticed."
+)
 @click.option("--awaits", is_flag=True, help="Tell at which awaits the reconciler was killed.")
 @click.option("-v", "--verbose", is_flag=True, help="With --seed: every line that is logged.")
 def main(
@@ -30,6 +33,7 @@ def main(
     first: int,
     sockets: bool,
     pair: bool,
+    gangs: bool,
     processes: int,
     mutant: str | None,
     awaits: bool,
@@ -37,11 +41,11 @@ def main(
 ) -> None:
     """Play schedules. Exit code 1 if anything was found."""
     began = perf_counter()
-    pair = pair or mutant in PAIRED
+    pair, gangs = pair or mutant in PAIRED, gangs or mutant in GANGED
+    play = partial(_play, sockets=sockets, pair=pair, gangs=gangs, mutant=mutant)
     if seed is not None:
-        outcomes = [_play(seed, sockets=sockets, pair=pair, mutant=mutant, say=print if verbose else None)]
+        outcomes = [play(seed, say=print if verbose else None)]
     else:
-        play = partial(_play, sockets=sockets, pair=pair, mutant=mutant)
         with ProcessPoolExecutor(processes) as pool:
             found = _in_turn(pool.map(play, range(first, first + schedules), chunksize=10), mutant)
             outcomes = list(found)
@@ -61,9 +65,11 @@ def main(
     sys.exit(bool(failed))
 
 
-def _play(seed: int, *, sockets: bool, pair: bool, mutant: str | None, say: Say | None = None) -> Outcome:
-    with (MUTANTS | PAIRED)[mutant]() if mutant is not None else nullcontext():
-        return run(seed, sockets=sockets, pair=pair, say=say)
+def _play(
+    seed: int, *, sockets: bool, pair: bool, gangs: bool, mutant: str | None, say: Say | None = None
+) -> Outcome:
+    with (MUTANTS | PAIRED | GANGED)[mutant]() if mutant is not None else nullcontext():
+        return run(seed, sockets=sockets, pair=pair, gangs=gangs, say=say)
 
 
 def _in_turn(outcomes: Iterable[Outcome], mutant: str | None) -> Iterator[Outcome]:

@@ -7,15 +7,20 @@ from unittest import mock
 
 from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.claims import FINALIZER
+from reconciler.api.objects.gang_patches import release
 from reconciler.cluster import answers, client, cursor
 from reconciler.cluster.watch import Recall
 from reconciler.cluster.writer import Writer
 from reconciler.control.audit.reclaimed import ReclaimedByScheduler
 from reconciler.control.fence import Fence
+from reconciler.control.gangs import planner as gang_planner
+from reconciler.control.gangs.planner import GangPlanner, Seats
+from reconciler.control.gangs.writing import GangWriter
 from reconciler.control.intake import Intake
 from reconciler.control.loop import Reconciler
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import Planner
+from reconciler.control.queueing.units import Kind
 from reconciler.control.queueing.waiting import Waiting
 from reconciler.control.settler import Settler
 from reconciler.errors import Retry, Undecided
@@ -180,6 +185,38 @@ PAIRED: dict[str, Mutant] = {
 }
 """The same, of what keeps two replicas apart"""
 
+_serves = GangPlanner.serves
+
+
+async def _not_recorded(*_: Any) -> None:
+    """The node of a pod that no allocation pins is known to this process only."""
+
+
+def _not_pinned(self: Any, place: Any) -> Any:
+    """A gate is removed, and nothing says on which node the pod must run."""
+    return self._pods.merge(place.pod, release(place.pod))
+
+
+async def _not_resolved(self: Any, _: Any) -> None:
+    """An unanswered patch of a pod is taken for one that will not arrive."""
+    self._unanswered.clear()
+
+
+GANGED: dict[str, Mutant] = {
+    "gates go as soon as a pod has a seat": _swap(GangPlanner, "_has_begun", lambda *_: True),
+    "pods of gangs are decided alone": _swap(
+        GangPlanner, "serves", lambda self, unit: unit.kind is Kind.GANG and _serves(self, unit)
+    ),
+    "gangs keep what they have": _swap(GangPlanner, "_returned", lambda _, gang, __: Seats(gang)),
+    "a gang ends with its first gate": _swap(GangPlanner, "_was_gated", lambda *_: False),
+    "nodes of pods are not recorded": _swap(GangWriter, "record", _not_recorded),
+    "pods are not pinned": _swap(GangWriter, "_release", _not_pinned),
+    "unanswered patches of pods may arrive": _swap(GangWriter, "resolve", _not_resolved),
+    "the members that run choose no domain": _swap(gang_planner, "node_of", lambda *_: ""),
+    "changes of claims do not wake gangs": _swap(Intake, "_gangs", lambda *_: None),
+}
+"""The same, of what keeps gangs whole"""
+
 SEEDS = {
     "writes without resourceVersion": 24,
     "old versions count": 8,
@@ -190,7 +227,24 @@ SEEDS = {
 }
 """Schedules that have noticed a mutant, to be tried first: any of the others will do, but takes longer"""
 
+_GANGS = "tests/unit/control/gangs/test_planner.py::"
+_WRITES = "tests/unit/control/gangs/test_writing.py::"
+
 TESTS: dict[str, str] = {
+    "gates go as soon as a pod has a seat": _GANGS
+    + "test_one_seat_of_two_asks_for_the_other_and_may_be_given_back",
+    "gangs keep what they have": _GANGS + "test_seats_are_given_back_when_pods_are_missing",
+    "a gang ends with its first gate": _GANGS
+    + "test_after_the_first_gate_the_others_go_even_if_pods_are_missing",
+    "pods of gangs are decided alone": _GANGS + "test_gated_pods_of_gangs_are_served_with_their_gang",
+    "the members that run choose no domain": _GANGS + "test_members_that_run_say_where_the_domain_is",
+    "nodes of pods are not recorded": _WRITES + "test_the_node_of_a_pod_is_recorded_for_a_successor",
+    "unanswered patches of pods may arrive": _WRITES
+    + "test_an_unanswered_removal_of_a_gate_is_made_impossible_before_anything_else_is_done",
+    "changes of claims do not wake gangs": "tests/unit/control/gangs/test_waking.py::"
+    "test_a_claim_of_a_member_queues_its_gang",
+    "pods are not pinned": "tests/whole/end_to_end/test_gangs.py::"
+    "test_members_without_claims_are_pinned_to_their_node",
     "unanswered writes are forgotten": "tests/unit/control/test_settler.py::"
     "test_a_write_without_an_answer_is_resolved_by_reading[applied: held]",
     "late writes are not fenced": "tests/unit/control/test_settler.py::"

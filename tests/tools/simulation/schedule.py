@@ -56,6 +56,7 @@ PAIR_PROMPT = 60.0
 IN_MEMORY = 200
 OVER_SOCKETS = 20
 PAIRS = 20
+GANGS = 30
 """Enough on each change: what takes more schedules to be noticed has a test of its own (`mutants.TESTS`,
 `test_by_hand`). `make soak` plays thousands"""
 
@@ -75,15 +76,22 @@ class Outcome:
     """Where the tasks of a replica that was killed were waiting: each place, how often"""
 
 
-def run(seed: int, *, sockets: bool = False, pair: bool = False, say: Say | None = None) -> Outcome:
-    """Play a schedule, with one replica or with a pair of them, of which one leads.
+def run(
+    seed: int,
+    *,
+    sockets: bool = False,
+    pair: bool = False,
+    gangs: bool = False,
+    say: Say | None = None,
+) -> Outcome:
+    """Play a schedule, with one replica or with a pair of them, of which one leads; with gangs or without.
 
     The same seed gives the same schedule; over sockets, nearly the same.
     """
     loop = SimulationLoop(sockets=sockets)
     count: Counter[str] = Counter()
     with tidy(), quiet(seed, count, say) as errors, asyncio.Runner(loop_factory=lambda: loop) as runner:
-        schedule = Schedule(seed, loop, count, say, pair=pair)
+        schedule = Schedule(seed, loop, count, say, pair=pair, gangs=gangs)
         try:
             runner.run(schedule.play(sockets=sockets))
         except RuntimeError as exc:
@@ -95,14 +103,21 @@ class Schedule:
     """A world, a reconciler in it, and an auditor over it."""
 
     def __init__(
-        self, seed: int, loop: SimulationLoop, count: Counter[str], say: Say | None, *, pair: bool = False
+        self,
+        seed: int,
+        loop: SimulationLoop,
+        count: Counter[str],
+        say: Say | None,
+        *,
+        pair: bool = False,
+        gangs: bool = False,
     ) -> None:
         self.random = Random(seed)
         self.loop = loop
         self.count = count
         self.say = say
         self.auditor = Auditor(fleet.NODES, fleet.CLASSES, fleet.OURS, lambda: loop.true_time)
-        self.world = World(self.random, lambda: loop.true_time, count)
+        self.world = World(self.random, lambda: loop.true_time, count, gangs=gangs)
         self.auditor.given_away, self.auditor.cleared = self.world.given_away, self.world.cleared
         self.weather = Weather.drawn(seed, self.random, count)
         self.pace = self.random.choice((0.02, 0.3, 1.0))
@@ -212,7 +227,9 @@ class Schedule:
     def undone(self) -> Iterator[str]:
         self.look()
         classes = frozenset(one["metadata"]["name"] for one in self.world.all(DEVICE_CLASS))
-        return Undone(self.auditor, self.world.all(POD), self.world.all(NODE), classes, fleet.OURS).all()
+        return Undone(
+            self.auditor, self.world.all(POD), self.world.all(NODE), classes, fleet.OURS, self.world.gangs
+        ).all()
 
     def look(self) -> None:
         """Let the auditor see every change since the last time."""
@@ -275,6 +292,8 @@ class Schedule:
             self.find(f"{write} allocated, and its sender's successor had begun to allocate")
         if answer.status == 200 and "/pods/" in write:
             self.world.ungated(write)
+            if (wrong := self.world.gangs.ungated(write)) is not None:
+                self.find(wrong)
         self._applied(write, answer)
 
     def _kill(self, replica: Replica) -> None:

@@ -16,6 +16,7 @@ from tests.tools.simulation import demand, fleet
 from tests.tools.simulation.audit.claims import claims_of
 from tests.tools.simulation.audit.history import STALE
 from tests.tools.simulation.fleet import FOREIGN, NODES, Object
+from tests.tools.simulation.gangs import Gangs
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -23,7 +24,9 @@ EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 class World:
     """A server with a fleet, and everybody else who writes to it."""
 
-    def __init__(self, random: Random, true_time: Callable[[], float], count: Counter[str]) -> None:
+    def __init__(
+        self, random: Random, true_time: Callable[[], float], count: Counter[str], *, gangs: bool = False
+    ) -> None:
         self.random = random
         self.count = count
         self._now = true_time
@@ -32,7 +35,8 @@ class World:
         )
         self.pools = list(fleet.pools(random))
         self.drivers = frozenset(driver for driver, _ in self.pools)
-        self.controllers = random.random() < 0.6
+        self.ganged = gangs
+        self.controllers = random.random() < 0.6 or gangs
         """Whether there are pods, and the control plane that runs them"""
         self.generation = 1
         self.made = 0
@@ -44,6 +48,7 @@ class World:
         self._cleared_at: dict[str, float] = {}
         self.turmoil = random.choice((0.0, 0.0, 0.15, 0.4))
         """How much of what happens concerns slices and nodes"""
+        self.gangs = Gangs(self.api, Random(random.random()) if gangs else random, true_time, count)
         self.api.load(map(fleet.device_class, fleet.CLASSES))
         self.api.load(map(fleet.node, NODES))
         for driver, pool in self.pools:
@@ -79,6 +84,9 @@ class World:
 
     def demand(self) -> None:
         """Somebody wants devices."""
+        if self.ganged and self.random.random() < 0.5:
+            self._do(lambda: self.gangs.new(self.templates))
+            return
         self._do(self.new_pod if self.controllers and self.random.random() < 0.5 else self.new_claim)
 
     def meddle(self, path: str) -> None:
@@ -135,6 +143,9 @@ class World:
         ]  # fmt: skip
         if self.controllers:
             some += [self.new_pod, self.new_pod, self.new_pod, self.drop_pod, self.drop_pod]
+        if self.ganged:
+            some += [lambda: self.gangs.new(self.templates)] * 5
+            some += [self.gangs.complete, self.gangs.complete, self.gangs.drop]
         return some
 
     def _of_supply(self) -> list[Callable[[], None]]:
@@ -205,6 +216,7 @@ class World:
         if "allocation" not in found or found.get("reservedFor"):
             return
         self.count["claims deallocated by others"] += 1
+        self.gangs.disturbed(claim["metadata"]["name"])
         self._update(CLAIM, claim, lambda shown: {**shown, "status": {}}, status=True)
         if (uid := claim["metadata"]["uid"]) not in self.given_away:
             key = f"default/{claim['metadata']['name']}"
@@ -372,6 +384,7 @@ class World:
         """Everybody ends: pods go, reservations of others end, claims are deleted."""
         for pod in self.all(POD):
             self._delete(POD, pod)
+        self.gangs.let_go()
         for claim in self.all(CLAIM):
             if claim.get("status", {}).get("reservedFor"):
                 self._do(lambda claim=claim: self.unreserve(claim))  # type: ignore[misc]
@@ -381,6 +394,7 @@ class World:
 
     def _delete(self, kind: ServedKind, thing: Object) -> None:
         metadata = thing["metadata"]
+        self.gangs.disturbed(metadata["name"])
         self.api.delete(kind, metadata.get("namespace", ""), metadata["name"])
 
     def _update(

@@ -25,7 +25,8 @@ APP = sorted((ROOT / "reconciler" / "app").glob("*.py"))
 MOST_LINES = 60
 WATCHES = [
     "watch nodes", "watch pods", "watch resourceslices", "watch resourceclaims", "watch deviceclasses",
-    "watch devicetaintrules", "watch namespaces on demand",
+    "watch devicetaintrules", "watch namespaces on demand", "watch podgroups.scheduling.k8s.io on demand",
+    "watch podgroups.scheduling.x-k8s.io on demand",
 ]  # fmt: skip
 
 

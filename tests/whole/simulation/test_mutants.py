@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from tests.tools.checkout import ROOT
-from tests.tools.simulation.mutants import BY_HAND, MUTANTS, PAIRED, SEEDS, TESTS
+from tests.tools.simulation.mutants import BY_HAND, GANGED, MUTANTS, PAIRED, SEEDS, TESTS
 from tests.tools.simulation.schedule import IN_MEMORY, PAIRS, run
 
 OTHERWISE = {*TESTS, *BY_HAND}
@@ -26,8 +26,14 @@ def test_so_it_is_where_there_are_two_replicas(name: str):
         assert any(run(seed, pair=True).findings for seed in (SEEDS.get(name, 0), *range(PAIRS)))
 
 
+@pytest.mark.parametrize("name", sorted(GANGED.keys() - OTHERWISE))
+def test_so_it_is_where_there_are_gangs(name: str):
+    with GANGED[name]():
+        assert any(run(seed, gangs=True).findings for seed in (SEEDS.get(name, 0), *range(IN_MEMORY)))
+
+
 def test_what_has_a_test_of_its_own_is_a_mutant():
-    assert MUTANTS.keys() | PAIRED.keys() >= OTHERWISE | SEEDS.keys()
+    assert MUTANTS.keys() | PAIRED.keys() | GANGED.keys() >= OTHERWISE | SEEDS.keys()
 
 
 def test_what_schedules_seldom_meet_is_noticed_by_tests():

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from tests.tools.simulation.schedule import IN_MEMORY, OVER_SOCKETS, PAIRS, run
+from tests.tools.simulation.schedule import GANGS, IN_MEMORY, OVER_SOCKETS, PAIRS, run
 
 Report = Callable[[Mapping[str, int]], None]
 
@@ -30,6 +30,14 @@ def test_with_two_replicas_that_both_would_like_to_lead(seed: int, report: Repor
     outcome = run(seed, pair=True)
     report(outcome.count)
     assert outcome.findings == (), f"replay with: python -m tests.tools.simulation --pair --seed {seed} -v"
+
+
+@pytest.mark.parametrize("seed", range(GANGS))
+def test_with_gangs(seed: int, report: Report):
+    """No gang is half written, and none holds devices while it waits."""
+    outcome = run(seed, gangs=True)
+    report(outcome.count)
+    assert outcome.findings == (), f"replay with: python -m tests.tools.simulation --gangs --seed {seed} -v"
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -54,7 +54,8 @@ def _pod(uid: str, *, gated: bool) -> Any:
 
 def _undone(auditor: Auditor, *pods: Any) -> list[str]:
     nodes = [fleet.node(name) for name in fleet.NODES]
-    return list(Undone(auditor, list(pods), nodes, frozenset(fleet.CLASSES), fleet.OURS).all())
+    gangs = World(Random(1), lambda: 0.0, Counter()).gangs
+    return list(Undone(auditor, list(pods), nodes, frozenset(fleet.CLASSES), fleet.OURS, gangs).all())
 
 
 def test_what_was_taken_from_a_pod_out_of_our_hands_is_left(auditor: Auditor):

@@ -10,6 +10,10 @@ from tests.tools.simulation.audit.history import Held, History, total
 from tests.tools.simulation.audit.pools import Device, Pool
 
 Place = tuple[Pool, str]
+State = tuple[frozenset[Place], Mapping[tuple[Pool, str, str], Amount], Mapping[tuple[Place, str], Amount]]
+"""Devices taken, counters drawn, capacity consumed"""
+MOST_STEPS = 5_000
+"""Ways to meet the claims of members that are looked at for one gang"""
 
 
 class Fitting:
@@ -24,6 +28,7 @@ class Fitting:
     ) -> None:
         """`classes` are those that exist."""
         self._classes = classes
+        self._steps = 0
         self._pools = {pool: state for pool, state in history.current().items() if pool[0] in owned}
         self._alone = {(one.hold.pool, one.hold.device) for one in held if not one.hold.share}
         self._consumed: dict[Place, dict[str, Amount]] = {}
@@ -54,6 +59,36 @@ class Fitting:
                     return node
         return None
 
+    def together(self, members: list[list[Any]], nodes: frozenset[str]) -> bool:
+        """Whether the claims of each member could be met on some node, all at once; no if it gives up."""
+        self._steps = 0
+        wishes = [[wish for claim in claims for ways in asks(claim) for wish in ways] for claims in members]
+        if any(wish["deviceClassName"] not in self._classes for of in wishes for _, wish in of):
+            return False
+        return self._members(members, nodes, frozenset(), {}, {})
+
+    def _members(
+        self,
+        members: list[list[Any]],
+        nodes: frozenset[str],
+        taken: frozenset[Place],
+        drawn: Mapping[tuple[Pool, str, str], Amount],
+        shared: Mapping[tuple[Place, str], Amount],
+    ) -> bool:
+        if not members:
+            return True
+        claims, *rest = members
+        for node in sorted(nodes):
+            for ways in product(*(ways for claim in claims for ways in asks(claim))):
+                wishes = [wish for _, wish in ways for _ in range(wish.get("count", 1))]
+                for state in self._states(wishes, node, taken, drawn, shared):
+                    self._steps += 1
+                    if self._steps > MOST_STEPS:
+                        return False
+                    if self._members(rest, nodes, *state):
+                        return True
+        return False
+
     def _place(
         self,
         wishes: list[Any],
@@ -62,8 +97,20 @@ class Fitting:
         drawn: Mapping[tuple[Pool, str, str], Amount],
         shared: Mapping[tuple[Place, str], Amount],
     ) -> bool:
+        return next(self._states(wishes, node, taken, drawn, shared), None) is not None
+
+    def _states(
+        self,
+        wishes: list[Any],
+        node: str,
+        taken: frozenset[Place],
+        drawn: Mapping[tuple[Pool, str, str], Amount],
+        shared: Mapping[tuple[Place, str], Amount],
+    ) -> Iterator[State]:
+        """What is taken then, for every way to meet the wishes."""
         if not wishes:
-            return True
+            yield taken, drawn, shared
+            return
         wish, *rest = wishes
         for pool, name, device in self._candidates(wish, node):
             place = (pool, name)
@@ -71,8 +118,8 @@ class Fitting:
                 continue
             if device.capacity is not None:
                 more = self._share(wish, place, device, shared)
-                if more is not None and self._place(rest, node, taken, drawn, more):
-                    return True
+                if more is not None:
+                    yield from self._states(rest, node, taken, drawn, more)
                 continue
             if place in self._consumed:  # it was shared once, and still is for those
                 continue
@@ -81,9 +128,7 @@ class Fitting:
                 now[pool, set_, counter] = now.get((pool, set_, counter), 0) + much
             if device.draws and not self._counts(pool, now):
                 continue
-            if self._place(rest, node, taken | {place}, now, shared):
-                return True
-        return False
+            yield from self._states(rest, node, taken | {place}, now, shared)
 
     def _candidates(self, wish: Any, node: str) -> Iterator[tuple[Pool, str, Device]]:
         found = self._classes.get(wish["deviceClassName"])

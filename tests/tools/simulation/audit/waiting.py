@@ -14,6 +14,7 @@ from tests.tools.simulation.audit.claims import (
     selected,
 )
 from tests.tools.simulation.audit.fitting import Fitting
+from tests.tools.simulation.gangs import Gangs
 
 GATE = "dra-reconciler.io/allocation"
 
@@ -28,8 +29,10 @@ class Undone:
         nodes: list[Any],
         classes: frozenset[str],
         owned: frozenset[str],
+        gangs: Gangs | None = None,
     ) -> None:
         self._auditor = auditor
+        self._gangs = gangs
         self._claims = auditor.claims
         self._pods = pods
         self._owned = owned
@@ -46,7 +49,10 @@ class Undone:
         for key, claim in self._claims.items():
             yield from self._claim(key, claim)
         for pod in self._pods:
-            yield from self._pod(pod)
+            if self._gangs is None or not (_is_gated(pod) and self._gangs.is_member(pod)):
+                yield from self._pod(pod)
+        if self._gangs is not None:
+            yield from self._gangs.undone(self._fitting, self._open)
 
     def _claim(self, key: str, claim: Any) -> Iterator[str]:
         if is_deleting(claim):

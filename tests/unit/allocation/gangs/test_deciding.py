@@ -43,7 +43,9 @@ NEAR_RACK, NEAR_BLOCK = Tier("rack", required=False), Tier("block", required=Fal
 
 
 def node(name: str, cpu: str = "64", **labels: Any) -> Object:
-    return sized(machine(name, **labels), cpu=cpu)
+    made = machine(name)
+    made["metadata"]["labels"] |= labels
+    return sized(made, cpu=cpu)
 
 
 def world(*objects: Object, on_wanted: Any = None) -> Trial:

@@ -22,6 +22,8 @@ OTHER_MERGES = {
     # Written by kubelets only.
     ("ContainerStatus", "allocatedResourcesStatus"), ("ContainerStatus", "volumeMounts"),
 }  # fmt: skip
+CUSTOM = ("scheduling.koordinator.sh", "scheduling.x-k8s.io")
+"""Groups of custom resources, which Kubernetes does not publish"""
 MARKS = ("x-kubernetes-patch-strategy", "x-kubernetes-patch-merge-key")
 
 
@@ -37,7 +39,7 @@ def published():
 def ours():
     served = tuple((version, kind) for kind in BUILTIN for version in kind.served)
     found = definitions(served)
-    return {name: schema for name, schema in found.items() if "scheduling.koordinator.sh" not in name}
+    return {name: schema for name, schema in found.items() if not name.endswith(CUSTOM)}
 
 
 def original(published, name, schema):

@@ -1,0 +1,1 @@
+"""Gated pods that belong together: what a gang needs next, its decision, and its writes."""

@@ -1,0 +1,253 @@
+"""Reconciles gangs: places enough of their gated pods together, writes that, then removes the gates."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+
+from reconciler.allocation.dra.budget import UNLIMITED
+from reconciler.allocation.gangs import decide_gang
+from reconciler.allocation.gangs.question import GangGranted, GangUnsatisfied, Seat
+from reconciler.api.objects.core import Pod
+from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.objects.plan import Plan, Reason
+from reconciler.api.objects.pods import claims_of
+from reconciler.api.objects.seats import SEAT, SeatMark
+from reconciler.control.decisions.decisions import Allocated, GangPlaced, Report, Waits
+from reconciler.control.gangs.planner import GangPlanner, GiveBack, Solve, UngateAll
+from reconciler.control.gangs.writing import GangWriter
+from reconciler.control.handler import Act, Ask, Decided, Given, Handler, Idle, Refused, Stuck
+from reconciler.control.intake import Intake
+from reconciler.control.ownership import Ownership, classes_of
+from reconciler.control.planner import NOT_OURS, Blocked
+from reconciler.control.queueing.units import Kind, Unit, gang_unit
+from reconciler.control.queueing.waiting import Wants
+from reconciler.control.settler import Settler
+from reconciler.state.nodes.charging import allocation_of, pinned_to
+from reconciler.state.trial import Trial
+
+Journal = Callable[[str, Solve, GangGranted | GangUnsatisfied], None]
+"""Records the name of a decision, the question and the answer"""
+
+
+@dataclass(frozen=True, slots=True)
+class GangGrant:
+    """Places for enough members of a gang."""
+
+    solve: Solve
+    granted: GangGranted
+
+
+@dataclass(frozen=True, slots=True)
+class GangRefusal:
+    """Why there are no places for enough members."""
+
+    solve: Solve
+    why: GangUnsatisfied
+
+
+class GangHandler(Handler[Solve, GangGrant, GangRefusal]):
+    """Serves gangs, and the gated pods of gangs, which need nothing on their own."""
+
+    def __init__(
+        self,
+        intake: Intake,
+        planner: GangPlanner,
+        ours: Ownership,
+        settler: Settler,
+        writer: GangWriter,
+        *,
+        steps: int,
+        clock: Callable[[], float],
+        report: Report,
+        journal: Journal | None = None,
+    ) -> None:
+        """`steps` limits the search for one gang. `clock` is that of the loop; `report` gets every write;
+        `journal` gets every answer.
+        """
+        self._intake = intake
+        self._store = intake.store
+        self._planner = planner
+        self._ours = ours
+        self._settler = settler
+        self._writer = writer
+        self._steps = steps
+        self._clock = clock
+        self._report = report
+        self._journal = journal
+
+    async def resolve(self, unit: Unit) -> None:
+        if unit.kind is not Kind.GANG:
+            return
+        for key in self._intake.claims(unit):
+            claim = self._store.claims.get(key)
+            if claim is not None:
+                await self._settler.resolve(claim)
+        await self._writer.resolve(unit.gang)
+
+    def next(self, unit: Unit) -> Idle | Stuck | Act | Ask[Solve] | None:
+        if not self._planner.serves(unit):
+            return None
+        if unit.kind is not Kind.GANG:
+            return Idle()  # its gang does all that it needs
+        match self._planner.next(unit.gang):
+            case Blocked() as blocked:
+                return Stuck(self._waits(unit, blocked.reason, blocked.message), self._counted(unit))
+            case UngateAll() as step:
+                return Act(partial(self._writer.ungate, step))
+            case GiveBack() as step:
+                return Act(partial(self._writer.give_back, step.seats, step.why))
+            case Solve() as solve:
+                return Ask(solve)
+        return Idle()
+
+    async def decide(self, question: Solve) -> Given[GangGrant] | Refused[GangRefusal]:
+        answer = self._answer(question)
+        if isinstance(answer, GangGranted):
+            return Given(GangGrant(question, answer))
+        claims = [claim for member in question.question.members for claim in member.claims]
+        classes = frozenset(name for claim in claims for _, name in classes_of(claim))
+        room = not _is_error(answer.reason)
+        minds_pods = any(_minds_pods(member.pod) for member in question.question.members)
+        wants = Wants(classes, room, crowded=True, awaits_pods=minds_pods)
+        return Refused(GangRefusal(question, answer), answer.reason, wants, self._counted(_unit(question)))
+
+    def _answer(self, solve: Solve) -> GangGranted | GangUnsatisfied:
+        """Places. The trial ends before anybody sees it: nothing stays assumed that is not written."""
+        question = replace(
+            solve.question,
+            members=tuple(
+                replace(member, claims=tuple(map(self._ours.restricted, member.claims)))
+                for member in solve.question.members
+            ),
+        )
+        with Trial(self._store, self._intake.nodes, supposed=False) as trial:
+            answer = decide_gang(question, trial, steps=self._steps, budget=UNLIMITED)
+        if isinstance(answer, GangGranted):
+            for seat in answer.seats:
+                for plan in seat.plans:
+                    if (
+                        why := self._ours.trespass(self._store.claims[plan.claim], plan.allocation)
+                    ) is not None:
+                        return GangUnsatisfied(NOT_OURS, f"claim {plan.claim}: {why}")
+        return answer
+
+    def record(self, name: str, answer: Given[GangGrant] | Refused[GangRefusal]) -> None:
+        if self._journal is None:
+            return
+        if isinstance(answer, Given):
+            self._journal(name, answer.grant.solve, answer.grant.granted)
+        else:
+            self._journal(name, answer.refusal.solve, answer.refusal.why)
+
+    def assume(self, grant: GangGrant) -> None:
+        for seat in grant.granted.seats:
+            for plan in seat.plans:
+                self._intake.assume(plan)
+        for seat in self._unpinned(grant):
+            self._intake.assume_pod(seat.pod, seat.node)
+
+    async def write(self, grant: GangGrant, decided: Decided) -> None:
+        """All claims, then the nodes of pods that no allocation pins. The gates are another turn's work."""
+        solve, granted = grant.solve, grant.granted
+        unpinned = self._unpinned(grant)
+        marks = {seat.pod: self._mark(solve, seat.node) for seat in granted.seats}
+        pairs = [
+            (_marked(plan, marks[seat.pod]), self._store.claims[plan.claim])
+            for seat in granted.seats
+            for plan in seat.plans
+        ]
+        pod_of = {plan.claim: seat.pod for seat in granted.seats for plan in seat.plans}
+
+        def written(plan: Plan) -> None:
+            devices = tuple(result.id for result in plan.allocation.devices.results)
+            seconds = self._clock() - decided.began
+            self._report(
+                Allocated(
+                    plan.claim, pod_of[plan.claim], devices, plan.node, seconds, granted.steps,
+                    decision_id=decided.name,
+                )
+            )  # fmt: skip
+
+        left = [seat.pod for seat in unpinned]
+        try:
+            await self._settler.settle(pairs, written)
+            for seat in unpinned:
+                pod = self._store.pods.get(seat.pod)
+                if pod is not None:
+                    await self._writer.record(marks[seat.pod], pod)
+                left.remove(seat.pod)
+        except Exception:
+            for key in left:
+                if not self._writer.is_unanswered(key):  # else it may be written: `resolve` finds out
+                    self._intake.forget_pod(key)
+            raise
+        self._report(
+            GangPlaced(
+                solve.question.gang,
+                solve.rules.least,
+                tuple(seat.pod for seat in granted.seats),
+                tuple(seat.node for seat in granted.seats),
+                granted.left_out,
+                tuple((tier.key, value) for tier, value in granted.domain),
+                self._clock() - decided.began,
+                granted.steps,
+                decision_id=decided.name,
+            )
+        )
+
+    def _mark(self, solve: Solve, node: str) -> SeatMark:
+        return SeatMark(solve.question.gang, solve.rules.least, node)
+
+    def _unpinned(self, grant: GangGrant) -> list[Seat]:
+        """The seats whose allocations allow other nodes, too. Plans must be assumed."""
+        return [seat for seat in grant.granted.seats if not self._is_pinned(seat)]
+
+    def _is_pinned(self, seat: Seat) -> bool:
+        pod = self._store.pods.get(seat.pod)
+        found = (allocation_of(self._store, key) for key in claims_of(pod)) if pod is not None else ()
+        return any(it is not None and pinned_to(it.node_selector) for it in found)
+
+    async def make_room(self, refusal: GangRefusal, name: str) -> bool:  # noqa: ARG002
+        """Give back what was written: the rest does not fit beside it. All of it is decided afresh."""
+        returned = refusal.solve.returned
+        if returned:
+            await self._writer.give_back(returned, refusal.why.message)
+        return bool(returned)
+
+    def waits(self, refusal: GangRefusal, name: str) -> Waits:
+        unit, why = _unit(refusal.solve), refusal.why
+        return replace(self._waits(unit, why.reason, why.message), steps=why.steps, decision_id=name)
+
+    def _waits(self, unit: Unit, reason: str, message: str) -> Waits:
+        pods = tuple(sorted(pod.key for pod in self._intake.gated(unit.gang)))
+        return Waits(self._intake.claims(unit), None, reason, message, gang=unit.gang, pods=pods)
+
+    def _counted(self, unit: Unit) -> tuple[ObjectKey, ...]:
+        """The claims that count as pending, or the pods if they have none."""
+        waiting = [
+            key
+            for key in self._intake.claims(unit)
+            if (claim := self._store.claims.get(key)) is None or claim.allocation is None
+        ]
+        return tuple(waiting) or tuple(sorted(pod.key for pod in self._intake.gated(unit.gang)))
+
+
+def _unit(solve: Solve) -> Unit:
+    return gang_unit(solve.question.gang)
+
+
+def _is_error(reason: str) -> bool:
+    """Whether no freed device can help."""
+    return reason in frozenset(Reason) and Reason(reason).is_error
+
+
+def _minds_pods(pod: Pod) -> bool:
+    """Whether pods that arrive may open nodes to a pod."""
+    affinity = pod.spec.affinity
+    return bool(pod.spec.topology_spread_constraints) or (
+        affinity is not None and affinity.pod_affinity is not None
+    )
+
+
+def _marked(plan: Plan, mark: SeatMark) -> Plan:
+    return replace(plan, annotations=(*plan.annotations, (SEAT, str(mark))))

@@ -1,0 +1,278 @@
+"""Determines from the present state what a gang needs next. Decides nothing about nodes and devices.
+
+Everything is read from the objects, so that a successor continues where a predecessor stopped: gated members
+whose claims are allocated have a seat, and ungated ones run. Seats count only together: as soon as the
+minimum has seats, gates are removed; until then all seats are given back if the rest does not fit.
+Source: GANG-20 to GANG-22.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from reconciler.allocation.gangs.question import GangQuestion, Member
+from reconciler.allocation.placement import place
+from reconciler.api.objects.claims import ResourceClaim
+from reconciler.api.objects.core import Pod
+from reconciler.api.objects.gangs import GangKey, GangRules, gang_of
+from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.objects.pods import claims_of, is_live
+from reconciler.api.objects.seats import SEAT, seat_mark, seated_on
+from reconciler.control.audit.losing_claim import written_by_us
+from reconciler.control.gangs.roster import GangRoster
+from reconciler.control.gangs.rules import NoRules, rules_of
+from reconciler.control.planner import Blocked, Nothing, Planner
+from reconciler.control.queueing.units import Kind, Roster, Unit
+from reconciler.state.nodes.charging import node_of, pinned_to
+from reconciler.state.on_demand import NOT_LISTED, KindsOnDemand
+from reconciler.state.pods.groups import PodGroups
+from reconciler.state.store import Store
+
+INCOMPLETE, UNSUPPORTED = "GangIncomplete", "GangOfKoordinator"
+"""The reasons if too few pods exist, and if a pod requests Koordinator's devices."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A gated member with a seat."""
+
+    pod: Pod
+    node: str
+    pinned: bool
+    """Whether its allocations allow only this node"""
+
+
+@dataclass(frozen=True, slots=True)
+class Seats:
+    """What was written for a gang that may have to be given back."""
+
+    gang: GangKey
+    claims: tuple[ResourceClaim, ...] = ()
+    pods: tuple[Pod, ...] = ()
+    """Gated pods with a recorded node"""
+
+    def __bool__(self) -> bool:
+        return bool(self.claims or self.pods)
+
+
+@dataclass(frozen=True, slots=True)
+class Solve:
+    """Nodes and devices are needed for the members that have no seat."""
+
+    question: GangQuestion
+    rules: GangRules
+    returned: Seats
+    """To be given back if the question is refused"""
+
+
+@dataclass(frozen=True, slots=True)
+class UngateAll:
+    """The minimum has seats: remove the gates of these pods."""
+
+    gang: GangKey
+    places: tuple[Place, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GiveBack:
+    """The gang cannot be completed now: it keeps nothing while it waits."""
+
+    seats: Seats
+    why: str
+
+
+GangStep = Nothing | Blocked | Solve | UngateAll | GiveBack
+
+
+class GangPlanner:
+    """Reads the state. Changes nothing."""
+
+    def __init__(
+        self,
+        store: Store,
+        roster: Roster,
+        gangs: GangRoster,
+        groups: PodGroups,
+        on_demand: KindsOnDemand,
+        claims: Planner,
+        *,
+        has_koordinators_devices: Callable[[ObjectKey], bool] | None = None,
+    ) -> None:
+        """`claims` judges single claims and pods. `has_koordinators_devices` says whether a pod requests
+        those; None if they are not served.
+        """
+        self._store = store
+        self._roster = roster
+        self._gangs = gangs
+        self._groups = groups
+        self._on_demand = on_demand
+        self._claims = claims
+        self._is_koordinators = has_koordinators_devices
+
+    def serves(self, unit: Unit) -> bool:
+        """Whether a unit is a gang, or a gated pod of one, which is decided with its gang."""
+        if unit.kind is Kind.GANG:
+            return True
+        pod = self._store.pods.get(unit.key) if unit.kind is Kind.POD else None
+        if pod is None or not pod.gated:
+            return False
+        gang = gang_of(pod)
+        return gang is not None and self._rules(gang, [pod]) is not None
+
+    def next(self, gang: GangKey) -> GangStep:
+        """What a gang needs."""
+        pods = [self._store.pods[key] for key in self._gangs.members(gang)]
+        members = sorted((pod for pod in pods if is_live(pod)), key=place)
+        gated = [pod for pod in members if pod.gated]
+        rules = self._rules(gang, members) if gated else None
+        if rules is None:
+            return Nothing()
+        keys = tuple(dict.fromkeys(key for pod in gated for key in claims_of(pod)))
+        apart = self._claims.apart(keys)
+        if isinstance(apart, Nothing):
+            return apart
+        if any(self._claims.pending(c) for key in keys if (c := self._store.claims.get(key)) is not None):
+            return Nothing()  # its writer requeues the gang afterwards
+        running = [pod for pod in members if not pod.gated]
+        running += [pod for pod in pods if pod.status.phase == "Succeeded"]
+        places = self._together(gang, rules, running, [found for pod in gated if (found := self._place(pod))])
+        begun = self._has_begun(gang, running, places, keys, rules)
+        if places and begun:
+            return UngateAll(gang, places)
+        returned = self._returned(gang, gated)
+        answer: Blocked | Solve | None = apart or self._unplaceable(gated, rules)
+        if answer is None and isinstance(rules, GangRules):
+            answer = self._solve(gang, gated, running, places, rules, returned)
+        if isinstance(rules, NoRules) and rules.reason == NOT_LISTED:
+            return Blocked(keys, rules.reason, rules.message)  # known in a moment: keep the seats until then
+        assert isinstance(answer, Blocked | Solve)
+        if isinstance(answer, Blocked) and returned:
+            return GiveBack(returned, answer.message)
+        return answer if isinstance(answer, Solve) else Blocked(keys, answer.reason, answer.message)
+
+    def _together(
+        self, gang: GangKey, rules: GangRules | NoRules, running: Sequence[Pod], places: Sequence[Place]
+    ) -> tuple[Place, ...]:
+        """The seats that share the required labels: claims may be allocated before there is a gang."""
+        keys = [tier.key for tier in rules.tiers if tier.required] if isinstance(rules, GangRules) else []
+        known = self._store.snapshot().topology.nodes if keys and places else {}
+
+        def domain(node: str) -> tuple[str | None, ...]:
+            return tuple(known[node].labels.get(key) for key in keys) if node in known else ()
+
+        decided = {one.pod.key for one in places if self._was_gated(gang, one.pod, ())}
+        nodes = [node_of(pod, self._store) for pod in running]
+        fixed = {domain(node) for node in nodes if node}
+        fixed |= {domain(one.node) for one in places if one.pod.key in decided}
+        fixed = fixed or {domain(one.node) for one in places}
+        return tuple(
+            one for one in places if one.pod.key in decided or (len(fixed) == 1 and domain(one.node) in fixed)
+        )
+
+    def _has_begun(
+        self,
+        gang: GangKey,
+        running: Sequence[Pod],
+        places: Sequence[Place],
+        keys: Sequence[ObjectKey],
+        rules: GangRules | NoRules,
+    ) -> bool:
+        """Whether gates may be removed: the minimum has seats, or a gate was removed before.
+
+        From then on the gates of all seats are removed: they cannot come back. `keys` are the claims of gated
+        members; a mark on them says nothing about ungated ones.
+        """
+        if isinstance(rules, GangRules) and len(running) + len(places) >= rules.least:
+            return True
+        return any(self._was_gated(gang, pod, keys) for pod in running)
+
+    def _was_gated(self, gang: GangKey, pod: Pod, keys: Sequence[ObjectKey]) -> bool:
+        """Whether an ungated pod had a seat of the gang."""
+        if seat_mark(pod, gang) is not None:
+            return True
+        own = (self._store.claims.get(key) for key in claims_of(pod) if key not in keys)
+        return any(claim is not None and _is_seat(claim, gang) for claim in own)
+
+    def _rules(self, gang: GangKey, pods: Sequence[Pod]) -> GangRules | NoRules | None:
+        return rules_of(gang, pods, self._groups, self._on_demand)
+
+    def _place(self, pod: Pod) -> Place | None:
+        """The seat of a gated member: all its claims are allocated, and its node is known."""
+        if self._claims.defect(pod) is not None:
+            return None
+        claims = [self._store.claims[key] for key in claims_of(pod)]
+        held = [claim.allocation for claim in claims]
+        if any(allocation is None for allocation in held):
+            return None
+        for allocation in held:
+            if allocation is not None and (node := pinned_to(allocation.node_selector)):
+                return Place(pod, node, pinned=True)
+        node = seated_on(pod)
+        return Place(pod, node, pinned=False) if node else None
+
+    def _returned(self, gang: GangKey, gated: Sequence[Pod]) -> Seats:
+        """What was written for gated members, and is not used by others."""
+        own = {pod.key for pod in gated}
+        keys = dict.fromkeys(key for pod in gated for key in claims_of(pod))
+        found = (self._store.claims.get(key) for key in keys if self._roster.users(key) <= own)
+        claims = (claim for claim in found if claim is not None and not claim.deleting)
+        return Seats(
+            gang,
+            tuple(c for c in claims if _is_seat(c, gang) and not c.status.reserved_for),
+            tuple(pod for pod in gated if SEAT in pod.metadata.annotations),
+        )
+
+    def _unplaceable(self, gated: Sequence[Pod], rules: GangRules | NoRules) -> Blocked | None:
+        """Why no place is looked for, whatever devices are free."""
+        if isinstance(rules, NoRules):
+            return Blocked((), rules.reason, rules.message)
+        for pod in gated if self._is_koordinators is not None else ():
+            if self._is_koordinators is not None and self._is_koordinators(pod.key):
+                why = f"pod {pod.key} requests Koordinator's devices; gangs may use ResourceClaims only"
+                return Blocked((), UNSUPPORTED, why)
+        return None
+
+    def _solve(
+        self,
+        gang: GangKey,
+        gated: Sequence[Pod],
+        running: Sequence[Pod],
+        places: Sequence[Place],
+        rules: GangRules,
+        returned: Seats,
+    ) -> Blocked | Solve:
+        """The question for the members without a seat, or why it cannot be asked yet."""
+        exist = len(gated) + len(running)
+        if exist < rules.least:
+            return Blocked((), INCOMPLETE, f"{exist} of {rules.least} pods exist")
+        seated = {one.pod.key for one in places}
+        members, defects = [], []
+        for pod in gated:
+            if pod.key in seated:
+                continue
+            defect = self._claims.defect(pod) or self._claims.left(pod)
+            if defect is None:
+                members.append(self._member(pod))
+            else:
+                defects.append(defect)
+        least = max(rules.least - len(running) - len(places), 1)
+        if len(members) < least:
+            return defects[0]
+        todo = {claim.key: claim for member in members for claim in member.claims}
+        if (foreign := self._claims.allowed(tuple(todo.values()))) is not None:
+            return foreign
+        nodes = [node_of(pod, self._store) for pod in running] + [one.node for one in places]
+        question = GangQuestion(gang, tuple(members), least, rules.tiers, tuple(filter(None, nodes)))
+        return Solve(question, rules, returned)
+
+    def _member(self, pod: Pod) -> Member:
+        claims = [self._store.claims[key] for key in claims_of(pod)]
+        return Member(
+            pod,
+            tuple(claim for claim in claims if claim.allocation is None),
+            tuple(claim for claim in claims if claim.allocation is not None),
+        )
+
+
+def _is_seat(claim: ResourceClaim, gang: GangKey) -> bool:
+    """Whether a claim holds devices that we allocated for a gang."""
+    return claim.allocation is not None and seat_mark(claim, gang) is not None and written_by_us(claim)

@@ -1,0 +1,50 @@
+"""Gangs as JSON: pods with our annotations, PodGroups of Kubernetes and of coscheduling."""
+
+from typing import Any
+
+from reconciler.api.objects.gangs import COSCHEDULING_LABEL, GANG, SIZE, TOPOLOGY
+from tests.tools.small_fleet import Object, pod
+
+
+def annotated(name: str, *claims: str, size: int, gang: str = "g", topology: str = "", **spec: Any) -> Object:
+    """A gated pod of a gang that annotations declare."""
+    made = pod(name, *claims, **spec)
+    notes = {GANG: gang, SIZE: str(size)} | ({TOPOLOGY: topology} if topology else {})
+    made["metadata"]["annotations"] = notes
+    return made
+
+
+def grouped(name: str, *claims: str, group: str = "g", **spec: Any) -> Object:
+    """A gated pod of a PodGroup."""
+    return pod(name, *claims, schedulingGroup={"podGroupName": group}, **spec)
+
+
+def labelled(name: str, *claims: str, group: str = "g", **spec: Any) -> Object:
+    """A gated pod of a coscheduling PodGroup."""
+    made = pod(name, *claims, **spec)
+    made["metadata"]["labels"] = {COSCHEDULING_LABEL: group}
+    return made
+
+
+def pod_group(name: str = "g", least: int | None = 2, *, topology: str = "", claim: str = "") -> Object:
+    """A PodGroup; no gang without a minimum. `claim` names the template of its claim `t0`."""
+    spec: Object = {"schedulingPolicy": {"basic": {}} if least is None else {"gang": {"minCount": least}}}
+    if topology:
+        spec["schedulingConstraints"] = {"topology": [{"key": topology}]}
+    if claim:
+        spec["resourceClaims"] = [{"name": "t0", "resourceClaimTemplateName": claim}]
+    return {
+        "apiVersion": "scheduling.k8s.io/v1alpha2",
+        "kind": "PodGroup",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": spec,
+    }
+
+
+def coscheduling_group(name: str = "g", least: int = 2) -> Object:
+    return {
+        "apiVersion": "scheduling.x-k8s.io/v1alpha1",
+        "kind": "PodGroup",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"minMember": least},
+    }

@@ -1,0 +1,45 @@
+"""Gangs in `allocate` and `explain`, on manifests."""
+
+import json
+from pathlib import Path
+
+from click.testing import CliRunner
+
+from reconciler.cli import main
+from tests.tools.checkout import ROOT
+from tests.tools.gangs import annotated
+from tests.tools.small_fleet import device_class, devices, node, template
+
+EXAMPLE = ROOT / "docs" / "examples" / "gang-podgroup.yaml"
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(main, list(arguments))
+    return result.exit_code, result.output
+
+
+def too_large(folder: Path) -> str:
+    """A gang of two for one device."""
+    pods = [annotated(name, size=2, templates=("t",)) for name in ("p0", "p1")]
+    objects = [device_class(), node("n"), devices("n", "d0"), template("t"), *pods]
+    path = folder / "gang.json"
+    path.write_text(json.dumps({"kind": "List", "apiVersion": "v1", "items": objects}))
+    return str(path)
+
+
+def test_allocate_places_a_gang_in_one_domain_with_one_claim_for_the_group():
+    code, output = run("allocate", "-f", str(EXAMPLE))
+    assert code == 0
+    assert "gang default/pair: 2 pods placed, all in example.com/rack=r1: pair-0 on node-a" in output
+    assert output.count("default/pair-channel") == 1
+
+
+def test_allocate_gives_nothing_to_a_gang_that_does_not_fit(tmp_path: Path):
+    _, output = run("allocate", "-f", too_large(tmp_path))
+    assert "0 claims allocated, 2 pending" in output
+    assert "1 of 2 pods fit together" in output
+
+
+def test_explain_names_the_reason_of_the_gang(tmp_path: Path):
+    _, output = run("explain", "--pod", "p1", "-f", too_large(tmp_path))
+    assert "1 of 2 pods fit together" in output

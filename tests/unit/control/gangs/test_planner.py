@@ -1,0 +1,198 @@
+"""What a gang needs next, from the objects alone."""
+
+from typing import Any
+
+import pytest
+
+from reconciler.api.objects.gangs import GangKey, GangSource
+from reconciler.api.objects.marking import mark
+from reconciler.api.objects.seats import SEAT
+from reconciler.api.versions.reading import read
+from reconciler.control.gangs.planner import GangPlanner, GangStep, GiveBack, Solve, UngateAll
+from reconciler.control.intake import Intake
+from reconciler.control.ownership import Ownership
+from reconciler.control.planner import Blocked, Nothing, Planner
+from reconciler.control.queueing.units import Kind, Unit, gang_unit
+from reconciler.ha.shards.shard import parse
+from reconciler.state.on_demand import NOT_LISTED
+from tests.tools.gangs import annotated, coscheduling_group, grouped, labelled, pod_group
+from tests.tools.small_fleet import DRIVER, Object, claim, device_class, devices, held, node
+from tests.tools.unit_pictures import intake, pod_unit, put
+
+STAMP = "2026-01-01T00:00:00Z"
+FLEET = [device_class(), node("n0", rack="a"), node("n1", rack="b"), devices("n0", "d0"), devices("n1", "d0")]
+G = GangKey("default", GangSource.ANNOTATION, "g")
+P = GangKey("default", GangSource.POD_GROUP, "g")
+
+
+def seat(name: str, on: str, size: int = 2) -> Object:
+    """A claim that we allocated for the gang `g`."""
+    made = {**claim(name, managed=False), "status": held(DRIVER, on, "d0", on=on)}
+    typed: Any = read(made)
+    made["metadata"]["annotations"] = {
+        "dra-reconciler.io/allocated-at": mark(STAMP, typed.allocation),
+        SEAT: f"annotation/g {size} {on}",
+    }
+    return made
+
+
+def running(raw: Object) -> Object:
+    """The same pod after its gate was removed."""
+    return {**raw, "spec": {**raw["spec"], "schedulingGates": []}}
+
+
+def planner(found: Intake, **ours: Any) -> GangPlanner:
+    owned = Ownership(**{"alone": True, **ours})
+    claims = Planner(found.store, found.roster, found.placement, owned, found.reclaimed)
+    return GangPlanner(
+        found.store, found.roster, found.gangs, found.groups, found.nodes.on_demand, claims,
+        has_koordinators_devices=lambda key: key.name == "koordinator",
+    )  # fmt: skip
+
+
+def next_of(*raws: Object, gang: GangKey = G, **ours: Any) -> GangStep:
+    return planner(intake(*FLEET, *raws), **ours).next(gang)
+
+
+def reason(step: GangStep) -> str:
+    assert isinstance(step, Blocked), step
+    return step.reason
+
+
+async def test_enough_gated_pods_are_a_question_with_the_older_pods_first():
+    step = next_of(claim("a"), claim("b"), annotated("p1", "a", size=2), annotated("p0", "b", size=2))
+    assert isinstance(step, Solve)
+    assert [member.pod.key.name for member in step.question.members] == ["p0", "p1"]
+    assert step.question.least == 2
+
+
+async def test_pods_that_run_or_have_succeeded_count():
+    ended = {**running(annotated("p0", size=3)), "status": {"phase": "Succeeded"}}
+    step = next_of(ended, running(annotated("p1", size=3)), annotated("p2", size=3))
+    assert isinstance(step, Solve)
+    assert step.question.least == 1
+
+
+async def test_too_few_pods_are_counted():
+    step = next_of(annotated("p0", size=16), annotated("p1", size=16))
+    assert isinstance(step, Blocked)
+    assert (step.reason, step.message) == ("GangIncomplete", "2 of 16 pods exist")
+
+
+async def test_gates_are_removed_when_the_minimum_has_seats():
+    step = next_of(
+        seat("a", "n0"), seat("b", "n1"), annotated("p0", "a", size=2), annotated("p1", "b", size=2)
+    )
+    assert isinstance(step, UngateAll)
+    assert [(place.node, place.pinned) for place in step.places] == [("n0", True), ("n1", True)]
+
+
+async def test_one_seat_of_two_asks_for_the_other_and_may_be_given_back():
+    step = next_of(seat("a", "n0"), claim("b"), annotated("p0", "a", size=2), annotated("p1", "b", size=2))
+    assert isinstance(step, Solve)
+    assert (step.question.least, step.question.nodes) == (1, ("n0",))
+    assert [found.key.name for found in step.returned.claims] == ["a"]
+
+
+async def test_seats_are_given_back_when_pods_are_missing():
+    step = next_of(seat("a", "n0"), annotated("p0", "a", size=2))
+    assert isinstance(step, GiveBack)
+    assert step.why == "1 of 2 pods exist"
+
+
+async def test_what_others_allocated_is_not_given_back():
+    theirs = {**claim("a", managed=False), "status": held(DRIVER, "n0", "d0", on="n0")}
+    assert reason(next_of(theirs, annotated("p0", "a", size=2))) == "GangIncomplete"
+
+
+async def test_after_the_first_gate_the_others_go_even_if_pods_are_missing():
+    """Gates cannot come back."""
+    step = next_of(
+        seat("a", "n0", 3), seat("b", "n1", 3),
+        running(annotated("p0", "a", size=3)), annotated("p1", "b", size=3),
+    )  # fmt: skip
+    assert isinstance(step, UngateAll)
+
+
+async def test_a_pod_without_a_claim_has_a_seat_by_its_annotation():
+    first, second = annotated("p0", "a", size=2), annotated("p1", size=2)
+    second["metadata"]["annotations"][SEAT] = "annotation/g 2 n1"
+    step = next_of(seat("a", "n0"), first, second)
+    assert isinstance(step, UngateAll)
+    assert [(place.node, place.pinned) for place in step.places] == [("n0", True), ("n1", False)]
+
+
+async def test_members_that_run_say_where_the_domain_is():
+    bound = running(annotated("p0", size=2, topology="rack"))
+    bound["spec"]["nodeName"] = "n1"
+    step = next_of(bound, annotated("p1", size=2, topology="rack"))
+    assert isinstance(step, Solve)
+    assert step.question.nodes == ("n1",)
+
+
+@pytest.mark.parametrize(
+    ("pods", "expected"),
+    [
+        ([annotated("p0", size=2), annotated("p1", size=3)], "GangMembersDisagree"),
+        (
+            [annotated("p0", size=2, topology="a"), annotated("p1", size=2, topology="b")],
+            "GangMembersDisagree",
+        ),
+        ([annotated("p0", size=0), annotated("p1", size=0)], "GangInvalid"),
+        ([annotated("koordinator", size=2), annotated("p1", size=2)], "GangOfKoordinator"),
+        ([annotated("p0", "missing", size=2), annotated("p1", size=2)], "ClaimNotFound"),
+    ],
+)
+async def test_what_cannot_be_placed_is_refused_with_its_reason(pods: list[Object], expected: str):
+    assert reason(next_of(*pods)) == expected
+
+
+async def test_a_pod_whose_claim_is_missing_does_not_hold_up_the_others():
+    step = next_of(annotated("p0", "missing", size=2), annotated("p1", size=2), annotated("p2", size=2))
+    assert isinstance(step, Solve)
+    assert [member.pod.key.name for member in step.question.members] == ["p1", "p2"]
+
+
+async def test_groups_are_listed_before_anything_is_decided_about_their_pods():
+    found = intake(*FLEET, grouped("p0"), grouped("p1"))
+    gangs = planner(found)
+    assert reason(gangs.next(P)) == NOT_LISTED
+    assert found.wanted["PodGroup"].is_set()
+    found.not_served("PodGroup")
+    step = gangs.next(P)
+    assert reason(step) == "GangNotFound"
+    assert isinstance(step, Blocked)
+    assert step.message.endswith("does not exist; the API server does not serve PodGroups of its group")
+    put(found, pod_group())
+    assert isinstance(gangs.next(P), Solve)
+
+
+async def test_a_basic_group_is_no_gang():
+    found = intake(*FLEET, grouped("p0"), pod_group(least=None))
+    found.nodes.on_demand.listed("PodGroup")
+    assert isinstance(planner(found).next(P), Nothing)
+    assert not planner(found).serves(pod_unit("p0"))
+
+
+async def test_a_coscheduling_group_says_the_minimum():
+    found = intake(*FLEET, labelled("p0"), coscheduling_group())
+    found.nodes.on_demand.listed("CoschedulingPodGroup")
+    step = planner(found).next(GangKey("default", GangSource.COSCHEDULING, "g"))
+    assert reason(step) == "GangIncomplete"
+
+
+async def test_gated_pods_of_gangs_are_served_with_their_gang():
+    found = intake(*FLEET, annotated("p0", size=2), running(annotated("p1", size=2)))
+    served = planner(found).serves
+    assert served(pod_unit("p0"))
+    assert not served(pod_unit("p1"))
+    assert served(gang_unit(G))
+    assert not served(Unit(Kind.CLAIM, pod_unit("p0").key))
+
+
+async def test_claims_of_several_shards_are_refused():
+    other = device_class("other", "other.example.com")
+    theirs = claim("b", device_class="other")
+    pods = [annotated("p0", "a", size=2), annotated("p1", "b", size=2)]
+    step = next_of(other, claim("a"), theirs, *pods, shard=parse(f"driver={DRIVER}"))
+    assert reason(step) == "NeedsSeveralShards"
