@@ -16,6 +16,7 @@ from perf.workloads import (
     live,
     mig,
     network,
+    podfit,
     stream,
 )
 
@@ -25,6 +26,7 @@ _FAMILIES = (
     exclusive,
     gpus,
     network,
+    podfit,
     alternatives,
     churn,
     impossible,

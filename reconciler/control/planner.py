@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from reconciler.allocation.dra.companions import Companions
 from reconciler.allocation.placement import Placement, Together, refusal_reason
 from reconciler.api.objects.claims import FINALIZER, ResourceClaim
@@ -254,9 +252,8 @@ class Planner:
             text = self._placement.left_out(other, self._held_by(other), snapshot)
             if text.startswith("0 of") and other is not question.pod:
                 return f"pod {key}, which shares a claim, fits on no node: {text}"
-        number = int(np.count_nonzero(together.on_one_node()))
-        pods = len(together.pods)
-        return f"{number} of {len(snapshot.topology.order)} nodes suit all {pods} pods that share the claims"
+        alone, pods = sum(together.on_one_node().tolist()), len(together.pods)
+        return f"{alone} of {len(snapshot.topology.order)} nodes suit all {pods} pods that share the claims"
 
     def _side(self, claim: ResourceClaim) -> Membership:
         return self._ours.side(claim, lambda: self._store.snapshot().classes)

@@ -52,9 +52,9 @@ def asking(name: str, *claims: str, cpu: str = "", **spec: Any) -> Object:
     return pod(name, *claims, **{"containers": [container], **spec})
 
 
-def running(name: str, on: str, cpu: str) -> Object:
+def running(name: str, on: str, cpu: str, **spec: Any) -> Object:
     """A pod without claims that is bound."""
-    return {**asking(name, cpu=cpu, nodeName=on, schedulingGates=[]), "status": {"phase": "Running"}}
+    return {**asking(name, cpu=cpu, nodeName=on, schedulingGates=[], **spec), "status": {"phase": "Running"}}
 
 
 def fleet(*nodes: Object, count: int = 2) -> list[Object]:

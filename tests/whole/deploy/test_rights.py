@@ -16,7 +16,7 @@ from reconciler.api.validation.served_kinds import CONFIG_MAP, DEVICE_CLASS
 from reconciler.cluster.client import Client
 from reconciler.cluster.http import connect
 from reconciler.cluster.transport import Response, Transport
-from reconciler.control.decisions.decisions import Allocated, Freed, Ungated, WritesPaused
+from reconciler.control.decisions.decisions import Allocated, Compared, Freed, Ungated, WritesPaused
 from reconciler.embedded import serve
 from reconciler.errors import Undecided
 from reconciler.operations import doctor_schedule
@@ -31,11 +31,15 @@ from tests.tools.faulty_transport import Faulty, Send
 from tests.tools.koordinator_builders import gpu
 from tests.tools.koordinator_cluster import machine, wants
 from tests.tools.patience import PATIENCE
+from tests.tools.pod_scenarios import apart, term
 from tests.tools.rights_session import Rights
 from tests.tools.running_reconciler import Cluster, Running
 from tests.tools.small_fleet import claim, device_class, devices, node, pod
 
 pytestmark = pytest.mark.loopback
+
+APART = apart(term("kubernetes.io/hostname", namespaceSelector={"matchLabels": {"team": "x"}}))
+"""An affinity for which namespaces must be listed"""
 
 
 async def lost_request(_: Send) -> Response:
@@ -135,7 +139,7 @@ async def test_the_deployed_rights_are_enough_for_everything_and_for_nothing_els
 ):
     found, api = cluster()
     found.load(device_class(), node("a"), devices("a", "d0", "d1"), switch(pause="true"))
-    found.load(claim("alone", 1), claim("shared", 1), pod("p", "shared"))
+    found.load(claim("alone", 1), claim("shared", 1), pod("p", "shared", **APART))
     found.load(machine("a", gpu(0)), wants("equipped", {"nvidia.com/gpu": 1}))
     async with running(found, tmp_path, rights, "/status", "/equipped") as there:
         run = there.running
@@ -174,8 +178,10 @@ async def test_the_rights_of_shadow_mode_are_enough_and_change_nothing(
     rights.watch_servers(monkeypatch)
     found, api = cluster("shadow")
     found.load(device_class(), node("a"), devices("a", "d0"), claim("c", 1), machine("a", gpu(0)))
-    flags: dict[str, Any] = {"mode": "shadow", "pause_config_map": None}
-    async with running(found, tmp_path, rights, **flags):
+    found.load(pod("p", "c", gates=(), **APART))
+    flags: dict[str, Any] = {"mode": "shadow", "pause_config_map": None, "shadow_pending_seconds": 0.01}
+    async with running(found, tmp_path, rights, **flags) as there:
+        await there.running.heard(Compared)
         await asyncio.wait_for(round_made.wait(), PATIENCE)
     assert api.refused == []
     assert api.judged == []

@@ -48,11 +48,7 @@ class World:
 
     def nodes_for(self, raw: Object) -> list[str]:
         found = self.placement.for_pod(as_pod(raw), (), self.store.snapshot()).nodes
-        return (
-            list(self.nodes.known and [node.key.name for node in self.nodes.known])
-            if found is None
-            else list(found)
-        )
+        return [node.key.name for node in self.nodes.known] if found is None else list(found)
 
 
 def as_pod(raw: Object) -> Pod:

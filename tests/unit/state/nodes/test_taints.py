@@ -59,3 +59,26 @@ def test_taints_that_keep_pods_out(spec: dict[str, Any], status: Any, expected: 
     conditions = [{"type": "Ready", "status": status}] if status else []
     raw = {"metadata": {"name": "n"}, "spec": spec, "status": {"conditions": conditions}}
     assert [taint.key for taint in taints_of(Node.model_validate(raw))] == expected
+
+
+@pytest.mark.parametrize(
+    ("operator", "bound", "value", "expected"),
+    [
+        ("Gt", "3", "5", True),
+        ("Gt", "5", "5", False),
+        ("Gt", "-5", "-3", True),
+        ("Lt", "5", "3", True),
+        ("Lt", "5", "5", False),
+        ("Lt", "9223372036854775807", "9223372036854775806", True),
+        ("Gt", "9223372036854775808", "5", False),
+        ("Gt", "03", "5", False),
+        ("Gt", "+3", "5", False),
+        ("Gt", "3", "", False),
+        ("Lt", "5", "x", False),
+        ("Gt", "-0", "5", False),
+        ("Gt", "0", "5", True),
+    ],
+)
+def test_tolerations_that_compare_numbers(operator: str, bound: str, value: str, expected: bool):
+    toleration = Toleration(key="level", operator=operator, value=bound)
+    assert tolerated([Taint(key="level", value=value, effect="NoSchedule")], [toleration]) == expected

@@ -35,6 +35,10 @@ TERM = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "x"}}}
 APART = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [TERM]}}
 
 
+def no_labels(_namespace: str) -> dict[str, str]:
+    return {}
+
+
 def pod(name: str, namespace: str = "n", *, ends: bool = False, apart: bool = False, **rest: Any) -> Pod:
     metadata: dict[str, Any] = {"name": name, "namespace": namespace, **rest}
     if ends:
@@ -93,7 +97,7 @@ def test_columns_are_what_counting_all_pods_gives(history: list[tuple[Any, ...]]
         expected = np.zeros(len(NODES), dtype=np.int64)
         for one, row in counted:
             ends = one.metadata.deletion_timestamp is not None
-            if pods.has(one.key.namespace, one.metadata.labels, dict) and (pods.terminating or not ends):
+            if pods.has(one.key.namespace, one.metadata.labels, no_labels) and (pods.terminating or not ends):
                 expected[row] += 1
         assert residents.belonging(pods, but=but).tolist() == expected.tolist()
     using = residents.using(Port("TCP", 80, ""), but=but).tolist()
