@@ -15,7 +15,7 @@ from reconciler.api.validation.label_keys import with_label_keys
 from reconciler.api.versions import reading
 from reconciler.errors import Malformed
 
-NAMESPACED = ("ResourceClaim", "ResourceClaimTemplate", "Pod")
+NAMESPACED = ("ResourceClaim", "ResourceClaimTemplate", "Pod", "PersistentVolumeClaim", "CSIStorageCapacity")
 T = TypeVar("T", bound=ApiObject)
 
 

@@ -7,6 +7,15 @@ from reconciler.api.objects.claims import DeviceClass, ResourceClaim, ResourceCl
 from reconciler.api.objects.core import Namespace, Node, Pod
 from reconciler.api.objects.meta import ApiObject
 from reconciler.api.objects.slices import ResourceSlice
+from reconciler.api.objects.storage import (
+    CSIDriver,
+    CSINode,
+    CSIStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    VolumeAttachment,
+)
 from reconciler.api.objects.taint_rules import DeviceTaintRule
 from reconciler.api.objects.validating import subject_of, validated
 from reconciler.api.versions import composite, mixins, v1beta1, version_numbers
@@ -33,14 +42,23 @@ MODELS: dict[str, type[ApiObject]] = {
     "Node": Node,
     "Pod": Pod,
     "Namespace": Namespace,
+    "PersistentVolume": PersistentVolume,
+    "PersistentVolumeClaim": PersistentVolumeClaim,
+    "StorageClass": StorageClass,
+    "CSINode": CSINode,
+    "CSIDriver": CSIDriver,
+    "CSIStorageCapacity": CSIStorageCapacity,
+    "VolumeAttachment": VolumeAttachment,
 }
 
-_CORE = ("Node", "Pod", "Namespace")
+_CORE = ("Node", "Pod", "Namespace", "PersistentVolume", "PersistentVolumeClaim")
+_STORAGE = ("StorageClass", "CSINode", "CSIDriver", "CSIStorageCapacity", "VolumeAttachment")
+_STABLE = {**dict.fromkeys(_CORE, "v1"), **dict.fromkeys(_STORAGE, "storage.k8s.io/v1")}
+"""Kinds that are read in one version and shape"""
 
 _SERVED = {
     **dict.fromkeys(MODELS, ("v1", "v1beta2", "v1beta1", "v1alpha3")),
     "DeviceTaintRule": ("v1", "v1beta2", "v1alpha3"),
-    **dict.fromkeys(_CORE, ("v1",)),
 }
 
 _INLINE = (f"{GROUP}/v1beta1", f"{GROUP}/v1alpha3")
@@ -51,8 +69,8 @@ def is_ours(raw: Mapping[str, Any]) -> bool:
     """Whether this is a kind that we read, in any version or without one."""
     kind = raw.get("kind")
     group = _group_of(raw)
-    if kind in _CORE:
-        return group == ""
+    if kind in _STABLE:
+        return group == _STABLE[kind].rpartition("/")[0]
     # `v1` without a group is wrong, but no other group has these kinds: reading it reports the mistake.
     return kind in MODELS and group in (GROUP, "")
 
@@ -60,7 +78,7 @@ def is_ours(raw: Mapping[str, Any]) -> bool:
 def needs_conversion(raw: Mapping[str, Any]) -> bool:
     """Whether servers of today do not read this: an old version, or a shape of a proposal."""
     kind = str(raw.get("kind"))
-    if not is_ours(raw) or kind in _CORE:
+    if not is_ours(raw) or kind in _STABLE:
         return False
     spec = mapping(raw.get("spec"))
     if kind == "ResourceSlice" and (composite.is_first_revision(spec) or mixins.uses(spec)):
@@ -80,7 +98,7 @@ def to_v1(raw: Mapping[str, Any], warnings: list[str] | None = None) -> Mapping[
     """
     kind = raw["kind"]
     subject = subject_of(raw)
-    served = [version if kind in _CORE else f"{GROUP}/{version}" for version in _SERVED[kind]]
+    served = [_STABLE[kind]] if kind in _STABLE else [f"{GROUP}/{version}" for version in _SERVED[kind]]
     given = raw.get("apiVersion")
     if not given:
         raise Malformed(subject, "apiVersion", f"is missing; write {served[0]}")

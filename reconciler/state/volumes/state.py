@@ -1,0 +1,34 @@
+"""All that is known about volumes: objects, pods that use them, attachments, and volumes that are free."""
+
+from reconciler.api.objects.changes import Change
+from reconciler.api.objects.core import Pod
+from reconciler.api.objects.meta import ObjectKey
+from reconciler.state.volumes.attached import Attached
+from reconciler.state.volumes.available import Available, LabelledNodes
+from reconciler.state.volumes.objects import StorageObjects
+from reconciler.state.volumes.uses import Uses
+
+
+class VolumeState:
+    """Follows storage objects, nodes, and pods on nodes."""
+
+    def __init__(self, nodes: LabelledNodes, *, complete: bool) -> None:
+        """`complete` is that of `StorageObjects`."""
+        self.objects = StorageObjects(complete=complete)
+        self.uses = Uses()
+        self.attached = Attached(self.objects, self.uses)
+        self.available = Available(self.objects, nodes)
+
+    def note(self, change: Change) -> bool:
+        """Apply a change of a storage object; return whether placements may differ now."""
+        found = self.objects.note(change)
+        for before, after in found:
+            self.attached.changed(before, after)
+        return bool(found)
+
+    def place(self, key: ObjectKey, pod: Pod | None, node: str) -> bool:
+        """Set the node of a pod; return whether it leaves volumes to others."""
+        before = self.uses.node_of(key)
+        for one in self.uses.place(key, pod, node):
+            self.attached.pods_changed(one)
+        return bool(before) and self.uses.node_of(key) != before
