@@ -14,7 +14,9 @@ from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.objects.plan import Granted, Unsatisfied
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.similar_names import similar_key
+from reconciler.api.objects.storage import STORAGE
 from reconciler.api.versions.reading import read
+from reconciler.cli.common.cluster_listing import waits_for_volumes
 from reconciler.control.intake import Intake
 from reconciler.control.offline import Question, decide
 from reconciler.control.ownership import MANAGED, Ownership
@@ -26,8 +28,8 @@ from reconciler.state.store import Store
 
 KINDS = ("Node", "DeviceClass", "DeviceTaintRule", "ResourceSlice", "ResourceClaim", "Pod")
 """The kinds to list, in the order in which the store receives them"""
-_ON_DEMAND = "Namespace"
-"""Listed if a pod needs it; the store receives it first"""
+_ON_DEMAND = ("Namespace", *STORAGE)
+"""Listed if a pod needs them; the store receives them first"""
 
 
 class AllocationQuestion(NamedTuple):
@@ -131,8 +133,10 @@ async def on_cluster(
 
 
 def listings(raws: Iterable[Mapping[str, Any]]) -> Iterable[Replaced]:
-    """The objects of a cluster as listings, one for each of KINDS, and one of namespaces."""
-    kinds = (_ON_DEMAND, *KINDS)
+    """The objects of a cluster as listings, one for each of KINDS, and those that pods need beside."""
+    raws = list(raws)
+    kinds = (*_ON_DEMAND, *KINDS)
+    storage = any(raw["kind"] == "Pod" and waits_for_volumes(raw) for raw in raws)
     objects: dict[str, list[ApiObject]] = {kind: [] for kind in kinds}
     refused: dict[str, list[Refused]] = {kind: [] for kind in kinds}
     for raw in raws:
@@ -146,7 +150,7 @@ def listings(raws: Iterable[Mapping[str, Any]]) -> Iterable[Replaced]:
     return [
         Replaced(kind, tuple(objects[kind]), tuple(refused[kind]))
         for kind in kinds
-        if kind != _ON_DEMAND or objects[kind]
+        if kind not in _ON_DEMAND or objects[kind] or (storage and kind in STORAGE)
     ]
 
 

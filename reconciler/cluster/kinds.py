@@ -63,7 +63,19 @@ POD = Resource("Pod", "", "v1", "pods", namespaced=True)
 
 NAMESPACE = Resource("Namespace", "", "v1", "namespaces", namespaced=False)
 
-ON_DEMAND = {resource.kind: resource for resource in (NAMESPACE,)}
+_STORAGE = "storage.k8s.io"
+STORAGE = (
+    Resource("PersistentVolume", "", "v1", "persistentvolumes", namespaced=False),
+    Resource("PersistentVolumeClaim", "", "v1", "persistentvolumeclaims", namespaced=True),
+    Resource("StorageClass", _STORAGE, "v1", "storageclasses", namespaced=False),
+    Resource("CSINode", _STORAGE, "v1", "csinodes", namespaced=False),
+    Resource("CSIDriver", _STORAGE, "v1", "csidrivers", namespaced=False),
+    Resource("CSIStorageCapacity", _STORAGE, "v1", "csistoragecapacities", namespaced=True),
+    Resource("VolumeAttachment", _STORAGE, "v1", "volumeattachments", namespaced=False),
+)
+"""Kinds that decide where pods with volumes can run"""
+
+ON_DEMAND = {resource.kind: resource for resource in (NAMESPACE, *STORAGE)}
 """Kinds that are listed and watched only from the moment when a pod needs them"""
 
 

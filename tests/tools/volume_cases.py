@@ -100,7 +100,7 @@ class Drawn:
 
     def _classes(self) -> list[Object]:
         wait = {"volumeBindingMode": "WaitForFirstConsumer"}
-        found = [
+        found: list[Object] = [
             {"metadata": {"name": "wait"}, "provisioner": "csi.example.com", **wait},
             {"metadata": {"name": "wait-local"}, "provisioner": "kubernetes.io/no-provisioner", **wait},
             {

@@ -190,7 +190,7 @@ def require_objects(question: Question) -> None:
     own = () if pod.spec.affinity is None else (*affinity_of(pod), *anti_affinity_of(pod))
     if nodes.residents.asks_for_namespaces(pod, own):
         nodes.on_demand.require(NAMESPACE, "the namespaceSelector of a pod affinity term")
-    if question.volumes and pod.spec.volumes:
+    if pod.spec.volumes and nodes.volumes.considered:
         require_storage(pod, nodes.on_demand, nodes.volumes.objects)
 
 

@@ -88,8 +88,6 @@ class Question:
     """Resources that a node need not offer"""
     supposed: bool = True
     """Whether nodes without a Node object may be used"""
-    volumes: bool = True
-    """Whether volumes that need storage objects are considered"""
     fellows: Collection[Pod] = ()
     """Pods that may be placed before it: what they require counts, too"""
 

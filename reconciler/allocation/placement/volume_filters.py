@@ -51,7 +51,7 @@ def volumes(question: Question) -> Iterator[Test]:
             f"free {disk} on a node",
             by_pods=True,
         )
-    if not question.volumes:
+    if not question.nodes.volumes.considered:
         return
     found = volumes_of(pod, question.nodes.volumes.objects)
     for problem in found.problems:

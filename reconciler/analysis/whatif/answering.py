@@ -162,9 +162,9 @@ class _Simulation:
         self._store = baseline.store
         self._devices = devices
         self._absent = absent
-        self._nodes = Nodes()
-        for namespace in baseline.namespaces:
-            self._nodes.note(Changed("Namespace", namespace))
+        self._nodes = Nodes(volumes=baseline.volumes)
+        for other in (*baseline.namespaces, *baseline.storage):
+            self._nodes.note(Changed(type(other).__name__, other))
         for node in baseline.nodes:
             self._nodes.note(Changed("Node", node))
         for node in baseline.supposed:

@@ -1,5 +1,6 @@
 """The storage objects that decide where a pod with volumes can run, core/v1 and storage.k8s.io/v1."""
 
+from collections.abc import Mapping
 from typing import Literal
 
 from pydantic import Field
@@ -238,3 +239,19 @@ class VolumeAttachment(ApiObject):
 
     kind: Literal["VolumeAttachment"] = "VolumeAttachment"
     spec: VolumeAttachmentSpec = VolumeAttachmentSpec()
+
+
+MODELS: Mapping[str, type[ApiObject]] = {
+    model.__name__: model
+    for model in (
+        PersistentVolume,
+        PersistentVolumeClaim,
+        StorageClass,
+        CSINode,
+        CSIDriver,
+        CSIStorageCapacity,
+        VolumeAttachment,
+    )
+}
+STORAGE = tuple(MODELS)
+"""The kinds, in the order in which they are listed"""

@@ -3,19 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
+from reconciler.api.objects import storage
 from reconciler.api.objects.claims import DeviceClass, ResourceClaim, ResourceClaimTemplate
 from reconciler.api.objects.core import Namespace, Node, Pod
 from reconciler.api.objects.meta import ApiObject
 from reconciler.api.objects.slices import ResourceSlice
-from reconciler.api.objects.storage import (
-    CSIDriver,
-    CSINode,
-    CSIStorageCapacity,
-    PersistentVolume,
-    PersistentVolumeClaim,
-    StorageClass,
-    VolumeAttachment,
-)
 from reconciler.api.objects.taint_rules import DeviceTaintRule
 from reconciler.api.objects.validating import subject_of, validated
 from reconciler.api.versions import composite, mixins, v1beta1, version_numbers
@@ -42,18 +34,11 @@ MODELS: dict[str, type[ApiObject]] = {
     "Node": Node,
     "Pod": Pod,
     "Namespace": Namespace,
-    "PersistentVolume": PersistentVolume,
-    "PersistentVolumeClaim": PersistentVolumeClaim,
-    "StorageClass": StorageClass,
-    "CSINode": CSINode,
-    "CSIDriver": CSIDriver,
-    "CSIStorageCapacity": CSIStorageCapacity,
-    "VolumeAttachment": VolumeAttachment,
+    **storage.MODELS,
 }
 
 _CORE = ("Node", "Pod", "Namespace", "PersistentVolume", "PersistentVolumeClaim")
-_STORAGE = ("StorageClass", "CSINode", "CSIDriver", "CSIStorageCapacity", "VolumeAttachment")
-_STABLE = {**dict.fromkeys(_CORE, "v1"), **dict.fromkeys(_STORAGE, "storage.k8s.io/v1")}
+_STABLE = {**dict.fromkeys(storage.STORAGE, "storage.k8s.io/v1"), **dict.fromkeys(_CORE, "v1")}
 """Kinds that are read in one version and shape"""
 
 _SERVED = {

@@ -50,12 +50,14 @@ HERE = Hosted(roomier=False, counted=False)
 class Nodes:
     """One row for each node; rows of removed nodes are reused. Masks are (N,) by row if not stated."""
 
-    def __init__(self, *, on_wanted: Callable[[str], None] | None = None) -> None:
-        """`on_wanted` is that of `KindsOnDemand`; None if objects that were not put do not exist."""
+    def __init__(self, *, on_wanted: Callable[[str], None] | None = None, volumes: bool = True) -> None:
+        """`on_wanted` is that of `KindsOnDemand`; None if objects that were not put do not exist. `volumes`
+        says whether storage objects are considered.
+        """
         self.room = Room()
         self.residents = Residents()
         self.on_demand = KindsOnDemand(on_wanted)
-        self.volumes = VolumeState(self, complete=on_wanted is None)
+        self.volumes = VolumeState(self, complete=on_wanted is None, considered=volumes)
         self.labels_serial = 0
         """Number of changes of nodes so far"""
         self._labels = LabelColumns()

@@ -1,7 +1,7 @@
 """The known storage objects, by name and by what other objects refer to."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, TypeVar
 
@@ -9,6 +9,7 @@ from reconciler.api.objects.changes import Change, Changed, Refused, Removed, Re
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.objects.storage import (
+    STORAGE,
     CSIDriver,
     CSINode,
     CSIStorageCapacity,
@@ -21,20 +22,6 @@ from reconciler.api.objects.volumes import Volume
 
 V = TypeVar("V")
 
-MODELS: Mapping[str, type[ApiObject]] = {
-    model.__name__: model
-    for model in (
-        PersistentVolume,
-        PersistentVolumeClaim,
-        StorageClass,
-        CSINode,
-        CSIDriver,
-        CSIStorageCapacity,
-        VolumeAttachment,
-    )
-}
-KINDS = tuple(MODELS)
-"""The kinds, in the order in which they are listed"""
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 
 
@@ -73,11 +60,11 @@ class StorageObjects:
     @property
     def known(self) -> tuple[ApiObject, ...]:
         """All objects."""
-        return tuple(thing for kind in KINDS for thing in self._shelf(kind).values())
+        return tuple(thing for kind in STORAGE for thing in self._shelf(kind).values())
 
     def note(self, change: Change) -> list[tuple[ApiObject | None, ApiObject | None]]:
         """Apply a change; return the relevant differences as (before, after) of each object."""
-        if change.kind not in MODELS:
+        if change.kind not in STORAGE:
             return []
         match change:
             case Changed(object=thing):

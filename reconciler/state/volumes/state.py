@@ -12,8 +12,10 @@ from reconciler.state.volumes.uses import Uses
 class VolumeState:
     """Follows storage objects, nodes, and pods on nodes."""
 
-    def __init__(self, nodes: LabelledNodes, *, complete: bool) -> None:
+    def __init__(self, nodes: LabelledNodes, *, complete: bool, considered: bool) -> None:
         """`complete` is that of `StorageObjects`."""
+        self.considered = considered
+        """Whether storage objects decide where pods can run"""
         self.objects = StorageObjects(complete=complete)
         self.uses = Uses()
         self.attached = Attached(self.objects, self.uses)
