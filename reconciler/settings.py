@@ -30,8 +30,8 @@ class Settings(BaseSettings):
     """URL of an API server that needs no credentials, such as `kubectl proxy`. None: use a kubeconfig."""
 
     kubeconfig: str | None = None
-    """Path of a kubeconfig. None: the files of KUBECONFIG, as kubectl merges them; else ~/.kube/config; else the
-    service account of the pod."""
+    """Path of a kubeconfig. None: the files of KUBECONFIG, as kubectl merges them; else ~/.kube/config; else
+    the service account of the pod."""
 
     context: str | None = None
     """Context of the kubeconfig. None: its current one."""

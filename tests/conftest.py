@@ -20,6 +20,9 @@ from tests.tools.virtual_time import VirtualLoop
 # parsers on import: two seconds of every process.
 sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
 
+# Output without a terminal is wrapped only if COLUMNS gives a width, as a terminal or readline may have done.
+os.environ.pop("COLUMNS", None)
+
 # On busy machines a deadline fails by chance. `ci` is hypothesis' own: the same examples every time.
 # Properties that do not say how many examples they need are tried on so many.
 MANY = 50 * FACTOR

@@ -18,18 +18,19 @@ As a kubectl plugin, the commands are `kubectl dra_reconciler COMMAND` or `kubec
 `dra-reconciler completion bash` prints a script that completes commands, options and files; kubectl completes
 the spelling with a dash.
 
-Results go to standard output, everything else to standard error. On a terminal, lines are wrapped between words;
-where a table does not fit, the names of a row get a line of their own. If standard output is not a terminal, there
-are no colours and lines are neither cut nor wrapped, unless `COLUMNS` gives a width (`watch` sets it). `NO_COLOR`
-disables colours on terminals. Progress is shown only on terminals.
+Results go to standard output, everything else to standard error. On a terminal, lines are wrapped between
+words; where a table does not fit, the names of a row get a line of their own. If standard output is not a
+terminal, there are no colours and lines are neither cut nor wrapped, unless `COLUMNS` gives a width
+(`watch` sets it). `NO_COLOR` disables colours on terminals. Progress is shown only on terminals.
 
-`-o wide` adds columns and prints one line for each row, however long; `-o name` prints KIND/NAME, as kubectl does.
+`-o wide` adds columns and prints one line for each row, however long; `-o name` prints KIND/NAME, as
+kubectl does.
 
-Commands use the same cluster as kubectl. `KUBECONFIG` may name several files: of each cluster, user and context, and
-of `current-context`, the first file that has it counts. Files that do not exist are ignored, and paths in a file are
-relative to it. `--kubeconfig` names one file. Names without a namespace are in the namespace of the context. With
-output for people, the first line on standard error names server and context; `top` has it in its title, and `run` in
-its first log line.
+Commands use the same cluster as kubectl. `KUBECONFIG` may name several files: of each cluster, user and
+context, and of `current-context`, the first file that has it counts. Files that do not exist are ignored,
+and paths in a file are relative to it. `--kubeconfig` names one file. Names without a namespace are in the
+namespace of the context. With output for people, the first line on standard error names server and context;
+`top` has it in its title, and `run` in its first log line.
 
 ## Exit codes
 

@@ -5,6 +5,7 @@ from random import random
 from typing import Any, NamedTuple
 
 from reconciler.aio.queue import Queue
+from reconciler.allocation.alignment import decide as decide_claims
 from reconciler.allocation.reasons.explanation import Explanation
 from reconciler.api.manifests.bundle import Bundle
 from reconciler.api.objects.changes import Refused, Replaced
@@ -121,7 +122,13 @@ async def on_cluster(
         match planner.next(unit):
             case Decide() as planned:
                 where = None if planned.nodes is None else tuple(planned.nodes)
-                questions.append(AllocationQuestion(planned.claims, intake.store.snapshot(), where))
+                snapshot = intake.store.snapshot()
+                answer = None
+                if planned.together is not None:  # it depends on more than claims and nodes
+                    answer = decide_claims(
+                        planned.claims, snapshot, nodes=planned.nodes, companions=planned.together
+                    )
+                questions.append(AllocationQuestion(planned.claims, snapshot, where, answer))
                 notes += filter(
                     None, [planner.left_out(planned), _ownership_note(unit, planned, intake.store)]
                 )

@@ -140,6 +140,8 @@ async def examine(command: Sequence[str], *, most: int = MAX_BYTES) -> list[Find
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
+        # COLUMNS would wrap its error, and the last line alone is no message.
+        env={name: value for name, value in os.environ.items() if name != "COLUMNS"},
         preexec_fn=_lower_priority,
     )
     assert process.stdout is not None

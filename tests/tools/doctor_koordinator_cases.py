@@ -118,7 +118,12 @@ CASES = [
         for name, annotation, value, says in (
             ("a type in a hint", HINT, {"gpus": {}}, "did you mean gpu?"),
             ("a strategy", HINT, {"rdma": {"allocateStrategy": "ApplyForall"}}, "did you mean ApplyForAll?"),
-            ("a scope", HINT, {"gpu": {"requiredTopologyScope": "Rack"}}, "known are Node, NUMANode, PCIe"),
+            (
+                "a scope",
+                HINT,
+                {"gpu": {"requiredTopologyScope": "Rack"}},
+                "known are Device, PCIe, NUMANode, Node",
+            ),
             (
                 "an exclusive policy",
                 HINT,

@@ -1,11 +1,12 @@
 """Pods that use a decision's claims together: which devices and which choices have nodes for all of them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import numpy as np
 
 from kernels.types import Codes, Mask, Rows
+from reconciler.allocation.dra.budget import Budget
 from reconciler.allocation.dra.candidates import Candidates
 from reconciler.allocation.dra.state import Choice
 from reconciler.state.devices.snapshot.snapshot import Snapshot, View
@@ -17,8 +18,8 @@ _HERE, _EVERYWHERE = -2, -1
 class Companions(Protocol):
     """The pods."""
 
-    def fit(self, reach: Sequence[Mask]) -> bool:
-        """Whether all pods fit on nodes that reach their claims.
+    def fit(self, reach: Sequence[Mask], spend: Callable[[], object] = ...) -> bool:
+        """Whether all pods fit on nodes that reach their claims. `spend` is called at every step.
 
         reach (nodes,) for each claim of the decision, in the order of `Topology.order`
         """
@@ -30,9 +31,12 @@ class Companions(Protocol):
 class Reach:
     """The nodes that reach the devices of one node's view. The answers are those of `companions`."""
 
-    def __init__(self, companions: Companions, claims: int, view: View, snapshot: Snapshot) -> None:
-        """`claims` is the number of claims of the decision."""
+    def __init__(
+        self, companions: Companions, claims: int, view: View, snapshot: Snapshot, budget: Budget
+    ) -> None:
+        """`claims` is the number of claims of the decision. Methods raise what `budget` raises."""
         self._companions = companions
+        self._budget = budget
         self._snapshot = snapshot
         self._rows: Rows = view.rows
         fleet = snapshot.fleet
@@ -51,7 +55,7 @@ class Reach:
             if (claim, code) not in self._verdicts:
                 reach = [self._everywhere] * self._claims
                 reach[claim] = self._mask(code)
-                self._verdicts[claim, code] = self._companions.fit(reach)
+                self._verdicts[claim, code] = self._companions.fit(reach, self._budget.spend)
             if self._verdicts[claim, code]:
                 found |= self.codes == code
         return found
@@ -62,7 +66,7 @@ class Reach:
         for choice in chosen:
             claim = choice.candidates.option.claim
             reach[claim] = reach[claim] & self._mask(int(self.codes[choice.at]))
-        return self._companions.fit(reach)
+        return self._companions.fit(reach, self._budget.spend)
 
     def _mask(self, code: int) -> Mask:
         if code not in self._masks:

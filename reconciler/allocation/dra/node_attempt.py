@@ -72,7 +72,9 @@ def attempt(
     try:
         view = snapshot.topology.view(node)
         by_slot = _candidates(parsed, view, snapshot, only)
-        reach = Reach(companions, len(parsed.claims), view, snapshot) if companions is not None else None
+        reach = (
+            Reach(companions, len(parsed.claims), view, snapshot, budget) if companions is not None else None
+        )
         if reach is not None:
             by_slot = [[_for_all(reach, one) for one in of_slot] for of_slot in by_slot]
         plain = immediate(parsed, by_slot, view) if pruned else None

@@ -62,8 +62,12 @@ def other_claims(question: Question) -> Iterator[Test]:
 
 def room(question: Question) -> Iterator[Test]:
     """CPU, memory, other resources, and the number of pods."""
-    short = question.nodes.room.short_of(demand(question.pod), question.waived, but=question.counters.but)
-    for resource, places in short.items():
+    wanted, waived, but = demand(question.pod), question.waived, question.counters.but
+    if not question.by_resource:
+        passed = question.nodes.room.fits(wanted, waived, but=but)
+        yield Test(ROOM, "Insufficient resources", passed, by_pods=True)
+        return
+    for resource, places in question.nodes.room.short_of(wanted, waived, but=but).items():
         reason = "Too many pods" if resource == PODS else f"Insufficient {resource}"
         yield Test(ROOM, reason, ~places, by_pods=True)
 

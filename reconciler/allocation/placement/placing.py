@@ -117,14 +117,17 @@ class Placement:
         self,
         pods: Sequence[tuple[Pod, Iterable[ResourceClaim], tuple[int, ...]]],
         snapshot: Snapshot,
-    ) -> Together:
+    ) -> Together | None:
         """The test whether pods fit together; each with its allocated claims, and the positions of those to
         be decided. Raises as `before_binding` does.
+
+        A pod other than the first that suits no node, whatever other pods do, does not count: no device
+        could serve it. None if the first is the only one that counts.
         """
         order = snapshot.topology.order
         counters = Counters(self._nodes, tuple(pod.key for pod, _, _ in pods))
         room, waived = self._nodes.room, frozenset[str]()
-        found = []
+        found: list[tuple[Kind, tuple[int, ...], Pod]] = []
         for pod, held, claims in pods:
             fellows = tuple(other for other, _, _ in pods if other is not pod)
             question = replace(
@@ -132,16 +135,21 @@ class Placement:
             )
             require_objects(question)
             waived |= question.waived
-            allowed, rules = self._nodes.every(), []
+            allowed, suiting, rules = self._nodes.every(), self._nodes.every(), []
             for test in tests_of(question):
                 if isinstance(test.passed, np.ndarray):
                     allowed = allowed & test.passed
+                    suiting = suiting if test.by_pods else suiting & test.passed
                 else:
                     rules.append(test.passed)
+            if found and not self._nodes.in_order(suiting, order).any():
+                continue
             if reserved := self._nominated(question):
                 allowed = allowed & ~beside_nominated(question, reserved)
             allowed = self._nodes.in_order(allowed, order)
             found.append((Kind(1, allowed, room.vector(demand(pod)), tuple(rules)), claims, pod))
+        if len(found) == 1:
+            return None
         rows = self._nodes.rows(order)
         ordered = [
             Counter(one.codes[rows], one.counts, None if one.counted is None else one.counted[rows])
@@ -149,7 +157,7 @@ class Placement:
         ]
         kinds = grouped([(replace(kind, adds=counters.adds(pod)), claims) for kind, claims, pod in found])
         free = room.free(waived, but=counters.but)[:, rows]
-        return Together([pod.key for pod, _, _ in pods], kinds, ordered, free, order)
+        return Together([pod.key for _, _, pod in found], kinds, ordered, free, order)
 
     def reduced(self, nodes: NodeSubset | None, together: Together, snapshot: Snapshot) -> NodeSubset | None:
         """The nodes on which all pods may fit, if no device reaches several nodes; else all of `nodes`."""
@@ -245,6 +253,7 @@ class Placement:
 
     def _failures(self, question: Question) -> Iterator[tuple[Test, Mask]]:
         """(test, (N,) nodes that fail it), in the order of their reasons."""
+        question = replace(question, by_resource=True)
         require_objects(question)
         for test in tests_of(question):
             yield test, ~passed(test, question.counters)

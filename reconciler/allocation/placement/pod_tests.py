@@ -13,10 +13,11 @@ from kernels.types import Amounts, Codes, Mask
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.node_selector import NodeSelector
+from reconciler.api.objects.value import value
 from reconciler.state.nodes.table import Nodes
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@value(eq=False)
 class Test:
     """One test of all nodes."""
 
@@ -75,7 +76,7 @@ class Counters:
         return counts
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@value(eq=False)
 class Question:
     """A pod to be placed."""
 
@@ -88,6 +89,8 @@ class Question:
     """Resources that a node need not offer"""
     supposed: bool = True
     """Whether nodes without a Node object may be used"""
+    by_resource: bool = False
+    """Whether room is one test for each resource, to say which is short. One for all is faster"""
     fellows: Collection[Pod] = ()
     """Pods that may be placed before it: what they require counts, too"""
 

@@ -3,7 +3,7 @@
 Frozen when it is made, so that a search in another thread may ask it.
 """
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import replace
 from itertools import compress
 
@@ -48,11 +48,11 @@ class Together:
         self._order = order
         self._verdicts: dict[tuple[bytes, ...], bool] = {}
 
-    def fit(self, reach: Sequence[Mask]) -> bool:
+    def fit(self, reach: Sequence[Mask], spend: Callable[[], object] = lambda: None) -> bool:
         """Whether all pods fit on nodes that reach their claims; cached. See `Companions`."""
         key = tuple(mask.tobytes() for mask in reach)
         if key not in self._verdicts:
-            self._verdicts[key] = self._search(reach)
+            self._verdicts[key] = self._search(reach, spend)
             if not self._verdicts[key]:
                 self.refused.append(tuple(reach))
         return self._verdicts[key]
@@ -86,7 +86,7 @@ class Together:
             found &= self._free[r] >= need[r]
         return found
 
-    def _search(self, reach: Sequence[Mask]) -> bool:
+    def _search(self, reach: Sequence[Mask], spend: Callable[[], object]) -> bool:
         kinds = []
         for kind, claims in self._kinds:
             allowed = kind.allowed
@@ -96,7 +96,7 @@ class Together:
                 return False
             kinds.append(replace(kind, allowed=allowed))
         among = np.any([kind.allowed for kind in kinds], axis=0)
-        outcome = fit_together(kinds, self._counters, self._free, among, steps=STEPS)
+        outcome = fit_together(kinds, self._counters, self._free, among, steps=STEPS, on_step=spend)
         self.gave_up = self.gave_up or not outcome.complete
         return outcome.places is not None
 

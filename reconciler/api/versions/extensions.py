@@ -28,14 +28,20 @@ _TREE = (COMPOSITE, CONSUMES_FROM)
 """Keys that make a device part of a tree"""
 
 
-def has_annotated_trees(raw: Raw, subject: str) -> bool:
-    """Whether the annotation puts devices into trees. Raises Malformed if the annotation is invalid."""
-    return any(key in fields for fields in extensions(raw, subject).values() for key in _TREE)
+def has_trees(raw: Raw, subject: str) -> bool:
+    """Whether the annotation or flat devices name sources. Raises Malformed if the annotation is invalid."""
+    annotated = any(key in fields for fields in extensions(raw, subject).values() for key in _TREE)
+    return annotated or names_sources(mapping(raw.get("spec")))
 
 
-def with_annotated_trees(raw: Raw, subject: str) -> Raw:
+def names_sources(spec: Raw) -> bool:
+    """Whether flat devices have `consumesCapacityFrom`, which no released version knows."""
+    return any(CONSUMES_FROM in device for device in mappings(spec.get("devices")))
+
+
+def with_trees(raw: Raw, subject: str) -> Raw:
     """A slice whose devices all have the shape `composite`, with `includes` and `consumesCapacityFrom` of the
-    annotation, which keeps the other fields. For a slice that has them; its devices may be flat.
+    annotation, which keeps the other fields. For a slice that has trees; its devices may be flat.
     """
     extras = extensions(raw, subject)
     check_devices(raw, extras, subject)
@@ -46,7 +52,8 @@ def with_annotated_trees(raw: Raw, subject: str) -> Raw:
         if (kept := {key: value for key, value in fields.items() if key not in _TREE})
     }
     metadata = dict(raw["metadata"])
-    annotations = {key: text for key, text in metadata["annotations"].items() if key != ANNOTATION}
+    annotations = dict(mapping(metadata.get("annotations")))
+    annotations.pop(ANNOTATION, None)
     if rest:
         annotations[ANNOTATION] = json.dumps(rest, separators=(",", ":"))
     spec = {**raw["spec"], "devices": devices}

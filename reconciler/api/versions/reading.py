@@ -13,9 +13,10 @@ from reconciler.api.objects.validating import subject_of, validated
 from reconciler.api.versions import composite, mixins, v1beta1, version_numbers
 from reconciler.api.versions.amounts import with_value_keys
 from reconciler.api.versions.extensions import (
-    has_annotated_trees,
+    has_trees,
+    names_sources,
     with_annotated_fields,
-    with_annotated_trees,
+    with_trees,
 )
 from reconciler.api.versions.fixes import fix_mistakes
 from reconciler.api.versions.misplaced_fields import reject_misplaced_fields
@@ -66,7 +67,9 @@ def needs_conversion(raw: Mapping[str, Any]) -> bool:
     if not is_ours(raw) or kind in _STABLE:
         return False
     spec = mapping(raw.get("spec"))
-    if kind == "ResourceSlice" and (composite.is_first_revision(spec) or mixins.uses(spec)):
+    if kind == "ResourceSlice" and (
+        composite.is_first_revision(spec) or mixins.uses(spec) or names_sources(spec)
+    ):
         return True
     return raw.get("apiVersion") == f"{GROUP}/v1alpha3" and kind != "DeviceTaintRule"
 
@@ -94,7 +97,7 @@ def to_v1(raw: Mapping[str, Any], warnings: list[str] | None = None) -> Mapping[
         raw = fix_mistakes(raw, lambda line: notes.append(f"{subject}: {line}"))
     match kind:
         case "ResourceSlice":
-            raw = _with_trees(raw, subject, warnings) if has_annotated_trees(raw, subject) else raw
+            raw = _as_trees(raw, subject, warnings) if has_trees(raw, subject) else raw
             raw = with_annotated_fields(_slice_to_v1(raw, subject, warnings), subject)
             if warnings is not None:
                 warnings += [f"{subject}: {line}" for line in invalid_names(mapping(raw.get("spec")))]
@@ -146,12 +149,12 @@ def _left_out(raw: Mapping[str, Any], subject: str) -> list[str]:
     return [f"{subject}: spec.devices[{found[0]}]: has no `basic`, so this device is left out{more}"]
 
 
-def _with_trees(raw: Mapping[str, Any], subject: str, warnings: list[str] | None) -> Mapping[str, Any]:
+def _as_trees(raw: Mapping[str, Any], subject: str, warnings: list[str] | None) -> Mapping[str, Any]:
     """A slice of any shape in that of the first revision, with the trees of its annotation."""
     spec = raw.get("spec")
     if isinstance(spec, Mapping) and not composite.is_first_revision(spec):
         raw = _slice_to_v1(raw, subject, warnings)
-    return with_annotated_trees(raw, subject)
+    return with_trees(raw, subject)
 
 
 def _with_versions(

@@ -57,6 +57,7 @@ class _DeviceText(msgspec.Struct, rename="camel", gc=False):
     basic: Raw | UnsetType = UNSET
     composite: Raw | UnsetType = UNSET
     includes: Raw | UnsetType = UNSET
+    consumes_capacity_from: Raw | UnsetType = UNSET
 
 
 class _SpecText(msgspec.Struct, rename="camel", gc=False):
@@ -83,7 +84,7 @@ class _SliceText(msgspec.Struct, rename="camel", gc=False):
 _split = msgspec.json.Decoder(_SliceText).decode
 _split_map = msgspec.json.Decoder(dict[str, Raw]).decode
 
-_OLDER = ("basic", "composite", "includes")
+_OLDER = ("basic", "composite", "includes", "consumes_capacity_from")
 _OLDER_IN_SPEC = ("mixins", "device_mixins")
 _INCLUDING = ("consumes_counters", "shared_counters")
 """Lists whose entries have `includes` in an older shape."""

@@ -220,7 +220,7 @@ class _Recorded:
     def __init__(self, refused: Iterable[NodeSets], topology: Topology) -> None:
         self._refused = {tuple(among(names, topology).mask.tobytes() for names in sets) for sets in refused}
 
-    def fit(self, reach: Sequence[Mask]) -> bool:
+    def fit(self, reach: Sequence[Mask], _spend: Callable[[], object] = lambda: None) -> bool:
         """Whether all pods fitted."""
         return tuple(mask.tobytes() for mask in reach) not in self._refused
 

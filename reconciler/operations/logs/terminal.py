@@ -7,10 +7,13 @@ from typing import Any
 from structlog.typing import EventDict
 
 HIDDEN = frozenset(
-    {"timestamp", "level", "logger", "event", "exception", "decision_id", "counts", "steps", "nodes", "paths"}
+    {
+        *("timestamp", "level", "logger", "event", "exception"),
+        *("decision_id", "counts", "steps", "nodes", "paths", "pending_seconds"),
+    }
 )
 """Fields for programs, and those that are shown another way"""
-PROSE = ("message", "error", "why", "remedy", "meaning")
+PROSE = ("message", "error", "why", "remedy")
 """Fields whose text needs no name; they come last"""
 ALONE = "url"
 """A field with a line of its own, so that a terminal can open it and a double click selects it"""

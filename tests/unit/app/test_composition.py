@@ -25,7 +25,7 @@ APP = sorted((ROOT / "reconciler" / "app").glob("*.py"))
 MOST_LINES = 60
 WATCHES = [
     "watch nodes", "watch pods", "watch resourceslices", "watch resourceclaims", "watch deviceclasses",
-    "watch devicetaintrules",
+    "watch devicetaintrules", "watch namespaces on demand",
 ]  # fmt: skip
 
 

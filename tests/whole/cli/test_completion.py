@@ -149,6 +149,8 @@ def test_kubectl_completes_commands_and_values_and_the_shell_completes_files():
     assert [line.partition("\t")[0] for line in offered] == ["explain", ":4"]
     assert kubectl("__complete", "dra-reconciler", "allocate", "-o", "").splitlines() == [
         "table",
+        "wide",
+        "name",
         "yaml",
         "json",
         ":4",

@@ -89,7 +89,7 @@ async def test_they_allocate_what_we_would_refuse():
         allocate(cluster, "one", "a", "d0", pod="p")
         (told,) = await running.heard(Compared)
     assert told.outcome is Outcome.WE_REFUSE
-    assert told.message.startswith("NoSuitableNode")
+    assert told.message.startswith("NoNode")
 
 
 async def test_claims_of_one_pod_are_judged_by_one_decision_although_they_come_one_by_one():

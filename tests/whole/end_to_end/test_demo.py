@@ -7,14 +7,16 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
+from reconciler.cli.common.output import UNBOUNDED
 from reconciler.cli.demo.play import manifests, play
 
 pytestmark = pytest.mark.loopback
 
 
 def console(*, terminal: bool) -> Console:
+    width = 120 if terminal else UNBOUNDED
     return Console(
-        file=StringIO(), force_terminal=terminal, width=120, height=100, highlight=False, markup=False
+        file=StringIO(), force_terminal=terminal, width=width, height=100, highlight=False, markup=False
     )
 
 

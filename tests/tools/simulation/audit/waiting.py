@@ -84,17 +84,34 @@ class Undone:
             nodes &= selected(claim, self._zones)
         if not pod["spec"].get("nodeName"):
             nodes &= self._open
+        if gated:
+            nodes &= self._nodes_of_companions(pod, todo)
         if (node := self._fitting.fits(todo, nodes)) is not None:
             yield f"pod {name} waits for {[c['metadata']['name'] for c in todo]}, which would fit on {node}"
         elif gated and (stuck := [claim for claim in held if self._is_its_own(claim, pod)]):
             yield from self._afresh(pod, todo, held, stuck)
+
+    def _nodes_of_companions(self, pod: Any, todo: list[Any]) -> frozenset[str]:
+        """Nodes of all gated pods that share a claim: one for which no node suits them all may wait."""
+        keys = {f"default/{claim['metadata']['name']}" for claim in todo}
+        found = frozenset(self._zones)
+        for other in self._pods:
+            shared = keys.intersection(key for key in claims_of(other) if key is not None)
+            if other is pod or not shared or not _is_gated(other) or not _is_live(other):
+                continue
+            nodes = self._nodes(other) & self._open
+            for key in claims_of(other):
+                if key in self._claims and allocation(self._claims[key]):
+                    nodes &= selected(self._claims[key], self._zones)
+            found &= nodes or found  # one that no node suits does not count
+        return found
 
     def _afresh(self, pod: Any, todo: list[Any], held: list[Any], stuck: list[Any]) -> Iterator[str]:
         """Half of a joint decision is no reason to wait if all of it would fit elsewhere."""
         keys = {f"default/{claim['metadata']['name']}" for claim in stuck}
         rest = [one for one in self._auditor.held() if one.claim not in keys]
         fitting = Fitting(self._auditor.history, rest, self._there, self._owned)
-        nodes = self._nodes(pod) & self._open
+        nodes = self._nodes(pod) & self._open & self._nodes_of_companions(pod, [*todo, *stuck])
         for claim in held:
             if claim not in stuck:
                 nodes &= selected(claim, self._zones)

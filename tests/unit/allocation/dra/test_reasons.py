@@ -36,12 +36,15 @@ def part_slice(*parts: Object) -> Object:
 
 
 def test_every_reason_has_a_case():
-    """The limit of steps has a test of its own, and so have preferences, which the allocator ignores."""
+    """The limit of steps and pods that share a claim have tests of their own, and so have preferences, which
+    the allocator ignores.
+    """
     assert set(Reason) - set(CASES) == {
         Reason.GAVE_UP,
         Reason.ALIGNMENT,
         Reason.PARTITION,
         Reason.PREFERENCES_INVALID,
+        Reason.PODS_COMPETE,
     }
 
 

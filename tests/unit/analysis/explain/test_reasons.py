@@ -14,6 +14,7 @@ from reconciler.api.objects.plan import Reason
 from reconciler.control import planner
 from reconciler.control.koordinator import handler
 from reconciler.operations.events.unmanaged import NOT_MANAGED
+from reconciler.state.on_demand import NOT_LISTED, NOT_READABLE
 from tests.tools.checkout import ROOT
 
 
@@ -51,6 +52,8 @@ def test_every_reason_that_can_be_told_is_in_the_table():
         refusing.BOTH,
         handler.HELD,
         NOT_MANAGED,
+        NOT_LISTED,
+        NOT_READABLE,
     }
     assert len(set(blocking())) >= 5
     assert known == set(map(str, REASONS))

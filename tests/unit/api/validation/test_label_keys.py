@@ -23,7 +23,7 @@ def pod() -> Object:
     return labelled(asking("p", affinity=of_pods, **rest), v="1", tenant="x")
 
 
-def expressions(stored: Any) -> list[list[Any]]:
+def expressions(stored: Any) -> list[Any]:
     """The expressions of all selectors, in order; None for a term without a selector."""
     spec, required = stored["spec"], "requiredDuringSchedulingIgnoredDuringExecution"
     terms = [*spec["affinity"]["podAffinity"][required], *spec["affinity"]["podAntiAffinity"][required]]

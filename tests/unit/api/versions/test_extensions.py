@@ -8,7 +8,8 @@ import pytest
 from reconciler.api.objects.slices import ResourceSlice
 from reconciler.api.versions.extension_shape import ANNOTATION
 from reconciler.api.versions.extensions import conflicts, with_annotation
-from reconciler.api.versions.reading import read
+from reconciler.api.versions.reading import needs_conversion, read
+from reconciler.api.versions.slice_text import read_slice
 from reconciler.errors import Malformed
 from tests.tools.builders import Object, device, resource_slice
 
@@ -137,6 +138,17 @@ def test_trees_of_the_annotation_are_those_in_place(fields: Object):
     found = typed(slice_with({"A": fields, "B": fields}, *flat))
     assert found.spec == typed(tree_in_place("A", "B")).spec
     assert [draw.counter_set for draw in found.spec.devices[1].consumes_counters] == ["root"]
+
+
+def test_flat_devices_may_name_their_source_in_place():
+    """No server keeps the field, but files have it; without it, leaf and root would both be given."""
+    flat = [device("root", capacity={"units": "4"}), *(device(n, capacity={"units": "2"}) for n in "AB")]
+    for leaf in flat[1:]:
+        leaf["consumesCapacityFrom"] = [{"name": "root"}]
+    raw = resource_slice("s", flat, nodeName="n")
+    assert needs_conversion(raw)
+    assert typed(raw).spec == typed(tree_in_place("A", "B")).spec
+    assert read_slice(json.dumps(raw).encode(), raw["apiVersion"]) is None
 
 
 def test_a_source_in_place_wins_over_the_annotation():

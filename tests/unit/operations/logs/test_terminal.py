@@ -42,7 +42,7 @@ def test_an_allocation_is_one_line():
 def test_a_long_message_is_cut_between_words():
     message = "request gpu: 4 of 65 devices match class and selectors; 1 is free; the request needs 2"
     counts = [{"request": "gpu", "gates": [{"name": "class", "left": 4}]}]
-    waits = {"event": "claim pending", "claims": ["default/b"], "reason": "DevicesInUse"}
+    waits: dict[str, Any] = {"event": "claim pending", "claims": ["default/b"], "reason": "DevicesInUse"}
     line = text(**waits, message=message, counts=counts)
     assert line == "12:00:00 claim pending: default/b DevicesInUse request gpu: 4 of 65 devices ..."
     assert len(line) <= 80
@@ -73,7 +73,12 @@ def test_many_names_are_counted():
 
 
 def test_a_traceback_follows_its_line():
-    failed = {"event": "reconcile failed", "level": "error", "unit": "claim a/b", "pause": 1.0}
+    failed: dict[str, Any] = {
+        "event": "reconcile failed",
+        "level": "error",
+        "unit": "claim a/b",
+        "pause": 1.0,
+    }
     found = text(**failed, exception="Traceback\n  x")
     assert found.splitlines()[1:] == ["Traceback", "  x"]
 
