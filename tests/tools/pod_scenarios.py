@@ -59,7 +59,7 @@ POD_SCENARIOS = {
             using(asking("r", "z"), 81),
             using(asking("s", "w"), 80, protocol="UDP"),
         ],
-        {"pod p": "b: d0", "pod q": "NoSuitableNode", "pod r": "a: d0", "pod s": "a: d1"},
+        {"pod p": "b: d0", "pod q": "NoNode", "pod r": "a: d0", "pod s": "a: d1"},
     ),
     "pods with anti-affinity to each other are apart, from the decision on": Scenario(
         [
@@ -67,7 +67,7 @@ POD_SCENARIOS = {
             *(claim(name) for name in "xyz"),
             *(web(asking(name, of, **apart(term(HOST)))) for name, of in zip("pqr", "xyz", strict=True)),
         ],
-        {"pod p": "a: d0", "pod q": "b: d0", "pod r": "NoSuitableNode"},
+        {"pod p": "a: d0", "pod q": "b: d0", "pod r": "NoNode"},
     ),
     "the anti-affinity of a running pod keeps others away": Scenario(
         [
@@ -91,7 +91,7 @@ POD_SCENARIOS = {
             web(asking("p", "x", nodeSelector={ZONE: "z2"}, **near(term(ZONE)))),
             web(asking("q", "y", **near(term(ZONE)))),
         ],
-        {"pod o": "NoSuitableNode", "pod p": "b: d0", "pod q": "b: d1"},
+        {"pod o": "NoNode", "pod p": "b: d0", "pod q": "b: d1"},
     ),
     "pods spread over zones, from the decision on": Scenario(
         [
@@ -110,7 +110,7 @@ POD_SCENARIOS = {
             web(asking("p", "x", **spread(ZONE, minDomains=3))),
             web(asking("q", "y", **spread(ZONE, minDomains=3))),
         ],
-        {"pod p": "b: d0", "pod q": "NoSuitableNode"},
+        {"pod p": "b: d0", "pod q": "NoNode"},
     ),
     "anti-affinity to pods of namespaces with a label": Scenario(
         [

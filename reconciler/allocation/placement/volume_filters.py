@@ -64,16 +64,6 @@ def volumes(question: Question) -> Iterator[Test]:
     yield from _zones(question, found)
 
 
-def attach_room(question: Question) -> Iterator[tuple[str, Amounts]]:
-    """Driver -> (N,) how many more of its volumes each node can attach, for drivers with limits."""
-    attached, but = question.nodes.volumes.attached, question.counters.but
-    for driver in sorted({volume.driver for volume in attached.volumes_of(question.pod)}):
-        limit = attached.limit(driver)
-        if (limit != UNLIMITED).any():
-            unlimited = np.iinfo(np.int64).max
-            yield driver, np.where(limit == UNLIMITED, unlimited, limit - attached.count(driver, but=but))
-
-
 def _exclusive(question: Question, found: PodVolumes) -> Iterator[Test]:
     for claim in found.exclusive:
         yield Test(

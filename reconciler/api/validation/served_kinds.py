@@ -178,7 +178,7 @@ PERSISTENT_VOLUME: Final = ServedKind(
 VOLUME_CLAIM: Final = ServedKind(
     "PersistentVolumeClaim", "persistentvolumeclaims", "persistentvolumeclaim", (CORE,),
     description="A claim of a volume.",
-    categories=("all",), short_names=("pvc",), has_status=True, returns_deleted=True,
+    short_names=("pvc",), has_status=True, returns_deleted=True,
     strategic=_CONDITIONED, columns=columns.NAMED, defaults=storage.default_claim,
     validate=storage.check_claim,
 )  # fmt: skip
@@ -191,7 +191,9 @@ STORAGE_CLASS: Final = ServedKind(
 CSI_NODE: Final = ServedKind(
     "CSINode", "csinodes", "csinode", (STORAGE,),
     description="The CSI drivers on a node, and how many volumes it can attach.",
-    namespaced=False, returns_deleted=True, columns=columns.NAMED, validate=storage.check_csi_node,
+    namespaced=False, returns_deleted=True,
+    strategic={"metadata": METADATA, "spec": {"drivers": Merge("name")}},
+    columns=columns.NAMED, validate=storage.check_csi_node,
 )  # fmt: skip
 CSI_DRIVER: Final = ServedKind(
     "CSIDriver", "csidrivers", "csidriver", (STORAGE,),
