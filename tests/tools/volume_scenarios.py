@@ -4,7 +4,7 @@ from typing import Any
 
 from tests.tools.pod_scenarios import A, B
 from tests.tools.scenario import Scenario, asking, fleet, running
-from tests.tools.small_fleet import Object, claim
+from tests.tools.small_fleet import Object, claim, device_class, devices
 
 STORAGE = "storage.k8s.io/v1"
 DRIVER = "csi.example.com"
@@ -194,6 +194,52 @@ VOLUME_SCENARIOS = {
             asking("p", "x", **mounting(d={"gcePersistentDisk": {"pdName": "disk", "readOnly": True}})),
         ],
         {"pod p": "b: d0"},
+        live_order=False,
+    ),
+    "pods that share a claim of devices have their volumes on one node": Scenario(
+        [
+            device_class(),
+            A,
+            B,
+            devices("a", "d0"),
+            devices("b", "d1"),
+            storage_class(),
+            csi_node("a", 1),
+            csi_node("b", 2),
+            *(volume_claim(name) for name in ("one", "two")),
+            claim("x"),
+            asking("p", "x", **mounting("one")),
+            asking("q", "x", **mounting("two")),
+        ],
+        {"pod p": "b: d1"},
+        live_order=False,
+        apart=frozenset({"pod p"}),
+    ),
+    "volumes that exist are promised to pods that have a node": Scenario(
+        [
+            *fleet(A, B),
+            storage_class("local", NO_PROVISIONER),
+            volume("v", "a", "local"),
+            volume("w", "b", "local"),
+            *(volume_claim(name, "local") for name in ("one", "two", "three")),
+            *(claim(name) for name in "xyz"),
+            asking("p", "x", **mounting("one")),
+            asking("q", "y", **mounting("two")),
+            asking("r", "z", **mounting("three")),
+        ],
+        {"pod p": "a: d0", "pod q": "b: d0", "pod r": "NoNode"},
+        live_order=False,
+    ),
+    "a claim that is not bound yet follows the pod that uses it": Scenario(
+        [
+            *fleet(A, B, count=1),
+            storage_class(),
+            volume_claim("shared"),
+            *(claim(name) for name in "xy"),
+            asking("p", "x", **mounting("shared")),
+            asking("q", "y", **mounting("shared")),
+        ],
+        {"pod p": "a: d0", "pod q": "DevicesInUse"},
         live_order=False,
     ),
     "room for new volumes where the driver reports it": Scenario(

@@ -131,10 +131,19 @@ def _usable(question: Question, volume: PersistentVolume) -> Mask:
 
 
 def _delayed(question: Question, found: PodVolumes) -> Iterator[Test]:
-    available = question.nodes.volumes.available
-    taken: dict[str, list[Codes]] = {}
+    available, but = question.nodes.volumes.available, question.counters.but
+    most, taken = len(found.delayed), dict[str, list[Codes]]()
     named: set[ObjectKey] = set()
     for claim, class_ in found.delayed:
+        if promised := question.nodes.volumes.promised.node_of(claim.key, but=but):
+            yield Test(
+                BINDING,
+                f"while {claim.key} gets its volume on node {promised}, for another pod",
+                _only(question, promised),
+                f"wait until {claim.key} is bound",
+                by_pods=True,
+            )
+            continue
         if (selected := claim.metadata.annotations.get(SELECTED_NODE)) is not None:
             yield Test(
                 BINDING,
@@ -148,7 +157,7 @@ def _delayed(question: Question, found: PodVolumes) -> Iterator[Test]:
             again = claim.key in named
             named.add(claim.key)
             try:
-                numbers = available.matching(claim, most=len(found.delayed), taken=earlier, again=again)
+                numbers = available.matching(claim, most=most, taken=earlier, again=again, but=but)
             except Rejected as exc:
                 yield Test(
                     BINDING,

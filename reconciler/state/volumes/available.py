@@ -4,7 +4,7 @@ Source: VOL-7, VOL-8. N rows of nodes, as the table of nodes numbers them.
 """
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -13,6 +13,7 @@ import numpy as np
 from kernels.choosing import NONE, first_at_each, leading
 from kernels.types import Codes, Mask, Rows
 from reconciler.api.objects.label_selector import LabelSelector, Selector
+from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.node_selector import NodeSelector
 from reconciler.api.objects.storage import (
     NO_PROVISIONER,
@@ -23,6 +24,7 @@ from reconciler.api.objects.storage import (
 )
 from reconciler.errors import Rejected
 from reconciler.state.volumes.objects import StorageObjects
+from reconciler.state.volumes.promised import Promised
 
 FILESYSTEM = "Filesystem"
 
@@ -42,6 +44,9 @@ class LabelledNodes(Protocol):
 
     def selected(self, selector: LabelSelector) -> Rows:
         """The rows that a label selector selects, in order. Raises Rejected if it cannot be parsed."""
+
+    def row_of(self, name: str) -> int | None:
+        """The row of a node; None if there is none."""
 
     def with_values(self, key: str, values: Sequence[str]) -> Rows:
         """The rows whose label has one of these values, in order."""
@@ -70,47 +75,60 @@ class _Group:
     places: tuple[Rows, ...]
     reserved: dict[tuple[str, str], tuple[PersistentVolume, ...]]
     """Namespace and name of a claim -> the volumes that are kept for it"""
+    groups_at: dict[int, list[int]]
+    """Row -> positions in `places` that have it"""
 
 
 class Available:
     """Tables of classes, made when a decision asks, until something in them changes."""
 
-    def __init__(self, objects: StorageObjects, nodes: LabelledNodes) -> None:
+    def __init__(self, objects: StorageObjects, nodes: LabelledNodes, promised: Promised) -> None:
         self._objects = objects
+        self._promised = promised
         self._nodes = nodes
         self._groups: dict[str, tuple[tuple[int, int], _Group]] = {}
         self._room: dict[str, tuple[tuple[int, int], tuple[Codes, Rows, tuple[int, ...]]]] = {}
 
     def matching(
-        self, claim: PersistentVolumeClaim, *, most: int, taken: Sequence[Codes], again: bool
+        self,
+        claim: PersistentVolumeClaim,
+        *,
+        most: int,
+        taken: Sequence[Codes],
+        again: bool,
+        but: Collection[ObjectKey],
     ) -> Codes:
         """(N,) the volume that kube-scheduler would bind on each node, as a number, or NONE. It takes one
         that is kept for the claim, else the smallest that suits. Raises Rejected for an invalid selector.
 
         `most` is the number of claims of the pod, `taken` what earlier ones of the same class got. With
-        `again` the pod names the claim a second time: kube-scheduler looks for another volume then.
+        `again` the pod names the claim a second time: kube-scheduler looks for another volume then. Volumes
+        that other pods than `but` will get are gone.
         """
         group = self._group(claim.storage_class)
         size = len(self._nodes.every())
         kept = [one for one in group.reserved.get(claim.key, ()) if _suits(one, claim)]
         if not kept:
-            return self._smallest(group, claim, most, taken)
+            return self._smallest(group, claim, most, taken, but)
         found = np.full(size, NONE, dtype=np.int32)
         places = self._places(kept[0])
-        found[places] = self._smallest(group, claim, most, taken)[places] if again else len(group.volumes)
+        if again:
+            found[places] = self._smallest(group, claim, most, taken, but)[places]
+        else:
+            found[places] = len(group.volumes)
         return found
 
     def _smallest(
-        self, group: _Group, claim: PersistentVolumeClaim, most: int, taken: Sequence[Codes]
+        self,
+        group: _Group,
+        claim: PersistentVolumeClaim,
+        most: int,
+        taken: Sequence[Codes],
+        but: Collection[ObjectKey],
     ) -> Codes:
         size = len(self._nodes.every())
-        first = bisect_left(group.sizes, claim.requested.nanos if claim.requested is not None else 0)
-        matches = np.array([_matches(kind, claim) for kind in group.kinds], dtype=np.bool_)
-        suiting = matches[group.kind]
-        suiting[:first] = False
-        if claim.spec.selector is not None:
-            selector = claim.spec.selector.parsed()
-            suiting = suiting & _labelled(group.volumes, suiting, selector)
+        suiting = _suiting(group, claim)
+        suiting[self._gone(group, claim.storage_class, but)] = False
         numbers = np.flatnonzero(suiting)
         numbers = numbers[leading(group.affinity[numbers], most)]
         places = [group.places[at] for at in group.affinity[numbers].tolist()]
@@ -118,6 +136,25 @@ class Available:
             return np.full(size, NONE, dtype=np.int32)
         things = np.repeat(numbers, [len(rows) for rows in places]).astype(np.int32)
         return first_at_each(things, np.concatenate(places), size, taken)
+
+    def _gone(self, group: _Group, name: str, but: Collection[ObjectKey]) -> list[int]:
+        """The volumes of a class that kube-scheduler will bind for pods that have a node."""
+        gone: list[int] = []
+        for claim, node in self._promised.claims(but=but):
+            row = self._nodes.row_of(node)
+            if claim.storage_class != name or claim.key in group.reserved or row is None:
+                continue
+            try:
+                suiting = _suiting(group, claim)
+            except Rejected:
+                continue
+            suiting[gone] = False
+            firsts = (
+                np.flatnonzero(suiting & (group.affinity == one))[:1].tolist()
+                for one in group.groups_at.get(row, ())
+            )
+            gone += sorted(number for found in firsts for number in found)[:1]
+        return gone
 
     def provisioned(self, class_: StorageClass) -> Mask:
         """(N,) the nodes for which a class makes volumes."""
@@ -166,16 +203,22 @@ class Available:
         reserved: dict[tuple[str, str], tuple[PersistentVolume, ...]] = {}
         for one in sorted(volumes, key=lambda one: one.key.name):
             if (ref := one.spec.claim_ref) is not None:
-                at = ref.namespace, ref.name
-                reserved[at] = (*reserved.get(at, ()), one)
+                of = ref.namespace, ref.name
+                reserved[of] = (*reserved.get(of, ()), one)
+        places = tuple(self._rows(selector) for selector in selectors)
+        groups_at: dict[int, list[int]] = {}
+        for at, rows in enumerate(places):
+            for row in rows.tolist():
+                groups_at.setdefault(row, []).append(at)
         return _Group(
             tuple(free),
             tuple(one.size.nanos for one in free),
             tuple(kinds),
             np.array(kind, dtype=np.int32),
             np.array(affinity, dtype=np.int32),
-            tuple(self._rows(selector) for selector in selectors),
+            places,
             reserved,
+            groups_at,
         )
 
     def _places(self, volume: PersistentVolume) -> Rows:
@@ -227,6 +270,17 @@ def _matches(kind: _Kind, claim: PersistentVolumeClaim) -> bool:
 def _alike(kind: _Kind, claim: PersistentVolumeClaim) -> bool:
     wanted = claim.spec.volume_mode or FILESYSTEM, claim.spec.volume_attributes_class_name or ""
     return (kind.mode, kind.attributes) == wanted
+
+
+def _suiting(group: _Group, claim: PersistentVolumeClaim) -> Mask:
+    """(V,) the volumes that a claim could have on some node. Raises Rejected for an invalid selector."""
+    first = bisect_left(group.sizes, claim.requested.nanos if claim.requested is not None else 0)
+    matches = np.array([_matches(kind, claim) for kind in group.kinds], dtype=np.bool_)
+    suiting: Mask = matches[group.kind]
+    suiting[:first] = False
+    if claim.spec.selector is not None:
+        suiting = suiting & _labelled(group.volumes, suiting, claim.spec.selector.parsed())
+    return suiting
 
 
 def _suits(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:

@@ -80,7 +80,9 @@ class Uses:
                 node,
             )
         ):
-            return ()  # volumes of a pod cannot change
+            self._pods[key] = pod, node, before[2]  # volumes of a pod cannot change
+            self._on[node][key] = pod
+            return ()
         changed = []
         if before is not None:
             self._remove(key)
@@ -98,6 +100,11 @@ class Uses:
         """The pods on a node that use volumes."""
         return self._on.get(node, {}).values()
 
+    def pod(self, key: ObjectKey) -> Pod | None:
+        """A pod on a node that uses volumes; None if it does not."""
+        found = self._pods.get(key)
+        return None if found is None else found[0]
+
     def node_of(self, pod: ObjectKey) -> str:
         """The node of a pod with volumes; empty if it has none."""
         found = self._pods.get(pod)
@@ -106,6 +113,13 @@ class Uses:
     def nodes_using(self, use: Use) -> set[str]:
         """The nodes where a pod uses it."""
         return set(self._nodes.get(use, {}).values())
+
+    def awaiting(self, claim: ObjectKey, *, but: Collection[ObjectKey]) -> str:
+        """The node of a pod that uses a claim and is decided, but not bound; empty if there is none."""
+        for pod, node in self.users(claim, but=but):
+            if not self._pods[pod][0].spec.node_name:
+                return node
+        return ""
 
     def users(self, use: Use, *, but: Collection[ObjectKey]) -> Iterable[tuple[ObjectKey, str]]:
         """The pods that use it, without the pods `but`, and their nodes."""
