@@ -33,7 +33,10 @@ class VolumeState:
 
     def place(self, key: ObjectKey, pod: Pod | None, node: str) -> bool:
         """Set the node of a pod; return whether it leaves volumes to others."""
-        before, was = self.uses.node_of(key), self.uses.pod(key)
+        was = self.uses.pod(key)
+        if was is None and (pod is None or not pod.spec.volumes):
+            return False
+        before = self.uses.node_of(key)
         for one in self.uses.place(key, pod, node):
             self.attached.pods_changed(one)
             self.promised.pod_changed(was)
