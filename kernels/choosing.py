@@ -1,12 +1,41 @@
 """At each place, the first thing that is there and not taken yet."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from kernels.types import Codes, Rows
 
 NONE = -1
+
+
+class Spans(NamedTuple):
+    """Several lists of places, one after another."""
+
+    places: Rows
+    """(P,)"""
+    starts: Rows
+    """(S + 1,) where each list starts, and the end"""
+
+    @staticmethod
+    def joined(lists: Sequence[Rows]) -> "Spans":
+        """The lists as one."""
+        starts = np.zeros(len(lists) + 1, dtype=np.intp)
+        np.cumsum([len(one) for one in lists], out=starts[1:])
+        return Spans(np.concatenate([np.zeros(0, dtype=np.intp), *lists]), starts)
+
+    def of(self, numbers: Codes | Rows) -> tuple[Rows, Rows]:
+        """(E,) positions in `numbers` and (E,) places: each of these lists in turn.
+
+        numbers (n,) of lists
+        """
+        starts = self.starts[numbers]
+        lengths = self.starts[1:][numbers] - starts
+        ends = np.cumsum(lengths)
+        which = np.repeat(np.arange(len(lengths)), lengths)
+        at = np.arange(len(which)) - np.repeat(ends - lengths, lengths) + np.repeat(starts, lengths)
+        return which, self.places[at]
 
 
 def first_at_each(things: Codes, places: Rows, size: int, taken: Sequence[Codes] = ()) -> Codes:

@@ -10,11 +10,12 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from kernels.choosing import NONE, first_at_each, leading
-from kernels.types import Codes, Mask, Rows
+from kernels.choosing import NONE, Spans, first_at_each, leading
+from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.api.objects.label_selector import LabelSelector, Selector
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.node_selector import NodeSelector
+from reconciler.api.objects.quantity import INT64_MAX
 from reconciler.api.objects.storage import (
     NO_PROVISIONER,
     CSIStorageCapacity,
@@ -72,7 +73,8 @@ class _Group:
     """(V,) positions in `kinds`"""
     affinity: Codes
     """(V,) positions in `places`"""
-    places: tuple[Rows, ...]
+    places: Spans
+    """Rows where each distinct node affinity can be used"""
     reserved: dict[tuple[str, str], tuple[PersistentVolume, ...]]
     """Namespace and name of a claim -> the volumes that are kept for it"""
     groups_at: dict[int, list[int]]
@@ -87,7 +89,7 @@ class Available:
         self._promised = promised
         self._nodes = nodes
         self._groups: dict[str, tuple[tuple[int, int], _Group]] = {}
-        self._room: dict[str, tuple[tuple[int, int], tuple[Codes, Rows, tuple[int, ...]]]] = {}
+        self._room: dict[str, tuple[tuple[int, int], tuple[Spans, Amounts]]] = {}
 
     def matching(
         self,
@@ -131,11 +133,8 @@ class Available:
         suiting[self._gone(group, claim.storage_class, but)] = False
         numbers = np.flatnonzero(suiting)
         numbers = numbers[leading(group.affinity[numbers], most)]
-        places = [group.places[at] for at in group.affinity[numbers].tolist()]
-        if not places:
-            return np.full(size, NONE, dtype=np.int32)
-        things = np.repeat(numbers, [len(rows) for rows in places]).astype(np.int32)
-        return first_at_each(things, np.concatenate(places), size, taken)
+        which, places = group.places.of(group.affinity[numbers])
+        return first_at_each(numbers[which].astype(np.int32), places, size, taken)
 
     def _gone(self, group: _Group, name: str, but: Collection[ObjectKey]) -> list[int]:
         """The volumes of a class that kube-scheduler will bind for pods that have a node."""
@@ -178,11 +177,10 @@ class Available:
         driver = self._objects.drivers.get(class_.provisioner)
         if claim.requested is None or driver is None or not driver.spec.storage_capacity:
             return self._nodes.every()
-        numbers, rows, limits = self._capacities(class_.key.name)
-        enough = np.array([limit >= claim.requested.integer for limit in limits], dtype=np.bool_)
+        places, limits = self._capacities(class_.key.name)
+        enough = np.flatnonzero(limits >= min(claim.requested.integer, INT64_MAX))
         found = np.zeros(len(self._nodes.every()), dtype=np.bool_)
-        if len(limits):
-            found[rows[enough[numbers]]] = True
+        found[places.of(enough)[1]] = True
         return found
 
     def _group(self, name: str) -> _Group:
@@ -205,7 +203,7 @@ class Available:
             if (ref := one.spec.claim_ref) is not None:
                 of = ref.namespace, ref.name
                 reserved[of] = (*reserved.get(of, ()), one)
-        places = tuple(self._rows(selector) for selector in selectors)
+        places = [self._rows(selector) for selector in selectors]
         groups_at: dict[int, list[int]] = {}
         for at, rows in enumerate(places):
             for row in rows.tolist():
@@ -216,7 +214,7 @@ class Available:
             tuple(kinds),
             np.array(kind, dtype=np.int32),
             np.array(affinity, dtype=np.int32),
-            places,
+            Spans.joined(places),
             reserved,
             groups_at,
         )
@@ -227,17 +225,15 @@ class Available:
     def _rows(self, selector: NodeSelector | None) -> Rows:
         return np.flatnonzero(self._nodes.every()) if selector is None else self._nodes.usable(selector)
 
-    def _capacities(self, name: str) -> tuple[Codes, Rows, tuple[int, ...]]:
-        """(E,) numbers of capacities, (E,) rows of nodes that can use them; the limit of each in bytes."""
+    def _capacities(self, name: str) -> tuple[Spans, Amounts]:
+        """The rows of nodes that can use each capacity of a class, and (C,) the limit of each in bytes."""
         stamp = self._objects.capacities_serial[name], self._nodes.labels_serial
         known = self._room.get(name)
         if known is None or known[0] != stamp:
             found = list(self._objects.capacities_of.get(name, {}).values())
-            places = [self._reaching(one) for one in found]
-            numbers = np.repeat(np.arange(len(found)), [len(rows) for rows in places]).astype(np.int32)
-            rows = np.concatenate(places) if places else np.zeros(0, dtype=np.intp)
-            limits = tuple(-1 if one.limit is None else one.limit.integer for one in found)
-            known = self._room[name] = stamp, (numbers, rows, limits)
+            places = Spans.joined([self._reaching(one) for one in found])
+            limits = [-1 if one.limit is None else min(one.limit.integer, INT64_MAX) for one in found]
+            known = self._room[name] = stamp, (places, np.array(limits, dtype=np.int64))
         return known[1]
 
     def _reaching(self, capacity: CSIStorageCapacity) -> Rows:

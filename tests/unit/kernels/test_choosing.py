@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernels.choosing import NONE, first_at_each, leading
+from kernels.choosing import NONE, Spans, first_at_each, leading
 
 
 @given(
@@ -36,3 +36,12 @@ def test_the_first_thing_at_each_place(drawn: tuple[int, list[tuple[int, int]], 
 def test_the_first_of_each_group(groups: list[int], most: int):
     expected = [at for at, group in enumerate(groups) if groups[:at].count(group) < most]
     assert leading(np.array(groups, dtype=np.int32), most).tolist() == expected
+
+
+@given(st.lists(st.lists(st.integers(0, 9)), min_size=1), st.data())
+def test_lists_are_read_in_turn(lists: list[list[int]], data: st.DataObject):
+    numbers = data.draw(st.lists(st.integers(0, len(lists) - 1)))
+    expected = [(at, place) for at, number in enumerate(numbers) for place in lists[number]]
+    spans = Spans.joined([np.array(one, dtype=np.intp) for one in lists])
+    which, places = spans.of(np.array(numbers, dtype=np.intp))
+    assert list(zip(which.tolist(), places.tolist(), strict=True)) == expected
