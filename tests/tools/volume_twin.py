@@ -345,7 +345,7 @@ def _translated(volume: Object, topology: str) -> list[Object] | None:
     renamed = {zone: topology} if values else {}
     if zone == _BETA_ZONE:
         renamed["failure-domain.beta.kubernetes.io/region"] = _REGION
-    found = [
+    found: list[Object] = [
         {
             **term,
             "matchExpressions": [

@@ -55,7 +55,7 @@ def keys(volume: PersistentVolume) -> list[tuple[str, tuple[str, ...]]] | None:
 
 def test_the_zone_of_a_disk_is_the_label_of_its_driver():
     """From the node affinity, else from the labels; the older label of a region is renamed with its zone."""
-    ebs = {"awsElasticBlockStore": {"volumeID": "v"}}
+    ebs: Any = {"awsElasticBlockStore": {"volumeID": "v"}}
     csi = AWS.topology_key
     here = {"operator": "In", "values": ["z1"]}
     assert keys(disk({}, **ebs)) is None
