@@ -77,7 +77,7 @@ REASONS: Mapping[str, Advice] = {
     Reason.NO_NODES: Advice(
         "There is no node that the claim or its pod may use, whatever its devices.",
         "Check that there are nodes, and that they are not cordoned: kubectl get nodes. Compare them with "
-        "the node selector, affinity, tolerations and resource requests of the pod.",
+        "the node selector, affinity, spread, tolerations, ports and resource requests of the pod.",
         Section.FLEET,
     ),
     Reason.ALIGNMENT: Advice(
