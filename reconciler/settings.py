@@ -103,6 +103,10 @@ class Settings(BaseSettings):
     koordinator_semantics: Literal["proposal", "upstream"] = "proposal"
     """Whose rules apply where Koordinator's proposals and its release differ."""
 
+    without_volumes: bool = False
+    """Do not look at the volumes of pods, and read no storage objects. For accounts without the right to read
+    them: kube-scheduler may then refuse the node of a pod with volumes, and take its devices back."""
+
     search_steps: int = Field(default=10_000, ge=1)
     """Devices that a decision tries on one node before it gives up there; ten times as many on all nodes
     together. Steps instead of time: the result does not depend on the speed of the machine."""

@@ -89,7 +89,16 @@ def build_control(
         base=settings.backoff_base_seconds, cap=settings.backoff_cap_seconds, random=random
     )
     kinds = (resource.kind for resource in served)
-    intake = Intake(store, queue, kinds, reporter.report, ours=ours, reasons=reasons, withdrawing=withdrawals)
+    intake = Intake(
+        store,
+        queue,
+        kinds,
+        reporter.report,
+        ours=ours,
+        reasons=reasons,
+        withdrawing=withdrawals,
+        volumes=not settings.without_volumes,
+    )
     echoes = Echoes(holds=intake.holds, add=intake.catch_up)
     connection = base.connection(guarded(base, reasons), watched=served)
     writer = Writer(connection.client, served, echoes=echoes, withdrawals=withdrawals, now=now)

@@ -118,10 +118,10 @@ async def _live(
     key: ObjectKey, rules: Semantics, machines: Rules, connection: Connection, *, of_pod: bool
 ) -> Situation:
     if not of_pod:
-        return await on_cluster(await list_objects(KINDS, connection), rules, key, of_pod=False)
+        return await on_cluster(await list_objects(KINDS, connection, volumes=True), rules, key, of_pod=False)
     refused: Rejected | None = None
     try:
-        raws = await list_objects(KINDS, connection)
+        raws = await list_objects(KINDS, connection, volumes=True)
     except Rejected as exc:  # a server without claims may have Koordinator's devices
         refused, raws = exc, await list_objects(("Node", "Pod"), connection)
     if requests_devices(_named(raws, key), key, machines):

@@ -19,7 +19,9 @@ from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.objects.plan import Granted, Unsatisfied
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.similar_names import similar_key
+from reconciler.api.objects.storage import STORAGE
 from reconciler.api.versions.reading import read
+from reconciler.cli.common.cluster_listing import waits_for_volumes
 from reconciler.control.gangs.planner import GangPlanner, GiveBack, Solve
 from reconciler.control.intake import Intake
 from reconciler.control.offline import STEPS, Question, decide
@@ -33,7 +35,7 @@ from reconciler.state.trial import Trial
 
 KINDS = ("Node", "DeviceClass", "DeviceTaintRule", "ResourceSlice", "ResourceClaim", "Pod")
 """The kinds to list, in the order in which the store receives them"""
-_ON_DEMAND = ("Namespace", "PodGroup", "CoschedulingPodGroup")
+_ON_DEMAND = ("Namespace", "PodGroup", "CoschedulingPodGroup", *STORAGE)
 """Listed if a pod needs them; the store receives them first"""
 
 
@@ -168,7 +170,9 @@ def _of_gang(gang: GangKey, gangs: GangPlanner, intake: Intake) -> Situation:
 
 def listings(raws: Iterable[Mapping[str, Any]]) -> Iterable[Replaced]:
     """The objects of a cluster as listings, one for each of KINDS, and of kinds listed on demand."""
+    raws = list(raws)
     kinds = (*_ON_DEMAND, *KINDS)
+    storage = any(raw["kind"] == "Pod" and waits_for_volumes(raw) for raw in raws)
     objects: dict[str, list[ApiObject]] = {kind: [] for kind in kinds}
     refused: dict[str, list[Refused]] = {kind: [] for kind in kinds}
     for raw in raws:
@@ -183,7 +187,7 @@ def listings(raws: Iterable[Mapping[str, Any]]) -> Iterable[Replaced]:
     return [
         Replaced(kind, tuple(objects[kind]), tuple(refused[kind]))
         for kind in kinds
-        if kind != "Namespace" or objects[kind]
+        if kind not in ("Namespace", *STORAGE) or objects[kind] or (storage and kind in STORAGE)
     ]
 
 

@@ -93,6 +93,12 @@ log = structlog.get_logger()
 )
 @koordinator_semantics_option()
 @click.option(
+    "--without-volumes",
+    is_flag=True,
+    default=None,
+    help="Ignore the volumes of pods; read no storage objects.",
+)
+@click.option(
     "--steps",
     "search_steps",
     type=int,

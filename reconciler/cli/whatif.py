@@ -13,13 +13,14 @@ from reconciler.analysis.whatif.answering import STEPS
 from reconciler.analysis.whatif.reading import units_in
 from reconciler.analysis.whatif.report import as_json
 from reconciler.api.koordinator.device import Device
-from reconciler.api.manifests.bundle import Bundle
+from reconciler.api.manifests.bundle import Bundle, storage_of
 from reconciler.api.manifests.inferred_nodes import InferredNodes, infer_nodes
 from reconciler.api.objects.claims import DeviceClass, ResourceClaim, ResourceClaimTemplate
 from reconciler.api.objects.core import Namespace, Node, Pod
 from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.slices import ResourceSlice
+from reconciler.api.objects.storage import STORAGE
 from reconciler.cli.common.cluster_listing import list_objects
 from reconciler.cli.common.connection import Connection
 from reconciler.cli.common.exits import Exit, NoAnswer, errors_as
@@ -112,7 +113,10 @@ def whatif(
         nodes, objects, devices = _fleet(first, units, more, files, connection, progress)
         store = store_of(progress.each("loading objects", objects), rules)
         namespaces = tuple(one for one in objects if isinstance(one, Namespace))
-        baseline = Baseline(store, nodes.described, namespaces, nodes.supposed, devices, machine_rules)
+        storage = tuple(one for one in objects if type(one).__name__ in STORAGE)
+        baseline = Baseline(
+            store, nodes.described, namespaces, nodes.supposed, devices, machine_rules, storage
+        )
         scenario = Scenario(units, count, freed, frozenset(drained))
         if not units and not drained:
             raise NoAnswer(f"{files[0]} has no pending claim, no template and no pod")
@@ -161,6 +165,7 @@ def _fleet(
         )
     progress.stage("reading the cluster")
     listed, machines = _listed(units, connection)
+    listed = [*listed, *storage_of(first)]  # the last of a name counts
     extra += [*first.of(ResourceSlice), *first.of(DeviceClass)]
     added = [one for one in extra if isinstance(one, ResourceSlice)]
     known = [one for one in listed if isinstance(one, Node)]
@@ -175,7 +180,7 @@ def _listed(units: tuple[Unit, ...], connection: Connection) -> tuple[list[ApiOb
     """Read a cluster. Only pods without claims can be placed on one that does not serve claims."""
     claims = any(unit.claims for unit in units)
     try:
-        listed = list(list_cluster(KINDS, connection))
+        listed = list(list_cluster(KINDS, connection, volumes=True))
     except Rejected:
         if claims or not units:
             raise

@@ -74,7 +74,19 @@ COSCHEDULING_POD_GROUP = Resource(
 )
 """Its kind is PodGroup, too; it has the name of our model here, so that the two differ"""
 
-ON_DEMAND = {resource.kind: resource for resource in (NAMESPACE, POD_GROUP, COSCHEDULING_POD_GROUP)}
+_STORAGE = "storage.k8s.io"
+STORAGE = (
+    Resource("PersistentVolume", "", "v1", "persistentvolumes", namespaced=False),
+    Resource("PersistentVolumeClaim", "", "v1", "persistentvolumeclaims", namespaced=True),
+    Resource("StorageClass", _STORAGE, "v1", "storageclasses", namespaced=False),
+    Resource("CSINode", _STORAGE, "v1", "csinodes", namespaced=False),
+    Resource("CSIDriver", _STORAGE, "v1", "csidrivers", namespaced=False),
+    Resource("CSIStorageCapacity", _STORAGE, "v1", "csistoragecapacities", namespaced=True),
+    Resource("VolumeAttachment", _STORAGE, "v1", "volumeattachments", namespaced=False),
+)
+"""Kinds that decide where pods with volumes can run"""
+
+ON_DEMAND = {resource.kind: resource for resource in (NAMESPACE, POD_GROUP, COSCHEDULING_POD_GROUP, *STORAGE)}
 """Kinds that are listed and watched only from the moment when a pod needs them"""
 
 

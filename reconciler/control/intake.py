@@ -15,6 +15,7 @@ from reconciler.api.objects.gangs import GangKey
 from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.objects.plan import Plan
 from reconciler.api.objects.pods import claims_of
+from reconciler.api.objects.storage import STORAGE
 from reconciler.cluster.kinds import ON_DEMAND
 from reconciler.cluster.pause_reasons import PauseReasons
 from reconciler.control.audit.auditor import Audit
@@ -33,6 +34,7 @@ from reconciler.state.devices.pools.naming import Naming
 from reconciler.state.nodes.table import Hosted, Nodes
 from reconciler.state.pods.groups import PodGroups
 from reconciler.state.store import Store
+from reconciler.state.volumes.objects import claims_named
 
 log = structlog.get_logger()
 
@@ -57,9 +59,11 @@ class Intake:
         ours: Ownership = NOTHING_OWNED,
         reasons: PauseReasons | None = None,
         withdrawing: Container[str] = frozenset(),
+        volumes: bool = True,
     ) -> None:
         """`kinds` must be listed before anything is decided; `reasons` say why writes are paused;
-        `withdrawing` has the uids of claims whose allocation this process is withdrawing.
+        `withdrawing` has the uids of claims whose allocation this process is withdrawing; `volumes` says
+        whether volumes are considered.
         """
         self._ours = ours
         self.store = store
@@ -69,7 +73,9 @@ class Intake:
         self.groups = PodGroups()
         self.wanted: dict[str, asyncio.Event] = {kind: asyncio.Event() for kind in ON_DEMAND}
         """Kinds that are listed on demand; set when a pod needs them"""
-        self.nodes = Nodes(on_wanted=lambda kind: self.wanted[kind].set())
+        self.nodes = Nodes(on_wanted=lambda kind: self.wanted[kind].set(), volumes=volumes)
+        self._with_volumes: dict[ObjectKey, None] = {}
+        """Pods without a node that name claims of volumes"""
         self.placement = Placement(self.nodes, supposed=False)
         self.waiting = Waiting()
         self.listed = asyncio.Event()
@@ -94,6 +100,9 @@ class Intake:
         """Apply a change to the store. The sink of every watch."""
         change = self._naming.within(within(change, self._ours.shard))
         self._log_refused(change)
+        if change.kind in STORAGE:
+            self._take_storage(change)
+            return
         unchanged = isinstance(change, Changed) and self._is_unchanged(change.object)
         for thing in _objects(change):
             self.reclaimed.note(thing)
@@ -109,11 +118,21 @@ class Intake:
             for key in [key for key, claim in self.store.claims.items() if claim.allocation is None]:
                 self._claim(key)
         if isinstance(change, Replaced):
-            if self.nodes.on_demand.listed(change.kind):
-                self._wake_gated()
+            self._listed(change.kind)
             self.unlisted.discard(change.kind)
             if not self.unlisted:
                 self.listed.set()
+
+    def _take_storage(self, change: Change) -> None:
+        """Apply a change of a storage object. It concerns pods with volumes only; the store has none."""
+        if self.nodes.note(change):
+            self.queue.wake([Unit(Kind.POD, key) for key in self._with_volumes])
+        if isinstance(change, Replaced):
+            self._listed(change.kind)
+
+    def _listed(self, kind: str) -> None:
+        if self.nodes.on_demand.listed(kind):
+            self._wake_gated()
 
     def cannot_list(self, kind: str, why: str) -> None:
         """A kind that is listed on demand cannot be listed."""
@@ -254,6 +273,7 @@ class Intake:
 
     def _pod(self, key: ObjectKey) -> None:
         pod = self.store.pods.get(key)
+        self._note_volumes(key, pod)
         for claim in self.roster.note(key, pod):
             self._claim(claim)  # it may have no other pod now
         for gang in self.gangs.note(key, pod):
@@ -261,6 +281,15 @@ class Intake:
         # A deleted pod is reconciled once more, to be forgotten.
         if pod is None or pod.gated or pod.spec.resource_claims:
             self.put(Unit(Kind.POD, key))
+
+    def _note_volumes(self, key: ObjectKey, pod: Pod | None) -> None:
+        """Note a pod that waits for its volumes, and log once that they are not considered if so."""
+        if pod is None or pod.spec.node_name or not any(True for _ in claims_named(pod)):
+            self._with_volumes.pop(key, None)
+        elif key not in self._with_volumes:
+            self._with_volumes[key] = None
+            if pod.gated and not self.nodes.volumes.considered:
+                log.info("volumes not considered", pod=str(key))
 
     def _claim(self, key: ObjectKey) -> None:
         claim = self.store.claims.get(key)

@@ -9,14 +9,14 @@ from typing import Any
 from reconciler.allocation.alignment import decide as decide_claims
 from reconciler.allocation.placement import Placement, place
 from reconciler.api.koordinator.device import Device
-from reconciler.api.manifests.bundle import Bundle
+from reconciler.api.manifests.bundle import Bundle, storage_of
 from reconciler.api.manifests.claims import Claims
 from reconciler.api.manifests.inferred_nodes import InferredNodes, infer_nodes
 from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.claims import FINALIZER, DeviceClass, ResourceClaim
 from reconciler.api.objects.core import Namespace, Node, Pod
 from reconciler.api.objects.gangs import CoschedulingPodGroup, GangKey, PodGroup, gang_of
-from reconciler.api.objects.meta import ObjectKey, PoolID
+from reconciler.api.objects.meta import ApiObject, ObjectKey, PoolID
 from reconciler.api.objects.plan import Granted, Plan, Reason, Unsatisfied
 from reconciler.api.objects.pods import claims_of, is_live
 from reconciler.api.objects.semantics import Semantics
@@ -167,7 +167,7 @@ class _Run:
         devices, slices = bundle.of(Device), bundle.of(ResourceSlice)
         self._inferred = infer_nodes(bundle.of(Node), slices, [device.key.name for device in devices])
         self._nowhere = tuple(one.key.name for one in slices if _nowhere(one.spec))
-        nodes = _table(self._inferred, bundle.of(Namespace))
+        nodes = _table(self._inferred, (*bundle.of(Namespace), *storage_of(bundle)))
         placement = Placement(nodes, supposed=True)
         ours = Ownership(all_claims=True, alone=True)
         reclaimed = ReclaimedByScheduler(self._store, self._roster, placement, lambda _: None, frozenset())
@@ -328,10 +328,10 @@ class _Run:
         return f"the labels of {undescribed} {nodes} are unknown; add the Node objects to the input"
 
 
-def _table(found: InferredNodes, namespaces: Iterable[Namespace]) -> Nodes:
+def _table(found: InferredNodes, others: Iterable[ApiObject]) -> Nodes:
     nodes = Nodes()
-    for namespace in namespaces:
-        nodes.note(Changed("Namespace", namespace))
+    for thing in others:
+        nodes.note(Changed(type(thing).__name__, thing))
     for node in found.described:
         nodes.note(Changed("Node", node))
     for node in found.supposed:

@@ -1,6 +1,6 @@
 """Kinds that are listed only when a pod needs them, such as namespaces for selectors of namespaces."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from reconciler.errors import Unlisted
 
@@ -52,6 +52,17 @@ class KindsOnDemand:
     def is_served(self, kind: str) -> bool:
         """Whether the server serves a kind, as far as known."""
         return kind not in self._unserved
+
+    def require_all(self, kinds: Iterable[str], purpose: str) -> None:
+        """Like `require` for several kinds, which are listed at the same time."""
+        missing: list[Unlisted] = []
+        for kind in kinds:
+            try:
+                self.require(kind, purpose)
+            except Unlisted as exc:
+                missing.append(exc)
+        if missing:
+            raise next((one for one in missing if one.reason == NOT_READABLE), missing[0])
 
     def listed(self, kind: str) -> bool:
         """The objects of a kind are known; return whether a pod waited for them."""

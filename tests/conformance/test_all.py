@@ -9,7 +9,6 @@ import pytest
 
 from tests.conformance.__main__ import main
 from tests.conformance.documents import SHARED, documents
-from tests.conformance.podfit import VOLUMES
 from tests.conformance.suites import SUITES, outcomes
 from tests.tools.builders import claim, device_class, devices, hold, node, request, resource_slice
 from tests.tools.koordinator_recorded import SKIPPED as SKIPPED_OF_KOORDINATOR
@@ -20,9 +19,7 @@ needs_data = pytest.mark.skipif(not SHARED.is_dir(), reason=f"no conformance dat
 SKIPPED = {
     "koordinator": SKIPPED_OF_KOORDINATOR,
 }
-CASES = {"dra": 219 + 1117, "cel": 133 + 66, "apiserver": 95, "koordinator": 231, "podfit": 1800 + 254}
-CASES_WITH_VOLUMES = 254
-"""Cases of podfit that filters of volumes refuse"""
+CASES = {"dra": 219 + 1117, "cel": 133 + 66, "apiserver": 95, "koordinator": 231, "podfit": 1800}
 
 
 @needs_data
@@ -31,10 +28,7 @@ def test_every_recorded_answer_is_ours(suite: str):
     found = list(outcomes(suite, list(documents(SHARED))))
     assert [outcome for outcome in found if outcome.mismatch] == []
     skipped = [outcome for outcome in found if outcome.skipped]
-    if suite == "podfit":
-        assert [outcome.skipped for outcome in skipped] == [VOLUMES] * CASES_WITH_VOLUMES
-    else:
-        assert skipped == SKIPPED.get(suite, [])
+    assert skipped == SKIPPED.get(suite, [])
     assert len(found) == CASES[suite]
 
 

@@ -52,7 +52,8 @@ async def live(scenario: Scenario, folder: Path) -> Expected:
     granted = [said for said in scenario.expected.values() if ": " in said]
     async with reconciling(cluster, journal=str(folder), **SLOW) as seen:
         await seen.heard(Allocated, len(granted))
-        await seen.heard(Waits, len(scenario.expected) - len(granted))
+        waiting = len(scenario.expected) - len(granted)
+        await seen.heard(Waits, waiting, counts=lambda one: one.reason != NOT_LISTED)
         # Kinds that are listed on demand delay the live loop alone.
         blocked = {_unit(one): one.reason for one in seen.of(Waits) if one.reason != NOT_LISTED}
     found: list[Again] = []

@@ -4,6 +4,7 @@ from tests.tools.pod_scenarios import POD_SCENARIOS
 from tests.tools.scenario import Expected, Scenario, asking, fleet, machine, made, running, sized
 from tests.tools.shared_claim_scenarios import SHARED_CLAIM_SCENARIOS
 from tests.tools.small_fleet import DRA, DRIVER, Object, claim, device_class, devices, held
+from tests.tools.volume_scenarios import VOLUME_SCENARIOS
 
 OLD, YOUNG = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
 LABELLED: Object = {"nodeSelector": {"zone": "z"}}
@@ -169,4 +170,5 @@ SCENARIOS = {
     ),
     **POD_SCENARIOS,
     **SHARED_CLAIM_SCENARIOS,
+    **VOLUME_SCENARIOS,
 }

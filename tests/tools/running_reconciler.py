@@ -101,10 +101,12 @@ class Running:
     def of(self, kind: type[D]) -> list[D]:
         return [decision for decision in self.decisions if isinstance(decision, kind)]
 
-    async def heard(self, kind: type[D], number: int = 1) -> list[D]:
-        """Wait for so many decisions of a kind."""
+    async def heard(
+        self, kind: type[D], number: int = 1, *, counts: Callable[[D], bool] = lambda _: True
+    ) -> list[D]:
+        """Wait for so many decisions of a kind that count."""
         async with asyncio.timeout(PATIENCE):
-            while len(self.of(kind)) < number:
+            while sum(map(counts, self.of(kind))) < number:
                 self._heard.clear()
                 await self._heard.wait()
         return self.of(kind)

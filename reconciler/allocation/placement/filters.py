@@ -2,6 +2,7 @@
 
 A filter is a function from a question to its tests; it yields none if the pod does not need it. Filters that
 need kinds which are listed on demand say so first. Source: rules FIT-1 to FIT-10.
+`volume_filters.py` has those that look at volumes.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -11,6 +12,8 @@ import numpy as np
 from kernels.domains import Counter, Even, Near, Vacant, per_domain, present
 from kernels.types import Codes, Mask
 from reconciler.allocation.placement.pod_tests import Question, Test
+from reconciler.allocation.placement.pod_volumes import require_storage
+from reconciler.allocation.placement.volume_filters import volumes
 from reconciler.api.objects.core import Pod
 from reconciler.state.nodes.demand import PODS, demand
 from reconciler.state.pods.namespaces import KIND as NAMESPACE
@@ -177,6 +180,7 @@ FILTERS: tuple[Filter, ...] = (
     declared_features,
     host_ports,
     room,
+    volumes,
     topology_spread,
     affinity,
     anti_affinity,
@@ -190,6 +194,8 @@ def require_objects(question: Question) -> None:
     own = () if pod.spec.affinity is None else (*affinity_of(pod), *anti_affinity_of(pod))
     if nodes.residents.asks_for_namespaces(pod, own):
         nodes.on_demand.require(NAMESPACE, "the namespaceSelector of a pod affinity term")
+    if pod.spec.volumes and nodes.volumes.considered:
+        require_storage(pod, nodes.on_demand, nodes.volumes.objects)
 
 
 def tests_of(question: Question) -> Iterator[Test]:

@@ -1,7 +1,6 @@
 """The nodes on which a pod, or a claim without a pod, may be allocated: kube-scheduler can use them too.
 
-`filters.py` has the tests; pods that are nominated to nodes keep their places (`nominated.py`). Not checked:
-volumes.
+`filters.py` has the tests; pods that are nominated to nodes keep their places (`nominated.py`).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,6 +11,7 @@ import numpy as np
 from kernels.domains import Counter, Even, Near
 from kernels.together import Kind
 from kernels.types import Mask
+from reconciler.allocation.placement.attach_room import attach_room
 from reconciler.allocation.placement.extended_resources import backed
 from reconciler.allocation.placement.filters import ROOM, require_objects, tests_of
 from reconciler.allocation.placement.nominated import RESERVED, beside_nominated
@@ -155,8 +155,13 @@ class Placement:
             Counter(one.codes[rows], one.counts, None if one.counted is None else one.counted[rows])
             for one in counters.made
         ]
-        kinds = grouped([(replace(kind, adds=counters.adds(pod)), claims) for kind, claims, pod in found])
-        free = room.free(waived, but=counters.but)[:, rows]
+        attaching = attach_room(self._nodes, [pod for _, _, pod in found])
+        whole = []
+        for kind, claims, pod in found:
+            wanted = np.concatenate([kind.wanted, attaching.wanted(pod)])
+            whole.append((replace(kind, adds=counters.adds(pod), wanted=wanted), claims))
+        kinds = grouped(whole)
+        free = np.concatenate([room.free(waived, but=counters.but), attaching.free])[:, rows]
         return Together([pod.key for _, _, pod in found], kinds, ordered, free, order)
 
     def reduced(self, nodes: NodeSubset | None, together: Together, snapshot: Snapshot) -> NodeSubset | None:

@@ -224,7 +224,7 @@ REASONS: Mapping[str, Advice] = {
     "ObjectsNotReadable": Advice(
         "The pod needs objects of a kind that the API server does not let this controller list.",
         "Grant list and watch on the kind that the message names, as deploy/base/rbac.yaml does; or change "
-        "the pod so that it does not need them.",
+        "the pod so that it does not need them; or ignore the volumes of all pods with --without-volumes.",
         Section.FLEET,
     ),
     "GangUnplaced": Advice(

@@ -162,9 +162,9 @@ class _Simulation:
         """`absent` are pods that use no resources of their nodes."""
         self._devices = devices
         self._absent = absent
-        nodes = Nodes()
-        for namespace in baseline.namespaces:
-            nodes.note(Changed("Namespace", namespace))
+        nodes = Nodes(volumes=baseline.volumes)
+        for other in (*baseline.namespaces, *baseline.storage):
+            nodes.note(Changed(type(other).__name__, other))
         for node in baseline.nodes:
             nodes.note(Changed("Node", node))
         for node in baseline.supposed:

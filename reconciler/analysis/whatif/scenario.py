@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from reconciler.api.koordinator.device import Device
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Namespace, Node, Pod
-from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.state.koordinator.rules import Rules
 from reconciler.state.store import Store
 
@@ -50,3 +50,7 @@ class Baseline:
     """Koordinator's Device objects"""
     machine_rules: Rules = field(default_factory=Rules)
     """The rules for them"""
+    storage: tuple[ApiObject, ...] = ()
+    """Storage objects, for pods with volumes"""
+    volumes: bool = True
+    """Whether they are considered"""

@@ -10,12 +10,16 @@ from reconciler.api.manifests.documents import Document, Refusal, documents, ref
 from reconciler.api.manifests.origin import Origin
 from reconciler.api.objects.core import Namespace
 from reconciler.api.objects.meta import ApiObject, ObjectKey
+from reconciler.api.objects.storage import STORAGE
 from reconciler.api.objects.validating import subject_of
 from reconciler.api.validation.label_keys import with_label_keys
 from reconciler.api.versions import reading
 from reconciler.errors import Malformed
 
-NAMESPACED = ("ResourceClaim", "ResourceClaimTemplate", "Pod", "PodGroup")
+NAMESPACED = (
+    *("ResourceClaim", "ResourceClaimTemplate", "Pod", "PodGroup"),
+    *("PersistentVolumeClaim", "CSIStorageCapacity"),
+)
 T = TypeVar("T", bound=ApiObject)
 
 
@@ -57,6 +61,11 @@ class Bundle:
     def size(self) -> int:
         """How many objects were read."""
         return sum(len(found) for found in self.entries.values())
+
+
+def storage_of(found: Bundle) -> tuple[ApiObject, ...]:
+    """The objects that decide where pods with volumes can run."""
+    return tuple(entry.object for kind in STORAGE for entry in found.entries.get(kind, {}).values())
 
 
 def read_bundle(paths: Iterable[str], stdin: BinaryIO) -> Bundle:

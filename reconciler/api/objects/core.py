@@ -9,6 +9,7 @@ from reconciler.api.objects.meta import ApiObject
 from reconciler.api.objects.model import Bool, Int, Map, Model, Str, Tuple
 from reconciler.api.objects.node_selector import NodeSelector
 from reconciler.api.objects.quantity import Quantity
+from reconciler.api.objects.volumes import Volumes
 
 Resources = Map[Quantity]
 """Amounts by resource: `cpu`, `memory`, `example.com/nic`"""
@@ -182,6 +183,8 @@ class PodSpec(Model):
     topology_spread_constraints: Tuple[TopologySpreadConstraint] = ()
     host_network: Bool | None = None
     host_users: Bool | None = None
+    volumes: Volumes = ()
+    """Only those that may decide where the pod runs"""
 
 
 class PodResourceClaimStatus(Model):

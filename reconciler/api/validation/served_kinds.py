@@ -2,7 +2,17 @@
 
 from typing import Final
 
-from reconciler.api.validation import claims, columns, core, koordinator, pod_groups, pods, slices, taints
+from reconciler.api.validation import (
+    claims,
+    columns,
+    core,
+    koordinator,
+    pod_groups,
+    pods,
+    slices,
+    storage,
+    taints,
+)
 from reconciler.api.validation.conversion import CLAIM_V1BETA1, EVENT, SLICE_V1BETA1, TEMPLATE_V1BETA1
 from reconciler.api.validation.kinds import GroupVersion, ServedKind
 from reconciler.api.validation.label_keys import merge_label_keys
@@ -180,9 +190,55 @@ POD_GROUP: Final = ServedKind(
 )  # fmt: skip
 """Served on real servers with the feature gate GenericWorkload."""
 
+STORAGE: Final = GroupVersion("storage.k8s.io", "v1")
+PERSISTENT_VOLUME: Final = ServedKind(
+    "PersistentVolume", "persistentvolumes", "persistentvolume", (CORE,),
+    description="A volume.",
+    namespaced=False, short_names=("pv",), has_status=True, returns_deleted=True,
+    strategic={"metadata": METADATA}, columns=columns.NAMED, defaults=storage.default_volume,
+    validate=storage.check_volume,
+)  # fmt: skip
+VOLUME_CLAIM: Final = ServedKind(
+    "PersistentVolumeClaim", "persistentvolumeclaims", "persistentvolumeclaim", (CORE,),
+    description="A claim of a volume.",
+    short_names=("pvc",), has_status=True, returns_deleted=True,
+    strategic=_CONDITIONED, columns=columns.NAMED, defaults=storage.default_claim,
+    validate=storage.check_claim,
+)  # fmt: skip
+STORAGE_CLASS: Final = ServedKind(
+    "StorageClass", "storageclasses", "storageclass", (STORAGE,),
+    description="How volumes are made, and when claims are bound.",
+    namespaced=False, short_names=("sc",), returns_deleted=True, columns=columns.NAMED,
+    defaults=storage.default_class, validate=storage.check_class,
+)  # fmt: skip
+CSI_NODE: Final = ServedKind(
+    "CSINode", "csinodes", "csinode", (STORAGE,),
+    description="The CSI drivers on a node, and how many volumes it can attach.",
+    namespaced=False, returns_deleted=True,
+    strategic={"metadata": METADATA, "spec": {"drivers": Merge("name")}},
+    columns=columns.NAMED, validate=storage.check_csi_node,
+)  # fmt: skip
+CSI_DRIVER: Final = ServedKind(
+    "CSIDriver", "csidrivers", "csidriver", (STORAGE,),
+    description="A CSI driver, and what it asks of kube-scheduler.",
+    namespaced=False, returns_deleted=True, columns=columns.NAMED, defaults=storage.default_driver,
+)  # fmt: skip
+STORAGE_CAPACITY: Final = ServedKind(
+    "CSIStorageCapacity", "csistoragecapacities", "csistoragecapacity", (STORAGE,),
+    description="The room for volumes of a class in a part of the cluster.",
+    returns_deleted=True, columns=columns.NAMED, validate=storage.check_capacity,
+)  # fmt: skip
+VOLUME_ATTACHMENT: Final = ServedKind(
+    "VolumeAttachment", "volumeattachments", "volumeattachment", (STORAGE,),
+    description="A volume that is attached to a node, or is to be.",
+    namespaced=False, has_status=True, returns_deleted=True, columns=columns.NAMED,
+    validate=storage.check_attachment,
+)  # fmt: skip
+
 BUILTIN: Final = (
     NAMESPACE, NODE, POD, SERVICE, CONFIG_MAP, EVENT_KIND, LEASE,
     CLAIM, TEMPLATE, DEVICE_CLASS, SLICE, TAINT_RULE, DEVICE, COSCHEDULING_GROUP, POD_GROUP,
+    PERSISTENT_VOLUME, VOLUME_CLAIM, STORAGE_CLASS, CSI_NODE, CSI_DRIVER, STORAGE_CAPACITY, VOLUME_ATTACHMENT,
 )  # fmt: skip
 
 START_NAMESPACES: Final = ("default", "kube-node-lease", "kube-public", "kube-system")

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from reconciler.api.objects import storage
 from reconciler.api.objects.claims import DeviceClass, ResourceClaim, ResourceClaimTemplate
 from reconciler.api.objects.core import Namespace, Node, Pod
 from reconciler.api.objects.gangs import CoschedulingPodGroup, PodGroup
@@ -37,10 +38,13 @@ MODELS: dict[str, type[ApiObject]] = {
     "Namespace": Namespace,
     "PodGroup": PodGroup,
     "CoschedulingPodGroup": CoschedulingPodGroup,
+    **storage.MODELS,
 }
 """By the name of the model. Two API groups have a kind PodGroup; each has its own model."""
 
-_CORE = ("Node", "Pod", "Namespace")
+_CORE = ("Node", "Pod", "Namespace", "PersistentVolume", "PersistentVolumeClaim")
+_STABLE = {**dict.fromkeys(storage.STORAGE, "storage.k8s.io/v1"), **dict.fromkeys(_CORE, "v1")}
+"""Kinds that are read in one version and shape"""
 _POD_GROUPS = {
     "scheduling.k8s.io": ("PodGroup", ("v1alpha2",)),
     "scheduling.x-k8s.io": ("CoschedulingPodGroup", ("v1alpha1",)),
@@ -50,7 +54,6 @@ _POD_GROUPS = {
 _SERVED = {
     **dict.fromkeys(MODELS, ("v1", "v1beta2", "v1beta1", "v1alpha3")),
     "DeviceTaintRule": ("v1", "v1beta2", "v1alpha3"),
-    **dict.fromkeys(_CORE, ("v1",)),
 }
 
 _INLINE = (f"{GROUP}/v1beta1", f"{GROUP}/v1alpha3")
@@ -61,8 +64,8 @@ def is_ours(raw: Mapping[str, Any]) -> bool:
     """Whether this is a kind that we read, in any version or without one."""
     kind = raw.get("kind")
     group = _group_of(raw)
-    if kind in _CORE:
-        return group == ""
+    if kind in _STABLE:
+        return group == _STABLE[kind].rpartition("/")[0]
     if kind == "PodGroup":
         return group in _POD_GROUPS
     # `v1` without a group is wrong, but no other group has these kinds: reading it reports the mistake.
@@ -72,7 +75,7 @@ def is_ours(raw: Mapping[str, Any]) -> bool:
 def needs_conversion(raw: Mapping[str, Any]) -> bool:
     """Whether servers of today do not read this: an old version, or a shape of a proposal."""
     kind = str(raw.get("kind"))
-    if not is_ours(raw) or kind in _CORE:
+    if not is_ours(raw) or kind in _STABLE:
         return False
     spec = mapping(raw.get("spec"))
     if kind == "ResourceSlice" and (
@@ -96,7 +99,7 @@ def to_v1(raw: Mapping[str, Any], warnings: list[str] | None = None) -> Mapping[
     subject = subject_of(raw)
     if (group := _group_of(raw)) in _POD_GROUPS:
         return _pod_group(raw, group, subject)
-    served = [version if kind in _CORE else f"{GROUP}/{version}" for version in _SERVED[kind]]
+    served = [_STABLE[kind]] if kind in _STABLE else [f"{GROUP}/{version}" for version in _SERVED[kind]]
     given = raw.get("apiVersion")
     if not given:
         raise Malformed(subject, "apiVersion", f"is missing; write {served[0]}")

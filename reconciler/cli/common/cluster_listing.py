@@ -14,17 +14,21 @@ WITHOUT_CLAIMS = frozenset({"Node", "Pod", "Device"})
 """Kinds that can be listed on servers without resource.k8s.io"""
 
 
-async def list_objects(kinds: Collection[str], connection: Connection) -> list[dict[str, Any]]:
+async def list_objects(
+    kinds: Collection[str], connection: Connection, *, volumes: bool = False
+) -> list[dict[str, Any]]:
     """Return all objects of those kinds that the server serves, as JSON with kind and apiVersion.
 
-    Raises ReconcilerError or OSError if the server cannot be read.
+    With `volumes`, also the storage objects, if a pod without a node names a claim of a volume. Pods are
+    returned without volumes if these cannot be listed. Raises ReconcilerError or OSError if the server
+    cannot be read.
     """
     # Late imports: the client library takes longer to import than these commands take for files.
     from reconciler.cluster.client import Client  # noqa: PLC0415
     from reconciler.cluster.decoding import decode  # noqa: PLC0415
     from reconciler.cluster.discovery import discover, discover_at_least_pods  # noqa: PLC0415
     from reconciler.cluster.http import connect  # noqa: PLC0415
-    from reconciler.cluster.kinds import NAMESPACE, POD  # noqa: PLC0415
+    from reconciler.cluster.kinds import NAMESPACE, POD, STORAGE  # noqa: PLC0415
     from reconciler.cluster.koordinator import DEVICE, with_devices  # noqa: PLC0415
 
     async with connect(**connection.arguments()) as transport:
@@ -53,6 +57,14 @@ async def list_objects(kinds: Collection[str], connection: Connection) -> list[d
                 found += await listed(resource)
             except (Gone, Rejected) as exc:
                 remark(f"note: {resource.full_name} cannot be listed: {exc}")
+        if volumes and any(raw["kind"] == POD.kind and waits_for_volumes(raw) for raw in found):
+            try:
+                found += [raw for resource in STORAGE for raw in await listed(resource)]
+            except Rejected as exc:
+                remark(f"note: volumes are not considered: {exc}")
+                for raw in found:
+                    if raw["kind"] == POD.kind:
+                        raw["spec"] = {**raw["spec"], "volumes": None}
         return found
 
 
@@ -66,6 +78,15 @@ def _groups_of(found: Iterable[Mapping[str, Any]]) -> "Iterator[Resource]":
         yield POD_GROUP
     if any(COSCHEDULING_LABEL in (raw["metadata"].get("labels") or {}) for raw in pods):
         yield COSCHEDULING_POD_GROUP
+
+
+def waits_for_volumes(pod: Mapping[str, Any]) -> bool:
+    """Whether a pod without a node names a claim of a volume."""
+    spec = pod.get("spec") or {}
+    volumes = spec.get("volumes") or ()
+    return not spec.get("nodeName") and any(
+        "persistentVolumeClaim" in one or "ephemeral" in one for one in volumes
+    )
 
 
 def _selects_namespaces(pod: Mapping[str, Any]) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 
 from reconciler.api.koordinator.device import Device
 from reconciler.api.koordinator.reading import read_device
-from reconciler.api.manifests.bundle import Bundle
+from reconciler.api.manifests.bundle import Bundle, storage_of
 from reconciler.api.manifests.inferred_nodes import infer_nodes
 from reconciler.api.manifests.uids import with_own_uid
 from reconciler.api.objects.claims import DeviceClass, ResourceClaim
@@ -31,9 +31,14 @@ def read_files(files: Sequence[str], progress: ProgressTracker = SILENT) -> Bund
     return bundle
 
 
-def list_cluster(kinds: Collection[str], connection: Connection) -> Iterator[ApiObject]:
-    """List a cluster. Prints invalid objects to standard error. Raises ReconcilerError or OSError."""
-    return read_valid(asyncio.run(list_objects(kinds, connection)))
+def list_cluster(
+    kinds: Collection[str], connection: Connection, *, volumes: bool = False
+) -> Iterator[ApiObject]:
+    """List a cluster; `volumes` is that of `list_objects`. Prints invalid objects to standard error.
+
+    Raises ReconcilerError or OSError.
+    """
+    return read_valid(asyncio.run(list_objects(kinds, connection, volumes=volumes)))
 
 
 def read_devices(raws: Iterable[dict[str, Any]]) -> Iterator[Device]:
@@ -58,6 +63,6 @@ def bundle_objects(bundle: Bundle) -> Iterator[ApiObject]:
     """The objects of manifests, with the nodes that the slices imply and a unique uid for each claim."""
     slices = bundle.of(ResourceSlice)
     yield from (*slices, *bundle.of(DeviceClass), *bundle.of(DeviceTaintRule), *bundle.of(Pod))
-    yield from bundle.of(Namespace)
+    yield from (*bundle.of(Namespace), *storage_of(bundle))
     yield from infer_nodes(bundle.of(Node), slices).nodes
     yield from map(with_own_uid, bundle.of(ResourceClaim))

@@ -55,6 +55,8 @@ RECONCILES = (
     Event("object is gone", DEBUG, "The object to write was deleted.", ("unit", "error")),
     Event("invalid object ignored", WARNING, "An object cannot be read. All others are used.",
           ("kind", "name", "reason")),
+    Event("volumes not considered", INFO,
+          "The volumes of a gated pod do not decide its node, because of --without-volumes.", ("pod",)),
     Event("invalid Koordinator devices ignored", WARNING,
           "Part of a Device or of a pod's annotation cannot be read.", ("kind", "name", "reason")),
     Event("fencing writes of the previous leader", INFO,

@@ -5,24 +5,26 @@ The copy shares the devices with the running reconciler, unless the question has
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from reconciler.aio.worker_thread import Closed, ShouldContinue, WorkerThread
 from reconciler.allocation.dra.budget import Budget, Unfinished, WhileWanted
 from reconciler.analysis.whatif import Baseline, Scenario, answer
 from reconciler.analysis.whatif.reading import units_in
 from reconciler.analysis.whatif.report import as_json
-from reconciler.api.manifests.bundle import Bundle, bundle
+from reconciler.api.manifests.bundle import Bundle, bundle, storage_of
 from reconciler.api.manifests.documents import of_text
 from reconciler.api.objects.claims import DeviceClass, ResourceClaim
 from reconciler.api.objects.core import Namespace, Node
 from reconciler.api.objects.meta import ApiObject
 from reconciler.api.objects.slices import ResourceSlice
-from reconciler.errors import Rejected
+from reconciler.api.objects.storage import STORAGE
+from reconciler.errors import Rejected, Unlisted
 from reconciler.operations.serving.whatif import Busy, Options
 from reconciler.state.devices.snapshot.fork import Fork, Forked
 from reconciler.state.loading import load
 from reconciler.state.nodes.table import Nodes
+from reconciler.state.on_demand import NOT_LISTED
 from reconciler.state.store import Store
 
 MAX_COPIES = 256
@@ -31,6 +33,19 @@ STEPS = 2_000
 """Step limit of one decision on one node"""
 CHECK_EVERY = 64
 """Objects or devices between two checks for cancellation"""
+
+
+_OF_VOLUMES = ("persistentVolumeClaim", "volumeClaimTemplate")
+"""Fields of pods with claims of volumes"""
+
+
+class Others(NamedTuple):
+    """Objects that are known beside the store."""
+
+    namespaces: tuple[Namespace, ...]
+    storage: tuple[ApiObject, ...]
+    volumes: bool
+    """Whether the volumes of pods are considered"""
 
 
 class WhatifEndpoint:
@@ -49,13 +64,25 @@ class WhatifEndpoint:
             raise Busy("not all objects are listed yet")
         if self._worker.busy:
             raise Busy("another question is in progress")
+        self._require_storage(text)
         fork, nodes = Forked.fork_of(self._store), self._nodes.known
-        namespaces = self._nodes.residents.namespaces.known
+        volumes = self._nodes.volumes
+        others = Others(self._nodes.residents.namespaces.known, volumes.objects.known, volumes.considered)
         supply = (*self._store.slices, *self._store.taint_rules)
         try:
-            return await self._worker.run(partial(_answer, text, options, fork, supply, nodes, namespaces))
+            return await self._worker.run(partial(_answer, text, options, fork, supply, nodes, others))
         except (Unfinished, Closed) as exc:
             raise Busy("the answer was cancelled") from exc
+
+    def _require_storage(self, text: str) -> None:
+        """Let storage objects be listed for a question with volumes. Raises Busy until they are."""
+        if self._nodes.volumes.considered and any(word in text for word in _OF_VOLUMES):
+            try:
+                self._nodes.on_demand.require_all(STORAGE, "a volume of the question")
+            except Unlisted as exc:
+                if exc.reason == NOT_LISTED:
+                    raise Busy(str(exc)) from exc
+                raise
 
 
 def _answer(
@@ -64,7 +91,7 @@ def _answer(
     fork: Fork,
     supply: tuple[ApiObject, ...],
     nodes: tuple[Node, ...],
-    namespaces: tuple[Namespace, ...],
+    others: Others,
     wanted: ShouldContinue,
 ) -> dict[str, Any]:
     budget = WhileWanted(wanted, CHECK_EVERY)
@@ -88,13 +115,11 @@ def _answer(
     else:
         store = fork.store()
     load(store, _counted(added, budget))
-    nodes, namespaces = (*nodes, *manifests.of(Node)), (*namespaces, *manifests.of(Namespace))
+    nodes, namespaces = (*nodes, *manifests.of(Node)), (*others.namespaces, *manifests.of(Namespace))
+    storage = (*others.storage, *storage_of(manifests))
     scenario = Scenario(units, options.count, options.without, options.drained)
-    return as_json(
-        answer(
-            scenario, Baseline(store, nodes, namespaces), steps=STEPS, max_copies=MAX_COPIES, budget=budget
-        )
-    )
+    baseline = Baseline(store, nodes, namespaces, storage=storage, volumes=others.volumes)
+    return as_json(answer(scenario, baseline, steps=STEPS, max_copies=MAX_COPIES, budget=budget))
 
 
 def _counted(objects: Iterable[ApiObject], budget: Budget) -> Iterator[ApiObject]:

@@ -2,6 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import suppress
 from copy import copy
 from typing import Any, NamedTuple, TypeVar
 
@@ -10,8 +11,10 @@ import numpy as np
 from kernels.types import Codes, Mask, Rows
 from reconciler.api.objects.changes import Change, Changed, Refused, Removed, Replaced
 from reconciler.api.objects.core import Node, Pod, Taint
+from reconciler.api.objects.label_selector import LabelSelector
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.node_selector import NodeSelector
+from reconciler.errors import Rejected
 from reconciler.state.devices.snapshot.node_subset import NodeSubset
 from reconciler.state.devices.snapshot.snapshot import Topology
 from reconciler.state.nodes.demand import amounts
@@ -21,6 +24,7 @@ from reconciler.state.nodes.room import Charge, Room, Wanted
 from reconciler.state.nodes.taints import CLOSING, own_taints, taints_of, tolerated
 from reconciler.state.on_demand import KindsOnDemand
 from reconciler.state.pods.residents import Residents
+from reconciler.state.volumes.state import VolumeState
 
 Column = TypeVar("Column", bound=np.ndarray[Any, Any])
 
@@ -49,11 +53,16 @@ HERE = Hosted(roomier=False, counted=False)
 class Nodes:
     """One row for each node; rows of removed nodes are reused. Masks are (N,) by row if not stated."""
 
-    def __init__(self, *, on_wanted: Callable[[str], None] | None = None) -> None:
-        """`on_wanted` is that of `KindsOnDemand`; None if objects that were not put do not exist."""
+    def __init__(self, *, on_wanted: Callable[[str], None] | None = None, volumes: bool = True) -> None:
+        """`on_wanted` is that of `KindsOnDemand`; None if objects that were not put do not exist. `volumes`
+        says whether storage objects are considered.
+        """
         self.room = Room()
         self.residents = Residents()
         self.on_demand = KindsOnDemand(on_wanted)
+        self.volumes = VolumeState(self, complete=on_wanted is None, considered=volumes)
+        self.labels_serial = 0
+        """Number of changes of nodes so far"""
         self._labels = LabelColumns()
         self._row_of: dict[str, int] = {}
         self._spare: list[int] = []
@@ -86,6 +95,8 @@ class Nodes:
         if self.residents.namespaces.note(change):
             self.residents.namespaces_changed()
             return True
+        if self.volumes.note(change):
+            return True
         match change:
             case Changed(object=Node() as node):
                 return self._put(node)
@@ -108,7 +119,8 @@ class Nodes:
         charge = None if pod is None or not node else Charge(node, takes or {})
         roomier = self.room.charge(key, charge)
         moved = self.residents.place(key, pod, node)
-        return Hosted(roomier or moved.freed, moved.counted)
+        freed = self.volumes.place(key, pod, node)
+        return Hosted(roomier or moved.freed or freed, moved.counted)
 
     @property
     def serial(self) -> int:
@@ -211,6 +223,48 @@ class Nodes:
         row = self._row_of.get(name)
         return None if row is None else self._labels.value_of(row, key)
 
+    def labelled_as(self, key: str, holds: Callable[[str | None], bool]) -> Mask:
+        """A test of a label's value, or of None where it is missing."""
+        return self._labels.test(key, holds)
+
+    def with_values(self, key: str, values: Sequence[str]) -> Rows:
+        """(n,) the rows whose label has one of these values, in order."""
+        return self._labels.rows_with(key, values)
+
+    def selected(self, selector: LabelSelector) -> Rows:
+        """(n,) the rows that a label selector selects, in order. Raises Rejected if it cannot be parsed."""
+        requirements = selector.parsed().requirements
+        if len(requirements) == 1 and requirements[0].operator == "In":
+            return self._labels.rows_with(requirements[0].key, requirements[0].values)
+        found = self.every()
+        for one in requirements:
+            found &= self._labels.test(one.key, one.holds)
+        return np.flatnonzero(found & self._in_use())
+
+    def usable(self, selector: NodeSelector) -> Rows:
+        """(n,) the rows that the node affinity of a volume selects, in order (VOL-6).
+
+        Names of nodes do not count, and one that cannot be parsed selects none, as in kube-scheduler.
+        """
+        terms = selector.node_selector_terms
+        expressions = terms[0].match_expressions if len(terms) == 1 else ()
+        if len(expressions) == 1 and expressions[0].operator == "In" and expressions[0].values:
+            return self._labels.rows_with(expressions[0].key, expressions[0].values)
+        found = np.zeros(self._size, dtype=np.bool_)
+        for term in terms:
+            if not term.match_expressions:
+                found |= bool(term.match_fields)
+                continue
+            one = NodeSelector(node_selector_terms=(term.model_copy(update={"match_fields": ()}),))
+            with suppress(Rejected):
+                found |= self.matching([one])
+        return np.flatnonzero(found & self._in_use())
+
+    def _in_use(self) -> Mask:
+        mask = np.zeros(self._size, dtype=np.bool_)
+        mask[list(self._row_of.values())] = True
+        return mask
+
     def declaring(self, features: frozenset[str]) -> Mask:
         """Nodes that declare all these features."""
 
@@ -245,6 +299,7 @@ class Nodes:
             self._size = max(self._size, row + 1)
             self._profile = widened(self._profile, self._size)
             self.residents.put_node(row, name)
+            self.volumes.attached.put_node(row, name)
         self._node[name] = node
         self._labels.put(row, name, node.metadata.labels)
         self._profile[row] = self._profiles.setdefault(taints_of(node), len(self._profiles))
@@ -262,10 +317,12 @@ class Nodes:
         self._labels.drop(row, name)
         self.room.drop(name)
         self.residents.drop_node(name)
+        self.volumes.attached.drop_node(name)
         self._invalidate()
         return True
 
     def _invalidate(self) -> None:
+        self.labels_serial += 1
         self._masks.clear()
         self._open = (None, None)
         if len(self._profiles) > 2 * self._size + KEPT:  # most profiles are out of use

@@ -35,6 +35,7 @@ from tests.tools.pod_scenarios import apart, term
 from tests.tools.rights_session import Rights
 from tests.tools.running_reconciler import Cluster, Running
 from tests.tools.small_fleet import claim, device_class, devices, node, pod
+from tests.tools.volume_scenarios import mounting, storage_class, volume_claim
 
 pytestmark = pytest.mark.loopback
 
@@ -139,7 +140,8 @@ async def test_the_deployed_rights_are_enough_for_everything_and_for_nothing_els
 ):
     found, api = cluster()
     found.load(device_class(), node("a"), devices("a", "d0", "d1"), switch(pause="true"))
-    found.load(claim("alone", 1), claim("shared", 1), pod("p", "shared", **APART))
+    found.load(claim("alone", 1), claim("shared", 1), pod("p", "shared", **APART, **mounting("data")))
+    found.load(storage_class(), volume_claim("data"))
     found.load(machine("a", gpu(0)), wants("equipped", {"nvidia.com/gpu": 1}))
     async with running(found, tmp_path, rights, "/status", "/equipped") as there:
         run = there.running
@@ -178,7 +180,8 @@ async def test_the_rights_of_shadow_mode_are_enough_and_change_nothing(
     rights.watch_servers(monkeypatch)
     found, api = cluster("shadow")
     found.load(device_class(), node("a"), devices("a", "d0"), claim("c", 1), machine("a", gpu(0)))
-    found.load(pod("p", "c", gates=(), **APART))
+    found.load(pod("p", "c", gates=(), **APART, **mounting("data")))
+    found.load(storage_class(), volume_claim("data"))
     flags: dict[str, Any] = {"mode": "shadow", "pause_config_map": None, "shadow_pending_seconds": 0.01}
     async with running(found, tmp_path, rights, **flags) as there:
         await there.running.heard(Compared)

@@ -4,57 +4,16 @@ from typing import Any
 
 import pytest
 
-from reconciler.allocation.placement import Placement
-from reconciler.api.objects.changes import Changed, Replaced
-from reconciler.api.objects.core import Pod
-from reconciler.api.objects.semantics import Semantics
+from reconciler.api.objects.changes import Replaced
 from reconciler.api.versions.reading import read
 from reconciler.errors import Rejected, Unlisted
-from reconciler.state.nodes.demand import demand
-from reconciler.state.nodes.table import Nodes
 from reconciler.state.on_demand import NOT_LISTED, NOT_READABLE
-from reconciler.state.store import Store
+from tests.tools.placed_pods import PlacedPods
 from tests.tools.pod_scenarios import A, B, apart, labelled, near, spread, term, using, web
 from tests.tools.scenario import asking, machine, running, sized
 from tests.tools.small_fleet import Object
 
 NAMESPACES = {"namespaceSelector": {"matchLabels": {"team": "x"}}}
-
-
-class World:
-    """Nodes and pods, and what placement says."""
-
-    def __init__(self, *objects: Object, wanted: list[str] | None = None) -> None:
-        self.store = Store(Semantics())
-        self.nodes = Nodes(on_wanted=None if wanted is None else wanted.append)
-        self.placement = Placement(self.nodes, supposed=False)
-        for one in objects:
-            self.put(one)
-
-    def put(self, raw: Object) -> None:
-        thing = read(raw)
-        change = Changed(raw["kind"], thing)
-        self.store.apply(change)
-        self.nodes.note(change)
-        if isinstance(thing, Pod):
-            self.nodes.residents.nominate(thing.key, None if thing.spec.node_name else thing)
-            self.nodes.host(thing.key, thing, thing.spec.node_name, demand(thing))
-
-    def left_out(self, raw: Object) -> str:
-        return self.placement.left_out(as_pod(raw), (), self.store.snapshot())
-
-    def against(self, raw: Object, node: str) -> list[str]:
-        return self.placement.against(as_pod(raw), node, self.store.snapshot())
-
-    def nodes_for(self, raw: Object) -> list[str]:
-        found = self.placement.for_pod(as_pod(raw), (), self.store.snapshot()).nodes
-        return [node.key.name for node in self.nodes.known] if found is None else list(found)
-
-
-def as_pod(raw: Object) -> Pod:
-    found = read(raw)
-    assert isinstance(found, Pod)
-    return found
 
 
 @pytest.mark.parametrize(
@@ -101,13 +60,13 @@ def test_each_filter_has_its_reason_count_and_remedy(pod: Object, reason: str, r
     guard = running("guard", "a", "1")
     excludes_db = apart(term("zone", labelSelector={"matchLabels": {"app": "db"}}))
     guard = {**guard, "spec": {**guard["spec"], **excludes_db}}
-    world = World(A, using(web(running("busy", "a", "1")), 80), guard)
+    world = PlacedPods(A, using(web(running("busy", "a", "1")), 80), guard)
     assert world.left_out(pod) == f"0 of 1 nodes suit the pod: 1 {reason}. To help: {remedy}"
     assert world.against(pod, "a") == [reason]
 
 
 def test_the_remedy_is_for_pods_that_suit_no_node():
-    world = World(A, B, using(running("busy", "a", "1"), 80))
+    world = PlacedPods(A, B, using(running("busy", "a", "1"), 80))
     assert world.left_out(using(asking("p"), 80)) == (
         "1 of 2 nodes suit the pod: 1 with host port 80/TCP in use"
     )
@@ -132,7 +91,7 @@ def nominated(node: str, priority: int = 0, **rest: Any) -> Object:
     ],
 )
 def test_a_pod_must_fit_with_the_nominated_pods(other: Object, pod: Object, fits: bool):
-    world = World(sized(A, cpu="2"), other)
+    world = PlacedPods(sized(A, cpu="2"), other)
     assert (world.nodes_for(pod) == ["a"]) == fits
     reasons = "" if fits else "0 of 1 nodes suit the pod: 1 kept for nominated pods"
     assert world.left_out(pod).partition(". To help")[0] == reasons
@@ -140,12 +99,12 @@ def test_a_pod_must_fit_with_the_nominated_pods(other: Object, pod: Object, fits
 
 def test_a_pod_must_fit_without_the_nominated_pods_too():
     """They are not there yet, and may go elsewhere."""
-    world = World(A, web(nominated("a")))
+    world = PlacedPods(A, web(nominated("a")))
     assert world.nodes_for(asking("p", **near(term("zone")))) == []
 
 
 def test_a_nominated_pod_does_not_stand_in_its_own_way():
-    world = World(sized(A, cpu="2"), nominated("a", cpu="2"))
+    world = PlacedPods(sized(A, cpu="2"), nominated("a", cpu="2"))
     assert world.nodes_for(nominated("a", cpu="2")) == ["a"]
 
 
@@ -155,7 +114,7 @@ def test_namespaces_are_asked_for_only_when_they_decide(own: bool):
     guard = running("guard", "a", "1")
     selecting = apart(term("zone", **NAMESPACES))
     guard = {**guard, "spec": {**guard["spec"], **({} if own else selecting)}}
-    world = World(A, guard, wanted=wanted)
+    world = PlacedPods(A, guard, wanted=wanted)
     assert world.nodes_for(asking("plain")) == ["a"]
     assert world.nodes_for(asking("p", **apart(term("zone", namespaceSelector={})))) == ["a"]
     assert wanted == []
@@ -180,7 +139,7 @@ def test_labels_of_namespaces_that_change_count_at_once():
         metadata = {"name": "other", "labels": {"team": team}}
         return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
 
-    world = World(A, namespace("y"), labelled(running("there", "a", "1"), "other", app="web"))
+    world = PlacedPods(A, namespace("y"), labelled(running("there", "a", "1"), "other", app="web"))
     pod = asking("p", **apart(term("zone", **NAMESPACES)))
     assert world.nodes_for(pod) == ["a"]
     world.put(namespace("x"))
@@ -190,14 +149,14 @@ def test_labels_of_namespaces_that_change_count_at_once():
 def test_a_selector_that_cannot_be_read_refuses_its_pod_alone():
     bad = term("zone", labelSelector={"matchExpressions": [{"key": "a", "operator": "Like"}]})
     guard = running("guard", "a", "1")
-    world = World(A, {**guard, "spec": {**guard["spec"], **apart(bad)}})
+    world = PlacedPods(A, {**guard, "spec": {**guard["spec"], **apart(bad)}})
     with pytest.raises(Rejected, match="label selector: a Like: unknown operator"):
         world.nodes_for(asking("p", **apart(bad)))
     assert world.nodes_for(asking("q")) == ["a"]
 
 
 def test_domains_follow_the_labels_of_nodes():
-    world = World(A, B, web(running("there", "a", "1")))
+    world = PlacedPods(A, B, web(running("there", "a", "1")))
     pod = asking("p", **apart(term("zone")))
     assert world.nodes_for(pod) == ["b"]
     world.put(machine("b", zone="z1"))

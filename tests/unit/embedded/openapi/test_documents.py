@@ -112,19 +112,19 @@ def test_v2_says_which_patches_exist(api):
 def test_a_kind_of_kubernetes_needs_a_declaration_and_nothing_else():
     """Its schema, its columns and its patches follow."""
     kind = ServedKind(
-        "StorageClass", "storageclasses", "storageclass", (GroupVersion("storage.k8s.io", "v1"),),
-        namespaced=False, description="How volumes are made.",
+        "RuntimeClass", "runtimeclasses", "runtimeclass", (GroupVersion("node.k8s.io", "v1"),),
+        namespaced=False, description="How containers run.",
     )  # fmt: skip
     api = ApiServer([kind])
     (schema,) = (
         schema
-        for schema in ok(api, "GET", "/openapi/v3/apis/storage.k8s.io/v1")["components"]["schemas"].values()
+        for schema in ok(api, "GET", "/openapi/v3/apis/node.k8s.io/v1")["components"]["schemas"].values()
         if GVK in schema
     )
-    assert (schema["description"], schema["required"]) == ("How volumes are made.", ["provisioner"])
-    assert schema["properties"]["volumeBindingMode"]["type"] == "string"
-    path = "/apis/storage.k8s.io/v1/storageclasses"
-    ok(api, "POST", path, {"metadata": {"name": "s", "finalizers": ["a.b/c"]}, "provisioner": "x"})
+    assert (schema["description"], schema["required"]) == ("How containers run.", ["handler"])
+    assert schema["properties"]["handler"]["type"] == "string"
+    path = "/apis/node.k8s.io/v1/runtimeclasses"
+    ok(api, "POST", path, {"metadata": {"name": "s", "finalizers": ["a.b/c"]}, "handler": "x"})
     patch = {"metadata": {"finalizers": ["d.e/f"]}}
     patched = ok(api, "PATCH", f"{path}/s", patch, media="application/strategic-merge-patch+json")
     assert patched["metadata"]["finalizers"] == ["a.b/c", "d.e/f"]

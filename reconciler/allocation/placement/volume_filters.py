@@ -1,0 +1,251 @@
+"""The filters of kube-scheduler that look at volumes, as tests of all nodes. Source: rules VOL-1 to VOL-9."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from kernels.choosing import NONE
+from kernels.domains import Counter, Vacant
+from kernels.types import Amounts, Codes, Mask
+from reconciler.allocation.placement.pod_tests import Question, Test
+from reconciler.allocation.placement.pod_volumes import (
+    BINDING,
+    LIMITS,
+    RESTRICTIONS,
+    ZONES,
+    PodVolumes,
+    volumes_of,
+)
+from reconciler.api.objects.core import Pod
+from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.objects.storage import SELECTED_NODE, PersistentVolume, PersistentVolumeClaim
+from reconciler.errors import Rejected
+from reconciler.state.volumes.attached import UNLIMITED
+from reconciler.state.volumes.migration import (
+    BETA_REGION,
+    BETA_ZONE,
+    REGION,
+    SEPARATOR,
+    ZONE,
+    migrated,
+    plugin_of,
+    translated_affinity,
+    volume_id,
+)
+from reconciler.state.volumes.uses import Disk, Use, excluding, uses_of
+
+_TOPOLOGY = {BETA_ZONE: ZONE, BETA_REGION: REGION, ZONE: ZONE, REGION: REGION}
+"""Labels of zones and regions, and the label of a node that counts where a node lacks the first"""
+
+
+def volumes(question: Question) -> Iterator[Test]:
+    """Volumes: shared disks, attach limits, node affinity and topology, zones."""
+    pod = question.pod
+    if not pod.spec.volumes:
+        return
+    for disk in dict.fromkeys(excluding(pod)):
+        yield Test(
+            RESTRICTIONS,
+            f"with a pod that uses {disk}",
+            Vacant(_disk_counter(question, disk)),
+            f"free {disk} on a node",
+            by_pods=True,
+        )
+    if not question.nodes.volumes.considered:
+        return
+    found = volumes_of(pod, question.nodes.volumes.objects)
+    for problem in found.problems:
+        for plugin in problem.plugins:
+            yield Test(plugin, problem.reason, ~question.nodes.every(), problem.remedy)
+    yield from _exclusive(question, found)
+    yield from _limits(question)
+    yield from _bound(question, found)
+    yield from _delayed(question, found)
+    yield from _zones(question, found)
+
+
+def _exclusive(question: Question, found: PodVolumes) -> Iterator[Test]:
+    for claim in found.exclusive:
+        yield Test(
+            RESTRICTIONS,
+            f"while another pod uses {claim.key}, a claim for one pod",
+            Vacant(_user_counter(question, claim)),
+            f"wait until the other pod that uses {claim.key} ends",
+            by_pods=True,
+        )
+
+
+def _limits(question: Question) -> Iterator[Test]:
+    attached, but = question.nodes.volumes.attached, question.counters.but
+    own = attached.volumes_of(question.pod)
+    for driver in sorted({volume.driver for volume in own}):
+        limit = attached.limit(driver)
+        if not (limit != UNLIMITED).any():
+            continue
+        new = np.zeros(len(limit), dtype=np.int64)
+        for volume in own:
+            if volume.driver == driver:
+                new += attached.without(volume, but=but)
+        full = (limit != UNLIMITED) & (new > 0) & (attached.count(driver, but=but) + new > limit)
+        yield Test(
+            LIMITS,
+            f"with no more room for volumes of {driver}",
+            ~full,
+            f"detach volumes of {driver} from a node, or add nodes",
+            by_pods=True,
+        )
+
+
+def _bound(question: Question, found: PodVolumes) -> Iterator[Test]:
+    for claim, volume in found.bound:
+        yield Test(
+            BINDING,
+            f"outside the node affinity of the volume of {claim.key}",
+            _usable(question, volume),
+            f"add nodes that can use PersistentVolume {volume.key}",
+        )
+
+
+def _usable(question: Question, volume: PersistentVolume) -> Mask:
+    """(N,) the nodes that can use a volume."""
+    nodes = question.nodes
+    plugin = plugin_of(volume.spec)
+    affinity = volume.spec.node_affinity
+    selector = affinity.required if affinity is not None else None
+    found = nodes.every()
+    if selector is not None:
+        found = np.zeros(len(found), dtype=np.bool_)
+        found[nodes.usable(selector)] = True
+    if plugin is None:
+        return found
+    translated = translated_affinity(volume, plugin)
+    moved = nodes.every() if volume_id(volume) is not None else ~nodes.every()
+    if translated is not None and moved.any():
+        moved = np.zeros(len(found), dtype=np.bool_)
+        moved[nodes.usable(translated)] = True
+    for csi_node in nodes.volumes.objects.csi_nodes.values():
+        row = nodes.row_of(csi_node.key.name)
+        if row is not None and migrated(csi_node, plugin):
+            found[row] = moved[row]
+    return found
+
+
+def _delayed(question: Question, found: PodVolumes) -> Iterator[Test]:
+    available, but = question.nodes.volumes.available, question.counters.but
+    most, taken = len(found.delayed), dict[str, list[Codes]]()
+    named: set[ObjectKey] = set()
+    for claim, class_ in found.delayed:
+        if promised := question.nodes.volumes.promised.node_of(claim.key, but=but):
+            yield Test(
+                BINDING,
+                f"while {claim.key} gets its volume on node {promised}, for another pod",
+                _only(question, promised),
+                f"wait until {claim.key} is bound",
+                by_pods=True,
+            )
+            continue
+        if (selected := claim.metadata.annotations.get(SELECTED_NODE)) is not None:
+            yield Test(
+                BINDING,
+                f"while the volume of {claim.key} is made for node {selected}",
+                _only(question, selected),
+                f"wait until the volume of {claim.key} is made",
+            )
+            matched = ~question.nodes.every()
+        else:
+            earlier = taken.setdefault(claim.storage_class, [])
+            again = claim.key in named
+            named.add(claim.key)
+            try:
+                numbers = available.matching(claim, most=most, taken=earlier, again=again, but=but)
+            except Rejected as exc:
+                yield Test(
+                    BINDING,
+                    f"while the selector of {claim.key} is invalid",
+                    ~question.nodes.every(),
+                    f"correct it: {exc}",
+                )
+                continue
+            earlier.append(numbers)
+            matched = numbers != NONE
+        yield Test(
+            BINDING,
+            f"without a volume for {claim.key}",
+            matched | available.provisioned(class_),
+            f"create PersistentVolumes of class {class_.key} for more nodes, or widen its allowedTopologies",
+        )
+        yield Test(
+            BINDING,
+            f"without room for the volume of {claim.key}",
+            matched | available.roomy(class_, claim),
+            f"add storage of class {class_.key}",
+        )
+
+
+def _only(question: Question, node: str) -> Mask:
+    found = ~question.nodes.every()
+    if (row := question.nodes.row_of(node)) is not None:
+        found[row] = True
+    return found
+
+
+def _zones(question: Question, found: PodVolumes) -> Iterator[Test]:
+    nodes = question.nodes
+    for volume in found.zoned:
+        for key, other in _TOPOLOGY.items():
+            values = _zone_values(volume.metadata.labels.get(key, ""))
+            if not values:
+                continue
+            own = nodes.labelled_as(key, lambda value: value is not None)
+            inside = np.where(
+                own,
+                nodes.labelled_as(key, lambda value, values=values: value in values),  # type: ignore[misc]
+                nodes.labelled_as(other, lambda value, values=values: value in values),  # type: ignore[misc]
+            )
+            bare = nodes.every()
+            for one in _TOPOLOGY:
+                bare = bare & nodes.labelled_as(one, lambda value: value is None)
+            yield Test(
+                ZONES,
+                f"outside {key} {', '.join(sorted(values))} of PersistentVolume {volume.key}",
+                inside | bare,
+                f"add nodes in {', '.join(sorted(values))}",
+            )
+
+
+def _zone_values(label: str) -> frozenset[str]:
+    """The zones in a label of a volume; none if one is empty: kube-scheduler ignores the label."""
+    values = [one.strip() for one in label.split(SEPARATOR)]
+    return frozenset(values) if all(values) else frozenset()
+
+
+def _disk_counter(question: Question, disk: Disk) -> int:
+    def make() -> Counter:
+        using = _users(question, disk)
+        codes: Codes = np.arange(1, len(using) + 1, dtype=np.int32)  # every node is a domain
+        return Counter(codes, np.concatenate([[0], using]))
+
+    return question.counters.get(disk, make, lambda pod: disk in uses_of(pod))
+
+
+def _user_counter(question: Question, claim: PersistentVolumeClaim) -> int:
+    def make() -> Counter:
+        using = _users(question, claim.key)
+        codes: Codes = np.ones(len(using), dtype=np.int32)  # the cluster is one domain
+        return Counter(codes, np.array([0, using.sum()], dtype=np.int64))
+
+    def takes(pod: Pod) -> bool:
+        return claim.key in uses_of(pod)
+
+    return question.counters.get(claim.key, make, takes)
+
+
+def _users(question: Question, use: Use) -> Amounts:
+    """(N,) how many pods use a claim or disk on each node."""
+    nodes = question.nodes
+    found = np.zeros(len(nodes.every()), dtype=np.int64)
+    for _, node in nodes.volumes.uses.users(use, but=question.counters.but):
+        row = nodes.row_of(node)
+        if row is not None:
+            found[row] += 1
+    return found

@@ -1,0 +1,138 @@
+"""The live loop: storage objects that are listed when a pod needs them, and pods that wait for volumes."""
+
+import json
+from typing import Any
+
+import pytest
+
+from reconciler.api.validation.served_kinds import POD, VOLUME_ATTACHMENT, VOLUME_CLAIM
+from reconciler.cluster.kinds import STORAGE
+from reconciler.cluster.transport import Response
+from reconciler.control.decisions.decisions import Allocated, Ungated, Waits
+from reconciler.state.on_demand import NOT_LISTED
+from tests.tools.faulty_transport import Faulty, Send
+from tests.tools.front_ends import served
+from tests.tools.pod_scenarios import A, B
+from tests.tools.running_reconciler import Running, reconciling
+from tests.tools.scenario import asking, fleet, running
+from tests.tools.small_fleet import claim
+from tests.tools.volume_scenarios import (
+    attachment,
+    csi_node,
+    mounting,
+    storage_class,
+    volume,
+    volume_claim,
+)
+
+pytestmark = pytest.mark.loopback
+
+SLOW: dict[str, Any] = {"backoff_base_seconds": 600.0, "backoff_cap_seconds": 600.0}
+MOUNTING = asking("p", "x", **mounting("data"))
+
+
+class Asked:
+    """Which storage objects were listed or watched."""
+
+    def __init__(self, *, denied: bool = False) -> None:
+        self.kinds: set[str] = set()
+        self._denied = denied
+
+    def prepare(self, faulty: Faulty) -> None:
+        for resource in STORAGE:
+            faulty.on("GET", f"/{resource.plural}", self._noting(resource.kind))
+
+    def _noting(self, kind: str) -> Any:
+        async def note(send: Send) -> Response:
+            self.kinds.add(kind)
+            if not self._denied:
+                return await send()
+            status = {"kind": "Status", "status": "Failure", "code": 403, "reason": "Forbidden"}
+            return Response(403, {}, json.dumps({**status, "message": f"{kind} is forbidden"}).encode())
+
+        return note
+
+
+def last_reason(seen: Running, pod: str) -> str:
+    return [one.reason for one in seen.of(Waits) if one.pod is not None and one.pod.name == pod][-1]
+
+
+async def blocked(seen: Running, number: int = 1) -> None:
+    await seen.heard(Waits, number, counts=lambda one: one.reason != NOT_LISTED)
+
+
+async def test_storage_objects_are_not_listed_unless_a_pod_needs_them():
+    other = asking("p", "x", volumes=[{"name": "c", "configMap": {"name": "c"}}])
+    asked = Asked()
+    async with reconciling(served([*fleet(A), claim("x"), other]), prepare=asked.prepare, **SLOW) as seen:
+        await seen.heard(Ungated)
+    assert asked.kinds == set()
+
+
+async def test_a_bound_volume_needs_no_driver_and_no_capacity():
+    objects = [
+        *fleet(A, B),
+        volume("v", "b", of="data"),
+        volume_claim("data", volume="v"),
+        claim("x"),
+        MOUNTING,
+    ]
+    asked, cluster = Asked(), served(objects)
+    async with reconciling(cluster, prepare=asked.prepare, **SLOW) as seen:
+        await seen.heard(Ungated)
+    assert cluster.devices("x") == ["b/d0"]
+    assert asked.kinds == {one.kind for one in STORAGE} - {"CSIDriver", "CSIStorageCapacity"}
+
+
+async def test_an_account_without_the_rights_says_so_and_decides_the_other_pods():
+    asked = Asked(denied=True)
+    cluster = served([*fleet(A), claim("x"), claim("y"), MOUNTING, asking("q", "y")])
+    async with reconciling(cluster, prepare=asked.prepare, **SLOW) as seen:
+        await blocked(seen)
+        await seen.heard(Allocated)
+        assert last_reason(seen, "p") == "ObjectsNotReadable"
+        assert [one.pod.name for one in seen.of(Allocated) if one.pod is not None] == ["q"]
+
+
+async def test_without_volumes_no_right_is_needed_and_the_log_says_so_once(
+    capsys: pytest.CaptureFixture[str],
+):
+    asked = Asked(denied=True)
+    cluster = served([*fleet(A), claim("x"), MOUNTING])
+    async with reconciling(cluster, prepare=asked.prepare, without_volumes=True, **SLOW) as seen:
+        await seen.heard(Ungated)
+        cluster.load(claim("y"), asking("q", "y", **mounting("data")))
+        await seen.heard(Ungated, 2)
+    assert asked.kinds == set()
+    lines = [line for line in capsys.readouterr().out.splitlines() if "volumes not considered" in line]
+    assert [line.rpartition("pod=")[2] for line in lines] == ["default/p", "default/q"]
+
+
+async def test_a_claim_that_is_bound_wakes_its_pod():
+    cluster = served(
+        [*fleet(A, B), storage_class("now", volumeBindingMode="Immediate"), claim("x"), MOUNTING]
+    )
+    cluster.load(volume_claim("data", "now"), volume("v", "b", "now", of="data"))
+    async with reconciling(cluster, **SLOW) as seen:
+        await blocked(seen)
+        bound = volume_claim("data", "now", volume="v")
+        metadata = {"annotations": bound["metadata"]["annotations"]}
+        cluster.api.update(
+            VOLUME_CLAIM, "default", "data", lambda old: {**old, "spec": {**old["spec"], **bound["spec"]},
+                                                          "metadata": {**old["metadata"], **metadata}}
+        )  # fmt: skip
+        await seen.heard(Allocated)
+    assert cluster.devices("x") == ["b/d0"]
+
+
+async def test_a_volume_that_is_detached_or_unused_wakes_pods():
+    cluster = served(
+        [*fleet(A), csi_node("a", 1), storage_class(), claim("x"), MOUNTING, volume_claim("data")]
+    )
+    cluster.load(volume("old", of="old"), volume_claim("old", volume="old"), attachment("a", "old"))
+    cluster.load(running("there", "a", "1", **mounting("old")))
+    async with reconciling(cluster, **SLOW) as seen:
+        await blocked(seen)
+        cluster.api.delete(POD, "default", "there")
+        cluster.api.delete(VOLUME_ATTACHMENT, "", "old-at-a")
+        await seen.heard(Allocated)
