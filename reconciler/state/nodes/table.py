@@ -3,7 +3,7 @@
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
-from copy import copy
+from copy import copy, deepcopy
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -83,6 +83,7 @@ class Nodes:
         other._row_of, other._spare, other._node = dict(self._row_of), list(self._spare), dict(self._node)
         other._supposed, other._profiles = set(self._supposed), dict(self._profiles)
         other._profile, other._masks = self._profile.copy(), self._masks.copy()
+        other.volumes = deepcopy(self.volumes, {id(self): other})  # it refers to its nodes
         return other
 
     @property
