@@ -37,6 +37,19 @@ class Candidates:
     fatal: Mask
     """(n,) trying it is an error"""
     static: StaticMatch
+    order: Rows | None = None
+    """(n,) positions in the order in which they are tried; None for rising positions"""
+
+    def in_order(self, mask: Mask, start: int = 0) -> Rows:
+        """The positions of a mask (n,) in the order in which they are tried, from the place `start` on."""
+        if self.order is None:
+            return np.flatnonzero(mask[start:]) + start
+        order = self.order[start:]
+        return order[mask[order]]
+
+    def place_of(self, at: int) -> int:
+        """When a position is tried."""
+        return at if self.order is None else int(np.flatnonzero(self.order == at)[0])
 
     def failure(self, fleet: Fleet, row: int, at: int) -> Fatal:
         """The error of the device in row `row` of the fleet, at position `at` of the view."""
