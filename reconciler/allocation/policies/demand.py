@@ -25,11 +25,13 @@ class Shape:
     """Thousandths of a CPU"""
     weight: int
     """How often it is asked for, relative to other shapes"""
+    value: int = 0
+    """What `least-loss` counts for a place where it fits, in thousandths of a device; 0 for its size"""
 
     def to_json(self) -> dict[str, object]:
         """As `read_demand` reads it."""
         spec = None if self.spec is None else json.loads(self.spec.model_dump_json(exclude_defaults=True))
-        return {"weight": self.weight, "cpuMilli": self.cores, "spec": spec}
+        return {"weight": self.weight, "value": self.value, "cpuMilli": self.cores, "spec": spec}
 
     def slots(self, snapshot: Snapshot) -> tuple[Slot, ...]:
         """Its requests; empty if it has none, or if no node could meet them."""
@@ -73,7 +75,7 @@ def _shape(raw: object, where: str, source: str) -> Shape:
     if not isinstance(raw, dict):
         raise Malformed(source, where, "must be an object")
     amounts = {}
-    for field, least in (("weight", 1), ("cpuMilli", 0)):
+    for field, least in (("weight", 1), ("cpuMilli", 0), ("value", 0)):
         amount = raw.get(field, least)
         if not isinstance(amount, int) or isinstance(amount, bool) or amount < least:
             raise Malformed(source, f"{where}.{field}", f"must be a whole number, at least {least}")
@@ -84,7 +86,7 @@ def _shape(raw: object, where: str, source: str) -> Shape:
         first = exc.errors()[0]
         place = ".".join(map(str, (f"{where}.spec", *first["loc"])))
         raise Malformed(source, place, str(first["msg"])) from exc
-    return Shape(spec, amounts["cpuMilli"], amounts["weight"])
+    return Shape(spec, amounts["cpuMilli"], amounts["weight"], amounts["value"])
 
 
 NO_DEMAND = Demand(())

@@ -1,8 +1,10 @@
 """`least-loss`: prefers what leaves most of the demand a place.
 
-The value of a node is the sum over the shapes of the demand of weight x floor(devices on which the shape
-fits now / devices that it asks for). The candidate that loses least of it wins, then the fuller counter set,
-then first-fit order. Without a demand, a device counts by its size: the part of its counters that it draws.
+The value of a node is the sum over the shapes of the demand of value x floor(devices on which the shape fits
+now / devices that it asks for). The candidate that loses least of it wins, then the fuller counter set, then
+first-fit order. A shape is worth its size unless the demand says otherwise: how often it is asked for does
+not count, since frequent small shapes would close the places of rare large ones. Without a demand, every
+device counts by its size.
 """
 
 from collections import OrderedDict
@@ -18,11 +20,12 @@ from reconciler.allocation.dra.capacity import Consumption
 from reconciler.allocation.dra.request_options import RequestKey, RequestOption
 from reconciler.allocation.dra.static_match import match_in_fleet
 from reconciler.allocation.policies.by_device import in_order, node_keys
+from reconciler.allocation.policies.compiled_demand import taking
 from reconciler.allocation.policies.demand import NO_DEMAND, Demand
 from reconciler.allocation.policies.policy import LAST, Question
 from reconciler.allocation.policies.room_left import WHOLE, left_of_sets
 from reconciler.allocation.policies.set_losses import SetLosses
-from reconciler.state.caches import Cache
+from reconciler.state.caches import Cache, share
 from reconciler.state.devices.pools.fleet import Fleet
 from reconciler.state.devices.snapshot.snapshot import Snapshot, View
 
@@ -123,23 +126,34 @@ def _meets(one: RequestOption, other: RequestOption, snapshot: Snapshot) -> Amou
 
 
 def _wanted(policy: LeastLoss, snapshot: Snapshot) -> tuple[Wanted, ...]:
-    """The requests of the demand, with weights of at most `HEAVIEST`."""
+    """The requests of the demand, each once for a shape, with weights of at most `HEAVIEST`."""
     known = _WANTED.of(snapshot.fleet)
     classes, found = known.get(policy.key, (None, ()))
     if classes is not snapshot.classes:
-        heaviest = max((shape.weight for shape in policy.demand.shapes), default=1)
-        found = tuple(
-            Wanted(
-                slot.options[0],
-                min(max(slot.options[0].source.wanted, 1), MOST_DEVICES),
-                max(shape.weight * HEAVIEST // heaviest, 1),
-            )
+        values = [
+            (slot.options[0], shape.value or _size(slot.options[0], snapshot))
             for shape in policy.demand.shapes
             for slot in shape.slots(snapshot)
+        ]
+        heaviest = max((one for _, one in values), default=1)
+        found = tuple(
+            Wanted(
+                option, min(max(option.source.wanted, 1), MOST_DEVICES), max(one * HEAVIEST // heaviest, 1)
+            )
+            for option, one in values
         )
         known[policy.key] = snapshot.classes, found
         _LOSSES.of(snapshot.fleet).pop(policy.key, None)
     return found
+
+
+def _size(option: RequestOption, snapshot: Snapshot) -> int:
+    """Thousandths of all devices that the request takes; at least 1."""
+    one = taking(option, snapshot)
+    units = one.units
+    if not one.plain:
+        units = int(sizes(snapshot.fleet)[match_in_fleet(option, snapshot).suitable].max(initial=1))
+    return max(units, 1) * max(option.source.wanted, 1)
 
 
 def _losses(policy: LeastLoss, snapshot: Snapshot) -> SetLosses:
@@ -161,9 +175,9 @@ def _weigh(wanted: tuple[Wanted, ...], snapshot: Snapshot) -> Amounts:
     return found if wanted else sizes(fleet)
 
 
-def sizes(fleet: Fleet) -> Amounts:
-    """(D,) the thousandths of the counters of its sets that a device draws, over all counters; at least 1."""
-    found: Amounts = np.zeros(fleet.size, dtype=np.int64)
+def _sizes(fleet: Fleet) -> Amounts:
+    """(D,) thousandths of its sets that a device draws, the mean over their counters; 1000 without sets."""
+    found: Amounts = np.where((fleet.sets >= 0).any(axis=1), 0, WHOLE)
     for k in range(fleet.sets.shape[1]):
         rows = np.flatnonzero(fleet.sets[:, k] >= 0)
         pairs = fleet.draws[rows, k].astype(np.int64) << 32 | fleet.sets[rows, k].astype(np.int64)
@@ -171,8 +185,17 @@ def sizes(fleet: Fleet) -> Amounts:
         total = fleet.totals[pairs & 0xFFFFFFFF]
         scale = (total >> 40) + 1  # so that thousandths of large amounts do not overflow
         drawn = np.minimum(fleet.table[pairs >> 32], total) // scale * WHOLE // np.maximum(total // scale, 1)
-        found[rows] += drawn.sum(axis=1)[which.reshape(-1)]
+        mean = drawn.sum(axis=1) // np.maximum(np.count_nonzero(total, axis=1), 1)
+        found[rows] += mean[which.reshape(-1)]
     return np.maximum(found, 1)
+
+
+_SIZES = Cache(_sizes, on_fork=share)
+
+
+def sizes(fleet: Fleet) -> Amounts:
+    """(D,) thousandths of its sets that a device draws. Cached by fleet."""
+    return _SIZES.of(fleet)
 
 
 def _shared_losses(

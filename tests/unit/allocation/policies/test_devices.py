@@ -86,7 +86,7 @@ def test_least_loss_is_that_of_looking_at_every_device(parts: Parts, size: str, 
     assume(parts.candidates(size))
     # The heaviest weight is scaled to a power of two, so weights are compared exactly only if it is one.
     weights = {**weights, "whole": 16}
-    demand = Demand(tuple(Shape(_wanted(one).spec, 0, weight) for one, weight in weights.items()))
+    demand = Demand(tuple(Shape(_wanted(one).spec, 0, 1, weight) for one, weight in weights.items()))
     found = _choice(snapshot(*parts.objects(), device_class()), size, LeastLoss(demand))
     assert found == naive.least_loss(parts, size, weights)
 
