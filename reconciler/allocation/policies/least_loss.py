@@ -24,13 +24,11 @@ from reconciler.allocation.policies.compiled_demand import taking
 from reconciler.allocation.policies.demand import NO_DEMAND, Demand
 from reconciler.allocation.policies.policy import LAST, Question
 from reconciler.allocation.policies.room_left import WHOLE, left_of_sets
-from reconciler.allocation.policies.set_losses import SetLosses
+from reconciler.allocation.policies.set_losses import FULLNESS, SetLosses
 from reconciler.state.caches import Cache, share
 from reconciler.state.devices.pools.fleet import Fleet
 from reconciler.state.devices.snapshot.snapshot import Snapshot, View
 
-FULLNESS = 2**16
-"""More than the thousandths of all counters of most sets; only equal losses are ordered by fullness"""
 HEAVIEST = 2**14
 """Weights are scaled to at most this"""
 MOST_DEVICES = 8
@@ -78,12 +76,16 @@ class LeastLoss:
 
     def judge(self, option: RequestOption, rows: Rows, snapshot: Snapshot) -> Amounts:
         """See `DevicePolicy.judge`."""
-        losses = _losses(self, snapshot).of_row[rows]
+        losses = _losses(self, snapshot)
+        found = losses.of_row[rows]
         sharing = np.flatnonzero(snapshot.fleet.shared[rows])
         if len(sharing):
             wanted = _wanted(self, snapshot)
-            losses[sharing] = _shared_losses(wanted, option, rows[sharing], snapshot)
-        return losses * FULLNESS + np.minimum(left_of_sets(rows, snapshot), FULLNESS - 1)
+            found[sharing] = _shared_losses(wanted, option, rows[sharing], snapshot) * FULLNESS
+        others = np.flatnonzero(~losses.alone[rows] | snapshot.fleet.shared[rows])
+        if len(others) and snapshot.fleet.sets.shape[1]:
+            found[others] += np.minimum(left_of_sets(rows[others], snapshot), FULLNESS - 1)
+        return found
 
     def judge_nodes(self, option: RequestOption, least: Amounts, snapshot: Snapshot) -> Amounts:
         """See `DevicePolicy.judge_nodes`. Several devices count as the preferred one so many times."""

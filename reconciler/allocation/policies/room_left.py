@@ -58,8 +58,14 @@ def left_of_sets(rows: Rows, snapshot: Snapshot) -> Amounts:
         used, which = np.unique(sets[sets >= 0], return_inverse=True)
         if len(used):
             total = fleet.totals[used]
-            scale = (total >> 40) + 1  # so that thousandths of large amounts do not overflow
-            left = np.clip(snapshot.occupancy.left[used], 0, total) // scale
-            share = np.where(total > 0, left * WHOLE // np.maximum(total // scale, 1), 0)
-            found[sets >= 0] += share.sum(axis=1)[which.reshape(-1)]
+            share = left_of_set(snapshot.occupancy.left[used], total)
+            found[sets >= 0] += share[which.reshape(-1)]
+    return found
+
+
+def left_of_set(left: Amounts, total: Amounts) -> Amounts:
+    """(...,) thousandths left of all counters of a set, from (..., C) what is left and what there is."""
+    scale = (total >> 40) + 1  # so that thousandths of large amounts do not overflow
+    share = np.clip(left, 0, total) // scale * WHOLE // np.maximum(total // scale, 1)
+    found: Amounts = np.where(total > 0, share, 0).sum(axis=-1)
     return found

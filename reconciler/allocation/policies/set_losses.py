@@ -7,9 +7,12 @@ import numpy as np
 
 from kernels.fit import required
 from kernels.types import Amounts, Mask, Rows
+from reconciler.allocation.policies.room_left import left_of_set
 from reconciler.state.devices.occupancy.occupancy import Trail
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 
+FULLNESS = 2**16
+"""More than the thousandths of all counters of most sets; only equal losses are ordered by fullness"""
 KEPT = 100_000
 """States of counter sets whose losses are remembered. More than that are forgotten together."""
 
@@ -25,13 +28,13 @@ class _Kind:
     weight: Amounts
     """(n,)"""
     losses: dict[bytes, Amounts] = field(default_factory=dict)
-    """State -> (n,) loss by device"""
+    """State -> (n,) key by device"""
 
 
 class SetLosses:
-    """(D,) the weight of all devices that fit no longer once a device is taken, itself included.
+    """(D,) keys: the weight of all devices that fit no longer once a device is taken, then what is left.
 
-    For devices that draw from one counter set that no device shares with another set. The loss of others is
+    For devices that draw from one counter set that no device shares with another set. The key of others has
     their own weight. Valid for one fleet and one demand; follows the allocations.
     """
 
@@ -45,13 +48,16 @@ class SetLosses:
         self._remembered = 0
         self._trail: Trail = snapshot.occupancy.trail
         self._serial = snapshot.occupancy.serial
-        self.of_row: Amounts = self._weight.copy()
-        """(D,)"""
+        self.of_row: Amounts = self._weight * FULLNESS
+        """(D,) loss x `FULLNESS` + thousandths left of all counters of the set"""
+        self.alone: Mask = np.zeros(fleet.size, dtype=np.bool_)
+        """(D,) devices of such sets; the keys of others do not say what their sets have left"""
         for number in range(len(fleet.totals)):
             rows = fleet.by_set.of(number)
             sets = fleet.sets[rows]
             if len(rows) and (sets[:, 0] == number).all() and (sets[:, 1:] < 0).all():
                 self._kind_of[number] = self._kind(rows)
+                self.alone[rows] = True
         self._evaluate(self._kind_of, snapshot)
 
     def reaches(self, snapshot: Snapshot) -> bool:
@@ -69,7 +75,7 @@ class SetLosses:
     def _kind(self, rows: Rows) -> _Kind:
         fleet = self._fleet
         draws, weight = fleet.draws[rows, 0], self._weight[rows]
-        key = draws.tobytes() + weight.tobytes()
+        key = draws.tobytes() + weight.tobytes() + fleet.totals[fleet.sets[rows[0], 0]].tobytes()
         if key not in self._kinds:
             self._kinds[key] = _Kind(required(fleet.table, draws), fleet.table[draws], weight)
         return self._kinds[key]
@@ -86,6 +92,8 @@ class SetLosses:
             losses = kind.losses.get(state)
             if losses is None:
                 losses = self._remember(kind, state, left, held)
+                losses *= FULLNESS
+                losses += min(int(left_of_set(left, self._fleet.totals[number])), FULLNESS - 1)
             self.of_row[rows] = losses
 
     def _remember(self, kind: _Kind, state: bytes, left: Amounts, held: Mask) -> Amounts:
