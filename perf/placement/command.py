@@ -131,7 +131,13 @@ def _seeds(text: str) -> list[int]:
 @click.option("--load", default=1.2, show_default=True, type=click.FloatRange(min=0.01))
 @click.option("--seeds", "seed_list", default="100", show_default=True, help="Such as 100,101.")
 @click.option("--arrivals", default=8000, show_default=True, type=click.IntRange(min=10))
-@POLICY
+@click.option(
+    "--policy",
+    "policies",
+    multiple=True,
+    type=click.Choice((mig.RANDOM_NODE, *POLICIES)),
+    help="Only these; random-node is how kube-scheduler behaves.",
+)
 @AS_JSON
 def mig_(
     mixes: Sequence[str],
