@@ -1,4 +1,4 @@
-"""The command line: `python -m perf list`, `run`, `compare`, `plot`, `replay`."""
+"""The command line: `python -m perf list`, `run`, `compare`, `plot`, `replay`, `placement`."""
 
 import json
 import os
@@ -16,9 +16,12 @@ from perf.catalogue import WORKLOADS
 from perf.child import Failed, run_in_child
 from perf.live import KUBECONFIG
 from perf.machine import calibrate, commit, machine
+from perf.placement.command import placement
 from perf.replay import replay
 from perf.results import Report, Run, load, save, summed_up
 from perf.workload import Size, Workload
+from reconciler.allocation.policies.demand import NO_DEMAND
+from reconciler.allocation.policies.named import FIRST_FIT, POLICIES, policy_named
 from reconciler.errors import Malformed
 
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -106,7 +109,7 @@ def plot(files: Sequence[Path], out: Path, suffix: str) -> None:
 @main.command("replay")
 @click.argument("scenario", type=FILE)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, the devices of every claim included.")
-@click.option("--policy", default="first-fit", show_default=True, type=click.Choice(["first-fit"]))
+@click.option("--policy", default=FIRST_FIT, show_default=True, type=click.Choice(POLICIES))
 @click.option(
     "--order",
     default="given",
@@ -114,7 +117,7 @@ def plot(files: Sequence[Path], out: Path, suffix: str) -> None:
     type=click.Choice(["given", "name"]),
     help="Try nodes as the file lists them, or by name as the controller does.",
 )
-def replay_(scenario: Path, as_json: bool, policy: str, order: str) -> None:  # noqa: ARG001 - there is one so far
+def replay_(scenario: Path, as_json: bool, policy: str, order: str) -> None:
     """Play a scenario file: a fleet, claims, and the order in which they come and go."""
     with _progress() as progress:
         task = progress.add_task(scenario.name, total=1.0)
@@ -123,6 +126,7 @@ def replay_(scenario: Path, as_json: bool, policy: str, order: str) -> None:  # 
                 scenario,
                 lambda at, of: progress.update(task, completed=at, total=of),
                 by_name=order == "name",
+                policy=policy_named(policy, NO_DEMAND),
             )
         except Malformed as exc:
             raise click.ClickException(str(exc)) from exc
@@ -153,6 +157,9 @@ def soak_(minutes: float, out: Path | None) -> None:
         out.write_text(text + "\n", "utf-8")
     print(text)
     sys.exit(bool(found["findings"]))
+
+
+main.add_command(placement)
 
 
 def _progress() -> Progress:

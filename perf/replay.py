@@ -18,6 +18,7 @@ import numpy as np
 from perf.deciding import read_claim
 from perf.fleets.objects import Json
 from reconciler.allocation.dra import allocate
+from reconciler.allocation.policies.policy import Policy
 from reconciler.api.objects.changes import Changed, Removed
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted, Unsatisfied
@@ -70,8 +71,13 @@ class Replayed:
         }
 
 
-def replay(path: Path, progress: Progress, *, by_name: bool = False) -> Replayed:
-    """Play a scenario, first fit over the nodes as the file lists them, or by name. Raises Malformed."""
+def replay(
+    path: Path, progress: Progress, *, by_name: bool = False, policy: Policy | None = None
+) -> Replayed:
+    """Play a scenario over the nodes as the file lists them, or by name; without a policy, by first fit.
+
+    Raises Malformed.
+    """
     began = perf_counter()
     scenario = _scenario(path)
     store = Store(Semantics())
@@ -89,7 +95,7 @@ def replay(path: Path, progress: Progress, *, by_name: bool = False) -> Replayed
     for number, step in enumerate(steps):
         action, claim = _step(step, number, claims)
         if action == "allocate":
-            _allocate(store, claim, topology, done)
+            _allocate(store, claim, topology, done, policy)
         else:
             at = perf_counter()
             store.apply(Removed("ResourceClaim", claim.key))
@@ -100,10 +106,12 @@ def replay(path: Path, progress: Progress, *, by_name: bool = False) -> Replayed
     return done
 
 
-def _allocate(store: Store, claim: ResourceClaim, topology: Topology, done: Replayed) -> None:
+def _allocate(
+    store: Store, claim: ResourceClaim, topology: Topology, done: Replayed, policy: Policy | None
+) -> None:
     name = str(claim.key)
     at = perf_counter()
-    outcome = allocate([claim], replace(store.snapshot(), topology=topology))
+    outcome = allocate([claim], replace(store.snapshot(), topology=topology), policy=policy)
     if isinstance(outcome, Granted):
         store.assume(outcome.plans[0])
     done.decided.append(perf_counter() - at)

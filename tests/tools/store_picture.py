@@ -58,6 +58,7 @@ def _device(row: int, seen: Snapshot) -> dict[str, Any]:
         "open": occupancy.open is None or bool(occupancy.open[row]),
         "common": _common(row, seen),
         "consumed": dict(occupancy.consumed.get(row, {})),
+        "consumption": dict(occupancy.consumptions.values[occupancy.consumption[row]]),
         "taints": [taint.key for taint in fleet.vocabulary.taints.values[taints]] if taints >= 0 else [],
         "shared": bool(fleet.shared[row]),
         "draws": _draws(row, fleet),

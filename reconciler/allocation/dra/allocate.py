@@ -1,6 +1,6 @@
 """The decision over all nodes: which nodes to try, in which order, and why none fits."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
@@ -10,9 +10,11 @@ from reconciler.allocation.dra.claim_shapes import ClaimShape, claim_shape
 from reconciler.allocation.dra.companions import Companions
 from reconciler.allocation.dra.match_attribute import nodes_with_a_value
 from reconciler.allocation.dra.node_attempt import Found, NotFound, Only, attempt, random_share
+from reconciler.allocation.dra.preferred import PreferredSearch
 from reconciler.allocation.dra.refusal import Fatal
 from reconciler.allocation.dra.refusal_counts import unsatisfied
 from reconciler.allocation.dra.request_options import ParsedClaims
+from reconciler.allocation.policies.policy import PodRoom, Policy, Question
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted, Reason, Unsatisfied
 from reconciler.cel.limits import DECISION_COST_LIMIT
@@ -39,6 +41,8 @@ def allocate(
     budget: Budget = UNLIMITED,
     only: Only | None = None,
     companions: Companions | None = None,
+    policy: Policy | None = None,
+    pod: PodRoom | None = None,
 ) -> Granted | Unsatisfied:
     """Devices for all claims together on one node, or why there are none.
 
@@ -48,7 +52,9 @@ def allocate(
     nodes that reach the devices; the counts of a refusal ignore both. `steps`
     bounds the devices tried on a node; ten times as many are tried on all nodes. Steps are counted, not
     timed: the same fleet gives the same answer on a slow machine. The steps of selectors are bounded too.
-    Raises Unfinished as `budget` does.
+    `policy` orders nodes of equal rank and the devices inside; None is first fit, which also answers, with
+    steps of its own, where the order of the policy leads nowhere. `pod` is what the policy may know of the
+    pod. Raises Unfinished as `budget` does.
     """
     try:
         shape = claim_shape(claims, snapshot)
@@ -62,8 +68,21 @@ def allocate(
     best: tuple[int, int, Found] | None = None
     refused: list[tuple[str, NotFound]] = []
     tried = 0
-    considered, plausible = _plausible(shape, nodes, snapshot)
-    for least, place in plausible:
+    considered, among = _plausible(shape, nodes, snapshot)
+    if policy is not None and among.any():
+        search = PreferredSearch(
+            Question(parsed, snapshot, pod),
+            policy,
+            steps=steps,
+            new_share=new_share,
+            budget=budget,
+            only=only,
+            companions=companions,
+        )
+        granted = search.run(among, shape.node_filter.least)
+        if granted is not None:
+            return granted
+    for least, place in shape.node_filter.in_order(among):
         name = snapshot.topology.order[place]
         if best is not None and (least, place) >= best[:2]:
             continue
@@ -97,10 +116,8 @@ def allocate(
     return unsatisfied(parsed, snapshot, names, refused, tried)
 
 
-def _plausible(
-    shape: ClaimShape, nodes: Iterable[str] | None, snapshot: Snapshot
-) -> tuple[int, Iterator[tuple[int, int]]]:
-    """How many nodes are considered, and (best possible rank, place) of those that the counts do not exclude.
+def _plausible(shape: ClaimShape, nodes: Iterable[str] | None, snapshot: Snapshot) -> tuple[int, Mask]:
+    """How many nodes are considered, and (N,) those that the counts do not exclude.
 
     A node where selectors fail on a device is never excluded, so that the error is reported.
     """
@@ -115,7 +132,7 @@ def _plausible(
         possible = _possible(nodes, snapshot)
         considered = int(np.count_nonzero(possible))
         among = among & possible
-    return considered, node_filter.in_order(among)
+    return considered, among
 
 
 def _possible(nodes: Iterable[str], snapshot: Snapshot) -> Mask:

@@ -37,6 +37,19 @@ class Candidates:
     fatal: Mask
     """(n,) trying it is an error"""
     static: StaticMatch
+    order: Rows | None = None
+    """(n,) positions in the order in which they are tried; None for rising positions"""
+
+    def in_order(self, mask: Mask, start: int = 0) -> Rows:
+        """The positions of a mask (n,) in the order in which they are tried, from the place `start` on."""
+        if self.order is None:
+            return np.flatnonzero(mask[start:]) + start
+        order = self.order[start:]
+        return order[mask[order]]
+
+    def place_of(self, at: int) -> int:
+        """When a position is tried."""
+        return at if self.order is None else int(np.flatnonzero(self.order == at)[0])
 
     def failure(self, fleet: Fleet, row: int, at: int) -> Fatal:
         """The error of the device in row `row` of the fleet, at position `at` of the view."""
@@ -76,16 +89,33 @@ def find_candidates(option: RequestOption, view: View, snapshot: Snapshot) -> Ca
     )
 
 
+FEW = 8
+"""Shared devices up to which evaluating each is faster than finding the distinct ones"""
+
+
 def capacity_fits(
     rows: Rows, consumption: Consumptions, shape: np.ndarray, among: Mask, snapshot: Snapshot
 ) -> Mask:
-    """(n,) whether the capacity left by shares is enough (CAP-8). Only devices in `among` are checked."""
+    """(n,) whether the capacity left by shares is enough (CAP-8). Only devices in `among` are checked.
+
+    Devices of one shape of which shares consume the same are evaluated once.
+    """
     fits = np.ones(len(rows), dtype=np.bool_)
-    shared = snapshot.occupancy.consumed
-    for at in np.flatnonzero(among & snapshot.occupancy.sharing[rows]).tolist():
-        taken = consumption.get(int(shape[at]))
+    occupancy = snapshot.occupancy
+    consumed = occupancy.consumptions.values
+    sharing = np.flatnonzero(among & occupancy.sharing[rows])
+    numbers, shapes = occupancy.consumption[rows[sharing]], shape[sharing]
+    kinds = None
+    if len(sharing) > FEW:
+        pairs = numbers.astype(np.int64) << 32 | (shapes.astype(np.int64) + 1)
+        pairs, kinds = np.unique(pairs, return_inverse=True)
+        numbers, shapes = pairs >> 32, (pairs & 0xFFFFFFFF) - 1
+    verdicts = np.ones(len(numbers), dtype=np.bool_)
+    for at, (number, of_shape) in enumerate(zip(numbers.tolist(), shapes.tolist(), strict=True)):
+        taken = consumption.get(of_shape)
         if isinstance(taken, Consumption):
-            fits[at] = taken.fits(shared.get(int(rows[at]), {}))
+            verdicts[at] = taken.fits(consumed[number])
+    fits[sharing] = verdicts if kinds is None else verdicts[kinds.reshape(-1)]
     return fits
 
 

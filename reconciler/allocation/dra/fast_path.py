@@ -6,8 +6,6 @@ choose. The answer is that of the search, without its steps.
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from kernels.types import Codes, Mask, Rows
 from reconciler.allocation.dra.candidates import Candidates
 from reconciler.allocation.dra.request_options import MAX_RESULTS, ParsedClaims
@@ -36,7 +34,10 @@ def immediate(
     ):
         return None
     if count == 1 and not option.constraints:
-        at = int(available.argmax())
+        if candidates.order is None:
+            at = int(available.argmax())
+        else:
+            at = int(candidates.order[available[candidates.order].argmax()])
         return (Choice(0, candidates, at),) if available[at] else None
     if len(option.constraints) > 1 or _ENTANGLED.of(view) is not None:
         return None
@@ -45,10 +46,10 @@ def immediate(
         constraint = constraint_on(source, view)
         if not (constraint.match and constraint.plain):
             return None
-        rows = np.flatnonzero(available & constraint.allowed(None))
+        rows = candidates.in_order(available & constraint.allowed(None))
         rows = _first_with_enough(rows, constraint.codes[rows], count)
     else:
-        rows = np.flatnonzero(available)[:count]
+        rows = candidates.in_order(available)[:count]
     return tuple([Choice(0, candidates, at) for at in rows.tolist()]) if len(rows) == count else None
 
 
@@ -67,7 +68,7 @@ def finish(problem: NodeProblem, candidates: Candidates, state: State) -> Rows |
     if bound is not None and (candidates.available & bound).any():
         return None
     possible = viable(problem, state, candidates)
-    rows = np.flatnonzero(possible)
+    rows = candidates.in_order(possible)
     if not constraints or state.constraints[option.constraints[0]] is not None:
         # Earlier requests have fixed the value, so `rows` are narrowed already.
         return rows[: candidates.count] if len(rows) >= candidates.count else rows[:0]

@@ -44,6 +44,10 @@ Only = Mapping[tuple[int, str], frozenset[int]]
 """(position of the claim, name of the request) -> rows of the fleet that the request may use"""
 
 
+Ordered = Callable[[list[list[Candidates]], View], list[list[Candidates]]]
+"""Sets the order in which the candidates of each alternative of each slot are tried"""
+
+
 def random_share() -> str:
     """A fresh share id (CAP-10)."""
     return str(uuid4())
@@ -61,17 +65,20 @@ def attempt(
     budget: Budget = UNLIMITED,
     only: Only | None = None,
     companions: Companions | None = None,
+    ordered: Ordered | None = None,
 ) -> Found | NotFound:
     """Try to allocate all claims on one node, with a better rank than `better_than` if that is set.
 
     `companions` are pods that must fit on the nodes that reach the devices.
     `pruned=False` searches without bounds and does not skip equal devices: the same answers, slower.
-    Raises what `budget` raises.
+    `ordered` sets the order in which candidates are tried; None for first fit. Raises what `budget` raises.
     """
     search: Search | None = None
     try:
         view = snapshot.topology.view(node)
         by_slot = _candidates(parsed, view, snapshot, only)
+        if ordered is not None:
+            by_slot = ordered(by_slot, view)
         reach = (
             Reach(companions, len(parsed.claims), view, snapshot, budget) if companions is not None else None
         )
@@ -82,14 +89,15 @@ def attempt(
             plain = None  # the search tries the other devices
         if plain is not None and len(plain) <= steps:
             budget.spend()
-            return Found(plans(parsed, view, snapshot, plain, new_share), 0, len(plain))
+            return Found(plans(parsed, view, snapshot, _rising(plain, ordered), new_share), 0, len(plain))
         search = Search(set_up(parsed, view, snapshot), parsed.slots, by_slot, steps, pruned, budget, reach)
         chosen = search.run()
         if chosen is not None:
             rank = _rank(parsed, chosen)
             if better_than is not None and rank >= better_than:
                 return NotFound(None, "another node has the same rank or a better one", search.steps)
-            return Found(plans(parsed, view, snapshot, chosen, new_share), rank, search.steps)
+            made = plans(parsed, view, snapshot, _rising(chosen, ordered), new_share)
+            return Found(made, rank, search.steps)
     except Fatal as fatal:
         message = str(fatal)
         if fatal.claim is not None:
@@ -105,6 +113,13 @@ def attempt(
             Reason.INVALID_POOL, f"pool {invalid.pool} is invalid: {invalid.problem}", search.steps
         )
     return NotFound(None, "the devices do not suffice", search.steps)
+
+
+def _rising(chosen: tuple[Choice, ...], ordered: Ordered | None) -> tuple[Choice, ...]:
+    """Choices as results list them: the devices of a request by position, however they were tried."""
+    if ordered is None:
+        return chosen
+    return tuple(sorted(chosen, key=lambda choice: (choice.slot, choice.at)))
 
 
 def _candidates(

@@ -1,8 +1,9 @@
 """Depth-first search for devices for all claims of a decision together. The first solution wins.
 
 Complete within its steps. Source: docs/rules/search.md. Requests are visited in order, devices by
-position; the devices of one request have rising positions (SRCH-1). The search skips branches that the
-bounds exclude, and devices equal to one that failed. Neither hides a solution or an error.
+position or in the order of a policy; the devices of one request have rising places in that order (SRCH-1).
+The search skips branches that the bounds exclude, and devices equal to one that failed. Neither hides a
+solution or an error.
 """
 
 from collections.abc import Sequence
@@ -130,12 +131,12 @@ class Search:
     def _pick(
         self, slot: int, candidates: Candidates, state: State, chosen: int, start: int
     ) -> tuple[Choice, ...] | None:
-        """Choose the devices of an exact request from position `start` on."""
+        """Choose the devices of an exact request, from the place `start` in their order on."""
         if chosen == candidates.count:
             return self._solve(slot + 1, state)
         possible = viable(self.problem, state, candidates)
         fatal = candidates.fatal & ~in_use(state, candidates)
-        order = np.flatnonzero((possible | fatal)[start:]) + start
+        order = candidates.in_order(possible | fatal, start)
         needed = candidates.count - chosen
         last_error = int(np.flatnonzero(fatal)[-1]) if fatal.any() else -1
         failed: set[int] = set()
@@ -155,7 +156,7 @@ class Search:
                     failed.add(int(self._class_of(at)))
                 continue
             following = choose(self.problem, state, slot, candidates, at)
-            found = self._pick(slot, candidates, following, chosen + 1, at + 1)
+            found = self._pick(slot, candidates, following, chosen + 1, candidates.place_of(at) + 1)
             if found is not None:
                 return found
             self._backtrack()

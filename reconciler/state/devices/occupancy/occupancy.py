@@ -8,11 +8,11 @@ from weakref import ref
 import numpy as np
 
 from kernels.fit import fits, fits_required, required, total_draw
-from kernels.types import Amounts, Bits, Mask, Rows
+from kernels.types import Amounts, Bits, Codes, Mask, Rows
 from reconciler.api.objects.meta import DeviceID, ObjectKey, PoolID
 from reconciler.api.objects.value import value
 from reconciler.state.devices.exclusion.occupancy import NO_ROWS, ScopeOccupancy
-from reconciler.state.devices.occupancy.ledger import Ledger
+from reconciler.state.devices.occupancy.ledger import NOTHING, Ledger
 from reconciler.state.devices.occupancy.overcharge import Overcharge, overcharge_of, without_device
 from reconciler.state.devices.occupancy.retained_draws import RetainedDraws
 from reconciler.state.devices.pools.assembly import Layout
@@ -62,6 +62,9 @@ class Occupancy:
     """(scopes, W) names that all held devices of a scope share"""
     consumed: Mapping[int, Mapping[str, int]]
     """row of a shared device -> capacity key -> billionths consumed"""
+    consumption: Codes
+    """(D,) number in `consumptions` of what shares consume of a device; 0 for nothing"""
+    consumptions: "Consumptions"
     overcharges: Mapping[PoolID, Overcharge]
     """What held devices are charged beyond their current slices; part of `left`. Few pools have any"""
     claims_of: Callable[[DeviceID], tuple[ObjectKey, ...]]
@@ -69,6 +72,36 @@ class Occupancy:
     trail: Trail
     serial: int
     """Position in the trail"""
+
+
+class Consumptions:
+    """The distinct amounts that shares consume of devices. Numbers stay valid: amounts are only added.
+
+    The amounts are unbounded integers, so columns hold their numbers.
+    """
+
+    def __init__(self) -> None:
+        self.values: list[Mapping[str, int]] = [NOTHING]
+        self._number: dict[tuple[tuple[str, int], ...], int] = {(): 0}
+
+    def number(self, consumed: Mapping[str, int]) -> int:
+        """The number of amounts, a new one if they are new."""
+        key = tuple(sorted(consumed.items()))
+        found = self._number.get(key)
+        if found is None:
+            found = self._number[key] = len(self.values)
+            self.values.append(consumed)
+        return found
+
+    def fork(self) -> "Consumptions":
+        """The same numbers; both add their own from now on."""
+        other = Consumptions()
+        other.values, other._number = list(self.values), dict(self._number)
+        return other
+
+
+MOST_CONSUMPTIONS = 4096
+"""Distinct amounts beyond the number of devices, after which those in use are numbered anew."""
 
 
 class _Views(TypedDict):
@@ -79,6 +112,7 @@ class _Views(TypedDict):
     left: Amounts
     fits: Mask
     free: Mask
+    consumption: Codes
 
 
 class Columns:
@@ -101,6 +135,8 @@ class Columns:
         self._fits = np.zeros(fleet.size, dtype=np.bool_)
         self._free = np.zeros(fleet.size, dtype=np.bool_)
         self._consumed: dict[int, Mapping[str, int]] = {}
+        self._consumption = np.zeros(fleet.size, dtype=np.int32)
+        self._consumptions = Consumptions()
         self._left = fleet.totals.copy()
         fresh = np.arange(fleet.size)
         if layout is None or previous is None:
@@ -146,7 +182,7 @@ class Columns:
             kept[old], shift[old] = True, rows.start - old.start
         for row, consumed in previous._consumed.items():
             if kept[row]:
-                self._consumed[row + int(shift[row])] = consumed
+                self._consume(row + int(shift[row]), consumed)
         return np.concatenate(fresh)
 
     def _charge_retained(self, layout: Layout | None, previous: "Columns | None") -> dict[PoolID, Overcharge]:
@@ -178,6 +214,7 @@ class Columns:
         other._required_of_set = dict(self._required_of_set)
         other._required_of_draws = dict(self._required_of_draws)
         other._scopes = self._scopes.fork() if self._scopes is not None else None
+        other._consumptions = self._consumptions.fork()
         other._trail, other._frozen = Trail(), None
         other._copy()
         return other
@@ -191,6 +228,7 @@ class Columns:
                 open=self._scopes.open if self._scopes is not None else None,
                 common=self._scopes.names if self._scopes is not None else None,
                 consumed=self._consumed,
+                consumptions=self._consumptions,
                 overcharges=self._overcharges,
                 claims_of=self._ledger.claims,
                 trail=self._trail,
@@ -254,6 +292,7 @@ class Columns:
     def _copy(self) -> None:
         self._held, self._sharing = self._held.copy(), self._sharing.copy()
         self._left, self._fits, self._free = self._left.copy(), self._fits.copy(), self._free.copy()
+        self._consumption = self._consumption.copy()
         self._consumed = dict(self._consumed)
         self._overcharges = dict(self._overcharges)
         self._views = self._read_only()
@@ -265,6 +304,7 @@ class Columns:
             left=_read_only(self._left),
             fits=_read_only(self._fits),
             free=_read_only(self._free),
+            consumption=_read_only(self._consumption),
         )
 
     def _read(self, row: int, device: DeviceID) -> bool:
@@ -274,10 +314,21 @@ class Columns:
         self._held[row] = held = bool(state.alone)
         self._sharing[row] = sharing = bool(state.shares)
         if sharing:
-            self._consumed[row] = state.consumed
-        else:
-            self._consumed.pop(row, None)
+            self._consume(row, state.consumed)
+        elif self._consumed.pop(row, None) is not None:
+            self._consumption[row] = 0
         return bool(before != (held or sharing))
+
+    def _consume(self, row: int, consumed: Mapping[str, int]) -> None:
+        """Set what shares consume of a device."""
+        self._consumed[row] = consumed
+        self._consumption[row] = self._consumptions.number(consumed)
+        if len(self._consumptions.values) > self.fleet.size + MOST_CONSUMPTIONS:
+            self._consumptions = Consumptions()  # snapshots keep the numbers that they were made with
+            self._consumption = np.zeros(self.fleet.size, dtype=np.int32)
+            for at, amounts in self._consumed.items():
+                self._consumption[at] = self._consumptions.number(amounts)
+            self._views = self._read_only()
 
     def _evaluate_affected(self, changed_rows: Sequence[int], relieved: Collection[int]) -> Rows:
         """Charge devices that were taken or released, and evaluate all devices that this may affect.

@@ -3,7 +3,10 @@
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from reconciler.allocation.dra.candidates import find_candidates
 from reconciler.allocation.dra.node_attempt import Found
 from reconciler.api.objects.plan import Reason
 from tests.tools.allocation_cases import Case, local, taken
@@ -18,6 +21,7 @@ from tests.tools.builders import (
     match,
     request,
 )
+from tests.tools.examples import examples
 
 CAPACITY_TABLE = [
     # policy, request, consumed, how many identical shares fit
@@ -160,3 +164,35 @@ CAPACITY = {
 @pytest.mark.parametrize("case", CAPACITY.values(), ids=CAPACITY)
 def test_capacity_decides(case: Case, pruned: bool):
     assert case.answer(pruned=pruned) == case.expected
+
+
+SHARES = st.lists(
+    st.dictionaries(st.sampled_from(["mem", "slots", "other"]), st.integers(0, 12), max_size=3), max_size=24
+)
+
+
+@examples(40)
+@given(SHARES, st.integers(1, 10))
+def test_many_shared_devices_are_judged_as_each_one_alone(consumed: list[dict[str, int]], wanted: int):
+    """The fleet's column of distinct amounts gives what the amounts of each device give (CAP-8)."""
+    shares = [
+        hold(f"D{number}", shareID=f"s{number}", consumedCapacity={k: str(v) for k, v in amounts.items()})
+        for number, amounts in enumerate(consumed)
+    ]
+    capacity = ({"mem": "10", "slots": "4"}, {"mem": "8"})
+    devices = [
+        device(f"D{number}", capacity=capacity[number % 2], allowMultipleAllocations=True)
+        for number in range(len(consumed) + 1)
+    ]
+    world = World(
+        [local(*devices)],
+        [claim("c", request("r", capacity={"mem": str(wanted)}))],
+        held=[held("h", *shares)] if shares else (),
+    )
+    seen = world.snapshot()
+    view = seen.topology.view("n")
+    candidates = find_candidates(world.parsed(seen).slots[0].options[0], view, seen)
+    for at, amounts in enumerate([*consumed, {}]):
+        fits = amounts.get("mem", 0) + wanted <= int(capacity[at % 2]["mem"])
+        unasked = "slots" not in capacity[at % 2] or amounts.get("slots", 0) == 0
+        assert bool(candidates.available[at]) == (fits and unasked)  # what is not asked for is taken whole

@@ -153,6 +153,22 @@ def test_a_long_series_of_changes_can_be_undone(monkeypatch: pytest.MonkeyPatch)
         picture_of.apply(Changed("ResourceClaim", typed_object(change)))
 
 
+def test_distinct_amounts_that_shares_consumed_are_forgotten(monkeypatch: pytest.MonkeyPatch):
+    """Their table stays bounded, and an older snapshot keeps its own."""
+    monkeypatch.setattr(occupancy, "MOST_CONSUMPTIONS", 2)
+    shared = device("A", capacity={"mem": "100"}, **SHARED)
+    world = store(node("n"), resource_slice("s", [shared], **ON_N))
+    seen = {}
+    for amount in range(1, 9):
+        share = hold("A", shareID="share", consumedCapacity={"mem": str(amount)})
+        world.apply(Changed("ResourceClaim", typed_object(held("c", share))))
+        seen[amount] = world.snapshot()
+        assert len(seen[amount].occupancy.consumptions.values) <= 4
+    for amount, then in seen.items():
+        number = then.occupancy.consumption[0]
+        assert then.occupancy.consumptions.values[number] == {"mem": amount * NANO}
+
+
 def test_arrays_of_snapshots_are_read_only():
     seen = snapshot(node("n"), *mig())
     fleet, now = seen.fleet, seen.occupancy

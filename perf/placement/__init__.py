@@ -1,0 +1,1 @@
+"""How much of a fleet each policy fills, on public traces and synthetic loads."""

@@ -1,0 +1,186 @@
+"""The commands `python -m perf placement openb` and `mig`."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from perf.placement import mig, openb
+from perf.placement.openb_trace import published, read_arrivals, seeds, variants
+from reconciler.allocation.policies.named import POLICIES, policy_named
+from reconciler.errors import Malformed
+
+BOUND = {
+    "default": 96.91, "cpu050": 96.91, "cpu100": 96.87, "cpu200": 96.90, "cpu250": 96.91,
+    "gpushare40": 95.63, "gpushare60": 93.41, "gpushare80": 91.36, "gpushare100": 89.19,
+    "gpuspec10": 96.86, "gpuspec20": 96.91, "gpuspec25": 96.89, "gpuspec33": 96.37,
+    "multigpu20": 97.35, "multigpu30": 97.66, "multigpu40": 98.11, "multigpu50": 98.32,
+}  # fmt: skip
+"""Per cent that a linear program fills at 100 per cent arrived, seed 42, if it may drop any pod"""
+
+POLICY = click.option(
+    "--policy", "policies", multiple=True, type=click.Choice(POLICIES), help="Only these policies."
+)
+AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+
+
+@click.group()
+def placement() -> None:
+    """Measure how much of a fleet each placement policy fills."""
+
+
+@placement.command("openb")
+@click.option(
+    "--trace",
+    required=True,
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Folder with the files of the trace openb.",
+)
+@click.option(
+    "--arrivals",
+    required=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Recorded arrival orders.",
+)
+@click.option("--variant", "chosen", default="default", show_default=True, help="A variant, or `all`.")
+@click.option("--seeds", "seed_list", default="", help="Such as 42,43; all recorded ones without it.")
+@click.option("--learn", is_flag=True, help="Start without a demand and learn it from the arrivals.")
+@POLICY
+@AS_JSON
+def openb_(
+    trace: Path,
+    arrivals: Path,
+    chosen: str,
+    seed_list: str,
+    learn: bool,
+    policies: Sequence[str],
+    as_json: bool,
+) -> None:
+    """Play the public trace openb: per cent of the GPUs in use, beside the published figures."""
+    console = Console(width=None if not as_json else 100)
+    rows: list[dict[str, Any]] = []
+    try:
+        for variant in variants(arrivals) if chosen == "all" else [chosen]:
+            for seed in _seeds(seed_list) or seeds(arrivals, variant):
+                run = read_arrivals(trace, arrivals, variant, seed)
+                theirs = published(trace, variant, seed)
+                for name in policies or ("expected-fill",):
+                    with _progress() as progress:
+                        task = progress.add_task(f"{variant} {seed} {name}", total=1.0)
+                        replay = openb.Replay(run, partial(policy_named, name), learn=learn)
+                        done = replay.run(_shown(progress, task))
+                    rows.append(_openb_row(variant, seed, name, done, theirs, learn=learn))
+                    if not as_json:
+                        console.print(_line(rows[-1]), highlight=False)
+    except Malformed as exc:
+        raise click.ClickException(str(exc)) from exc
+    if as_json:
+        print(json.dumps(rows, indent=1))
+
+
+def _openb_row(
+    variant: str,
+    seed: int,
+    policy: str,
+    done: openb.Filled,
+    theirs: Mapping[str, tuple[float, float]],
+    *,
+    learn: bool,
+) -> dict[str, Any]:
+    return {
+        "variant": variant,
+        "seed": seed,
+        "policy": policy,
+        "learn": learn,
+        "at_100": done.at(100),
+        "at_130": done.at(130),
+        "failed": done.failed,
+        "p50_ms": done.milliseconds(50),
+        "p99_ms": done.milliseconds(99),
+        "published": {name: {"at_100": first, "at_130": last} for name, (first, last) in theirs.items()},
+        "bound_at_100": BOUND.get(variant),
+    }
+
+
+def _line(row: Mapping[str, Any]) -> str:
+    fgd = row["published"].get("FGD")
+    beside = f"; published FGD {fgd['at_100']:.2f}, {fgd['at_130']:.2f}" if fgd else ""
+    bound = f"; bound {row['bound_at_100']:.2f}" if row["bound_at_100"] else ""
+    return (
+        f"{row['variant']} {row['seed']} {row['policy']}{' (learning)' if row['learn'] else ''}: "
+        f"{row['at_100']:.2f} % at 100, {row['at_130']:.2f} % at 130{beside}{bound}; "
+        f"p50 {row['p50_ms']:.2f} ms, p99 {row['p99_ms']:.2f} ms"
+    )
+
+
+def _seeds(text: str) -> list[int]:
+    try:
+        return [int(seed) for seed in text.split(",") if seed]
+    except ValueError as exc:
+        raise click.BadParameter(f"write numbers such as 42,43, not {text!r}", param_hint="--seeds") from exc
+
+
+@placement.command("mig")
+@click.option("--mix", "mixes", multiple=True, type=click.Choice(list(mig.MIXES)), help="Only these mixes.")
+@click.option("--load", default=1.2, show_default=True, type=click.FloatRange(min=0.01))
+@click.option("--seeds", "seed_list", default="100", show_default=True, help="Such as 100,101.")
+@click.option("--arrivals", default=8000, show_default=True, type=click.IntRange(min=10))
+@click.option(
+    "--policy",
+    "policies",
+    multiple=True,
+    type=click.Choice((mig.RANDOM_NODE, *POLICIES)),
+    help="Only these; random-node is how kube-scheduler behaves.",
+)
+@AS_JSON
+def mig_(
+    mixes: Sequence[str],
+    load: float,
+    seed_list: str,
+    arrivals: int,
+    policies: Sequence[str],
+    as_json: bool,
+) -> None:
+    """Play a loss system of MIG partitions on 104 GPUs: compute slices in use, and what was accepted."""
+    rows: list[dict[str, Any]] = []
+    for mix in mixes or mig.MIXES:
+        for seed in _seeds(seed_list):
+            for name in policies or mig.COMPARED:
+                with _progress() as progress:
+                    task = progress.add_task(f"{mix} {seed} {name}", total=1.0)
+                    played = mig.Load(mix, load, arrivals, seed)
+                    done = mig.play(played, name, _shown(progress, task))
+                rows.append({"mix": mix, "seed": seed, "policy": name, **done.to_json()})
+    if as_json:
+        print(json.dumps(rows, indent=1))
+        return
+    Console().print(_mig_table(rows))
+
+
+def _mig_table(rows: Sequence[Mapping[str, Any]]) -> Table:
+    table = Table("mix", "seed", "policy", "slices in use", "accepted", "p50 us", box=None, pad_edge=False)
+    for row in rows:
+        table.add_row(
+            row["mix"],
+            str(row["seed"]),
+            row["policy"],
+            f"{row['slices_in_use']:.4f}",
+            f"{row['accepted']:.4f}",
+            f"{row['p50_us']:.0f}",
+        )
+    return table
+
+
+def _shown(progress: Progress, task: TaskID) -> Callable[[int, int], None]:
+    return lambda at, of: progress.update(task, completed=at, total=of)
+
+
+def _progress() -> Progress:
+    columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
+    return Progress(*columns, console=Console(stderr=True), transient=True)

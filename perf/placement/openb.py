@@ -1,0 +1,184 @@
+"""Plays the trace openb through the engine: GPUs are shared devices, a claim asks for thousandths of some.
+
+Arrivals only. A pod without GPUs has no claim; the policy still chooses its node.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from time import perf_counter
+
+import numpy as np
+
+from kernels.types import Amounts, Mask
+from perf.deciding import read_claim
+from perf.fleets.objects import Json, claim, device_class, exactly, node, pool
+from perf.placement.openb_trace import Arrivals, TracePod
+from perf.workload import Progress
+from reconciler.allocation.dra import allocate
+from reconciler.allocation.dra.request_options import ParsedClaims
+from reconciler.allocation.dra.selector_masks import warm_up
+from reconciler.allocation.policies.demand import NO_DEMAND, Demand, Shape
+from reconciler.allocation.policies.policy import PodRoom, Policy, Question
+from reconciler.api.objects.claims import ResourceClaim
+from reconciler.api.objects.plan import Granted
+from reconciler.api.objects.semantics import Semantics
+from reconciler.api.versions.reading import read
+from reconciler.state.devices.snapshot.node_subset import NodeSubset
+from reconciler.state.devices.snapshot.snapshot import Snapshot
+from reconciler.state.loading import store_of
+
+DRIVER = "gpu.example.com"
+CLASS = "gpu"
+WHOLE = 1000
+LEARN_AT = (100, 200, 400, 800)
+LEARN_EVERY = 500
+NewPolicy = Callable[[Demand], Policy | None]
+NO_CLAIM = ParsedClaims((), ())
+
+
+def fleet(arrivals: Arrivals) -> Iterator[Json]:
+    """Nodes named by rank, the class, and a slice for each node."""
+    yield device_class(CLASS, f"device.driver == '{DRIVER}'")
+    for number, one in enumerate(arrivals.nodes):
+        name = f"node-{number:04}"
+        yield node(name)
+        devices = [
+            {
+                "name": f"gpu-{at}",
+                "allowMultipleAllocations": True,
+                "attributes": {"model": {"string": one.model}},
+                "capacity": {"milli": {"value": str(WHOLE)}},
+            }
+            for at in range(one.gpus)
+        ]
+        yield from pool(DRIVER, name, devices, reach={"nodeName": name})
+
+
+def claim_of(pod: TracePod, name: str) -> ResourceClaim:
+    """The claim of a pod with GPUs."""
+    models = f"device.attributes['{DRIVER}'].model in {list(pod.models)}"
+    wanted = {"milli": str(pod.milli)}
+    request = exactly("gpus", CLASS, *([models] if pod.models else []), count=pod.gpus, capacity=wanted)
+    return read_claim(claim(name, [request]))
+
+
+def demand_of(pods: Iterable[TracePod]) -> Demand:
+    """The pods by their distinct needs. Memory does not count."""
+    counted = Counter(pod._replace(memory=0) for pod in pods)
+    return Demand(
+        tuple(
+            Shape(claim_of(pod, "shape").spec if pod.gpus else None, pod.cores, times)
+            for pod, times in sorted(counted.items())
+        )
+    )
+
+
+@dataclass(slots=True)
+class Filled:
+    """What one run gives."""
+
+    arrived: list[int] = field(default_factory=list)
+    """Thousandths of GPUs that arrived, after each pod"""
+    used: list[int] = field(default_factory=list)
+    """Thousandths in use, after each pod"""
+    seconds: list[float] = field(default_factory=list)
+    """Of each decision"""
+    failed: int = 0
+    capacity: int = 0
+    """Thousandths of all GPUs"""
+
+    def at(self, percent: int) -> float:
+        """Per cent in use, averaged over the pods at which so many per cent arrived."""
+        share = np.round(np.array(self.arrived) / self.capacity * 100)
+        used = np.array(self.used)[share == percent]
+        return round(float(used.mean()) / self.capacity * 100, 2) if len(used) else float("nan")
+
+    def milliseconds(self, percentile: float) -> float:
+        """A percentile of the decision times."""
+        return round(float(np.percentile(self.seconds, percentile)) * 1000, 3)
+
+
+class Replay:
+    """One run. The engine decides pods with claims; CPU and memory are counted here, as a kubelet would."""
+
+    def __init__(self, arrivals: Arrivals, new_policy: NewPolicy, *, learn: bool) -> None:
+        """`learn` starts with no demand and learns it from the pods that arrived; else all is known."""
+        self._arrivals = arrivals
+        self._new_policy = new_policy
+        self._learn = learn
+        warm_up()
+        self._store = store_of(map(read, fleet(arrivals)), Semantics())
+        self._order = self._store.snapshot().topology.order
+        self._place_of = {name: place for place, name in enumerate(self._order)}
+        self._cores: Amounts = np.array([one.cores for one in arrivals.nodes], dtype=np.int64)
+        self._memory: Amounts = np.array([one.memory for one in arrivals.nodes], dtype=np.int64)
+        self._claims: dict[TracePod, ResourceClaim] = {}
+        self.filled = Filled(capacity=WHOLE * sum(one.gpus for one in arrivals.nodes))
+
+    def run(self, progress: Progress) -> Filled:
+        """Play all arrivals."""
+        pods, order = self._arrivals.pods, self._arrivals.order.tolist()
+        policy = self._new_policy(NO_DEMAND if self._learn else demand_of(pods))
+        arrived = used = 0
+        seen: list[TracePod] = []
+        for number, at in enumerate(order):
+            pod = pods[at]
+            if self._learn and (number in LEARN_AT or (number > LEARN_AT[-1] and number % LEARN_EVERY == 0)):
+                policy = self._new_policy(demand_of(seen))
+            seen.append(pod)
+            arrived += pod.gpus * pod.milli
+            if self._place(pod, f"pod-{number}", policy):
+                used += pod.gpus * pod.milli
+            else:
+                self.filled.failed += 1
+            self.filled.arrived.append(arrived)
+            self.filled.used.append(used)
+            progress(number + 1, len(order))
+        return self.filled
+
+    def _place(self, pod: TracePod, name: str, policy: Policy | None) -> bool:
+        began = perf_counter()
+        fits = (self._cores >= pod.cores) & (self._memory >= pod.memory)
+        room = PodRoom(pod.cores, self._cores)
+        snapshot = self._store.snapshot()
+        place = self._with_claim(pod, name, fits, snapshot, policy, room) if pod.gpus else None
+        if not pod.gpus:
+            place = _first(fits, policy, snapshot, room)
+        self.filled.seconds.append(perf_counter() - began)
+        if place is None:
+            return False
+        self._cores[place] -= pod.cores
+        self._memory[place] -= pod.memory
+        return True
+
+    def _with_claim(
+        self,
+        pod: TracePod,
+        name: str,
+        fits: Mask,
+        snapshot: Snapshot,
+        policy: Policy | None,
+        room: PodRoom,
+    ) -> int | None:
+        known = self._claims.get(pod)
+        if known is None:
+            known = self._claims[pod] = claim_of(pod, "claim")
+        named = known.metadata.model_copy(update={"name": name, "uid": name})
+        one = known.model_copy(update={"metadata": named})
+        outcome = allocate([one], snapshot, nodes=NodeSubset(self._order, fits), policy=policy, pod=room)
+        if not isinstance(outcome, Granted):
+            return None
+        self._store.assume(outcome.plans[0])
+        return self._place_of[outcome.node]
+
+
+def _first(fits: Mask, policy: Policy | None, snapshot: Snapshot, room: PodRoom) -> int | None:
+    """The node that the policy prefers for a pod without claims."""
+    if not fits.any():
+        return None
+    keys = policy.nodes(Question(NO_CLAIM, snapshot, room), fits) if policy is not None else None
+    if keys is None:
+        return int(fits.argmax())
+    places = np.flatnonzero(fits)
+    return int(places[keys[places].argmin()])

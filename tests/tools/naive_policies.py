@@ -1,0 +1,99 @@
+"""The policies that judge devices again, device by device, on partitions of a small fleet."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tests.tools.builders import Object, counter_slice, device, held, hold, node, resource_slice
+
+PARTS = {
+    "whole": (0, 4),
+    "left": (0, 2),
+    "right": (2, 2),
+    "q0": (0, 1),
+    "q1": (1, 1),
+    "q2": (2, 1),
+    "q3": (3, 1),
+}
+"""Device -> (first slot, slots) of a GPU with four slots"""
+SIZES = {4: "whole", 2: "half", 1: "quarter"}
+
+
+@dataclass(frozen=True)
+class Parts:
+    """GPUs of four slots: node -> GPU -> held parts that do not overlap."""
+
+    held: Mapping[str, tuple[frozenset[str], ...]]
+
+    def objects(self) -> list[Object]:
+        """Nodes, slices, and one claim that holds the parts."""
+        made, holds = [], []
+        for name, gpus in self.held.items():
+            sets = {f"g{gpu}": {f"s{slot}": 1 for slot in range(4)} for gpu in range(len(gpus))}
+            devices = [
+                device(
+                    f"g{gpu}-{part}",
+                    {"size": SIZES[slots]},
+                    draws={f"g{gpu}": {f"s{slot}": 1 for slot in range(first, first + slots)}},
+                )
+                for gpu in range(len(gpus))
+                for part, (first, slots) in PARTS.items()
+            ]
+            common: Object = {"pool": name, "slices": 2, "nodeName": name}
+            made += [node(name), counter_slice(f"{name}-c", sets, **common)]
+            made.append(resource_slice(f"{name}-d", devices, **common))
+            holds += [
+                hold(f"g{gpu}-{part}", pool=name) for gpu, parts in enumerate(gpus) for part in sorted(parts)
+            ]
+        return [*made, held("others", *holds)] if holds else made
+
+    def free_slots(self, name: str, gpu: int) -> set[int]:
+        taken = {slot for part in self.held[name][gpu] for slot in _slots(part)}
+        return set(range(4)) - taken
+
+    def open_parts(self, name: str, gpu: int, without: str | None = None) -> list[str]:
+        """Parts that fit, after one more is taken."""
+        free = self.free_slots(name, gpu) - (_slots(without) if without else set())
+        return [part for part in PARTS if _slots(part) <= free]
+
+    def candidates(self, size: str) -> list[tuple[str, int, str]]:
+        """(node, GPU, part) of all parts of a size that fit, in first-fit order."""
+        return [
+            (name, gpu, part)
+            for name in sorted(self.held)
+            for gpu in range(len(self.held[name]))
+            for part in self.open_parts(name, gpu)
+            if SIZES[PARTS[part][1]] == size
+        ]
+
+
+def _slots(part: str) -> set[int]:
+    first, count = PARTS[part]
+    return set(range(first, first + count))
+
+
+def best_fit(parts: Parts, size: str) -> tuple[str, int, str]:
+    """The fullest GPU, then the node with the fewest parts of that size."""
+    return min(parts.candidates(size), key=lambda one: _left(parts, size, one))
+
+
+def spread(parts: Parts, size: str) -> tuple[str, int, str]:
+    """Its opposite."""
+    return min(parts.candidates(size), key=lambda one: tuple(-left for left in _left(parts, size, one)))
+
+
+def _left(parts: Parts, size: str, candidate: tuple[str, int, str]) -> tuple[int, int]:
+    name, gpu, _ = candidate
+    on_node = sum(other[0] == name for other in parts.candidates(size))
+    return len(parts.free_slots(name, gpu)), on_node
+
+
+def least_loss(parts: Parts, size: str, weights: Mapping[str, int]) -> tuple[str, int, str]:
+    """The part that closes least by weight; then the fuller GPU, then first-fit order."""
+
+    def loss(candidate: tuple[str, int, str]) -> tuple[int, int]:
+        name, gpu, part = candidate
+        closed = set(parts.open_parts(name, gpu)) - set(parts.open_parts(name, gpu, part))
+        weight = sum(weights[SIZES[PARTS[one][1]]] for one in closed)
+        return weight, len(parts.free_slots(name, gpu))
+
+    return min(parts.candidates(size), key=loss)

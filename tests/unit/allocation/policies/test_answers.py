@@ -1,0 +1,36 @@
+"""A policy orders candidates and nothing else: it never turns a yes into a no, and breaks no rule."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.allocation.dra.allocate import allocate
+from reconciler.api.objects.plan import Granted, Unsatisfied
+from tests.tools.allocation_checker import problems
+from tests.tools.allocation_strategies import contests, worlds
+from tests.tools.allocation_world import World, decide, share_ids
+from tests.tools.examples import examples
+from tests.tools.policies import POLICIES, rank_of, with_demand
+
+STEPS = (3, 100_000)
+"""The search gives up early, or never"""
+
+
+@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize("steps", STEPS)
+@examples(40)
+@given(world=st.one_of(worlds(), contests()))
+def test_a_policy_never_turns_a_yes_into_a_no(name: str, steps: int, world: World):
+    """And a no stays the same no, an error the same error, a better alternative the better one."""
+    plain = decide(world, steps=steps)
+    policy = with_demand(name, world)
+    found = allocate(world.wanted(), world.snapshot(), steps=steps, new_share=share_ids(), policy=policy)
+    if isinstance(plain, Granted):
+        assert isinstance(found, Granted)
+        assert problems(world, found.plans) == []
+        assert rank_of(found, world) <= rank_of(plain, world)
+    elif isinstance(found, Unsatisfied):
+        assert (found.reason, found.message, found.counts) == (plain.reason, plain.message, plain.counts)
+    else:
+        assert steps == STEPS[0]  # another order needs fewer steps
+        assert problems(world, found.plans) == []

@@ -1,0 +1,139 @@
+"""The policies that judge devices against twins that go device by device."""
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from reconciler.allocation.dra.allocate import allocate
+from reconciler.allocation.policies.demand import Demand, Shape
+from reconciler.allocation.policies.least_loss import LeastLoss
+from reconciler.allocation.policies.policy import Policy
+from reconciler.allocation.policies.tightness import BEST_FIT, SPREAD
+from reconciler.api.objects.claims import ResourceClaim
+from reconciler.api.objects.plan import Granted
+from reconciler.state.devices.snapshot.snapshot import Snapshot
+from tests.tools import naive_policies as naive
+from tests.tools.builders import (
+    claim,
+    device,
+    device_class,
+    held,
+    hold,
+    node,
+    request,
+    resource_slice,
+    snapshot,
+    store,
+    typed,
+)
+from tests.tools.examples import examples
+from tests.tools.naive_policies import PARTS, SIZES, Parts
+
+
+@st.composite
+def _gpu(draw: st.DrawFn) -> frozenset[str]:
+    found: set[str] = set()
+    for part in draw(st.permutations(sorted(PARTS))):
+        first, count = PARTS[part]
+        slots = {slot for one in found for slot in range(PARTS[one][0], sum(PARTS[one]))}
+        if draw(st.booleans()) and not slots & set(range(first, first + count)):
+            found.add(part)
+    return frozenset(found)
+
+
+FLEETS = st.lists(st.lists(_gpu(), min_size=1, max_size=3).map(tuple), min_size=1, max_size=3).map(
+    lambda nodes: Parts({f"n{number}": gpus for number, gpus in enumerate(nodes)})
+)
+SIZE = st.sampled_from(sorted(SIZES.values()))
+WEIGHTS = st.fixed_dictionaries({size: st.integers(1, 9) for size in SIZES.values()})
+
+
+def _wanted(size: str, count: int = 1, name: str = "c") -> ResourceClaim:
+    made = typed(claim(name, request("r", count, selectors=[_selector(size)])))
+    assert isinstance(made, ResourceClaim)
+    return made
+
+
+def _selector(size: str) -> dict[str, object]:
+    return {"cel": {"expression": f'device.attributes["d"].size == "{size}"'}}
+
+
+def _choice(seen: Snapshot, size: str, policy: Policy) -> tuple[str, int, str]:
+    found = allocate([_wanted(size)], seen, policy=policy)
+    assert isinstance(found, Granted)
+    ((result,),) = [plan.allocation.devices.results for plan in found.plans]
+    gpu, _, part = result.device.partition("-")
+    return found.node, int(gpu.removeprefix("g")), part
+
+
+@pytest.mark.parametrize(
+    ("policy", "twin"), [(BEST_FIT, naive.best_fit), (SPREAD, naive.spread)], ids=["best-fit", "spread"]
+)
+@examples(40)
+@given(parts=FLEETS, size=SIZE)
+def test_tightness_is_that_of_looking_at_every_device(
+    policy: Policy, twin: Callable[[Parts, str], tuple[str, int, str]], parts: Parts, size: str
+):
+    assume(parts.candidates(size))
+    assert _choice(snapshot(*parts.objects(), device_class()), size, policy) == twin(parts, size)
+
+
+@examples(60)
+@given(parts=FLEETS, size=SIZE, weights=WEIGHTS)
+def test_least_loss_is_that_of_looking_at_every_device(parts: Parts, size: str, weights: dict[str, int]):
+    assume(parts.candidates(size))
+    # The heaviest weight is scaled to a power of two, so weights are compared exactly only if it is one.
+    weights = {**weights, "whole": 16}
+    demand = Demand(tuple(Shape(_wanted(one).spec, 0, 1, weight) for one, weight in weights.items()))
+    found = _choice(snapshot(*parts.objects(), device_class()), size, LeastLoss(demand))
+    assert found == naive.least_loss(parts, size, weights)
+
+
+@examples(40)
+@given(parts=FLEETS, size=SIZE)
+def test_without_demand_a_part_counts_by_its_slots(parts: Parts, size: str):
+    assume(parts.candidates(size))
+    found = _choice(snapshot(*parts.objects(), device_class()), size, LeastLoss())
+    assert found == naive.least_loss(parts, size, {"whole": 4, "half": 2, "quarter": 1})
+
+
+@pytest.mark.parametrize("name", ["best-fit", "spread", "least-loss"])
+@examples(25)
+@given(sizes=st.lists(SIZE, max_size=8), parts=FLEETS, released=st.booleans())
+def test_keys_that_follow_changes_are_those_of_a_new_start(
+    name: str, sizes: list[str], parts: Parts, released: bool
+):
+    """Decisions one after the other, in one store, choose what each would choose in a fresh one."""
+    policies: dict[str, Policy] = {"best-fit": BEST_FIT, "spread": SPREAD, "least-loss": LeastLoss()}
+    policy = policies[name]
+    world = store(*parts.objects(), device_class())
+    for number, size in enumerate(sizes):
+        wanted = _wanted(size, name=f"c{number}")
+        found = allocate([wanted], world.snapshot(), policy=policy)
+        fresh = allocate([wanted], world.snapshot().fork(), policy=policy)
+        assert type(found) is type(fresh)
+        if isinstance(found, Granted) and isinstance(fresh, Granted):
+            assert found.plans == fresh.plans
+            world.assume(found.plans[0])
+            if released and number % 3 == 2:
+                world.forget(found.plans[0])
+
+
+def test_a_claim_for_one_device_leaves_the_nodes_that_can_serve_eight():
+    """The demand asks for whole machines: a machine that lost one already loses nothing more."""
+    slices = [
+        resource_slice(f"s-{name}", [device(f"d{at}") for at in range(8)], pool=name, nodeName=name)
+        for name in ("a", "b")
+    ]
+    busy = held("h", hold("d0", pool="b"))
+    seen = snapshot(node("a"), node("b"), *slices, busy, device_class())
+    eight = typed(claim("e", request("r", 8)))
+    one = typed(claim("o", request("r", 1)))
+    assert isinstance(eight, ResourceClaim)
+    assert isinstance(one, ResourceClaim)
+    demand = Demand((Shape(eight.spec, 0, 1),))
+    found = allocate([one], seen, policy=LeastLoss(demand))
+    assert isinstance(found, Granted)
+    assert found.node == "b"
