@@ -106,28 +106,22 @@ def build_control(
     planner = Planner(intake.store, intake.roster, intake.placement, ours, intake.reclaimed)
     settler = Settler(intake, writer, reporter.report)
     pod_writer = PodWriter(connection.client, served)
-    handlers: list[Handler[Any, Any, Any]] = [
-        ClaimHandler(
-            intake,
-            planner,
-            Decider(ours, steps=settings.search_steps),
-            writer,
-            settler,
-            clock=base.clock,
-            now=now,
-            report=reporter.report,
-            journal=recorder.decided if recorder else None,
-        )
-    ]
-    koordinator = None
-    if settings.koordinator:
-        koordinator = _koordinator(base, intake, pod_writer, recorder, reporter)
-        handlers.insert(0, koordinator.handler)
+    koordinator = _koordinator(base, intake, pod_writer, recorder, reporter) if settings.koordinator else None
     machines = None if koordinator is None else koordinator.machines
-    # First: a pod of a gang needs nothing on its own.
-    handlers.insert(
-        0, _gangs(base, intake, planner, ours, settler, writer, pod_writer, recorder, reporter, machines)
+    claims = ClaimHandler(
+        intake,
+        planner,
+        Decider(ours, steps=settings.search_steps),
+        writer,
+        settler,
+        clock=base.clock,
+        now=now,
+        report=reporter.report,
+        journal=recorder.decided if recorder else None,
     )
+    gangs = _gangs(base, intake, planner, ours, settler, writer, pod_writer, recorder, reporter, machines)
+    # Gangs come first: a pod of a gang needs nothing on its own.
+    handlers: list[Handler[Any, Any, Any]] = [gangs, *([koordinator.handler] if koordinator else []), claims]
     return Control(
         intake=intake,
         connection=connection,

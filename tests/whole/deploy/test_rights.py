@@ -12,6 +12,7 @@ import pytest
 
 from reconciler import app
 from reconciler.api.koordinator.names import ALLOCATED
+from reconciler.api.objects.gangs import COSCHEDULING_LABEL
 from reconciler.api.validation.served_kinds import CONFIG_MAP, DEVICE_CLASS
 from reconciler.cluster.client import Client
 from reconciler.cluster.http import connect
@@ -143,6 +144,9 @@ async def test_the_deployed_rights_are_enough_for_everything_and_for_nothing_els
     found.load(claim("alone", 1), claim("shared", 1), pod("p", "shared", **APART, **mounting("data")))
     found.load(storage_class(), volume_claim("data"))
     found.load(machine("a", gpu(0)), wants("equipped", {"nvidia.com/gpu": 1}))
+    labelled = pod("labelled")
+    labelled["metadata"]["labels"] = {COSCHEDULING_LABEL: "group"}
+    found.load(pod("grouped", schedulingGroup={"podGroupName": "group"}), labelled)
     async with running(found, tmp_path, rights, "/status", "/equipped") as there:
         run = there.running
         await run.heard(WritesPaused, 2)  # before the ConfigMap was read, and because of it

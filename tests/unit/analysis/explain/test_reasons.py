@@ -7,11 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.allocation.gangs import refusing as gang_refusals
 from reconciler.allocation.koordinator import refusing
 from reconciler.allocation.reasons.reasons import OTHER, REASONS, UNKNOWN, bounded, remedy
 from reconciler.analysis.explain.page import reasons_page
 from reconciler.api.objects.plan import Reason
 from reconciler.control import planner
+from reconciler.control.gangs import planner as gang_planner
+from reconciler.control.gangs import rules as gang_rules
 from reconciler.control.koordinator import handler
 from reconciler.operations.events.unmanaged import NOT_MANAGED
 from reconciler.state.on_demand import NOT_LISTED, NOT_READABLE
@@ -54,6 +57,14 @@ def test_every_reason_that_can_be_told_is_in_the_table():
         NOT_MANAGED,
         NOT_LISTED,
         NOT_READABLE,
+        *(
+            gang_planner.INCOMPLETE,
+            gang_planner.UNSUPPORTED,
+            gang_rules.NOT_FOUND,
+            gang_rules.INVALID,
+            gang_rules.DISAGREE,
+        ),
+        *(gang_refusals.UNPLACED, gang_refusals.NO_TOPOLOGY),
     }
     assert len(set(blocking())) >= 5
     assert known == set(map(str, REASONS))

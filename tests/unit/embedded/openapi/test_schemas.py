@@ -19,6 +19,7 @@ NEWER = {
 OTHER_MERGES = {
     # retainKeys drops other sources from an entry; claims and volumes of a pod cannot change.
     ("PodSpec", "resourceClaims"), ("PodSpec", "volumes"), ("PodStatus", "resourceClaimStatuses"),
+    ("PodGroupSpec", "resourceClaims"), ("PodGroupStatus", "resourceClaimStatuses"),
     # Written by kubelets only.
     ("ContainerStatus", "allocatedResourcesStatus"), ("ContainerStatus", "volumeMounts"),
 }  # fmt: skip
