@@ -193,7 +193,7 @@ class Gangs:
 def _is_plain(claim: Any) -> bool:
     """Whether a claim asks for whole devices only: alike members with such claims are placed by any order.
 
-    The sequential search may miss places where partitions compete for counters.
+    The audit places them in one order, which proves nothing where partitions compete for counters.
     """
     return all(len(ways) == 1 and ways[0][1]["deviceClassName"] == "gpu" for ways in asks(claim))
 
