@@ -14,6 +14,8 @@ from tests.tools.small_fleet import DRIVER, claim, device_class, devices, held, 
 
 pytestmark = pytest.mark.loopback
 SLOW: dict[str, Any] = {"backoff_base_seconds": 600.0, "backoff_cap_seconds": 600.0}
+SHORT: dict[str, Any] = {**SLOW, "drain_seconds": 0.1}
+"""Does not wait for the answer of a write that is held up, once it is told to end"""
 
 
 def fleet(*racks: str, each: int = 1) -> Cluster:
@@ -180,7 +182,7 @@ async def test_a_rejected_claim_gives_back_the_others():
 async def test_a_successor_completes_what_was_begun():
     cluster = fleet("a", "a")
     cluster.load(claim("c0"), claim("c1"))
-    async with reconciling(cluster, prepare=lambda f: f.on("PATCH", "/c1", Held()), **SLOW):
+    async with reconciling(cluster, prepare=lambda f: f.on("PATCH", "/c1", Held()), **SHORT):
         cluster.load(annotated("p0", "c0", size=2), annotated("p1", "c1", size=2))
         await cluster.until(lambda: cluster.devices("c0"))
     assert cluster.devices("c1") == []
@@ -192,7 +194,7 @@ async def test_a_successor_completes_what_was_begun():
 async def test_a_successor_gives_back_what_cannot_be_completed():
     cluster = fleet("a", "a")
     cluster.load(claim("c0"), claim("c1"))
-    async with reconciling(cluster, prepare=lambda f: f.on("PATCH", "/c1", Held()), **SLOW):
+    async with reconciling(cluster, prepare=lambda f: f.on("PATCH", "/c1", Held()), **SHORT):
         cluster.load(annotated("p0", "c0", size=2), annotated("p1", "c1", size=2))
         await cluster.until(lambda: cluster.devices("c0"))
     cluster.api.delete(POD, "default", "p1")
@@ -207,7 +209,7 @@ async def test_a_successor_gives_back_what_cannot_be_completed():
 async def test_a_successor_removes_the_remaining_gates():
     cluster = fleet("a", "a")
     cluster.load(claim("c0"), claim("c1"))
-    async with reconciling(cluster, prepare=lambda f: f.on("PATCH", "/pods/p1", Held()), **SLOW) as running:
+    async with reconciling(cluster, prepare=lambda f: f.on("PATCH", "/pods/p1", Held()), **SHORT) as running:
         cluster.load(annotated("p0", "c0", size=2), annotated("p1", "c1", size=2))
         await running.heard(Ungated)
     assert cluster.gated("p1")

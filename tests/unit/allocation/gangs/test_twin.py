@@ -31,13 +31,13 @@ def seats_of(world: GangWorld, granted: GangGranted) -> Seats:
     )
 
 
-@examples(150)
+@examples(80)
 @given(gang_worlds())
 def test_the_answer_is_as_good_as_that_of_trying_everything(world: GangWorld):
     compare(world)
 
 
-@examples(100)
+@examples(60)
 @given(crowded_worlds())
 def test_devices_and_counters_of_a_node_are_shared_out_as_by_trying_everything(world: GangWorld):
     compare(world)

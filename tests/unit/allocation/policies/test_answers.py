@@ -18,7 +18,7 @@ STEPS = (3, 100_000)
 
 @pytest.mark.parametrize("name", POLICIES)
 @pytest.mark.parametrize("steps", STEPS)
-@examples(40)
+@examples(20)
 @given(world=st.one_of(worlds(), contests()))
 def test_a_policy_never_turns_a_yes_into_a_no(name: str, steps: int, world: World):
     """And a no stays the same no, an error the same error, a better alternative the better one."""
