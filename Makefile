@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: run test soak lint docs lock clean
+.PHONY: run test soak lint docs tables lock clean
 
 $(STAMP): requirements.lock pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed; call make PYTHON=python3.12")'
@@ -45,6 +45,10 @@ docs: $(STAMP)  ## the pages and pictures that are made from the code
 	$(BIN)/python -m reconciler.cli.settings_page > docs/settings.md
 	$(BIN)/python -m reconciler.cli.commands_page > docs/commands.md
 	$(BIN)/python -m docs.pictures
+
+tables: $(STAMP)  ## the tables of the parser of selectors, after an upgrade of cel-python or lark
+	$(BIN)/python -m reconciler.cel.parser > .venv/parser_tables.json
+	mv .venv/parser_tables.json reconciler/cel/parser_tables.json
 
 lock:  ## write requirements.lock and, for the image, deploy/requirements.lock afresh from pyproject.toml (needs uv)
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
