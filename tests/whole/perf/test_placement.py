@@ -67,6 +67,6 @@ def test_partitions_come_and_go():
     arguments = ["--mix", "mixed", "--arrivals", "60", "--policy", "least-loss", "--policy", "random-node"]
     done = CliRunner().invoke(main, ["placement", "mig", *arguments, "--json"])
     assert done.exit_code == 0, done.output
-    row, other = json.loads(done.stdout)
+    row, other = json.loads(done.stdout)["runs"]
     assert row["accepted"] == other["accepted"] == 1
-    assert set(row["by_profile"]) <= {"7g.40gb", "3g.20gb", "2g.10gb", "1g.5gb"}
+    assert set(row["by_kind"]) <= {"7g.40gb", "3g.20gb", "2g.10gb", "1g.5gb"}
