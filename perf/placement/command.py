@@ -11,6 +11,7 @@ from rich.console import Console
 
 from perf.placement import openb
 from perf.placement.churn_command import churn_
+from perf.placement.mig_bench_command import mig_bench_
 from perf.placement.mig_command import mig_
 from perf.placement.openb_trace import published, read_arrivals, seeds, variants
 from perf.placement.printing import AS_JSON, seeds_in, shown
@@ -120,3 +121,4 @@ def _line(row: Mapping[str, Any]) -> str:
 
 placement.add_command(mig_)
 placement.add_command(churn_)
+placement.add_command(mig_bench_)

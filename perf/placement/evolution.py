@@ -8,7 +8,7 @@ import numpy as np
 from kernels.types import Amounts, Rows
 from perf.placement.loss_system import Arrival
 from perf.placement.profiles import PLACES, PROFILES
-from perf.placement.states import CODE, CODES, NEVER, preferences
+from perf.placement.states import CODE, CODES, NEVER, preferences, worth
 from perf.workload import Progress
 
 GENERATIONS = 60
@@ -27,11 +27,11 @@ def learnt(loads: Sequence[Sequence[Arrival]], gpus: int, seed: int, progress: P
     random = np.random.default_rng(seed)
     runs = _Runs.of(loads)
     best = np.array([float(PROFILES[place.profile].slots) for place in PLACES])
-    most, sigma = float(used(_whole(best[None]), runs, gpus)[0]), SIGMA
+    most, sigma = float(used(worth(_whole(best[None])), runs, gpus)[0]), SIGMA
     for generation in range(GENERATIONS):
         noise = random.normal(size=(CANDIDATES, len(best)))
         tried = np.maximum(best + STEP * sigma * np.maximum(1, np.abs(best)) * noise, 0.01)
-        found = used(_whole(tried), runs, gpus)
+        found = used(worth(_whole(tried)), runs, gpus)
         if better := bool(found.max() > most):
             best, most = tried[found.argmax()], float(found.max())
         sigma *= WIDER if better else NARROWER
@@ -73,12 +73,12 @@ class _Runs:
         return cls(kind, worth, [(one[0], one[1]) for one in pairs])
 
 
-def used(weights: Amounts, runs: _Runs, gpus: int) -> np.ndarray:
-    """(W,) slices x time that are in use with each of the weights (W, P), summed over all runs."""
-    keys, places = preferences(weights)
+def used(worths: Amounts, runs: _Runs, gpus: int) -> np.ndarray:
+    """(W,) slices x time in use where states have the worths (W, S), summed over all runs."""
+    keys, places = preferences(worths)
     profiles, (several, count) = len(PROFILES), runs.kind.shape
     keys, places = keys.reshape(-1), places.reshape(-1)
-    lanes = len(weights) * several
+    lanes = len(worths) * several
     of_lane = np.arange(lanes)
     base = (of_lane // several) * profiles * CODES
     run_of = of_lane % several
@@ -87,12 +87,12 @@ def used(weights: Amounts, runs: _Runs, gpus: int) -> np.ndarray:
     # What each arrival of each lane added to which GPU; the first lanes of all runs come first.
     where, added = np.zeros((2, count, lanes), dtype=np.int64)
     total = np.zeros(lanes)
-    candidates = np.arange(len(weights))[:, None] * several
+    candidates = np.arange(len(worths))[:, None] * several
     for number in range(count):
         run, ended = runs.leaving[number]
         if len(run):
             lane = (candidates + run).reshape(-1)
-            numbers = np.tile(ended, len(weights))
+            numbers = np.tile(ended, len(worths))
             np.subtract.at(flat, where[numbers, lane], added[numbers, lane])
         table = base + runs.kind[run_of, number] * CODES
         index = state + table[:, None]
@@ -104,5 +104,5 @@ def used(weights: Amounts, runs: _Runs, gpus: int) -> np.ndarray:
         where[number], added[number] = of_lane * gpus + gpu, place
         flat[where[number]] += place
         total += runs.worth[run_of, number] * fits
-    found: np.ndarray = total.reshape(len(weights), several).sum(axis=1)
+    found: np.ndarray = total.reshape(len(worths), several).sum(axis=1)
     return found

@@ -37,13 +37,18 @@ LEFT: Amounts = (
 """(S,) thousandths left of all counters"""
 
 
-def preferences(weights: Amounts) -> tuple[Amounts, Amounts]:
+def worth(weights: Amounts) -> Amounts:
+    """(W, S) the weight of all places that are open in each state, from weights (W, P)."""
+    found: Amounts = weights @ OPEN.T.astype(np.int64)
+    return found
+
+
+def preferences(worth: Amounts) -> tuple[Amounts, Amounts]:
     """(W, F, S) keys by which states are chosen for each profile, the least first, and (W, F, S) the place.
 
-    weights (W, P)  of each place. The key is the weight that is lost, then what is left; `NEVER` where
-    the profile does not fit.
+    worth (W, S)  of each state. The key is the worth that is lost, then what is left; `NEVER` where the
+    profile does not fit.
     """
-    worth = weights @ OPEN.T.astype(np.int64)
     keys, places = [], []
     for of_profile in OF_PROFILE:
         after = np.minimum(_CODES[:, None] + CODE[of_profile], CODES - 1)

@@ -12,8 +12,8 @@ from perf.placement.cluster import Cluster, Kind, Running
 from perf.placement.loss_system import Arrival
 from perf.workload import Progress
 
-Lasting = Callable[[Arrival, Running], float]
-"""How long a claim runs, which may depend on what it got"""
+Runs = Callable[[Arrival, Running], tuple[float, float]]
+"""How long a claim runs and what it is worth meanwhile, which may depend on what it got"""
 
 
 @dataclass(slots=True)
@@ -42,7 +42,7 @@ def play(
     arriving: Sequence[Arrival],
     progress: Progress,
     *,
-    lasting: Lasting = lambda arrival, _: arrival.lasting,
+    running: Runs = lambda arrival, placed: (arrival.lasting, placed.kind.worth),
     count_from: float = 0.0,
 ) -> Waited:
     """Play all arrivals, until the last one has ended. `in_use` counts from some time on."""
@@ -59,12 +59,13 @@ def play(
         while number < len(arriving) and arriving[number].at <= now:
             waiting[arriving[number].kind].append(number)
             number += 1
-        for at, running in _placed(cluster, kinds, waiting):
-            until = now + lasting(arriving[at], running)
-            heapq.heappush(leaving, (until, at, running))
+        for at, placed in _placed(cluster, kinds, waiting):
+            lasting, worth = running(arriving[at], placed)
+            until = now + lasting
+            heapq.heappush(leaving, (until, at, placed))
             waited.waits.append(now - arriving[at].at)
             counted = min(until, end) - max(now, count_from)
-            waited.in_use += running.kind.worth * max(counted, 0.0)
+            waited.in_use += worth * max(counted, 0.0)
             waited.until = max(waited.until, until)
         progress(len(waited.waits), len(arriving))
     return waited
