@@ -96,7 +96,8 @@ def asked() -> list[Asked]:
         each = model.nodes * model.gpus / mean / sum(share for _, share in kinds)
         for kind, share in kinds:
             found += [
-                Asked(_with_cpu(kind, model, halves), share * each * often) for halves, often in CPU.items()
+                Asked(_with_cpu(kind, model, halves), share * each * often / sum(CPU.values()))
+                for halves, often in CPU.items()
             ]
     return found
 

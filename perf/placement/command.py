@@ -119,6 +119,26 @@ def _line(row: Mapping[str, Any]) -> str:
     )
 
 
+@placement.command("plot")
+@click.argument(
+    "results", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path)
+)
+@click.option("--out", required=True, type=click.Path(file_okay=False, path_type=Path), help="Folder.")
+@click.option("--format", "suffix", default="svg", show_default=True, type=click.Choice(["svg", "png"]))
+def plot_(results: Sequence[Path], out: Path, suffix: str) -> None:
+    """Draw what `openb`, `mig` and `churn` printed with --json. Needs the extra `perf`."""
+    try:
+        from perf.placement import plots  # noqa: PLC0415 - matplotlib comes with an extra
+    except ImportError as exc:
+        raise click.ClickException(f"install the extra `perf`: {exc}") from exc
+    rows = []
+    for path in results:
+        found = json.loads(path.read_bytes())
+        rows += found["runs"] if isinstance(found, dict) else found
+    for path in plots.draw(rows, out, suffix):
+        print(path)
+
+
 placement.add_command(mig_)
 placement.add_command(churn_)
 placement.add_command(mig_bench_)

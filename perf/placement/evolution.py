@@ -25,7 +25,7 @@ HEAVIEST = 2**14
 def learnt(loads: Sequence[Sequence[Arrival]], gpus: int, seed: int, progress: Progress) -> Amounts:
     """(P,) whole weights of the places; the heaviest is `HEAVIEST`. `loads` are the training runs."""
     random = np.random.default_rng(seed)
-    runs = _Runs.of(loads)
+    runs = Runs.of(loads)
     best = np.array([float(PROFILES[place.profile].slots) for place in PLACES])
     most, sigma = float(used(worth(_whole(best[None])), runs, gpus)[0]), SIGMA
     for generation in range(GENERATIONS):
@@ -47,7 +47,7 @@ def _whole(weights: np.ndarray) -> Amounts:
 
 
 @dataclass(frozen=True, slots=True)
-class _Runs:
+class Runs:
     """R runs of equal length N."""
 
     kind: Rows
@@ -58,7 +58,7 @@ class _Runs:
     """For each of N arrivals: the runs and numbers of what ends before it"""
 
     @classmethod
-    def of(cls, loads: Sequence[Sequence[Arrival]]) -> "_Runs":
+    def of(cls, loads: Sequence[Sequence[Arrival]]) -> "Runs":
         count = len(loads[0])
         slices = np.array([shape.slices for shape in PROFILES.values()])
         kind = np.array([[one.kind for one in load] for load in loads])
@@ -73,7 +73,7 @@ class _Runs:
         return cls(kind, worth, [(one[0], one[1]) for one in pairs])
 
 
-def used(worths: Amounts, runs: _Runs, gpus: int) -> np.ndarray:
+def used(worths: Amounts, runs: Runs, gpus: int) -> np.ndarray:
     """(W,) slices x time in use where states have the worths (W, S), summed over all runs."""
     keys, places = preferences(worths)
     profiles, (several, count) = len(PROFILES), runs.kind.shape

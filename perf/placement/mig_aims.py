@@ -43,7 +43,7 @@ def _line(mix: str, policy: str, of: Mapping[str, Sequence[Mapping[str, Any]]]) 
     use = {name: float(np.mean([row["in_use"] for row in of_name])) for name, of_name in of.items()}
     gain = (use[policy] / use[RANDOM_NODE] - 1) * 100
     text = f"{mix} {policy}: {gain:+.1f} % over random nodes (aim {GAIN[policy]:+.0f} %)"
-    if LIMIT in use:
+    if use.get(LIMIT, 0.0) > use[FIRST_FIT]:
         way = (use[policy] - use[FIRST_FIT]) / (use[LIMIT] - use[FIRST_FIT]) * 100
         text += f"; {way:.0f} % of the way to repacking"
         text += f" (aim {OF_THE_WAY[mix]:.0f} %)" if mix in OF_THE_WAY else ""
