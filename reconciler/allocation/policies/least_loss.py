@@ -63,6 +63,8 @@ class LeastLoss:
         tables = _tables(self, snapshot)
         losses = tables.of_sets(snapshot)
         found = losses.of_row[rows]
+        if tables.only_sets:
+            return found
         sharing = np.flatnonzero(snapshot.fleet.shared[rows])
         if len(sharing):
             found[sharing] = tables.of_shares(snapshot).of(option, rows[sharing], snapshot) * FULLNESS
@@ -73,9 +75,10 @@ class LeastLoss:
 
     def judge_nodes(self, option: RequestOption, least: Amounts, snapshot: Snapshot) -> Amounts:
         """See `DevicePolicy.judge_nodes`. Several devices count as the preferred one so many times."""
-        taken = max(option.source.wanted, 1)
+        taken, tables = max(option.source.wanted, 1), _tables(self, snapshot)
+        if taken == 1 and not tables.groups:
+            return least
         found = np.where(least < LAST, least, 0) * taken
-        tables = _tables(self, snapshot)
         if tables.groups:
             codes = np.maximum(snapshot.topology.order_codes, -1)
             found += tables.of_groups(option, snapshot).of_node[codes] * FULLNESS
@@ -91,13 +94,15 @@ class _Tables:
         self._wanted: tuple[Wanted, ...] = requests_of(demand, snapshot)
         self.groups = any(one.count > 1 for one in self._wanted)
         """Whether some request asks for several devices"""
-        self._sets: SetLosses | None = None
+        self._sets = SetLosses(self._weigh, snapshot)
+        self.only_sets = bool(self._sets.alone.all()) and not snapshot.fleet.shared.any()
+        """Whether the losses of counter sets say all about every device"""
         self._shares: SharedLosses | None = None
         self._of_option: OrderedDict[RequestKey, GroupLosses] = OrderedDict()
 
     def of_sets(self, snapshot: Snapshot) -> SetLosses:
         """The losses of all devices."""
-        if self._sets is None or not self._sets.reaches(snapshot):
+        if not self._sets.reaches(snapshot):
             self._sets = SetLosses(self._weigh, snapshot)
         self._sets.follow(snapshot)
         return self._sets
