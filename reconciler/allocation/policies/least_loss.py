@@ -98,7 +98,8 @@ class _Tables:
         self.only_sets = bool(self._sets.alone.all()) and not snapshot.fleet.shared.any()
         """Whether the losses of counter sets say all about every device"""
         self._shares: SharedLosses | None = None
-        self._of_option: OrderedDict[RequestKey, GroupLosses] = OrderedDict()
+        self._of_option: OrderedDict[tuple[RequestKey, int], GroupLosses] = OrderedDict()
+        """By request and its devices: keys do not say how many"""
 
     def of_sets(self, snapshot: Snapshot) -> SetLosses:
         """The losses of all devices."""
@@ -115,12 +116,13 @@ class _Tables:
 
     def of_groups(self, option: RequestOption, snapshot: Snapshot) -> GroupLosses:
         """What a request costs shapes of several devices."""
-        found = self._of_option.get(option.key)
+        at = option.key, option.source.wanted
+        found = self._of_option.get(at)
         if found is None or not found.reaches(snapshot):
-            found = self._of_option[option.key] = GroupLosses(self._wanted, option, snapshot)
+            found = self._of_option[at] = GroupLosses(self._wanted, option, snapshot)
             if len(self._of_option) > KEPT:
                 self._of_option.popitem(last=False)
-        self._of_option.move_to_end(option.key)
+        self._of_option.move_to_end(at)
         found.follow(snapshot)
         return found
 
