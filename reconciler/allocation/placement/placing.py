@@ -16,6 +16,7 @@ from reconciler.allocation.placement.extended_resources import backed
 from reconciler.allocation.placement.filters import ROOM, require_objects, tests_of
 from reconciler.allocation.placement.nominated import RESERVED, beside_nominated
 from reconciler.allocation.placement.pod_tests import Counters, Question, Test, passed
+from reconciler.allocation.placement.preferences import PodPreferences, pod_preferences
 from reconciler.allocation.placement.together import Together, grouped
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
@@ -163,6 +164,12 @@ class Placement:
         kinds = grouped(whole)
         free = np.concatenate([room.free(waived, but=counters.but), attaching.free])[:, rows]
         return Together([pod.key for _, _, pod in found], kinds, ordered, free, order)
+
+    def preferences(self, pod: Pod, snapshot: Snapshot, *, first: bool) -> PodPreferences | None:
+        """What a pod without a node prefers among the nodes; see `pod_preferences`."""
+        if pod.spec.node_name:
+            return None
+        return pod_preferences(pod, self._nodes, snapshot.topology.order, first=first)
 
     def reduced(self, nodes: NodeSubset | None, together: Together, snapshot: Snapshot) -> NodeSubset | None:
         """The nodes on which all pods may fit, if no device reaches several nodes; else all of `nodes`."""
