@@ -8,11 +8,13 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from kernels.types import Amounts, Mask
+from reconciler.allocation.dra.best_set import BestSet
 from reconciler.allocation.dra.budget import Budget
 from reconciler.allocation.dra.candidates import Candidates
-from reconciler.allocation.dra.companions import Companions
-from reconciler.allocation.dra.node_attempt import Found, NotFound, Only, Ordered, attempt
+from reconciler.allocation.dra.companions import Companions, Reach
+from reconciler.allocation.dra.node_attempt import ChooseSet, Found, NotFound, Only, Ordered, attempt
 from reconciler.allocation.dra.node_order import nodes_in_order
+from reconciler.allocation.dra.state import Choice, NodeProblem
 from reconciler.allocation.placement.preferences import PodPreferences
 from reconciler.allocation.policies.policy import Policy, Question
 from reconciler.api.objects.plan import Granted
@@ -77,7 +79,7 @@ class PreferredSearch:
         """The devices that the policy prefers, or those of first fit where the order of the policy costs."""
         if self._policy is None:
             return self._attempt(node, None)
-        preferred = self._attempt(node, self._ordered)
+        preferred = self._attempt(node, self._ordered, self._choose_set)
         if isinstance(preferred, NotFound):
             # Without an error, and with steps left, the search tried everything: in any order.
             return preferred if preferred.reason is None else self._attempt(node, None)
@@ -86,7 +88,9 @@ class PreferredSearch:
         plain = self._attempt(node, None)
         return plain if isinstance(plain, Found) and plain.rank < preferred.rank else preferred
 
-    def _attempt(self, node: str, ordered: Ordered | None) -> Found | NotFound:
+    def _attempt(
+        self, node: str, ordered: Ordered | None, choose_set: ChooseSet | None = None
+    ) -> Found | NotFound:
         outcome = attempt(
             self._question.parsed,
             node,
@@ -97,9 +101,19 @@ class PreferredSearch:
             only=self._only,
             companions=self._companions,
             ordered=ordered,
+            choose_set=choose_set,
         )
         self.steps += outcome.steps
         return outcome
+
+    def _choose_set(
+        self, problem: NodeProblem, found: tuple[Choice, ...], reach: Reach | None
+    ) -> tuple[tuple[Choice, ...], int]:
+        judge = self._policy.sets(self._question, problem.view) if self._policy is not None else None
+        if judge is None:
+            return found, 0
+        choice = BestSet(problem, self._question.parsed.slots, judge, reach, self._budget)
+        return choice.better_than(found), choice.steps
 
     def _ordered(self, by_slot: list[list[Candidates]], view: View) -> list[list[Candidates]]:
         """Candidates in the order of the policy. A node with errors has them in first-fit order only."""

@@ -22,7 +22,7 @@ from reconciler.allocation.policies.compiled_demand import (
 from reconciler.allocation.policies.demand import Demand
 from reconciler.allocation.policies.least_loss import LeastLoss
 from reconciler.allocation.policies.node_states import NodeStates, doubled
-from reconciler.allocation.policies.policy import LAST, PodRoom, Question
+from reconciler.allocation.policies.policy import LAST, PodRoom, Question, SetJudge
 from reconciler.state.caches import Cache
 from reconciler.state.devices.snapshot.snapshot import Snapshot, Topology, View
 
@@ -131,6 +131,10 @@ class Fgd:
     def devices(self, question: Question, candidates: Candidates, view: View) -> Rows | None:
         """See `Policy.devices`."""
         return shared_device_first(self, question, candidates, view)
+
+    def sets(self, question: Question, view: View) -> SetJudge | None:
+        """See `Policy.sets`. Whole and shared devices are judged one by one."""
+        return self.partitions.sets(question, view) if need_in(question) is None else None
 
 
 def need_in(question: Question) -> Need | None:

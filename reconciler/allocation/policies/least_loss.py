@@ -22,7 +22,8 @@ from reconciler.allocation.dra.static_match import match_in_fleet
 from reconciler.allocation.policies.by_device import in_order, node_keys
 from reconciler.allocation.policies.compiled_demand import taking
 from reconciler.allocation.policies.demand import NO_DEMAND, Demand
-from reconciler.allocation.policies.policy import LAST, Question
+from reconciler.allocation.policies.node_losses import Counted, NodeLosses
+from reconciler.allocation.policies.policy import LAST, Question, SetJudge
 from reconciler.allocation.policies.room_left import WHOLE, left_of_sets
 from reconciler.allocation.policies.set_losses import FULLNESS, SetLosses
 from reconciler.state.caches import Cache, share
@@ -73,6 +74,13 @@ class LeastLoss:
     def devices(self, question: Question, candidates: Candidates, view: View) -> Rows | None:
         """See `Policy.devices`."""
         return in_order(self, candidates, view, question.snapshot)
+
+    def sets(self, question: Question, view: View) -> SetJudge | None:
+        """See `Policy.sets`."""
+        wanted = _wanted(self, question.snapshot)
+        counted = [Counted(one.option, one.count, one.weight * COUNTS) for one in wanted]
+        weights = None if wanted else view.of(sizes(question.snapshot.fleet))
+        return NodeLosses(counted, weights, view, question.snapshot)
 
     def judge(self, option: RequestOption, rows: Rows, snapshot: Snapshot) -> Amounts:
         """See `DevicePolicy.judge`."""

@@ -1,12 +1,14 @@
-"""What a policy is: it orders nodes, then devices inside a node. It never decides what fits."""
+"""What a policy is: it orders nodes, then devices and sets of them inside a node. It never decides what fits."""
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
 
-from kernels.types import Amounts, Mask, Rows
+from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.allocation.dra.candidates import Candidates
 from reconciler.allocation.dra.request_options import ParsedClaims
+from reconciler.allocation.dra.state import State
 from reconciler.api.objects.value import value
 from reconciler.state.devices.snapshot.snapshot import Snapshot, View
 
@@ -34,6 +36,17 @@ class Question:
     """None if the pod is not known, or if the policy does not look at it"""
 
 
+class SetJudge(Protocol):
+    """Judges sets of devices of one node, of n devices, as the policy judges single ones."""
+
+    @property
+    def classes(self) -> Codes:
+        """(n,) not negative. Equal for devices that may replace each other in a set, if both fit."""
+
+    def keys(self, states: Sequence[State]) -> Amounts:
+        """(K,) keys of what is chosen in each state; the least is preferred."""
+
+
 class Policy(Protocol):
     """An order of candidates. Deterministic: equal questions get equal orders."""
 
@@ -57,3 +70,6 @@ class Policy(Protocol):
 
     def devices(self, question: Question, candidates: Candidates, view: View) -> Rows | None:
         """(n,) all positions of a view, the preferred first; None for first-fit order."""
+
+    def sets(self, question: Question, view: View) -> SetJudge | None:
+        """Judges sets of devices of a node; None to choose devices one by one."""
