@@ -1,4 +1,4 @@
-"""What a policy is: it orders nodes, then devices and sets of them inside a node. It never decides what fits."""
+"""What a policy is: it orders nodes, then devices and sets of them on a node. It never decides what fits."""
 
 from collections.abc import Sequence
 from typing import Protocol
