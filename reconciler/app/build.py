@@ -13,6 +13,7 @@ from reconciler.app.jobs import audit, sparing_the_collector, watches, watches_o
 from reconciler.app.leadership import Alone, Candidate, recalls_for
 from reconciler.app.observing import inboxes_of, listeners, observe
 from reconciler.app.parts import Parts
+from reconciler.app.placing import policies_in_use
 from reconciler.cluster.transport import Transport
 from reconciler.control.decisions.decisions import Report
 from reconciler.control.decisions.ids import Numbering
@@ -53,9 +54,10 @@ def _rest(base: Foundation, found: Found, on_decision: Report | None) -> Parts:
     ours, semantics = ownership(settings), rules(settings, lacking=found.off)
     recorder = recording(settings, semantics, ours)
     store = Store(semantics) if recorder is None else recorder.store
-    core = build_control(base, found, ours, store, recorder, reporter, inboxes.pending)
+    in_use = policies_in_use(settings, recorder)
+    core = build_control(base, found, ours, store, recorder, reporter, inboxes.pending, in_use)
     intake, client = core.intake, core.connection.client
-    shadow = shadow_of(settings, intake, ours, core.sink, clock=clock, report=reporter.report)
+    shadow = shadow_of(settings, intake, ours, core.sink, in_use, clock=clock, report=reporter.report)
     sink = core.sink if shadow is None else shadow.take
     recalls = recalls_for(settings, served)
     if base.role is None:
@@ -75,7 +77,7 @@ def _rest(base: Foundation, found: Found, on_decision: Report | None) -> Parts:
             *watches_on_demand(client, intake, sink),
             audit(intake, reporter.report, settings.audit_seconds),
             *switches(settings, client, intake.pause),
-            *observe(base, found, core, leadership, inboxes, task_health),
+            *observe(base, found, core, leadership, inboxes, task_health, in_use),
             sparing_the_collector(intake),
         ),
         task_health=task_health,

@@ -22,6 +22,7 @@ from reconciler.allocation.dra.budget import UNLIMITED, Budget
 from reconciler.allocation.dra.companions import Companions
 from reconciler.allocation.dra.constraints import ANY_DOMAIN
 from reconciler.allocation.dra.node_attempt import random_share
+from reconciler.allocation.policies.policy import PodRoom, Policy
 from reconciler.api.objects.claims import TIERS, ResourceClaim
 from reconciler.api.objects.plan import Granted, Plan, Reason, Unsatisfied
 from reconciler.api.objects.requests import DeviceConstraint
@@ -53,6 +54,8 @@ def decide(
     without: Collection[PreferenceKey] = (),
     companions: Companions | None = None,
     only: Only | None = None,
+    policy: Policy | None = None,
+    pod: PodRoom | None = None,
 ) -> Granted | Unsatisfied:
     """Devices for all claims together on one node, or why there are none. As `allocate`, with preferences.
 
@@ -61,12 +64,21 @@ def decide(
     Invalid preferences refuse the claims. Preferences in `without` are ignored. `only` restricts requests to
     some devices. A refusal says what would be missing without any preference; if nothing would, it names
     alignment or partitions. `companions` are pods that use the claims, too: without nodes for all of them,
-    the claims are refused.
+    the claims are refused. `policy` and `pod` are those of `allocate`: the policy chooses among equal tiers.
     """
-    outcome = _decide(claims, snapshot, nodes, steps, new_share, budget, without, companions, only)
+    allocate_on = partial(
+        allocate,
+        steps=steps,
+        new_share=new_share,
+        budget=budget,
+        companions=companions,
+        policy=policy,
+        pod=pod,
+    )
+    outcome = _decide(claims, snapshot, nodes, without, only, allocate_on)
     if companions is None or isinstance(outcome, Granted) or outcome.reason.is_error:
         return outcome
-    alone = _decide(claims, snapshot, nodes, steps, new_share, budget, without, None, only)
+    alone = _decide(claims, snapshot, nodes, without, only, partial(allocate_on, companions=None))
     if isinstance(alone, Unsatisfied):
         return alone
     return replace(outcome, reason=Reason.PODS_COMPETE, message=companions.refusal())
@@ -76,14 +88,10 @@ def _decide(
     claims: Sequence[ResourceClaim],
     snapshot: Snapshot,
     nodes: Nodes,
-    steps: int,
-    new_share: Callable[[], str],
-    budget: Budget,
     without: Collection[PreferenceKey],
-    companions: Companions | None,
     only: Only | None,
+    allocate_on: Callable[..., Granted | Unsatisfied],
 ) -> Granted | Unsatisfied:
-    allocate_on = partial(allocate, steps=steps, new_share=new_share, budget=budget, companions=companions)
     if not has_preferences(claims, snapshot.classes):
         return allocate_on(claims, snapshot, nodes=nodes, only=only)
     try:
