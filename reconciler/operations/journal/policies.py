@@ -1,5 +1,6 @@
 """Converts placement policies, and what they know of pods, to JSON and back. Nothing for first fit."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -56,15 +57,14 @@ class RoomWriter:
     def __init__(self) -> None:
         self._written: dict[str, int] = {}
 
-    def forget(self) -> None:
-        """Write all of it next time: a new file begins."""
-        self._written = {}
+    def whole(self) -> Json:
+        """The entry with all nodes, for the beginning of a file."""
+        return {"t": ROOM, "free": self._written}
 
-    def entry(self, room: PodRoom, order: tuple[str, ...]) -> Json | None:
-        """The entry for a decision on the nodes `order`; None if nothing changed."""
-        now = dict(zip(order, room.free.tolist(), strict=True))
+    def entry(self, now: Mapping[str, int]) -> Json | None:
+        """The entry for thousandths of a CPU that are free, by node; None if nothing changed."""
         changed = {name: cores for name, cores in now.items() if self._written.get(name) != cores}
-        self._written |= changed
+        self._written = dict(now)
         return {"t": ROOM, "free": changed} if changed else None
 
 

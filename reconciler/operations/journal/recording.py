@@ -115,7 +115,7 @@ class Recorder:
         order = self.store.snapshot().topology.order
         if asked.room is None or len(asked.room.free) != len(order):
             return
-        entry = self._room.entry(asked.room, order)
+        entry = self._room.entry(dict(zip(order, asked.room.free.tolist(), strict=True)))
         if entry is not None:
             self.note(entry, in_snapshot=False)
 
@@ -143,7 +143,7 @@ class Recorder:
             yield from self._picture.whole()
         if not self._policies.first_fit:
             yield write_policies(self._policies)
-        self._room.forget()
+            yield self._room.whole()
         yield {"t": BEGUN, "inputs": self.store.inputs}
 
 
