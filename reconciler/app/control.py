@@ -90,11 +90,10 @@ def build_control(
     queue: Queue[Unit] = Queue(
         base=settings.backoff_base_seconds, cap=settings.backoff_cap_seconds, random=random
     )
-    kinds = (resource.kind for resource in served)
     intake = Intake(
         store,
         queue,
-        kinds,
+        (resource.kind for resource in served),
         reporter.report,
         ours=ours,
         reasons=reasons,

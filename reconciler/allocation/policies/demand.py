@@ -38,7 +38,7 @@ class Shape:
 
     def to_json(self) -> dict[str, object]:
         """As `read_demand` reads it."""
-        spec = None if self.spec is None else json.loads(self.spec.model_dump_json(exclude_defaults=True))
+        spec = None if self.spec is None else json.loads(text_of(self.spec))
         return {"weight": self.weight, "value": self.value, "cpuMilli": self.cores, "spec": spec}
 
     def slots(self, snapshot: Snapshot) -> tuple[Slot, ...]:
@@ -74,6 +74,11 @@ class ReadDemand(NamedTuple):
     demand: Demand
     refused: tuple[Malformed, ...] = ()
     """One for each shape that is left out"""
+
+
+def text_of(spec: ResourceClaimSpec) -> str:
+    """JSON without defaults, equal for equal specs."""
+    return spec.model_dump_json(by_alias=True, exclude_defaults=True)
 
 
 def read_demand(text: str, source: str) -> ReadDemand:

@@ -29,6 +29,8 @@ CLASS = "class:"
 """Starts an entry that names a DeviceClass; other entries name drivers"""
 OF_PODS = ("fgd", "expected-fill")
 """Policies that look at the CPU of pods"""
+OF_DEMAND = ("least-loss", *OF_PODS)
+"""Policies that keep room for a demand"""
 
 
 def parse_policies(texts: Iterable[str]) -> tuple[tuple[str, str], ...]:
@@ -67,6 +69,11 @@ class Policies:
     def looks_at_pods(self) -> bool:
         """Whether a policy uses the CPU that pods need and nodes have."""
         return any(name in OF_PODS for _, name in self.names)
+
+    @cached_property
+    def uses_demand(self) -> bool:
+        """Whether a policy keeps room for a demand."""
+        return any(name in OF_DEMAND for _, name in self.names)
 
     @cached_property
     def _by_target(self) -> Mapping[str, Policy | None]:
