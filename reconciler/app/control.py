@@ -23,6 +23,7 @@ from reconciler.cluster.withdrawals import Withdrawals
 from reconciler.cluster.writer import Writer
 from reconciler.control.claim_handler import ClaimHandler
 from reconciler.control.decider import Decider
+from reconciler.control.demand.in_use import PoliciesInUse
 from reconciler.control.fence import Fence
 from reconciler.control.gangs.handler import GangHandler
 from reconciler.control.gangs.planner import GangPlanner
@@ -82,17 +83,17 @@ def build_control(
     recorder: Recorder | None,
     reporter: Reporter,
     pending: Pending,
+    policies: PoliciesInUse,
 ) -> Control:
     """Build the parts that decide and write. `recorder` is the journal of `store`, if there is one."""
     settings, served, withdrawals, reasons = base.settings, found.served, Withdrawals(), PauseReasons()
     queue: Queue[Unit] = Queue(
         base=settings.backoff_base_seconds, cap=settings.backoff_cap_seconds, random=random
     )
-    kinds = (resource.kind for resource in served)
     intake = Intake(
         store,
         queue,
-        kinds,
+        (resource.kind for resource in served),
         reporter.report,
         ours=ours,
         reasons=reasons,
@@ -103,7 +104,7 @@ def build_control(
     connection = base.connection(guarded(base, reasons), watched=served)
     writer = Writer(connection.client, served, echoes=echoes, withdrawals=withdrawals, now=now)
     fence = Fence(intake, writer, ours, clock=base.clock, patience=settings.write_seconds)
-    planner = Planner(intake.store, intake.roster, intake.placement, ours, intake.reclaimed)
+    planner = Planner(intake.store, intake.roster, intake.placement, ours, intake.reclaimed, policies)
     settler = Settler(intake, writer, reporter.report)
     pod_writer = PodWriter(connection.client, served)
     koordinator = _koordinator(base, intake, pod_writer, recorder, reporter) if settings.koordinator else None

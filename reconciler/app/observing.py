@@ -13,6 +13,7 @@ from reconciler.app.leadership import Candidate, Leadership
 from reconciler.app.lease_signals import lease_signals
 from reconciler.cluster.events import EventWriter
 from reconciler.control.decisions.decisions import Report
+from reconciler.control.demand.in_use import PoliciesInUse
 from reconciler.control.intake import Intake
 from reconciler.control.queueing.pending import Pending
 from reconciler.operations.doctor_schedule import DoctorSchedule
@@ -73,6 +74,7 @@ def observe(
     leadership: Leadership,
     inboxes: Inboxes,
     health: TaskHealth,
+    policies: PoliciesInUse,
 ) -> list[Job]:
     """Build what operators see, and register the signals of all parts. Returns the jobs to run."""
     clock, intake = base.clock, core.intake
@@ -115,7 +117,7 @@ def observe(
         signals.append(doctor.signals())
     base.telemetry.register(*signals)
     if base.port is not None:
-        base.telemetry.register(_page(base, core, leadership, inboxes, capacity, signals))
+        base.telemetry.register(_page(base, core, leadership, inboxes, capacity, signals, policies))
     return jobs
 
 
@@ -160,6 +162,7 @@ def _page(
     inboxes: Inboxes,
     capacity: Capacity,
     signals: Iterable[Signals],
+    policies: PoliciesInUse,
 ) -> Signals:
     """The page with the facts of all parts and, if enabled, the what-if endpoint."""
     intake = core.intake
@@ -172,7 +175,7 @@ def _page(
     )
     routes = page_routes(sources.sources(capacity, facts, clock=base.clock, now=now), base.stop)
     if base.settings.status_what_if:
-        endpoint = WhatifEndpoint(intake.store, intake.nodes, ready=intake.listed.is_set)
+        endpoint = WhatifEndpoint(intake.store, intake.nodes, ready=intake.listed.is_set, policies=policies)
         routes += whatif_routes(endpoint.ask)
     return Signals(routes=routes)
 

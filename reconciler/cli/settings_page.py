@@ -12,7 +12,7 @@ from pydantic import StringConstraints
 from pydantic.fields import FieldInfo
 
 from reconciler.cli.run import run
-from reconciler.settings import Names, Settings
+from reconciler.settings import Names, PolicyName, Settings
 
 _HEAD = """\
 # Settings
@@ -75,6 +75,9 @@ def _kind(name: str, field: FieldInfo) -> str:
     inner = [one for one in get_args(annotation) if one is not type(None)]
     if get_origin(annotation) is Literal:
         return " or ".join(f"`{choice}`" for choice in get_args(annotation))
+    if name == "policy":
+        choices = ", ".join(f"`{choice}`" for choice in get_args(PolicyName))
+        return f"`POLICY` or `NAME=POLICY`, separated by commas in the environment; policies: {choices}"
     if get_origin(annotation) is dict:
         return "`NAME=MODE`, separated by commas in the environment"
     if type(None) in get_args(annotation):

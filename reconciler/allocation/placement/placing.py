@@ -18,6 +18,7 @@ from reconciler.allocation.placement.nominated import RESERVED, beside_nominated
 from reconciler.allocation.placement.pod_tests import Counters, Question, Test, passed
 from reconciler.allocation.placement.preferences import PodPreferences, pod_preferences
 from reconciler.allocation.placement.together import Together, grouped
+from reconciler.allocation.policies.policy import UNKNOWN_CORES, PodRoom
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.node_selector import NodeSelector
@@ -27,7 +28,7 @@ from reconciler.state.caches import Cache, share
 from reconciler.state.devices.pools.fleet import Fleet
 from reconciler.state.devices.snapshot.node_subset import NodeSubset
 from reconciler.state.devices.snapshot.snapshot import Snapshot, Topology
-from reconciler.state.nodes.demand import demand
+from reconciler.state.nodes.demand import CPU, demand
 from reconciler.state.nodes.table import Nodes
 
 _OF_ONE_NODE = {
@@ -113,6 +114,12 @@ class Placement:
         return NodeChoice(
             None if fitting.all() else NodeSubset(order, fitting), crowded, crowded and arrivals
         )
+
+    def room(self, pod: Pod, snapshot: Snapshot) -> PodRoom:
+        """What a policy may know of a pod: the CPU that it needs, and what nodes have without it."""
+        free = self._nodes.room.free_of(CPU, but=pod.key)
+        free = np.minimum(free, UNKNOWN_CORES)
+        return PodRoom(demand(pod).get(CPU, 0), self._nodes.in_order(free, snapshot.topology.order))
 
     def together(
         self,

@@ -14,6 +14,8 @@ from reconciler.state.devices.snapshot.snapshot import Snapshot, View
 
 LAST = np.iinfo(np.int64).max
 """The key of what a policy knows nothing about"""
+UNKNOWN_CORES = 2**40
+"""Free thousandths of a CPU where they are not known; more count as so many"""
 
 
 @value(eq=False)
