@@ -114,6 +114,11 @@ class Settings(BaseSettings):
     stands for all others. A name alone, as `least-loss`, applies to all. `first-fit`, the default, is what
     Kubernetes does. docs/placement.md says which policy pays when."""
 
+    preferences: Literal["first", "last", "off"] | None = None
+    """When preferred affinity, `PreferNoSchedule` taints and `ScheduleAnyway` spread of pods count: `first`
+    before the policy, `last` between nodes that the policy finds equal. None: `last`, and `off` for claims
+    that `first-fit` decides. See docs/placement.md."""
+
     policy_seed: int = Field(default=0, ge=0)
     """Start of the random numbers of `expected-fill`. Equal seeds give equal decisions."""
 

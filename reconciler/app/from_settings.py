@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from reconciler.allocation.policies.demand import NO_DEMAND, ReadDemand
 from reconciler.allocation.policies.selection import Policies
+from reconciler.allocation.policies.weighing import Weighing
 from reconciler.api.objects.semantics import Semantics, with_gates
 from reconciler.control.demand.file import read_demand_file
 from reconciler.control.ownership import Ownership
@@ -54,7 +55,8 @@ def policies(settings: Settings) -> tuple[Policies, tuple[Malformed, ...]]:
     """The placement policies, and what of the demand file is left out. Raises Malformed for other files."""
     read = ReadDemand(NO_DEMAND) if settings.demand is None else read_demand_file(settings.demand)
     names = tuple(sorted(settings.policy.items()))
-    return Policies(names, read.demand, settings.policy_seed), read.refused
+    preferences = None if settings.preferences is None else Weighing(settings.preferences)
+    return Policies(names, read.demand, settings.policy_seed, preferences), read.refused
 
 
 def elects(settings: Settings) -> bool:

@@ -139,7 +139,7 @@ async def on_cluster(
                 snapshot = intake.store.snapshot()
                 answer = None
                 # It may depend on more than claims and nodes.
-                if planned.together is not None or not policies.first_fit:
+                if planned.together or planned.room or not policies.first_fit:
                     answer = decide_claims(
                         planned.claims,
                         snapshot,

@@ -71,7 +71,7 @@ class Decide:
     policies: Policies = field(default=PLAIN, compare=False)
     """Which nodes and devices to prefer"""
     room: PodRoom | None = field(default=None, compare=False)
-    """What policies know of the pod; None if none looks at it"""
+    """What policies know of the pod, and what it prefers; None if neither matters"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +232,7 @@ class Planner:
         if together is not None:
             nodes = self._placement.reduced(nodes, together, self._store.snapshot())
             crowded = awaits = True
-        room = self._placement.room(pod, self._store.snapshot()) if policies.looks_at_pods else None
+        room = self._placement.room(pod, self._store.snapshot(), policies)
         return Decide(todo, nodes, held, pod, crowded, awaits, together, policies, room)
 
     def _together(

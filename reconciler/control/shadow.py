@@ -176,7 +176,7 @@ class Shadow:
             found = self._intake.placement.before_binding(pod, held, snapshot)
         except Rejected as exc:
             return Refusal(refusal_reason(exc), str(exc), room=False)
-        room = self._intake.placement.room(pod, snapshot) if policies.looks_at_pods else None
+        room = self._intake.placement.room(pod, snapshot, policies)
         return Decide(
             claims, found.nodes, held, pod, found.crowded, found.awaits_pods, policies=policies, room=room
         )

@@ -50,7 +50,8 @@ async def live(scenario: Scenario, folder: Path) -> Expected:
     """A reconciler on the embedded server; decisions that were made, then units that are blocked."""
     cluster = served(scenario.objects)
     granted = [said for said in scenario.expected.values() if ": " in said]
-    async with reconciling(cluster, journal=str(folder), policy=scenario.policy, **SLOW) as seen:
+    flags = {"policy": scenario.policy, "preferences": scenario.preferences}
+    async with reconciling(cluster, journal=str(folder), **flags, **SLOW) as seen:
         await seen.heard(Allocated, len(granted))
         waiting = len(scenario.expected) - len(granted)
         await seen.heard(Waits, waiting, counts=lambda one: one.reason != NOT_LISTED)
@@ -196,7 +197,8 @@ def _placed(unit: str, found: dict[str, Any]) -> tuple[str, str]:
 
 
 def _policy(scenario: Scenario) -> list[str]:
-    return [f"--policy={one}" for one in scenario.policy]
+    weighing = [] if scenario.preferences is None else [f"--preferences={scenario.preferences}"]
+    return [*(f"--policy={one}" for one in scenario.policy), *weighing]
 
 
 def run(arguments: list[str], objects: Iterable[Object]) -> Any:

@@ -2,6 +2,7 @@
 
 from tests.tools.pod_scenarios import POD_SCENARIOS
 from tests.tools.policy_scenarios import POLICY_SCENARIOS
+from tests.tools.preference_scenarios import PREFERENCE_SCENARIOS
 from tests.tools.scenario import Expected, Scenario, asking, fleet, machine, made, running, sized
 from tests.tools.shared_claim_scenarios import SHARED_CLAIM_SCENARIOS
 from tests.tools.small_fleet import DRA, DRIVER, Object, claim, device_class, devices, held
@@ -171,6 +172,7 @@ SCENARIOS = {
     ),
     **POD_SCENARIOS,
     **POLICY_SCENARIOS,
+    **PREFERENCE_SCENARIOS,
     **SHARED_CLAIM_SCENARIOS,
     **VOLUME_SCENARIOS,
 }

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from reconciler.allocation.policies.selection import Policies, parse_policies
+from reconciler.allocation.policies.weighing import Weighing
 from tests.tools.small_fleet import Object, device_class, devices, node, pod
 
 Expected = dict[str, str]
@@ -26,9 +27,13 @@ class Scenario:
     policy: tuple[str, ...] = ()
     """As `--policy` takes them"""
 
+    preferences: str | None = None
+    """As `--preferences` takes it"""
+
     @property
     def policies(self) -> Policies:
-        return Policies(parse_policies(self.policy))
+        weighing = None if self.preferences is None else Weighing(self.preferences)
+        return Policies(parse_policies(self.policy), preferences=weighing)
 
     @property
     def of_files(self) -> Expected:

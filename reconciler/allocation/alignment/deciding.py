@@ -22,7 +22,6 @@ from reconciler.allocation.dra.budget import UNLIMITED, Budget
 from reconciler.allocation.dra.companions import Companions
 from reconciler.allocation.dra.constraints import ANY_DOMAIN
 from reconciler.allocation.dra.node_attempt import random_share
-from reconciler.allocation.placement.preferences import PodPreferences
 from reconciler.allocation.policies.policy import PodRoom, Policy
 from reconciler.api.objects.claims import TIERS, ResourceClaim
 from reconciler.api.objects.plan import Granted, Plan, Reason, Unsatisfied
@@ -57,7 +56,6 @@ def decide(
     only: Only | None = None,
     policy: Policy | None = None,
     pod: PodRoom | None = None,
-    pod_preferences: PodPreferences | None = None,
 ) -> Granted | Unsatisfied:
     """Devices for all claims together on one node, or why there are none. As `allocate`, with preferences.
 
@@ -66,8 +64,7 @@ def decide(
     Invalid preferences refuse the claims. Preferences in `without` are ignored. `only` restricts requests to
     some devices. A refusal says what would be missing without any preference; if nothing would, it names
     alignment or partitions. `companions` are pods that use the claims, too: without nodes for all of them,
-    the claims are refused. `policy`, `pod` and `pod_preferences` are those of `allocate`: they choose among
-    equal tiers.
+    the claims are refused. `policy` and `pod` are those of `allocate`: the policy chooses among equal tiers.
     """
     allocate_on = partial(
         allocate,
@@ -77,7 +74,6 @@ def decide(
         companions=companions,
         policy=policy,
         pod=pod,
-        pod_preferences=pod_preferences,
     )
     outcome = _decide(claims, snapshot, nodes, without, only, allocate_on)
     if companions is None or isinstance(outcome, Granted) or outcome.reason.is_error:

@@ -14,7 +14,6 @@ from reconciler.allocation.dra.preferred import PreferredSearch
 from reconciler.allocation.dra.refusal import Fatal
 from reconciler.allocation.dra.refusal_counts import unsatisfied
 from reconciler.allocation.dra.request_options import ParsedClaims
-from reconciler.allocation.placement.preferences import PodPreferences
 from reconciler.allocation.policies.policy import PodRoom, Policy, Question
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted, Reason, Unsatisfied
@@ -44,7 +43,6 @@ def allocate(
     companions: Companions | None = None,
     policy: Policy | None = None,
     pod: PodRoom | None = None,
-    pod_preferences: PodPreferences | None = None,
 ) -> Granted | Unsatisfied:
     """Devices for all claims together on one node, or why there are none.
 
@@ -56,7 +54,7 @@ def allocate(
     timed: the same fleet gives the same answer on a slow machine. The steps of selectors are bounded too.
     `policy` orders nodes of equal rank and the devices inside; None is first fit, which also answers, with
     steps of its own, where the order of the policy leads nowhere. `pod` is what the policy may know of the
-    pod, `pod_preferences` what the pod prefers. Raises Unfinished as `budget` does.
+    pod; what the pod prefers may order nodes without a policy, too. Raises Unfinished as `budget` does.
     """
     try:
         shape = claim_shape(claims, snapshot)
@@ -71,11 +69,10 @@ def allocate(
     refused: list[tuple[str, NotFound]] = []
     tried = 0
     considered, among = _plausible(shape, nodes, snapshot)
-    if (policy is not None or pod_preferences is not None) and among.any():
+    if (policy is not None or _prefers(pod)) and among.any():
         search = PreferredSearch(
             Question(parsed, snapshot, pod),
             policy,
-            pod_preferences,
             steps=steps,
             new_share=new_share,
             budget=budget,
@@ -117,6 +114,11 @@ def allocate(
     everywhere = considered == len(snapshot.topology.order)
     names = None if everywhere else sorted(set(nodes or ()).intersection(snapshot.topology.nodes))
     return unsatisfied(parsed, snapshot, names, refused, tried)
+
+
+def _prefers(pod: PodRoom | None) -> bool:
+    """Whether the preferences of a pod order the nodes of first fit."""
+    return pod is not None and pod.preferences is not None and pod.preferences.with_first_fit
 
 
 def _plausible(shape: ClaimShape, nodes: Iterable[str] | None, snapshot: Snapshot) -> tuple[int, Mask]:

@@ -8,14 +8,12 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from kernels.types import Amounts, Mask
-from reconciler.allocation.placement.preferences import PodPreferences
 from reconciler.allocation.policies.policy import LAST, Policy, Question
 
 
 def nodes_in_order(
     question: Question,
     policy: Policy | None,
-    preferences: PodPreferences | None,
     among: Mask,
     ranks: Amounts | None = None,
 ) -> Iterator[tuple[int, int]]:
@@ -26,6 +24,7 @@ def nodes_in_order(
     The rank of alternatives counts more than all else. Then come the points of the preferences and the keys
     of the policy, or the other way round. The policy compares only nodes that are equal in what comes first.
     """
+    preferences = None if question.pod is None else question.pod.preferences
     points = None if preferences is None else preferences.points(among)
     before, after = [] if ranks is None else [ranks], None
     if preferences is not None and points is not None:

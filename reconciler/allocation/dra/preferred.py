@@ -15,7 +15,6 @@ from reconciler.allocation.dra.companions import Companions, Reach
 from reconciler.allocation.dra.node_attempt import ChooseSet, Found, NotFound, Only, Ordered, attempt
 from reconciler.allocation.dra.node_order import nodes_in_order
 from reconciler.allocation.dra.state import Choice, NodeProblem
-from reconciler.allocation.placement.preferences import PodPreferences
 from reconciler.allocation.policies.policy import Policy, Question
 from reconciler.api.objects.plan import Granted
 from reconciler.state.devices.snapshot.snapshot import View
@@ -31,7 +30,6 @@ class PreferredSearch:
         self,
         question: Question,
         policy: Policy | None,
-        preferences: PodPreferences | None,
         *,
         steps: int,
         new_share: Callable[[], str],
@@ -42,7 +40,6 @@ class PreferredSearch:
         """As `allocate`; each attempt may use all steps. Without a policy, devices have first-fit order."""
         self._question = question
         self._policy = policy
-        self._preferences = preferences
         self._steps = steps
         self._new_share = new_share
         self._budget = budget
@@ -60,7 +57,7 @@ class PreferredSearch:
         Raises Unfinished as the budget does.
         """
         best: tuple[int, int, Found] | None = None
-        in_order = nodes_in_order(self._question, self._policy, self._preferences, among, ranks)
+        in_order = nodes_in_order(self._question, self._policy, among, ranks)
         for number, (least, place) in enumerate(in_order):
             if best is not None and least >= best[0]:  # equal ranks: the preferred node was earlier
                 break

@@ -5,7 +5,6 @@ Points order nodes. They never exclude one.
 
 from collections.abc import Sequence
 from contextlib import suppress
-from enum import StrEnum
 
 import numpy as np
 
@@ -27,20 +26,14 @@ NODE_AFFINITY = POD_TOPOLOGY_SPREAD = INTER_POD_AFFINITY = 2
 HOSTNAME = "kubernetes.io/hostname"
 
 
-class Weighing(StrEnum):
-    """Whether the preferences of pods come before the placement policy, after it, or not at all."""
-
-    FIRST = "first"
-    LAST = "last"
-    OFF = "off"
-
-
 @value(eq=False)
 class PodPreferences:
     """The raw sums of one pod for N nodes, in the order of `Topology.order`. Frozen when it is made."""
 
-    first: bool
-    """Whether points come before the keys of the policy. Otherwise they decide between equal keys"""
+    first: bool = False
+    """See `Preferences.first`"""
+    with_first_fit: bool = False
+    """See `Preferences.with_first_fit`"""
     untolerated: Amounts | None = None
     """(N,) taints with `PreferNoSchedule` that the pod does not tolerate"""
     matching: Amounts | None = None
@@ -53,7 +46,7 @@ class PodPreferences:
     """(N,) nodes with the labels of all these constraints; None without any"""
 
     def points(self, among: Mask) -> Amounts:
-        """(N,) weighted points of nodes. Only those of nodes in `among` (N,) count; the most is the best."""
+        """See `Preferences.points`."""
         total: Amounts = np.zeros(len(among), dtype=np.int64)
         if self.untolerated is not None:
             total += TAINT_TOLERATION * below_greatest(self.untolerated, among)
@@ -66,8 +59,8 @@ class PodPreferences:
         return total
 
 
-def pod_preferences(pod: Pod, nodes: Nodes, order: tuple[str, ...], *, first: bool) -> PodPreferences | None:
-    """What a pod prefers; None if all nodes are the same to it.
+def pod_preferences(pod: Pod, nodes: Nodes, order: tuple[str, ...]) -> PodPreferences | None:
+    """What a pod prefers among the nodes in this order; None if all are the same to it.
 
     A part that cannot be read counts for nothing: preferences never refuse a pod. Asks for the labels of
     namespaces that preferred terms select by, and does not wait for them.
@@ -78,12 +71,11 @@ def pod_preferences(pod: Pod, nodes: Nodes, order: tuple[str, ...], *, first: bo
     if untolerated is None and matching is None and near is None and spreadable is None:
         return None
     return PodPreferences(
-        first,
-        None if untolerated is None else nodes.in_order(untolerated, order),
-        None if matching is None else nodes.in_order(matching, order),
-        None if near is None else nodes.in_order(near, order),
-        crowds,
-        spreadable,
+        untolerated=None if untolerated is None else nodes.in_order(untolerated, order),
+        matching=None if matching is None else nodes.in_order(matching, order),
+        near=None if near is None else nodes.in_order(near, order),
+        crowds=crowds,
+        spreadable=spreadable,
     )
 
 

@@ -15,7 +15,8 @@ from reconciler.allocation.dra.request_options import ParsedClaims, RequestKey, 
 from reconciler.allocation.dra.static_match import match_in_fleet
 from reconciler.allocation.policies.demand import NO_DEMAND, Demand
 from reconciler.allocation.policies.named import FIRST_FIT, POLICIES, policy_named
-from reconciler.allocation.policies.policy import Policy, Question
+from reconciler.allocation.policies.policy import Policy, Question, SetJudge
+from reconciler.allocation.policies.weighing import Weighing
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.similar_names import instead
 from reconciler.errors import Rejected
@@ -59,6 +60,15 @@ class Policies:
     """Of `parse_policies`; empty is first fit for all claims"""
     demand: Demand = NO_DEMAND
     seed: int = 0
+    preferences: Weighing | None = None
+    """When the preferences of pods count; None for the default"""
+
+    @property
+    def weighing(self) -> Weighing:
+        """When the preferences of pods count: by default after the policy, and not under first fit."""
+        if self.preferences is not None:
+            return self.preferences
+        return Weighing.OFF if self.first_fit else Weighing.LAST
 
     @cached_property
     def first_fit(self) -> bool:
@@ -165,6 +175,10 @@ class ByRequest:
         """See `Policy.devices`."""
         policy = self.policies.of_option(candidates.option, question.snapshot)
         return None if policy is None else policy.devices(question, candidates, view)
+
+    def sets(self, _question: Question, _view: View) -> SetJudge | None:
+        """See `Policy.sets`. Keys of different policies cannot be compared."""
+        return None
 
 
 _DRIVERS: Cache[Fleet, dict[RequestKey, tuple[str, ...]]] = Cache(lambda _: {}, on_fork=dict.copy)

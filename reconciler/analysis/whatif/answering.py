@@ -6,7 +6,6 @@ from reconciler.allocation.alignment import decide
 from reconciler.allocation.dra.budget import UNLIMITED, Budget
 from reconciler.allocation.koordinator.refusing import OFFERED, Refusal
 from reconciler.allocation.placement import NodeChoice, Placement, refusal_reason
-from reconciler.allocation.policies.policy import PodRoom
 from reconciler.allocation.policies.selection import PLAIN, Policies
 from reconciler.analysis.whatif.answer import Answer, Limit, Lost, Placed, Refused
 from reconciler.analysis.whatif.device_pods import DeviceSimulation, device_ids, holders, lost_pods
@@ -19,7 +18,6 @@ from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Granted, Reason
 from reconciler.api.objects.similar_names import instead, key_instead
 from reconciler.errors import Rejected
-from reconciler.state.devices.snapshot.snapshot import Snapshot
 from reconciler.state.koordinator.holder import Holder
 from reconciler.state.loading import load
 from reconciler.state.nodes.charging import node_of
@@ -210,7 +208,7 @@ class _Simulation:
             steps=self._steps,
             budget=self._budget,
             policy=self._policies.of(unit.claims, snapshot, self._budget),
-            pod=self._room(unit, snapshot),
+            pod=None if unit.pod is None else self._placement.room(unit.pod, snapshot, self._policies),
         )
         if not isinstance(outcome, Granted):
             if unit.pod is not None:
@@ -225,11 +223,6 @@ class _Simulation:
             for result in plan.allocation.devices.results
         )
         return Placed(unit.name, copy, outcome.node, devices)
-
-    def _room(self, unit: Unit, snapshot: Snapshot) -> PodRoom | None:
-        if unit.pod is None or not self._policies.looks_at_pods:
-            return None
-        return self._placement.room(unit.pod, snapshot)
 
     def _place_pod(
         self, unit: Unit, pod: Pod, copy: int, choose_nodes: Callable[..., NodeChoice]

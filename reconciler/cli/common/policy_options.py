@@ -9,6 +9,7 @@ import click
 from reconciler.allocation.policies.demand import NO_DEMAND, Demand
 from reconciler.allocation.policies.named import FIRST_FIT, POLICIES
 from reconciler.allocation.policies.selection import Policies, parse_policies
+from reconciler.allocation.policies.weighing import WEIGHINGS, Weighing
 from reconciler.cli.common.options import F, all_of
 from reconciler.control.demand.file import read_demand_file
 from reconciler.errors import Rejected
@@ -24,6 +25,16 @@ def policy_option(func: F) -> F:
         metavar="[DRIVER=|class:CLASS=]NAME",
         help="Which nodes and devices to prefer, for all claims or those of a driver or class: "
         f"{', '.join(POLICIES)}. See docs/placement.md.  [default: {FIRST_FIT}]",
+    )(func)
+
+
+def preferences_option(func: F) -> F:
+    """`--preferences`."""
+    return click.option(
+        "--preferences",
+        type=click.Choice(WEIGHINGS),
+        help="When preferences of pods count: before the policy, between nodes that it finds equal, or not. "
+        "See docs/placement.md.  [default: last, off under first-fit]",
     )(func)
 
 
@@ -50,12 +61,20 @@ def policy_options(func: F) -> F:
     """The options about placement policies, as one `policies`, for commands that decide once."""
 
     @wraps(func)
-    def command(*, policy: tuple[str, ...], policy_seed: int | None, demand: Path | None, **rest: Any) -> Any:
+    def command(
+        *,
+        policy: tuple[str, ...],
+        preferences: str | None,
+        policy_seed: int | None,
+        demand: Path | None,
+        **rest: Any,
+    ) -> Any:
         names = parse_policies(policy)
         found = NO_DEMAND if demand is None else demand_in(demand)
-        return func(policies=Policies(names, found, policy_seed or 0), **rest)
+        weighing = None if preferences is None else Weighing(preferences)
+        return func(policies=Policies(names, found, policy_seed or 0, weighing), **rest)
 
-    return all_of(policy_option, policy_seed_option, demand_option)(command)
+    return all_of(policy_option, preferences_option, policy_seed_option, demand_option)(command)
 
 
 def demand_in(path: Path) -> Demand:

@@ -100,6 +100,8 @@ class Decided:
     """Sets of nodes on which the pods that share the claims did not fit; None if no pods share them"""
     policy: PolicyUse | None = None
     """None if first fit decides all claims"""
+    preferences: Json | None = None
+    """What the pod preferred, as `write_preferences` writes it; None if nothing counted"""
 
 
 def read_header(raw: Mapping[str, Any]) -> Header:
@@ -231,6 +233,8 @@ def _devices(plan: Plan) -> tuple[str, ...]:
 def write_decided(decided: Decided) -> Json:
     """A decision."""
     used = {} if decided.policy is None else {"policy": asdict(decided.policy)}
+    if decided.preferences is not None:
+        used["preferences"] = decided.preferences
     return {
         "t": "decided",
         "id": decided.id,
@@ -261,6 +265,7 @@ def read_decided(raw: Mapping[str, Any]) -> Decided:
         devices=tuple(tuple(one) for one in raw["devices"]),
         together=_node_sets(raw.get("together")),
         policy=PolicyUse(**raw["policy"]) if "policy" in raw else None,
+        preferences=raw.get("preferences"),
     )
 
 

@@ -39,6 +39,7 @@ from reconciler.operations.journal.files import FILES, FULL_BYTES, Files
 from reconciler.operations.journal.gangs import write_gang
 from reconciler.operations.journal.machines import RecordedState, write_decision
 from reconciler.operations.journal.policies import RoomWriter, write_policies
+from reconciler.operations.journal.preferences import write_preferences
 from reconciler.state.delta import NOTHING, Delta
 from reconciler.state.devices.pools.reach import NodeInfo
 from reconciler.state.devices.snapshot.snapshot import Snapshot
@@ -106,7 +107,11 @@ class Recorder:
             decided = replace(decided, together=tuple(asked.together.refused_nodes()))
         if not asked.policies.first_fit:
             decided = replace(decided, policy=_policy_of(asked, answer))
-            self._note_room(asked)
+            if asked.policies.looks_at_pods:
+                self._note_room(asked)
+        if asked.room is not None:
+            wishes = write_preferences(asked.room.preferences, self.store.snapshot().topology.order)
+            decided = replace(decided, preferences=wishes)
         self.note(write_decided(decided), in_snapshot=False)
         if self._files is not None:
             self._files.flush()
@@ -213,7 +218,7 @@ class RecordedStore(Store):
 def _policy_of(asked: Decide, answer: Granted | Refusal) -> PolicyUse:
     policies = asked.policies
     name = answer.policy if isinstance(answer, Granted) else ""
-    cores = None if asked.room is None else asked.room.cores
+    cores = asked.room.cores if asked.room is not None and policies.looks_at_pods else None
     return PolicyUse(name, policies.seed, policies.demand.digest, cores)
 
 

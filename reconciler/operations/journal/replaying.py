@@ -6,9 +6,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from kernels.types import Mask
 from reconciler.allocation.placement.placing import among
 from reconciler.allocation.policies.demand import Demand
+from reconciler.allocation.policies.policy import PodRoom
 from reconciler.allocation.policies.selection import Policies
 from reconciler.allocation.reasons.explanation import Explanation
 from reconciler.api.objects.claims import ResourceClaim
@@ -30,6 +33,7 @@ from reconciler.operations.journal.entries import (
     read_retained_draw,
 )
 from reconciler.operations.journal.files import entries, paths
+from reconciler.operations.journal.preferences import read_preferences
 from reconciler.state.devices.occupancy.retained_draws import Drawn
 from reconciler.state.devices.snapshot.snapshot import Snapshot, Topology
 from reconciler.state.store import Store
@@ -235,17 +239,30 @@ class _Run:
         answer = self._decider.answer(self._question(known, then, world), world)
         now = answered(then.id, then.unit, then.claims, then.nodes, answer)
         return Again(
-            then, replace(now, behind=then.behind, together=then.together, policy=then.policy), world, known
+            then,
+            replace(
+                now,
+                behind=then.behind,
+                together=then.together,
+                policy=then.policy,
+                preferences=then.preferences,
+            ),
+            world,
+            known,
         )
 
     def _question(self, claims: tuple[ResourceClaim, ...], then: Decided, world: Snapshot) -> Decide:
         used, order = then.policy, world.topology.order
+        room = self._room.of(None if used is None else used.cores, order)
+        if then.preferences is not None:
+            room = room or PodRoom(0, np.zeros(len(order), dtype=np.int64))
+            room = replace(room, preferences=read_preferences(then.preferences, order))
         return Decide(
             claims,
             None if then.nodes is None else among(then.nodes, world.topology),
             together=None if then.together is None else _Recorded(then.together, world.topology),
             policies=self._override.of(self._policies.of(None if used is None else used.demand)),
-            room=self._room.of(None if used is None else used.cores, order),
+            room=room,
         )
 
 

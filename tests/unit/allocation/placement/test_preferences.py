@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.allocation.placement.preferences import PodPreferences
+from reconciler.allocation.placement.preferences import PodPreferences, pod_preferences
 from tests.tools import naive_preferences as naive
 from tests.tools.examples import examples
 from tests.tools.placed_pods import PlacedPods, as_pod
@@ -122,8 +122,8 @@ def test_points_are_those_of_kube_scheduler_node_by_node(seed: int):
 
 def _points(world: PlacedPods, pod: Object, among: np.ndarray) -> np.ndarray:
     snapshot = world.store.snapshot()
-    found = world.placement.preferences(as_pod(pod), snapshot, first=False) or PodPreferences(False)
-    return found.points(among)
+    found = pod_preferences(as_pod(pod), world.nodes, snapshot.topology.order)
+    return (found or PodPreferences()).points(among)
 
 
 def _above_least(points: list[int]) -> list[int]:
