@@ -9,6 +9,7 @@ from itertools import product
 
 from reconciler.allocation.alignment.pairs import MARK, SplitClaim, split_claim
 from reconciler.allocation.alignment.partitions import (
+    InOrder,
     Only,
     PartitionedRequest,
     decide_partitioned,
@@ -22,6 +23,7 @@ from reconciler.allocation.dra.budget import UNLIMITED, Budget
 from reconciler.allocation.dra.companions import Companions
 from reconciler.allocation.dra.constraints import ANY_DOMAIN
 from reconciler.allocation.dra.node_attempt import random_share
+from reconciler.allocation.dra.node_order import preferred_places
 from reconciler.allocation.policies.policy import PodRoom, Policy
 from reconciler.api.objects.claims import TIERS, ResourceClaim
 from reconciler.api.objects.plan import Granted, Plan, Reason, Unsatisfied
@@ -75,10 +77,11 @@ def decide(
         policy=policy,
         pod=pod,
     )
-    outcome = _decide(claims, snapshot, nodes, without, only, allocate_on)
+    prefer = preferred_places(claims, snapshot, policy, pod)
+    outcome = _decide(claims, snapshot, nodes, without, only, prefer, allocate_on)
     if companions is None or isinstance(outcome, Granted) or outcome.reason.is_error:
         return outcome
-    alone = _decide(claims, snapshot, nodes, without, only, partial(allocate_on, companions=None))
+    alone = _decide(claims, snapshot, nodes, without, only, prefer, partial(allocate_on, companions=None))
     if isinstance(alone, Unsatisfied):
         return alone
     return replace(outcome, reason=Reason.PODS_COMPETE, message=companions.refusal())
@@ -90,6 +93,7 @@ def _decide(
     nodes: Nodes,
     without: Collection[PreferenceKey],
     only: Only | None,
+    prefer: InOrder | None,
     allocate_on: Callable[..., Granted | Unsatisfied],
 ) -> Granted | Unsatisfied:
     if not has_preferences(claims, snapshot.classes):
@@ -104,7 +108,9 @@ def _decide(
     except Malformed as exc:
         return Unsatisfied(tuple(claim.key for claim in claims), Reason.PREFERENCES_INVALID, str(exc))
     considered = None if nodes is None else tuple(nodes)
-    return _Decision(claims, splits, partitioned, considered, snapshot, allocate_on, only or {}).decide()
+    return _Decision(
+        claims, splits, partitioned, considered, snapshot, allocate_on, only or {}, prefer
+    ).decide()
 
 
 class _Decision:
@@ -119,6 +125,7 @@ class _Decision:
         snapshot: Snapshot,
         allocate_on: Callable[..., Granted | Unsatisfied],
         only: Only,
+        prefer: InOrder | None,
     ) -> None:
         self._claims = claims
         self._splits = splits
@@ -127,6 +134,7 @@ class _Decision:
         self._snapshot = snapshot
         self._allocate = allocate_on
         self._only = only
+        self._prefer = prefer
         self._alignments: list[tuple[int, Alignment]] = [
             (at, alignment) for at, one in enumerate(splits) for alignment in one.alignments
         ]
@@ -196,7 +204,7 @@ class _Decision:
 
         if not self._partitioned:
             return allocate_on({}, self._nodes)
-        return decide_partitioned(self._partitioned, self._nodes, self._snapshot, allocate_on)
+        return decide_partitioned(self._partitioned, self._nodes, self._snapshot, allocate_on, self._prefer)
 
     def _answer(self, outcome: Granted | Unsatisfied, levels: Levels) -> Granted | Unsatisfied:
         """The answer with the original request names and the tiers that were reached."""

@@ -10,6 +10,7 @@ from reconciler.allocation.dra.claim_shapes import ClaimShape, claim_shape
 from reconciler.allocation.dra.companions import Companions
 from reconciler.allocation.dra.match_attribute import nodes_with_a_value
 from reconciler.allocation.dra.node_attempt import Found, NotFound, Only, attempt, random_share
+from reconciler.allocation.dra.node_order import prefers
 from reconciler.allocation.dra.preferred import PreferredSearch
 from reconciler.allocation.dra.refusal import Fatal
 from reconciler.allocation.dra.refusal_counts import unsatisfied
@@ -69,7 +70,7 @@ def allocate(
     refused: list[tuple[str, NotFound]] = []
     tried = 0
     considered, among = _plausible(shape, nodes, snapshot)
-    if (policy is not None or _prefers(pod)) and among.any():
+    if (policy is not None or prefers(pod)) and among.any():
         search = PreferredSearch(
             Question(parsed, snapshot, pod),
             policy,
@@ -114,11 +115,6 @@ def allocate(
     everywhere = considered == len(snapshot.topology.order)
     names = None if everywhere else sorted(set(nodes or ()).intersection(snapshot.topology.nodes))
     return unsatisfied(parsed, snapshot, names, refused, tried)
-
-
-def _prefers(pod: PodRoom | None) -> bool:
-    """Whether the preferences of a pod order the nodes of first fit."""
-    return pod is not None and pod.preferences is not None and pod.preferences.with_first_fit
 
 
 def _plausible(shape: ClaimShape, nodes: Iterable[str] | None, snapshot: Snapshot) -> tuple[int, Mask]:

@@ -3,12 +3,17 @@
 Lazy, since mostly only the first node is used.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
 from kernels.types import Amounts, Mask
-from reconciler.allocation.policies.policy import LAST, Policy, Question
+from reconciler.allocation.dra.claim_shapes import claim_shape
+from reconciler.allocation.dra.refusal import Fatal
+from reconciler.allocation.dra.request_options import ParsedClaims
+from reconciler.allocation.policies.policy import LAST, PodRoom, Policy, Question
+from reconciler.api.objects.claims import ResourceClaim
+from reconciler.state.devices.snapshot.snapshot import Snapshot
 
 
 def nodes_in_order(
@@ -37,6 +42,34 @@ def nodes_in_order(
         rank = 0 if ranks is None else int(ranks[level.argmax()])
         for place in _in_order(level, keys, after):
             yield rank, place
+
+
+def preferred_places(
+    claims: Sequence[ResourceClaim], snapshot: Snapshot, policy: Policy | None, pod: PodRoom | None
+) -> Callable[[Mask], Iterator[int]] | None:
+    """The places of some nodes (N,) in the order of a policy or of what the pod prefers; None for first fit.
+
+    Ranks of alternatives do not count.
+    """
+    if policy is None and not prefers(pod):
+        return None
+
+    def in_order(among: Mask) -> Iterator[int]:
+        try:
+            parsed = claim_shape(claims, snapshot).parsed
+        except Fatal:  # the allocator reports it
+            yield from np.flatnonzero(among).tolist()
+            return
+        question = Question(ParsedClaims(tuple(claims), parsed.slots), snapshot, pod)
+        for _, place in nodes_in_order(question, policy, among):
+            yield place
+
+    return in_order
+
+
+def prefers(pod: PodRoom | None) -> bool:
+    """Whether what a pod prefers counts without a policy."""
+    return pod is not None and pod.preferences is not None and pod.preferences.with_first_fit
 
 
 def _levels(before: Sequence[Amounts], among: Mask) -> Iterator[Mask]:
