@@ -50,7 +50,7 @@ async def live(scenario: Scenario, folder: Path) -> Expected:
     """A reconciler on the embedded server; decisions that were made, then units that are blocked."""
     cluster = served(scenario.objects)
     granted = [said for said in scenario.expected.values() if ": " in said]
-    flags = {"policy": scenario.policy, "preferences": scenario.preferences}
+    flags: dict[str, Any] = {"policy": scenario.policy, "preferences": scenario.preferences}
     async with reconciling(cluster, journal=str(folder), **flags, **SLOW) as seen:
         await seen.heard(Allocated, len(granted))
         waiting = len(scenario.expected) - len(granted)

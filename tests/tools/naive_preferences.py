@@ -164,4 +164,4 @@ def _name(node: Object) -> str:
 
 
 def _labels(node: Object) -> Mapping[str, str]:
-    return node["metadata"].get("labels", {})  # type: ignore[no-any-return]
+    return node["metadata"].get("labels", {})

@@ -49,7 +49,8 @@ class NodeLosses:
             self._count = self._weight = np.ones(1, dtype=np.int64)
         self._now = self._value(self._suits.sum(axis=1)[None])[0]
         self._left = np.minimum(left_of_sets(rows, snapshot), FULLNESS - 1)
-        self.classes: Codes = np.unique(self._suits, axis=1, return_inverse=True)[1].reshape(-1)
+        _, classes = np.unique(self._suits, axis=1, return_inverse=True)
+        self.classes: Codes = classes.reshape(-1).astype(np.int32)
         """(n,) see `SetJudge.classes`"""
 
     def keys(self, states: Sequence[State]) -> Amounts:
