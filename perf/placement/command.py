@@ -1,18 +1,20 @@
-"""The commands `python -m perf placement openb` and `mig`."""
+"""The commands `python -m perf placement`; here: `openb`."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
-from perf.placement import mig, openb
+from perf.placement import openb
+from perf.placement.churn_command import churn_
+from perf.placement.mig_bench_command import mig_bench_
+from perf.placement.mig_command import mig_
 from perf.placement.openb_trace import published, read_arrivals, seeds, variants
+from perf.placement.printing import AS_JSON, seeds_in, shown
 from reconciler.allocation.policies.named import POLICIES, policy_named
 from reconciler.errors import Malformed
 
@@ -27,7 +29,6 @@ BOUND = {
 POLICY = click.option(
     "--policy", "policies", multiple=True, type=click.Choice(POLICIES), help="Only these policies."
 )
-AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 
 
 @click.group()
@@ -67,14 +68,13 @@ def openb_(
     rows: list[dict[str, Any]] = []
     try:
         for variant in variants(arrivals) if chosen == "all" else [chosen]:
-            for seed in _seeds(seed_list) or seeds(arrivals, variant):
+            for seed in seeds_in(seed_list) or seeds(arrivals, variant):
                 run = read_arrivals(trace, arrivals, variant, seed)
                 theirs = published(trace, variant, seed)
                 for name in policies or ("expected-fill",):
-                    with _progress() as progress:
-                        task = progress.add_task(f"{variant} {seed} {name}", total=1.0)
+                    with shown(f"{variant} {seed} {name}") as progress:
                         replay = openb.Replay(run, partial(policy_named, name), learn=learn)
-                        done = replay.run(_shown(progress, task))
+                        done = replay.run(progress)
                     rows.append(_openb_row(variant, seed, name, done, theirs, learn=learn))
                     if not as_json:
                         console.print(_line(rows[-1]), highlight=False)
@@ -101,8 +101,7 @@ def _openb_row(
         "at_100": done.at(100),
         "at_130": done.at(130),
         "failed": done.failed,
-        "p50_ms": done.milliseconds(50),
-        "p99_ms": done.milliseconds(99),
+        **done.times.to_json(),
         "published": {name: {"at_100": first, "at_130": last} for name, (first, last) in theirs.items()},
         "bound_at_100": BOUND.get(variant),
     }
@@ -115,72 +114,31 @@ def _line(row: Mapping[str, Any]) -> str:
     return (
         f"{row['variant']} {row['seed']} {row['policy']}{' (learning)' if row['learn'] else ''}: "
         f"{row['at_100']:.2f} % at 100, {row['at_130']:.2f} % at 130{beside}{bound}; "
-        f"p50 {row['p50_ms']:.2f} ms, p99 {row['p99_ms']:.2f} ms"
+        f"p50 {row['p50_ms']:.2f} ms, p99 {row['p99_ms']:.2f} ms "
+        f"({row['p50_processor_ms']:.2f} and {row['p99_processor_ms']:.2f} of processor time)"
     )
 
 
-def _seeds(text: str) -> list[int]:
-    try:
-        return [int(seed) for seed in text.split(",") if seed]
-    except ValueError as exc:
-        raise click.BadParameter(f"write numbers such as 42,43, not {text!r}", param_hint="--seeds") from exc
-
-
-@placement.command("mig")
-@click.option("--mix", "mixes", multiple=True, type=click.Choice(list(mig.MIXES)), help="Only these mixes.")
-@click.option("--load", default=1.2, show_default=True, type=click.FloatRange(min=0.01))
-@click.option("--seeds", "seed_list", default="100", show_default=True, help="Such as 100,101.")
-@click.option("--arrivals", default=8000, show_default=True, type=click.IntRange(min=10))
-@click.option(
-    "--policy",
-    "policies",
-    multiple=True,
-    type=click.Choice((mig.RANDOM_NODE, *POLICIES)),
-    help="Only these; random-node is how kube-scheduler behaves.",
+@placement.command("plot")
+@click.argument(
+    "results", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path)
 )
-@AS_JSON
-def mig_(
-    mixes: Sequence[str],
-    load: float,
-    seed_list: str,
-    arrivals: int,
-    policies: Sequence[str],
-    as_json: bool,
-) -> None:
-    """Play a loss system of MIG partitions on 104 GPUs: compute slices in use, and what was accepted."""
-    rows: list[dict[str, Any]] = []
-    for mix in mixes or mig.MIXES:
-        for seed in _seeds(seed_list):
-            for name in policies or mig.COMPARED:
-                with _progress() as progress:
-                    task = progress.add_task(f"{mix} {seed} {name}", total=1.0)
-                    played = mig.Load(mix, load, arrivals, seed)
-                    done = mig.play(played, name, _shown(progress, task))
-                rows.append({"mix": mix, "seed": seed, "policy": name, **done.to_json()})
-    if as_json:
-        print(json.dumps(rows, indent=1))
-        return
-    Console().print(_mig_table(rows))
+@click.option("--out", required=True, type=click.Path(file_okay=False, path_type=Path), help="Folder.")
+@click.option("--format", "suffix", default="svg", show_default=True, type=click.Choice(["svg", "png"]))
+def plot_(results: Sequence[Path], out: Path, suffix: str) -> None:
+    """Draw what `openb`, `mig` and `churn` printed with --json. Needs the extra `perf`."""
+    try:
+        from perf.placement import plots  # noqa: PLC0415 - matplotlib comes with an extra
+    except ImportError as exc:
+        raise click.ClickException(f"install the extra `perf`: {exc}") from exc
+    rows = []
+    for path in results:
+        found = json.loads(path.read_bytes())
+        rows += found["runs"] if isinstance(found, dict) else found
+    for path in plots.draw(rows, out, suffix):
+        print(path)
 
 
-def _mig_table(rows: Sequence[Mapping[str, Any]]) -> Table:
-    table = Table("mix", "seed", "policy", "slices in use", "accepted", "p50 us", box=None, pad_edge=False)
-    for row in rows:
-        table.add_row(
-            row["mix"],
-            str(row["seed"]),
-            row["policy"],
-            f"{row['slices_in_use']:.4f}",
-            f"{row['accepted']:.4f}",
-            f"{row['p50_us']:.0f}",
-        )
-    return table
-
-
-def _shown(progress: Progress, task: TaskID) -> Callable[[int, int], None]:
-    return lambda at, of: progress.update(task, completed=at, total=of)
-
-
-def _progress() -> Progress:
-    columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
-    return Progress(*columns, console=Console(stderr=True), transient=True)
+placement.add_command(mig_)
+placement.add_command(churn_)
+placement.add_command(mig_bench_)

@@ -6,13 +6,14 @@ Arrivals only. A pod without GPUs has no claim; the policy still chooses its nod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from time import perf_counter
+from time import perf_counter, thread_time
 
 import numpy as np
 
 from kernels.types import Amounts, Mask
 from perf.deciding import read_claim
 from perf.fleets.objects import Json, claim, device_class, exactly, node, pool
+from perf.placement.cluster import Times
 from perf.placement.openb_trace import Arrivals, TracePod
 from perf.workload import Progress
 from reconciler.allocation.dra import allocate
@@ -82,7 +83,7 @@ class Filled:
     """Thousandths of GPUs that arrived, after each pod"""
     used: list[int] = field(default_factory=list)
     """Thousandths in use, after each pod"""
-    seconds: list[float] = field(default_factory=list)
+    times: Times = field(default_factory=Times)
     """Of each decision"""
     failed: int = 0
     capacity: int = 0
@@ -93,10 +94,6 @@ class Filled:
         share = np.round(np.array(self.arrived) / self.capacity * 100)
         used = np.array(self.used)[share == percent]
         return round(float(used.mean()) / self.capacity * 100, 2) if len(used) else float("nan")
-
-    def milliseconds(self, percentile: float) -> float:
-        """A percentile of the decision times."""
-        return round(float(np.percentile(self.seconds, percentile)) * 1000, 3)
 
 
 class Replay:
@@ -138,14 +135,15 @@ class Replay:
         return self.filled
 
     def _place(self, pod: TracePod, name: str, policy: Policy | None) -> bool:
-        began = perf_counter()
+        clock, processor = perf_counter(), thread_time()
         fits = (self._cores >= pod.cores) & (self._memory >= pod.memory)
         room = PodRoom(pod.cores, self._cores)
         snapshot = self._store.snapshot()
         place = self._with_claim(pod, name, fits, snapshot, policy, room) if pod.gpus else None
         if not pod.gpus:
             place = _first(fits, policy, snapshot, room)
-        self.filled.seconds.append(perf_counter() - began)
+        self.filled.times.processor.append(thread_time() - processor)
+        self.filled.times.clock.append(perf_counter() - clock)
         if place is None:
             return False
         self._cores[place] -= pod.cores

@@ -1,51 +1,39 @@
 """What a set of devices of one node costs: how much of the demand has a place there no longer."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from kernels.types import Amounts, Codes
 from reconciler.allocation.dra.availability import available
 from reconciler.allocation.dra.capacity import Consumption
-from reconciler.allocation.dra.request_options import RequestOption
 from reconciler.allocation.dra.state import State
 from reconciler.allocation.dra.static_match import match_in_fleet
 from reconciler.allocation.policies.room_left import left_of_sets
 from reconciler.allocation.policies.set_losses import FULLNESS
+from reconciler.allocation.policies.wanted import Wanted, sizes
 from reconciler.state.devices.snapshot.snapshot import Snapshot, View
-
-
-@dataclass(frozen=True, slots=True)
-class Counted:
-    """A request of the demand that counts once for so many devices on which it fits."""
-
-    option: RequestOption
-    count: int
-    weight: int
 
 
 class NodeLosses:
     """Keys of sets: the value that the node loses, then what is left of the counter sets they draw from.
 
     The value of a node is the sum over S requests of weight x floor(devices on which it fits / devices that
-    it asks for), or the weight of all free devices without a demand. Exact for any set, while keys of single
+    it asks for), or the size of all free devices without a demand. Exact for any set, while keys of single
     devices cannot be added: two devices may close the same place.
     """
 
-    def __init__(
-        self, counted: Sequence[Counted], weights: Amounts | None, view: View, snapshot: Snapshot
-    ) -> None:
-        """`weights` (n,) are those of the devices without a demand; None with one."""
-        self._counted, self._view, self._snapshot = counted, view, snapshot
+    def __init__(self, wanted: Sequence[Wanted], view: View, snapshot: Snapshot) -> None:
+        """`wanted` are the requests of the demand. Without any, devices count by their size."""
+        self._wanted, self._view, self._snapshot = wanted, view, snapshot
         rows = view.rows
-        if weights is None:
-            suits = [available(one.option, snapshot).mask[rows] for one in counted]
-            self._suits = np.array(suits, dtype=np.int64).reshape(len(counted), len(rows))
-            self._count = np.array([one.count for one in counted], dtype=np.int64)
-            self._weight = np.array([one.weight for one in counted], dtype=np.int64)
+        if wanted:
+            suits = [available(one.option, snapshot).mask[rows] for one in wanted]
+            self._suits = np.array(suits, dtype=np.int64)
+            self._count = np.array([one.count for one in wanted], dtype=np.int64)
+            self._weight = np.array([one.weight for one in wanted], dtype=np.int64)
         else:
-            self._suits = (view.of(snapshot.occupancy.free) * weights)[None]
+            self._suits = (view.of(snapshot.occupancy.free) * view.of(sizes(snapshot.fleet)))[None]
             self._count = self._weight = np.ones(1, dtype=np.int64)
         self._now = self._value(self._suits.sum(axis=1)[None])[0]
         self._left = np.minimum(left_of_sets(rows, snapshot), FULLNESS - 1)
@@ -73,7 +61,7 @@ class NodeLosses:
         """(S,) 1 for requests that do not fit a shared device any more; 0 without a demand."""
         found = np.zeros(len(self._count), dtype=np.int64)
         shape = int(self._snapshot.fleet.codes["shape"][self._view.row(device)])
-        for at, one in enumerate(self._counted):
+        for at, one in enumerate(self._wanted):
             theirs = match_in_fleet(one.option, self._snapshot).consumption.get(shape)
             if isinstance(theirs, Consumption) and isinstance(consumed, dict):
                 found[at] = not theirs.fits(consumed)

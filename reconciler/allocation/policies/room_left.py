@@ -5,7 +5,10 @@ from collections.abc import Mapping
 import numpy as np
 
 from kernels.types import Amounts, Rows
+from reconciler.allocation.policies.shares import Remembered, shares_of
+from reconciler.state.caches import Cache
 from reconciler.state.devices.encoding.vocabulary import CapacitySlot
+from reconciler.state.devices.pools.fleet import Fleet
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 
 WHOLE = 1000
@@ -24,17 +27,19 @@ def left_of(names: tuple[str, ...], rows: Rows, snapshot: Snapshot) -> Amounts:
     return found
 
 
+_LEFT: Cache[Fleet, dict[tuple[str, ...], Remembered[tuple[int, int], int]]] = Cache(lambda _: {})
+
+
 def _left_of_shared(names: tuple[str, ...], rows: Rows, snapshot: Snapshot) -> Amounts:
-    """(n,) the same for devices that are held in shares. Equal devices are evaluated once."""
-    occupancy, shapes = snapshot.occupancy, snapshot.fleet.vocabulary.shapes.values
-    numbers, shape = occupancy.consumption[rows], snapshot.fleet.codes["shape"][rows]
-    pairs = numbers.astype(np.int64) << 32 | (shape.astype(np.int64) + 1)
-    pairs, kinds = np.unique(pairs, return_inverse=True)
-    left = [
-        _thousandths(shapes[code] if code >= 0 else (), names, occupancy.consumptions.values[number])
-        for number, code in zip((pairs >> 32).tolist(), ((pairs & 0xFFFFFFFF) - 1).tolist(), strict=True)
-    ]
-    return np.array(left, dtype=np.int64)[kinds.reshape(-1)]
+    """(n,) the same for devices that are held in shares. Remembered by what is consumed."""
+    consumptions, shapes = snapshot.occupancy.consumptions, snapshot.fleet.vocabulary.shapes.values
+    known = _LEFT.of(snapshot.fleet).setdefault(names, Remembered()).of(consumptions)
+    number, shape = shares_of(rows, snapshot)
+    states = list(zip(number.tolist(), shape.tolist(), strict=True))
+    for state in set(states) - known.keys():
+        slots = shapes[state[1]] if state[1] >= 0 else ()
+        known[state] = _thousandths(slots, names, consumptions.values[state[0]])
+    return np.array([known[state] for state in states], dtype=np.int64)
 
 
 def _thousandths(slots: tuple[CapacitySlot, ...], names: tuple[str, ...], consumed: Mapping[str, int]) -> int:

@@ -8,6 +8,11 @@ import pytest
 from click.testing import CliRunner
 
 from perf.__main__ import main
+from perf.placement import churn, evolution, loss_system, mig, repacking
+from perf.placement.cluster import Cluster
+from perf.placement.profiles import MIXES, PLACES, PROFILES, mean_size
+from perf.placement.states import worth
+from reconciler.allocation.policies.least_loss import LeastLoss
 
 NODES = """sn,cpu_milli,memory_mib,gpu,model
 a,8000,1000,2,T4
@@ -67,6 +72,104 @@ def test_partitions_come_and_go():
     arguments = ["--mix", "mixed", "--arrivals", "60", "--policy", "least-loss", "--policy", "random-node"]
     done = CliRunner().invoke(main, ["placement", "mig", *arguments, "--json"])
     assert done.exit_code == 0, done.output
-    row, other = json.loads(done.stdout)
+    row, other = json.loads(done.stdout)["runs"]
     assert row["accepted"] == other["accepted"] == 1
-    assert set(row["by_profile"]) <= {"7g.40gb", "3g.20gb", "2g.10gb", "1g.5gb"}
+    assert set(row["by_kind"]) <= {"7g.40gb", "3g.20gb", "2g.10gb", "1g.5gb"}
+
+
+def test_partitions_wait_in_a_queue():
+    """Far more than fits: whatever waits, every claim runs in the end."""
+    arguments = ["--mix", "small", "--load", "30", "--arrivals", "700", "--queue", "--policy", "first-fit"]
+    done = CliRunner().invoke(main, ["placement", "mig", *arguments, "--json"])
+    assert done.exit_code == 0, done.output
+    (row,) = json.loads(done.stdout)["runs"]
+    assert 0 < row["mean_wait"] < row["p95_wait"] < row["makespan"]
+
+
+def test_learnt_weights_are_kept_and_compared_with_the_aims(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(evolution, "GENERATIONS", 1)
+    monkeypatch.setattr(mig, "TRAINING_ARRIVALS", 20)
+    arguments = ["--mix", "uniform", "--arrivals", "30", "--limit", "--learned", str(tmp_path)]
+    policies = ["--policy", "random-node", "--policy", "first-fit"]
+    done = CliRunner().invoke(main, ["placement", "mig", *arguments, *policies])
+    assert done.exit_code == 0, done.output
+    assert "uniform learned: +0.0 % over random nodes (aim +9 %)" in done.stdout
+    assert len(json.loads((tmp_path / "uniform.json").read_text())["shapes"]) == len(PLACES)
+
+
+def test_loads_played_on_tables_are_those_that_the_engine_plays():
+    """Learning and measuring agree on what weights do: twice what fits on the GPUs of one node."""
+    load = loss_system.arrivals(300, mean_size("uniform") / 16, MIXES["uniform"], seed=7)
+    weights = evolution.HEAVIEST - 100 * np.arange(len(PLACES), dtype=np.int64)[None]
+    runs = evolution.Runs.of([load])
+    cluster = Cluster(mig.objects(nodes=1), LeastLoss(mig.demand_of_places(weights[0])))
+    played = loss_system.play(cluster, mig.kinds(), load, len(load) // 5, lambda *_: None)
+    assert played.accepted.total() < played.asked.total()
+    assert float(evolution.used(worth(weights), runs, gpus=8)[0]) == pytest.approx(played.worth)
+
+
+def test_nothing_that_a_gpu_can_hold_costs_more_than_the_gpu():
+    """So the limit of repacking is one. Some filling is worth a GPU at each of the prices."""
+    costs = np.array(sorted(repacking.fillings())) @ repacking.PRICES.T
+    assert costs.max(axis=0) == pytest.approx(np.ones(len(repacking.PRICES)))
+    assert repacking.PRICES.shape[1] == len(PROFILES)
+
+
+def test_claims_come_and_go_on_mixed_models():
+    arguments = ["--nodes", "10", "--arrivals", "150", "--load", "1.2"]
+    policies = ["--policy", "first-fit", "--policy", "expected-fill", "--policy", "random-node"]
+    done = CliRunner().invoke(main, ["placement", "churn", *arguments, *policies, "--json"])
+    assert done.exit_code == 0, done.output
+    rows = json.loads(done.stdout)
+    assert [row["policy"] for row in rows] == ["first-fit", "expected-fill", "random-node"]
+    assert all(0 < row["accepted"] <= 1 for row in rows)
+
+
+def test_each_part_of_the_mixed_fleet_is_asked_for_as_much():
+    """The share of the arrivals times what they take is in proportion to the GPUs."""
+    asked = churn.asked()
+    for model in churn.MODELS:
+        load = sum(one.kind.worth * one.share for one in asked if one.kind.name.startswith(model.name))
+        assert load == pytest.approx(model.nodes * model.gpus)
+
+
+def test_the_public_benchmark_is_played_beside_its_figures(tmp_path: Path):
+    """The second job needs a whole GPU of eight, and the ninth of them waits for the first."""
+    jobs = [{"arrivalMS": at, "computeCoreMS": 1_000_000, "memoryMB": 81920} for at in range(40_000, 40_009)]
+    (tmp_path / "a-trace.jsonl").write_text("\n".join(map(json.dumps, jobs)))
+    header = "backend,makespan_ms,mean_wait_ms,p95_wait_ms,gpc_utilization"
+    (tmp_path / "a-summary.csv").write_text(f"{header}\ntheirs,60000,1200,3000,0.9\n")
+    done = CliRunner().invoke(
+        main, ["placement", "mig-bench", "--trace", str(tmp_path), "--policy", "least-loss", "--json"]
+    )
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    (ours,) = found["ours"]
+    assert ours["makespan"] == 40_000 + 2 * (250 + 10_000 + 100)
+    assert ours["mean_wait"] == pytest.approx(250 + (10_350 - 8) / 9)
+    assert found["published"][0]["policy"] == "theirs"
+
+
+def test_a_trace_that_is_none_is_an_error(tmp_path: Path):
+    (tmp_path / "trace.jsonl").write_text('{"arrivalMS": 1}\n')
+    done = CliRunner().invoke(main, ["placement", "mig-bench", "--trace", str(tmp_path)])
+    assert done.exit_code == 1
+    assert "line 1: is not a job with compute and memory" in done.output
+
+
+def test_results_of_placement_are_drawn(tmp_path: Path):
+    pytest.importorskip("matplotlib", reason="matplotlib comes with the extra `perf`")
+    openb = {"variant": "default", "learn": False, "at_100": 96.0, "published": {}, "bound_at_100": 97.0}
+    mixes = [{"mix": "big", "policy": name, "in_use": 0.8} for name in ("random-node", "least-loss")]
+    files = {
+        "openb": [openb],
+        "mig": {"runs": mixes},
+        "churn": [{"load": 1.2, "policy": "fgd", "in_use": 0.9}],
+    }
+    for name, content in files.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(content))
+    paths = [str(tmp_path / f"{name}.json") for name in files]
+    done = CliRunner().invoke(main, ["placement", "plot", *paths, "--out", str(tmp_path / "plots")])
+    assert done.exit_code == 0, done.output
+    names = ["placement-openb.svg", "placement-partitions.svg", "placement-churn.svg"]
+    assert [Path(line).name for line in done.stdout.split()] == names

@@ -1,0 +1,38 @@
+"""How kube-scheduler behaves: it scores nodes without looking at devices, and takes the first that fit."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from kernels.types import Amounts, Mask, Rows
+from reconciler.allocation.dra.candidates import Candidates
+from reconciler.allocation.policies.policy import Question
+from reconciler.state.devices.snapshot.snapshot import View
+
+RANDOM_NODE = "random-node"
+
+
+@dataclass(frozen=True)
+class RandomNode:
+    """A new random order of nodes for each question; first fit inside."""
+
+    seed: int = 0
+    name: str = RANDOM_NODE
+    digest: str = ""
+    _random: np.random.Generator = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_random", np.random.default_rng(self.seed))
+
+    def nodes(self, question: Question, among: Mask) -> Amounts | None:  # noqa: ARG002
+        """See `Policy.nodes`."""
+        return self._random.permutation(len(among)).astype(np.int64)
+
+    def devices(
+        self,
+        question: Question,  # noqa: ARG002
+        candidates: Candidates,  # noqa: ARG002
+        view: View,  # noqa: ARG002
+    ) -> Rows | None:
+        """See `Policy.devices`."""
+        return None
