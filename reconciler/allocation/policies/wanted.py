@@ -6,7 +6,7 @@ from math import lcm
 import numpy as np
 
 from kernels.types import Amounts
-from reconciler.allocation.dra.request_options import RequestOption
+from reconciler.allocation.dra.request_options import RequestKey, RequestOption
 from reconciler.allocation.dra.static_match import match_in_fleet
 from reconciler.allocation.policies.compiled_demand import taking
 from reconciler.allocation.policies.demand import Demand
@@ -31,7 +31,7 @@ class Wanted:
     count: int
     """Devices, at most `MOST_DEVICES`"""
     weight: int
-    """At most `HEAVIEST`"""
+    """At most `HEAVIEST` for each shape that asks for it"""
 
     @property
     def of_device(self) -> int:
@@ -40,17 +40,21 @@ class Wanted:
 
 
 def requests_of(demand: Demand, snapshot: Snapshot) -> tuple[Wanted, ...]:
-    """All requests, each once for a shape. One is worth its size, unless the demand says otherwise."""
+    """All distinct requests. One is worth its size in each shape, unless the demand says otherwise."""
     values = [
         (slot.options[0], shape.value or _size(slot.options[0], snapshot))
         for shape in demand.shapes
         for slot in shape.slots(snapshot)
     ]
     heaviest = max((value for _, value in values), default=1)
-    return tuple(
-        Wanted(option, min(max(option.source.wanted, 1), MOST_DEVICES), max(value * HEAVIEST // heaviest, 1))
-        for option, value in values
-    )
+    found: dict[tuple[RequestKey, int], Wanted] = {}
+    for option, value in values:
+        count = min(max(option.source.wanted, 1), MOST_DEVICES)
+        weight = max(value * HEAVIEST // heaviest, 1)
+        # Shapes differ in the CPU of their pods more often than in their requests.
+        known = found.get((option.key, count))
+        found[option.key, count] = Wanted(option, count, weight + (known.weight if known else 0))
+    return tuple(found.values())
 
 
 def _size(option: RequestOption, snapshot: Snapshot) -> int:
