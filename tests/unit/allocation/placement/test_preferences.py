@@ -128,3 +128,28 @@ def _points(world: PlacedPods, pod: Object, among: np.ndarray) -> np.ndarray:
 
 def _above_least(points: list[int]) -> list[int]:
     return [one - min(points) for one in points]
+
+
+def test_what_cannot_be_read_counts_for_nothing():
+    """And labels of namespaces are asked for without waiting."""
+    wanted: list[str] = []
+    world = PlacedPods(*(_node(Random(0), name) for name in "ab"), wanted=wanted)
+    bad = {"topologyKey": "zone", "labelSelector": {"matchExpressions": [{"key": "a", "operator": "?"}]}}
+    soft = {"topologyKey": "zone", "namespaceSelector": {"matchLabels": {"team": "x"}}}
+    broken = [{"weight": 5, "preference": {"matchExpressions": [{"key": "a", "operator": "?"}]}}]
+    affinity = {
+        "nodeAffinity": {PREFERRED: broken},
+        "podAffinity": {PREFERRED: [{"weight": 1, "podAffinityTerm": bad}]},
+    }
+    spread = {"maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway", **bad}
+    pod = _pod(Random(0), "p")
+    pod["spec"] |= {
+        "affinity": affinity,
+        "topologySpreadConstraints": [spread],
+        "tolerations": [{"operator": "Exists"}],
+    }
+    assert pod_preferences(as_pod(pod), world.nodes, ("a", "b")) is None
+    assert wanted == []
+    affinity["podAffinity"] = {PREFERRED: [{"weight": 1, "podAffinityTerm": soft}]}
+    assert pod_preferences(as_pod(pod), world.nodes, ("a", "b")) is None
+    assert wanted == ["Namespace"]
