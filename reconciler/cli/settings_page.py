@@ -73,6 +73,8 @@ def _kind(name: str, field: FieldInfo) -> str:
     if annotation == Names.__origin__:  # type: ignore[attr-defined]
         return "names, separated by commas in the environment"
     inner = [one for one in get_args(annotation) if one is not type(None)]
+    if type(None) in get_args(annotation) and get_origin(inner[0]) is Literal:
+        annotation = inner[0]
     if get_origin(annotation) is Literal:
         return " or ".join(f"`{choice}`" for choice in get_args(annotation))
     if name == "policy":

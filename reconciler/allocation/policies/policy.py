@@ -1,16 +1,18 @@
 """What a policy is: it orders nodes, then devices and sets of them on a node. It never decides what fits."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from kernels.types import Amounts, Codes, Mask, Rows
-from reconciler.allocation.dra.candidates import Candidates
-from reconciler.allocation.dra.request_options import ParsedClaims
-from reconciler.allocation.dra.state import State
 from reconciler.api.objects.value import value
 from reconciler.state.devices.snapshot.snapshot import Snapshot, View
+
+if TYPE_CHECKING:  # the allocator imports this module
+    from reconciler.allocation.dra.candidates import Candidates
+    from reconciler.allocation.dra.request_options import ParsedClaims
+    from reconciler.allocation.dra.state import State
 
 LAST = np.iinfo(np.int64).max
 """The key of what a policy knows nothing about"""
@@ -49,7 +51,7 @@ class PodRoom:
 class Question:
     """What a policy may look at."""
 
-    parsed: ParsedClaims
+    parsed: "ParsedClaims"
     snapshot: Snapshot
     pod: PodRoom | None = None
     """None if the pod is not known, or if the policy does not look at it"""
@@ -62,7 +64,7 @@ class SetJudge(Protocol):
     def classes(self) -> Codes:
         """(n,) not negative. Equal for devices that may replace each other in a set, if both fit."""
 
-    def keys(self, states: Sequence[State]) -> Amounts:
+    def keys(self, states: Sequence["State"]) -> Amounts:
         """(K,) keys of what is chosen in each state; the least is preferred."""
 
 
@@ -87,7 +89,7 @@ class Policy(Protocol):
         Only the keys of nodes in `among` (N,) count. None for the order of nodes.
         """
 
-    def devices(self, question: Question, candidates: Candidates, view: View) -> Rows | None:
+    def devices(self, question: Question, candidates: "Candidates", view: View) -> Rows | None:
         """(n,) all positions of a view, the preferred first; None for first-fit order."""
 
     def sets(self, question: Question, view: View) -> SetJudge | None:
