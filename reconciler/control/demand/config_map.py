@@ -60,6 +60,8 @@ class DemandConfigMap:
             return False
         if not self._version:
             await self.read()
+        if not self._version:
+            return False
         data = {DEMAND: demand.to_json(), AT: at.astimezone(UTC).isoformat(timespec="seconds")}
         patch = {"metadata": {"resourceVersion": self._version}, "data": data}
         try:
