@@ -26,11 +26,13 @@ class Memory(DemandConfigMap):
 
     def __init__(self, *, leads: bool = True) -> None:
         self.kept, self.leads, self.written = Kept(), leads, 0
+        self.comparison = ""
 
     async def read(self) -> Kept:
         return self.kept
 
-    async def write(self, demand: Demand, at: datetime) -> bool:
+    async def write(self, demand: Demand, at: datetime, comparison: str = "") -> bool:
+        self.comparison = comparison
         if self.leads:
             self.kept, self.written = Kept(demand, at), self.written + 1
         return self.leads
@@ -43,9 +45,16 @@ class Process:
         self.intake: Intake = intake()
         self.intake.listed.set()
         self.clock = asyncio.get_running_loop().time
+        self.compared = ""
         self.in_use = PoliciesInUse(Policies(parse_policies(["least-loss"])))
         self.learner = DemandLearner(
-            self.intake, self.intake.take, self.in_use, memory, half_life=WEEK, now=self.now
+            self.intake,
+            self.intake.take,
+            self.in_use,
+            memory,
+            half_life=WEEK,
+            now=self.now,
+            comparison=lambda: self.compared,
         )
 
     def now(self) -> datetime:
@@ -138,6 +147,16 @@ async def test_one_write_a_minute_at_most():
             process.see(claim(f"c{number}"))
             await asyncio.sleep(EVERY / 10)
         assert memory.written == 4
+
+
+async def test_a_new_comparison_is_written_with_the_demand():
+    memory = Memory()
+    process = Process(memory)
+    process.see(claim("a"))
+    async with process.running():
+        process.compared = "compared"
+        await asyncio.sleep(2 * EVERY)
+    assert (memory.written, memory.comparison) == (2, "compared")
 
 
 async def test_small_changes_of_shares_do_not_change_the_demand_in_use():
