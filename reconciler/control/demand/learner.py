@@ -128,7 +128,7 @@ class DemandLearner:
 
     def _publish(self) -> None:
         """Let decisions use the demand, if it is another one than theirs."""
-        now = self._learnt.demand(self._now().timestamp())
+        now = self._learnt.demand(self._now().timestamp()).without_slow(self._store.snapshot())
         if now.shapes and differs(self._policies().demand, now):
             self._policies.learn(now)
             log.info("demand learnt", shapes=len(now.shapes), digest=now.digest, counted=self.counted)
