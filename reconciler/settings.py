@@ -133,6 +133,11 @@ class Settings(BaseSettings):
     """`NAMESPACE/NAME` of an existing ConfigMap that keeps the learnt demand across restarts. The leader
     writes it, at most once a minute. None: a restart starts to learn anew."""
 
+    policy_compare_seconds: float = Field(default=30.0, ge=0)
+    """Minimum interval between two decisions that are repeated with every policy, in a thread, to show on the
+    status page and in metrics what each would have done. At most 2 % of the time is spent on it. Only if a
+    policy is not `first-fit`, or a demand is given. 0: off."""
+
     search_steps: int = Field(default=10_000, ge=1)
     """Devices that a decision tries on one node before it gives up there; ten times as many on all nodes
     together. Steps instead of time: the result does not depend on the speed of the machine."""

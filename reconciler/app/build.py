@@ -14,7 +14,7 @@ from reconciler.app.jobs import audit, sparing_the_collector, watches, watches_o
 from reconciler.app.leadership import Alone, Candidate, recalls_for
 from reconciler.app.observing import inboxes_of, listeners, observe
 from reconciler.app.parts import Parts
-from reconciler.app.placing import learner_of, policies_in_use
+from reconciler.app.placing import learner_of, placing
 from reconciler.cluster.transport import Transport
 from reconciler.control.decisions.decisions import Report
 from reconciler.control.decisions.ids import Numbering
@@ -55,17 +55,17 @@ def _rest(base: Foundation, found: Found, on_decision: Report | None) -> Parts:
     ours, semantics = ownership(settings), rules(settings, lacking=found.off)
     recorder = recording(settings, semantics, ours)
     store = Store(semantics) if recorder is None else recorder.store
-    in_use = policies_in_use(settings, recorder)
-    core = build_control(base, found, ours, store, recorder, reporter, inboxes.pending, in_use)
+    choosing = placing(base, store, recorder)
+    core = build_control(base, found, ours, store, recorder, reporter, inboxes.pending, choosing)
     intake, client = core.intake, core.connection.client
     recalls = recalls_for(settings, served)
     if base.role is None:
         leadership: Alone | Candidate = Alone(core.fence)
     else:
         leadership = Candidate(base.role, intake, core.fence, recalls, clock=clock)
-    learner = learner_of(settings, intake, core.sink, in_use, client, leadership.leads)
+    learner = learner_of(settings, intake, core.sink, choosing, client, leadership.leads)
     sink = core.sink if learner is None else learner.take
-    shadow = shadow_of(settings, intake, ours, sink, in_use, clock=clock, report=reporter.report)
+    shadow = shadow_of(settings, intake, ours, sink, choosing.in_use, clock=clock, report=reporter.report)
     sink = sink if shadow is None else shadow.take
     task_health = TaskHealth(base.stop)
     return Parts(
@@ -81,7 +81,7 @@ def _rest(base: Foundation, found: Found, on_decision: Report | None) -> Parts:
             audit(intake, reporter.report, settings.audit_seconds),
             *([] if learner is None else [Job("learn the demand", learner.run)]),
             *switches(settings, client, intake.pause),
-            *observe(base, found, core, leadership, inboxes, task_health, in_use),
+            *observe(base, found, core, leadership, inboxes, task_health, choosing),
             sparing_the_collector(intake),
         ),
         task_health=task_health,

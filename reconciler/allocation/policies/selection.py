@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from kernels.types import Amounts, Mask, Rows
-from reconciler.allocation.dra.budget import UNLIMITED, Budget
+from reconciler.allocation.dra.budget import UNLIMITED, Budget, SelectorsNotRun
 from reconciler.allocation.dra.candidates import Candidates
 from reconciler.allocation.dra.claim_shapes import claim_shape
 from reconciler.allocation.dra.refusal import Fatal
@@ -96,11 +96,13 @@ class Policies:
         """The policy that decides claims together; None for first fit.
 
         None also where the decision ends without a search: as invalid, or because `budget` does not allow the
-        selectors to run.
+        selectors to run. Raises SelectorsNotRun if it does not allow those of the demand.
         """
         targets = self._by_target
         if self.first_fit:
             return None
+        if budget.skips_slow_selectors and self.uses_demand and not self.demand.is_ready(snapshot):
+            raise SelectorsNotRun("the selectors of the demand must run on the fleet first")
         if targets.keys() == {OTHERS}:
             return targets[OTHERS]
         try:

@@ -1,6 +1,6 @@
 """Keeps the learnt demand in a ConfigMap, so that a restart does not forget it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -16,8 +16,8 @@ from reconciler.errors import Conflict, Gone, Malformed, ReconcilerError, Reject
 
 log = structlog.get_logger()
 
-DEMAND, AT = "demand", "at"
-"""The keys in its data: the shapes as JSON, and when they were counted"""
+DEMAND, AT, COMPARED = "demand", "at", "comparison"
+"""The keys in its data: the shapes as JSON, when they were counted, and what policies would have done"""
 
 
 class Kept(NamedTuple):
@@ -26,6 +26,16 @@ class Kept(NamedTuple):
     demand: Demand = NO_DEMAND
     at: datetime | None = None
     """When it was counted. Claims that were created before are in it"""
+
+
+def read_kept(data: Mapping[str, str], source: str) -> tuple[Kept, tuple[Malformed, ...]]:
+    """What the data of the ConfigMap `source` say, and the shapes that are left out. Raises Malformed."""
+    try:
+        at = datetime.fromisoformat(data.get(AT, ""))
+    except ValueError as exc:
+        raise Malformed(source, AT, "must be a time in RFC 3339 format") from exc
+    found = read_demand(data.get(DEMAND, ""), f"{source} {DEMAND}")
+    return Kept(found.demand, at if at.tzinfo is not None else at.replace(tzinfo=UTC)), found.refused
 
 
 class DemandConfigMap:
@@ -54,13 +64,19 @@ class DemandConfigMap:
             log.warning("learnt demand refused", config_map=str(self._key), error=str(exc))
             return Kept()
 
-    async def write(self, demand: Demand, at: datetime) -> bool:
-        """Replace what it holds. Returns whether it did; False also where somebody else has changed it."""
+    async def write(self, demand: Demand, at: datetime, comparison: str = "") -> bool:
+        """Replace what it holds. Returns whether it did; False also where somebody else has changed it.
+
+        `comparison` is what people may read there; it is not read back.
+        """
         if not self._writes():
             return False
         if not self._version:
             await self.read()
+        if not self._version:
+            return False
         data = {DEMAND: demand.to_json(), AT: at.astimezone(UTC).isoformat(timespec="seconds")}
+        data |= {COMPARED: comparison} if comparison else {}
         patch = {"metadata": {"resourceVersion": self._version}, "data": data}
         try:
             raw = await self._client.patch(self._resource, self._key, patch)
@@ -75,16 +91,11 @@ class DemandConfigMap:
         self._problem = ""
         return True
 
-    def _kept(self, data: dict[str, str]) -> Kept:
-        source = f"ConfigMap {self._key}"
-        try:
-            at = datetime.fromisoformat(data.get(AT, ""))
-        except ValueError as exc:
-            raise Malformed(source, AT, "must be a time in RFC 3339 format") from exc
-        found = read_demand(data[DEMAND], f"{source} {DEMAND}")
-        for problem in found.refused:
+    def _kept(self, data: Mapping[str, str]) -> Kept:
+        kept, refused = read_kept(data, f"ConfigMap {self._key}")
+        for problem in refused:
             log.warning("shape of the demand refused", error=str(problem))
-        return Kept(found.demand, at if at.tzinfo is not None else at.replace(tzinfo=UTC))
+        return kept
 
     def _tell(self, exc: ReconcilerError) -> None:
         """Log a problem once. Whatever passes by itself is not worth a line."""

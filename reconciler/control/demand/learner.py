@@ -46,14 +46,18 @@ class DemandLearner:
         *,
         half_life: float,
         now: Callable[[], datetime],
+        comparison: Callable[[], str] = lambda: "",
     ) -> None:
-        """`keeper` outlasts restarts; `half_life` in seconds; `now` returns the time of day with its zone."""
+        """`keeper` outlasts restarts; `half_life` in seconds; `now` returns the time of day with its zone;
+        `comparison` is kept for people beside the demand.
+        """
         self._intake = intake
         self._store = intake.store
         self._sink = sink
         self._policies = policies
         self._keeper = keeper
         self._now = now
+        self._comparison = comparison
         self._seen: deque[Seen] = deque(maxlen=BACKLOG)
         self._learnt = LearntDemand(half_life)
         self.counted = 0
@@ -73,13 +77,16 @@ class DemandLearner:
     async def run(self) -> None:
         """Count and publish until cancelled."""
         await self._intake.listed.wait()
-        before, unwritten = await self._restore(), False
+        before, unwritten, written = await self._restore(), False, ""
         while True:
             unwritten |= await self._count(before)
             self._publish()
+            comparison = self._comparison()
+            unwritten |= comparison != written
             if unwritten and self._keeper is not None:
-                now = self._now()
-                unwritten = not await self._keeper.write(self._learnt.demand(now.timestamp()), now)
+                now, written = self._now(), comparison
+                learnt = self._learnt.demand(now.timestamp())
+                unwritten = not await self._keeper.write(learnt, now, comparison)
             await asyncio.sleep(EVERY)
 
     async def _restore(self) -> datetime:
@@ -121,7 +128,7 @@ class DemandLearner:
 
     def _publish(self) -> None:
         """Let decisions use the demand, if it is another one than theirs."""
-        now = self._learnt.demand(self._now().timestamp())
+        now = self._learnt.demand(self._now().timestamp()).without_slow(self._store.snapshot())
         if now.shapes and differs(self._policies().demand, now):
             self._policies.learn(now)
             log.info("demand learnt", shapes=len(now.shapes), digest=now.digest, counted=self.counted)

@@ -109,6 +109,8 @@ PROCESS = (
           "Two shards would own the same device. Change --shard of one of them.", ("shard", "others")),
     Event("journal stopped", WARNING, "The journal cannot be written. Allocation continues without it.",
           ("file", "error")),
+    Event("policy comparison failed", ERROR,
+          "Internal error (please report). Decisions are not affected.", ("exception",)),
     Event("demand learnt", INFO,
           "Placement policies keep room for another demand from the next decision on.",
           ("shapes", "digest", "counted")),

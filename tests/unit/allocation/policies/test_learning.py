@@ -50,7 +50,7 @@ seen = st.lists(st.tuples(st.integers(1, 4), st.floats(0, 200)), min_size=1, max
 @examples(30)
 @given(seen)
 def test_counts_are_sums_of_powers_of_two(seen: list[tuple[int, float]]):
-    """The slow twin adds up every claim on its own; 200 half-lives pass the point where counts are rebased."""
+    """The slow twin adds up every claim. 200 half-lives pass the point where counts are rebased."""
     learnt = LearntDemand(1.0)
     for count, at in sorted(seen, key=lambda one: one[1]):
         learnt.count(spec(count), 0, at)

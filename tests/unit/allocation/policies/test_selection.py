@@ -3,11 +3,14 @@
 import pytest
 
 from reconciler.allocation.dra.allocate import allocate
-from reconciler.allocation.dra.budget import StepLimit
+from reconciler.allocation.dra.budget import SelectorsNotRun, StepLimit
+from reconciler.allocation.dra.selector_masks import evaluate_all_selectors
+from reconciler.allocation.policies.demand import Demand, Shape
 from reconciler.allocation.policies.named import POLICIES
 from reconciler.allocation.policies.selection import PLAIN, Policies, parse_policies
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted
+from reconciler.api.objects.requests import CelSelector, DeviceSelector
 from reconciler.errors import Rejected
 from tests.tools.builders import snapshot, typed
 from tests.tools.policy_scenarios import BOTH
@@ -99,3 +102,22 @@ def test_equal_seeds_give_equal_policies():
 def test_every_policy_can_be_selected():
     for name in POLICIES:
         assert name_for(Policies(parse_policies([name])), "gpu") == ("" if name == "first-fit" else name)
+
+
+def test_the_selectors_of_the_demand_run_before_a_decision_that_may_not_wait():
+    """In another thread: as those of claims, they may take long."""
+    new = typed(claim("new"))
+    assert isinstance(new, ResourceClaim)
+    request = new.spec.devices.requests[0]
+    assert request.exactly is not None
+    text = "device.driver == 'never seen before'"
+    selector = DeviceSelector(cel=CelSelector(expression=text))
+    exactly = request.exactly.model_copy(update={"selectors": (selector,)})
+    requests = (request.model_copy(update={"exactly": exactly}),)
+    spec = new.spec.model_copy(update={"devices": new.spec.devices.model_copy(update={"requests": requests})})
+    demand = Demand((Shape(spec, 0, 1),))
+    policies, seen = Policies(parse_policies(["least-loss"]), demand), snapshot(*BOTH)
+    with pytest.raises(SelectorsNotRun):
+        policies.of(wanted("gpu"), seen, StepLimit(1))
+    assert all(evaluate_all_selectors([one], seen, lambda: True) for one in demand.claims)
+    assert policies.of(wanted("gpu"), seen, StepLimit(1)) is not None

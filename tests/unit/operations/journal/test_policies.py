@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -27,7 +28,7 @@ async def test_decisions_name_their_policy_in_journal_and_log(tmp_path: Path):
     demand = tmp_path / "demand.json"
     demand.write_text(Demand((SHAPE,)).to_json())
     cluster = Cluster([*GPUS, claim("c"), claim("d"), asking("p", "d", cpu="1")])
-    flags = {"policy": ["expected-fill"], "policy_seed": 5, "demand": demand}
+    flags: dict[str, Any] = {"policy": ["expected-fill"], "policy_seed": 5, "demand": demand}
     async with reconciling(cluster, journal=str(tmp_path / "journal"), **flags) as running:
         await running.heard(Allocated, 2)
     assert {one.policy for one in running.of(Allocated)} == {"expected-fill"}
