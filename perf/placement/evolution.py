@@ -11,7 +11,7 @@ from perf.placement.profiles import PLACES, PROFILES
 from perf.placement.states import CODE, CODES, NEVER, preferences, worth
 from perf.workload import Progress
 
-GENERATIONS = 60
+GENERATIONS = 50
 CANDIDATES = 24
 """Of each generation"""
 SIGMA = 2.0

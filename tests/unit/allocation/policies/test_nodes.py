@@ -86,7 +86,7 @@ def _decide(world: Store, twin: Twin, want: Want, name: str, policy: Policy) -> 
 
 
 @pytest.mark.parametrize("name", ["fgd", "expected-fill"])
-@examples(25)
+@examples(15)
 @given(twin=twins(), data=st.data())
 def test_nodes_are_those_of_looking_at_every_node(name: str, twin: Twin, data: st.DataObject):
     """Pod after pod in one store, so that what is remembered follows what is held."""
